@@ -1,0 +1,266 @@
+// Package caddymodule makes an auth service of Caddy. It turns configuration
+// and HTTP into calls of package flows, which decides, and hands it the stores
+// and senders that it needs. Start at App, which is what is configured, and at
+// Handler, which is what a request meets.
+package caddymodule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func init() { caddy.RegisterModule(new(App)) }
+
+const (
+	defaultStreamRecheck = caddy.Duration(10 * time.Second)
+	// startAgainAfter is how long a failed start is not tried again: each try
+	// may take a store's whole timeout.
+	startAgainAfter = time.Second
+)
+
+// App is the auth service: its companies, their policies, and what they share.
+// The handler `mnemogate` puts it in front of an application.
+type App struct {
+	// Where accounts are kept, and sessions if `sessions` is not set. Default:
+	// `sqlite` with its default file.
+	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=mnemogate.accounts inline_key=module"`
+
+	// Where sessions, one-time codes and counters are kept. Default: where the
+	// accounts are; needed with a store that can't keep sessions.
+	SessionsRaw json.RawMessage `json:"sessions,omitempty" caddy:"namespace=mnemogate.sessions inline_key=module"`
+
+	// What companies inherit.
+	Policy
+
+	// The companies by code, which is the first segment of their routes' paths:
+	// 1 to 64 letters, digits, `_` and `-`. At least one.
+	Companies map[string]*Company `json:"companies,omitempty"`
+
+	log       *slog.Logger
+	ctx       context.Context // ends when the config is unloaded
+	cancel    context.CancelFunc
+	storeKeys []string // of the stores in use
+	stores    []Store
+	accounts  flows.Accounts
+	sessions  flows.Sessions
+
+	service  atomic.Pointer[flows.Service] // nil until it has started
+	starting chan struct{}                 // holds one while someone starts it; guards the two below
+	failed   error
+	failedAt time.Time
+	workers  sync.WaitGroup
+}
+
+// CaddyModule returns the Caddy module information.
+func (*App) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate", New: func() caddy.Module { return new(App) }}
+}
+
+// hasher is one for all configs: what it bounds is the machine's. Its size is
+// known only once Caddy has set GOMAXPROCS.
+var hasher = sync.OnceValue(func() *flows.Hasher { return flows.NewHasher(0) })
+
+// Provision resolves secrets, loads the guest modules and works out what
+// applies to each company. It reads the files that the configuration names,
+// and touches neither database nor network.
+func (a *App) Provision(ctx caddy.Context) error {
+	a.log = ctx.Slogger()
+	a.ctx, a.cancel = context.WithCancel(ctx)
+	a.starting = make(chan struct{}, 1)
+	if err := a.Policy.provision(ctx); err != nil {
+		return err
+	}
+	for code, c := range a.sorted() {
+		if c == nil {
+			return fmt.Errorf("company %s: it is null; leave it out, or configure it", code)
+		}
+		if err := c.provision(ctx, code, &a.Policy); err != nil {
+			return fmt.Errorf("company %s: %w", code, err)
+		}
+	}
+	return a.loadStores(ctx)
+}
+
+// sorted yields the companies by code, so that of several mistakes the same one
+// is named each time.
+func (a *App) sorted() iter.Seq2[string, *Company] {
+	return func(yield func(string, *Company) bool) {
+		for _, code := range slices.Sorted(maps.Keys(a.Companies)) {
+			if !yield(code, a.Companies[code]) {
+				return
+			}
+		}
+	}
+}
+
+// Validate refuses what can't work and what a standard forbids.
+func (a *App) Validate() error {
+	if len(a.Companies) == 0 {
+		return errors.New("company is missing; add at least one")
+	}
+	if err := a.Policy.check(); err != nil {
+		return err
+	}
+	for code, c := range a.sorted() {
+		if err := c.check(&a.Policy); err != nil {
+			return fmt.Errorf("company %s: %w", code, err)
+		}
+	}
+	return nil
+}
+
+// Start makes the service ready. A store whose server does not answer is no
+// reason to refuse the config: it is asked again with each request.
+func (a *App) Start() error {
+	a.warn()
+	_, err := a.Service(a.ctx)
+	if errors.Is(err, ErrUnreachable) {
+		a.log.Error("a store can't be reached; until it can, requests are answered service.unavailable", "error", err)
+		return nil
+	}
+	return err
+}
+
+// Stop does nothing: the apps stop in random order, so the handler may still
+// have requests. Cleanup comes when they all have.
+func (a *App) Stop() error { return nil }
+
+// Cleanup ends what works in the background and then gives the stores back,
+// which only the last config that uses them closes.
+func (a *App) Cleanup() error {
+	if a.cancel == nil {
+		return nil // Provision was not called
+	}
+	a.cancel()
+	a.starting <- struct{}{} // a start under way ends first, and none begins any more
+	a.workers.Wait()
+	if service := a.service.Load(); service != nil {
+		service.Close()
+	}
+	return a.giveBack()
+}
+
+// Service returns the service, ready for use. The first call starts it, since
+// requests may come before Start. If that fails, later calls try again.
+func (a *App) Service(ctx context.Context) (*flows.Service, error) {
+	if service := a.service.Load(); service != nil {
+		return service, nil
+	}
+	select {
+	case a.starting <- struct{}{}:
+		defer func() { <-a.starting }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-a.ctx.Done():
+		return nil, a.ctx.Err()
+	}
+	if service := a.service.Load(); service != nil {
+		return service, nil
+	}
+	if a.failed != nil && time.Since(a.failedAt) < startAgainAfter {
+		return nil, a.failed
+	}
+	// Not with the caller's context: the others wait for this start, too.
+	service, err := a.start(a.ctx)
+	if err != nil {
+		a.failed, a.failedAt = err, time.Now()
+		return nil, err
+	}
+	a.service.Store(service)
+	return service, nil
+}
+
+func (a *App) start(ctx context.Context) (*flows.Service, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for _, s := range a.stores {
+		if err := s.Start(ctx); err != nil {
+			return nil, err
+		}
+	}
+	service := &flows.Service{
+		Accounts:  a.accounts,
+		Sessions:  a.sessions,
+		Companies: map[string]*flows.Company{},
+		Hasher:    hasher(),
+		Log:       a.log,
+		Now:       time.Now,
+	}
+	for code, c := range a.Companies {
+		service.Companies[code] = &c.effective
+	}
+	a.createAccounts(ctx, service)
+	a.workers.Go(func() { service.Run(ctx) })
+	return service, nil
+}
+
+// createAccounts creates the configured accounts that are absent. One that
+// can't be is no reason to lock all the others out.
+func (a *App) createAccounts(ctx context.Context, service *flows.Service) {
+	for code, c := range a.sorted() {
+		for _, seed := range c.seeds {
+			if err := service.Seed(ctx, &c.effective, seed); err != nil {
+				a.log.Error("a configured account was not created", "company", code, "account", seed.Mnemocode, "error", err)
+			}
+		}
+	}
+}
+
+// StreamRecheck is how often an open stream of the company is cut if its
+// session has ended.
+func (a *App) StreamRecheck(company string) time.Duration {
+	if c := a.Companies[company]; c != nil {
+		return c.streamRecheck
+	}
+	return time.Duration(defaultStreamRecheck)
+}
+
+// warn tells of each setting that is for tests, or weaker than it should be.
+// The modules that are for tests warn themselves.
+func (a *App) warn() {
+	insecure := slices.Clone(a.Insecure)
+	for code, c := range a.sorted() {
+		log, e := a.log.With("company", code), &c.effective
+		if e.NoAPIKey {
+			log.Warn("api_key off: anyone may call the auth routes")
+		}
+		if e.Captcha == nil {
+			log.Warn("captcha off: only rates and locks hold off programs that guess")
+		}
+		if len(e.OTPFixed) > 0 {
+			log.Warn("otp fixed: whoever knows the code needs no SMS to these phones", "phones", slices.Sorted(maps.Keys(e.OTPFixed)))
+		}
+		if u, err := parseLink(e.Link); err == nil && !strings.Contains(u.Fragment, linkToken) {
+			log.Warn("recovery link: the token is not in the fragment, so the logs of servers will hold it; put it behind #")
+		}
+		for _, option := range c.Insecure {
+			insecure = append(insecure, "company "+code+" "+option)
+		}
+	}
+	if len(insecure) > 0 {
+		a.log.Warn("insecure: these options are beyond what standards allow", "options", insecure)
+	}
+}
+
+// Interface guards
+var (
+	_ caddy.App          = (*App)(nil)
+	_ caddy.Provisioner  = (*App)(nil)
+	_ caddy.Validator    = (*App)(nil)
+	_ caddy.CleanerUpper = (*App)(nil)
+)

@@ -1,0 +1,427 @@
+package caddymodule
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// Company is a tenant. It owns its API keys, accounts, policies, disclaimers
+// and providers; nothing of one company can be seen or used from another.
+type Company struct {
+	// The keys that clients send in X-Api-Key; any of them will do. Each is the
+	// key itself, for which a placeholder like {env.NAME} or {file.PATH} should
+	// stand here, or its SHA-256, as `sha256:` and 64 hex digits. At least one,
+	// unless `api_key_off` is set.
+	APIKeys []string `json:"api_keys,omitempty"`
+
+	// Ask for no API key: anyone may call the company's auth routes. A warning
+	// at each start says so. Default: false.
+	APIKeyOff bool `json:"api_key_off,omitempty"`
+
+	// The legal texts that users must accept, in the order in which clients are
+	// told of them; at most 64. Default: none.
+	Disclaimers []Disclaimer `json:"disclaimers,omitempty"`
+
+	// The OAuth providers by the provider_id that clients send, 1 to 5.
+	// Default: none.
+	OAuthRaw map[string]json.RawMessage `json:"oauth,omitempty" caddy:"namespace=mnemogate.oauth inline_key=module"`
+
+	// Accounts by profile_mnemocode. Each is created at start if the company
+	// has none of that mnemocode, and never changed. Default: none.
+	Accounts map[string]*Account `json:"accounts,omitempty"`
+
+	// What the company decides otherwise than the app.
+	Policy
+
+	code          string
+	effective     flows.Company // with all that was inherited
+	streamRecheck time.Duration
+	seeds         []flows.Seed // by mnemocode
+}
+
+// Disclaimer is a legal text that users must accept.
+type Disclaimer struct {
+	// What clients send to accept it: 1 to 64 characters, once in a company.
+	Code string `json:"code"`
+
+	// Who accepted another version must accept this one anew. Default: empty,
+	// which is a version like any other.
+	Version string `json:"version,omitempty"`
+
+	// The title, for display.
+	Title string `json:"title,omitempty"`
+
+	// A short description, for display.
+	Description string `json:"description,omitempty"`
+
+	// The URL of the whole text.
+	Link string `json:"link,omitempty"`
+}
+
+// Account is created at start if it is absent, and never overwritten. Every
+// field may be left out; without password and phone nobody can log in.
+type Account struct {
+	// The primary phone, as an international number.
+	Phone string `json:"phone,omitempty"`
+
+	// The primary email.
+	Email string `json:"email,omitempty"`
+
+	// The login name.
+	Login string `json:"login,omitempty"`
+
+	// The password, for which a placeholder like {env.NAME} or {file.PATH}
+	// should stand here, or its hash: argon2id, bcrypt, scrypt or pbkdf2 in PHC
+	// or crypt form. A plain one has at most 128 characters; the rules for new
+	// passwords are not applied to it.
+	Password string `json:"password,omitempty"`
+
+	// The control question. It needs an answer.
+	Question string `json:"question,omitempty"`
+
+	// The answer to it. May be a placeholder like {env.NAME} or {file.PATH}.
+	Answer string `json:"answer,omitempty"`
+
+	// Whether a one-time code follows the password. Default: false.
+	SecondFactor bool `json:"second_factor,omitempty"`
+
+	// Whether a new password must be set at the next login. Default: false.
+	MustSetPassword bool `json:"must_set_password,omitempty"`
+
+	// Users of OAuth providers who log in as this account.
+	Identities []Identity `json:"identities,omitempty"`
+}
+
+// Identity is a user of an OAuth provider.
+type Identity struct {
+	// The provider_id, 1 to 5.
+	Provider int `json:"provider"`
+
+	// The provider's id of the user.
+	Subject string `json:"subject"`
+}
+
+// provision loads what the company names and works out what applies to it. The
+// errors begin with the directive.
+func (c *Company) provision(ctx caddy.Context, code string, app *Policy) error {
+	c.code = code
+	c.effective = flows.Company{
+		Code:     code,
+		NoAPIKey: c.APIKeyOff,
+		Texts:    flows.DefaultTexts(),
+		Policy:   flows.DefaultPolicy(),
+	}
+	if err := c.Policy.provision(ctx); err != nil {
+		return err
+	}
+	app.apply(&c.effective)
+	c.Policy.apply(&c.effective)
+	c.effective.Methods = c.methods(c.effective.Methods)
+	c.streamRecheck = time.Duration(cmp.Or(c.Session.StreamRecheck, app.Session.StreamRecheck, defaultStreamRecheck))
+	for _, d := range c.Disclaimers {
+		c.effective.Disclaimers = append(c.effective.Disclaimers,
+			flows.Disclaimer{Code: d.Code, Title: d.Title, Description: d.Description, Link: d.Link, Version: d.Version})
+	}
+	return cmp.Or(c.hashAPIKeys(), c.loadOAuth(ctx), c.resolveAccounts())
+}
+
+// methods returns the ways of recovery. By default QUESTION is none of them:
+// OWASP ASVS 5.0, 6.4.2 forbids it. A company that is hardened by its own word
+// leaves it out of what it inherits; if both stand side by side, check refuses
+// that.
+func (c *Company) methods(named []flows.Method) []flows.Method {
+	switch {
+	case named == nil:
+		return c.usableMethods()
+	case c.Recovery.Methods == nil && c.Hardened != nil && *c.Hardened:
+		return slices.DeleteFunc(slices.Clone(named), func(m flows.Method) bool { return m == flows.ByQuestion })
+	default:
+		return named
+	}
+}
+
+func (c *Company) usableMethods() []flows.Method {
+	var methods []flows.Method
+	if c.effective.SMS != nil {
+		methods = append(methods, flows.ByPhone)
+	}
+	if c.effective.Mail != nil && c.effective.Link != "" {
+		methods = append(methods, flows.ByMail)
+	}
+	return methods
+}
+
+// hashAPIKeys forgets the keys: only their hashes stay in memory.
+func (c *Company) hashAPIKeys() error {
+	for _, key := range c.APIKeys {
+		hash, err := hashAPIKey(key)
+		if err != nil {
+			return err
+		}
+		c.effective.APIKeys = append(c.effective.APIKeys, hash)
+	}
+	c.APIKeys = nil
+	return nil
+}
+
+// hashAPIKey returns the SHA-256 of a key, which may be given already.
+func hashAPIKey(key string) (hash [sha256.Size]byte, err error) {
+	if key, err = resolveSecret("api_key", key); err != nil {
+		return hash, err
+	}
+	if digits, given := strings.CutPrefix(key, "sha256:"); given {
+		if n, err := hex.Decode(hash[:], []byte(digits[:min(len(digits), 2*sha256.Size)])); err != nil || n != sha256.Size || len(digits) != 2*sha256.Size {
+			return hash, errors.New("api_key: behind sha256: must be 64 hex digits")
+		}
+		return hash, nil
+	}
+	if key == "" {
+		return hash, errors.New("api_key: it is empty; write a key, or the word off alone for none")
+	}
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return hash, errors.New("api_key: it must be visible ASCII without spaces, since a header has to carry it")
+	}
+	return sha256.Sum256([]byte(key)), nil
+}
+
+func (c *Company) loadOAuth(ctx caddy.Context) error {
+	guests := map[string]any{}
+	for id, raw := range c.OAuthRaw {
+		// One at a time, so that the error can name it.
+		one := struct {
+			Raw map[string]json.RawMessage `caddy:"namespace=mnemogate.oauth inline_key=module"`
+		}{map[string]json.RawMessage{id: raw}}
+		loaded, err := ctx.LoadModule(&one, "Raw")
+		if err != nil {
+			return fmt.Errorf("oauth %s: %w", id, err)
+		}
+		maps.Copy(guests, loaded.(map[string]any))
+	}
+	c.OAuthRaw = nil
+	c.effective.OAuth = map[int]flows.OAuth{}
+	for id, module := range guests {
+		guest, ok := module.(OAuthGuest)
+		if !ok {
+			return fmt.Errorf("oauth %s: the module's type %T is no OAuth provider; use another module", id, module)
+		}
+		n, err := strconv.Atoi(id)
+		if err != nil || n < 1 || n > 5 || id != strconv.Itoa(n) {
+			return fmt.Errorf("oauth %s: a provider's id is 1 to 5", id)
+		}
+		settings := guest.Settings()
+		settings.Provider = guest
+		c.effective.OAuth[n] = settings
+	}
+	return nil
+}
+
+// resolveAccounts makes seeds of the accounts and forgets their secrets.
+func (c *Company) resolveAccounts() error {
+	for _, mnemocode := range slices.Sorted(maps.Keys(c.Accounts)) {
+		seed, err := c.Accounts[mnemocode].seed(mnemocode)
+		if err != nil {
+			return fmt.Errorf("account %s: %w", mnemocode, err)
+		}
+		seed.Company = c.code
+		c.seeds = append(c.seeds, seed)
+	}
+	c.Accounts = nil
+	return nil
+}
+
+func (a *Account) seed(mnemocode string) (seed flows.Seed, err error) {
+	if a == nil {
+		return seed, errors.New("it is null; leave it out, or write {}")
+	}
+	if seed.Password, err = resolveGiven("password", a.Password); err != nil {
+		return seed, err
+	}
+	if seed.Answer, err = resolveGiven("question", a.Answer); err != nil {
+		return seed, err
+	}
+	seed.Account = flows.Account{
+		Mnemocode:       mnemocode,
+		Phone:           cmp.Or(flows.NormalizePhone(a.Phone), a.Phone), // the latter will be refused
+		Email:           a.Email,
+		LoginName:       a.Login,
+		Status:          flows.StatusActive,
+		SecondFactor:    a.SecondFactor,
+		MustSetPassword: a.MustSetPassword,
+		Question:        a.Question,
+	}
+	for _, i := range a.Identities {
+		seed.Identities = append(seed.Identities, flows.Identity{Provider: i.Provider, Subject: i.Subject})
+	}
+	return seed, nil
+}
+
+// resolveGiven is resolveSecret for one that may be left out: what is given
+// must not come to nothing.
+func resolveGiven(what, s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	resolved, err := resolveSecret(what, s)
+	if err == nil && resolved == "" {
+		err = fmt.Errorf("%s: it resolves to nothing", what)
+	}
+	return resolved, err
+}
+
+// Checking
+
+var companyCode = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// check refuses what does not fit together. The errors begin with the
+// directive.
+func (c *Company) check(app *Policy) error {
+	if !companyCode.MatchString(c.code) {
+		return errors.New("its code must be 1 to 64 letters, digits, _ and -")
+	}
+	switch keys := len(c.effective.APIKeys); {
+	case keys == 0 && !c.APIKeyOff:
+		return errors.New("api_key is missing; add one, or api_key off")
+	case keys > 0 && c.APIKeyOff:
+		return errors.New("api_key: there are keys and it is off; leave one of the two")
+	case !c.captchaSet && !app.captchaSet:
+		return errors.New("captcha is missing; choose one, or captcha off")
+	}
+	return cmp.Or(
+		c.Policy.check(),
+		c.checkSenders(),
+		c.checkFixed(),
+		c.checkDisclaimers(),
+		c.checkAccounts(),
+	)
+}
+
+// checkSenders refuses what nobody could deliver, and what hardened forbids.
+func (c *Company) checkSenders() error {
+	e := &c.effective
+	named := func(m flows.Method) bool { return slices.Contains(e.Methods, m) }
+	switch {
+	case e.SecondFactor == flows.SecondFactorRequired && e.SMS == nil:
+		return errors.New("second_factor required needs an sms sender; add sms")
+	case named(flows.ByPhone) && e.SMS == nil:
+		return errors.New("recovery methods: PHONE needs an sms sender; add sms, or take PHONE out")
+	case named(flows.ByMail) && e.Mail == nil:
+		return errors.New("recovery methods: MAIL needs a mail sender; add mail, or take MAIL out")
+	case named(flows.ByMail) && e.Link == "":
+		return errors.New("recovery methods: MAIL needs a link; add recovery link, or take MAIL out")
+	case named(flows.ByQuestion) && e.Hardened:
+		return errors.New("recovery methods: QUESTION is never allowed with hardened; take one of them out")
+	}
+	return nil
+}
+
+// checkFixed can be done only now: the codes may be the app's and their length
+// the company's.
+func (c *Company) checkFixed() error {
+	for _, code := range c.effective.OTPFixed {
+		if len(code) != c.effective.OTPLength || strings.Trim(code, "0123456789") != "" {
+			return fmt.Errorf("otp fixed: a code must have %d digits, as otp length says", c.effective.OTPLength)
+		}
+	}
+	return nil
+}
+
+func (c *Company) checkDisclaimers() error {
+	if len(c.Disclaimers) > 64 {
+		return errors.New("disclaimer: there are more than 64, which a client can't accept at once; leave some out")
+	}
+	seen := map[string]bool{}
+	for _, d := range c.Disclaimers {
+		switch n := utf8.RuneCountInString(d.Code); {
+		case n < 1 || n > 64:
+			return fmt.Errorf("disclaimer %q: its code must have 1 to 64 characters", d.Code)
+		case seen[d.Code]:
+			return fmt.Errorf("disclaimer %s already specified", d.Code)
+		}
+		seen[d.Code] = true
+		if d.Link != "" {
+			if _, err := httpURL(d.Link); err != nil {
+				return fmt.Errorf("disclaimer %s: link: %w", d.Code, err)
+			}
+		}
+	}
+	return nil
+}
+
+// accountDirectives names the fields of an account as the Caddyfile does.
+var accountDirectives = map[string]string{
+	"primary_phone":    "phone",
+	"primary_email":    "email",
+	"login_name":       "login",
+	"password_hash":    "password",
+	"control_question": "question",
+	"oauth_identities": "identity",
+}
+
+// checkAccounts refuses accounts that can't be, one by one and side by side.
+func (c *Company) checkAccounts() error {
+	owners := map[string]string{} // of login ids and identities
+	claim := func(mnemocode, directive, value string) error {
+		owner, taken := owners[value]
+		owners[value] = mnemocode
+		if taken && owner != mnemocode {
+			return fmt.Errorf("account %s: %s: account %s has it already; change one of them", mnemocode, directive, owner)
+		}
+		return nil
+	}
+	for _, seed := range c.seeds {
+		if err := checkSeed(seed); err != nil {
+			return fmt.Errorf("account %s: %w", seed.Mnemocode, err)
+		}
+		ids := flows.LoginIDs(seed.Account)
+		for _, field := range slices.Sorted(maps.Keys(ids)) {
+			if err := claim(seed.Mnemocode, accountDirectives[field], "login "+ids[field]); err != nil {
+				return err
+			}
+		}
+		for _, i := range seed.Identities {
+			if err := claim(seed.Mnemocode, "identity", fmt.Sprintf("identity %d %s", i.Provider, i.Subject)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkSeed(seed flows.Seed) error {
+	a := seed.Account
+	a.AnswerHash = seed.Answer // will be hashed; here it is there or not
+	if flows.LooksLikeHash(seed.Password) {
+		a.PasswordHash = seed.Password
+	} else if utf8.RuneCountInString(seed.Password) > 128 {
+		return errors.New("password: it has more than 128 characters; shorten it")
+	}
+	err := flows.CheckAccount(a)
+	if field, ok := errors.AsType[*flows.FieldError](err); ok {
+		return fmt.Errorf("%s: %s", cmp.Or(accountDirectives[field.Field], field.Field), field.Message)
+	}
+	if err != nil {
+		return err
+	}
+	for i, identity := range a.Identities {
+		same := func(other flows.Identity) bool { return other.Provider == identity.Provider }
+		if slices.ContainsFunc(a.Identities[:i], same) {
+			return fmt.Errorf("identity %d already specified; an account has one of each provider", identity.Provider)
+		}
+	}
+	return nil
+}

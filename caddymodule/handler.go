@@ -1,0 +1,413 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"mime"
+	"net/http"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/dustin/go-humanize"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func init() {
+	caddy.RegisterModule(Handler{})
+	httpcaddyfile.RegisterHandlerDirective("mnemogate", parseHandler)
+	// Whatever answers for or forwards to the application comes behind it.
+	httpcaddyfile.RegisterDirectiveOrder("mnemogate", httpcaddyfile.Before, "basic_auth")
+}
+
+const (
+	defaultHeader        = "X-Profile-Mnemocode"
+	defaultCompanyHeader = "X-Company-Code"
+	defaultMaxBody       = 16 << 10
+	apiKeyHeader         = "X-Api-Key"
+)
+
+// Handler stands in front of an application. It answers the routes of the auth
+// API, `POST /{company_code}/v2/auth/…`, and lets any other request pass only
+// with the Bearer token of an authorized session, whose user it then tells the
+// application in headers that nobody else can set. A request without one is
+// answered here, with JSON and 400, 401, 403, or 503 where a store does not
+// answer.
+//
+// It sets these placeholders on requests that pass:
+//
+// Placeholder | Description
+// ------------|------------
+// `{http.auth.user.id}` | The profile_mnemocode of the user
+// `{http.auth.user.company}` | The code of the user's company
+//
+// The companies and all that they share are configured in the app `mnemogate`.
+type Handler struct {
+	// The header in which the application finds the user's
+	// profile_mnemocode. Default: `X-Profile-Mnemocode`.
+	Header string `json:"header,omitempty"`
+
+	// The header in which the application finds the user's company.
+	// Default: `X-Company-Code`.
+	CompanyHeader string `json:"company_header,omitempty"`
+
+	// What stands in front of `/{company_code}` in the paths of this site,
+	// such as `/api`. Default: nothing.
+	BasePath string `json:"base_path,omitempty"`
+
+	// Whether the application is sent the Authorization header, with the
+	// session token in it. Whoever has the token is the user: leave it off
+	// unless the application needs it. Default: false.
+	ForwardAuthorization bool `json:"forward_authorization,omitempty"`
+
+	// Whether requests that go to the application need the company's API key
+	// in X-Api-Key, as the auth routes do. Default: false.
+	RequireAPIKey bool `json:"require_api_key,omitempty"`
+
+	// The largest body that an auth route reads, in bytes.
+	// Default: 16384.
+	MaxBody int64 `json:"max_body,omitempty"`
+
+	// The origins, such as `https://app.example.com`, whose pages may call
+	// this site: their browsers' preflights are answered here, and answers to
+	// them carry the headers that a browser asks for. Default: none.
+	CORS []string `json:"cors,omitempty"`
+
+	app *App
+	log *slog.Logger
+}
+
+// CaddyModule returns the Caddy module information.
+func (Handler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.mnemogate",
+		New: func() caddy.Module { return new(Handler) },
+	}
+}
+
+// Provision sets the defaults and finds the app.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	h.log = ctx.Slogger()
+	if h.Header == "" {
+		h.Header = defaultHeader
+	}
+	if h.CompanyHeader == "" {
+		h.CompanyHeader = defaultCompanyHeader
+	}
+	if h.MaxBody == 0 {
+		h.MaxBody = defaultMaxBody
+	}
+	app, err := ctx.AppIfConfigured("mnemogate")
+	if err != nil {
+		return fmt.Errorf("mnemogate: configure the companies in the global option mnemogate: %w", err)
+	}
+	h.app = app.(*App)
+	return nil
+}
+
+var (
+	headerName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+	basePath   = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)
+	origin     = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^/?#]+$`)
+)
+
+// Validate refuses what could not work.
+func (h *Handler) Validate() error {
+	for directive, name := range map[string]string{"header": h.Header, "company_header": h.CompanyHeader} {
+		if !headerName.MatchString(name) {
+			return fmt.Errorf("%s: %q is no name for a header here; use letters, digits and dashes", directive, name)
+		}
+		if strings.EqualFold(name, "Authorization") || strings.EqualFold(name, apiKeyHeader) || isHopHeader(name) {
+			return fmt.Errorf("%s: %s has another meaning; choose another name", directive, name)
+		}
+	}
+	if strings.EqualFold(h.Header, h.CompanyHeader) {
+		return errors.New("company_header: it must differ from header")
+	}
+	if !basePath.MatchString(h.BasePath) || strings.Contains(h.BasePath+"/", "/./") || strings.Contains(h.BasePath+"/", "/../") {
+		return fmt.Errorf("base_path: %q must begin with a slash, not end with one, and need no escapes", h.BasePath)
+	}
+	if h.MaxBody < 1024 || h.MaxBody > 1<<20 {
+		return errors.New("max_body: it must be from 1KiB to 1MiB")
+	}
+	for _, o := range h.CORS {
+		if !origin.MatchString(o) || o != strings.ToLower(o) {
+			return fmt.Errorf("cors: %q is no origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com", o)
+		}
+	}
+	return nil
+}
+
+// ServeHTTP answers an auth route, or lets a request with a good token pass.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if h.crossOrigin(w, r) {
+		w = &corsWriter{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, origin: r.Header.Get("Origin")}
+		if isPreflight(r) {
+			answerPreflight(w, r)
+			return nil
+		}
+	}
+	t := classify(h.BasePath, r.URL.EscapedPath())
+	if t.kind == protectedPath || t.kind == twoCompanies {
+		return h.guard(w, r, t, next)
+	}
+	reply, err := h.answer(w, r, t)
+	if err != nil {
+		h.refuse(w, t.company, err)
+		return nil
+	}
+	writeJSON(w, http.StatusOK, success{Status: "success", Reply: reply})
+	return nil
+}
+
+// answer runs an auth route.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (reply flows.Reply, err error) {
+	defer h.contain(&err)
+	if t.kind == noAuthRoute {
+		return flows.Reply{}, flows.ErrNoRoute
+	}
+	if r.Method != http.MethodPost {
+		return flows.Reply{}, flows.ErrMethod
+	}
+	service, err := h.app.Service(r.Context())
+	if err != nil {
+		return flows.Reply{}, &flows.Refusal{Err: flows.ErrUnavailable, Cause: err}
+	}
+	return service.Serve(r.Context(), &flows.Request{
+		Company:       t.company,
+		Route:         t.route,
+		APIKeys:       r.Header[apiKeyHeader],
+		Authorization: r.Header["Authorization"],
+		Address:       clientAddress(r),
+		Body:          func() ([]byte, error) { return readBody(w, r, h.MaxBody) },
+	})
+}
+
+// contain turns a panic into service.error. What it panicked with can hold
+// anything, so the log is told where it happened, and only of the runtime's
+// own errors what.
+func (h *Handler) contain(err *error) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	what := fmt.Sprintf("a value of type %T", cause)
+	if e, ok := cause.(runtime.Error); ok {
+		what = e.Error()
+	}
+	h.log.Error("a defect of this program, please report it", "panic", what, "stack", string(debug.Stack()))
+	*err = flows.ErrService
+}
+
+// clientAddress is the address that Caddy takes for the client's
+// (trusted_proxies); no other header is looked at.
+func clientAddress(r *http.Request) string {
+	address, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	return address
+}
+
+// readBody reads a JSON body. An empty one needs no Content-Type: whether it
+// will do is the route's to say.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, flows.ErrTooLarge
+	}
+	if err != nil {
+		return nil, flows.ErrValidation // the client broke off
+	}
+	if len(body) > 0 && !isJSON(r.Header) {
+		return nil, flows.ErrMediaType
+	}
+	return body, nil
+}
+
+func isJSON(header http.Header) bool {
+	types := header["Content-Type"]
+	if len(types) != 1 || len(header["Content-Encoding"]) > 0 {
+		return false
+	}
+	mediaType, params, err := mime.ParseMediaType(types[0])
+	charset, given := params["charset"]
+	return err == nil && mediaType == "application/json" && (!given || strings.EqualFold(charset, "utf-8"))
+}
+
+type success struct {
+	Status string `json:"status"`
+	flows.Reply
+}
+
+type failure struct {
+	Status              string             `json:"status"`
+	ErrorCode           string             `json:"error_code"`
+	Message             string             `json:"message"`
+	CaptchaRequired     bool               `json:"captcha_required,omitempty"`
+	DisclaimersRequired []flows.Disclaimer `json:"disclaimers_required,omitzero"`
+}
+
+// refuse is the one place that answers errors.
+func (h *Handler) refuse(w http.ResponseWriter, company string, err error) {
+	var code *flows.Error
+	if !errors.As(err, &code) {
+		h.log.Error("a defect of this program, please report it", "error", err)
+		code = flows.ErrService
+	}
+	body := failure{Status: "error", ErrorCode: code.Code, Message: code.Message}
+	header := w.Header()
+	if refusal, ok := errors.AsType[*flows.Refusal](err); ok {
+		if refusal.Message != "" {
+			body.Message = refusal.Message
+		}
+		body.CaptchaRequired = refusal.Captcha
+		body.DisclaimersRequired = refusal.Disclaimers
+		if refusal.RetryAfter > 0 {
+			header.Set("Retry-After", strconv.Itoa(int(math.Ceil(refusal.RetryAfter.Seconds()))))
+		}
+	}
+	if code == flows.ErrMethod {
+		header.Set("Allow", http.MethodPost)
+	}
+	if challenge := challengeFor(code, company); challenge != "" {
+		header.Set("WWW-Authenticate", challenge)
+	}
+	writeJSON(w, code.Status, body)
+}
+
+// challengeFor is the WWW-Authenticate header (RFC 6750, 3): on every 401, and
+// on the other answers about a token.
+func challengeFor(code *flows.Error, company string) string {
+	reason := ""
+	switch code {
+	case flows.ErrHeaderInvalid:
+		reason = "invalid_request"
+	case flows.ErrTokenInvalid, flows.ErrTokenExpired:
+		reason = "invalid_token"
+	case flows.ErrSessionInvalid:
+		reason = "insufficient_scope"
+	default:
+		if code.Status != http.StatusUnauthorized {
+			return ""
+		}
+	}
+	if company == "" {
+		company = "mnemogate"
+	}
+	challenge := `Bearer realm="` + company + `"`
+	if reason != "" {
+		challenge += `, error="` + reason + `"`
+	}
+	return challenge
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	b, _ := json.Marshal(body) // of plain structs
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Length", strconv.Itoa(len(b)))
+	w.WriteHeader(status)
+	_, _ = w.Write(b) // the client may be gone
+}
+
+func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	handler := new(Handler)
+	return handler, handler.UnmarshalCaddyfile(h.Dispenser)
+}
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens:
+//
+//	mnemogate {
+//		header <name>
+//		company_header <name>
+//		base_path <path>
+//		forward_authorization
+//		require_api_key
+//		max_body <size>
+//		cors <origin>...
+//	}
+func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	seen := map[string]bool{}
+	for d.NextBlock(0) {
+		option := d.Val()
+		if seen[option] {
+			return d.Errf("%s is already specified", option)
+		}
+		seen[option] = true
+		if err := h.unmarshalOption(d, option); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *Handler) unmarshalOption(d *caddyfile.Dispenser, option string) error {
+	args := d.RemainingArgs()
+	one := func(s *string) error {
+		if len(args) != 1 || args[0] == "" {
+			return d.ArgErr()
+		}
+		*s = args[0]
+		return nil
+	}
+	flag := func(b *bool) error {
+		if len(args) != 0 {
+			return d.ArgErr()
+		}
+		*b = true
+		return nil
+	}
+	switch option {
+	case "header":
+		return one(&h.Header)
+	case "company_header":
+		return one(&h.CompanyHeader)
+	case "base_path":
+		return one(&h.BasePath)
+	case "forward_authorization":
+		return flag(&h.ForwardAuthorization)
+	case "require_api_key":
+		return flag(&h.RequireAPIKey)
+	case "max_body":
+		var size string
+		if err := one(&size); err != nil {
+			return err
+		}
+		n, err := humanize.ParseBytes(size)
+		if err != nil || n > math.MaxInt32 {
+			return d.Errf("max_body: %q is no size; write it as 16KiB", size)
+		}
+		h.MaxBody = int64(n)
+	case "cors":
+		if len(args) == 0 {
+			return d.ArgErr()
+		}
+		h.CORS = args
+	default:
+		return d.Errf("unrecognized subdirective %q of mnemogate", option)
+	}
+	return nil
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddy.Validator             = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+	_ caddyfile.Unmarshaler       = (*Handler)(nil)
+)

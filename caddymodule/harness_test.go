@@ -1,0 +1,568 @@
+package caddymodule
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store"
+)
+
+// TestMain lets the test binary be the Caddy that the tests talk to: a process
+// of its own, with listeners that it is handed, so that no port can clash.
+func TestMain(m *testing.M) {
+	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" {
+		caddycmd.Main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	testKey      = "test-api-key"
+	testPassword = "correct horse battery"
+	smsSecret    = "whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw=="
+)
+
+// A site is a running Caddy with mnemogate in front of a raw backend.
+type site struct {
+	t       *testing.T
+	URL     string
+	addr    string
+	dir     string
+	backend *rawBackend
+	sms     *webhookSink // also gets the mails
+	cmd     *exec.Cmd
+	exited  chan struct{}
+	ln      *os.File
+	config  string
+
+	logMu sync.Mutex
+	logs  bytes.Buffer
+}
+
+// A siteConfig is what differs from site to site: lines of Caddyfile.
+type siteConfig struct {
+	global  string // in the global option mnemogate, before the companies
+	company string // in company acme, in addition to its API key
+	more    string // further companies
+	handler string // in the directive mnemogate
+	servers string // in the global option servers
+	site    string // replaces the site's directives
+}
+
+const fastHashing = `
+		password {
+			argon2id 7168 5 1
+		}`
+
+func (c siteConfig) caddyfile(dir, sink, backend string) string {
+	if c.site == "" {
+		c.site = "mnemogate {\n" + c.handler + "\n}\nreverse_proxy " + backend
+	}
+	return fmt.Sprintf(`{
+	admin unix/%[1]s/admin.sock
+	persist_config off
+	auto_https off
+	servers {
+		protocols h1 h2 h2c
+		%[6]s
+	}
+	log {
+		output stderr
+		level DEBUG
+	}
+	mnemogate {
+		store sqlite %[1]s/mnemogate.db
+		sms webhook %[2]s {
+			secret %[3]s
+		}
+		mail webhook %[2]s {
+			secret %[3]s
+		}
+		recovery {
+			methods PHONE MAIL QUESTION
+			link https://app.example.com/recover#{token}
+		}
+		%[4]s
+		company acme {
+			api_key %[8]s
+			%[5]s
+		}
+		%[7]s
+	}
+}
+http:// {
+	bind fd/3
+	%[9]s
+}
+`, dir, sink, smsSecret, c.global, c.company, c.servers, c.more, testKey, c.site)
+}
+
+// startSite runs Caddy with the configuration until the test ends.
+func startSite(t *testing.T, c siteConfig) *site {
+	t.Helper()
+	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t), sms: newWebhookSink(t)}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.addr = ln.Addr().String()
+	s.URL = "http://" + s.addr
+	s.ln, err = ln.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = ln.Close()
+	t.Cleanup(func() { _ = s.ln.Close() })
+	s.writeConfig(c)
+	s.start()
+	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
+	return s
+}
+
+func (s *site) writeConfig(c siteConfig) {
+	s.config = c.caddyfile(s.dir, s.sms.URL, s.backend.addr)
+	if err := os.WriteFile(s.dir+"/Caddyfile", []byte(s.config), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// run is a subtest that talks to the site. Subtests of one site don't run in
+// parallel.
+func (s *site) run(name string, f func(t *testing.T)) {
+	s.t.Helper()
+	outer := s.t
+	defer func() { s.t = outer }()
+	outer.Run(name, func(t *testing.T) {
+		s.t = t
+		f(t)
+	})
+}
+
+// start runs Caddy on the site's listener and waits until its config is live.
+func (s *site) start() {
+	s.t.Helper()
+	s.cmd = s.caddy("run", "--config", s.dir+"/Caddyfile")
+	s.cmd.ExtraFiles = []*os.File{s.ln}
+	s.cmd.Stderr = s
+	s.cmd.Stdout = s
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.exited = make(chan struct{})
+	go func(cmd *exec.Cmd, exited chan struct{}) {
+		_ = cmd.Wait()
+		close(exited)
+	}(s.cmd, s.exited)
+	deadline := time.Now().Add(20 * time.Second)
+	for !strings.Contains(s.log(), "serving initial configuration") {
+		select {
+		case <-s.exited:
+			s.t.Fatalf("caddy ended at its start:\n%s", s.log())
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("caddy does not come up:\n%s", s.log())
+		}
+	}
+}
+
+// caddy is a command of the Caddy under test.
+func (s *site) caddy(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), "MNEMOGATE_TEST_CADDY=1",
+		"XDG_DATA_HOME="+s.dir+"/data", "XDG_CONFIG_HOME="+s.dir+"/config", "HOME="+s.dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+func (s *site) stop(signal os.Signal) {
+	_ = s.cmd.Process.Signal(signal)
+	select {
+	case <-s.exited:
+	case <-time.After(20 * time.Second):
+		_ = s.cmd.Process.Kill()
+		s.t.Error("caddy did not end")
+	}
+}
+
+// restart kills Caddy as a power cut would the process, and starts it anew.
+func (s *site) restart() {
+	s.t.Helper()
+	s.stop(syscall.SIGKILL)
+	s.logMu.Lock()
+	s.logs.Reset()
+	s.logMu.Unlock()
+	s.start()
+}
+
+// reload loads another configuration into the running Caddy.
+func (s *site) reload(c siteConfig) error {
+	s.t.Helper()
+	s.writeConfig(c)
+	out, err := s.caddy("reload", "--force", "--config", s.dir+"/Caddyfile", "--address", "unix/"+s.dir+"/admin.sock").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// Write takes Caddy's log.
+func (s *site) Write(p []byte) (int, error) {
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	return s.logs.Write(p)
+}
+
+func (s *site) log() string {
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	return s.logs.String()
+}
+
+// accounts opens the site's file beside it, as an operator's tool would.
+func (s *site) accounts() flows.Accounts { return s.store().Accounts() }
+
+func (s *site) store() *store.SQLite {
+	s.t.Helper()
+	db := store.OpenSQLite(s.dir + "/mnemogate.db")
+	if err := db.Start(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// update changes an account of acme, and has its sessions ended if it asks to.
+func (s *site) update(mnemocode string, ending bool, change func(*flows.Account)) {
+	s.t.Helper()
+	db, ctx := s.store(), s.t.Context()
+	a, err := db.Accounts().ByMnemocode(ctx, "acme", mnemocode)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	a, err = db.Accounts().Update(ctx, time.Now(), "acme", a.ID, ending, func(a *flows.Account) error {
+		change(a)
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if ending {
+		if err := db.Sessions().End(ctx, time.Now(), flows.Ending{Company: "acme", Account: a.ID, Epoch: a.Epoch}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// An answer is what came back.
+type answer struct {
+	t      *testing.T
+	Status int
+	Header http.Header
+	Body   []byte
+	JSON   map[string]any
+}
+
+func (a answer) str(field string) string {
+	s, _ := a.JSON[field].(string)
+	return s
+}
+
+func (a answer) token() string {
+	a.t.Helper()
+	if a.str("session_token") == "" {
+		a.t.Fatalf("no session_token in %d %s", a.Status, a.Body)
+	}
+	return a.str("session_token")
+}
+
+// want checks an error's code and status.
+func (a answer) want(e *flows.Error) answer {
+	a.t.Helper()
+	if a.str("error_code") != e.Code || a.Status != e.Status || a.str("status") != "error" || a.str("message") == "" {
+		a.t.Fatalf("got %d %s, want %d %s", a.Status, a.Body, e.Status, e.Code)
+	}
+	return a
+}
+
+// wantState checks a success.
+func (a answer) wantState(state flows.State) answer {
+	a.t.Helper()
+	if a.Status != http.StatusOK || a.str("status") != "success" || a.str("session_state") != string(state) {
+		a.t.Fatalf("got %d %s, want 200 with session_state %q", a.Status, a.Body, state)
+	}
+	return a
+}
+
+type fields = map[string]any
+
+// post calls an auth route of acme, with its key.
+func (s *site) post(route, token string, body fields) answer {
+	s.t.Helper()
+	return s.postTo("acme", testKey, route, token, body)
+}
+
+func (s *site) postTo(company, key, route, token string, body fields) answer {
+	s.t.Helper()
+	raw := ""
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		raw = string(b)
+	}
+	r := s.request(http.MethodPost, "/"+company+"/v2/"+route, raw)
+	r.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		r.Header.Set("X-Api-Key", key)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return s.do(r)
+}
+
+// get asks the application behind the site.
+func (s *site) get(path, token string) answer {
+	s.t.Helper()
+	r := s.request(http.MethodGet, path, "")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return s.do(r)
+}
+
+func (s *site) request(method, path, body string) *http.Request {
+	s.t.Helper()
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.URL+path, reader)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// client follows no redirects, as no API client should have to.
+var client = &http.Client{
+	Timeout:       30 * time.Second,
+	Transport:     &http.Transport{MaxIdleConnsPerHost: 128},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+func (s *site) do(r *http.Request) answer {
+	s.t.Helper()
+	response, err := client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	a := answer{t: s.t, Status: response.StatusCode, Header: response.Header, Body: body}
+	if response.Header.Get("Content-Type") == "application/json" {
+		if err := json.Unmarshal(body, &a.JSON); err != nil {
+			s.t.Fatalf("%s is not JSON: %v", body, err)
+		}
+		for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} {
+			if got := response.Header.Get(name); got != want {
+				s.t.Errorf("%s %s: %s is %q, want %q", r.Method, r.URL.Path, name, got, want)
+			}
+		}
+	}
+	return a
+}
+
+// login takes an account with a password to authorized.
+func (s *site) login(loginID string) string {
+	s.t.Helper()
+	a := s.post("auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword})
+	return a.wantState(flows.Authorized).token()
+}
+
+// A webhookSink is an SMS and mail gateway that checks signatures as the
+// Standard Webhooks specification has it.
+type webhookSink struct {
+	*httptest.Server
+	t        *testing.T
+	mu       sync.Mutex
+	messages []map[string]any
+	status   int // answered if not 0
+}
+
+func newWebhookSink(t *testing.T) *webhookSink {
+	s := &webhookSink{t: t}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *webhookSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	secret, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(smsSecret, "whsec_"))
+	mac := hmac.New(sha256.New, secret)
+	fmt.Fprintf(mac, "%s.%s.%s", r.Header.Get("webhook-id"), r.Header.Get("webhook-timestamp"), body)
+	if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); r.Header.Get("webhook-signature") != want {
+		s.t.Errorf("webhook-signature is %q, want %q", r.Header.Get("webhook-signature"), want)
+	}
+	message := map[string]any{}
+	if err := json.Unmarshal(body, &message); err != nil {
+		s.t.Errorf("webhook body %s: %v", body, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.messages = append(s.messages, message)
+	if s.status != 0 {
+		w.WriteHeader(s.status)
+	}
+}
+
+func (s *webhookSink) answer(status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status = status
+}
+
+// of returns the messages of a type so far.
+func (s *webhookSink) of(kind string) []map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []map[string]any
+	for _, m := range s.messages {
+		if m["type"] == kind {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// last returns a field of the newest message of a type.
+func (s *webhookSink) last(kind, field string) string {
+	s.t.Helper()
+	messages := s.of(kind)
+	if len(messages) == 0 {
+		s.t.Fatalf("no %s was sent", kind)
+	}
+	value, _ := messages[len(messages)-1][field].(string)
+	return value
+}
+
+// linkToken is the token in the newest recovery link.
+func (s *webhookSink) linkToken() string {
+	s.t.Helper()
+	_, token, _ := strings.Cut(s.last("recovery.link", "link"), "#")
+	return token
+}
+
+// A rawBackend answers every request with the very bytes that it got. A
+// WebSocket handshake it accepts and then echoes; /sse it answers with an
+// event every 20 ms.
+type rawBackend struct {
+	t    *testing.T
+	addr string
+	mu   sync.Mutex
+	seen []string
+}
+
+func newRawBackend(t *testing.T) *rawBackend {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &rawBackend{t: t, addr: ln.Addr().String()}
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go b.serve(conn)
+		}
+	}()
+	return b
+}
+
+// requests returns what came in so far, byte for byte.
+func (b *rawBackend) requests() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string(nil), b.seen...)
+}
+
+func (b *rawBackend) serve(conn net.Conn) {
+	defer conn.Close()
+	var raw bytes.Buffer
+	reader := bufio.NewReader(io.TeeReader(conn, &raw))
+	for {
+		r, err := http.ReadRequest(reader)
+		if err != nil {
+			return
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return
+		}
+		got := raw.String()
+		raw.Reset()
+		b.mu.Lock()
+		b.seen = append(b.seen, got)
+		b.mu.Unlock()
+		switch {
+		case r.Header.Get("Upgrade") != "":
+			fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade"))
+			_, _ = io.Copy(conn, reader)
+			return
+		case r.URL.Path == "/sse":
+			fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+			for err == nil {
+				_, err = fmt.Fprint(conn, "data: tick\n\n")
+				time.Sleep(20 * time.Millisecond)
+			}
+			return
+		case r.Method == http.MethodHead:
+			fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n")
+		default:
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", len(got), got)
+		}
+	}
+}
+
+// shortTempDir is t.TempDir with a path that a Unix socket fits into.
+func shortTempDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "mg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Clean(dir)
+}

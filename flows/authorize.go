@@ -1,0 +1,66 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Authorize decides on a request for the protected path: it returns the
+// authorized session whose token was sent, or a *Error or *Refusal. If company
+// is not empty the token must be that company's.
+func (s *Service) Authorize(ctx context.Context, company string, authorization []string) (Session, error) {
+	token, err := ParseBearer(authorization)
+	if err != nil {
+		return Session{}, err
+	}
+	now := s.Now()
+	session, err := s.lookup(ctx, tokenPrefix, token, company, now)
+	if err != nil {
+		return Session{}, err
+	}
+	owner := s.Companies[session.Company]
+	if owner == nil {
+		return Session{}, ErrTokenInvalid // its company was taken out of the configuration
+	}
+	if session.State != Authorized {
+		return Session{}, ErrSessionInvalid
+	}
+	return session, s.touch(ctx, now, session, owner.Idle)
+}
+
+// Live tells whether a session that Authorize let through still is: for
+// streams that outlast their request's decision. It counts as no request.
+func (s *Service) Live(ctx context.Context, session Session) error {
+	now, err := s.Sessions.Get(ctx, session.Hash)
+	if errors.Is(err, ErrNotFound) {
+		return ErrTokenInvalid
+	}
+	if err != nil {
+		return unavailable("loading the session", err)
+	}
+	if !s.Now().Before(now.Expires) {
+		return ErrTokenExpired
+	}
+	return nil
+}
+
+// touch lets a request prolong its session. That is written at most once a
+// minute, or ten times in a short idle time.
+func (s *Service) touch(ctx context.Context, now time.Time, session Session, idle time.Duration) error {
+	expires := now.Add(idle)
+	if expires.After(session.Ends) {
+		expires = session.Ends
+	}
+	if expires.Sub(session.Expires) < min(time.Minute, idle/10) {
+		return nil
+	}
+	err := s.Sessions.Touch(ctx, now, session.Hash, expires)
+	if errors.Is(err, ErrNotFound) {
+		return ErrTokenInvalid // ended meanwhile
+	}
+	if err != nil {
+		return unavailable("prolonging the session", err)
+	}
+	return nil
+}

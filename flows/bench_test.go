@@ -1,0 +1,387 @@
+package flows_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store"
+)
+
+// A bench is a Service on a SQLite store with one company, one account and
+// gateways that keep what they are given.
+type bench struct {
+	*flows.Service
+	t       *testing.T
+	company *flows.Company
+	sms     *outbox
+	mail    *outbox
+	clock   *clock
+	account int64
+}
+
+const (
+	code      = "acme"
+	mnemocode = "alice-0001"
+	phone     = "+37060012345"
+	email     = "alice@example.com"
+	password  = "correct horse battery"
+	answer    = "Whiskers"
+	linkURL   = "https://app.example.com/recover#"
+)
+
+// cheap makes hashing cost next to nothing; what it costs is measured elsewhere.
+var cheap = flows.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
+
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// An outbox is a gateway: it fails while broken is set.
+type outbox struct {
+	mu     sync.Mutex
+	sent   []flows.Message
+	broken error
+}
+
+func (o *outbox) Send(_ context.Context, m flows.Message) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sent = append(o.sent, m)
+	return o.broken
+}
+
+func (o *outbox) last(t *testing.T) flows.Message {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.sent) == 0 {
+		t.Fatal("nothing was sent")
+	}
+	return o.sent[len(o.sent)-1]
+}
+
+func (o *outbox) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.sent)
+}
+
+// A provider vouches for the user that the code names.
+type provider struct{}
+
+func (provider) Exchange(_ context.Context, g flows.OAuthGrant) (flows.OAuthUser, error) {
+	switch g.Code {
+	case "down":
+		return flows.OAuthUser{}, errors.New("connection refused")
+	case "bad":
+		return flows.OAuthUser{}, flows.ErrOAuthFailed
+	}
+	return flows.OAuthUser{Subject: g.Code, Email: g.Code + "@example.com", EmailVerified: true}, nil
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	db := store.OpenSQLite(filepath.Join(t.TempDir(), "test.db"))
+	if err := db.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	b := &bench{
+		t:     t,
+		sms:   &outbox{},
+		mail:  &outbox{},
+		clock: &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)},
+	}
+	policy := flows.DefaultPolicy()
+	policy.Password.Argon2id = cheap
+	policy.Methods = []flows.Method{flows.ByPhone, flows.ByMail, flows.ByQuestion}
+	policy.Link = linkURL + "{token}"
+	b.company = &flows.Company{
+		Code:     code,
+		NoAPIKey: true,
+		OAuth:    map[int]flows.OAuth{1: {Provider: provider{}, RedirectURIs: []string{"https://app.example.com/cb"}}},
+		SMS:      b.sms,
+		Mail:     b.mail,
+		Texts:    flows.DefaultTexts(),
+		Policy:   policy,
+	}
+	b.Service = &flows.Service{
+		Accounts:  db.Accounts(),
+		Sessions:  db.Sessions(),
+		Companies: map[string]*flows.Company{code: b.company},
+		Hasher:    flows.NewHasher(2),
+		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Now:       b.clock.Now,
+	}
+	t.Cleanup(b.Close)
+	b.seed(flows.Seed{
+		Account: flows.Account{
+			Mnemocode:  mnemocode,
+			Phone:      phone,
+			Email:      email,
+			Question:   "Name of your first cat?",
+			Identities: []flows.Identity{{Provider: 1, Subject: "alice"}},
+		},
+		Password: password,
+		Answer:   answer,
+	})
+	a, err := b.Accounts.ByMnemocode(t.Context(), code, mnemocode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.account = a.ID
+	return b
+}
+
+func (b *bench) seed(seed flows.Seed) {
+	b.t.Helper()
+	if seed.Status == "" {
+		seed.Status = flows.StatusActive
+	}
+	if err := b.Seed(b.t.Context(), b.company, seed); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// update changes the account behind the flows' back.
+func (b *bench) update(ending bool, change func(*flows.Account)) {
+	b.t.Helper()
+	_, err := b.Accounts.Update(b.t.Context(), b.clock.Now(), code, b.account, ending, func(a *flows.Account) error {
+		change(a)
+		return nil
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.EndOwed(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// status gives the account a status without ending its sessions, as if that were
+// still on its way to them.
+func (b *bench) status(s flows.Status) {
+	b.t.Helper()
+	b.update(false, func(a *flows.Account) { a.Status = s })
+}
+
+// addCompany adds a company with the policy, gateways and account of the first.
+func (b *bench) addCompany(code string) *flows.Company {
+	b.t.Helper()
+	company := *b.company
+	company.Code = code
+	b.Companies[code] = &company
+	account, err := b.Accounts.ByID(b.t.Context(), b.company.Code, b.account)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	account.Company, account.Identities = code, nil
+	if _, err := b.Accounts.Create(b.t.Context(), b.clock.Now(), account); err != nil {
+		b.t.Fatal(err)
+	}
+	return &company
+}
+
+// withoutPassword makes the account one that logs in with codes alone.
+func (b *bench) withoutPassword() {
+	b.t.Helper()
+	b.update(true, func(a *flows.Account) { a.PasswordHash = "" })
+}
+
+// backupCodes gives the account these backup codes.
+func (b *bench) backupCodes(codes ...string) {
+	b.t.Helper()
+	hashes, err := b.Hasher.HashSet(b.t.Context(), cheap, codes)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.Accounts.SetBackupCodes(b.t.Context(), code, b.account, hashes); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) load() flows.Account {
+	b.t.Helper()
+	a, err := b.Accounts.ByID(b.t.Context(), code, b.account)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return a
+}
+
+// A captcha is solved by what begins with good; down makes its provider fail.
+type captcha struct{ asked atomic.Int64 }
+
+func (c *captcha) Verify(_ context.Context, response, _ string) (bool, error) {
+	c.asked.Add(1)
+	if response == "down" {
+		return false, errors.New("connection refused")
+	}
+	return strings.HasPrefix(response, "good"), nil
+}
+
+// race runs n calls at once and counts what they answer: "" is a success.
+func race(n int, call func(i int) error) map[string]int {
+	var (
+		ready, done sync.WaitGroup
+		start       = make(chan struct{})
+		errs        = make([]error, n)
+	)
+	for i := range n {
+		ready.Add(1)
+		done.Go(func() {
+			ready.Done()
+			<-start
+			errs[i] = call(i)
+		})
+	}
+	ready.Wait()
+	close(start)
+	done.Wait()
+	counts := map[string]int{}
+	for _, err := range errs {
+		counts[codeOf(err)]++
+	}
+	return counts
+}
+
+// codeOf is the error_code, "" of a success.
+func codeOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	if e, ok := errors.AsType[*flows.Error](err); ok {
+		return e.Code
+	}
+	return err.Error()
+}
+
+// addressOf is the i-th of many addresses.
+func addressOf(i int) string { return fmt.Sprintf("198.51.%d.%d", i/250, i%250+1) }
+
+type object map[string]any
+
+func (b *bench) serve(path, token string, body object) (flows.Reply, error) {
+	return b.serveAs(code, "192.0.2.1", path, token, body)
+}
+
+func (b *bench) serveAs(company, address, path, token string, body object) (flows.Reply, error) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return flows.Reply{}, err
+	}
+	request := &flows.Request{
+		Company: company,
+		Route:   flows.RouteByPath(path),
+		Address: address,
+		Body:    func() ([]byte, error) { return raw, nil },
+	}
+	if token != "" {
+		request.Authorization = []string{"Bearer " + token}
+	}
+	return b.Serve(b.t.Context(), request)
+}
+
+// wrong is serve where it has to fail.
+func (b *bench) wrong(want *flows.Error, path, token string, body object) {
+	b.t.Helper()
+	if _, err := b.serve(path, token, body); !errors.Is(err, want) {
+		b.t.Fatalf("%s: got %v, want %v (%d)", path, err, want, want.Status)
+	}
+}
+
+// must is serve where it has to succeed.
+func (b *bench) must(path, token string, body object) flows.Reply {
+	b.t.Helper()
+	reply, err := b.serve(path, token, body)
+	if err != nil {
+		b.t.Fatalf("%s: %v", path, err)
+	}
+	return reply
+}
+
+// sessionIn takes the account into a state, by the routes that lead there.
+func (b *bench) sessionIn(state flows.State) string {
+	b.t.Helper()
+	login := object{"login_id": email}
+	switch state {
+	case flows.CheckPassword:
+		return b.must("auth/login", "", login).SessionToken
+	case flows.CheckOTP:
+		b.update(true, func(a *flows.Account) { a.SecondFactor = true })
+		token := b.must("auth/checkpassword", b.sessionIn(flows.CheckPassword), object{"password": password}).SessionToken
+		return token
+	case flows.SetPassword:
+		b.update(true, func(a *flows.Account) { a.MustSetPassword = true })
+		return b.must("auth/checkpassword", b.sessionIn(flows.CheckPassword), object{"password": password}).SessionToken
+	case flows.Authorized:
+		return b.must("auth/checkpassword", b.sessionIn(flows.CheckPassword), object{"password": password}).SessionToken
+	case flows.AcceptDisclaimers:
+		b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}}
+		token := b.must("auth/oauth", "", b.goodBody("auth/oauth")).SessionToken
+		b.company.Disclaimers = nil
+		return token
+	case flows.RecoveryOTP:
+		return b.must("auth/recovery/recover", "", b.goodBody("auth/recovery/recover")).SessionToken
+	case flows.RecoveryQuestion:
+		return b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": "QUESTION"}).SessionToken
+	case flows.RecoveryPassword:
+		return b.must("auth/recovery/checkquestion", b.sessionIn(flows.RecoveryQuestion), object{"control_answer": answer}).SessionToken
+	}
+	b.t.Fatalf("no way to %q", state)
+	return ""
+}
+
+// goodBody is a body with which the route succeeds, as far as the body decides.
+func (b *bench) goodBody(path string) object {
+	b.t.Helper()
+	switch path {
+	case "auth/login":
+		return object{"login_id": email}
+	case "auth/checkpassword":
+		return object{"password": password}
+	case "auth/checkotp", "auth/recovery/checkotp":
+		if b.sms.count() == 0 {
+			return object{"otp": "000000"}
+		}
+		return object{"otp": b.sms.last(b.t).Code}
+	case "auth/setpassword":
+		return object{"new_password": "another fine secret"}
+	case "auth/checkcredentials":
+		return object{"login_id": email, "password": password}
+	case "auth/oauth":
+		return object{"provider_id": 1, "code": "alice", "redirect_uri": "https://app.example.com/cb"}
+	case "auth/recovery/recover":
+		return object{"login_id": email, "captcha_response": "x"}
+	case "auth/recovery/checkquestion":
+		return object{"control_answer": answer}
+	case "auth/recovery/checklink":
+		b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": "MAIL"})
+		return object{"token": strings.TrimPrefix(b.mail.last(b.t).Link, linkURL)}
+	}
+	return object{}
+}

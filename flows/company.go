@@ -1,0 +1,145 @@
+package flows
+
+import (
+	"crypto/sha256"
+	"regexp"
+	"time"
+)
+
+// A Company is a tenant: it owns its API keys, accounts, policies, disclaimers
+// and providers, and nothing of one is of use in another. A Service does not
+// change it.
+type Company struct {
+	Code        string
+	APIKeys     [][sha256.Size]byte // SHA-256 of each active key
+	NoAPIKey    bool                // api_key off: no key is asked for
+	Disclaimers []Disclaimer
+	OAuth       map[int]OAuth // by provider_id
+	SMS, Mail   Sender        // nil for none
+	Captcha     Captcha       // nil for captcha off
+	Texts       *Texts
+	Policy
+}
+
+// A Disclaimer is a legal text that users must accept, each version anew.
+type Disclaimer struct {
+	Code        string `json:"code"`
+	Title       string `json:"title"`
+	Description string `json:"description"`
+	Link        string `json:"link"`
+	Version     string `json:"-"`
+}
+
+// OAuth is a company's provider.
+type OAuth struct {
+	Provider          OAuthProvider
+	RedirectURIs      []string
+	RequirePKCE       bool
+	LinkVerifiedEmail bool
+}
+
+// A Policy is what a company may decide. DefaultPolicy has the defaults and
+// says where they come from.
+type Policy struct {
+	Temporary time.Duration // life of the token of a step, at most
+	Idle      time.Duration // an authorized session ends after this long without a request
+	Lifetime  time.Duration // and after this long whatever happens
+
+	OTPLength   int               // digits
+	OTPTTL      time.Duration     //
+	OTPRenewals int               // per session
+	OTPFixed    map[string]string // phone to code: no SMS is sent
+
+	Password     PasswordPolicy
+	SecondFactor SecondFactor
+
+	Methods []Method      // of recovery, the default first
+	Link    string        // of recovery by mail, with {token}
+	LinkTTL time.Duration //
+
+	Limits   Limits
+	Hardened bool
+}
+
+// PasswordPolicy is what a new password must be and how it is kept.
+type PasswordPolicy struct {
+	MinLength        int            // characters after NFKC
+	Regex            *regexp.Regexp // nil for none
+	RegexSource      string         // as the client is told
+	RegexDescription string         // empty for none
+	Blocklist        *Blocklist
+	Argon2id         Argon2id
+	Required         bool // accounts without a password must set one
+}
+
+// SecondFactor says whose password is followed by a code.
+type SecondFactor string
+
+const (
+	SecondFactorPerAccount SecondFactor = "per_account"
+	SecondFactorRequired   SecondFactor = "required"
+	SecondFactorOff        SecondFactor = "off"
+)
+
+// A Method of recovery, as the interface spells it.
+type Method string
+
+const (
+	ByPhone    Method = "PHONE"
+	ByMail     Method = "MAIL"
+	ByQuestion Method = "QUESTION"
+)
+
+// Limits bound what can be guessed and what can be sent.
+type Limits struct {
+	CaptchaAfter int           // wrong passwords in a row
+	LockAfter    int           // wrong passwords in a row
+	LockFor      time.Duration //
+	DisableAfter int           // wrong passwords in a row, at most 100
+
+	FailuresPerAddress Rate
+	WrongCodes         Rate // per account
+	WrongAnswers       Rate // per account
+	SMSPerAccount      Rate
+	SMSPerPhone        Rate
+	SMSPerAddress      Rate
+	SMSPerCompany      Rate // the zero Rate: unlimited
+	MailsPerAccount    Rate
+}
+
+// A Rate is a number of events in a window that the first of them opens.
+type Rate struct {
+	N   int
+	Per time.Duration
+}
+
+// DefaultPolicy returns the defaults: NIST SP 800-63B-4 (2.2.3, 3.1.2, 3.1.3,
+// 3.2.2, 4.2.1.2), OWASP ASVS 5.0 (6.2.1, 6.2.4, 6.4.2, 6.5.4, 6.5.5) and
+// OWASP's Password Storage Cheat Sheet. Methods and Link have none here: they
+// depend on the senders.
+func DefaultPolicy() Policy {
+	return Policy{
+		Temporary:    10 * time.Minute,
+		Idle:         time.Hour,
+		Lifetime:     24 * time.Hour,
+		OTPLength:    6,
+		OTPTTL:       5 * time.Minute,
+		OTPRenewals:  5,
+		Password:     PasswordPolicy{MinLength: 8, Blocklist: CommonPasswords(), Argon2id: DefaultArgon2id},
+		SecondFactor: SecondFactorPerAccount,
+		LinkTTL:      30 * time.Minute,
+		Limits: Limits{
+			CaptchaAfter:       3,
+			LockAfter:          10,
+			LockFor:            15 * time.Minute,
+			DisableAfter:       100,
+			FailuresPerAddress: Rate{30, 5 * time.Minute},
+			WrongCodes:         Rate{10, 24 * time.Hour},
+			WrongAnswers:       Rate{3, 24 * time.Hour},
+			SMSPerAccount:      Rate{5, 10 * time.Minute},
+			SMSPerPhone:        Rate{10, 24 * time.Hour},
+			SMSPerAddress:      Rate{30, time.Hour},
+			MailsPerAccount:    Rate{3, time.Hour},
+		},
+	}
+}

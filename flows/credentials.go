@@ -1,0 +1,38 @@
+package flows
+
+import "context"
+
+type checkCredentialsRequest struct {
+	LoginID           string   `json:"login_id" max:"254" need:"y"`
+	Password          string   `json:"password" max:"128" need:"y"`
+	CaptchaResponse   string   `json:"captcha_response" max:"4096"`
+	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
+}
+
+// checkCredentials is login and password in one call (interface, Endpoints 6).
+// An unknown login id is treated as a wrong password in all that shows.
+func (s *Service) checkCredentials(ctx context.Context, c *call, req *checkCredentialsRequest) (Reply, error) {
+	loginID := NormalizeLoginID(req.LoginID)
+	a, err := s.accountByLoginID(ctx, c, loginID)
+	if err != nil {
+		return Reply{}, err
+	}
+	err = s.tryPassword(ctx, c, passwordAttempt{
+		account:  a,
+		subject:  c.subject(a, loginID),
+		password: req.Password,
+		captcha:  req.CaptchaResponse,
+		wrong:    ErrCredentialsInvalid,
+	})
+	if err != nil {
+		return Reply{}, err
+	}
+	if err := admitted(a); err != nil {
+		return Reply{}, err
+	}
+	accepted, err := c.accept(a, req.AcceptDisclaimers)
+	if err != nil {
+		return Reply{}, err
+	}
+	return s.after(ctx, c, step{account: a, accepted: accepted}, false)
+}

@@ -1,0 +1,120 @@
+package flows
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// decode reads a body into req, a pointer to a struct whose fields carry the
+// tags json (the name), max (characters of a string, or of each element) and
+// need (the field is required and not empty). A struct without fields also
+// takes an empty body. Every error is request.validation.failed; none repeats
+// a value.
+func decode(body []byte, req any) error {
+	fields := reflect.TypeOf(req).Elem()
+	if len(body) == 0 && fields.NumField() == 0 {
+		return nil
+	}
+	if err := checkKeys(body, fields); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, req); err != nil {
+		return malformed(err, fields)
+	}
+	values := reflect.ValueOf(req).Elem()
+	for i := range fields.NumField() {
+		if err := checkField(fields.Field(i), values.Field(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkKeys refuses what the JSON package lets pass: something else than an
+// object, a known key in another case, and NUL in any string.
+func checkKeys(body []byte, fields reflect.Type) error {
+	d := jsontext.NewDecoder(bytes.NewReader(body))
+	if d.PeekKind() != '{' {
+		return invalid("The body must be one JSON object.")
+	}
+	for {
+		t, err := d.ReadToken()
+		if err != nil {
+			return malformed(err, fields)
+		}
+		if t.Kind() == '"' {
+			s := t.String()
+			if strings.ContainsRune(s, 0) {
+				return invalid("The body contains a NUL character.")
+			}
+			// Within the object, keys and values alternate.
+			if kind, n := d.StackIndex(d.StackDepth()); d.StackDepth() == 1 && kind == '{' && n%2 == 1 {
+				if name := knownKey(fields, s); name != "" && name != s {
+					return invalid("The field %s must be spelled exactly so.", name)
+				}
+			}
+		}
+		if d.StackDepth() == 0 {
+			return nil // json.Unmarshal refuses what follows
+		}
+	}
+}
+
+// knownKey returns the field's name that s is, whatever its case.
+func knownKey(fields reflect.Type, s string) string {
+	for i := range fields.NumField() {
+		if name := fieldName(fields.Field(i)); strings.EqualFold(name, s) {
+			return name
+		}
+	}
+	return ""
+}
+
+func fieldName(f reflect.StructField) string { return f.Tag.Get("json") }
+
+func checkField(f reflect.StructField, v reflect.Value) error {
+	if f.Tag.Get("need") != "" && v.IsZero() {
+		return invalid("The field %s is missing or empty.", fieldName(f))
+	}
+	longest, _ := strconv.Atoi(f.Tag.Get("max"))
+	switch v := v.Interface().(type) {
+	case string:
+		if utf8.RuneCountInString(v) > longest {
+			return invalid("The field %s is longer than %d characters.", fieldName(f), longest)
+		}
+	case []string:
+		if len(v) > maxDisclaimers {
+			return invalid("The field %s has more than %d elements.", fieldName(f), maxDisclaimers)
+		}
+		for _, s := range v {
+			if s == "" || utf8.RuneCountInString(s) > longest {
+				return invalid("Each element of %s must have 1 to %d characters.", fieldName(f), longest)
+			}
+		}
+	}
+	return nil
+}
+
+const maxDisclaimers = 64
+
+// malformed tells what is wrong with a body. It names a field only if we know
+// it: anything else is the sender's own text.
+func malformed(err error, fields reflect.Type) error {
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		return invalid("The body has the same key twice.")
+	}
+	if wrong, ok := errors.AsType[*json.SemanticError](err); ok {
+		field, _, _ := strings.Cut(strings.TrimPrefix(string(wrong.JSONPointer), "/"), "/")
+		if name := knownKey(fields, field); name != "" {
+			return invalid("The field %s has the wrong type.", name)
+		}
+	}
+	return invalid("The body must be one JSON object in UTF-8, with nothing behind it.")
+}

@@ -1,0 +1,56 @@
+package flows
+
+import (
+	"context"
+	"slices"
+)
+
+type acceptDisclaimersRequest struct {
+	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
+}
+
+// acceptDisclaimers ends a login by OAuth (interface, Endpoints 8).
+func (s *Service) acceptDisclaimers(ctx context.Context, c *call, req *acceptDisclaimersRequest) (Reply, error) {
+	a, err := s.account(ctx, c)
+	if err != nil {
+		return Reply{}, err
+	}
+	if err := admitted(a); err != nil {
+		return Reply{}, err
+	}
+	accepted, err := c.accept(a, req.AcceptDisclaimers)
+	if err != nil {
+		return Reply{}, err
+	}
+	return s.authorize(ctx, c, step{account: a, accepted: accepted})
+}
+
+// pending returns the disclaimers that neither the account nor accepted has in
+// their present version. It is never nil.
+func (c *Company) pending(a Account, accepted []Acceptance) []Disclaimer {
+	pending := []Disclaimer{}
+	for _, d := range c.Disclaimers {
+		has := func(x Acceptance) bool { return x.Code == d.Code && x.Version == d.Version }
+		if !slices.ContainsFunc(a.Accepted, has) && !slices.ContainsFunc(accepted, has) {
+			pending = append(pending, d)
+		}
+	}
+	return pending
+}
+
+// accept returns what the session has accepted once these codes are added, or
+// fails if that leaves any disclaimer of the company pending.
+func (c *call) accept(a Account, codes []string) ([]Acceptance, error) {
+	var accepted []Acceptance
+	if c.session != nil {
+		accepted = slices.Clone(c.session.Accepted)
+	}
+	pending := c.company.pending(a, accepted)
+	for _, d := range pending {
+		if !slices.Contains(codes, d.Code) {
+			return nil, &Refusal{Err: ErrDisclaimerInvalid, Disclaimers: pending}
+		}
+		accepted = append(accepted, Acceptance{Code: d.Code, Version: d.Version, At: c.now})
+	}
+	return accepted, nil
+}

@@ -1,0 +1,111 @@
+package flows
+
+import (
+	"fmt"
+	"time"
+)
+
+// An Error is one error_code of the API with the HTTP status it is answered
+// with and the sentence that tells the developer of a client what to do.
+// Every code is declared below and nowhere else; a code with two statuses is
+// two variables.
+type Error struct {
+	Code    string
+	Status  int
+	Message string
+}
+
+// Error returns the code.
+func (e *Error) Error() string { return e.Code }
+
+// The statuses marked "fixed" are those of the interface document; the others
+// are ours.
+var (
+	ErrAPIKeyMissing = &Error{"auth.apikey.missing", 401, "Send your API key in one X-Api-Key header."}
+	ErrAPIKeyInvalid = &Error{"auth.apikey.invalid", 401, "The X-Api-Key header holds no valid API key of this company."}
+
+	ErrHeaderMissing  = &Error{"auth.header.missing", 401, "Send the session token in an Authorization header: Bearer <session_token>."}
+	ErrHeaderInvalid  = &Error{"auth.header.invalid", 400, "Send exactly one Authorization header of the form Bearer <session_token>."}
+	ErrTokenInvalid   = &Error{"auth.token.invalid", 401, "The token is unknown or was ended; start again."}
+	ErrTokenExpired   = &Error{"auth.token.expired", 401, "The token has expired; start again."}
+	ErrSessionInvalid = &Error{"auth.session.invalid", 403, "The session is in another state than this request needs; see session_state of the answer that issued the token."}
+
+	ErrLoginIDNotFound = &Error{"auth.loginid.notfound", 404, "No account has this login_id."}                         // fixed
+	ErrUserRestricted  = &Error{"auth.user.restricted", 403, "The account is restricted and cannot log in."}           // fixed
+	ErrUserClosed      = &Error{"auth.user.closed", 403, "The account is closed."}                                     // fixed
+	ErrUserDenied      = &Error{"auth.user.denied", 403, "An administrator has denied this account access."}           // fixed
+	ErrRestricted      = &Error{"auth.restricted", 429, "Too many attempts; try again after the time in Retry-After."} // conditions: rates and locks
+	ErrCaptchaMissing  = &Error{"auth.captcha.missing", 403, "Solve the captcha and send captcha_response."}           //
+	ErrCaptchaInvalid  = &Error{"auth.captcha.invalid", 403, "The captcha_response is not valid or was used; solve a new captcha."}
+	ErrPasswordInvalid = &Error{"auth.password.invalid", 401, "The password is wrong."}
+	// ErrPasswordSame is auth/setpassword's auth.password.invalid.
+	ErrPasswordSame       = &Error{"auth.password.invalid", 422, "new_password is the present password; choose another."}
+	ErrCredentialsInvalid = &Error{"auth.credentials.invalid", 401, "The login_id or the password is wrong."}
+	ErrOTPInvalid         = &Error{"auth.otp.invalid", 401, "The code is wrong, expired or spent; renew it before the next attempt."}
+	ErrBackupCodeInvalid  = &Error{"auth.backupcode.invalid", 401, "The backup_code is wrong or was used."}
+	ErrDisclaimerInvalid  = &Error{"auth.disclaimer.invalid", 403, "Send the codes of all of disclaimers_required in accept_disclaimers."}
+	ErrOAuthNotFound      = &Error{"auth.oauth.notfound", 404, "No account is bound to this user of the provider."}                                          // fixed
+	ErrOAuthFailed        = &Error{"auth.oauth.failed", 401, "The provider did not confirm the login; check code and redirect_uri, and log in there again."} // fixed
+	ErrAnswerInvalid      = &Error{"auth.controlanswer.invalid", 401, "The control_answer is wrong."}
+
+	ErrMethodRestricted = &Error{"recovery.method.restricted", 403, "This recovery method is not allowed here; choose another or leave method out."} // fixed
+	ErrPhoneNotSet      = &Error{"recovery.phone.notset", 409, "The account has no phone; choose another method."}
+	ErrEmailNotSet      = &Error{"recovery.email.notset", 409, "The account has no email address; choose another method."}
+	ErrQuestionNotSet   = &Error{"recovery.question.notset", 409, "The account has no control question; choose another method."}
+
+	ErrValidation = &Error{"request.validation.failed", 400, "The request is malformed."}
+	ErrQuality    = &Error{"request.validation.failed", 422, "The new_password is too weak."} // fixed
+	ErrNoRoute    = &Error{"request.validation.failed", 404, "There is no such route; see the list of routes."}
+	ErrMethod     = &Error{"request.validation.failed", 405, "Use POST."}
+	ErrTooLarge   = &Error{"request.validation.failed", 413, "The body is too large."}
+	ErrMediaType  = &Error{"request.validation.failed", 415, "Send the body as application/json in UTF-8, without Content-Encoding."}
+
+	// ErrUnavailable and ErrService are extensions of the interface.
+	ErrUnavailable = &Error{"service.unavailable", 503, "A service that this request needs did not answer; try again after the time in Retry-After."}
+	ErrService     = &Error{"service.error", 500, "This is a defect of the server; its log says more."}
+)
+
+// A Refusal is an Error with what one request adds to it.
+type Refusal struct {
+	Err         *Error
+	Message     string        // replaces the Error's, if set; holds no secret
+	RetryAfter  time.Duration // with ErrRestricted and ErrUnavailable
+	Captcha     bool          // the next attempt needs a captcha_response
+	Disclaimers []Disclaimer  // with ErrDisclaimerInvalid: those required
+	Cause       error         // for the log, never for the client
+}
+
+// Error returns the code and, for the log, the cause.
+func (r *Refusal) Error() string {
+	if r.Cause != nil {
+		return r.Err.Code + ": " + r.Cause.Error()
+	}
+	return r.Err.Code
+}
+
+// Unwrap makes errors.Is find both the code and the cause.
+func (r *Refusal) Unwrap() []error {
+	if r.Cause == nil {
+		return []error{r.Err}
+	}
+	return []error{r.Err, r.Cause}
+}
+
+// invalid is request.validation.failed with a sentence that names the field.
+func invalid(format string, args ...any) error {
+	return &Refusal{Err: ErrValidation, Message: fmt.Sprintf(format, args...)}
+}
+
+// restricted is auth.restricted until a moment.
+func restricted(now, until time.Time) error {
+	return &Refusal{Err: ErrRestricted, RetryAfter: max(until.Sub(now), time.Second)}
+}
+
+// unavailable is service.unavailable because of err. What is being done is
+// said in doing, with a gerund.
+func unavailable(doing string, err error) error {
+	return &Refusal{Err: ErrUnavailable, RetryAfter: retrySoon, Cause: fmt.Errorf("%s: %w", doing, err)}
+}
+
+// retrySoon is the Retry-After of an answer that something outside has failed.
+const retrySoon = 2 * time.Second

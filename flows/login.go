@@ -1,0 +1,61 @@
+package flows
+
+import "context"
+
+type loginRequest struct {
+	LoginID string `json:"login_id" max:"254" need:"y"`
+}
+
+// login issues the first token of a login (interface, Endpoints 1).
+func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply, error) {
+	loginID := NormalizeLoginID(req.LoginID)
+	if err := s.checkAddress(ctx, c); err != nil {
+		return Reply{}, err
+	}
+	a, err := s.accountByLoginID(ctx, c, loginID)
+	if err != nil {
+		return Reply{}, err
+	}
+	tallies, err := s.tallies(ctx, c.subject(a, loginID))
+	if err != nil {
+		return Reply{}, err
+	}
+	if err := c.checkPasswords(tallies[WrongPasswords]); err != nil {
+		return Reply{}, err
+	}
+	if a.ID == 0 {
+		return s.loginUnknown(ctx, c, loginID, tallies)
+	}
+	if err := admitted(a); err != nil {
+		return Reply{}, err
+	}
+	state := CheckPassword
+	if a.PasswordHash == "" {
+		if a.Phone == "" {
+			return Reply{}, ErrUserRestricted
+		}
+		if err := c.checkWindow(tallies[WrongCodes], c.company.Limits.WrongCodes); err != nil {
+			return Reply{}, err
+		}
+		state = CheckOTP
+	}
+	reply, err := s.enter(ctx, c, step{account: a, state: state})
+	reply.DisclaimersRequired = c.company.pending(a, nil)
+	reply.CaptchaRequired = state == CheckPassword && c.captchaDue(tallies[WrongPasswords])
+	return reply, err
+}
+
+// loginUnknown answers for a login id that no account has: not found or, where
+// the company is hardened, a decoy whose password is never right.
+func (s *Service) loginUnknown(ctx context.Context, c *call, loginID string, tallies map[Kind]Tally) (Reply, error) {
+	if err := s.failAddress(ctx, c); err != nil {
+		return Reply{}, err
+	}
+	if !c.company.Hardened {
+		return Reply{}, ErrLoginIDNotFound
+	}
+	reply, err := s.enter(ctx, c, step{state: CheckPassword, decoyOf: loginID})
+	reply.DisclaimersRequired = []Disclaimer{}
+	reply.CaptchaRequired = c.captchaDue(tallies[WrongPasswords])
+	return reply, err
+}

@@ -1,0 +1,168 @@
+package flows_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func TestLoginSaysWhatComesNext(t *testing.T) {
+	terms := flows.Disclaimer{Code: "terms", Title: "Terms", Description: "Ours", Link: "https://example.com/terms", Version: "1"}
+	for _, c := range []struct {
+		name    string
+		account func(*flows.Account)
+		state   flows.State
+		phone   string
+		codes   int
+	}{
+		{"with a password", func(*flows.Account) {}, flows.CheckPassword, "", 0},
+		{"with a password and a second factor", func(a *flows.Account) { a.SecondFactor = true }, flows.CheckPassword, "", 0},
+		{"without a phone", func(a *flows.Account) { a.Phone = "" }, flows.CheckPassword, "", 0},
+		{"without a password", func(a *flows.Account) { a.PasswordHash = "" }, flows.CheckOTP, "+37*******45", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.update(true, c.account)
+			for _, disclaimers := range [][]flows.Disclaimer{{}, {terms}} {
+				b.company.Disclaimers = disclaimers
+				before := b.sms.count()
+				reply := b.must("auth/login", "", object{"login_id": email})
+				if reply.SessionState != c.state || reply.UserPhone != c.phone || reply.CaptchaRequired {
+					t.Errorf("got state %q, phone %q, captcha %v", reply.SessionState, reply.UserPhone, reply.CaptchaRequired)
+				}
+				if reply.DisclaimersRequired == nil || !slices.Equal(reply.DisclaimersRequired, disclaimers) {
+					t.Errorf("got disclaimers_required %v, want %v", reply.DisclaimersRequired, disclaimers)
+				}
+				if got := b.sms.count() - before; got != c.codes {
+					t.Errorf("%d codes were sent before the answer, want %d", got, c.codes)
+				}
+			}
+		})
+	}
+}
+
+func TestLoginNeedsAPasswordOrAPhone(t *testing.T) {
+	b := newBench(t)
+	b.update(true, func(a *flows.Account) { a.PasswordHash, a.Phone = "", "" })
+	b.backupCodes("ABCDE23456")
+	b.wrong(flows.ErrUserRestricted, "auth/login", "", object{"login_id": email})
+	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+}
+
+func TestLoginUnknown(t *testing.T) {
+	b := newBench(t)
+	for _, id := range []string{"nobody@example.com", "+37060012346", "alice", "alice@example.co", "   ", mnemocode, "00", "+"} {
+		b.wrong(flows.ErrLoginIDNotFound, "auth/login", "", object{"login_id": id})
+	}
+}
+
+var statuses = map[flows.Status]*flows.Error{
+	flows.StatusRestricted: flows.ErrUserRestricted,
+	flows.StatusClosed:     flows.ErrUserClosed,
+	flows.StatusDenied:     flows.ErrUserDenied,
+	"of a newer version":   flows.ErrUserDenied,
+}
+
+// Each route that may answer with the account's status does, before it looks
+// at a secret (which here is right, and then wrong), and uses nothing up.
+func TestStatusIsAnsweredInEveryFlow(t *testing.T) {
+	for status, want := range statuses {
+		for i := range flows.Routes {
+			route := &flows.Routes[i]
+			if !route.MayFail(flows.ErrUserClosed) {
+				continue
+			}
+			t.Run(string(status)+"/"+route.Path, func(t *testing.T) {
+				b := newBench(t)
+				token := ""
+				if route.TakesToken() {
+					token = b.sessionIn(route.From[0])
+				}
+				body := b.goodBody(route.Path)
+				b.status(status)
+				b.wrong(want, route.Path, token, body)
+				for field, wrong := range map[string]string{"password": "wrong", "otp": "wrong", "control_answer": "wrong", "new_password": "x"} {
+					if _, ok := body[field]; !ok {
+						continue
+					}
+					bad := object{}
+					for k, v := range body {
+						bad[k] = v
+					}
+					bad[field] = wrong
+					answer := want
+					if route.Path == "auth/checkcredentials" {
+						answer = flows.ErrCredentialsInvalid // a wrong password tells nothing
+					}
+					b.wrong(answer, route.Path, token, bad)
+				}
+				b.status(flows.StatusActive)
+				b.must(route.Path, token, body)
+			})
+		}
+	}
+}
+
+func TestAnEndedStatusEndsEverySession(t *testing.T) {
+	b := newBench(t)
+	b.withoutPassword()
+	var tokens []string
+	for _, state := range []flows.State{flows.Authorized, flows.RecoveryOTP, flows.RecoveryQuestion, flows.RecoveryPassword} {
+		if state == flows.Authorized {
+			tokens = append(tokens, b.must("auth/oauth", "", b.goodBody("auth/oauth")).SessionToken)
+			continue
+		}
+		tokens = append(tokens, b.sessionIn(state))
+	}
+	tokens = append(tokens, b.must("auth/login", "", object{"login_id": email}).SessionToken)
+	link := b.goodBody("auth/recovery/checklink")
+	b.update(true, func(a *flows.Account) { a.Status = flows.StatusClosed })
+	b.update(true, func(a *flows.Account) { a.Status = flows.StatusActive })
+	for _, token := range tokens {
+		b.wrong(flows.ErrTokenInvalid, "auth/logout", token, nil)
+	}
+	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", link)
+}
+
+// A new account with an old one's login id inherits no session, code, link,
+// count, backup code or acceptance.
+func TestANewAccountInheritsNothing(t *testing.T) {
+	b := newBench(t)
+	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}}
+	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms"}})
+	pending := b.sessionIn(flows.CheckPassword)
+	recovery := b.sessionIn(flows.RecoveryPassword)
+	link := b.goodBody("auth/recovery/checklink")
+	b.backupCodes("ABCDE23456")
+	for range b.company.Limits.LockAfter {
+		b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+	}
+	old := b.load()
+	if err := b.Accounts.Delete(t.Context(), code, b.account); err != nil {
+		t.Fatal(err)
+	}
+	// The ending is owed and not done: the tokens must not work all the same.
+	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", pending, object{"password": password})
+	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", link)
+	b.seed(flows.Seed{Account: flows.Account{Mnemocode: mnemocode, Phone: phone, Email: email, SecondFactor: true}, Password: password})
+	next, err := b.Accounts.ByMnemocode(t.Context(), code, mnemocode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next.ID == old.ID || next.BackupCodes != 0 || len(next.Accepted) != 0 || next.Question != "" {
+		t.Errorf("the new account has what was the old one's: %+v", next)
+	}
+	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", pending, object{"password": password})
+	b.wrong(flows.ErrTokenInvalid, "auth/setpassword", recovery, b.goodBody("auth/setpassword"))
+	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", link)
+	b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", b.goodBody("auth/oauth"))
+	if err := b.EndOwed(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.wrong(flows.ErrTokenInvalid, "auth/logout", pending, nil)
+	reply := b.must("auth/login", "", object{"login_id": email}) // not locked
+	if reply.CaptchaRequired || len(reply.DisclaimersRequired) != 1 {
+		t.Errorf("got captcha %v and %d disclaimers, want a fresh start", reply.CaptchaRequired, len(reply.DisclaimersRequired))
+	}
+}

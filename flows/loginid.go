@@ -1,0 +1,79 @@
+package flows
+
+import (
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+)
+
+// NormalizeLoginID returns the one form under which a login id, of whichever
+// kind, is kept and looked up: without regard to case and surrounding space
+// (Unicode NFKC, case folded) and, if it is an international phone number,
+// without spaces, dots, dashes and brackets and with + for 00.
+func NormalizeLoginID(s string) string {
+	s = fold(s)
+	if phone := phoneDigits(s); phone != "" {
+		return phone
+	}
+	return s
+}
+
+// NormalizePhone returns a phone number as E.164, or "" if s is none.
+func NormalizePhone(s string) string { return phoneDigits(norm.NFKC.String(strings.TrimSpace(s))) }
+
+// LoginIDs returns an account's login ids, normalised, by the name of their field.
+func LoginIDs(a Account) map[string]string {
+	ids := map[string]string{}
+	for field, id := range map[string]string{
+		"primary_phone": a.Phone,
+		"primary_email": a.Email,
+		"login_name":    a.LoginName,
+	} {
+		if id != "" {
+			ids[field] = NormalizeLoginID(id)
+		}
+	}
+	return ids
+}
+
+// fold makes texts equal that a person takes for the same. Folding can undo
+// NFKC, so that is applied again.
+func fold(s string) string {
+	s = norm.NFKC.String(cases.Fold().String(norm.NFKC.String(s)))
+	return strings.TrimSpace(s)
+}
+
+// foldAnswer is fold with each run of spaces squeezed to one.
+func foldAnswer(s string) string { return strings.Join(strings.Fields(fold(s)), " ") }
+
+// normalizePassword is the form in which passwords are measured and hashed.
+func normalizePassword(s string) string { return norm.NFKC.String(s) }
+
+// phoneDigits returns + and the digits of an international number of 7 to 15
+// digits (ITU-T E.164), or "".
+func phoneDigits(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r == '.' || unicode.In(r, unicode.White_Space, unicode.Dash, unicode.Ps, unicode.Pe) {
+			return -1
+		}
+		return r
+	}, s)
+	digits, ok := strings.CutPrefix(s, "+")
+	if !ok {
+		digits, ok = strings.CutPrefix(s, "00")
+	}
+	if !ok || len(digits) < 7 || len(digits) > 15 || digits[0] == '0' || strings.Trim(digits, "0123456789") != "" {
+		return ""
+	}
+	return "+" + digits
+}
+
+// maskPhone keeps the first two and the last two digits of an E.164 number.
+func maskPhone(phone string) string {
+	if len(phone) < 5 {
+		return ""
+	}
+	return phone[:3] + strings.Repeat("*", len(phone)-5) + phone[len(phone)-2:]
+}

@@ -1,0 +1,92 @@
+package flows_test
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+var spellings = map[string][]string{
+	phone: {
+		"+37060012345", "0037060012345", "+370 600 12345", "+370 (600) 12-345", "00 370 600.12.345", " +370-600-12345 ",
+		"+370[600]12345", "+３７０６００１２３４５", "+370\u00a0600\u00a012345", "+370\u2011600\u201112345", "+370–600–12345",
+	},
+	email:      {"alice@example.com", "ALICE@Example.COM", "  alice@example.com\t", "ａｌｉｃｅ@example.com", "Alice@EXAMPLE.com\u00a0"},
+	"Straße-7": {"Straße-7", "STRASSE-7", "strasse-7", "\u3000straẞe-7", "Stra\u017fse-7"},
+}
+
+// In whatever spelling a login id is sent, it finds the account, and what is
+// counted is counted together.
+func TestLoginIDsInEverySpellingAreOne(t *testing.T) {
+	for id, variants := range spellings {
+		t.Run(id, func(t *testing.T) {
+			b := newBench(t)
+			b.company.Limits.LockAfter = len(variants)
+			b.update(true, func(a *flows.Account) { a.LoginName = "Straße-7" })
+			for _, spelling := range variants {
+				b.must("auth/login", "", object{"login_id": spelling})
+			}
+			for _, spelling := range variants {
+				b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": spelling, "password": "wrong"})
+			}
+			for other, variants := range spellings {
+				b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": variants[0]})
+				b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": other, "password": password})
+			}
+		})
+		t.Run("unknown "+id, func(t *testing.T) {
+			b := newBench(t)
+			b.company.Limits.LockAfter = len(variants)
+			b.update(true, func(a *flows.Account) { a.Phone, a.Email = "", "" })
+			for _, spelling := range variants {
+				b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": spelling, "password": "wrong"})
+			}
+			for _, spelling := range variants {
+				b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": spelling})
+			}
+		})
+	}
+}
+
+func TestOtherLoginIDsAreOthers(t *testing.T) {
+	for _, pair := range [][2]string{
+		{"+37060012345", "37060012345"}, {"+37060012345", "060012345"}, {"a.b@example.com", "ab@example.com"},
+		{"anna-maria", "annamaria"}, {"anna maria", "annamaria"}, {"+37060012345x", "+37060012345"}, {"é", "e"},
+	} {
+		if a, b := flows.NormalizeLoginID(pair[0]), flows.NormalizeLoginID(pair[1]); a == b {
+			t.Errorf("%q and %q are both %q", pair[0], pair[1], a)
+		}
+	}
+}
+
+func FuzzNormalizeLoginID(f *testing.F) {
+	for _, variants := range spellings {
+		for _, s := range variants {
+			f.Add(s)
+		}
+	}
+	for _, s := range []string{"", " ", "00", "+", "ΐ", "\u0345α\u0301", "ᾳ\u0301", "İ", "ﬀ", "\u1e9e", "ϔ", "\u00a0+1 234 567 8", "℀"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if !utf8.ValidString(s) {
+			return // no body can hold it
+		}
+		once := flows.NormalizeLoginID(s)
+		if twice := flows.NormalizeLoginID(once); twice != once {
+			t.Errorf("%+q becomes %+q and then %+q", s, once, twice)
+		}
+		if once != strings.TrimFunc(once, unicode.IsSpace) {
+			t.Errorf("%+q becomes %+q, with space around it", s, once)
+		}
+		if spaced := flows.NormalizeLoginID("\t" + s + "\u3000"); spaced != once {
+			t.Errorf("%+q becomes %+q, with space around it %+q", s, once, spaced)
+		}
+		if phone := flows.NormalizePhone(s); phone != "" && phone != once {
+			t.Errorf("%+q is the phone %+q but the login id %+q", s, phone, once)
+		}
+	})
+}

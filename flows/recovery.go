@@ -1,0 +1,292 @@
+package flows
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+type recoverRequest struct {
+	LoginID         string `json:"login_id" max:"254" need:"y"`
+	CaptchaResponse string `json:"captcha_response" max:"4096" need:"y"`
+	Method          Method `json:"method"`
+}
+
+// recover begins a recovery (interface, Endpoints 10). It changes nothing in
+// the account.
+func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Reply, error) {
+	if req.Method != "" && !slices.Contains([]Method{ByPhone, ByMail, ByQuestion}, req.Method) {
+		return Reply{}, invalid("The field method must be PHONE, MAIL or QUESTION.")
+	}
+	loginID := NormalizeLoginID(req.LoginID)
+	if err := s.checkAddress(ctx, c); err != nil {
+		return Reply{}, err
+	}
+	a, err := s.accountByLoginID(ctx, c, loginID)
+	if err != nil {
+		return Reply{}, err
+	}
+	method, methodErr := c.company.method(req.Method, a)
+	if err := s.checkRecovery(ctx, c, c.subject(a, loginID), method); err != nil {
+		return Reply{}, err
+	}
+	if c.company.Captcha != nil {
+		if err := s.solveCaptcha(ctx, c, req.CaptchaResponse); err != nil {
+			return Reply{}, err
+		}
+	}
+	if c.company.Hardened {
+		return s.recoverHardened(ctx, c, a, req)
+	}
+	if a.ID == 0 {
+		if err := s.failAddress(ctx, c); err != nil {
+			return Reply{}, err
+		}
+		return Reply{}, ErrLoginIDNotFound
+	}
+	if err := admitted(a); err != nil {
+		return Reply{}, err
+	}
+	if methodErr != nil {
+		return Reply{}, methodErr
+	}
+	return s.recoverBy(ctx, c, a, method)
+}
+
+func (s *Service) recoverBy(ctx context.Context, c *call, a Account, method Method) (reply Reply, err error) {
+	switch method {
+	case ByPhone:
+		reply, err = s.enter(ctx, c, step{account: a, state: RecoveryOTP})
+	case ByQuestion:
+		reply, err = s.enter(ctx, c, step{account: a, state: RecoveryQuestion})
+		reply.ControlQuestion = a.Question
+	case ByMail:
+		err = s.mailLink(ctx, c, a)
+		reply.UserEmail = a.Email
+	}
+	reply.Verification = method
+	return reply, err
+}
+
+// checkRecovery refuses while the attempts that the method needs are locked.
+func (s *Service) checkRecovery(ctx context.Context, c *call, subject Subject, method Method) error {
+	tallies, err := s.tallies(ctx, subject)
+	if err != nil {
+		return err
+	}
+	switch method {
+	case ByPhone:
+		return c.checkWindow(tallies[WrongCodes], c.company.Limits.WrongCodes)
+	case ByQuestion:
+		return c.checkWindow(tallies[WrongAnswers], c.company.Limits.WrongAnswers)
+	default:
+		return nil
+	}
+}
+
+// method chooses how an account is recovered: by the wanted method or, where
+// none is named, by the first allowed one that the account can use.
+func (c *Company) method(wanted Method, a Account) (Method, error) {
+	if wanted != "" {
+		if !slices.Contains(c.Methods, wanted) {
+			return wanted, ErrMethodRestricted
+		}
+		return wanted, c.notSet(wanted, a)
+	}
+	for _, m := range c.Methods {
+		if c.notSet(m, a) == nil {
+			return m, nil
+		}
+	}
+	if len(c.Methods) == 0 {
+		return "", ErrMethodRestricted
+	}
+	return c.Methods[0], c.notSet(c.Methods[0], a)
+}
+
+// notSet tells what the account lacks for a method, nil if nothing.
+func (c *Company) notSet(m Method, a Account) error {
+	switch {
+	case m == ByPhone && a.Phone == "":
+		return ErrPhoneNotSet
+	case m == ByMail && a.Email == "":
+		return ErrEmailNotSet
+	case m == ByQuestion && (a.Question == "" || a.AnswerHash == ""):
+		return ErrQuestionNotSet
+	}
+	return nil
+}
+
+// mailLink mails a link that auth/recovery/checklink exchanges for a session.
+func (s *Service) mailLink(ctx context.Context, c *call, a Account) error {
+	if err := s.chargeMail(ctx, c, strconv.FormatInt(a.ID, 10)); err != nil {
+		return err
+	}
+	token, link := c.newLink(a)
+	message := Message{
+		Type:    RecoveryLink,
+		To:      a.Email,
+		Link:    strings.ReplaceAll(c.company.Link, "{token}", token),
+		Expires: link.Expires,
+	}
+	if !c.company.Hardened {
+		if err := s.send(ctx, c.company, c.company.Mail, a, message); err != nil {
+			return unavailable("mailing the link", err)
+		}
+		return s.store(ctx, c, link)
+	}
+	s.later(func(ctx context.Context) {
+		err := s.store(ctx, c, link)
+		if err == nil {
+			err = s.send(ctx, c.company, c.company.Mail, a, message)
+		}
+		if err != nil {
+			s.abandon(ctx, link.Hash)
+			s.Log.Warn("a recovery link was not mailed", "company", c.company.Code, "account", a.Mnemocode, "error", err)
+		}
+	})
+	return nil
+}
+
+func (s *Service) chargeMail(ctx context.Context, c *call, account string) error {
+	return s.refused(c, s.Sessions.Charge(ctx, c.now, c.counter("mails-per-account", account, c.company.Limits.MailsPerAccount)))
+}
+
+// newLink is a session that only checklink takes, under a token of another
+// prefix, which no Authorization header can carry.
+func (c *call) newLink(a Account) (string, Session) {
+	token, hash := newToken(linkPrefix)
+	link := c.newSession(step{account: a, state: recoveryLink}, hash)
+	link.Expires = c.now.Add(c.company.LinkTTL)
+	link.Ends = link.Expires
+	return token, link
+}
+
+type checkLinkRequest struct {
+	Token string `json:"token" max:"128" need:"y"`
+}
+
+// checkLink exchanges the token of a mailed link (contract, 4; open in the
+// interface).
+func (s *Service) checkLink(ctx context.Context, c *call, req *checkLinkRequest) (Reply, error) {
+	if err := s.checkAddress(ctx, c); err != nil {
+		return Reply{}, err
+	}
+	link, err := s.lookup(ctx, linkPrefix, req.Token, c.company.Code, c.now)
+	if errors.Is(err, ErrTokenInvalid) {
+		if err := s.failAddress(ctx, c); err != nil {
+			return Reply{}, err
+		}
+	}
+	if err != nil {
+		return Reply{}, err
+	}
+	c.session = &link // the step replaces it, so it works once
+	a, err := s.account(ctx, c)
+	if err != nil {
+		return Reply{}, err
+	}
+	if err := admitted(a); err != nil {
+		return Reply{}, err
+	}
+	return s.enter(ctx, c, step{account: a, state: RecoveryPassword})
+}
+
+type checkQuestionRequest struct {
+	ControlAnswer string `json:"control_answer" max:"256" need:"y"`
+}
+
+// checkQuestion takes the answer to the control question (interface, Endpoints 13).
+func (s *Service) checkQuestion(ctx context.Context, c *call, req *checkQuestionRequest) (Reply, error) {
+	a, err := s.account(ctx, c)
+	if err != nil {
+		return Reply{}, err
+	}
+	if err := s.checkAddress(ctx, c); err != nil {
+		return Reply{}, err
+	}
+	subject := c.subject(a, "")
+	if err := s.checkRecovery(ctx, c, subject, ByQuestion); err != nil {
+		return Reply{}, err
+	}
+	if err := admitted(a); err != nil {
+		return Reply{}, err
+	}
+	ok, _, err := s.Hasher.Verify(ctx, c.company.Password.Argon2id, a.AnswerHash, foldAnswer(req.ControlAnswer))
+	if err != nil {
+		return Reply{}, unavailable("checking the control answer", err)
+	}
+	if err := s.settleWindow(ctx, c, subject, WrongAnswers, c.company.Limits.WrongAnswers, ok); err != nil {
+		return Reply{}, err
+	}
+	if !ok {
+		return Reply{}, ErrAnswerInvalid
+	}
+	return s.enter(ctx, c, step{account: a, state: RecoveryPassword})
+}
+
+// recoverHardened answers alike whether or not the login id is known and
+// whatever its account can use: what can't be recovered gets a decoy, and what
+// can is sent after the answer.
+func (s *Service) recoverHardened(ctx context.Context, c *call, a Account, req *recoverRequest) (Reply, error) {
+	method := req.Method
+	if method == "" && len(c.company.Methods) > 0 {
+		method = c.company.Methods[0]
+	}
+	if !slices.Contains(c.company.Methods, method) {
+		return Reply{}, ErrMethodRestricted
+	}
+	loginID := NormalizeLoginID(req.LoginID)
+	if a.ID == 0 {
+		if err := s.failAddress(ctx, c); err != nil {
+			return Reply{}, err
+		}
+	}
+	able := a.ID != 0 && admitted(a) == nil && c.company.notSet(method, a) == nil
+	if method == ByMail {
+		reply := Reply{Verification: ByMail, UserEmail: "***@***"}
+		if loginID == NormalizeLoginID(a.Email) || a.ID == 0 && strings.Contains(loginID, "@") {
+			reply.UserEmail = strings.TrimSpace(req.LoginID)
+		}
+		if !able {
+			return reply, s.chargeMail(ctx, c, "decoy/"+loginID)
+		}
+		return reply, s.mailLink(ctx, c, a)
+	}
+	st := step{account: a, state: RecoveryOTP}
+	if !able || c.company.needsSecondFactor(a) { // one phone must not be both factors
+		st = step{decoyOf: loginID, state: RecoveryOTP}
+	}
+	reply, err := s.enter(ctx, c, st)
+	if err != nil {
+		return Reply{}, err
+	}
+	reply.Verification = ByPhone
+	if st.decoyOf != "" {
+		reply.UserPhone, err = s.decoyPhone(ctx, c, loginID)
+	}
+	return reply, err
+}
+
+// decoyPhone is the masked phone that a login id without one seems to have:
+// the same at each call, and of no use to tell that it is none.
+func (s *Service) decoyPhone(ctx context.Context, c *call, loginID string) (string, error) {
+	if NormalizePhone(loginID) != "" {
+		return maskPhone(loginID), nil
+	}
+	secret, err := s.Accounts.Secret(ctx)
+	if err != nil {
+		return "", unavailable("loading the secret of decoys", err)
+	}
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(c.counterKey("decoy", loginID)))
+	sum := mac.Sum(nil)
+	codes := []string{"33", "34", "35", "36", "37", "38", "39", "41", "44", "46", "48", "49"}
+	code := codes[int(sum[0])%len(codes)]
+	return fmt.Sprintf("+%s%s%02d", code, strings.Repeat("*", 7+int(sum[1])%2), sum[2]%100), nil
+}

@@ -1,0 +1,119 @@
+package flows_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// The state machine, in the order of the interface document.
+func Example_routes() {
+	name := func(s flows.State) string {
+		if s == flows.None {
+			return "(none)"
+		}
+		return string(s)
+	}
+	for _, r := range flows.Routes {
+		from := make([]string, 0, len(r.From))
+		for _, s := range r.From {
+			from = append(from, name(s))
+		}
+		if len(from) == len(flows.States)-1 {
+			from = []string{"any"}
+		}
+		to := make([]string, 0, len(r.To))
+		for _, s := range r.To {
+			to = append(to, name(s))
+		}
+		fmt.Printf("%s | %s | %s\n", strings.Join(from, ", "), r.Path, strings.Join(to, ", "))
+	}
+	// Output:
+	// (none) | auth/login | checkpassword, checkotp
+	// checkpassword | auth/checkpassword | checkotp, setpassword, authorized
+	// checkotp | auth/checkotp | setpassword, authorized
+	// checkotp | auth/renewotp | (none)
+	// setpassword, recovery-setpassword | auth/setpassword | authorized, (none)
+	// (none) | auth/checkcredentials | checkotp, setpassword, authorized
+	// (none) | auth/oauth | authorized, acceptdisclaimers
+	// acceptdisclaimers | auth/acceptdisclaimers | authorized
+	// any | auth/logout | (none)
+	// (none) | auth/recovery/recover | recovery-checkotp, recovery-checkquestion, (none)
+	// recovery-checkotp | auth/recovery/checkotp | recovery-setpassword
+	// recovery-checkotp | auth/recovery/renewotp | (none)
+	// recovery-checkquestion | auth/recovery/checkquestion | recovery-setpassword
+	// (none) | auth/recovery/checklink | recovery-setpassword
+}
+
+// Every route in every state: a token is taken exactly in the states of the
+// route's row, and whatever comes back is in the row.
+func TestEveryRouteInEveryState(t *testing.T) {
+	for i := range flows.Routes {
+		route := &flows.Routes[i]
+		for _, state := range flows.States {
+			t.Run(route.Path+"/"+string(state), func(t *testing.T) {
+				b := newBench(t)
+				token := ""
+				if state != flows.None {
+					token = b.sessionIn(state)
+				}
+				reply, err := b.serve(route.Path, token, b.goodBody(route.Path))
+				switch {
+				case !route.TakesToken():
+					wantSuccess(t, route, reply, err) // whatever token is sent
+				case state == flows.None:
+					wantError(t, err, flows.ErrHeaderMissing)
+				case !slices.Contains(route.From, state):
+					wantError(t, err, flows.ErrSessionInvalid)
+				default:
+					wantSuccess(t, route, reply, err)
+				}
+			})
+		}
+	}
+}
+
+func wantSuccess(t *testing.T, route *flows.Route, reply flows.Reply, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: got %v, want a success", route.Path, err)
+	}
+	if !slices.Contains(route.To, reply.SessionState) {
+		t.Errorf("%s: led to %q, which its row does not list", route.Path, reply.SessionState)
+	}
+	if (reply.SessionToken == "") != (reply.SessionState == flows.None) {
+		t.Errorf("%s: a token and a state come together; got state %q", route.Path, reply.SessionState)
+	}
+	if (reply.ProfileMnemocode != "") != (reply.SessionState == flows.Authorized) {
+		t.Errorf("%s: profile_mnemocode comes with authorized only; state %q", route.Path, reply.SessionState)
+	}
+}
+
+func wantError(t *testing.T, err error, want *flows.Error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("got error %v, want %v (%d)", err, want, want.Status)
+	}
+}
+
+// The interface fixes eight statuses.
+func TestFixedStatuses(t *testing.T) {
+	for code, status := range map[*flows.Error]int{
+		flows.ErrLoginIDNotFound:  404,
+		flows.ErrUserRestricted:   403,
+		flows.ErrUserClosed:       403,
+		flows.ErrUserDenied:       403,
+		flows.ErrOAuthFailed:      401,
+		flows.ErrOAuthNotFound:    404,
+		flows.ErrMethodRestricted: 403,
+		flows.ErrQuality:          422,
+	} {
+		if code.Status != status {
+			t.Errorf("%s: got status %d, want %d", code.Code, code.Status, status)
+		}
+	}
+}

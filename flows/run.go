@@ -1,0 +1,83 @@
+package flows
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	maxBackground   = 256              // sends that nobody waits for, at once
+	backgroundLimit = 30 * time.Second // for each
+	endingsEvery    = 2 * time.Second
+	sweepEvery      = time.Minute
+)
+
+// Run does what no request waits for, until ctx ends: it ends the sessions that
+// a crash left owed and sweeps the stores.
+func (s *Service) Run(ctx context.Context) {
+	endings, sweep := time.NewTicker(endingsEvery), time.NewTicker(sweepEvery)
+	defer endings.Stop()
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-endings.C:
+			s.logged(s.EndOwed(ctx))
+		case <-sweep.C:
+			s.logged(s.Accounts.Sweep(ctx, s.Now()))
+			s.logged(s.Sessions.Sweep(ctx, s.Now()))
+		}
+	}
+}
+
+func (s *Service) logged(err error) {
+	if err != nil && err != context.Canceled {
+		s.Log.Warn("maintenance failed and will be tried again", "error", err)
+	}
+}
+
+// EndOwed ends the sessions of accounts that were changed by someone who could
+// not end them.
+func (s *Service) EndOwed(ctx context.Context) error {
+	endings, err := s.Accounts.Endings(ctx, 1000)
+	if err != nil {
+		return err
+	}
+	for _, e := range endings {
+		if err := s.end(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// later does something that no request waits for. When too much of it is under
+// way it is not done, and logged.
+func (s *Service) later(do func(context.Context)) {
+	if s.waiting.Add(1) > maxBackground {
+		s.waiting.Add(-1)
+		s.Log.Warn("too many messages wait for their gateways; one was not sent")
+		return
+	}
+	s.background.Go(func() {
+		defer s.waiting.Add(-1)
+		ctx, cancel := context.WithTimeout(context.Background(), backgroundLimit)
+		defer cancel()
+		do(ctx)
+	})
+}
+
+// sendLater sends a code after the answer; if that fails, the code is void.
+func (s *Service) sendLater(session TokenHash, send func(context.Context) error) {
+	s.later(func(ctx context.Context) {
+		if err := send(ctx); err != nil {
+			s.Log.Warn("a code was not sent", "error", err)
+			_, err = s.Sessions.SpendCode(ctx, session)
+			s.logged(err)
+		}
+	})
+}
+
+// Close waits for what later began, for as long as its limit at most.
+func (s *Service) Close() { s.background.Wait() }

@@ -1,0 +1,97 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// A FieldError tells what is wrong with a field of an account, in a sentence
+// for the operator.
+type FieldError struct {
+	Field   string // as in the admin API
+	Message string
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
+
+var mnemocodePattern = regexp.MustCompile(`^[!-z|~]{1,128}$`) // visible ASCII without braces
+
+// CheckAccount refuses an account whose fields can't be: the error is a
+// *FieldError. The phone must be E.164 already (NormalizePhone).
+func CheckAccount(a Account) error {
+	wrong := func(field, message string) error { return &FieldError{field, message} }
+	switch {
+	case !mnemocodePattern.MatchString(a.Mnemocode):
+		return wrong("profile_mnemocode", "it must be 1 to 128 visible ASCII characters without braces")
+	case a.Phone != "" && NormalizePhone(a.Phone) != a.Phone:
+		return wrong("primary_phone", "write it as an international number, as in +37060012345")
+	case a.Email != "" && !emailShaped(a.Email):
+		return wrong("primary_email", "it must be an address like name@example.com")
+	case a.LoginName != "" && !textShaped(a.LoginName):
+		return wrong("login_name", "it must be 1 to 254 characters, without control characters")
+	case a.Status != StatusActive && a.Status != StatusRestricted && a.Status != StatusClosed && a.Status != StatusDenied:
+		return wrong("status", "it must be active, restricted, closed or denied")
+	case (a.Question == "") != (a.AnswerHash == ""):
+		return wrong("control_question", "a question and its answer go together")
+	case a.PasswordHash != "" && CheckHash(a.PasswordHash) != nil:
+		return wrong("password_hash", CheckHash(a.PasswordHash).Error())
+	}
+	for _, i := range a.Identities {
+		if i.Provider < 1 || i.Provider > 5 || i.Subject == "" || len(i.Subject) > 255 {
+			return wrong("oauth_identities", "provider_id must be 1 to 5 and subject 1 to 255 bytes")
+		}
+	}
+	return nil
+}
+
+func emailShaped(s string) bool {
+	local, domain, ok := strings.Cut(s, "@")
+	return ok && local != "" && domain != "" && !strings.Contains(domain, "@") &&
+		!strings.ContainsAny(s, " <>,;\"") && textShaped(s)
+}
+
+// textShaped reports whether s can be a login id: its limits are those of
+// login_id, and what surrounds it would be lost.
+func textShaped(s string) bool {
+	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= 254 && NormalizeLoginID(s) != "" &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// A Seed is an account as an operator writes it: with secrets that are still
+// to be hashed.
+type Seed struct {
+	Account
+	Password string // plain, or a hash (LooksLikeHash); empty for none
+	Answer   string // to the Question
+}
+
+// Seed creates the account if the company has none of its mnemocode. It never
+// changes one that is there.
+func (s *Service) Seed(ctx context.Context, c *Company, seed Seed) error {
+	_, err := s.Accounts.ByMnemocode(ctx, c.Code, seed.Mnemocode)
+	if !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	a := seed.Account
+	a.Company = c.Code
+	a.PasswordHash = seed.Password
+	if seed.Password != "" && !LooksLikeHash(seed.Password) {
+		if a.PasswordHash, err = s.Hasher.Hash(ctx, c.Password.Argon2id, normalizePassword(seed.Password)); err != nil {
+			return fmt.Errorf("hashing the password: %w", err)
+		}
+	}
+	if seed.Answer != "" {
+		if a.AnswerHash, err = s.Hasher.Hash(ctx, c.Password.Argon2id, foldAnswer(seed.Answer)); err != nil {
+			return fmt.Errorf("hashing the control answer: %w", err)
+		}
+	}
+	if err := CheckAccount(a); err != nil {
+		return err
+	}
+	_, err = s.Accounts.Create(ctx, s.Now(), a)
+	return err
+}

@@ -1,0 +1,652 @@
+// Package store keeps what package flows needs kept: it implements
+// flows.Accounts and flows.Sessions, whose comments say what every method
+// promises. Start there; then read one backend, sqlite.go first.
+//
+// All backends pass the one list of cases in conformance_test.go. A fix in one
+// of them begins with a case there. They share no SQL and no migrations, also
+// where these look alike.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// SQLite keeps accounts and sessions in one file, for a single machine. Several
+// processes may use the file at once. What a method has acknowledged survives
+// power loss.
+//
+// Reads run on a few connections of their own. Writes queue for one goroutine,
+// which commits all that wait in one transaction: an fsync costs more than a
+// hundred writes.
+type SQLite struct {
+	file string
+
+	mu    sync.RWMutex // guards phase, and calls against an Add after Close
+	phase sqlitePhase
+	calls sync.WaitGroup
+
+	readers *sql.DB
+	reads   *sqliteQueries
+	writers *sql.DB // one connection at most
+	ops     chan *sqliteOp
+	quit    chan struct{} // closed by Close
+	stopped chan struct{} // closed by the goroutine that writes
+}
+
+type sqlitePhase int
+
+const (
+	sqliteNew sqlitePhase = iota
+	sqliteOpen
+	sqliteClosed
+)
+
+const (
+	sqliteReadConns    = 4
+	sqliteMaxBatch     = 256
+	sqliteDrainTimeout = 5 * time.Second
+	sqliteStartTimeout = 10 * time.Second
+	sqliteSweepChunk   = 500
+)
+
+var errSQLiteNotOpen = errors.New("the SQLite store is not open")
+
+// OpenSQLite returns the store in a file. It touches nothing before Start.
+func OpenSQLite(file string) *SQLite { return &SQLite{file: file} }
+
+// Accounts returns the accounts in the file.
+func (s *SQLite) Accounts() flows.Accounts { return sqliteAccounts{s} }
+
+// Sessions returns the sessions in the file.
+func (s *SQLite) Sessions() flows.Sessions { return sqliteSessions{s} }
+
+// Start opens the file, creating it and its directory for this user alone if
+// they are missing, and brings its tables up to date. After a failure it may be
+// called again; on a started store it does nothing.
+func (s *SQLite) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.phase {
+	case sqliteOpen:
+		return nil
+	case sqliteClosed:
+		return errSQLiteNotOpen
+	}
+	if err := s.open(ctx); err != nil {
+		return fmt.Errorf("opening the SQLite file %s: %w", s.file, err)
+	}
+	s.ops, s.quit, s.stopped = make(chan *sqliteOp), make(chan struct{}), make(chan struct{})
+	s.phase = sqliteOpen
+	go s.commitLoop()
+	return nil
+}
+
+// Close lets the calls in flight finish, for a few seconds at most, and closes
+// the file. Later calls of any method fail.
+func (s *SQLite) Close() error {
+	s.mu.Lock()
+	before := s.phase
+	s.phase = sqliteClosed
+	s.mu.Unlock()
+	if before != sqliteOpen {
+		return nil
+	}
+	drained := make(chan struct{})
+	go func() {
+		s.calls.Wait()
+		close(drained)
+	}()
+	select {
+	case <-drained:
+	case <-time.After(sqliteDrainTimeout):
+	}
+	close(s.quit)
+	<-s.stopped
+	return errors.Join(s.readers.Close(), s.writers.Close())
+}
+
+// enter begins a call, unless the store is not open. Each one needs a leave.
+func (s *SQLite) enter() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.phase != sqliteOpen {
+		return errSQLiteNotOpen
+	}
+	s.calls.Add(1)
+	return nil
+}
+
+func (s *SQLite) leave() { s.calls.Done() }
+
+// Opening
+
+func (s *SQLite) open(ctx context.Context) error {
+	file, err := filepath.Abs(s.file)
+	if err != nil {
+		return err
+	}
+	if err := createPrivateFile(file); err != nil {
+		return err
+	}
+	writers, err := sql.Open("sqlite", sqliteDSN(file, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+		// A checkpoint each 4 MB; what a burst adds to the log is given back.
+		"wal_autocheckpoint(1000)", "journal_size_limit(16777216)"))
+	if err != nil {
+		return err
+	}
+	writers.SetMaxOpenConns(1)
+	if err := migrateSQLite(ctx, writers); err != nil {
+		return errors.Join(err, writers.Close())
+	}
+	readers, err := sql.Open("sqlite", sqliteDSN(file, "query_only(1)"))
+	if err != nil {
+		return errors.Join(err, writers.Close())
+	}
+	readers.SetMaxOpenConns(sqliteReadConns)
+	readers.SetMaxIdleConns(sqliteReadConns)
+	s.writers, s.readers, s.reads = writers, readers, newSQLiteQueries(readers)
+	return nil
+}
+
+// createPrivateFile sees to it that nobody else can read the file. SQLite gives the
+// files beside it the same mode.
+func createPrivateFile(file string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// sqliteDSN names the file as a URI, so that a space, % or ? in it is a part of the
+// name. The pragmas are applied to each connection that is opened.
+func sqliteDSN(file string, pragmas ...string) string {
+	file = filepath.ToSlash(file)
+	if !strings.HasPrefix(file, "/") { // C:/…
+		file = "/" + file
+	}
+	query := url.Values{
+		"_pragma": append([]string{"busy_timeout(5000)"}, pragmas...),
+		"_txlock": {"immediate"},
+	}
+	return (&url.URL{Scheme: "file", OmitHost: true, Path: file, RawQuery: query.Encode()}).String()
+}
+
+// Migrations
+
+//go:embed migrations/sqlite/*.sql
+var sqliteMigrations embed.FS
+
+const (
+	sqliteCreateMigrations = `CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY) STRICT`
+	sqliteSelectMigrations = `SELECT name FROM migrations ORDER BY name`
+	sqliteInsertMigration  = `INSERT INTO migrations (name) VALUES (?)`
+)
+
+// migrateSQLite brings the tables up to date. Another process may be at the same.
+func migrateSQLite(ctx context.Context, db *sql.DB) error {
+	entries, err := fs.ReadDir(sqliteMigrations, "migrations/sqlite")
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	ctx, cancel := context.WithTimeout(ctx, sqliteStartTimeout)
+	defer cancel()
+	for i := range names {
+		if err := whileSQLiteIsBusy(ctx, func() error { return migrateSQLiteOnce(ctx, db, names, names[i]) }); err != nil {
+			return fmt.Errorf("applying migration %s: %w", names[i], err)
+		}
+	}
+	return nil
+}
+
+// migrateSQLiteOnce applies one migration unless it has been. Its transaction locks
+// the file from its beginning, so nobody else applies it meanwhile.
+func migrateSQLiteOnce(ctx context.Context, db *sql.DB, known []string, name string) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, sqliteCreateMigrations); err != nil {
+		return err
+	}
+	applied, err := appliedSQLiteMigrations(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if err := refuseNewer(applied, known); err != nil || applied[name] {
+		return err
+	}
+	script, err := sqliteMigrations.ReadFile("migrations/sqlite/" + name)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, string(script)); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, sqliteInsertMigration, name); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func appliedSQLiteMigrations(ctx context.Context, tx *sql.Tx) (map[string]bool, error) {
+	rows, err := tx.QueryContext(ctx, sqliteSelectMigrations)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	applied := map[string]bool{}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		applied[name] = true
+	}
+	return applied, rows.Err()
+}
+
+func refuseNewer(applied map[string]bool, known []string) error {
+	unknown := make(map[string]bool, len(applied))
+	for name := range applied {
+		unknown[name] = true
+	}
+	for _, name := range known {
+		delete(unknown, name)
+	}
+	for name := range unknown {
+		return fmt.Errorf("a newer version of mnemogate has changed the file (migration %q is not known here): "+
+			"run that version, or put back a copy of the file from before the upgrade", name)
+	}
+	return nil
+}
+
+// whileSQLiteIsBusy repeats f while the file is locked. The busy timeout does not
+// cover everything: of two connections that turn a new file to WAL mode, one
+// fails at once.
+func whileSQLiteIsBusy(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		if sqliteCode(err)&0xff != sqlite3.SQLITE_BUSY {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Reading and writing
+
+// read runs f with the connections that read. The caller's context is looked at
+// before: to interrupt a statement takes longer than the statement, and costs
+// the connection.
+func (s *SQLite) read(ctx context.Context, f func(context.Context, *sqliteQueries) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	return f(context.WithoutCancel(ctx), s.reads)
+}
+
+// A sqliteOp is a write that waits to be committed.
+type sqliteOp struct {
+	run   func(context.Context, *sqliteQueries) error
+	taken atomic.Bool // by the goroutine that writes, or by its caller, who gives it up
+	err   error       // of run
+	done  chan error
+}
+
+// write runs f in a transaction and returns once that is durable. If f fails,
+// nothing of it is stored and its error is returned; any other error means that
+// it may have been stored or not. A caller whose context ends gives its write up
+// only before it has begun, so f is never running when write has returned.
+func (s *SQLite) write(ctx context.Context, f func(context.Context, *sqliteQueries) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	o := &sqliteOp{run: f, done: make(chan error, 1)}
+	select {
+	case s.ops <- o:
+	case <-s.quit:
+		return errSQLiteNotOpen
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-o.done:
+		return err
+	case <-ctx.Done():
+		if o.taken.CompareAndSwap(false, true) {
+			return ctx.Err()
+		}
+		return <-o.done
+	}
+}
+
+// commitLoop commits what waits, until Close.
+func (s *SQLite) commitLoop() {
+	defer close(s.stopped)
+	var c sqliteWriter
+	defer c.discard()
+	for {
+		select {
+		case o := <-s.ops:
+			s.commit(&c, s.waiting(o))
+		case <-s.quit:
+			return
+		}
+	}
+}
+
+// waiting returns first and the writes that wait behind it.
+func (s *SQLite) waiting(first *sqliteOp) []*sqliteOp {
+	batch := []*sqliteOp{first}
+	for len(batch) < sqliteMaxBatch {
+		select {
+		case o := <-s.ops:
+			batch = append(batch, o)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// commit runs a batch in one transaction and then answers all of it. If the
+// transaction failed, so did every op, whatever its own result was: that may
+// have come from what another op wrote. What state the connection is in then is
+// not worth finding out; closing it rolls back.
+func (s *SQLite) commit(c *sqliteWriter, batch []*sqliteOp) {
+	err := c.transact(context.Background(), s.writers, batch)
+	if err != nil {
+		c.discard()
+	}
+	for _, o := range batch {
+		if err != nil {
+			o.err = err
+		}
+		o.done <- o.err
+	}
+}
+
+// A sqliteWriter is the connection that writes, if there is one, and its statements.
+type sqliteWriter struct {
+	conn *sql.Conn
+	*sqliteQueries
+}
+
+func (c *sqliteWriter) transact(ctx context.Context, db *sql.DB, batch []*sqliteOp) error {
+	if c.conn == nil {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return fmt.Errorf("connecting: %w", err)
+		}
+		c.conn, c.sqliteQueries = conn, newSQLiteQueries(conn)
+	}
+	if _, err := c.exec(ctx, `BEGIN IMMEDIATE`); err != nil {
+		return fmt.Errorf("beginning: %w", err)
+	}
+	for _, o := range batch {
+		if !o.taken.CompareAndSwap(false, true) {
+			continue
+		}
+		if err := c.attempt(ctx, o); err != nil {
+			return err
+		}
+	}
+	if _, err := c.exec(ctx, `COMMIT`); err != nil {
+		return fmt.Errorf("committing: %w", err)
+	}
+	return nil
+}
+
+// attempt runs an op in a savepoint, so that one which fails leaves the others
+// as they are. Its own error is in o.err; the one returned is the transaction's.
+func (c *sqliteWriter) attempt(ctx context.Context, o *sqliteOp) error {
+	if _, err := c.exec(ctx, `SAVEPOINT op`); err != nil {
+		return fmt.Errorf("setting a savepoint: %w", err)
+	}
+	if o.err = contain(func() error { return o.run(ctx, c.sqliteQueries) }); o.err != nil {
+		if _, err := c.exec(ctx, `ROLLBACK TO op`); err != nil {
+			// %v: to the other callers this op's error is no answer.
+			return fmt.Errorf("rolling back after %v: %w", o.err, err)
+		}
+	}
+	if _, err := c.exec(ctx, `RELEASE op`); err != nil {
+		return fmt.Errorf("releasing a savepoint: %w", err)
+	}
+	return nil
+}
+
+// discard closes the connection instead of giving it back to its pool. Without
+// its statements being closed, SQLite would keep it open, and what it has locked.
+func (c *sqliteWriter) discard() {
+	if c.conn == nil {
+		return
+	}
+	for _, stmt := range c.prepared {
+		stmt.Close()
+	}
+	c.conn.Raw(func(any) error { return driver.ErrBadConn })
+	*c = sqliteWriter{}
+}
+
+// contain turns a panic into an error. The value is left out, since it may hold
+// a secret, except where it is the runtime's.
+func contain(f func() error) (err error) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case runtime.Error:
+			err = fmt.Errorf("panic: %w", v)
+		default:
+			err = fmt.Errorf("panic with a value of type %T", v)
+		}
+	}()
+	return f()
+}
+
+// Statements
+
+// sqliteQueries runs statements, each prepared once, on a pool or a connection.
+type sqliteQueries struct {
+	on       preparer
+	mu       sync.Mutex
+	prepared map[string]*sql.Stmt
+}
+
+// A preparer is a *sql.DB or *sql.Conn.
+type preparer interface {
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+}
+
+func newSQLiteQueries(on preparer) *sqliteQueries {
+	return &sqliteQueries{on: on, prepared: map[string]*sql.Stmt{}}
+}
+
+func (q *sqliteQueries) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if stmt := q.prepared[query]; stmt != nil {
+		return stmt, nil
+	}
+	stmt, err := q.on.PrepareContext(ctx, query)
+	if err == nil {
+		q.prepared[query] = stmt
+	}
+	return stmt, err
+}
+
+// exec returns how many rows a statement changed.
+func (q *sqliteQueries) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	stmt, err := q.prepare(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	result, err := stmt.ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// execOr is exec that fails with otherwise where no row was changed.
+func (q *sqliteQueries) execOr(ctx context.Context, otherwise error, query string, args ...any) error {
+	n, err := q.exec(ctx, query, args...)
+	if err == nil && n == 0 {
+		return otherwise
+	}
+	return err
+}
+
+// A scanner is a row.
+type scanner interface{ Scan(dest ...any) error }
+
+func (q *sqliteQueries) row(ctx context.Context, query string, args ...any) scanner {
+	stmt, err := q.prepare(ctx, query)
+	if err != nil {
+		return noRow{err}
+	}
+	return stmt.QueryRowContext(ctx, args...)
+}
+
+type noRow struct{ err error }
+
+func (r noRow) Scan(...any) error { return r.err }
+
+// collectSQLite returns all rows of a query.
+func collectSQLite[T any](
+	ctx context.Context, q *sqliteQueries, scan func(scanner) (T, error), query string, args ...any,
+) ([]T, error) {
+	stmt, err := q.prepare(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := stmt.QueryContext(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []T
+	for rows.Next() {
+		t, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, t)
+	}
+	return all, rows.Err()
+}
+
+// sweep repeats a statement that deletes up to sqliteSweepChunk rows until none
+// is left. Each chunk is a write of its own, so that others come between.
+func (s *SQLite) sweep(ctx context.Context, query string, before int64) error {
+	for {
+		var n int64
+		err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
+			n, err = tx.exec(ctx, query, before, sqliteSweepChunk)
+			return err
+		})
+		if err != nil || n < sqliteSweepChunk {
+			return err
+		}
+	}
+}
+
+// Errors
+
+// A refusal is the error of a function that the caller handed over.
+type refusal struct{ error }
+
+// translateSQLite returns what the interfaces promise in place of the driver's
+// errors, and any other error with what was being done.
+func translateSQLite(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if r, ok := errors.AsType[refusal](err); ok {
+		return r.error
+	}
+	switch sqliteCode(err) {
+	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+		return flows.ErrConflict
+	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+		return flows.ErrNotFound
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return flows.ErrNotFound
+	}
+	if isAnswer(err) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// isAnswer reports whether err is one that the interfaces promise.
+func isAnswer(err error) bool {
+	_, taken := errors.AsType[*flows.TakenError](err)
+	_, full := errors.AsType[*flows.Full](err)
+	return taken || full || errors.Is(err, flows.ErrNotFound) || errors.Is(err, flows.ErrConflict)
+}
+
+// sqliteCode returns SQLite's extended result code, 0 if err is not SQLite's.
+func sqliteCode(err error) int {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		return e.Code()
+	}
+	return 0
+}
+
+// Times
+
+// micros is a time as it is stored; the zero time is 0.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func fromMicros(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(n).UTC()
+}

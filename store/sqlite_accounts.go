@@ -1,0 +1,545 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// sqliteAccounts is a SQLite's flows.Accounts. A method that needs an account
+// which is not there, or is another company's, returns ErrNotFound unless its
+// comment in flows says ErrConflict.
+type sqliteAccounts struct{ *SQLite }
+
+const sqliteInsertAccount = `
+	INSERT INTO accounts (company, mnemocode, role, phone, email, login_name, status, second_factor,
+		must_set_password, password_hash, question, answer_hash, created, updated)
+	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13)
+	RETURNING id`
+
+func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a flows.Account) (int64, error) {
+	a.ID = 0
+	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		if err := tx.refuseTaken(ctx, a); err != nil {
+			return err
+		}
+		err := tx.row(ctx, sqliteInsertAccount, a.Company, a.Mnemocode, a.Role, a.Phone, a.Email, a.LoginName,
+			string(a.Status), a.SecondFactor, a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash,
+			micros(now)).Scan(&a.ID)
+		if err != nil {
+			return err
+		}
+		if err := tx.storeKeys(ctx, a); err != nil {
+			return err
+		}
+		return tx.accept(ctx, a.Company, a.ID, a.Accepted)
+	})
+	if err != nil {
+		return 0, translateSQLite("creating account", err)
+	}
+	return a.ID, nil
+}
+
+// loginIDFields orders flows.LoginIDs, so that of several login ids that are
+// taken the same one is told each time.
+var loginIDFields = []string{"primary_phone", "primary_email", "login_name"}
+
+const (
+	sqliteMnemocodeTaken = `SELECT EXISTS (SELECT 1 FROM accounts WHERE company = ? AND mnemocode = ? AND id <> ?)`
+	sqliteLoginIDTaken   = `SELECT EXISTS (SELECT 1 FROM login_ids WHERE company = ? AND login_id = ? AND account <> ?)`
+	sqliteIdentityTaken  = `
+		SELECT EXISTS (SELECT 1 FROM identities WHERE company = ? AND provider = ? AND subject = ? AND account <> ?)`
+)
+
+// refuseTaken returns a TakenError if another account of the company holds what
+// a needs. Nobody else writes within the transaction, so the answer holds; the
+// primary keys would refuse too, but could not tell the field.
+func (tx *sqliteQueries) refuseTaken(ctx context.Context, a flows.Account) error {
+	check := func(field, query string, args ...any) error {
+		var taken bool
+		if err := tx.row(ctx, query, args...).Scan(&taken); err != nil {
+			return err
+		}
+		if taken {
+			return &flows.TakenError{Field: field}
+		}
+		return nil
+	}
+	if err := check("profile_mnemocode", sqliteMnemocodeTaken, a.Company, a.Mnemocode, a.ID); err != nil {
+		return err
+	}
+	ids := flows.LoginIDs(a)
+	for _, field := range loginIDFields {
+		id, ok := ids[field]
+		if !ok {
+			continue
+		}
+		if err := check(field, sqliteLoginIDTaken, a.Company, id, a.ID); err != nil {
+			return err
+		}
+	}
+	for _, i := range a.Identities {
+		if err := check("oauth_identities", sqliteIdentityTaken, a.Company, i.Provider, i.Subject, a.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	sqliteDeleteLoginIDs   = `DELETE FROM login_ids WHERE account = ?`
+	sqliteInsertLoginID    = `INSERT INTO login_ids (company, login_id, account) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
+	sqliteDeleteIdentities = `DELETE FROM identities WHERE account = ?`
+	sqliteInsertIdentity   = `
+		INSERT INTO identities (company, provider, subject, account) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
+)
+
+// storeKeys replaces the login ids and identities by which a is found. What
+// conflicts after refuseTaken is a's own: two fields with one login id.
+func (tx *sqliteQueries) storeKeys(ctx context.Context, a flows.Account) error {
+	if _, err := tx.exec(ctx, sqliteDeleteLoginIDs, a.ID); err != nil {
+		return err
+	}
+	for _, id := range flows.LoginIDs(a) {
+		if _, err := tx.exec(ctx, sqliteInsertLoginID, a.Company, id, a.ID); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.exec(ctx, sqliteDeleteIdentities, a.ID); err != nil {
+		return err
+	}
+	for _, i := range a.Identities {
+		if _, err := tx.exec(ctx, sqliteInsertIdentity, a.Company, i.Provider, i.Subject, a.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	sqliteSelectAccount = `
+		SELECT id, company, mnemocode, role, phone, email, login_name, status, second_factor, must_set_password,
+			password_hash, question, answer_hash, epoch, created, updated,
+			(SELECT json_group_array(json_object('provider', provider, 'subject', subject) ORDER BY provider, subject)
+				FROM identities WHERE account = accounts.id),
+			(SELECT json_group_array(json_object('code', code, 'version', version, 'at', at) ORDER BY code)
+				FROM acceptances WHERE account = accounts.id),
+			(SELECT count(*) FROM backup_codes WHERE account = accounts.id)
+		FROM accounts`
+	sqliteAccountByID        = sqliteSelectAccount + ` WHERE company = ? AND id = ?`
+	sqliteAccountByMnemocode = sqliteSelectAccount + ` WHERE company = ? AND mnemocode = ?`
+	sqliteAccountByLoginID   = sqliteSelectAccount + `
+		WHERE id = (SELECT account FROM login_ids WHERE company = ? AND login_id = ?)`
+	sqliteAccountByIdentity = sqliteSelectAccount + `
+		WHERE id = (SELECT account FROM identities WHERE company = ? AND provider = ? AND subject = ?)`
+)
+
+func (s sqliteAccounts) ByLoginID(ctx context.Context, company, loginID string) (flows.Account, error) {
+	return s.load(ctx, sqliteAccountByLoginID, company, loginID)
+}
+
+func (s sqliteAccounts) ByID(ctx context.Context, company string, id int64) (flows.Account, error) {
+	return s.load(ctx, sqliteAccountByID, company, id)
+}
+
+func (s sqliteAccounts) ByMnemocode(ctx context.Context, company, mnemocode string) (flows.Account, error) {
+	return s.load(ctx, sqliteAccountByMnemocode, company, mnemocode)
+}
+
+func (s sqliteAccounts) ByIdentity(ctx context.Context, company string, identity flows.Identity) (flows.Account, error) {
+	return s.load(ctx, sqliteAccountByIdentity, company, identity.Provider, identity.Subject)
+}
+
+func (s sqliteAccounts) load(ctx context.Context, query string, args ...any) (flows.Account, error) {
+	var a flows.Account
+	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
+		a, err = scanSQLiteAccount(q.row(ctx, query, args...))
+		return err
+	})
+	return a, translateSQLite("loading account", err)
+}
+
+func scanSQLiteAccount(row scanner) (flows.Account, error) {
+	var a flows.Account
+	var created, updated int64
+	var identities, accepted []byte
+	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &a.Status,
+		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.Epoch,
+		&created, &updated, &identities, &accepted, &a.BackupCodes)
+	if err != nil {
+		return flows.Account{}, err
+	}
+	a.Created, a.Updated = fromMicros(created), fromMicros(updated)
+	if a.Identities, err = decodeIdentities(identities); err != nil {
+		return flows.Account{}, err
+	}
+	if a.Accepted, err = decodeAcceptances(accepted); err != nil {
+		return flows.Account{}, err
+	}
+	return a, nil
+}
+
+const (
+	sqliteUpdateAccount = `
+		UPDATE accounts SET mnemocode = ?, role = ?, phone = ?, email = ?, login_name = ?, status = ?,
+			second_factor = ?, must_set_password = ?, password_hash = ?, question = ?, answer_hash = ?,
+			epoch = ?, updated = ?
+		WHERE id = ?`
+	sqliteOweEnding = `
+		INSERT INTO endings (company, account, epoch) VALUES (?, ?, ?)
+		ON CONFLICT (company, account) DO UPDATE SET epoch = max(epoch, excluded.epoch)`
+)
+
+func (s sqliteAccounts) Update(
+	ctx context.Context, now time.Time, company string, id int64, ending bool, change func(*flows.Account) error,
+) (flows.Account, error) {
+	var stored flows.Account
+	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		a, err := scanSQLiteAccount(tx.row(ctx, sqliteAccountByID, company, id))
+		if err != nil {
+			return err
+		}
+		epoch := a.Epoch
+		if err := change(&a); err != nil {
+			return refusal{err}
+		}
+		a.ID, a.Company, a.Epoch, a.Updated = id, company, epoch, now
+		if ending {
+			a.Epoch++
+		}
+		if err := tx.storeUpdate(ctx, a, ending); err != nil {
+			return err
+		}
+		stored, err = scanSQLiteAccount(tx.row(ctx, sqliteAccountByID, company, id))
+		return err
+	})
+	if err != nil {
+		return flows.Account{}, translateSQLite("updating account", err)
+	}
+	return stored, nil
+}
+
+func (tx *sqliteQueries) storeUpdate(ctx context.Context, a flows.Account, ending bool) error {
+	if err := tx.refuseTaken(ctx, a); err != nil {
+		return err
+	}
+	_, err := tx.exec(ctx, sqliteUpdateAccount, a.Mnemocode, a.Role, a.Phone, a.Email, a.LoginName, string(a.Status),
+		a.SecondFactor, a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, a.Epoch, micros(a.Updated), a.ID)
+	if err != nil {
+		return err
+	}
+	if ending {
+		if _, err := tx.exec(ctx, sqliteOweEnding, a.Company, a.ID, a.Epoch); err != nil {
+			return err
+		}
+	}
+	return tx.storeKeys(ctx, a)
+}
+
+const (
+	sqliteDeleteAccount = `DELETE FROM accounts WHERE company = ? AND id = ?` // and, by foreign keys, what belongs to it
+	sqliteDeleteTallies = `DELETE FROM tallies WHERE company = ? AND account = ?`
+)
+
+func (s sqliteAccounts) Delete(ctx context.Context, company string, id int64) error {
+	return translateSQLite("deleting account", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		if err := tx.execOr(ctx, flows.ErrNotFound, sqliteDeleteAccount, company, id); err != nil {
+			return err
+		}
+		if _, err := tx.exec(ctx, sqliteDeleteTallies, company, id); err != nil {
+			return err
+		}
+		_, err := tx.exec(ctx, sqliteOweEnding, company, id, flows.AllEpochs)
+		return err
+	}))
+}
+
+const sqliteSetPassword = `
+	UPDATE accounts SET password_hash = ?, must_set_password = 0, epoch = epoch + 1, updated = ?
+	WHERE company = ? AND id = ? AND epoch = ?`
+
+func (s sqliteAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string) error {
+	return translateSQLite("setting password", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		err := tx.execOr(ctx, flows.ErrConflict, sqliteSetPassword, hash, micros(now), company, id, epoch)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.exec(ctx, sqliteDeleteTally, company, id, "", string(flows.WrongPasswords)); err != nil {
+			return err
+		}
+		_, err = tx.exec(ctx, sqliteOweEnding, company, id, epoch+1)
+		return err
+	}))
+}
+
+const sqliteRehash = `UPDATE accounts SET password_hash = ? WHERE company = ? AND id = ? AND password_hash = ?`
+
+func (s sqliteAccounts) Rehash(ctx context.Context, company string, id int64, old, hash string) error {
+	return translateSQLite("rehashing password", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		return tx.execOr(ctx, flows.ErrConflict, sqliteRehash, hash, company, id, old)
+	}))
+}
+
+const sqliteAcceptOne = `
+	INSERT INTO acceptances (account, code, version, at)
+	SELECT id, ?, ?, ? FROM accounts WHERE company = ? AND id = ?
+	ON CONFLICT (account, code) DO UPDATE SET version = excluded.version, at = excluded.at`
+
+func (s sqliteAccounts) Accept(ctx context.Context, company string, id int64, accepted []flows.Acceptance) error {
+	return translateSQLite("storing acceptances", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		return tx.accept(ctx, company, id, accepted)
+	}))
+}
+
+func (tx *sqliteQueries) accept(ctx context.Context, company string, id int64, accepted []flows.Acceptance) error {
+	for _, a := range accepted {
+		err := tx.execOr(ctx, flows.ErrNotFound, sqliteAcceptOne, a.Code, a.Version, micros(a.At), company, id)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	sqliteSetUpdated = `UPDATE accounts SET updated = ? WHERE company = ? AND id = ?`
+	sqliteBind       = `
+		INSERT INTO identities (company, provider, subject, account) SELECT ?1, ?2, ?3, ?4
+		WHERE NOT EXISTS (SELECT 1 FROM identities WHERE account = ?4 AND provider = ?2)`
+)
+
+func (s sqliteAccounts) Bind(ctx context.Context, now time.Time, company string, id int64, identity flows.Identity) error {
+	return translateSQLite("binding identity", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		if err := tx.execOr(ctx, flows.ErrNotFound, sqliteSetUpdated, micros(now), company, id); err != nil {
+			return err
+		}
+		return tx.execOr(ctx, flows.ErrConflict, sqliteBind, company, identity.Provider, identity.Subject, id)
+	}))
+}
+
+const (
+	sqliteAccountExists     = `SELECT id FROM accounts WHERE company = ? AND id = ?`
+	sqliteDeleteBackupCodes = `DELETE FROM backup_codes WHERE account = ?`
+	sqliteInsertBackupCode  = `INSERT INTO backup_codes (account, hash) VALUES (?, ?) ON CONFLICT DO NOTHING`
+)
+
+func (s sqliteAccounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string) error {
+	return translateSQLite("storing backup codes", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		if err := tx.row(ctx, sqliteAccountExists, company, id).Scan(&id); err != nil {
+			return err
+		}
+		if _, err := tx.exec(ctx, sqliteDeleteBackupCodes, id); err != nil {
+			return err
+		}
+		for _, hash := range hashes {
+			if _, err := tx.exec(ctx, sqliteInsertBackupCode, id, hash); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+const sqliteBackupCodes = `
+	SELECT hash FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE company = ? AND id = ?) ORDER BY hash`
+
+func (s sqliteAccounts) BackupCodes(ctx context.Context, company string, id int64) ([]string, error) {
+	var hashes []string
+	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
+		hashes, err = collectSQLite(ctx, q, scanString, sqliteBackupCodes, company, id)
+		return err
+	})
+	return hashes, translateSQLite("loading backup codes", err)
+}
+
+func scanString(row scanner) (s string, err error) {
+	err = row.Scan(&s)
+	return s, err
+}
+
+const sqliteUseBackupCode = `
+	DELETE FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE company = ? AND id = ?) AND hash = ?`
+
+func (s sqliteAccounts) UseBackupCode(ctx context.Context, company string, id int64, hash string) error {
+	return translateSQLite("using backup code", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		return tx.execOr(ctx, flows.ErrConflict, sqliteUseBackupCode, company, id, hash)
+	}))
+}
+
+const (
+	sqliteSelectTally = `SELECT count, until FROM tallies WHERE company = ? AND account = ? AND login_id = ? AND kind = ?`
+	sqliteDeleteTally = `DELETE FROM tallies WHERE company = ? AND account = ? AND login_id = ? AND kind = ?`
+	sqliteStoreTally  = `
+		INSERT INTO tallies (company, account, login_id, kind, count, until, changed) VALUES (?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (company, account, login_id, kind) DO UPDATE
+		SET count = excluded.count, until = excluded.until, changed = excluded.changed`
+)
+
+func (s sqliteAccounts) Tally(
+	ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error,
+) error {
+	key := []any{subject.Company, subject.Account, subject.LoginID, string(kind)}
+	return translateSQLite("updating tally", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		before, err := scanSQLiteTally(tx.row(ctx, sqliteSelectTally, key...))
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		after := before
+		if err := change(&after); err != nil {
+			return refusal{err}
+		}
+		switch {
+		case after.Count == before.Count && after.Until.Equal(before.Until):
+			return nil
+		case after.Count == 0 && after.Until.IsZero(): // as good as none
+			_, err = tx.exec(ctx, sqliteDeleteTally, key...)
+		default:
+			_, err = tx.exec(ctx, sqliteStoreTally, append(slices.Clone(key), after.Count, micros(after.Until), micros(now))...)
+		}
+		return err
+	}))
+}
+
+func scanSQLiteTally(row scanner) (flows.Tally, error) {
+	var t flows.Tally
+	var until int64
+	if err := row.Scan(&t.Count, &until); err != nil {
+		return flows.Tally{}, err
+	}
+	t.Until = fromMicros(until)
+	return t, nil
+}
+
+const sqliteTalliesOf = `SELECT kind, count, until FROM tallies WHERE company = ? AND account = ? AND login_id = ?`
+
+func (s sqliteAccounts) Tallies(ctx context.Context, subject flows.Subject) (map[flows.Kind]flows.Tally, error) {
+	tallies := map[flows.Kind]flows.Tally{}
+	scan := func(row scanner) (kind flows.Kind, err error) {
+		var t flows.Tally
+		var until int64
+		err = row.Scan(&kind, &t.Count, &until)
+		t.Until = fromMicros(until)
+		tallies[kind] = t
+		return kind, err
+	}
+	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
+		_, err := collectSQLite(ctx, q, scan, sqliteTalliesOf, subject.Company, subject.Account, subject.LoginID)
+		return err
+	})
+	return tallies, translateSQLite("loading tallies", err)
+}
+
+const sqliteSelectEndings = `SELECT company, account, epoch FROM endings LIMIT ?`
+
+func (s sqliteAccounts) Endings(ctx context.Context, limit int) ([]flows.Ending, error) {
+	var endings []flows.Ending
+	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
+		endings, err = collectSQLite(ctx, q, scanSQLiteEnding, sqliteSelectEndings, limit)
+		return err
+	})
+	return endings, translateSQLite("loading endings", err)
+}
+
+func scanSQLiteEnding(row scanner) (e flows.Ending, err error) {
+	err = row.Scan(&e.Company, &e.Account, &e.Epoch)
+	return e, err
+}
+
+const sqliteDeleteEnding = `DELETE FROM endings WHERE company = ? AND account = ? AND epoch <= ?`
+
+func (s sqliteAccounts) Ended(ctx context.Context, e flows.Ending) error {
+	return translateSQLite("settling ending", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		_, err := tx.exec(ctx, sqliteDeleteEnding, e.Company, e.Account, e.Epoch)
+		return err
+	}))
+}
+
+const (
+	sqliteInsertSecret = `INSERT INTO secret (id, value) VALUES (1, ?) ON CONFLICT DO NOTHING`
+	sqliteSelectSecret = `SELECT value FROM secret WHERE id = 1`
+)
+
+func (s sqliteAccounts) Secret(ctx context.Context) ([]byte, error) {
+	var secret []byte
+	load := func(ctx context.Context, q *sqliteQueries) error { return q.row(ctx, sqliteSelectSecret).Scan(&secret) }
+	err := s.read(ctx, load)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+			candidate := make([]byte, 32)
+			rand.Read(candidate) // never fails: it ends the process instead
+			if _, err := tx.exec(ctx, sqliteInsertSecret, candidate); err != nil {
+				return err
+			}
+			return load(ctx, tx)
+		})
+	}
+	if err != nil {
+		return nil, translateSQLite("loading secret", err)
+	}
+	return secret, nil
+}
+
+const sqliteSweepTallies = `
+	DELETE FROM tallies WHERE account = 0 AND (company, login_id, kind) IN
+		(SELECT company, login_id, kind FROM tallies WHERE account = 0 AND changed < ? LIMIT ?)`
+
+func (s sqliteAccounts) Sweep(ctx context.Context, now time.Time) error {
+	return translateSQLite("sweeping tallies", s.sweep(ctx, sqliteSweepTallies, micros(now.Add(-24*time.Hour))))
+}
+
+// Child rows, as JSON
+
+// decodeIdentities returns nil where there are none.
+func decodeIdentities(data []byte) ([]flows.Identity, error) {
+	var stored []struct {
+		Provider int    `json:"provider"`
+		Subject  string `json:"subject"`
+	}
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return nil, err
+	}
+	var identities []flows.Identity
+	for _, i := range stored {
+		identities = append(identities, flows.Identity{Provider: i.Provider, Subject: i.Subject})
+	}
+	return identities, nil
+}
+
+// A storedAcceptance is an acceptance with its time in micros.
+type storedAcceptance struct {
+	Code    string `json:"code"`
+	Version string `json:"version"`
+	At      int64  `json:"at"`
+}
+
+func encodeAcceptances(accepted []flows.Acceptance) (string, error) {
+	stored := make([]storedAcceptance, len(accepted))
+	for i, a := range accepted {
+		stored[i] = storedAcceptance{a.Code, a.Version, micros(a.At)}
+	}
+	data, err := json.Marshal(stored)
+	return string(data), err
+}
+
+// decodeAcceptances returns nil where there are none, without parsing: the
+// usual case of a session.
+func decodeAcceptances(data []byte) ([]flows.Acceptance, error) {
+	if string(data) == "[]" {
+		return nil, nil
+	}
+	var stored []storedAcceptance
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return nil, err
+	}
+	accepted := make([]flows.Acceptance, len(stored))
+	for i, a := range stored {
+		accepted[i] = flows.Acceptance{Code: a.Code, Version: a.Version, At: fromMicros(a.At)}
+	}
+	return accepted, nil
+}

@@ -1,0 +1,493 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// startSQLite starts a store in a file and closes it with the test, which fails
+// if a statement that was run reads a whole table.
+func startSQLite(t testing.TB, file string) *SQLite {
+	t.Helper()
+	s := OpenSQLite(file)
+	if err := s.Start(bg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		wantNoScans(t, s)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func tempFile(t testing.TB) string { return filepath.Join(t.TempDir(), "test.db") }
+
+func sqliteAccountNodes(t *testing.T) (one, two flows.Accounts) {
+	file := tempFile(t)
+	return startSQLite(t, file).Accounts(), startSQLite(t, file).Accounts()
+}
+
+func sqliteSessionNodes(t *testing.T) (one, two flows.Sessions) {
+	file := tempFile(t)
+	return startSQLite(t, file).Sessions(), startSQLite(t, file).Sessions()
+}
+
+// wantNoScans asks SQLite how it runs each statement the store has prepared.
+// Since every store of every test is asked, no statement goes unseen.
+func wantNoScans(t testing.TB, s *SQLite) {
+	t.Helper()
+	if s.enter() != nil {
+		return // closed by the test
+	}
+	s.leave()
+	var all []string
+	for query := range s.reads.prepared {
+		all = append(all, query)
+	}
+	must(t, s.write(bg, func(_ context.Context, tx *sqliteQueries) error {
+		for query := range tx.prepared {
+			all = append(all, query)
+		}
+		return nil
+	}))
+	for _, query := range all {
+		for _, step := range plan(t, s, query) {
+			if strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" && query != sqliteSelectEndings {
+				t.Errorf("%s: %s", query, step)
+			}
+		}
+	}
+}
+
+// plan returns the steps of a statement.
+func plan(t testing.TB, s *SQLite, query string) []string {
+	t.Helper()
+	rows, err := s.readers.Query("EXPLAIN QUERY PLAN "+query, make([]any, 20)...)
+	must(t, err)
+	defer rows.Close()
+	var steps []string
+	for rows.Next() {
+		var id, parent, unused int
+		var step string
+		must(t, rows.Scan(&id, &parent, &unused, &step))
+		steps = append(steps, step)
+	}
+	must(t, rows.Err())
+	return steps
+}
+
+func TestSQLitePlansAreSeen(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	got := plan(t, s, "DELETE FROM sessions WHERE id = ?")
+	wantEqual(t, "plan of a statement without an index", got, []string{"SCAN sessions"})
+}
+
+func TestSQLiteRefusesCallsUnlessOpen(t *testing.T) {
+	s := OpenSQLite(tempFile(t))
+	a := someone("acme", "m1")
+	check := func(when string) {
+		t.Helper()
+		for method, err := range callAllAccounts(bg, s.Accounts(), a) {
+			wantErr(t, method+" "+when, err, errSQLiteNotOpen)
+		}
+		for method, err := range callAllSessions(bg, s.Sessions(), session("a", 1, 1, flows.CheckOTP)) {
+			wantErr(t, method+" "+when, err, errSQLiteNotOpen)
+		}
+	}
+	check("before Start")
+	if _, err := os.Stat(s.file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("OpenSQLite touched the disk: %v", err)
+	}
+	must(t, s.Start(bg))
+	must(t, s.Start(bg))
+	must(t, s.Close())
+	check("after Close")
+	must(t, s.Close())
+	wantErr(t, "Start after Close", s.Start(bg), errSQLiteNotOpen)
+	must(t, OpenSQLite(s.file).Close())
+}
+
+func TestSQLiteKeepsAllAcrossReopening(t *testing.T) {
+	file := tempFile(t)
+	s := startSQLite(t, file)
+	a := create(t, s.Accounts(), someone("acme", "m1"))
+	must(t, s.Accounts().SetBackupCodes(bg, "acme", a.ID, []string{"c1", "c2"}))
+	must(t, s.Accounts().SetPassword(bg, t0, "acme", a.ID, a.Epoch, "h"))
+	subject := flows.Subject{Company: "acme", LoginID: "x"}
+	must(t, s.Accounts().Tally(bg, t0, subject, flows.WrongCodes, add(2)))
+	secret := get[[]byte](t)(s.Accounts().Secret(bg))
+	sess := session("a", a.ID, 9, flows.CheckOTP)
+	code := newCode("c")
+	sess.Code = &code
+	must(t, s.Sessions().Create(bg, t0, sess))
+	must(t, s.Sessions().End(bg, t0, flows.Ending{Company: "acme", Account: a.ID, Epoch: 9}))
+	counter := flows.Counter{Key: "k", Limit: 1, Window: time.Hour}
+	must(t, s.Sessions().Charge(bg, t0, counter))
+	a = get[flows.Account](t)(s.Accounts().ByID(bg, "acme", a.ID))
+	owed := endings(t, s.Accounts())
+	must(t, s.Close())
+	if left, _ := filepath.Glob(file + "-*"); len(left) != 0 {
+		t.Errorf("Close left %q", left)
+	}
+
+	s = startSQLite(t, file)
+	wantEqual(t, "account", get[flows.Account](t)(s.Accounts().ByLoginID(bg, "acme", "m1@example.com")), a)
+	wantEqual(t, "backup codes", get[[]string](t)(s.Accounts().BackupCodes(bg, "acme", a.ID)), []string{"c1", "c2"})
+	wantEqual(t, "tallies", get[map[flows.Kind]flows.Tally](t)(s.Accounts().Tallies(bg, subject)), map[flows.Kind]flows.Tally{flows.WrongCodes: {Count: 2}})
+	wantEqual(t, "secret", get[[]byte](t)(s.Accounts().Secret(bg)), secret)
+	wantEqual(t, "endings", endings(t, s.Accounts()), owed)
+	wantSession(t, s.Sessions(), sess)
+	wantErr(t, "an ended epoch", s.Sessions().Create(bg, t0, session("b", a.ID, 8, flows.CheckOTP)), flows.ErrConflict)
+	wantFull(t, "Peek", s.Sessions().Peek(bg, t0, counter), "k", t0.Add(time.Hour))
+}
+
+func TestSQLiteFileIsTheUsersAlone(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no file modes")
+	}
+	file := filepath.Join(t.TempDir(), "new", "deep", "test.db")
+	s := startSQLite(t, file)
+	must(t, s.Sessions().Create(bg, t0, session("a", 1, 1, flows.CheckOTP)))
+	for name, want := range map[string]os.FileMode{
+		filepath.Dir(file): os.ModeDir | 0o700, file: 0o600, file + "-wal": 0o600, file + "-shm": 0o600,
+	} {
+		info, err := os.Stat(name)
+		must(t, err)
+		wantEqual(t, "mode of "+filepath.Base(name), info.Mode(), want)
+	}
+}
+
+func TestSQLiteFileMayHaveAnyName(t *testing.T) {
+	for _, name := range []string{"a b.db", "100%.db", "%20.db", "what?.db", "a#b.db", "a&_pragma=query_only(1).db", "a+b.db", "ž🗝.db", ":memory:"} {
+		dir := t.TempDir()
+		s := startSQLite(t, filepath.Join(dir, name))
+		must(t, s.Sessions().Create(bg, t0, session("a", 1, 1, flows.CheckOTP)))
+		must(t, s.Close())
+		entries, err := os.ReadDir(dir)
+		must(t, err)
+		if len(entries) != 1 || entries[0].Name() != name {
+			t.Errorf("instead of %q there is %v", name, entries)
+		}
+	}
+}
+
+func TestSQLiteCommitsDurably(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	must(t, s.write(bg, func(ctx context.Context, tx *sqliteQueries) error {
+		for pragma, want := range map[string]string{
+			"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "5000",
+		} {
+			var got string
+			if err := tx.row(ctx, "PRAGMA "+pragma).Scan(&got); err != nil {
+				return err
+			}
+			wantEqual(t, pragma, got, want)
+		}
+		return nil
+	}))
+	err := s.read(bg, func(ctx context.Context, q *sqliteQueries) error {
+		_, err := q.exec(ctx, sqliteDeleteSession, "a")
+		return err
+	})
+	if err == nil {
+		t.Error("the connections that read can write")
+	}
+}
+
+func TestSQLiteStartsTwiceAtOnceOnAFreshFile(t *testing.T) {
+	for range 10 {
+		file := tempFile(t)
+		var wg sync.WaitGroup
+		for range 6 {
+			wg.Go(func() {
+				s := OpenSQLite(file)
+				if err := s.Start(bg); err != nil {
+					t.Error(err)
+				}
+				if _, err := s.Accounts().Secret(bg); err != nil {
+					t.Error(err)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+func TestSQLiteRefusesAFileOfANewerVersion(t *testing.T) {
+	file := tempFile(t)
+	s := startSQLite(t, file)
+	must(t, s.write(bg, func(ctx context.Context, tx *sqliteQueries) error {
+		_, err := tx.exec(ctx, sqliteInsertMigration, "999_future.sql")
+		return err
+	}))
+	must(t, s.Close())
+	err := OpenSQLite(file).Start(bg)
+	if err == nil || !strings.Contains(err.Error(), "newer version") || !strings.Contains(err.Error(), "999_future.sql") {
+		t.Errorf("got error %v, want one that tells of the newer version", err)
+	}
+}
+
+func TestSQLiteStartSaysWhichFileItCannotOpen(t *testing.T) {
+	file := tempFile(t)
+	must(t, os.WriteFile(file, []byte(strings.Repeat("no database ", 1000)), 0o600))
+	s := OpenSQLite(file)
+	if err := s.Start(bg); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("got error %v, want one that names %s", err, file)
+	}
+	must(t, os.Remove(file))
+	must(t, s.Start(bg))
+	must(t, s.Close())
+}
+
+func TestSQLiteWritesThatFailHarmNoOthers(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	refused := errors.New("refused")
+	create := func(ctx context.Context, tx *sqliteQueries, i int) error {
+		return tx.storeSession(ctx, session(fmt.Sprint(i), 1, 1, flows.Authorized))
+	}
+	errs := race(200, s, s, func(i int, s *SQLite) error {
+		return s.write(bg, func(ctx context.Context, tx *sqliteQueries) error {
+			if err := create(ctx, tx, i); err != nil {
+				return err
+			}
+			switch i % 4 {
+			case 1:
+				return refused
+			case 2:
+				panic("a secret")
+			case 3:
+				_, err := tx.exec(ctx, `INSERT INTO fences (company) VALUES (NULL)`)
+				return err
+			}
+			return nil
+		})
+	})
+	for i, err := range errs {
+		_, notFound := s.Sessions().Get(bg, hash(fmt.Sprint(i)))
+		if (err == nil) != (i%4 == 0) || (notFound == nil) != (i%4 == 0) {
+			t.Errorf("write %d: error %v; session: %v", i, err, notFound)
+		}
+		if err != nil && strings.Contains(err.Error(), "a secret") {
+			t.Errorf("error tells the panic's value: %v", err)
+		}
+	}
+}
+
+func TestSQLiteSurvivesALostTransaction(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	other := startSQLite(t, s.file)
+	// Either of these, behind the store's back, leaves it without its savepoint.
+	for _, statement := range []string{`ROLLBACK`, `RELEASE op`} {
+		err := s.write(bg, func(ctx context.Context, tx *sqliteQueries) error {
+			if err := tx.storeSession(ctx, session("lost", 1, 1, flows.CheckOTP)); err != nil {
+				return err
+			}
+			_, err := tx.exec(ctx, statement)
+			return err
+		})
+		if err == nil {
+			t.Errorf("after %s, all is said to be committed", statement)
+		}
+		wantGone(t, other.Sessions(), "lost")
+		must(t, other.Sessions().Create(bg, t0, session("other "+statement, 1, 1, flows.CheckOTP)))
+		must(t, s.Sessions().Create(bg, t0, session(statement, 1, 1, flows.CheckOTP)))
+	}
+	err := s.write(bg, func(ctx context.Context, tx *sqliteQueries) error {
+		_, err := tx.exec(ctx, `ROLLBACK`)
+		return errors.Join(err, flows.ErrConflict)
+	})
+	if err = translateSQLite("testing", err); isAnswer(err) {
+		t.Errorf("got error %v, an answer that comes from a lost transaction", err)
+	}
+}
+
+func TestSQLiteGivesUpOnlyWritesThatHaveNotBegun(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	ctx, cancel := context.WithCancel(bg)
+	begun, finish, dropped := make(chan bool), make(chan bool), make(chan error)
+	slow := make(chan error)
+	go func() {
+		slow <- s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+			begun <- true
+			<-finish
+			return tx.storeSession(ctx, session("slow", 1, 1, flows.CheckOTP))
+		})
+	}()
+	<-begun
+	go func() {
+		dropped <- s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+			t.Error("a write was begun after its caller had gone")
+			return nil
+		})
+	}()
+	cancel()
+	wantErr(t, "the write that waited", <-dropped, context.Canceled)
+	close(finish)
+	must(t, <-slow)
+	_, err := s.Sessions().Get(bg, hash("slow"))
+	must(t, err)
+}
+
+func TestSQLiteCloseWaitsForCallsInFlight(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	errs := make(chan error, 100)
+	for i := range 100 {
+		go func() { errs <- s.Sessions().Create(bg, t0, session(fmt.Sprint(i), 1, 1, flows.CheckOTP)) }()
+	}
+	must(t, <-errs)
+	must(t, s.Close())
+	stored := 1
+	for range 99 {
+		err := <-errs
+		switch {
+		case err == nil:
+			stored++
+		case !errors.Is(err, errSQLiteNotOpen):
+			t.Errorf("a call during Close: %v", err)
+		}
+	}
+	again := startSQLite(t, s.file)
+	left := get[[]flows.Session](t)(again.Sessions().List(bg, t0, "acme", 1))
+	wantEqual(t, "sessions", len(left), stored)
+}
+
+func TestSQLiteWaitsForAnotherProcess(t *testing.T) {
+	file := tempFile(t)
+	s := startSQLite(t, file)
+	db, err := sql.Open("sqlite", sqliteDSN(file))
+	must(t, err)
+	defer db.Close()
+	tx, err := db.Begin()
+	must(t, err)
+	done := make(chan error, 1)
+	go func() { done <- s.Sessions().Create(bg, t0, session("a", 1, 1, flows.CheckOTP)) }()
+	wantGone(t, s.Sessions(), "a") // reads go on
+	must(t, tx.Rollback())
+	must(t, <-done)
+}
+
+// crashFile names the file in which the child of
+// TestSQLiteKeepsWhatItAcknowledged writes.
+const crashFile = "MNEMOGATE_TEST_CRASH_FILE"
+
+func TestSQLiteKeepsWhatItAcknowledged(t *testing.T) {
+	if file := os.Getenv(crashFile); file != "" {
+		writeForEver(t, file)
+	}
+	file := tempFile(t)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestSQLiteKeepsWhatItAcknowledged$")
+	cmd.Env = append(os.Environ(), crashFile+"="+file)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	var acknowledged []string
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		acknowledged = append(acknowledged, lines.Text())
+		if len(acknowledged) == 300 {
+			must(t, cmd.Process.Kill()) // and read on what it had still said
+		}
+	}
+	cmd.Wait()
+	if len(acknowledged) < 300 {
+		t.Fatalf("the child wrote %d sessions only: %q", len(acknowledged), acknowledged)
+	}
+	s := startSQLite(t, file)
+	for _, name := range acknowledged {
+		if _, err := s.Sessions().Get(bg, hash(name)); err != nil {
+			t.Errorf("session %s was acknowledged, but: %v", name, err)
+		}
+	}
+}
+
+// writeForEver creates sessions and prints the name of each that was
+// acknowledged. A name that was cut off by the end would be of another length.
+func writeForEver(t *testing.T, file string) {
+	s := OpenSQLite(file)
+	must(t, s.Start(bg))
+	for i := range 8 {
+		go func() {
+			for n := range 1_000_000 {
+				name := fmt.Sprintf("%d-%06d", i, n)
+				if err := s.Sessions().Create(bg, t0, session(name, 1, 1, flows.CheckOTP)); err != nil {
+					panic(err)
+				}
+				os.Stdout.WriteString(name + "\n")
+			}
+		}()
+	}
+	select {}
+}
+
+// modernc.org/sqlite is C translated for one version of modernc.org/libc and
+// misbehaves with any other; a dependency that asks for a newer one would bring
+// it in unnoticed.
+func TestSQLiteHasTheLibcItWasMadeFor(t *testing.T) {
+	list := func(format, module string) string {
+		out, err := exec.Command("go", "list", "-m", "-f", format, module).Output()
+		if err != nil {
+			t.Skipf("asking the go command: %v", err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	mod, err := os.ReadFile(list("{{.GoMod}}", "modernc.org/sqlite"))
+	must(t, err)
+	want := regexp.MustCompile(`modernc\.org/libc (\S+)`).FindStringSubmatch(string(mod))
+	if want == nil {
+		t.Fatal("the go.mod of modernc.org/sqlite names no modernc.org/libc")
+	}
+	wantEqual(t, "version of modernc.org/libc", list("{{.Version}}", "modernc.org/libc"), want[1])
+}
+
+func BenchmarkSQLiteGet(b *testing.B) {
+	s := startSQLite(b, tempFile(b))
+	for i := range 1000 {
+		must(b, s.Sessions().Create(bg, t0, session(fmt.Sprint(i), int64(i), 1, flows.Authorized)))
+	}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for i := 0; pb.Next(); i++ {
+			if _, err := s.Sessions().Get(bg, hash(fmt.Sprint(i%1000))); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}
+
+func BenchmarkSQLiteCreateParallel(b *testing.B) {
+	for _, callers := range []int{1, 8, 64, 256} {
+		b.Run(fmt.Sprint(callers), func(b *testing.B) {
+			s := startSQLite(b, tempFile(b))
+			b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					sess := session("", 1, 1, flows.CheckPassword)
+					rand.Read(sess.Hash[:])
+					if err := s.Sessions().Create(bg, t0, sess); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
