@@ -31,8 +31,8 @@ func LoginIDs(a Account) map[string]string {
 		"primary_email": a.Email,
 		"login_name":    a.LoginName,
 	} {
-		if id != "" {
-			ids[field] = NormalizeLoginID(id)
+		if id = NormalizeLoginID(id); id != "" {
+			ids[field] = id
 		}
 	}
 	return ids

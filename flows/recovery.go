@@ -160,8 +160,8 @@ func (s *Service) chargeMail(ctx context.Context, c *call, account string) error
 // newLink is a session that only checklink takes, under a token of another
 // prefix, which no Authorization header can carry.
 func (c *call) newLink(a Account) (string, Session) {
-	token, hash := newToken(linkPrefix)
-	link := c.newSession(step{account: a, state: recoveryLink}, hash)
+	token, hash := newToken(linkPrefix, AccountBucket(c.company.Code, a.ID))
+	link := c.newSession(step{account: a, state: MailedLink}, hash)
 	link.Expires = c.now.Add(c.company.LinkTTL)
 	link.Ends = link.Expires
 	return token, link

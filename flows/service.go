@@ -287,7 +287,7 @@ type step struct {
 
 // enter takes a step and returns what the client is told of it.
 func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
-	token, hash := newToken(tokenPrefix)
+	token, hash := newToken(tokenPrefix, AccountBucket(c.company.Code, st.account.ID))
 	next := c.newSession(st, hash)
 	reply := Reply{SessionToken: token, SessionState: st.state}
 	switch st.state {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"strconv"
 	"time"
 )
 
@@ -22,9 +23,9 @@ const (
 	RecoveryQuestion  State = "recovery-checkquestion" // the control question was asked
 	RecoveryPassword  State = "recovery-setpassword"   // recovery is proven; a new password comes next
 
-	// recoveryLink is kept under the token of a mailed link until
+	// MailedLink is kept under the token of a mailed link until
 	// auth/recovery/checklink exchanges it. No answer ever carries it.
-	recoveryLink State = "recovery-link"
+	MailedLink State = "recovery-link"
 )
 
 // States lists every state, None first.
@@ -65,11 +66,31 @@ const (
 )
 
 // newToken returns a token, 32 random bytes behind a prefix, and its hash.
-func newToken(prefix string) (string, TokenHash) {
-	var b [tokenBytes]byte
-	rand.Read(b[:]) // never fails: it ends the process instead
-	token := prefix + base64.RawURLEncoding.EncodeToString(b[:])
-	return token, hashToken(token)
+// Tokens are drawn until one falls into the bucket; that costs some 30 µs.
+func newToken(prefix string, bucket int) (string, TokenHash) {
+	for {
+		var b [tokenBytes]byte
+		rand.Read(b[:]) // never fails: it ends the process instead
+		token := prefix + base64.RawURLEncoding.EncodeToString(b[:])
+		if hash := hashToken(token); hash.Bucket() == bucket {
+			return token, hash
+		}
+	}
+}
+
+// buckets is how many parts a store that is spread over many machines can
+// keep sessions in. It must not change: old tokens would be looked for in the
+// wrong part.
+const buckets = 64
+
+// Bucket is the part that a session's hash falls into. All of an account's
+// sessions have the one that AccountBucket returns, so that a store can keep
+// what changes together in one place.
+func (h TokenHash) Bucket() int { return int(h[0]) % buckets }
+
+// AccountBucket is the Bucket of all sessions of an account.
+func AccountBucket(company string, account int64) int {
+	return hashToken(company+"/"+strconv.FormatInt(account, 10)).Bucket()
 }
 
 func hashToken(token string) TokenHash { return sha256.Sum256([]byte(token)) }

@@ -22,7 +22,9 @@ var (
 //
 // All methods may be called concurrently, from many processes. A method either
 // does all it says or nothing. Account ids are never given twice, so a new
-// account inherits nothing from a deleted one.
+// account inherits nothing from a deleted one; an account of another company
+// is as good as none. A function that is handed over must be quick and not call
+// the store: it runs while others wait.
 type Accounts interface {
 	// Create stores a new account and returns its id; a.ID, Epoch, Created and
 	// Updated are ignored. Its login ids are LoginIDs(a). A TakenError tells
@@ -36,6 +38,9 @@ type Accounts interface {
 	ByID(ctx context.Context, company string, id int64) (Account, error)
 	// ByMnemocode finds an account by its mnemocode. ErrNotFound.
 	ByMnemocode(ctx context.Context, company, mnemocode string) (Account, error)
+	// List returns up to limit of the company's accounts, ordered by mnemocode
+	// (byte by byte), beginning behind after.
+	List(ctx context.Context, company, after string, limit int) ([]Account, error)
 	// ByIdentity finds the account bound to a provider's user. ErrNotFound.
 	ByIdentity(ctx context.Context, company string, identity Identity) (Account, error)
 
@@ -53,19 +58,19 @@ type Accounts interface {
 
 	// SetPassword stores a password hash, clears MustSetPassword and the tally
 	// of wrong passwords, raises the Epoch to epoch+1 and owes the ending, if
-	// the account's Epoch is still epoch; else ErrConflict. Of many callers
-	// with one epoch, one wins.
+	// the account is there and its Epoch still epoch; else ErrConflict. Of many
+	// callers with one epoch, one wins.
 	SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string) error
 	// Rehash replaces old, another hash of the same password, by hash. Nothing
 	// ends. ErrConflict unless the account's hash is still old.
 	Rehash(ctx context.Context, company string, id int64, old, hash string) error
-	// Accept records acceptances, each replacing an older version's.
+	// Accept records acceptances, each replacing an older version's. ErrNotFound.
 	Accept(ctx context.Context, company string, id int64, accepted []Acceptance) error
 	// Bind adds an identity to an account that has none of that provider.
-	// ErrConflict if it has one or the identity is another account's.
+	// ErrConflict if it has one or the identity is another account's. ErrNotFound.
 	Bind(ctx context.Context, now time.Time, company string, id int64, identity Identity) error
 
-	// SetBackupCodes replaces the account's backup codes by these hashes.
+	// SetBackupCodes replaces the account's backup codes by these hashes. ErrNotFound.
 	SetBackupCodes(ctx context.Context, company string, id int64, hashes []string) error
 	// BackupCodes returns the hashes of the codes that are left.
 	BackupCodes(ctx context.Context, company string, id int64) ([]string, error)
@@ -104,8 +109,9 @@ type Accounts interface {
 // own expiry only clears away, and never before Keep has passed.
 type Sessions interface {
 	// Create stores a session. ErrConflict if its account's sessions of that
-	// Epoch have been ended. A session in the state of a mailed link ends the
-	// account's other links.
+	// Epoch have been ended. A session in state MailedLink ends the account's
+	// other links. A store may count on Hash.Bucket being the account's
+	// AccountBucket, and on Replace's next being of the account of old.
 	Create(ctx context.Context, now time.Time, s Session) error
 	// Get returns a session, also an expired one. ErrNotFound if it was ended
 	// or never was.
@@ -122,7 +128,8 @@ type Sessions interface {
 	// Touch moves Expires forward, never back and never behind Ends.
 	// ErrNotFound if the session is gone or was expired at now.
 	Touch(ctx context.Context, now time.Time, hash TokenHash, expires time.Time) error
-	// List returns an account's sessions that are not expired, oldest first.
+	// List returns an account's sessions that are not expired, links among
+	// them, oldest first.
 	List(ctx context.Context, now time.Time, company string, account int64) ([]Session, error)
 
 	// OpenCode removes the code of a session in state and returns the number

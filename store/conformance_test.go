@@ -310,6 +310,28 @@ var accountsCases = []accountsCase{
 		},
 	},
 	{
+		name:    "list of accounts",
+		promise: "List returns up to limit of the company's accounts, ordered by mnemocode, beginning behind after.",
+		run: func(t *testing.T, one, two flows.Accounts) {
+			for _, m := range []string{"m2", "B", "m10", "a"} {
+				create(t, one, flows.Account{Company: "acme", Mnemocode: m, Status: flows.StatusActive})
+			}
+			create(t, one, flows.Account{Company: "other", Mnemocode: "m3", Status: flows.StatusActive})
+			list := func(after string, limit int) []string {
+				names := []string{}
+				for _, a := range get[[]flows.Account](t)(two.List(bg, "acme", after, limit)) {
+					names = append(names, a.Mnemocode)
+				}
+				return names
+			}
+			wantEqual(t, "all", list("", 10), []string{"B", "a", "m10", "m2"})
+			wantEqual(t, "first page", list("", 3), []string{"B", "a", "m10"})
+			wantEqual(t, "next page", list("m10", 3), []string{"m2"})
+			wantEqual(t, "behind the last", list("m2", 3), []string{})
+			wantEqual(t, "nobody's", list("", 0), []string{})
+		},
+	},
+	{
 		name:    "companies never meet",
 		promise: "Nothing of one company can be seen or used from another.",
 		run: func(t *testing.T, one, two flows.Accounts) {
@@ -1056,12 +1078,12 @@ var sessionsCases = []sessionsCase{
 		promise: "A session in the state of a mailed link ends the account's other links.",
 		run: func(t *testing.T, one, two flows.Sessions) {
 			must(t, one.Create(bg, t0, session("login", 1, 1, flows.CheckOTP)))
-			must(t, one.Create(bg, t0, session("others", 2, 1, linkState)))
-			elsewhere := session("elsewhere", 1, 1, linkState)
+			must(t, one.Create(bg, t0, session("others", 2, 1, flows.MailedLink)))
+			elsewhere := session("elsewhere", 1, 1, flows.MailedLink)
 			elsewhere.Company = "other"
 			must(t, one.Create(bg, t0, elsewhere))
-			must(t, one.Create(bg, t0, session("first", 1, 1, linkState)))
-			must(t, two.Create(bg, t0, session("second", 1, 1, linkState)))
+			must(t, one.Create(bg, t0, session("first", 1, 1, flows.MailedLink)))
+			must(t, two.Create(bg, t0, session("second", 1, 1, flows.MailedLink)))
 			wantGone(t, one, "first")
 			for _, name := range []string{"login", "others", "elsewhere", "second"} {
 				_, err := one.Get(bg, hash(name))
@@ -1069,8 +1091,8 @@ var sessionsCases = []sessionsCase{
 			}
 			must(t, one.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2}))
 			wantGone(t, one, "second")
-			must(t, one.Create(bg, t0, session("third", 1, 2, linkState)))
-			wantErr(t, "a link of an ended epoch", one.Create(bg, t0, session("fourth", 1, 1, linkState)), flows.ErrConflict)
+			must(t, one.Create(bg, t0, session("third", 1, 2, flows.MailedLink)))
+			wantErr(t, "a link of an ended epoch", one.Create(bg, t0, session("fourth", 1, 1, flows.MailedLink)), flows.ErrConflict)
 			_, err := one.Get(bg, hash("third"))
 			must(t, err)
 		},
@@ -1081,7 +1103,7 @@ var sessionsCases = []sessionsCase{
 		run: func(t *testing.T, one, two flows.Sessions) {
 			must(t, one.Create(bg, t0, session("e1", 1, 1, flows.Authorized)))
 			must(t, one.Create(bg, t0, session("e2", 1, 2, flows.CheckOTP)))
-			must(t, one.Create(bg, t0, session("link", 1, 2, linkState)))
+			must(t, one.Create(bg, t0, session("link", 1, 2, flows.MailedLink)))
 			must(t, one.Create(bg, t0, session("e3", 1, 3, flows.Authorized)))
 			must(t, one.Create(bg, t0, session("neighbour", 2, 1, flows.CheckPassword)))
 			elsewhere := session("elsewhere", 1, 1, flows.CheckPassword)
@@ -1119,12 +1141,12 @@ var sessionsCases = []sessionsCase{
 		promise: "Account 0 is nobody's: its sessions are not ended together.",
 		run: func(t *testing.T, one, _ flows.Sessions) {
 			must(t, one.Create(bg, t0, session("a", 0, 0, flows.CheckPassword)))
-			must(t, one.Create(bg, t0, session("link", 0, 0, linkState)))
-			must(t, one.Create(bg, t0, session("link2", 0, 0, linkState)))
+			must(t, one.Create(bg, t0, session("link", 0, 0, flows.MailedLink)))
+			must(t, one.Create(bg, t0, session("link2", 0, 0, flows.MailedLink)))
 			must(t, one.End(bg, t0, flows.Ending{Company: "acme", Account: 0, Epoch: flows.AllEpochs}))
 			must(t, one.Create(bg, t0, session("b", 0, 0, flows.CheckPassword)))
 			wantSession(t, one, session("a", 0, 0, flows.CheckPassword))
-			wantSession(t, one, session("link", 0, 0, linkState))
+			wantSession(t, one, session("link", 0, 0, flows.MailedLink))
 		},
 	},
 	{

@@ -156,6 +156,17 @@ func (s sqliteAccounts) ByIdentity(ctx context.Context, company string, identity
 	return s.load(ctx, sqliteAccountByIdentity, company, identity.Provider, identity.Subject)
 }
 
+const sqliteAccountsOf = sqliteSelectAccount + ` WHERE company = ? AND mnemocode > ? ORDER BY mnemocode LIMIT ?`
+
+func (s sqliteAccounts) List(ctx context.Context, company, after string, limit int) ([]flows.Account, error) {
+	var all []flows.Account
+	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
+		all, err = collectSQLite(ctx, q, scanSQLiteAccount, sqliteAccountsOf, company, after, limit)
+		return err
+	})
+	return all, translateSQLite("listing accounts", err)
+}
+
 func (s sqliteAccounts) load(ctx context.Context, query string, args ...any) (flows.Account, error) {
 	var a flows.Account
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {

@@ -14,9 +14,6 @@ import (
 type sqliteSessions struct{ *SQLite }
 
 const (
-	// linkState is the state of a session that a mailed link stands for.
-	linkState = flows.State("recovery-link")
-
 	// fenceLife is how long an ended epoch stays forbidden: longer than a
 	// session can live (contract, section 5).
 	fenceLife = 31 * 24 * time.Hour
@@ -35,8 +32,8 @@ const (
 
 func (s sqliteSessions) Create(ctx context.Context, now time.Time, sess flows.Session) error {
 	return translateSQLite("creating session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		if sess.State == linkState && sess.Account != 0 {
-			if _, err := tx.exec(ctx, sqliteDeleteLinks, sess.Company, sess.Account, string(linkState)); err != nil {
+		if sess.State == flows.MailedLink && sess.Account != 0 {
+			if _, err := tx.exec(ctx, sqliteDeleteLinks, sess.Company, sess.Account, string(flows.MailedLink)); err != nil {
 				return err
 			}
 		}
