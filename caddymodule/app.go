@@ -5,6 +5,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,7 @@ const (
 	// startAgainAfter is how long a failed start is not tried again: each try
 	// may take a store's whole timeout.
 	startAgainAfter = time.Second
+	defaultCache    = 250_000
 )
 
 // App is the auth service: its companies, their policies, and what they share.
@@ -43,6 +45,12 @@ type App struct {
 	// accounts are; needed with a store that can't keep sessions.
 	SessionsRaw json.RawMessage `json:"sessions,omitempty" caddy:"namespace=mnemogate.sessions inline_key=module"`
 
+	// How many authorized sessions this node remembers at most, so that it need
+	// not ask the store for them with each request; about 200 bytes each, taken
+	// as they come. Those used least are forgotten first. A smaller number holds
+	// from the next restart. Default: 250000.
+	Cache int `json:"cache,omitempty"`
+
 	// What companies inherit.
 	Policy
 
@@ -54,7 +62,7 @@ type App struct {
 	ctx       context.Context // ends when the config is unloaded
 	cancel    context.CancelFunc
 	storeKeys []string // of the stores in use
-	stores    []Store
+	stores    []*pooledStore
 	accounts  flows.Accounts
 	sessions  flows.Sessions
 
@@ -81,6 +89,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.log = ctx.Slogger()
 	a.ctx, a.cancel = context.WithCancel(ctx)
 	a.starting = make(chan struct{}, 1)
+	a.Cache = cmp.Or(a.Cache, defaultCache)
 	if err := a.Policy.provision(ctx); err != nil {
 		return err
 	}
@@ -111,6 +120,9 @@ func (a *App) sorted() iter.Seq2[string, *Company] {
 func (a *App) Validate() error {
 	if len(a.Companies) == 0 {
 		return errors.New("company is missing; add at least one")
+	}
+	if a.Cache < 1000 || a.Cache > 100_000_000 {
+		return errors.New("cache: choose 1000 to 100000000 sessions")
 	}
 	if err := a.Policy.check(); err != nil {
 		return err
@@ -143,15 +155,28 @@ func (a *App) Stop() error { return nil }
 // which only the last config that uses them closes.
 func (a *App) Cleanup() error {
 	if a.cancel == nil {
-		return nil // Provision was not called
+		return nil // Provision was not called, or Cleanup was
 	}
 	a.cancel()
+	a.cancel = nil
 	a.starting <- struct{}{} // a start under way ends first, and none begins any more
 	a.workers.Wait()
-	if service := a.service.Load(); service != nil {
-		service.Close()
+	service := a.service.Load()
+	if service == nil {
+		return a.giveBack()
 	}
-	return a.giveBack()
+	if caddy.Exiting() {
+		service.Close()
+		return a.giveBack()
+	}
+	// A reload does not wait for gateways.
+	go func() {
+		service.Close()
+		if err := a.giveBack(); err != nil {
+			a.log.Error("a store was not closed", "error", err)
+		}
+	}()
+	return nil
 }
 
 // Service returns the service, ready for use. The first call starts it, since
@@ -209,8 +234,8 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 	return service, nil
 }
 
-// createAccounts creates the configured accounts that are absent. One that
-// can't be is no reason to lock all the others out.
+// createAccounts creates the configured accounts that are absent, and forgets
+// their passwords. One that can't be is no reason to lock all the others out.
 func (a *App) createAccounts(ctx context.Context, service *flows.Service) {
 	for code, c := range a.sorted() {
 		for _, seed := range c.seeds {
@@ -218,6 +243,7 @@ func (a *App) createAccounts(ctx context.Context, service *flows.Service) {
 				a.log.Error("a configured account was not created", "company", code, "account", seed.Mnemocode, "error", err)
 			}
 		}
+		c.seeds = nil
 	}
 }
 

@@ -32,6 +32,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //	mnemogate {
 //		store <module> ...
 //		sessions <module> ...
+//		cache <sessions>
 //		<policies>
 //
 //		company <code> {
@@ -57,7 +58,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //	}
 //
 // The options company, disclaimer, oauth, account and identity may be repeated.
-// What the policies are stands at Policy.
+// The policies are written at Policy.options.
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	if d.NextArg() {
@@ -67,6 +68,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	options := a.Policy.options(d)
 	options["store"] = guestArg(d, "mnemogate.accounts", &a.StoreRaw)
 	options["sessions"] = guestArg(d, "mnemogate.sessions", &a.SessionsRaw)
+	options["cache"] = oneValue(d, intValue(&a.Cache))
 	naming(options)
 	options["company"] = func() error { return parseNamed(d, a.Companies, (*Company).parse) }
 	return guestOptions(d, options, "company")

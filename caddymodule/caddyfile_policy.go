@@ -64,22 +64,22 @@ import (
 // wrong_answers.
 func (p *Policy) options(d *caddyfile.Dispenser) map[string]func() error {
 	return map[string]func() error{
-		"session":       block(d, p.sessionOptions),
-		"otp":           block(d, p.otpOptions, "fixed"),
-		"password":      block(d, p.passwordOptions),
+		"session":       blockArg(d, p.sessionOptions),
+		"otp":           blockArg(d, p.otpOptions, "fixed"),
+		"password":      blockArg(d, p.passwordOptions),
 		"second_factor": oneArg(d, (*string)(&p.SecondFactor)),
 		"captcha":       guestArg(d, "mnemogate.captcha", &p.CaptchaRaw),
 		"sms":           guestArg(d, "mnemogate.sms", &p.SMSRaw),
 		"mail":          guestArg(d, "mnemogate.mail", &p.MailRaw),
 		"texts":         oneArg(d, &p.Texts),
-		"recovery":      block(d, p.recoveryOptions),
-		"limits":        block(d, p.limitOptions),
+		"recovery":      blockArg(d, p.recoveryOptions),
+		"limits":        blockArg(d, p.limitOptions),
 		"hardened":      unlessOff(d, &p.Hardened),
 	}
 }
 
-// block parses an option that has no arguments.
-func block(d *caddyfile.Dispenser, options func(*caddyfile.Dispenser) map[string]func() error, repeatable ...string) func() error {
+// blockArg parses an option that has no arguments.
+func blockArg(d *caddyfile.Dispenser, options func(*caddyfile.Dispenser) map[string]func() error, repeatable ...string) func() error {
 	return func() error {
 		if d.NextArg() {
 			return d.ArgErr()

@@ -200,33 +200,25 @@ func hashAPIKey(key string) (hash [sha256.Size]byte, err error) {
 }
 
 func (c *Company) loadOAuth(ctx caddy.Context) error {
-	guests := map[string]any{}
-	for id, raw := range c.OAuthRaw {
-		// One at a time, so that the error can name it.
-		one := struct {
-			Raw map[string]json.RawMessage `caddy:"namespace=mnemogate.oauth inline_key=module"`
-		}{map[string]json.RawMessage{id: raw}}
-		loaded, err := ctx.LoadModule(&one, "Raw")
-		if err != nil {
-			return fmt.Errorf("oauth %s: %w", id, err)
-		}
-		maps.Copy(guests, loaded.(map[string]any))
-	}
-	c.OAuthRaw = nil
 	c.effective.OAuth = map[int]flows.OAuth{}
-	for id, module := range guests {
-		guest, ok := module.(OAuthGuest)
-		if !ok {
-			return fmt.Errorf("oauth %s: the module's type %T is no OAuth provider; use another module", id, module)
-		}
+	for _, id := range slices.Sorted(maps.Keys(c.OAuthRaw)) {
 		n, err := strconv.Atoi(id)
 		if err != nil || n < 1 || n > 5 || id != strconv.Itoa(n) {
 			return fmt.Errorf("oauth %s: a provider's id is 1 to 5", id)
+		}
+		// Alone, since an error for all of them would not tell which it is.
+		provider := struct {
+			Raw json.RawMessage `caddy:"namespace=mnemogate.oauth inline_key=module"`
+		}{c.OAuthRaw[id]}
+		guest, err := loadGuest[OAuthGuest](ctx, &provider, "Raw")
+		if err != nil {
+			return fmt.Errorf("oauth %s: %w", id, err)
 		}
 		settings := guest.Settings()
 		settings.Provider = guest
 		c.effective.OAuth[n] = settings
 	}
+	c.OAuthRaw = nil
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -311,14 +312,17 @@ func challengeFor(code *flows.Error, company string) string {
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {
-	b, _ := json.Marshal(body) // of plain structs
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false) // it is no HTML, and people read it
+	_ = encoder.Encode(body)     // plain structs; a buffer takes all
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Length", strconv.Itoa(len(b)))
+	header.Set("Content-Length", strconv.Itoa(b.Len()))
 	w.WriteHeader(status)
-	_, _ = w.Write(b) // the client may be gone
+	_, _ = w.Write(b.Bytes()) // the client may be gone
 }
 
 func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {

@@ -56,6 +56,7 @@ type site struct {
 	exited  chan struct{}
 	ln      *os.File
 	config  string
+	env     []string
 
 	logMu sync.Mutex
 	logs  bytes.Buffer
@@ -69,6 +70,7 @@ type siteConfig struct {
 	handler string // in the directive mnemogate
 	servers string // in the global option servers
 	site    string // replaces the site's directives
+	env     []string
 }
 
 const fastHashing = `
@@ -122,7 +124,7 @@ http:// {
 // startSite runs Caddy with the configuration until the test ends.
 func startSite(t *testing.T, c siteConfig) *site {
 	t.Helper()
-	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t), sms: newWebhookSink(t)}
+	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t), sms: newWebhookSink(t), env: c.env}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -193,6 +195,7 @@ func (s *site) caddy(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "MNEMOGATE_TEST_CADDY=1",
 		"XDG_DATA_HOME="+s.dir+"/data", "XDG_CONFIG_HOME="+s.dir+"/config", "HOME="+s.dir)
+	cmd.Env = append(cmd.Env, s.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
@@ -273,6 +276,7 @@ func (s *site) update(mnemocode string, ending bool, change func(*flows.Account)
 		if err := db.Sessions().End(ctx, time.Now(), flows.Ending{Company: "acme", Account: a.ID, Epoch: a.Epoch}); err != nil {
 			s.t.Fatal(err)
 		}
+		time.Sleep(100 * time.Millisecond) // by when Caddy must have heard of what another process ended
 	}
 }
 

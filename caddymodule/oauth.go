@@ -225,12 +225,12 @@ type OIDC struct {
 	Issuer string `json:"issuer,omitempty"`
 	oauthClient
 
-	found  atomic.Pointer[issuer]
+	found  atomic.Pointer[discovery]
 	flight singleflight.Group
 }
 
-// issuer is what was discovered.
-type issuer struct {
+// discovery is what an issuer says of itself.
+type discovery struct {
 	TokenURL    string   `json:"token_endpoint"`
 	KeysURL     string   `json:"jwks_uri"`
 	Algorithms  []string `json:"id_token_signing_alg_values_supported"`
@@ -305,7 +305,7 @@ func (p *OIDC) login(ctx context.Context, grant flows.OAuthGrant) (flows.OAuthUs
 
 // discovered returns what is known of the issuer. Callers who come while it is
 // being asked share the answer, each for as long as its own time lasts.
-func (p *OIDC) discovered(ctx context.Context) (*issuer, error) {
+func (p *OIDC) discovered(ctx context.Context) (*discovery, error) {
 	if known := p.found.Load(); known != nil {
 		return known, nil
 	}
@@ -322,20 +322,23 @@ func (p *OIDC) discovered(ctx context.Context) (*issuer, error) {
 	case <-ctx.Done():
 		return nil, netCause(ctx.Err())
 	case result := <-answer:
-		at, _ := result.Val.(*issuer)
+		at, _ := result.Val.(*discovery)
 		return at, result.Err
 	}
 }
 
-func (p *OIDC) discover(ctx context.Context) (*issuer, error) {
+func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
 	provider, err := oidc.NewProvider(ctx, p.Issuer)
+	if other, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
+		return nil, fmt.Errorf("the document is the issuer's %q, which must be written exactly so", scrub(other.Discovered))
+	}
 	if unreached(err) {
 		return nil, netCause(err)
 	}
 	if err != nil {
-		return nil, errors.New(scrub(err.Error()))
+		return nil, errors.New("there is no discovery document that can be read")
 	}
-	at := new(issuer)
+	at := new(discovery)
 	if err := provider.Claims(at); err != nil {
 		return nil, errors.New("the document has a field of an unexpected type")
 	}
@@ -361,7 +364,7 @@ var idTokenAlgorithms = []string{
 
 // authStyle chooses how the client secret is sent. Without a list it is
 // client_secret_basic: OpenID Connect Discovery 3.
-func (at *issuer) authStyle() (oauth2.AuthStyle, error) {
+func (at *discovery) authStyle() (oauth2.AuthStyle, error) {
 	switch methods := at.AuthMethods; {
 	case len(methods) == 0, slices.Contains(methods, "client_secret_basic"):
 		return oauth2.AuthStyleInHeader, nil
@@ -402,7 +405,7 @@ func (b *looseBool) UnmarshalJSON(text []byte) error {
 }
 
 // verify checks an ID token: OpenID Connect Core 3.1.3.7.
-func (p *OIDC) verify(ctx context.Context, at *issuer, raw string, grant flows.OAuthGrant) (flows.OAuthUser, error) {
+func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant flows.OAuthGrant) (flows.OAuthUser, error) {
 	keys := &keyErrors{KeySet: at.keys}
 	config := &oidc.Config{ClientID: p.ClientID, SupportedSigningAlgs: at.Algorithms}
 	token, err := oidc.NewVerifier(p.Issuer, keys, config).Verify(ctx, raw)

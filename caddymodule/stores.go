@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -60,14 +61,68 @@ type SessionsStore interface {
 	Sessions() flows.Sessions
 }
 
+// A FeedingStore is a SessionsStore that hears of what ends on other nodes.
+// Only the sessions of such a one are remembered.
+type FeedingStore interface {
+	SessionsStore
+	// Run tells feed what it hears, until ctx ends. It copes with a store that
+	// can't be reached.
+	Run(ctx context.Context, feed flows.Feed)
+}
+
 // stores holds those in use, by key, so that a reload keeps them.
 var stores = caddy.NewUsagePool()
 
-// pooled closes its store when no config uses it any more.
-type pooled struct{ Store }
+// A pooledStore is a store with what the configs that share it have in common:
+// what is remembered of its sessions. It closes when no config uses it any more.
+type pooledStore struct {
+	Store
+	memory *flows.Memory // nil if it is no FeedingStore
+	feed   sync.Once
+	ctx    context.Context // ends with the store
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func newPooledStore(s Store) *pooledStore {
+	p := &pooledStore{Store: s}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	if feeding, ok := s.(FeedingStore); ok {
+		p.memory = flows.NewMemory(feeding.Sessions(), defaultCache)
+	}
+	return p
+}
+
+// Start starts the store and, once, what feeds its memory.
+func (p *pooledStore) Start(ctx context.Context) error {
+	err := p.Store.Start(ctx)
+	if p.memory != nil && (err == nil || errors.Is(err, ErrUnreachable)) {
+		p.feed.Do(func() {
+			p.done.Go(func() { p.Store.(FeedingStore).Run(p.ctx, p.memory) })
+		})
+	}
+	return err
+}
 
 // Destruct implements caddy.Destructor.
-func (p pooled) Destruct() error { return p.Close() }
+func (p *pooledStore) Destruct() error {
+	p.cancel()
+	p.done.Wait()
+	return p.Close()
+}
+
+// sessions returns the store's, with their memory. It keeps up to cache of them.
+func (p *pooledStore) sessions(cache int) (flows.Sessions, bool) {
+	if p.memory != nil {
+		p.memory.SetLimit(cache)
+		return p.memory, true
+	}
+	keeps, ok := p.Store.(SessionsStore)
+	if !ok {
+		return nil, false
+	}
+	return keeps.Sessions(), true
+}
 
 // loadStores takes the stores out of the pool, or puts them there.
 func (a *App) loadStores(ctx caddy.Context) error {
@@ -79,9 +134,9 @@ func (a *App) loadStores(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	accounts, ok := main.(AccountsStore)
+	accounts, ok := main.Store.(AccountsStore)
 	if !ok {
-		return fmt.Errorf("store: a %T keeps no accounts; use another module", main)
+		return fmt.Errorf("store: a %T keeps no accounts; use another module", main.Store)
 	}
 	a.accounts = accounts.Accounts()
 	if a.SessionsRaw != nil {
@@ -92,11 +147,9 @@ func (a *App) loadStores(ctx caddy.Context) error {
 			return fmt.Errorf("sessions: %w", err)
 		}
 	}
-	sessions, ok := main.(SessionsStore)
-	if !ok {
-		return fmt.Errorf("sessions: a %T keeps no sessions; add sessions with a module that does", main)
+	if a.sessions, ok = main.sessions(a.Cache); !ok {
+		return fmt.Errorf("sessions: a %T keeps no sessions; add sessions with a module that does", main.Store)
 	}
-	a.sessions = sessions.Sessions()
 	return nil
 }
 
@@ -109,7 +162,7 @@ func (a *App) loadAccountsModule(ctx caddy.Context) (any, error) {
 
 // use returns the store of a guest module, and notes that it has to be given
 // back.
-func (a *App) use(module any) (Store, error) {
+func (a *App) use(module any) (*pooledStore, error) {
 	guest, ok := module.(StoreGuest)
 	if !ok {
 		return nil, fmt.Errorf("the module's type %T is no store; use another module", module)
@@ -117,13 +170,13 @@ func (a *App) use(module any) (Store, error) {
 	key := guest.Key()
 	value, _, err := stores.LoadOrNew(key, func() (caddy.Destructor, error) {
 		made, err := guest.Store()
-		return pooled{made}, err
+		return newPooledStore(made), err
 	})
 	if err != nil {
 		return nil, err
 	}
 	a.storeKeys = append(a.storeKeys, key)
-	used := value.(pooled).Store
+	used := value.(*pooledStore)
 	a.stores = append(a.stores, used)
 	return used, nil
 }
@@ -192,5 +245,5 @@ var (
 	_ caddy.Provisioner     = (*SQLite)(nil)
 	_ caddyfile.Unmarshaler = (*SQLite)(nil)
 	_ AccountsStore         = (*store.SQLite)(nil)
-	_ SessionsStore         = (*store.SQLite)(nil)
+	_ FeedingStore          = (*store.SQLite)(nil)
 )

@@ -15,7 +15,7 @@ func (s *Service) Authorize(ctx context.Context, company string, authorization [
 		return Session{}, err
 	}
 	now := s.Now()
-	session, err := s.lookup(ctx, tokenPrefix, token, company, now)
+	session, err := s.lookup(ctx, tokenPrefix, token, company, now, s.recall)
 	if err != nil {
 		return Session{}, err
 	}
@@ -32,7 +32,7 @@ func (s *Service) Authorize(ctx context.Context, company string, authorization [
 // Live tells whether a session that Authorize let through still is: for
 // streams that outlast their request's decision. It counts as no request.
 func (s *Service) Live(ctx context.Context, session Session) error {
-	now, err := s.Sessions.Get(ctx, session.Hash)
+	now, err := s.recall(ctx, session.Hash)
 	if errors.Is(err, ErrNotFound) {
 		return ErrTokenInvalid
 	}
@@ -43,6 +43,14 @@ func (s *Service) Live(ctx context.Context, session Session) error {
 		return ErrTokenExpired
 	}
 	return nil
+}
+
+// recall is Sessions.Get, from memory where there is one.
+func (s *Service) recall(ctx context.Context, hash TokenHash) (Session, error) {
+	if m, ok := s.Sessions.(*Memory); ok {
+		return m.Recall(ctx, s.Now(), hash)
+	}
+	return s.Sessions.Get(ctx, hash)
 }
 
 // touch lets a request prolong its session. That is written at most once a

@@ -62,16 +62,33 @@ func (c *clock) advance(d time.Duration) {
 
 // An outbox is a gateway: it fails while broken is set.
 type outbox struct {
-	mu     sync.Mutex
-	sent   []flows.Message
-	broken error
+	mu      sync.Mutex
+	sent    []flows.Message
+	broken  error
+	arrived *sync.Cond
+}
+
+func newOutbox() *outbox {
+	o := &outbox{}
+	o.arrived = sync.NewCond(&o.mu)
+	return o
 }
 
 func (o *outbox) Send(_ context.Context, m flows.Message) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sent = append(o.sent, m)
+	o.arrived.Broadcast()
 	return o.broken
+}
+
+// await waits until n messages were sent, some of them behind an answer.
+func (o *outbox) await(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.sent) < n {
+		o.arrived.Wait()
+	}
 }
 
 func (o *outbox) last(t *testing.T) flows.Message {
@@ -112,8 +129,8 @@ func newBench(t *testing.T) *bench {
 	t.Cleanup(func() { _ = db.Close() })
 	b := &bench{
 		t:     t,
-		sms:   &outbox{},
-		mail:  &outbox{},
+		sms:   newOutbox(),
+		mail:  newOutbox(),
 		clock: &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)},
 	}
 	policy := flows.DefaultPolicy()
@@ -290,9 +307,12 @@ func (b *bench) serve(path, token string, body object) (flows.Reply, error) {
 }
 
 func (b *bench) serveAs(company, address, path, token string, body object) (flows.Reply, error) {
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return flows.Reply{}, err
+	var raw []byte // empty without a body
+	if body != nil {
+		var err error
+		if raw, err = json.Marshal(body); err != nil {
+			return flows.Reply{}, err
+		}
 	}
 	request := &flows.Request{
 		Company: company,
@@ -384,4 +404,12 @@ func (b *bench) goodBody(path string) object {
 		return object{"token": strings.TrimPrefix(b.mail.last(b.t).Link, linkURL)}
 	}
 	return object{}
+}
+
+// refusal is what a request's error adds to its code; empty if nothing.
+func refusal(err error) flows.Refusal {
+	if r, ok := errors.AsType[*flows.Refusal](err); ok {
+		return *r
+	}
+	return flows.Refusal{}
 }

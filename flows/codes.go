@@ -13,9 +13,9 @@ import (
 
 // newCode makes a one-time code for the session under token and returns what
 // sends it. The code counts towards the budgets (and the counters in more),
-// also if the gateway then fails. A decoy gets no code, and a phone with a
-// fixed one or an account without a phone (its second factor is the backup
-// codes) no SMS.
+// also if the gateway then fails. A decoy gets a code that nothing equals, and
+// no SMS; neither does a phone with a fixed one. An account without a phone, its
+// second factor the backup codes, gets no code.
 func (s *Service) newCode(ctx context.Context, c *call, st step, token string, more ...Counter) (*Code, func(context.Context) error, error) {
 	nothing := func(context.Context) error { return nil }
 	a := st.account
@@ -33,10 +33,12 @@ func (s *Service) newCode(ctx context.Context, c *call, st step, token string, m
 	if err := s.refused(c, s.Sessions.Charge(ctx, c.now, more...)); err != nil {
 		return nil, nil, err
 	}
-	if a.ID == 0 {
-		return nil, nothing, nil
-	}
 	expires := c.now.Add(c.company.OTPTTL)
+	if a.ID == 0 {
+		code := &Code{Expires: expires}
+		rand.Read(code.Hash[:]) // never fails: it ends the process instead
+		return code, nothing, nil
+	}
 	code := &Code{Hash: codeHash(token, st.state, a.Phone, digits), Phone: a.Phone, Expires: expires}
 	if fixed {
 		return code, nothing, nil
@@ -85,7 +87,7 @@ func (s *Service) send(ctx context.Context, company *Company, sender Sender, a A
 func randomDigits(n int) string {
 	bound := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
 	x, _ := rand.Int(rand.Reader, bound) // never fails
-	return fmt.Sprintf("%0*s", n, x.String())
+	return fmt.Sprintf("%0*d", n, x)
 }
 
 // codeHash binds a code to its session, purpose and phone. The token keys it:

@@ -20,7 +20,11 @@ func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply,
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := c.checkPasswords(tallies[WrongPasswords]); err != nil {
+	passwords := tallies[WrongPasswords]
+	if a.ID != 0 && a.PasswordHash == "" {
+		passwords.Count = 0 // strangers can lock the account, but there is no password to disable
+	}
+	if err := c.checkPasswords(passwords); err != nil {
 		return Reply{}, err
 	}
 	if a.ID == 0 {
@@ -48,12 +52,13 @@ func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply,
 // loginUnknown answers for a login id that no account has: not found or, where
 // the company is hardened, a decoy whose password is never right.
 func (s *Service) loginUnknown(ctx context.Context, c *call, loginID string, tallies map[Kind]Tally) (Reply, error) {
-	if err := s.failAddress(ctx, c); err != nil {
-		return Reply{}, err
-	}
 	if !c.company.Hardened {
+		if err := s.failAddress(ctx, c); err != nil {
+			return Reply{}, err
+		}
 		return Reply{}, ErrLoginIDNotFound
 	}
+	// Counted as a failure, it could be told from a known one by the count.
 	reply, err := s.enter(ctx, c, step{state: CheckPassword, decoyOf: loginID})
 	reply.DisclaimersRequired = []Disclaimer{}
 	reply.CaptchaRequired = c.captchaDue(tallies[WrongPasswords])

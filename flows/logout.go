@@ -9,12 +9,17 @@ type emptyRequest struct{}
 
 // logout ends the token, whatever its state (interface, Endpoints 9).
 func (s *Service) logout(ctx context.Context, c *call, _ *emptyRequest) (Reply, error) {
+	return Reply{}, s.take(ctx, c)
+}
+
+// take ends the call's session. Of many callers, one succeeds.
+func (s *Service) take(ctx context.Context, c *call) error {
 	err := s.Sessions.Delete(ctx, c.session.Hash)
 	if errors.Is(err, ErrNotFound) {
-		return Reply{}, ErrTokenInvalid // ended by another request meanwhile
+		return ErrTokenInvalid // ended by another request meanwhile
 	}
 	if err != nil {
-		return Reply{}, unavailable("ending the session", err)
+		return unavailable("ending the session", err)
 	}
-	return Reply{}, nil
+	return nil
 }

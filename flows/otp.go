@@ -91,21 +91,17 @@ func (s *Service) codeAccount(ctx context.Context, c *call) (Account, error) {
 }
 
 // tryCode compares a code with the one that was sent, which is spent by that.
-// A decoy has none. Only what is compared counts as an attempt.
+// Only what is compared counts as an attempt.
 func (s *Service) tryCode(ctx context.Context, c *call, a Account, otp string) error {
 	code, err := s.Sessions.SpendCode(ctx, c.session.Hash)
 	if err != nil {
 		return unavailable("spending the code", err)
 	}
-	decoy := a.ID == 0
-	if !decoy && (code == nil || !c.now.Before(code.Expires) || code.Phone != a.Phone) {
+	if code == nil || !c.now.Before(code.Expires) || code.Phone != a.Phone {
 		return ErrOTPInvalid
 	}
-	ok := false
-	if !decoy {
-		sent := codeHash(c.token, c.session.State, a.Phone, otp)
-		ok = subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
-	}
+	sent := codeHash(c.token, c.session.State, a.Phone, otp)
+	ok := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
 	err = s.settleWindow(ctx, c, c.subject(a, c.session.LoginID), WrongCodes, c.company.Limits.WrongCodes, ok)
 	if err == nil && !ok {
 		err = ErrOTPInvalid
@@ -170,9 +166,11 @@ func (s *Service) renew(ctx context.Context, c *call) (Account, error) {
 		return Account{}, unavailable("ending the code before", err)
 	}
 	if c.company.Hardened && c.session.State == RecoveryOTP {
-		err = s.setCode(ctx, c, number, code)
+		if err := s.setCode(ctx, c, number, code); err != nil {
+			return Account{}, err
+		}
 		s.sendLater(c.session.Hash, send)
-		return a, err
+		return a, nil
 	}
 	if err := send(ctx); err != nil {
 		return Account{}, unavailable("sending the code", err)
@@ -182,7 +180,7 @@ func (s *Service) renew(ctx context.Context, c *call) (Account, error) {
 
 func (s *Service) setCode(ctx context.Context, c *call, number int64, code *Code) error {
 	if code == nil {
-		return nil // a decoy's
+		return nil // the account has backup codes only
 	}
 	err := s.Sessions.SetCode(ctx, c.session.Hash, number, *code)
 	if err != nil && !errors.Is(err, ErrConflict) { // ErrConflict: a later renewal's counts

@@ -32,6 +32,9 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 		return Reply{}, err
 	}
 	method, methodErr := c.company.method(req.Method, a)
+	if c.company.Hardened {
+		a, method, methodErr = c.company.hardenedMethod(req.Method, a)
+	}
 	if err := s.checkRecovery(ctx, c, c.subject(a, loginID), method); err != nil {
 		return Reply{}, err
 	}
@@ -41,7 +44,10 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 		}
 	}
 	if c.company.Hardened {
-		return s.recoverHardened(ctx, c, a, req)
+		if methodErr != nil {
+			return Reply{}, methodErr
+		}
+		return s.recoverHardened(ctx, c, a, method, req.LoginID)
 	}
 	if a.ID == 0 {
 		if err := s.failAddress(ctx, c); err != nil {
@@ -177,7 +183,7 @@ func (s *Service) checkLink(ctx context.Context, c *call, req *checkLinkRequest)
 	if err := s.checkAddress(ctx, c); err != nil {
 		return Reply{}, err
 	}
-	link, err := s.lookup(ctx, linkPrefix, req.Token, c.company.Code, c.now)
+	link, err := s.lookup(ctx, linkPrefix, req.Token, c.company.Code, c.now, s.Sessions.Get)
 	if errors.Is(err, ErrTokenInvalid) {
 		if err := s.failAddress(ctx, c); err != nil {
 			return Reply{}, err
@@ -230,44 +236,48 @@ func (s *Service) checkQuestion(ctx context.Context, c *call, req *checkQuestion
 	return s.enter(ctx, c, step{account: a, state: RecoveryPassword})
 }
 
-// recoverHardened answers alike whether or not the login id is known and
-// whatever its account can use: what can't be recovered gets a decoy, and what
-// can is sent after the answer.
-func (s *Service) recoverHardened(ctx context.Context, c *call, a Account, req *recoverRequest) (Reply, error) {
-	method := req.Method
-	if method == "" && len(c.company.Methods) > 0 {
-		method = c.company.Methods[0]
+// hardenedMethod chooses a method without regard to the account, which comes
+// back empty unless it can be recovered so.
+func (c *Company) hardenedMethod(wanted Method, a Account) (Account, Method, error) {
+	methods := slices.DeleteFunc(slices.Clone(c.Methods), func(m Method) bool { return m == ByQuestion })
+	if wanted == "" && len(methods) > 0 {
+		wanted = methods[0]
 	}
-	if !slices.Contains(c.company.Methods, method) {
-		return Reply{}, ErrMethodRestricted
+	if !slices.Contains(methods, wanted) {
+		return Account{}, wanted, ErrMethodRestricted
 	}
-	loginID := NormalizeLoginID(req.LoginID)
-	if a.ID == 0 {
-		if err := s.failAddress(ctx, c); err != nil {
-			return Reply{}, err
-		}
+	bothFactors := wanted == ByPhone && c.needsSecondFactor(a) // one phone must not be both
+	if a.ID == 0 || admitted(a) != nil || c.notSet(wanted, a) != nil || bothFactors {
+		return Account{}, wanted, nil
 	}
-	able := a.ID != 0 && admitted(a) == nil && c.company.notSet(method, a) == nil
+	return a, wanted, nil
+}
+
+// recoverHardened answers alike whether or not there is an account that can be
+// recovered: where there is none, a decoy is, and what there is to send is sent
+// after the answer.
+func (s *Service) recoverHardened(ctx context.Context, c *call, a Account, method Method, given string) (Reply, error) {
+	loginID := NormalizeLoginID(given)
 	if method == ByMail {
 		reply := Reply{Verification: ByMail, UserEmail: "***@***"}
-		if loginID == NormalizeLoginID(a.Email) || a.ID == 0 && strings.Contains(loginID, "@") {
-			reply.UserEmail = strings.TrimSpace(req.LoginID)
+		if strings.Contains(loginID, "@") { // which the caller knows already
+			reply.UserEmail = strings.TrimSpace(given)
 		}
-		if !able {
+		if a.ID == 0 {
 			return reply, s.chargeMail(ctx, c, "decoy/"+loginID)
 		}
 		return reply, s.mailLink(ctx, c, a)
 	}
 	st := step{account: a, state: RecoveryOTP}
-	if !able || c.company.needsSecondFactor(a) { // one phone must not be both factors
-		st = step{decoyOf: loginID, state: RecoveryOTP}
+	if a.ID == 0 {
+		st.decoyOf = loginID
 	}
 	reply, err := s.enter(ctx, c, st)
 	if err != nil {
 		return Reply{}, err
 	}
 	reply.Verification = ByPhone
-	if st.decoyOf != "" {
+	if a.ID == 0 {
 		reply.UserPhone, err = s.decoyPhone(ctx, c, loginID)
 	}
 	return reply, err
@@ -279,14 +289,23 @@ func (s *Service) decoyPhone(ctx context.Context, c *call, loginID string) (stri
 	if NormalizePhone(loginID) != "" {
 		return maskPhone(loginID), nil
 	}
+	sum, err := s.decoySum(ctx, c, loginID)
+	if err != nil {
+		return "", err
+	}
+	codes := []string{"33", "34", "35", "36", "37", "38", "39", "41", "44", "46", "48", "49"}
+	code := codes[int(sum[1])%len(codes)]
+	return fmt.Sprintf("+%s%s%02d", code, strings.Repeat("*", 7+int(sum[2])%2), sum[3]%100), nil
+}
+
+// decoySum is what a decoy's looks are drawn from: steady for a login id, and
+// not to be foretold by strangers.
+func (s *Service) decoySum(ctx context.Context, c *call, loginID string) ([]byte, error) {
 	secret, err := s.Accounts.Secret(ctx)
 	if err != nil {
-		return "", unavailable("loading the secret of decoys", err)
+		return nil, unavailable("loading the secret of decoys", err)
 	}
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(c.counterKey("decoy", loginID)))
-	sum := mac.Sum(nil)
-	codes := []string{"33", "34", "35", "36", "37", "38", "39", "41", "44", "46", "48", "49"}
-	code := codes[int(sum[0])%len(codes)]
-	return fmt.Sprintf("+%s%s%02d", code, strings.Repeat("*", 7+int(sum[1])%2), sum[2]%100), nil
+	return mac.Sum(nil), nil
 }

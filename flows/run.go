@@ -55,13 +55,19 @@ func (s *Service) EndOwed(ctx context.Context) error {
 // later does something that no request waits for. When too much of it is under
 // way it is not done, and logged.
 func (s *Service) later(do func(context.Context)) {
-	if s.waiting.Add(1) > maxBackground {
-		s.waiting.Add(-1)
-		s.Log.Warn("too many messages wait for their gateways; one was not sent")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.waiting == maxBackground {
+		s.Log.Warn("a message was not sent: too many wait for their gateways, or the service ends", "waiting", s.waiting)
 		return
 	}
+	s.waiting++
 	s.background.Go(func() {
-		defer s.waiting.Add(-1)
+		defer func() {
+			s.mu.Lock()
+			s.waiting--
+			s.mu.Unlock()
+		}()
 		ctx, cancel := context.WithTimeout(context.Background(), backgroundLimit)
 		defer cancel()
 		do(ctx)
@@ -79,5 +85,11 @@ func (s *Service) sendLater(session TokenHash, send func(context.Context) error)
 	})
 }
 
-// Close waits for what later began, for as long as its limit at most.
-func (s *Service) Close() { s.background.Wait() }
+// Close waits for what goes on behind requests, for as long as its limit at
+// most. What requests that are still under way begin is not done.
+func (s *Service) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.background.Wait()
+}

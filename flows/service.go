@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -26,7 +25,9 @@ type Service struct {
 	Now       func() time.Time
 
 	background sync.WaitGroup // what later began
-	waiting    atomic.Int64   // how much of it
+	mu         sync.Mutex     // guards the two below
+	waiting    int            // how much of it is under way
+	closed     bool
 }
 
 // A Request is what a client sent to a route. The strings of its headers are
@@ -103,7 +104,7 @@ func (s *Service) serve(ctx context.Context, r *Request) (Reply, error) {
 		if c.token, err = ParseBearer(r.Authorization); err != nil {
 			return Reply{}, err
 		}
-		session, err := s.lookup(ctx, tokenPrefix, c.token, company.Code, c.now)
+		session, err := s.lookup(ctx, tokenPrefix, c.token, company.Code, c.now, s.Sessions.Get)
 		if err != nil {
 			return Reply{}, err
 		}
@@ -183,12 +184,15 @@ func (c *Company) hasKey(key string) bool {
 }
 
 // lookup returns the live session under a token. The company is the one whose
-// token it must be; empty for any.
-func (s *Service) lookup(ctx context.Context, prefix, token, company string, now time.Time) (Session, error) {
+// token it must be; empty for any. Get is Sessions.Get or recall.
+func (s *Service) lookup(
+	ctx context.Context, prefix, token, company string, now time.Time,
+	get func(context.Context, TokenHash) (Session, error),
+) (Session, error) {
 	if !tokenShaped(prefix, token) {
 		return Session{}, ErrTokenInvalid
 	}
-	session, err := s.Sessions.Get(ctx, hashToken(token))
+	session, err := get(ctx, hashToken(token))
 	if errors.Is(err, ErrNotFound) {
 		return Session{}, ErrTokenInvalid
 	}
@@ -287,7 +291,15 @@ type step struct {
 
 // enter takes a step and returns what the client is told of it.
 func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
-	token, hash := newToken(tokenPrefix, AccountBucket(c.company.Code, st.account.ID))
+	bucket := AccountBucket(c.company.Code, st.account.ID)
+	if st.account.ID == 0 {
+		sum, err := s.decoySum(ctx, c, st.decoyOf)
+		if err != nil {
+			return Reply{}, err
+		}
+		bucket = int(sum[0]) % buckets
+	}
+	token, hash := newToken(tokenPrefix, bucket)
 	next := c.newSession(st, hash)
 	reply := Reply{SessionToken: token, SessionState: st.state}
 	switch st.state {
@@ -297,7 +309,7 @@ func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 			return Reply{}, err
 		}
 		if c.company.Hardened && st.state == RecoveryOTP {
-			defer func() { s.sendLater(hash, send) }()
+			st.and = append(st.and, func(context.Context) error { s.sendLater(hash, send); return nil })
 		} else if err := send(ctx); err != nil {
 			return Reply{}, unavailable("sending the code", err)
 		}
@@ -371,8 +383,8 @@ func (s *Service) abandon(ctx context.Context, hash TokenHash) {
 	}
 }
 
-// after goes on behind a proof of the user: to the second factor (where proven
-// says that it is still to come), to a new password, or to authorized. This is
+// after goes on behind a proof of the user: to the second factor (unless otpDone
+// says that it was given), to a new password, or to authorized. This is
 // the "second factor required", "new password required", "nothing further
 // required" of the interface's transition table.
 func (s *Service) after(ctx context.Context, c *call, st step, otpDone bool) (Reply, error) {

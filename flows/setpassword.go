@@ -10,8 +10,9 @@ type setPasswordRequest struct {
 }
 
 // setPassword sets a new password (interface, Endpoints 5). It ends every
-// other session, code and link of the account; that of many callers only one
-// succeeds is decided by the account's Epoch.
+// other session, code and link of the account. That of many callers with one
+// token only one succeeds is decided by the session, of many with several
+// tokens by the account's Epoch.
 func (s *Service) setPassword(ctx context.Context, c *call, req *setPasswordRequest) (Reply, error) {
 	a, err := s.account(ctx, c)
 	if err != nil {
@@ -36,12 +37,11 @@ func (s *Service) setPassword(ctx context.Context, c *call, req *setPasswordRequ
 	if err := s.changePassword(ctx, c, a, password); err != nil {
 		return Reply{}, err
 	}
-	s.noticePassword(c.company, a)
 	if c.session.State == RecoveryPassword {
 		return Reply{}, nil
 	}
-	// The session of this call was ended with the others; its successor begins
-	// in the epoch that the change opened.
+	// The session of this call was ended; its successor begins in the epoch
+	// that the change opened.
 	st.account.Epoch++
 	ended := *c
 	ended.session = nil
@@ -67,13 +67,18 @@ func (s *Service) changePassword(ctx context.Context, c *call, a Account, passwo
 	if err != nil {
 		return unavailable("hashing the password", err)
 	}
+	if err := s.take(ctx, c); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx) // the token is gone: see it through
 	err = s.Accounts.SetPassword(ctx, c.now, c.company.Code, a.ID, a.Epoch, hash)
 	if errors.Is(err, ErrConflict) {
-		return ErrTokenInvalid // another request was faster, and ended this token
+		return ErrTokenInvalid // another session's request was faster, and ended this one
 	}
 	if err != nil {
 		return unavailable("storing the password", err)
 	}
+	s.noticePassword(c.company, a)
 	return s.end(ctx, Ending{Company: c.company.Code, Account: a.ID, Epoch: a.Epoch + 1})
 }
 

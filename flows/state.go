@@ -90,7 +90,7 @@ func (h TokenHash) Bucket() int { return int(h[0]) % buckets }
 
 // AccountBucket is the Bucket of all sessions of an account.
 func AccountBucket(company string, account int64) int {
-	return hashToken(company+"/"+strconv.FormatInt(account, 10)).Bucket()
+	return hashToken(company + "/" + strconv.FormatInt(account, 10)).Bucket()
 }
 
 func hashToken(token string) TokenHash { return sha256.Sum256([]byte(token)) }

@@ -111,7 +111,8 @@ type Sessions interface {
 	// Create stores a session. ErrConflict if its account's sessions of that
 	// Epoch have been ended. A session in state MailedLink ends the account's
 	// other links. A store may count on Hash.Bucket being the account's
-	// AccountBucket, and on Replace's next being of the account of old.
+	// AccountBucket (a decoy's, Account 0, can be any), and on Replace's next
+	// being of the account of old.
 	Create(ctx context.Context, now time.Time, s Session) error
 	// Get returns a session, also an expired one. ErrNotFound if it was ended
 	// or never was.

@@ -1,0 +1,65 @@
+package flows_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// An unknown login id, an account without a password and a wrong password
+// can't be told apart: codes, captcha, locks, and until when.
+func TestCheckCredentialsTreatsAllFailuresAlike(t *testing.T) {
+	transcript := func(prepare func(*bench) string) []string {
+		b := newBench(t)
+		b.company.Captcha = &captcha{}
+		id := prepare(b)
+		var answers []string
+		for i := range 16 {
+			body := object{"login_id": id, "password": "wrong"}
+			switch {
+			case i == 5:
+				body["captcha_response"] = "bad"
+			case i == 6:
+				body["captcha_response"] = "down"
+			case i > 3:
+				body["captcha_response"] = fmt.Sprintf("good %d", i)
+			}
+			_, err := b.serve("auth/checkcredentials", "", body)
+			r := refusal(err)
+			answers = append(answers, fmt.Sprint(codeOf(err), r.Captcha, r.RetryAfter, r.Message))
+		}
+		_, err := b.serve("auth/login", "", object{"login_id": id})
+		return append(answers, fmt.Sprint(codeOf(err), refusal(err).RetryAfter))
+	}
+	want := transcript(func(*bench) string { return email })
+	if want[15] != fmt.Sprint("auth.restricted", false, flows.DefaultPolicy().Limits.LockFor, "") {
+		t.Fatalf("the last answer to a wrong password is %s", want[15])
+	}
+	for name, prepare := range map[string]func(*bench) string{
+		"unknown":            func(*bench) string { return "nobody@example.com" },
+		"without a password": func(b *bench) string { b.withoutPassword(); return email },
+		"closed":             func(b *bench) string { b.status(flows.StatusClosed); return email },
+	} {
+		for i, got := range transcript(prepare) {
+			if got != want[i] {
+				t.Errorf("%s: answer %d is %s, of a wrong password %s", name, i+1, got, want[i])
+			}
+		}
+	}
+}
+
+func TestCheckCredentialsLooksAtTheStatusBehindThePassword(t *testing.T) {
+	for status, want := range statuses {
+		b := newBench(t)
+		b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}}
+		b.status(status)
+		b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+		b.wrong(want, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+	}
+}
+
+func TestCheckCredentialsNeedsNoToken(t *testing.T) {
+	b := newBench(t)
+	wantStep(t, b.must("auth/checkcredentials", "not-a-token", object{"login_id": phone, "password": password}), flows.Authorized)
+}

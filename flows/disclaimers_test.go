@@ -1,0 +1,187 @@
+package flows_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+var (
+	terms   = flows.Disclaimer{Code: "terms", Version: "1"}
+	privacy = flows.Disclaimer{Code: "privacy", Version: "1"}
+)
+
+// accepted is what is written to the account.
+func (b *bench) accepted() []string {
+	b.t.Helper()
+	var all []string
+	for _, a := range b.load().Accepted {
+		all = append(all, a.Code+" "+a.Version+" "+a.At.Format(time.TimeOnly))
+	}
+	return all
+}
+
+func wantAccepted(t *testing.T, b *bench, want ...string) {
+	t.Helper()
+	if got := b.accepted(); !slices.Equal(got, want) {
+		t.Errorf("accepted are %q, want %q", got, want)
+	}
+}
+
+func TestAllRequiredDisclaimersMustBeAccepted(t *testing.T) {
+	for _, r := range passwordRoutes {
+		t.Run(r.path, func(t *testing.T) {
+			b := newBench(t)
+			b.company.Disclaimers = []flows.Disclaimer{terms, privacy}
+			token := b.sessionIn(flows.CheckPassword)
+			call := func(accept any) (flows.Reply, error) {
+				return b.serve(r.path, token, object{"login_id": email, "password": password, "accept_disclaimers": accept})
+			}
+			for _, accept := range []any{nil, []string{}, []string{"terms"}, []string{"privacy", "other"}, []string{"Terms", "PRIVACY"}} {
+				_, err := call(accept)
+				wantError(t, err, flows.ErrDisclaimerInvalid)
+				if got := refusal(err).Disclaimers; len(got) != 2 {
+					t.Errorf("%v: got disclaimers_required %v, want both", accept, got)
+				}
+			}
+			wantAccepted(t, b) // a step that failed writes nothing
+			reply, err := call([]string{"other", "privacy", "terms", "terms"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantStep(t, reply, flows.Authorized)
+			wantAccepted(t, b, "privacy 1 12:00:00", "terms 1 12:00:00") // and nothing that is not required
+			b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+		})
+	}
+}
+
+// A wrong password is told before the disclaimers are looked at.
+func TestDisclaimersComeBehindTheSecret(t *testing.T) {
+	b := newBench(t)
+	b.company.Disclaimers = []flows.Disclaimer{terms}
+	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", b.sessionIn(flows.CheckPassword), object{"password": "wrong"})
+	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+	b.withoutPassword()
+	token, _ := b.awaiting()
+	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "x"})
+	b.wrong(flows.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "x"})
+}
+
+func TestANewVersionIsPendingAgain(t *testing.T) {
+	b := newBench(t)
+	credentials := object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms"}}
+	b.company.Disclaimers = []flows.Disclaimer{terms}
+	b.must("auth/checkcredentials", "", credentials)
+	b.clock.advance(time.Hour)
+	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "2"}}
+	if got := b.must("auth/login", "", object{"login_id": email}).DisclaimersRequired; len(got) != 1 {
+		t.Errorf("got disclaimers_required %v", got)
+	}
+	b.wrong(flows.ErrDisclaimerInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+	wantAccepted(t, b, "terms 1 12:00:00")
+	b.must("auth/checkcredentials", "", credentials)
+	wantAccepted(t, b, "terms 2 13:00:00")
+}
+
+// What was accepted with the password is carried to the step that authorizes,
+// which writes it, and looks at what is required then.
+func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
+	accept := object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms"}}
+
+	t.Run("by a code", func(t *testing.T) {
+		b := newBench(t)
+		b.update(true, func(a *flows.Account) { a.SecondFactor = true })
+		b.company.Disclaimers = []flows.Disclaimer{terms}
+		token := b.must("auth/checkcredentials", "", accept).SessionToken
+		wantAccepted(t, b)
+		b.clock.advance(time.Minute)
+		b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code})
+		wantAccepted(t, b, "terms 1 12:00:00")
+	})
+	t.Run("by a code and a new password", func(t *testing.T) {
+		b := newBench(t)
+		b.update(true, func(a *flows.Account) { a.SecondFactor, a.MustSetPassword = true, true })
+		b.company.Disclaimers = []flows.Disclaimer{terms}
+		token := b.must("auth/checkcredentials", "", accept).SessionToken
+		b.company.Disclaimers = []flows.Disclaimer{terms, privacy} // one becomes pending on the way
+		_, err := b.serve("auth/checkotp", token, object{"otp": b.sms.last(t).Code})
+		wantError(t, err, flows.ErrDisclaimerInvalid)
+		if got := refusal(err).Disclaimers; len(got) != 1 || got[0] != privacy {
+			t.Errorf("got disclaimers_required %v, want the new one", got)
+		}
+		b.must("auth/renewotp", token, nil)
+		token = b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code, "accept_disclaimers": []string{"privacy"}}).SessionToken
+		wantAccepted(t, b)
+		b.must("auth/setpassword", token, b.goodBody("auth/setpassword"))
+		wantAccepted(t, b, "privacy 1 12:00:00", "terms 1 12:00:00")
+	})
+	t.Run("a newer version on the way", func(t *testing.T) {
+		b := newBench(t)
+		b.update(true, func(a *flows.Account) { a.MustSetPassword = true })
+		b.company.Disclaimers = []flows.Disclaimer{terms}
+		token := b.must("auth/checkcredentials", "", accept).SessionToken
+		b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "2"}}
+		b.wrong(flows.ErrDisclaimerInvalid, "auth/setpassword", token, b.goodBody("auth/setpassword"))
+		if b.load().Epoch != 2 {
+			t.Error("the password was set although disclaimers are pending")
+		}
+		wantAccepted(t, b)
+		b.company.Disclaimers = nil
+		b.must("auth/setpassword", token, b.goodBody("auth/setpassword"))
+	})
+	t.Run("a login that is given up", func(t *testing.T) {
+		b := newBench(t)
+		b.update(true, func(a *flows.Account) { a.SecondFactor = true })
+		b.company.Disclaimers = []flows.Disclaimer{terms}
+		token := b.must("auth/checkcredentials", "", accept).SessionToken
+		b.must("auth/logout", token, nil)
+		wantAccepted(t, b)
+		b.wrong(flows.ErrDisclaimerInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+	})
+}
+
+func TestAcceptDisclaimersEndsALoginByOAuth(t *testing.T) {
+	b := newBench(t)
+	b.company.Disclaimers = []flows.Disclaimer{terms, privacy}
+	reply := b.must("auth/oauth", "", b.goodBody("auth/oauth"))
+	wantStep(t, reply, flows.AcceptDisclaimers)
+	if !slices.Equal(reply.DisclaimersRequired, b.company.Disclaimers) {
+		t.Errorf("got disclaimers_required %v", reply.DisclaimersRequired)
+	}
+	for _, body := range []object{nil, {}, {"accept_disclaimers": nil}, {"accept_disclaimers": []string{"terms"}}} {
+		_, err := b.serve("auth/acceptdisclaimers", reply.SessionToken, body)
+		if body == nil {
+			wantError(t, err, flows.ErrValidation) // it has a field, so it needs a body
+			continue
+		}
+		wantError(t, err, flows.ErrDisclaimerInvalid)
+		if len(refusal(err).Disclaimers) != 2 {
+			t.Errorf("got disclaimers_required %v", refusal(err).Disclaimers)
+		}
+	}
+	wantAccepted(t, b)
+	body := object{"accept_disclaimers": []string{"terms", "privacy"}}
+	got := race(100, func(int) error {
+		_, err := b.serve("auth/acceptdisclaimers", reply.SessionToken, body)
+		return err
+	})
+	if got[""] != 1 || got["auth.token.invalid"] != 99 {
+		t.Errorf("got %v, want one success", got)
+	}
+	wantAccepted(t, b, "privacy 1 12:00:00", "terms 1 12:00:00")
+	wantStep(t, b.must("auth/oauth", "", b.goodBody("auth/oauth")), flows.Authorized)
+}
+
+func TestDisclaimersOfManyCodesAreBounded(t *testing.T) {
+	b := newBench(t)
+	codes := make([]string, 65)
+	for i := range codes {
+		codes[i] = fmt.Sprintf("code-%d", i)
+	}
+	b.wrong(flows.ErrValidation, "auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": codes})
+	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": codes[:64]})
+}

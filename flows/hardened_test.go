@@ -1,0 +1,292 @@
+package flows_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func hardenedBench(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t)
+	b.company.Hardened = true
+	b.company.Captcha = &captcha{}
+	b.update(true, func(a *flows.Account) { a.LoginName = "alice" })
+	return b
+}
+
+// shape is all that an answer shows, but for what is drawn at random.
+func shape(reply flows.Reply, err error) string {
+	r := refusal(err)
+	token := ""
+	if reply.SessionToken != "" {
+		token = reply.SessionToken[:4]
+	}
+	phone := regexp.MustCompile(`^\+\d\d\*{7,8}\d\d$`).MatchString(reply.UserPhone)
+	return fmt.Sprint(codeOf(err), " ", r.Captcha, r.RetryAfter, r.Message, " ", token, " ", reply.SessionState, " ",
+		reply.Verification, " ", phone, reply.CaptchaRequired, reply.DisclaimersRequired, reply.UserEmail, reply.ControlQuestion)
+}
+
+// A script is a story of one login id, from several addresses; each line of its
+// transcript is an answer.
+type script func(b *bench, id string, say func(flows.Reply, error) flows.Reply)
+
+var scripts = map[string]script{
+	"login": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+		token := say(b.serve("auth/login", "", object{"login_id": id})).SessionToken
+		for i := range 14 {
+			body := object{"password": "wrong"}
+			if i > 4 {
+				body["captcha_response"] = fmt.Sprint("good", i)
+			}
+			say(b.serve("auth/checkpassword", token, body))
+			say(b.serve("auth/login", "", object{"login_id": id}))
+		}
+		b.clock.advance(time.Hour)
+		say(b.serve("auth/checkpassword", token, object{"password": "wrong"}))
+	},
+	"many logins from one address": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+		for range 40 {
+			say(b.serve("auth/login", "", object{"login_id": id}))
+		}
+	},
+	"other routes": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+		token := say(b.serve("auth/login", "", object{"login_id": id})).SessionToken
+		for i := range flows.Routes {
+			if r := &flows.Routes[i]; r.TakesToken() && r.Path != "auth/logout" && r.Path != "auth/checkpassword" {
+				say(b.serve(r.Path, token, b.goodBody(r.Path)))
+			}
+		}
+		say(flows.Reply{}, authorize(b, token))
+		say(b.serve("auth/logout", token, nil))
+		say(b.serve("auth/logout", token, nil))
+	},
+	"recovery by phone": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+		n := 0
+		begin := func(more object) string {
+			n++
+			body := recovery(object{"login_id": id, "captcha_response": fmt.Sprint("good", n)})
+			for k, v := range more {
+				body[k] = v
+			}
+			return say(b.serve("auth/recovery/recover", "", body)).SessionToken
+		}
+		token := begin(nil)
+		for range 15 { // a code is spent by the first attempt
+			say(b.serve("auth/recovery/checkotp", token, object{"otp": "no code"}))
+		}
+		for range 3 {
+			say(b.serve("auth/recovery/renewotp", token, nil))
+			say(b.serve("auth/recovery/checkotp", token, object{"otp": "no code"}))
+		}
+		begin(object{"method": "PHONE"})
+		begin(object{"method": "PHONE"}) // beyond the budget
+		begin(object{"method": "QUESTION"})
+		begin(object{"captcha_response": "bad"})
+		b.clock.advance(10 * time.Minute)
+		say(b.serve("auth/recovery/renewotp", token, nil))
+		for range 12 {
+			token = begin(object{"method": "PHONE"})
+			say(b.serve("auth/recovery/checkotp", token, object{"otp": "no code"}))
+			b.clock.advance(10 * time.Minute)
+		}
+	},
+	"recovery with codes that expire": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+		token := say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"}))).SessionToken
+		b.clock.advance(6 * time.Minute)
+		for range 12 {
+			say(b.serve("auth/recovery/checkotp", token, object{"otp": "no code"}))
+		}
+	},
+	"many recoveries from one address": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+		for i := range 40 {
+			say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "captcha_response": fmt.Sprint("good", i)})))
+		}
+	},
+	"recovery by mail": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+		for i := range 5 {
+			say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "MAIL", "captcha_response": fmt.Sprint("good", i)})))
+		}
+	},
+}
+
+func authorize(b *bench, token string) error {
+	_, err := b.Authorize(b.t.Context(), code, []string{"Bearer " + token})
+	return err
+}
+
+// Whoever does not know the secrets can't tell what login id has an account,
+// nor what that account can be recovered by.
+func TestHardenedAnswersAlike(t *testing.T) {
+	transcript := func(t *testing.T, run script, id string, prepare func(*flows.Account)) []string {
+		b := hardenedBench(t)
+		if prepare != nil {
+			b.update(true, prepare)
+		}
+		var lines []string
+		run(b, id, func(reply flows.Reply, err error) flows.Reply {
+			lines = append(lines, strings.ReplaceAll(shape(reply, err), id, "<id>"))
+			return reply
+		})
+		return lines
+	}
+	for name, run := range scripts {
+		t.Run(name, func(t *testing.T) {
+			for _, pair := range [][2]string{{email, "nobody@example.com"}, {phone, "+37060012346"}, {"alice", "nobody"}} {
+				want := transcript(t, run, pair[0], nil)
+				subjects := map[string]func(*flows.Account){"unknown": nil}
+				if strings.Contains(name, "recover") {
+					subjects["restricted"] = func(a *flows.Account) { a.Status = flows.StatusRestricted }
+					subjects["with that phone as second factor"] = func(a *flows.Account) { a.SecondFactor = true }
+					subjects["with a login name alone"] = func(a *flows.Account) { a.Phone, a.Email, a.LoginName = "", "", pair[0] }
+				}
+				for subject, prepare := range subjects {
+					id := pair[0]
+					if prepare == nil {
+						id = pair[1]
+					}
+					got := transcript(t, run, id, prepare)
+					for i := range want {
+						if got[i] != want[i] {
+							t.Errorf("%s: answer %d is\n%s, of a known login id\n%s", id+", "+subject, i+1, got[i], want[i])
+							break
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// Tokens of unknown login ids have no mark of their own: they are as steady as
+// an account's, and differ from one login id to the next.
+func TestDecoyTokensHaveNoMark(t *testing.T) {
+	b := hardenedBench(t)
+	bucket := func(id string) int {
+		token := b.must("auth/login", "", object{"login_id": id}).SessionToken
+		return flows.TokenHash(sha256.Sum256([]byte(token))).Bucket()
+	}
+	seen := map[int]bool{}
+	for i := range 40 {
+		id := fmt.Sprintf("nobody%d", i)
+		first := bucket(id)
+		if bucket(id) != first || bucket(" "+strings.ToUpper(id)) != first {
+			t.Errorf("%s: the bucket changes", id)
+		}
+		seen[first] = true
+	}
+	if len(seen) < 10 {
+		t.Errorf("40 login ids share %d buckets", len(seen))
+	}
+}
+
+func TestADecoyNeverPasses(t *testing.T) {
+	b := hardenedBench(t)
+	const id = "bob@example.com"
+	token := b.must("auth/login", "", object{"login_id": id}).SessionToken
+	recover := b.must("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"}))
+	again := b.must("auth/recovery/recover", "", recovery(object{"login_id": " BOB@example.com", "method": "PHONE", "captcha_response": "good 2"}))
+	if recover.UserPhone != again.UserPhone {
+		t.Errorf("the phone is %s and then %s", recover.UserPhone, again.UserPhone)
+	}
+	b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", Email: id, Phone: "+37060099999"}, Password: password})
+	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": password})
+	b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", recover.SessionToken, object{"otp": "000000"})
+	b.must("auth/checkpassword", b.must("auth/login", "", object{"login_id": id}).SessionToken, object{"password": password})
+	b.Close()
+	if b.sms.count()+b.mail.count() != 0 {
+		t.Error("something was sent")
+	}
+}
+
+func TestHardenedRecovery(t *testing.T) {
+	t.Run("by phone", func(t *testing.T) {
+		b := hardenedBench(t)
+		reply := b.must("auth/recovery/recover", "", recovery(nil))
+		b.sms.await(1) // it is sent after the answer
+		b.must("auth/recovery/renewotp", reply.SessionToken, nil)
+		b.sms.await(2)
+		if reply.UserPhone != "+37*******45" {
+			t.Errorf("got user_phone %s", reply.UserPhone)
+		}
+		wantStep(t, b.must("auth/recovery/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), flows.RecoveryPassword)
+	})
+	t.Run("by phone, not delivered", func(t *testing.T) {
+		b := hardenedBench(t)
+		b.sms.broken = errors.New("gateway timeout")
+		reply := b.must("auth/recovery/recover", "", recovery(nil))
+		b.Close()
+		b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
+	})
+	t.Run("by phone, which is the second factor", func(t *testing.T) {
+		for name, change := range map[string]func(*bench){
+			"of the account": func(b *bench) { b.update(true, func(a *flows.Account) { a.SecondFactor = true }) },
+			"of the company": func(b *bench) { b.company.SecondFactor = flows.SecondFactorRequired },
+		} {
+			b := hardenedBench(t)
+			change(b)
+			b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"}))
+			b.Close()
+			if b.sms.count() != 0 {
+				t.Errorf("%s: a code was sent", name)
+			}
+		}
+	})
+	t.Run("by mail", func(t *testing.T) {
+		b := hardenedBench(t)
+		for id, want := range map[string]string{phone: "***@***", "alice": "***@***", " Alice@Example.com": "Alice@Example.com"} {
+			reply := b.must("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "MAIL", "captcha_response": "good " + id}))
+			if reply.UserEmail != want || reply.SessionToken != "" {
+				t.Errorf("%s: got %q", id, reply.UserEmail)
+			}
+		}
+		b.Close()
+		if b.mail.count() != 3 {
+			t.Fatalf("%d mails were sent", b.mail.count())
+		}
+		wantStep(t, b.must("auth/recovery/checklink", "", object{"token": strings.TrimPrefix(b.mail.last(t).Link, linkURL)}), flows.RecoveryPassword)
+	})
+	t.Run("by mail, not delivered", func(t *testing.T) {
+		b := hardenedBench(t)
+		b.mail.broken = errors.New("greylisted")
+		b.must("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+		b.Close()
+		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": strings.TrimPrefix(b.mail.last(t).Link, linkURL)})
+	})
+	t.Run("never by question", func(t *testing.T) {
+		b := hardenedBench(t)
+		b.wrong(flows.ErrMethodRestricted, "auth/recovery/recover", "", recovery(object{"method": "QUESTION"}))
+		b.company.Methods = []flows.Method{flows.ByQuestion, flows.ByPhone}
+		if got := b.must("auth/recovery/recover", "", recovery(object{"captcha_response": "good 2"})).Verification; got != flows.ByPhone {
+			t.Errorf("got %s", got)
+		}
+		b.company.Methods = []flows.Method{flows.ByQuestion}
+		b.wrong(flows.ErrMethodRestricted, "auth/recovery/recover", "", recovery(object{"captcha_response": "good 3"}))
+	})
+}
+
+func TestHardenedPasswordsAreLongerWithoutASecondFactor(t *testing.T) {
+	b := hardenedBench(t)
+	b.company.Captcha = nil
+	token := b.sessionIn(flows.SetPassword)
+	b.wrong(flows.ErrQuality, "auth/setpassword", token, object{"new_password": "fourteen chars"})
+	b.must("auth/setpassword", token, object{"new_password": "fifteen letters"})
+	b.update(true, func(a *flows.Account) { a.SecondFactor = true })
+	token = b.must("auth/recovery/checklink", "", b.goodBodyOfLink()).SessionToken
+	b.must("auth/setpassword", token, object{"new_password": "fourteen chars"})
+}
+
+// goodBodyOfLink is goodBody of checklink where mails are sent after the answer.
+func (b *bench) goodBodyOfLink() object {
+	b.t.Helper()
+	before := b.mail.count()
+	b.must("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+	b.mail.await(before + 1)
+	return object{"token": strings.TrimPrefix(b.mail.last(b.t).Link, linkURL)}
+}

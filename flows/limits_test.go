@@ -1,0 +1,366 @@
+package flows_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// fail sends n wrong passwords, each from another address.
+func (b *bench) fail(n int, loginID string) {
+	b.t.Helper()
+	for i := range n {
+		_, err := b.serveAs(code, addressOf(i), "auth/checkcredentials", "", object{"login_id": loginID, "password": "wrong"})
+		wantError(b.t, err, flows.ErrCredentialsInvalid)
+	}
+}
+
+func TestPasswordsAreLockedAndUnlocked(t *testing.T) {
+	b := newBench(t)
+	limits := &b.company.Limits
+	before := b.sessionIn(flows.CheckPassword)
+	b.fail(limits.LockAfter, phone)
+	b.clock.advance(5 * time.Minute)
+	_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
+	wantError(t, err, flows.ErrRestricted)
+	if got, want := refusal(err).RetryAfter, limits.LockFor-5*time.Minute; got != want {
+		t.Errorf("got Retry-After %v, want %v", got, want)
+	}
+	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.wrong(flows.ErrRestricted, "auth/checkpassword", before, object{"password": password})
+	b.must("auth/oauth", "", b.goodBody("auth/oauth")) // which needs no password
+
+	b.clock.advance(limits.LockFor - 5*time.Minute - time.Microsecond)
+	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.clock.advance(time.Microsecond)
+	b.must("auth/login", "", object{"login_id": email})
+	b.fail(1, email) // the count goes on, so one more failure locks again
+	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.clock.advance(limits.LockFor)
+	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+	b.fail(limits.LockAfter-1, email) // the success has cleared it
+	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+}
+
+// disable fails until the password no longer works.
+func (b *bench) disable(loginID string) {
+	b.t.Helper()
+	limits := &b.company.Limits
+	b.fail(limits.LockAfter, loginID)
+	for range limits.DisableAfter - limits.LockAfter {
+		b.clock.advance(limits.LockFor)
+		b.fail(1, loginID)
+	}
+}
+
+func TestAPasswordIsDisabledUntilItIsSetAnew(t *testing.T) {
+	b := newBench(t)
+	b.disable(email)
+	b.clock.advance(30 * 24 * time.Hour)
+	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": phone, "password": password})
+	b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": "another fine secret"})
+	b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"})
+	b.fail(b.company.Limits.LockAfter-1, email)
+}
+
+// An account without a password has none to disable: strangers must not be
+// able to shut it out for good. The lock holds as for others.
+func TestAnAccountWithoutAPasswordIsLockedButNotDisabled(t *testing.T) {
+	b := newBench(t)
+	b.withoutPassword()
+	b.disable(email)
+	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.clock.advance(b.company.Limits.LockFor)
+	reply := b.must("auth/login", "", object{"login_id": email})
+	b.must("auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
+}
+
+// Of any number of wrong passwords that race, at most lock_after are looked
+// at, and a right one that comes after the lock is refused.
+func TestTheLockIsExactUnderRaces(t *testing.T) {
+	for _, r := range passwordRoutes {
+		t.Run(r.path, func(t *testing.T) {
+			b := newBench(t)
+			token := b.sessionIn(flows.CheckPassword)
+			attempt := func(i int, password string) error {
+				_, err := b.serveAs(code, addressOf(i), r.path, token, object{"login_id": email, "password": password})
+				return err
+			}
+			got := race(200, func(i int) error { return attempt(i, "wrong") })
+			if got[r.code.Code] != b.company.Limits.LockAfter || got["auth.restricted"] != 200-b.company.Limits.LockAfter {
+				t.Errorf("got %v, want %d looks at the password", got, b.company.Limits.LockAfter)
+			}
+			wantError(t, attempt(201, password), flows.ErrRestricted)
+		})
+	}
+	t.Run("a right one among them", func(t *testing.T) {
+		b := newBench(t)
+		b.company.Limits.LockFor = 24 * time.Hour
+		token := b.sessionIn(flows.CheckPassword)
+		got := race(200, func(i int) error {
+			given := "wrong"
+			if i == 100 {
+				given = password
+			}
+			_, err := b.serveAs(code, addressOf(i), "auth/checkpassword", token, object{"password": given})
+			return err
+		})
+		// It clears the count if it comes in time, and then its token is gone.
+		if looked := got["auth.password.invalid"]; looked > 2*b.company.Limits.LockAfter || got[""] == 0 && looked > b.company.Limits.LockAfter {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+func TestFailuresOfAnAddressAreCounted(t *testing.T) {
+	for _, c := range []struct {
+		name, fails, same, other string
+	}{
+		{"IPv4", "203.0.113.7", "203.0.113.7", "203.0.113.8"},
+		{"IPv4 in IPv6", "203.0.113.7", "::ffff:203.0.113.7", "::ffff:203.0.113.8"},
+		{"IPv6 by its /64", "2001:db8:1:2:3::4", "2001:db8:1:2:ffff::1", "2001:db8:1:3:3::4"},
+		{"IPv6 with a zone", "fe80::1%eth0", "fe80::2%eth1", "fe81::1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			token := b.sessionIn(flows.CheckPassword)
+			failures := []func() error{
+				func() error {
+					_, err := b.serveAs(code, c.fails, "auth/login", "", object{"login_id": "nobody@example.com"})
+					return err
+				},
+				func() error {
+					_, err := b.serveAs(code, c.fails, "auth/recovery/recover", "", object{"login_id": "nobody@example.com", "captcha_response": "x"})
+					return err
+				},
+				func() error {
+					_, err := b.serveAs(code, c.fails, "auth/recovery/checklink", "", object{"token": "mgl_unknown"})
+					return err
+				},
+				func() error {
+					_, err := b.serveAs(code, c.fails, "auth/oauth", "", object{"provider_id": 1, "code": "bad", "redirect_uri": "https://app.example.com/cb"})
+					return err
+				},
+			}
+			limit := b.company.Limits.FailuresPerAddress
+			for i := range limit.N {
+				if err := failures[i%len(failures)](); codeOf(err) == "auth.restricted" {
+					t.Fatalf("restricted after %d failures", i)
+				}
+			}
+			for _, fail := range failures {
+				wantError(t, fail(), flows.ErrRestricted)
+			}
+			b.clock.advance(time.Minute)
+			_, err := b.serveAs(code, c.same, "auth/checkpassword", token, object{"password": password})
+			wantError(t, err, flows.ErrRestricted)
+			if got, want := refusal(err).RetryAfter, limit.Per-time.Minute; got != want {
+				t.Errorf("got Retry-After %v, want %v", got, want)
+			}
+			if _, err := b.serveAs(code, c.other, "auth/checkpassword", token, object{"password": password}); err != nil {
+				t.Errorf("another address: %v", err)
+			}
+			b.clock.advance(limit.Per - time.Minute)
+			if _, err := b.serveAs(code, c.same, "auth/login", "", object{"login_id": email}); err != nil {
+				t.Errorf("after the window: %v", err)
+			}
+		})
+	}
+}
+
+func TestFailuresOfAnAddressAreExactUnderRaces(t *testing.T) {
+	b := newBench(t)
+	got := race(200, func(i int) error {
+		return b.try("auth/checkcredentials", "", fmt.Sprintf("wrong %d", i), "")
+	})
+	if got["auth.credentials.invalid"] > b.company.Limits.LockAfter {
+		t.Errorf("got %v", got)
+	}
+	b = newBench(t)
+	got = race(200, func(i int) error {
+		_, err := b.serve("auth/login", "", object{"login_id": fmt.Sprintf("nobody%d@example.com", i)})
+		return err
+	})
+	if want := b.company.Limits.FailuresPerAddress.N; got["auth.loginid.notfound"] != want {
+		t.Errorf("got %v, want %d answers", got, want)
+	}
+}
+
+// The budgets for SMS are exact however many ask at once.
+func TestSMSBudgetsAreExact(t *testing.T) {
+	unlimited := flows.Rate{N: 1 << 20, Per: time.Hour}
+	for _, c := range []struct {
+		name   string
+		limit  func(*flows.Limits) *flows.Rate
+		renew  bool // renewals of one session; else logins
+		spread bool // over many addresses
+	}{
+		{"per account, by logins", func(l *flows.Limits) *flows.Rate { return &l.SMSPerAccount }, false, true},
+		{"per account, by renewals", func(l *flows.Limits) *flows.Rate { return &l.SMSPerAccount }, true, true},
+		{"per phone", func(l *flows.Limits) *flows.Rate { return &l.SMSPerPhone }, false, true},
+		{"per address", func(l *flows.Limits) *flows.Rate { return &l.SMSPerAddress }, false, false},
+		{"per company", func(l *flows.Limits) *flows.Rate { return &l.SMSPerCompany }, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.withoutPassword()
+			l := &b.company.Limits
+			l.SMSPerAccount, l.SMSPerPhone, l.SMSPerAddress, l.SMSPerCompany = unlimited, unlimited, unlimited, unlimited
+			*c.limit(l) = flows.Rate{N: 7, Per: 10 * time.Minute}
+			b.company.OTPRenewals = 1 << 20
+			b.company.Temporary = 15 * time.Minute
+			token := b.must("auth/login", "", object{"login_id": email}).SessionToken
+			ask := func(i int) error {
+				address := "192.0.2.1"
+				if c.spread {
+					address = addressOf(i)
+				}
+				path := "auth/login"
+				if c.renew {
+					path = "auth/renewotp"
+				}
+				_, err := b.serveAs(code, address, path, token, object{"login_id": email})
+				return err
+			}
+			got := race(1000, ask)
+			if got[""] != 6 || got["auth.restricted"] != 994 || b.sms.count() != 7 {
+				t.Errorf("got %v and %d SMS, want 7 with the first", got, b.sms.count())
+			}
+			b.clock.advance(9 * time.Minute)
+			err := ask(0)
+			wantError(t, err, flows.ErrRestricted)
+			if got := refusal(err).RetryAfter; got != time.Minute {
+				t.Errorf("got Retry-After %v, want 1m", got)
+			}
+			b.clock.advance(time.Minute)
+			if err := ask(0); err != nil {
+				t.Errorf("after the window: %v", err)
+			}
+		})
+	}
+}
+
+// The company's budget, not the account's, is what two accounts share.
+func TestBudgetsBelongToWhatTheyAreNamedAfter(t *testing.T) {
+	b := newBench(t)
+	b.withoutPassword()
+	b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", Phone: "+37060099999"}})
+	b.company.Limits.SMSPerCompany = flows.Rate{N: 8, Per: time.Hour}
+	for range b.company.Limits.SMSPerAccount.N {
+		b.must("auth/login", "", object{"login_id": email})
+	}
+	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": phone})
+	for range 3 {
+		b.must("auth/login", "", object{"login_id": "+37060099999"})
+	}
+	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": "+37060099999"})
+	b.clock.advance(10 * time.Minute)
+	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email}) // a refusal has used nothing up
+	if got := b.sms.count(); got != 8 {
+		t.Errorf("%d SMS were sent, want 8", got)
+	}
+}
+
+// wrongCode is the code with its last digit changed.
+func wrongCode(code string) string {
+	last := byte('0' + (code[len(code)-1]-'0'+1)%10)
+	return code[:len(code)-1] + string(last)
+}
+
+// Wrong codes of both kinds count per account for a day; renewing, logging in
+// again, succeeding and the purpose make no difference.
+func TestWrongCodesLockTheAccountForADay(t *testing.T) {
+	b := newBench(t)
+	l := &b.company.Limits
+	l.SMSPerAccount, l.SMSPerPhone = flows.Rate{N: 100, Per: time.Hour}, flows.Rate{N: 100, Per: time.Hour}
+	b.backupCodes("ABCDE23456")
+	login := func() string {
+		return b.must("auth/checkcredentials", "", object{"login_id": email, "password": password}).SessionToken
+	}
+	recoveries := func() string { return b.sessionIn(flows.RecoveryOTP) }
+	b.update(true, func(a *flows.Account) { a.SecondFactor = true })
+	bad := func() object { return object{"otp": wrongCode(b.sms.last(t).Code)} }
+
+	token := login()
+	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, bad()) // 1
+	b.must("auth/renewotp", token, nil)
+	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, bad()) // 2
+	for range 20 {                                              // a spent code is not compared, so it is no guess
+		b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, bad())
+	}
+	b.wrong(flows.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ZZZZZ23456"}) // 3
+	token = login()
+	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, bad()) // 4
+	token = recoveries()
+	b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", token, bad()) // 5
+	b.must("auth/recovery/renewotp", token, nil)
+	b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", token, bad()) // 6
+	token = login()
+	b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code}) // which clears nothing
+	token = login()
+	for range 4 {
+		b.wrong(flows.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ZZZZZ23456"}) // 10
+	}
+	b.clock.advance(time.Minute)
+	locked := func() {
+		t.Helper()
+		b.wrong(flows.ErrRestricted, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
+		b.wrong(flows.ErrRestricted, "auth/checkotp", token, object{"otp": b.sms.last(t).Code})
+		b.wrong(flows.ErrRestricted, "auth/renewotp", token, nil)
+		b.wrong(flows.ErrRestricted, "auth/recovery/recover", "", object{"login_id": phone, "captcha_response": "x", "method": "PHONE"})
+	}
+	locked()
+	_, err := b.serve("auth/recovery/recover", "", object{"login_id": phone, "captcha_response": "x", "method": "PHONE"})
+	if got, want := refusal(err).RetryAfter, 24*time.Hour-time.Minute; got != want {
+		t.Errorf("got Retry-After %v, want %v", got, want)
+	}
+	b.clock.advance(24*time.Hour - 2*time.Minute)
+	token = login()
+	locked()
+	b.clock.advance(time.Minute)
+	b.must("auth/checkotp", token, object{"backup_code": "ABCDE23456"})
+}
+
+func TestWrongCodesLockALoginWithoutPassword(t *testing.T) {
+	b := newBench(t)
+	b.withoutPassword()
+	b.company.Limits.WrongCodes.N = 1
+	token := b.must("auth/login", "", object{"login_id": email}).SessionToken
+	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(b.sms.last(t).Code)})
+	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+	if b.sms.count() != 1 {
+		t.Error("a code was sent that could not be used")
+	}
+}
+
+// However many sessions guess at once, no more than the limit are told that
+// they were wrong, and a right code behind that is refused.
+func TestWrongCodesAreExactUnderRaces(t *testing.T) {
+	b := newBench(t)
+	b.withoutPassword()
+	l := &b.company.Limits
+	l.SMSPerAccount, l.SMSPerPhone, l.SMSPerAddress = flows.Rate{N: 1000, Per: time.Hour}, flows.Rate{N: 1000, Per: time.Hour}, flows.Rate{N: 1000, Per: time.Hour}
+	b.backupCodes("ABCDE23456")
+	tokens, codes := make([]string, 60), make([]string, 60)
+	for i := range tokens {
+		tokens[i] = b.must("auth/login", "", object{"login_id": email}).SessionToken
+		codes[i] = b.sms.last(t).Code
+	}
+	got := race(len(tokens)-1, func(i int) error {
+		body := object{"otp": wrongCode(codes[i])}
+		if i%2 == 0 {
+			body = object{"backup_code": "ZZZZZ23456"}
+		}
+		_, err := b.serveAs(code, addressOf(i), "auth/checkotp", tokens[i], body)
+		return err
+	})
+	if wrong := got["auth.otp.invalid"] + got["auth.backupcode.invalid"]; wrong != l.WrongCodes.N {
+		t.Errorf("got %v, want %d guesses", got, l.WrongCodes.N)
+	}
+	last := len(tokens) - 1
+	b.wrong(flows.ErrRestricted, "auth/checkotp", tokens[last], object{"otp": codes[last]})
+	b.wrong(flows.ErrRestricted, "auth/checkotp", tokens[last], object{"backup_code": "ABCDE23456"})
+}

@@ -1,0 +1,364 @@
+package flows
+
+import (
+	"context"
+	"encoding/hex"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Memory is Sessions that remembers the authorized ones which the protected
+// path has asked for, so that it need not ask again. It is told of what ends
+// (see Feed): by its own methods before they return, by other nodes as soon as
+// they tell. While it can't hear them it believes nothing that it remembers.
+//
+// The table holds no pointers that a garbage collector would have to follow,
+// however many sessions it has.
+type Memory struct {
+	Sessions
+	limit   atomic.Int64 // entries of a shard
+	trusted atomic.Int64 // until when the feed is heard, in the time of clock
+	names   names        // of companies
+	shards  [buckets]shard
+}
+
+// A Feed is told by a store what happened to sessions on any node. Its methods
+// don't wait and may be called concurrently.
+type Feed interface {
+	// Ended: the session under hash was ended or replaced.
+	Ended(hash TokenHash)
+	// EndedAccount: the account's sessions with a lower Epoch were ended.
+	EndedAccount(e Ending)
+	// Flush: something may have been missed.
+	Flush()
+	// Trust: whatever is not heard of by until may have been missed. The zero
+	// time ends the trust, which a Memory begins without.
+	Trust(until time.Time)
+}
+
+// Forever is for Trust where there is nothing to miss.
+var Forever = time.Unix(1<<62, 0)
+
+// NewMemory returns the sessions with a memory of up to limit of them.
+func NewMemory(sessions Sessions, limit int) *Memory {
+	m := &Memory{Sessions: sessions}
+	m.SetLimit(limit)
+	for i := range m.shards {
+		m.shards[i].index = map[entryKey]int32{}
+	}
+	return m
+}
+
+// SetLimit changes the limit. What is remembered beyond a smaller one stays.
+func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/buckets))) }
+
+// Recall is Get for the protected path. Only what a store has said since the
+// last ending of any session of the bucket is remembered, so that an answer
+// which was under way meanwhile brings nothing back.
+func (m *Memory) Recall(ctx context.Context, now time.Time, hash TokenHash) (Session, error) {
+	shard := &m.shards[hash.Bucket()]
+	trusted := m.isTrusted()
+	if trusted {
+		// One that seems expired may have been prolonged on another node.
+		if s, ok := shard.recall(hash, &m.names); ok && now.Before(s.Expires) {
+			return s, nil
+		}
+	}
+	endings := shard.endings.Load()
+	s, err := m.Get(ctx, hash)
+	if err == nil && trusted && s.State == Authorized {
+		shard.remember(s, m.names.number(s.Company), int(m.limit.Load()), endings)
+	}
+	return s, err
+}
+
+// Len returns how many sessions are remembered.
+func (m *Memory) Len() int {
+	n := 0
+	for i := range m.shards {
+		m.shards[i].mu.RLock()
+		n += len(m.shards[i].index)
+		m.shards[i].mu.RUnlock()
+	}
+	return n
+}
+
+// Replace, Delete and End forget whatever the store answers: an error does not
+// say that nothing has ended.
+
+// Replace implements Sessions.
+func (m *Memory) Replace(ctx context.Context, now time.Time, old TokenHash, from State, next Session) error {
+	defer m.Ended(old)
+	return m.Sessions.Replace(ctx, now, old, from, next)
+}
+
+// Delete implements Sessions.
+func (m *Memory) Delete(ctx context.Context, hash TokenHash) error {
+	defer m.Ended(hash)
+	return m.Sessions.Delete(ctx, hash)
+}
+
+// End implements Sessions.
+func (m *Memory) End(ctx context.Context, now time.Time, e Ending) error {
+	defer m.EndedAccount(e)
+	return m.Sessions.End(ctx, now, e)
+}
+
+// Touch implements Sessions.
+func (m *Memory) Touch(ctx context.Context, now time.Time, hash TokenHash, expires time.Time) error {
+	err := m.Sessions.Touch(ctx, now, hash, expires)
+	if err == nil {
+		m.shards[hash.Bucket()].prolong(hash, expires)
+	} else {
+		m.Ended(hash)
+	}
+	return err
+}
+
+// Ended implements Feed.
+func (m *Memory) Ended(hash TokenHash) { m.shards[hash.Bucket()].forget(hash) }
+
+// EndedAccount implements Feed.
+func (m *Memory) EndedAccount(e Ending) {
+	m.shards[AccountBucket(e.Company, e.Account)].forgetAccount(e, m.names.number(e.Company))
+}
+
+// Flush implements Feed.
+func (m *Memory) Flush() {
+	for i := range m.shards {
+		m.shards[i].flush()
+	}
+}
+
+// Trust implements Feed.
+func (m *Memory) Trust(until time.Time) {
+	if until.Equal(Forever) {
+		m.trusted.Store(math.MaxInt64)
+		return
+	}
+	m.trusted.Store(int64(until.Sub(started)))
+}
+
+func (m *Memory) isTrusted() bool { return int64(time.Since(started)) < m.trusted.Load() }
+
+// started makes the monotonic clock a number: a clock that is set must not
+// prolong trust.
+var started = time.Now()
+
+// A shard remembers the sessions of one bucket.
+type shard struct {
+	endings atomic.Uint64 // grows with each ending, before the forgetting
+	mu      sync.RWMutex
+	index   map[entryKey]int32
+	chunks  []*[chunkLen]entry
+	used    int     // entries ever taken
+	free    []int32 // of those, the ones given back
+	hand    int32   // where the next one to give up is looked for
+	long    map[int32]string
+}
+
+// An entryKey is a part of a hash, enough for an index: the entry has the rest.
+type entryKey [16]byte
+
+const chunkLen = 256
+
+// An entry is a remembered session.
+type entry struct {
+	hash      TokenHash
+	id        [16]byte
+	account   int64
+	epoch     int64
+	expires   int64 // Unix nanoseconds
+	ends      int64
+	company   int32
+	recent    uint32 // 1: asked for since the hand last came by
+	length    uint8  // of the mnemocode
+	mnemocode [longest]byte
+}
+
+// longest is the longest mnemocode that an entry holds; others are kept beside
+// the table.
+const longest = 39
+
+func keyOf(hash TokenHash) entryKey { return entryKey(hash[16:]) }
+
+func (s *shard) at(i int32) *entry { return &s.chunks[i/chunkLen][i%chunkLen] }
+
+// find returns the entry's place. The caller holds a lock.
+func (s *shard) find(hash TokenHash) (int32, bool) {
+	i, ok := s.index[keyOf(hash)]
+	return i, ok && s.at(i).hash == hash
+}
+
+func (s *shard) recall(hash TokenHash, companies *names) (Session, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	i, ok := s.find(hash)
+	if !ok {
+		return Session{}, false
+	}
+	e := s.at(i)
+	if atomic.LoadUint32(&e.recent) == 0 {
+		atomic.StoreUint32(&e.recent, 1)
+	}
+	mnemocode, ok := s.long[i]
+	if !ok {
+		mnemocode = string(e.mnemocode[:e.length])
+	}
+	return Session{
+		Hash:      hash,
+		ID:        hex.EncodeToString(e.id[:]),
+		Company:   companies.name(e.company),
+		Account:   e.account,
+		Mnemocode: mnemocode,
+		Epoch:     e.epoch,
+		State:     Authorized,
+		Expires:   time.Unix(0, e.expires),
+		Ends:      time.Unix(0, e.ends),
+	}, true
+}
+
+// remember puts a session into the table unless one has ended since endings was
+// read. A session whose id is not of our making is not remembered.
+func (s *shard) remember(session Session, company int32, limit int, endings uint64) {
+	id, err := hex.DecodeString(session.ID)
+	if err != nil || len(id) != len(entry{}.id) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.endings.Load() != endings {
+		return
+	}
+	i, ok := s.find(session.Hash)
+	if !ok {
+		i = s.place(limit)
+	}
+	e := s.at(i)
+	*e = entry{
+		hash:    session.Hash,
+		id:      [16]byte(id),
+		account: session.Account,
+		epoch:   session.Epoch,
+		expires: session.Expires.UnixNano(),
+		ends:    session.Ends.UnixNano(),
+		company: company,
+	}
+	e.length = uint8(copy(e.mnemocode[:], session.Mnemocode))
+	if len(session.Mnemocode) > longest {
+		if s.long == nil {
+			s.long = map[int32]string{}
+		}
+		s.long[i] = session.Mnemocode
+	}
+	s.index[keyOf(session.Hash)] = i
+}
+
+// place returns a free place: where the table is full, that of an entry which
+// was not asked for lately (the second-chance algorithm).
+func (s *shard) place(limit int) int32 {
+	if n := len(s.free); n > 0 {
+		i := s.free[n-1]
+		s.free = s.free[:n-1]
+		return i
+	}
+	if s.used < limit {
+		if s.used%chunkLen == 0 {
+			s.chunks = append(s.chunks, new([chunkLen]entry))
+		}
+		s.used++
+		return int32(s.used - 1)
+	}
+	for {
+		i := s.hand
+		s.hand = (s.hand + 1) % int32(s.used)
+		e := s.at(i)
+		if e.recent == 0 {
+			s.drop(i)
+			s.free = s.free[:len(s.free)-1]
+			return i
+		}
+		e.recent = 0
+	}
+}
+
+// drop takes an entry out and gives its place back.
+func (s *shard) drop(i int32) {
+	delete(s.index, keyOf(s.at(i).hash))
+	delete(s.long, i)
+	*s.at(i) = entry{}
+	s.free = append(s.free, i)
+}
+
+func (s *shard) prolong(hash TokenHash, expires time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i, ok := s.find(hash); ok {
+		e := s.at(i)
+		e.expires = max(e.expires, min(expires.UnixNano(), e.ends))
+	}
+}
+
+func (s *shard) forget(hash TokenHash) {
+	s.endings.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i, ok := s.find(hash); ok {
+		s.drop(i)
+	}
+}
+
+func (s *shard) forgetAccount(ended Ending, company int32) {
+	s.endings.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range int32(s.used) {
+		if e := s.at(i); e.account == ended.Account && e.company == company && e.epoch < ended.Epoch && e.hash != (TokenHash{}) {
+			s.drop(i)
+		}
+	}
+}
+
+func (s *shard) flush() {
+	s.endings.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.index, s.long = map[entryKey]int32{}, nil
+	s.chunks, s.free, s.used, s.hand = nil, nil, 0, 0
+}
+
+// names numbers companies, so that an entry need not point to a string.
+type names struct {
+	mu      sync.RWMutex
+	numbers map[string]int32
+	list    atomic.Pointer[[]string]
+}
+
+func (n *names) number(name string) int32 {
+	n.mu.RLock()
+	i, ok := n.numbers[name]
+	n.mu.RUnlock()
+	if ok {
+		return i
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if i, ok := n.numbers[name]; ok {
+		return i
+	}
+	if n.numbers == nil {
+		n.numbers = map[string]int32{}
+	}
+	var list []string
+	if old := n.list.Load(); old != nil {
+		list = *old
+	}
+	list = append(list[:len(list):len(list)], name)
+	n.list.Store(&list)
+	n.numbers[name] = int32(len(list) - 1)
+	return n.numbers[name]
+}
+
+func (n *names) name(i int32) string { return (*n.list.Load())[i] }

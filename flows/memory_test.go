@@ -1,0 +1,227 @@
+package flows_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// A countingSessions counts what the store is asked.
+type countingSessions struct {
+	flows.Sessions
+	gets   atomic.Int64
+	during func() // called between the store's answer and its return
+}
+
+func (c *countingSessions) Get(ctx context.Context, hash flows.TokenHash) (flows.Session, error) {
+	c.gets.Add(1)
+	s, err := c.Sessions.Get(ctx, hash)
+	if c.during != nil {
+		c.during()
+	}
+	return s, err
+}
+
+// remembering gives the bench a memory, which trusts at first.
+func (b *bench) remembering(limit int) (*flows.Memory, *countingSessions) {
+	counting := &countingSessions{Sessions: b.Sessions}
+	memory := flows.NewMemory(counting, limit)
+	memory.Trust(flows.Forever)
+	b.Service.Sessions = memory
+	return memory, counting
+}
+
+func (b *bench) authorize(token string) (flows.Session, error) {
+	return b.Authorize(b.t.Context(), "", []string{"Bearer " + token})
+}
+
+func TestARememberedSessionIsNotAskedForAgain(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.Authorized)
+	want, err := b.authorize(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, store := b.remembering(1000)
+	for range 10 {
+		got, err := b.authorize(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Created, got.Accepted = want.Created, want.Accepted // of no use there
+		if fmt.Sprint(got.Hash, got.ID, got.Company, got.Account, got.Mnemocode, got.Epoch, got.State, got.Expires.UTC(), got.Ends.UTC()) !=
+			fmt.Sprint(want.Hash, want.ID, want.Company, want.Account, want.Mnemocode, want.Epoch, want.State, want.Expires, want.Ends) {
+			t.Fatalf("got %+v, want %+v", got, want)
+		}
+	}
+	if n := store.gets.Load(); n != 1 {
+		t.Errorf("the store was asked %d times, want once", n)
+	}
+	if memory.Len() != 1 {
+		t.Errorf("%d sessions are remembered, want 1", memory.Len())
+	}
+}
+
+func TestWhatEndsIsForgottenBeforeTheCallReturns(t *testing.T) {
+	for name, end := range map[string]func(b *bench, token string){
+		"logout": func(b *bench, token string) { b.must("auth/logout", token, nil) },
+		"a new password": func(b *bench, _ string) {
+			b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": "another fine secret"})
+		},
+		"a closed account": func(b *bench, _ string) {
+			b.update(true, func(a *flows.Account) { a.Status = flows.StatusClosed })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.remembering(1000)
+			token := b.sessionIn(flows.Authorized)
+			if _, err := b.authorize(token); err != nil {
+				t.Fatal(err)
+			}
+			end(b, token)
+			_, err := b.authorize(token)
+			wantError(t, err, flows.ErrTokenInvalid)
+		})
+	}
+}
+
+func TestAReadUnderWayDuringAnEndingBringsNothingBack(t *testing.T) {
+	for name, end := range map[string]func(m *flows.Memory, s flows.Session){
+		"of the session": func(m *flows.Memory, s flows.Session) { m.Ended(s.Hash) },
+		"of the account": func(m *flows.Memory, s flows.Session) {
+			m.EndedAccount(flows.Ending{Company: s.Company, Account: s.Account, Epoch: s.Epoch + 1})
+		},
+		"of the feed": func(m *flows.Memory, _ flows.Session) { m.Flush() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			token := b.sessionIn(flows.Authorized)
+			session, err := b.authorize(token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			memory, store := b.remembering(1000)
+			store.during = func() { end(memory, session) }
+			if _, err := b.authorize(token); err != nil {
+				t.Fatal(err) // the store had said yes
+			}
+			if memory.Len() != 0 {
+				t.Error("a session that ended meanwhile is remembered")
+			}
+		})
+	}
+}
+
+func TestWithoutTrustNothingIsBelieved(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.Authorized)
+	memory, store := b.remembering(1000)
+	ask := func() int64 {
+		before := store.gets.Load()
+		if _, err := b.authorize(token); err != nil {
+			t.Fatal(err)
+		}
+		return store.gets.Load() - before
+	}
+	ask()
+	if ask() != 0 {
+		t.Error("a remembered session was asked for")
+	}
+	memory.Trust(time.Time{})
+	if ask() != 1 || ask() != 1 {
+		t.Error("a session was believed without trust")
+	}
+	memory.Flush()
+	memory.Trust(time.Now().Add(time.Hour))
+	if ask() != 1 || ask() != 0 {
+		t.Error("after the trust's return the memory must begin empty and then remember")
+	}
+}
+
+// A session that is used on another node is prolonged there: here it only
+// seems to expire.
+func TestWhatSeemsExpiredIsAskedFor(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.Authorized)
+	_, store := b.remembering(1000)
+	session, err := b.authorize(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := b.clock.Now().Add(50 * time.Minute)
+	if err := store.Touch(t.Context(), later, session.Hash, later.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	b.clock.advance(70 * time.Minute)
+	if _, err := b.authorize(token); err != nil {
+		t.Errorf("got %v for a session that another node prolonged", err)
+	}
+}
+
+func TestTheMemoryIsBounded(t *testing.T) {
+	b := newBench(t)
+	memory, store := b.remembering(64)
+	token := b.sessionIn(flows.Authorized)
+	for i := range 20 {
+		// The one in use stays; those that were asked for once make room.
+		for range 2 {
+			if _, err := b.authorize(token); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.seed(flows.Seed{Account: flows.Account{Mnemocode: fmt.Sprintf("%0130d", i)[:40+i], LoginName: fmt.Sprintf("user%d", i)}, Password: password})
+		other := b.must("auth/checkcredentials", "", object{"login_id": fmt.Sprintf("user%d", i), "password": password}).SessionToken
+		got, err := b.authorize(other)
+		if err != nil || len(got.Mnemocode) != 40+i {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+	}
+	if n := memory.Len(); n > 64 {
+		t.Errorf("%d sessions are remembered, want at most 64", n)
+	}
+	if _, err := b.authorize("mgs_" + strings.Repeat("A", 43)); err == nil {
+		t.Error("an unknown token passed")
+	}
+	_ = store
+}
+
+// Asking, ending and flushing at once: what has ended before a question is
+// never answered yes.
+func TestMemoryUnderConcurrency(t *testing.T) {
+	b := newBench(t)
+	memory, _ := b.remembering(256)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 30 {
+				token := b.must("auth/checkcredentials", "", object{"login_id": email, "password": password}).SessionToken
+				for range rand.IntN(4) {
+					if _, err := b.authorize(token); err != nil {
+						t.Errorf("a live session was refused: %v", err)
+					}
+				}
+				b.must("auth/logout", token, nil)
+				if _, err := b.authorize(token); err == nil {
+					t.Error("an ended session passed")
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 50 {
+			memory.Flush()
+			memory.Len()
+			runtime.Gosched()
+		}
+	})
+	wg.Wait()
+}

@@ -1,0 +1,240 @@
+package flows_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// The table of contract 4, "Second factor", for both routes with a password.
+func TestWhatFollowsThePassword(t *testing.T) {
+	for _, c := range []struct {
+		mode             flows.SecondFactor
+		factor, must     bool
+		want, afterwards flows.State // afterwards: behind the code
+	}{
+		{flows.SecondFactorPerAccount, false, false, flows.Authorized, ""},
+		{flows.SecondFactorPerAccount, false, true, flows.SetPassword, ""},
+		{flows.SecondFactorPerAccount, true, false, flows.CheckOTP, flows.Authorized},
+		{flows.SecondFactorPerAccount, true, true, flows.CheckOTP, flows.SetPassword},
+		{flows.SecondFactorRequired, false, false, flows.CheckOTP, flows.Authorized},
+		{flows.SecondFactorRequired, true, true, flows.CheckOTP, flows.SetPassword},
+		{flows.SecondFactorOff, true, false, flows.Authorized, ""},
+		{flows.SecondFactorOff, true, true, flows.SetPassword, ""},
+	} {
+		for _, required := range []bool{false, true} { // of an account that has a password: no difference
+			t.Run(fmt.Sprintf("%s/%v/%v/%v", c.mode, c.factor, c.must, required), func(t *testing.T) {
+				b := newBench(t)
+				b.company.SecondFactor = c.mode
+				b.company.Password.Required = required
+				b.update(true, func(a *flows.Account) { a.SecondFactor, a.MustSetPassword = c.factor, c.must })
+				for _, r := range passwordRoutes {
+					reply := b.must(r.path, b.sessionIn(flows.CheckPassword), object{"login_id": email, "password": password})
+					wantStep(t, reply, c.want)
+					if c.want == flows.CheckOTP {
+						wantStep(t, b.must("auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), c.afterwards)
+					}
+				}
+			})
+		}
+	}
+}
+
+// wantStep checks the state of a reply and the fields that come with it.
+func wantStep(t *testing.T, reply flows.Reply, state flows.State) {
+	t.Helper()
+	if reply.SessionState != state || reply.SessionToken == "" {
+		t.Fatalf("got state %q, token %v; want %q and a token", reply.SessionState, reply.SessionToken != "", state)
+	}
+	if got, want := reply.UserPhone != "", state == flows.CheckOTP || state == flows.RecoveryOTP; got != want {
+		t.Errorf("%s: user_phone present: %v, want %v", state, got, want)
+	}
+	if got, want := reply.PasswordQuality != nil, state == flows.SetPassword || state == flows.RecoveryPassword; got != want {
+		t.Errorf("%s: password_regex present: %v, want %v", state, got, want)
+	}
+	if got, want := reply.ProfileMnemocode != "", state == flows.Authorized; got != want {
+		t.Errorf("%s: profile_mnemocode present: %v, want %v", state, got, want)
+	}
+}
+
+func TestASecondFactorWithoutPhoneOrBackupCodesLetsNobodyIn(t *testing.T) {
+	b := newBench(t)
+	b.company.SecondFactor = flows.SecondFactorRequired
+	b.update(true, func(a *flows.Account) { a.Phone = "" })
+	b.wrong(flows.ErrUserRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+	b.backupCodes("ABCDE23456")
+	reply := b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+	if reply.SessionState != flows.CheckOTP || reply.UserPhone != "" || b.sms.count() != 0 {
+		t.Errorf("got state %q, phone %q, %d SMS", reply.SessionState, reply.UserPhone, b.sms.count())
+	}
+	b.must("auth/checkotp", reply.SessionToken, object{"backup_code": "ABCDE23456"})
+}
+
+func TestPasswordsEqualAfterNFKC(t *testing.T) {
+	b := newBench(t)
+	b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", LoginName: "bob"}, Password: "Ångström ﬁfty"})
+	for given, right := range map[string]bool{
+		"Ångström ﬁfty": true, "A\u030angstro\u0308m fifty": true, "ångström fifty": false, " Ångström fifty": false, "Ångström fift": false,
+	} {
+		_, err := b.serve("auth/checkcredentials", "", object{"login_id": "bob", "password": given})
+		if (err == nil) != right {
+			t.Errorf("%+q: got %v, want right %v", given, err, right)
+		}
+	}
+}
+
+func TestPasswordsAreNeverCut(t *testing.T) {
+	b := newBench(t)
+	long := strings.Repeat("ą", 127)
+	b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", LoginName: "bob"}, Password: long + "1"})
+	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "bob", "password": long + "2"})
+	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "bob", "password": long})
+	b.must("auth/checkcredentials", "", object{"login_id": "bob", "password": long + "1"})
+}
+
+func TestAWeakHashIsReplacedAtTheNextGoodLogin(t *testing.T) {
+	b := newBench(t)
+	weak, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.update(true, func(a *flows.Account) { a.PasswordHash = string(weak) })
+	token := b.sessionIn(flows.Authorized)
+	stored := b.load().PasswordHash
+	if !strings.HasPrefix(stored, "$argon2id$") {
+		t.Fatalf("the hash is still a %.4s", stored)
+	}
+	b.must("auth/logout", token, nil) // nothing was ended by it
+	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", b.sessionIn(flows.CheckPassword), object{"password": "wrong"})
+	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+	if b.load().PasswordHash != stored {
+		t.Error("a good hash was replaced")
+	}
+}
+
+func TestAWrongPasswordLeavesTheSession(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.CheckPassword)
+	for range 2 {
+		b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
+	}
+	b.must("auth/checkpassword", token, object{"password": password})
+	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", token, object{"password": password})
+}
+
+// passwordRoutes are the two that take a password: what a wrong one is called,
+// and how to call them.
+var passwordRoutes = []struct {
+	path string
+	code *flows.Error
+}{
+	{"auth/checkpassword", flows.ErrPasswordInvalid},
+	{"auth/checkcredentials", flows.ErrCredentialsInvalid},
+}
+
+// try sends a password by a route. A session is needed only for checkpassword.
+func (b *bench) try(path, token, password, response string) error {
+	body := object{"password": password}
+	if path == "auth/checkcredentials" {
+		body["login_id"] = email
+	}
+	if response != "" {
+		body["captcha_response"] = response
+	}
+	_, err := b.serve(path, token, body)
+	return err
+}
+
+func wantRefusal(t *testing.T, err error, want *flows.Error, captcha bool) {
+	t.Helper()
+	wantError(t, err, want)
+	if refusal(err).Captcha != captcha {
+		t.Fatalf("%s: got captcha_required %v, want %v", want, !captcha, captcha)
+	}
+}
+
+func TestCaptchaIsDueAfterThreeFailures(t *testing.T) {
+	for _, r := range passwordRoutes {
+		t.Run(r.path, func(t *testing.T) {
+			b := newBench(t)
+			asked := &captcha{}
+			b.company.Captcha = asked
+			token := b.sessionIn(flows.CheckPassword)
+			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, false)
+			wantRefusal(t, b.try(r.path, token, "wrong", "good, but not due"), r.code, false)
+			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, true)
+			if asked.asked.Load() != 0 {
+				t.Error("a captcha was verified before it was due")
+			}
+			if !b.must("auth/login", "", object{"login_id": phone}).CaptchaRequired {
+				t.Error("login does not say that the next request needs a captcha_response")
+			}
+			// Neither a missing nor a bad response looks at the password.
+			for range 20 {
+				wantRefusal(t, b.try(r.path, token, "wrong", ""), flows.ErrCaptchaMissing, true)
+				wantRefusal(t, b.try(r.path, token, password, ""), flows.ErrCaptchaMissing, true)
+				wantRefusal(t, b.try(r.path, token, "wrong", "bad"), flows.ErrCaptchaInvalid, true)
+				wantRefusal(t, b.try(r.path, token, password, "bad"), flows.ErrCaptchaInvalid, true)
+			}
+			wantRefusal(t, b.try(r.path, token, "wrong", "good 1"), r.code, true)
+			wantRefusal(t, b.try(r.path, token, password, "good 1"), flows.ErrCaptchaInvalid, true)
+			wantRefusal(t, b.try(r.path, token, password, "down"), flows.ErrUnavailable, false)
+			if err := b.try(r.path, token, password, "good 2"); err != nil {
+				t.Fatal(err)
+			}
+			if b.must("auth/login", "", object{"login_id": email}).CaptchaRequired {
+				t.Error("a success does not clear the count")
+			}
+			token = b.sessionIn(flows.CheckPassword)
+			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, false)
+		})
+	}
+}
+
+func TestACaptchaResponseIsUsedOnce(t *testing.T) {
+	b := newBench(t)
+	b.company.Captcha = &captcha{}
+	b.company.Limits.CaptchaAfter = 0
+	b.company.Limits.LockAfter = 1000
+	got := race(100, func(i int) error {
+		_, err := b.serveAs(code, addressOf(i), "auth/checkcredentials", "",
+			object{"login_id": email, "password": "wrong", "captcha_response": "good"})
+		return err
+	})
+	if got["auth.credentials.invalid"] != 1 || got["auth.captcha.invalid"] != 99 {
+		t.Errorf("got %v, want one look at the password", got)
+	}
+	b.clock.advance(-30 * 60e9) // nor is it good again when the clock jumps back
+	b.wrong(flows.ErrCaptchaInvalid, "auth/recovery/recover", "", object{"login_id": email, "captcha_response": "good"})
+}
+
+// reusable is a captcha for tests.
+type reusable struct{ captcha }
+
+func (*reusable) Reusable() {}
+
+func TestAReusableCaptchaResponseIsUsedOften(t *testing.T) {
+	b := newBench(t)
+	b.company.Captcha = &reusable{}
+	b.company.Limits.CaptchaAfter = 0
+	for range 3 {
+		b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "captcha_response": "good"})
+	}
+}
+
+func TestWithoutCaptchaOnlyTheLocksAreLeft(t *testing.T) {
+	for _, r := range passwordRoutes {
+		t.Run(r.path, func(t *testing.T) {
+			b := newBench(t)
+			token := b.sessionIn(flows.CheckPassword)
+			for range b.company.Limits.LockAfter {
+				wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, false)
+			}
+			wantRefusal(t, b.try(r.path, token, password, ""), flows.ErrRestricted, false)
+		})
+	}
+}

@@ -1,0 +1,409 @@
+package flows_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func recovery(more object) object {
+	body := object{"login_id": email, "captcha_response": "good"}
+	for k, v := range more {
+		body[k] = v
+	}
+	return body
+}
+
+func TestRecoveryMethods(t *testing.T) {
+	const phone, mail, question = flows.ByPhone, flows.ByMail, flows.ByQuestion
+	none := func(a *flows.Account) { a.Phone, a.Email, a.Question, a.AnswerHash = "", "", "", "" }
+	methods := func(m ...flows.Method) []flows.Method { return m }
+	for name, c := range map[string]struct {
+		allowed []flows.Method
+		wanted  string
+		account func(*flows.Account)
+		want    flows.Method
+		fails   *flows.Error
+	}{
+		"omitted":                         {methods(phone, mail, question), "", nil, phone, nil},
+		"omitted, another order":          {methods(question, mail, phone), "", nil, question, nil},
+		"omitted, no phone":               {methods(phone, mail, question), "", func(a *flows.Account) { a.Phone = "" }, mail, nil},
+		"omitted, only a question":        {methods(phone, mail, question), "", func(a *flows.Account) { a.Phone, a.Email = "", "" }, question, nil},
+		"omitted, nothing set":            {methods(mail, question, phone), "", none, "", flows.ErrEmailNotSet},
+		"omitted, nothing set, one":       {methods(question), "", none, "", flows.ErrQuestionNotSet},
+		"omitted, nothing allowed":        {nil, "", nil, "", flows.ErrMethodRestricted},
+		"omitted, what is set is not":     {methods(phone), "", func(a *flows.Account) { a.Phone = "" }, "", flows.ErrPhoneNotSet},
+		"named":                           {methods(phone, mail, question), "QUESTION", nil, question, nil},
+		"named, not the first":            {methods(phone, mail), "MAIL", nil, mail, nil},
+		"named, not allowed":              {methods(phone, mail), "QUESTION", nil, "", flows.ErrMethodRestricted},
+		"named, neither allowed nor set":  {methods(phone), "MAIL", none, "", flows.ErrMethodRestricted},
+		"named, no phone":                 {methods(phone, mail), "PHONE", func(a *flows.Account) { a.Phone = "" }, "", flows.ErrPhoneNotSet},
+		"named, no email":                 {methods(phone, mail), "MAIL", func(a *flows.Account) { a.Email = "" }, "", flows.ErrEmailNotSet},
+		"named, no question":              {methods(question), "QUESTION", none, "", flows.ErrQuestionNotSet},
+		"unknown":                         {methods(phone), "PIGEON", nil, "", flows.ErrValidation},
+		"in lower case":                   {methods(phone), "phone", nil, "", flows.ErrValidation},
+		"a recovery is no login: the lot": {methods(phone), "PHONE", func(a *flows.Account) { a.PasswordHash = "" }, phone, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.company.Methods = c.allowed
+			b.update(true, func(a *flows.Account) {
+				a.LoginName = "alice"
+				if c.account != nil {
+					c.account(a)
+				}
+			})
+			before := fmt.Sprint(b.load())
+			reply, err := b.serve("auth/recovery/recover", "", recovery(object{"login_id": "alice", "method": c.wanted}))
+			if c.fails != nil {
+				wantError(t, err, c.fails)
+				if b.sms.count()+b.mail.count() != 0 {
+					t.Error("something was sent")
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantRecovery(t, b, reply, c.want)
+			if after := fmt.Sprint(b.load()); after != before {
+				t.Errorf("starting a recovery changed the account from %s to %s", before, after)
+			}
+		})
+	}
+}
+
+// wantRecovery checks what comes with a method and with no other.
+func wantRecovery(t *testing.T, b *bench, reply flows.Reply, method flows.Method) {
+	t.Helper()
+	want := flows.Reply{Verification: method, SessionToken: reply.SessionToken}
+	switch method {
+	case flows.ByPhone:
+		want.SessionState, want.UserPhone = flows.RecoveryOTP, "+37*******45"
+		if m := b.sms.last(t); m.Type != flows.OTPRecovery || m.To != phone || m.Code == "" || m.Link != "" {
+			t.Errorf("the SMS is %+v", m)
+		}
+	case flows.ByMail:
+		want.SessionToken, want.UserEmail = "", email
+		m := b.mail.last(t)
+		if m.Type != flows.RecoveryLink || m.To != email || m.Code != "" || !strings.HasPrefix(m.Link, linkURL+"mgl_") {
+			t.Errorf("the mail is %+v", m)
+		}
+		if !strings.Contains(m.Text, m.Link) || !m.Expires.Equal(b.clock.Now().Add(30*time.Minute)) {
+			t.Errorf("the mail is %+v", m)
+		}
+	case flows.ByQuestion:
+		want.SessionState, want.ControlQuestion = flows.RecoveryQuestion, "Name of your first cat?"
+	}
+	if reply.PasswordQuality != nil || reply.DisclaimersRequired != nil || fmt.Sprint(reply) != fmt.Sprint(want) {
+		t.Errorf("got %+v, want %+v", reply, want)
+	}
+}
+
+// The order of checks in recover: rates and locks, captcha, login id, status, method.
+func TestRecoverChecksInOrder(t *testing.T) {
+	b := newBench(t)
+	asked := &captcha{}
+	b.company.Captcha = asked
+	b.wrong(flows.ErrValidation, "auth/recovery/recover", "", object{"login_id": email})
+	b.wrong(flows.ErrValidation, "auth/recovery/recover", "", object{"login_id": email, "captcha_response": ""})
+	b.wrong(flows.ErrValidation, "auth/recovery/recover", "", recovery(object{"method": "PIGEON"}))
+	if asked.asked.Load() != 0 {
+		t.Error("a captcha was verified before the body")
+	}
+	b.company.Methods = nil
+	b.status(flows.StatusDenied)
+	b.wrong(flows.ErrCaptchaInvalid, "auth/recovery/recover", "", recovery(object{"login_id": "nobody", "captcha_response": "bad"}))
+	b.wrong(flows.ErrUnavailable, "auth/recovery/recover", "", recovery(object{"captcha_response": "down"}))
+	b.wrong(flows.ErrLoginIDNotFound, "auth/recovery/recover", "", recovery(object{"login_id": "nobody"}))
+	b.wrong(flows.ErrCaptchaInvalid, "auth/recovery/recover", "", recovery(nil)) // used
+	b.wrong(flows.ErrUserDenied, "auth/recovery/recover", "", recovery(object{"captcha_response": "good 2"}))
+	b.status(flows.StatusActive)
+	b.wrong(flows.ErrMethodRestricted, "auth/recovery/recover", "", recovery(object{"captcha_response": "good 3"}))
+}
+
+func TestRecoveryByPhone(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.RecoveryOTP)
+	b.wrong(flows.ErrSessionInvalid, "auth/recovery/checkquestion", token, object{"control_answer": answer})
+	first := b.sms.last(t).Code
+	b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", token, object{"otp": wrongCode(first)})
+	b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", token, object{"otp": first})
+	if reply := b.must("auth/recovery/renewotp", token, nil); fmt.Sprint(reply) != fmt.Sprint(flows.Reply{}) {
+		t.Errorf("got %+v, want nothing but the success", reply)
+	}
+	b.wrong(flows.ErrValidation, "auth/recovery/checkotp", token, object{"backup_code": "ABCDE23456"})
+	reply := b.must("auth/recovery/checkotp", token, object{"otp": b.sms.last(t).Code})
+	wantStep(t, reply, flows.RecoveryPassword)
+	b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"})
+}
+
+func TestAControlAnswerIsFoldedAndSqueezed(t *testing.T) {
+	b := newBench(t)
+	b.company.Limits.WrongAnswers.N = 100
+	b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", LoginName: "bob", Question: "Where?"}, Answer: " Große  Straße\tⅣ "})
+	for given, right := range map[string]bool{
+		"Große Straße Ⅳ": true, "  GROSSE   STRASSE iv\u00a0": true, "grosse\u3000strasse\nIV": true,
+		"grossestrasse iv": false, "grosse strasse": false, "große straße iv.": false,
+	} {
+		token := b.must("auth/recovery/recover", "", recovery(object{"login_id": "bob", "method": "QUESTION"})).SessionToken
+		_, err := b.serve("auth/recovery/checkquestion", token, object{"control_answer": given})
+		if right && err != nil || !right && !errors.Is(err, flows.ErrAnswerInvalid) {
+			t.Errorf("%+q: got %v, want right %v", given, err, right)
+		}
+	}
+}
+
+// Three wrong answers a day, over all sessions; a right one does not clear them.
+func TestWrongAnswersAreCounted(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.RecoveryQuestion)
+	other := b.sessionIn(flows.RecoveryQuestion)
+	b.wrong(flows.ErrAnswerInvalid, "auth/recovery/checkquestion", token, object{"control_answer": "Rex"})
+	b.wrong(flows.ErrAnswerInvalid, "auth/recovery/checkquestion", token, object{"control_answer": "Rex"})
+	b.must("auth/recovery/checkquestion", token, object{"control_answer": answer})
+	b.wrong(flows.ErrAnswerInvalid, "auth/recovery/checkquestion", other, object{"control_answer": "Rex"})
+	_, err := b.serve("auth/recovery/checkquestion", other, object{"control_answer": answer})
+	wantError(t, err, flows.ErrRestricted)
+	if got := refusal(err).RetryAfter; got != 24*time.Hour {
+		t.Errorf("got Retry-After %v", got)
+	}
+	b.wrong(flows.ErrRestricted, "auth/recovery/recover", "", recovery(object{"login_id": phone, "method": "QUESTION"}))
+	b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"})) // another secret
+	b.clock.advance(24 * time.Hour)
+	b.must("auth/recovery/checkquestion", b.sessionIn(flows.RecoveryQuestion), object{"control_answer": answer})
+
+	b = newBench(t)
+	token = b.sessionIn(flows.RecoveryQuestion)
+	got := race(100, func(i int) error {
+		_, err := b.serveAs(code, addressOf(i), "auth/recovery/checkquestion", token, object{"control_answer": fmt.Sprint("Rex", i)})
+		return err
+	})
+	if got["auth.controlanswer.invalid"] != 3 || got["auth.restricted"] != 97 {
+		t.Errorf("got %v, want 3 answers", got)
+	}
+}
+
+// mailed starts a recovery by mail and returns the token of its link.
+func (b *bench) mailed() string {
+	b.t.Helper()
+	return b.goodBody("auth/recovery/checklink")["token"].(string)
+}
+
+func TestALinkWorksOnce(t *testing.T) {
+	b := newBench(t)
+	link := b.mailed()
+	reply := b.must("auth/recovery/checklink", "", object{"token": link})
+	wantStep(t, reply, flows.RecoveryPassword)
+	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
+	b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"})
+
+	link = b.mailed()
+	got := race(100, func(int) error {
+		_, err := b.serve("auth/recovery/checklink", "", object{"token": link})
+		return err
+	})
+	if got[""] != 1 || got["auth.token.invalid"]+got["auth.restricted"] != 99 {
+		t.Errorf("got %v, want one success", got)
+	}
+}
+
+func TestNothingElseUsesALinkUp(t *testing.T) {
+	b := newBench(t)
+	link := b.mailed()
+	for i := range flows.Routes {
+		if route := &flows.Routes[i]; route.TakesToken() {
+			b.wrong(flows.ErrTokenInvalid, route.Path, link, b.goodBody(route.Path))
+		}
+	}
+	if _, err := b.Authorize(t.Context(), code, []string{"Bearer " + link}); !errors.Is(err, flows.ErrTokenInvalid) {
+		t.Errorf("on the protected path: got %v", err)
+	}
+	for _, body := range []object{{}, {"token": ""}, {"token": strings.Repeat("x", 129)}, {"token": 1}} {
+		b.wrong(flows.ErrValidation, "auth/recovery/checklink", "", body)
+	}
+	for _, token := range []string{"x", link + " ", " " + link, link[:len(link)-1], strings.ToUpper(link), "mgs_" + link[4:], link + "="} {
+		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": token})
+	}
+	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": b.sessionIn(flows.RecoveryPassword)})
+	b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"}))
+	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+	b.must("auth/recovery/checklink", "", object{"token": link})
+}
+
+func TestALinkEnds(t *testing.T) {
+	t.Run("with its time", func(t *testing.T) {
+		b := newBench(t)
+		link := b.mailed()
+		b.clock.advance(30*time.Minute - time.Microsecond)
+		other := b.mailed()
+		b.clock.advance(30 * time.Minute)
+		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
+		b.wrong(flows.ErrTokenExpired, "auth/recovery/checklink", "", object{"token": other})
+		link = b.mailed()
+		b.clock.advance(30*time.Minute - time.Microsecond)
+		b.must("auth/recovery/checklink", "", object{"token": link})
+	})
+	t.Run("with a newer one", func(t *testing.T) {
+		b := newBench(t)
+		link := b.mailed()
+		newer := b.mailed()
+		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
+		b.must("auth/recovery/checklink", "", object{"token": newer})
+	})
+	t.Run("with a new password", func(t *testing.T) {
+		b := newBench(t)
+		link := b.mailed()
+		b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": "another fine secret"})
+		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
+	})
+	t.Run("not with another account's", func(t *testing.T) {
+		b := newBench(t)
+		b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", Email: "bob@example.com"}})
+		link := b.mailed()
+		b.must("auth/recovery/recover", "", recovery(object{"login_id": "bob@example.com", "method": "MAIL"}))
+		b.must("auth/recovery/checklink", "", object{"token": link})
+	})
+}
+
+func TestRacingLinksLeaveOne(t *testing.T) {
+	b := newBench(t)
+	b.company.Limits.MailsPerAccount.N = 20
+	got := race(50, func(int) error {
+		_, err := b.serve("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+		return err
+	})
+	if got[""] != 20 || got["auth.restricted"] != 30 || b.mail.count() != 20 {
+		t.Errorf("got %v and %d mails, want 20", got, b.mail.count())
+	}
+	works := 0
+	for _, m := range b.mail.sent {
+		if _, err := b.serve("auth/recovery/checklink", "", object{"token": strings.TrimPrefix(m.Link, linkURL)}); err == nil {
+			works++
+		}
+	}
+	if works != 1 {
+		t.Errorf("%d links work, want 1", works)
+	}
+}
+
+func TestARecoveryThatWasNotDelivered(t *testing.T) {
+	t.Run("by SMS", func(t *testing.T) {
+		b := newBench(t)
+		b.sms.broken = errors.New("gateway timeout")
+		for range b.company.Limits.SMSPerAccount.N {
+			b.wrong(flows.ErrUnavailable, "auth/recovery/recover", "", recovery(object{"method": "PHONE"}))
+		}
+		b.wrong(flows.ErrRestricted, "auth/recovery/recover", "", recovery(object{"method": "PHONE"}))
+		if all, err := b.Sessions.List(t.Context(), b.clock.Now(), code, b.account); err != nil || len(all) != 0 {
+			t.Errorf("%d sessions are left (%v)", len(all), err)
+		}
+	})
+	t.Run("by mail", func(t *testing.T) {
+		b := newBench(t)
+		b.mail.broken = errors.New("greylisted")
+		for range b.company.Limits.MailsPerAccount.N {
+			b.wrong(flows.ErrUnavailable, "auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+			b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": strings.TrimPrefix(b.mail.last(t).Link, linkURL)})
+		}
+		b.mail.broken = nil
+		b.wrong(flows.ErrRestricted, "auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+		b.clock.advance(time.Hour)
+		b.must("auth/recovery/checklink", "", object{"token": b.mailed()})
+	})
+}
+
+// Two companies with the same login ids and mnemocodes have nothing in common.
+func TestNothingCrossesCompanies(t *testing.T) {
+	const other = "globex"
+	setup := func(t *testing.T) *bench {
+		b := newBench(t)
+		b.company.Captcha = &captcha{}
+		b.addCompany(other)
+		return b
+	}
+	refused := func(t *testing.T, b *bench, want *flows.Error, path, token string, body object) {
+		t.Helper()
+		_, err := b.serveAs(other, "192.0.2.1", path, token, body)
+		wantError(t, err, want)
+	}
+	passes := func(t *testing.T, b *bench, path, token string, body object) {
+		t.Helper()
+		if _, err := b.serveAs(other, "192.0.2.1", path, token, body); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	for _, state := range flows.States[1:] {
+		t.Run("token/"+string(state), func(t *testing.T) {
+			b := setup(t)
+			b.company.Captcha = nil
+			token := b.sessionIn(state)
+			for i := range flows.Routes {
+				if route := &flows.Routes[i]; route.TakesToken() {
+					refused(t, b, flows.ErrTokenInvalid, route.Path, token, b.goodBody(route.Path))
+				}
+			}
+			if _, err := b.Authorize(t.Context(), other, []string{"Bearer " + token}); !errors.Is(err, flows.ErrTokenInvalid) {
+				t.Errorf("on the protected path: got %v", err)
+			}
+			b.clock.advance(48 * time.Hour)
+			refused(t, b, flows.ErrTokenInvalid, "auth/logout", token, nil) // not even that it expired
+			b.wrong(flows.ErrTokenExpired, "auth/logout", token, nil)
+		})
+	}
+	t.Run("link", func(t *testing.T) {
+		b := setup(t)
+		b.company.Captcha, b.Companies[other].Captcha = nil, nil
+		link := b.mailed()
+		refused(t, b, flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
+		passes(t, b, "auth/recovery/recover", "", recovery(object{"method": "MAIL"})) // a newer link, but the other's
+		b.must("auth/recovery/checklink", "", object{"token": link})
+	})
+	t.Run("counts", func(t *testing.T) {
+		b := setup(t)
+		b.company.Limits.CaptchaAfter = 1000
+		for range b.company.Limits.LockAfter {
+			b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+			b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
+		}
+		for range b.company.Limits.FailuresPerAddress.N {
+			b.serve("auth/login", "", object{"login_id": "somebody"})
+		}
+		b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+		passes(t, b, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+		refused(t, b, flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
+	})
+	t.Run("budgets", func(t *testing.T) {
+		b := setup(t)
+		rate := flows.Rate{N: 2, Per: time.Hour}
+		for _, c := range b.Companies {
+			c.Captcha = nil
+			c.Limits.SMSPerPhone, c.Limits.SMSPerAddress, c.Limits.SMSPerCompany, c.Limits.MailsPerAccount = rate, rate, rate, rate
+		}
+		for _, method := range []string{"PHONE", "MAIL"} {
+			body := recovery(object{"method": method})
+			b.must("auth/recovery/recover", "", body)
+			b.must("auth/recovery/recover", "", body)
+			b.wrong(flows.ErrRestricted, "auth/recovery/recover", "", body)
+			passes(t, b, "auth/recovery/recover", "", body)
+		}
+	})
+	t.Run("a new password", func(t *testing.T) {
+		b := setup(t)
+		b.company.Captcha = nil
+		reply, err := b.serveAs(other, "192.0.2.1", "auth/login", "", object{"login_id": email})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": "another fine secret"})
+		passes(t, b, "auth/checkpassword", reply.SessionToken, object{"password": password})
+	})
+	t.Run("identity", func(t *testing.T) {
+		b := setup(t)
+		refused(t, b, flows.ErrOAuthNotFound, "auth/oauth", "", b.goodBody("auth/oauth"))
+	})
+}

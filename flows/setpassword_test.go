@@ -1,0 +1,183 @@
+package flows_test
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func TestANewPasswordAuthorizesOrEndsTheRecovery(t *testing.T) {
+	for _, state := range []flows.State{flows.SetPassword, flows.RecoveryPassword} {
+		t.Run(string(state), func(t *testing.T) {
+			b := newBench(t)
+			token := b.sessionIn(state)
+			reply := b.must("auth/setpassword", token, object{"new_password": "another fine secret"})
+			if state == flows.SetPassword {
+				wantStep(t, reply, flows.Authorized)
+				b.wrong(flows.ErrSessionInvalid, "auth/setpassword", reply.SessionToken, object{"new_password": "x"})
+			} else if reply.SessionToken != "" || reply.SessionState != flows.None || reply.ProfileMnemocode != "" || reply.PasswordQuality != nil {
+				t.Errorf("got %+v, want nothing but the success", reply)
+			}
+			b.wrong(flows.ErrTokenInvalid, "auth/setpassword", token, object{"new_password": "yet another secret"})
+			b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+			wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"}), flows.Authorized)
+			b.Close()
+			if m := b.mail.last(t); m.Type != flows.NoticePasswordChanged || m.To != email || m.Code != "" || m.Link != "" {
+				t.Errorf("the owner was told %+v", m)
+			}
+		})
+	}
+}
+
+// What a new password must be; quality_test.go has the rules one by one.
+func TestARefusedPasswordLeavesTheSession(t *testing.T) {
+	for _, state := range []flows.State{flows.SetPassword, flows.RecoveryPassword} {
+		t.Run(string(state), func(t *testing.T) {
+			b := newBench(t)
+			b.company.Password.RegexSource = `[0-9]|correct`
+			b.company.Password.Regex = regexp.MustCompile(b.company.Password.RegexSource)
+			b.company.Password.RegexDescription = "Use a digit."
+			token := b.sessionIn(state)
+			other := b.must("auth/login", "", object{"login_id": email}).SessionToken
+			for _, c := range []struct {
+				password string
+				want     *flows.Error
+				says     string
+			}{
+				{"short 1", flows.ErrQuality, "at least 8"},
+				{"ﬁﬁﬁ1", flows.ErrQuality, "at least 8"}, // seven characters after NFKC
+				{"password1", flows.ErrQuality, "many people"},
+				{"Alice@Example.com1", flows.ErrQuality, "login ids"},
+				{"+370 600 12345", flows.ErrQuality, "login ids"},
+				{"no digit at all", flows.ErrQuality, "Use a digit."},
+				{password, flows.ErrPasswordSame, ""},
+				{strings.Repeat("ab1", 43), flows.ErrValidation, "128"},
+			} {
+				_, err := b.serve("auth/setpassword", token, object{"new_password": c.password})
+				wantError(t, err, c.want)
+				if r := refusal(err); !strings.Contains(r.Message, c.says) || strings.Contains(r.Message, c.password) {
+					t.Errorf("%q: the message is %q", c.password, r.Message)
+				}
+			}
+			b.must("auth/checkpassword", other, object{"password": password}) // nothing has ended
+			if b.load().PasswordHash == "" || b.mail.count() != 0 {
+				t.Error("something changed")
+			}
+			b.must("auth/setpassword", token, object{"new_password": strings.Repeat("ﬁ", 64) + strings.Repeat("1", 64)})
+		})
+	}
+}
+
+func TestPasswordRegexIsTold(t *testing.T) {
+	b := newBench(t)
+	b.company.Password.RegexSource = `[0-9]`
+	b.company.Password.Regex = regexp.MustCompile(`[0-9]`)
+	token := b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": "QUESTION"}).SessionToken
+	reply := b.must("auth/recovery/checkquestion", token, object{"control_answer": answer})
+	if reply.Regex == nil || *reply.Regex != `[0-9]` || reply.Description != nil {
+		t.Errorf("got %v and %v", reply.Regex, reply.Description)
+	}
+}
+
+// A new password ends every other session, pending token, code and link.
+func TestANewPasswordEndsAllElse(t *testing.T) {
+	for _, state := range []flows.State{flows.SetPassword, flows.RecoveryPassword} {
+		t.Run(string(state), func(t *testing.T) {
+			b := newBench(t)
+			token := b.sessionIn(state)
+			authorized := b.must("auth/oauth", "", b.goodBody("auth/oauth")).SessionToken
+			pending := b.sessionIn(flows.CheckPassword)
+			recovery := b.sessionIn(flows.RecoveryOTP)
+			otp := b.sms.last(t).Code
+			question := b.sessionIn(flows.RecoveryQuestion)
+			reset := b.sessionIn(flows.RecoveryPassword)
+			link := b.goodBody("auth/recovery/checklink")
+			b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", LoginName: "bob"}, Password: password})
+			stranger := b.must("auth/login", "", object{"login_id": "bob"}).SessionToken
+
+			reply := b.must("auth/setpassword", token, object{"new_password": "another fine secret"})
+
+			b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", pending, object{"password": "another fine secret"})
+			b.wrong(flows.ErrTokenInvalid, "auth/recovery/checkotp", recovery, object{"otp": otp})
+			b.wrong(flows.ErrTokenInvalid, "auth/recovery/renewotp", recovery, nil)
+			b.wrong(flows.ErrTokenInvalid, "auth/recovery/checkquestion", question, object{"control_answer": answer})
+			b.wrong(flows.ErrTokenInvalid, "auth/setpassword", reset, object{"new_password": "yet another secret"})
+			b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", link)
+			for _, ended := range []string{token, authorized} {
+				if _, err := b.Authorize(t.Context(), code, []string{"Bearer " + ended}); !errors.Is(err, flows.ErrTokenInvalid) {
+					t.Errorf("got %v, want an ended session", err)
+				}
+			}
+			b.must("auth/checkpassword", stranger, object{"password": password})
+			if state == flows.SetPassword {
+				if _, err := b.Authorize(t.Context(), code, []string{"Bearer " + reply.SessionToken}); err != nil {
+					t.Errorf("the new session: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestOneNewPasswordWins(t *testing.T) {
+	for _, sessions := range []int{1, 10} {
+		t.Run(fmt.Sprint(sessions), func(t *testing.T) {
+			b := newBench(t)
+			tokens := make([]string, sessions)
+			for i := range tokens {
+				tokens[i] = b.sessionIn(flows.RecoveryPassword)
+			}
+			secret := func(i int) string { return fmt.Sprintf("another fine secret %d", i) }
+			got := race(100, func(i int) error {
+				_, err := b.serve("auth/setpassword", tokens[i%sessions], object{"new_password": secret(i)})
+				return err
+			})
+			if got[""] != 1 || got["auth.token.invalid"] != 99 {
+				t.Errorf("got %v, want one success", got)
+			}
+			right := 0
+			for i := range 100 {
+				_, err := b.serveAs(code, addressOf(i), "auth/checkcredentials", "", object{"login_id": email, "password": secret(i)})
+				if err == nil {
+					right++
+				}
+				b.clock.advance(b.company.Limits.LockFor)
+			}
+			if right != 1 {
+				t.Errorf("%d of the passwords work, want 1", right)
+			}
+		})
+	}
+}
+
+// A notice that can't be delivered neither delays nor fails the request, and
+// goes to the phone of whoever has no email.
+func TestTheOwnerIsToldOfANewPassword(t *testing.T) {
+	b := newBench(t)
+	b.mail.broken = errors.New("gateway timeout")
+	b.must("auth/setpassword", b.sessionIn(flows.SetPassword), object{"new_password": "another fine secret"})
+	b.mail.await(1)
+	b.update(true, func(a *flows.Account) { a.Email, a.LoginName, a.MustSetPassword = "", "alice", true })
+	token := b.must("auth/checkcredentials", "", object{"login_id": "alice", "password": "another fine secret"}).SessionToken
+	b.must("auth/setpassword", token, object{"new_password": "yet another secret"})
+	b.sms.await(1)
+	if m := b.sms.last(t); m.Type != flows.NoticePasswordChanged || m.To != phone {
+		t.Errorf("got %+v", m)
+	}
+	if m := b.mail.last(t); b.mail.count() != 1 || m.To != email {
+		t.Errorf("%d mails, the last %+v", b.mail.count(), m)
+	}
+}
+
+func TestANewPasswordNeedsItsTokenInTime(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.RecoveryPassword)
+	b.clock.advance(b.company.Temporary - time.Microsecond)
+	b.wrong(flows.ErrQuality, "auth/setpassword", token, object{"new_password": "x"})
+	b.clock.advance(time.Microsecond)
+	b.wrong(flows.ErrTokenExpired, "auth/setpassword", token, object{"new_password": "another fine secret"})
+}

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// What another process commits to the file is heard of, what this one commits
+// costs the memory nothing, and a store that is gone is not trusted.
+func TestSQLiteHearsOfOtherProcesses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "feed.db")
+	one, two := OpenSQLite(file), OpenSQLite(file)
+	for _, s := range []*SQLite{one, two} {
+		must(t, s.Start(bg))
+		t.Cleanup(func() { _ = s.Close() })
+	}
+	feed := &recordedFeed{}
+	ctx, cancel := context.WithCancel(bg)
+	done := make(chan struct{})
+	go func() {
+		one.Run(ctx, feed)
+		close(done)
+	}()
+	eventually(t, "trust", func() bool { return feed.trusted.Load() })
+	flushes := feed.flushes.Load()
+
+	must(t, one.Sessions().Create(bg, t0, session("own", 1, 1, flows.Authorized)))
+	time.Sleep(3 * feedEvery) // long enough to have been told, were it to be told
+	if n := feed.flushes.Load(); n != flushes {
+		t.Errorf("the process's own commit flushed its memory (%d times)", n-flushes)
+	}
+	must(t, two.Sessions().Create(bg, t0, session("other", 1, 1, flows.Authorized)))
+	eventually(t, "a flush after another process's commit", func() bool { return feed.flushes.Load() > flushes })
+
+	cancel()
+	<-done
+	if feed.trusted.Load() {
+		t.Error("the feed ended and is still trusted")
+	}
+}
+
+type recordedFeed struct {
+	flushes atomic.Int64
+	trusted atomic.Bool
+}
+
+func (f *recordedFeed) Ended(flows.TokenHash)     {}
+func (f *recordedFeed) EndedAccount(flows.Ending) {}
+func (f *recordedFeed) Flush()                    { f.flushes.Add(1) }
+func (f *recordedFeed) Trust(until time.Time)     { f.trusted.Store(!until.IsZero()) }
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s within 5 s", what)
+		}
+	}
+}
