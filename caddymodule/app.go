@@ -65,6 +65,7 @@ type App struct {
 	stores    []*pooledStore
 	accounts  flows.Accounts
 	sessions  flows.Sessions
+	watcher   *watcher
 
 	service  atomic.Pointer[flows.Service] // nil until it has started
 	starting chan struct{}                 // holds one while someone starts it; guards the two below
@@ -80,7 +81,11 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 
 // hasher is one for all configs: what it bounds is the machine's. Its size is
 // known only once Caddy has set GOMAXPROCS.
-var hasher = sync.OnceValue(func() *flows.Hasher { return flows.NewHasher(0) })
+var hasher = sync.OnceValue(func() *flows.Hasher {
+	h := flows.NewHasher(0)
+	h.Waited = hashWaited
+	return h
+})
 
 // Provision resolves secrets, loads the guest modules and works out what
 // applies to each company. It reads the files that the configuration names,
@@ -100,6 +105,10 @@ func (a *App) Provision(ctx caddy.Context) error {
 		if err := c.provision(ctx, code, &a.Policy); err != nil {
 			return fmt.Errorf("company %s: %w", code, err)
 		}
+	}
+	a.watcher = newWatcher(ctx)
+	if err := a.registerMetrics(ctx); err != nil {
+		return err
 	}
 	return a.loadStores(ctx)
 }
@@ -225,12 +234,15 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 		Hasher:    hasher(),
 		Log:       a.log,
 		Now:       time.Now,
+		Observe:   a.watcher.observe,
 	}
 	for code, c := range a.Companies {
+		c.effective.SMS, c.effective.Mail = counted("sms", c.effective.SMS), counted("mail", c.effective.Mail)
 		service.Companies[code] = &c.effective
 	}
 	a.createAccounts(ctx, service)
 	a.workers.Go(func() { service.Run(ctx) })
+	a.workers.Go(func() { a.watcher.run(ctx, a) })
 	return service, nil
 }
 

@@ -34,6 +34,7 @@ func testEnvironment(t *testing.T) string {
 	t.Setenv("MNEMOGATE_TEST_DIR", dir)
 	t.Setenv("MNEMOGATE_TEST_KEY", "key-of-acme")
 	t.Setenv("MNEMOGATE_TEST_SECRET", testSecret)
+	t.Setenv("MNEMOGATE_TEST_DSN", "postgres://mg:secret@10.0.0.9/mg?sslmode=require")
 	t.Setenv("MNEMOGATE_TEST_EMPTY", "")
 	return dir
 }

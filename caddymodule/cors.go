@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"io"
 	"net/http"
 	"slices"
 
@@ -15,7 +16,11 @@ func (h *Handler) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
 	}
 	w.Header().Add("Vary", "Origin")
 	origins := r.Header["Origin"]
-	return len(origins) == 1 && slices.Contains(h.CORS, origins[0])
+	if len(origins) != 1 || !slices.Contains(h.CORS, origins[0]) {
+		return false
+	}
+	w.Header().Set(allowOrigin, origins[0]) // for answers that Caddy itself gives to errors
+	return true
 }
 
 func isPreflight(r *http.Request) bool {
@@ -36,7 +41,9 @@ func answerPreflight(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// A corsWriter adds the headers by which a browser lets its page read the
+const allowOrigin = "Access-Control-Allow-Origin"
+
+// A corsWriter sets the headers by which a browser lets its page read the
 // answer, at the last moment: an application's own would else stand beside them.
 type corsWriter struct {
 	*caddyhttp.ResponseWriterWrapper
@@ -44,20 +51,39 @@ type corsWriter struct {
 	done   bool
 }
 
+func (w *corsWriter) begin() {
+	if w.done {
+		return
+	}
+	w.done = true
+	header := w.Header()
+	header.Set(allowOrigin, w.origin)
+	header.Add("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate")
+	header.Del("Access-Control-Allow-Credentials") // may have been meant for another origin
+}
+
+// WriteHeader implements http.ResponseWriter.
 func (w *corsWriter) WriteHeader(status int) {
-	if !w.done && status >= 200 {
-		w.done = true
-		header := w.Header()
-		header.Set("Access-Control-Allow-Origin", w.origin)
-		header.Set("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate")
-		header.Del("Access-Control-Allow-Credentials")
+	if status >= 200 {
+		w.begin()
 	}
 	w.ResponseWriterWrapper.WriteHeader(status)
 }
 
+// Write implements http.ResponseWriter.
 func (w *corsWriter) Write(b []byte) (int, error) {
-	if !w.done {
-		w.WriteHeader(http.StatusOK)
-	}
+	w.begin()
 	return w.ResponseWriterWrapper.Write(b)
+}
+
+// ReadFrom implements io.ReaderFrom.
+func (w *corsWriter) ReadFrom(r io.Reader) (int64, error) {
+	w.begin()
+	return w.ResponseWriterWrapper.ReadFrom(r)
+}
+
+// FlushError implements what http.ResponseController flushes.
+func (w *corsWriter) FlushError() error {
+	w.begin()
+	return http.NewResponseController(w.ResponseWriter).Flush()
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -18,33 +19,38 @@ import (
 func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
 	h.strip(r)
 	session, company, err := h.authorize(r, t)
+	countProtected(err)
 	if err != nil {
-		if r.ContentLength != 0 && r.ProtoMajor == 1 {
-			w.Header().Set("Connection", "close") // or the server would read the body first
+		if errors.Is(err, flows.ErrUnavailable) {
+			h.log.Warn("a service did not answer", "error", err)
 		}
+		leaveUnread(w, r)
 		h.refuse(w, company, err)
 		return nil
 	}
 	h.identify(r, session)
-	return h.watched(w, r, session, next)
+	return h.watched(w, r, session, company, next)
+}
+
+// leaveUnread makes the server close the connection behind the answer: it would
+// else first read what it can of the body.
+func leaveUnread(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 && r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
 }
 
 // authorize decides. It also returns the company that the path names, if it
 // is one of ours.
 func (h *Handler) authorize(r *http.Request, t target) (session flows.Session, company string, err error) {
 	defer h.contain(&err)
-	service, err := h.app.Service(r.Context())
+	service, err := h.service(r.Context())
 	if err != nil {
-		return session, "", &flows.Refusal{Err: flows.ErrUnavailable, Cause: err}
+		return session, "", err
 	}
-	if service.Companies[t.company] != nil {
-		company = t.company
-	}
-	switch {
-	case r.Method == http.MethodTrace || r.Method == http.MethodConnect && !isExtendedWebSocket(r):
+	company, ambiguous := named(service, t)
+	if r.Method == http.MethodTrace || r.Method == http.MethodConnect && !isExtendedWebSocket(r) {
 		return session, company, errMethodNotAllowed
-	case t.kind == twoCompanies:
-		return session, company, flows.ErrTokenInvalid
 	}
 	owner := company // whose token it must be
 	if h.RequireAPIKey {
@@ -53,7 +59,28 @@ func (h *Handler) authorize(r *http.Request, t target) (session flows.Session, c
 		}
 	}
 	session, err = service.Authorize(r.Context(), owner, r.Header["Authorization"])
+	if err == nil && ambiguous {
+		err = flows.ErrTokenInvalid // no token is two companies'
+	}
 	return session, company, err
+}
+
+// named returns the company that a path names, if it is one of ours, and
+// whether it can be read so that it names another one.
+func named(service *flows.Service, t target) (company string, ambiguous bool) {
+	if service.Companies[t.company] != nil {
+		company = t.company
+	}
+	for _, other := range t.others {
+		if other == company || service.Companies[other] == nil {
+			continue
+		}
+		if company != "" {
+			return company, true
+		}
+		company = other
+	}
+	return company, false
 }
 
 // keyOwner returns the company whose API key was sent: the one that the path
@@ -177,15 +204,6 @@ func (f *trailerFilter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func isHopHeader(name string) bool {
-	switch http.CanonicalHeaderKey(name) {
-	case "Connection", "Upgrade", "Te", "Trailer", "Transfer-Encoding", "Keep-Alive",
-		"Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Host", "Content-Length":
-		return true
-	}
-	return false
-}
-
 // identify tells the application, and Caddy's own directives, who the user is.
 func (h *Handler) identify(r *http.Request, session flows.Session) {
 	if !h.ForwardAuthorization {
@@ -200,43 +218,134 @@ func (h *Handler) identify(r *http.Request, session flows.Session) {
 	}
 }
 
-// errEnded is why a stream was cut.
-var errEnded = errors.New("the session has ended")
-
 const never = 1 << 62 * time.Nanosecond
 
 // watched passes a request on and, while that takes long (a WebSocket, SSE, a
-// large download), looks whether its session still lives: it is cut once the
-// session has ended, or could not be asked for as long as stream_recheck.
-func (h *Handler) watched(w http.ResponseWriter, r *http.Request, session flows.Session, next caddyhttp.Handler) error {
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	every := h.app.StreamRecheck(session.Company) / 2 // two tries, should the store not answer
-	confirmed := time.Now()
-	var timer *time.Timer
-	timer = time.AfterFunc(never, func() {
-		checked := time.Now()
-		err := h.live(ctx, session)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			confirmed = checked
-		case !errors.Is(err, flows.ErrUnavailable) || checked.Sub(confirmed) > every:
-			cancel(errEnded)
-			return
-		}
-		timer.Reset(every)
-	})
-	timer.Reset(every) // only now that the function can see the timer
-	defer timer.Stop()
-	return next.ServeHTTP(w, r.WithContext(ctx))
+// large download), looks whether its session still lives.
+func (h *Handler) watched(w http.ResponseWriter, r *http.Request, session flows.Session, company string, next caddyhttp.Handler) error {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	s := &stream{
+		ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
+		handler:               h,
+		session:               session,
+		recheck:               h.app.StreamRecheck(session.Company),
+		confirmed:             time.Now(),
+		ctx:                   ctx,
+		cancel:                cancel,
+	}
+	s.timer = time.AfterFunc(never, s.check)
+	s.timer.Reset(s.recheck / 2) // only now that check can see the timer
+	defer s.timer.Stop()
+	err := next.ServeHTTP(s, r.WithContext(ctx))
+	switch {
+	case !s.cut.Load():
+		return err
+	case s.begun:
+		panic(http.ErrAbortHandler) // which closes it, so that it does not look whole
+	default:
+		clear(w.Header())
+		h.refuse(w, company, s.why)
+		return nil
+	}
 }
 
-func (h *Handler) live(ctx context.Context, session flows.Session) error {
-	service, err := h.app.Service(ctx)
+// A stream is a request that passed, and its answer. It is cut once its session
+// has ended, or could not be asked for as long as stream_recheck: the request
+// is cancelled, as if the client were gone, and for handlers that don't care
+// nothing more is written.
+type stream struct {
+	caddyhttp.ResponseWriterWrapper
+	handler   *Handler
+	session   flows.Session
+	recheck   time.Duration
+	confirmed time.Time // when the session was last known to live
+	ctx       context.Context
+	cancel    context.CancelFunc
+	timer     *time.Timer
+	why       error // it was cut; set before cut
+	cut       atomic.Bool
+	begun     bool // the answer
+}
+
+// check looks whether the session lives. That it does is worth asking once
+// within stream_recheck; that the store does not answer, several times.
+func (s *stream) check() {
+	ctx, cancel := context.WithDeadline(s.ctx, s.confirmed.Add(s.recheck))
+	defer cancel()
+	asked := time.Now()
+	err := s.handler.live(ctx, s.session)
+	again := s.recheck / 8
+	switch {
+	case s.ctx.Err() != nil: // the request has ended
+	case err == nil:
+		s.confirmed = asked
+		s.timer.Reset(s.recheck / 2)
+	case errors.Is(err, flows.ErrUnavailable) && time.Since(s.confirmed)+again < s.recheck:
+		s.timer.Reset(again)
+	default:
+		s.why = err
+		s.cut.Store(true)
+		s.cancel()
+	}
+}
+
+func (h *Handler) live(ctx context.Context, session flows.Session) (err error) {
+	defer h.contain(&err)
+	service, err := h.service(ctx)
 	if err != nil {
-		return &flows.Refusal{Err: flows.ErrUnavailable, Cause: err}
+		return err
 	}
 	return service.Live(ctx, session)
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (s *stream) WriteHeader(status int) {
+	if !s.begun && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		if s.cut.Load() {
+			return
+		}
+		s.begun = true
+	}
+	s.ResponseWriterWrapper.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (s *stream) Write(b []byte) (int, error) {
+	if s.cut.Load() {
+		return 0, s.why
+	}
+	s.begun = true
+	return s.ResponseWriterWrapper.Write(b)
+}
+
+// ReadFrom implements io.ReaderFrom.
+func (s *stream) ReadFrom(r io.Reader) (int64, error) {
+	if s.cut.Load() {
+		return 0, s.why
+	}
+	s.begun = true
+	return s.ResponseWriterWrapper.ReadFrom(&uncutReader{r, s})
+}
+
+// FlushError implements what http.ResponseController flushes.
+func (s *stream) FlushError() error {
+	if s.cut.Load() {
+		return s.why
+	}
+	s.begun = true
+	return http.NewResponseController(s.ResponseWriter).Flush()
+}
+
+// An uncutReader reads until the stream is cut.
+type uncutReader struct {
+	io.Reader
+	stream *stream
+}
+
+func (r *uncutReader) Read(p []byte) (int, error) {
+	if r.stream.cut.Load() {
+		return 0, r.stream.why
+	}
+	return r.Reader.Read(p)
 }

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -123,13 +125,21 @@ var (
 	origin     = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^/?#]+$`)
 )
 
+// otherHeaders have a meaning of their own, or are set or dropped by the proxy.
+var otherHeaders = []string{
+	"Authorization", apiKeyHeader, "Host", "Content-Length", "Content-Type", "Cookie", "Origin", "Expect",
+	"Connection", "Close", "Upgrade", "Te", "Trailer", "Transfer-Encoding", "Keep-Alive",
+	"Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
+	"Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
+}
+
 // Validate refuses what could not work.
 func (h *Handler) Validate() error {
 	for directive, name := range map[string]string{"header": h.Header, "company_header": h.CompanyHeader} {
 		if !headerName.MatchString(name) {
 			return fmt.Errorf("%s: %q is no name for a header here; use letters, digits and dashes", directive, name)
 		}
-		if strings.EqualFold(name, "Authorization") || strings.EqualFold(name, apiKeyHeader) || isHopHeader(name) {
+		if slices.Contains(otherHeaders, http.CanonicalHeaderKey(name)) {
 			return fmt.Errorf("%s: %s has another meaning; choose another name", directive, name)
 		}
 	}
@@ -159,11 +169,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 			return nil
 		}
 	}
-	t := classify(h.BasePath, r.URL.EscapedPath())
-	if t.kind == protectedPath || t.kind == twoCompanies {
+	t := targetOf(h.BasePath, r.URL)
+	if t.kind == protectedPath {
 		return h.guard(w, r, t, next)
 	}
 	reply, err := h.answer(w, r, t)
+	h.app.countRequest(t, reply.SessionState, err)
 	if err != nil {
 		h.refuse(w, t.company, err)
 		return nil
@@ -174,6 +185,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 
 // answer runs an auth route.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (reply flows.Reply, err error) {
+	read := false
+	defer func() {
+		if !read {
+			leaveUnread(w, r)
+		}
+	}()
 	defer h.contain(&err)
 	if t.kind == noAuthRoute {
 		return flows.Reply{}, flows.ErrNoRoute
@@ -181,9 +198,9 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (repl
 	if r.Method != http.MethodPost {
 		return flows.Reply{}, flows.ErrMethod
 	}
-	service, err := h.app.Service(r.Context())
+	service, err := h.service(r.Context())
 	if err != nil {
-		return flows.Reply{}, &flows.Refusal{Err: flows.ErrUnavailable, Cause: err}
+		return flows.Reply{}, err
 	}
 	return service.Serve(r.Context(), &flows.Request{
 		Company:       t.company,
@@ -191,8 +208,21 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (repl
 		APIKeys:       r.Header[apiKeyHeader],
 		Authorization: r.Header["Authorization"],
 		Address:       clientAddress(r),
-		Body:          func() ([]byte, error) { return readBody(w, r, h.MaxBody) },
+		Body: func() ([]byte, error) {
+			body, err := readBody(r, h.MaxBody)
+			read = err == nil
+			return body, err
+		},
 	})
+}
+
+// service returns the service; none is as if a store did not answer.
+func (h *Handler) service(ctx context.Context) (*flows.Service, error) {
+	service, err := h.app.Service(ctx)
+	if err != nil {
+		return nil, &flows.Refusal{Err: flows.ErrUnavailable, RetryAfter: startAgainAfter, Cause: err}
+	}
+	return service, nil
 }
 
 // contain turns a panic into service.error. What it panicked with can hold
@@ -218,17 +248,22 @@ func clientAddress(r *http.Request) string {
 	return address
 }
 
-// readBody reads a JSON body. An empty one needs no Content-Type: whether it
-// will do is the route's to say.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+// readBody reads a JSON body, unless its headers say that it won't do. An empty
+// one needs no Content-Type: whether it will do is the route's to say.
+func readBody(r *http.Request, limit int64) ([]byte, error) {
+	if r.ContentLength > limit {
 		return nil, flows.ErrTooLarge
 	}
-	if err != nil {
-		return nil, flows.ErrValidation // the client broke off
+	if r.ContentLength > 0 && !isJSON(r.Header) {
+		return nil, flows.ErrMediaType
 	}
-	if len(body) > 0 && !isJSON(r.Header) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, flows.ErrValidation // the client broke off
+	case int64(len(body)) > limit:
+		return nil, flows.ErrTooLarge
+	case len(body) > 0 && !isJSON(r.Header):
 		return nil, flows.ErrMediaType
 	}
 	return body, nil
@@ -276,8 +311,11 @@ func (h *Handler) refuse(w http.ResponseWriter, company string, err error) {
 			header.Set("Retry-After", strconv.Itoa(int(math.Ceil(refusal.RetryAfter.Seconds()))))
 		}
 	}
-	if code == flows.ErrMethod {
+	switch code {
+	case flows.ErrMethod:
 		header.Set("Allow", http.MethodPost)
+	case errMethodNotAllowed:
+		header.Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 	}
 	if challenge := challengeFor(code, company); challenge != "" {
 		header.Set("WWW-Authenticate", challenge)

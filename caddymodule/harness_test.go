@@ -54,7 +54,8 @@ type site struct {
 	sms     *webhookSink // also gets the mails
 	cmd     *exec.Cmd
 	exited  chan struct{}
-	ln      *os.File
+	ln      *os.File   // fd/3
+	more    []*os.File // fd/4 and on
 	config  string
 	env     []string
 
@@ -69,7 +70,7 @@ type siteConfig struct {
 	more    string // further companies
 	handler string // in the directive mnemogate
 	servers string // in the global option servers
-	site    string // replaces the site's directives
+	site    string // replaces the site's directives; BACKEND is the backend's address
 	env     []string
 }
 
@@ -80,7 +81,7 @@ const fastHashing = `
 
 func (c siteConfig) caddyfile(dir, sink, backend string) string {
 	if c.site == "" {
-		c.site = "mnemogate {\n" + c.handler + "\n}\nreverse_proxy " + backend
+		c.site = "mnemogate {\n" + c.handler + "\n}\nreverse_proxy BACKEND"
 	}
 	return fmt.Sprintf(`{
 	admin unix/%[1]s/admin.sock
@@ -118,36 +119,47 @@ http:// {
 	bind fd/3
 	%[9]s
 }
-`, dir, sink, smsSecret, c.global, c.company, c.servers, c.more, testKey, c.site)
+`, dir, sink, smsSecret, c.global, c.company, c.servers, c.more, testKey, strings.ReplaceAll(c.site, "BACKEND", backend))
 }
 
 // startSite runs Caddy with the configuration until the test ends.
 func startSite(t *testing.T, c siteConfig) *site {
 	t.Helper()
 	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t), sms: newWebhookSink(t), env: c.env}
+	s.addr, s.ln = listener(t)
+	s.URL = "http://" + s.addr
+	s.config = c.caddyfile(s.dir, s.sms.URL, s.backend.addr)
+	s.writeCaddyfile()
+	s.start()
+	t.Cleanup(func() {
+		s.stop(syscall.SIGTERM)
+		if _, race, found := strings.Cut(s.log(), "WARNING: DATA RACE"); found {
+			t.Errorf("a data race in caddy:%s", race)
+		}
+	})
+	return s
+}
+
+func (s *site) writeCaddyfile() {
+	if err := os.WriteFile(s.dir+"/Caddyfile", []byte(s.config), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// listener opens a port to be handed over to a Caddy.
+func listener(t *testing.T) (addr string, file *os.File) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.addr = ln.Addr().String()
-	s.URL = "http://" + s.addr
-	s.ln, err = ln.(*net.TCPListener).File()
+	defer ln.Close()
+	file, err = ln.(*net.TCPListener).File()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = ln.Close()
-	t.Cleanup(func() { _ = s.ln.Close() })
-	s.writeConfig(c)
-	s.start()
-	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
-	return s
-}
-
-func (s *site) writeConfig(c siteConfig) {
-	s.config = c.caddyfile(s.dir, s.sms.URL, s.backend.addr)
-	if err := os.WriteFile(s.dir+"/Caddyfile", []byte(s.config), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	t.Cleanup(func() { _ = file.Close() })
+	return ln.Addr().String(), file
 }
 
 // run is a subtest that talks to the site. Subtests of one site don't run in
@@ -166,7 +178,7 @@ func (s *site) run(name string, f func(t *testing.T)) {
 func (s *site) start() {
 	s.t.Helper()
 	s.cmd = s.caddy("run", "--config", s.dir+"/Caddyfile")
-	s.cmd.ExtraFiles = []*os.File{s.ln}
+	s.cmd.ExtraFiles = append([]*os.File{s.ln}, s.more...)
 	s.cmd.Stderr = s
 	s.cmd.Stdout = s
 	if err := s.cmd.Start(); err != nil {
@@ -223,7 +235,14 @@ func (s *site) restart() {
 // reload loads another configuration into the running Caddy.
 func (s *site) reload(c siteConfig) error {
 	s.t.Helper()
-	s.writeConfig(c)
+	s.config = c.caddyfile(s.dir, s.sms.URL, s.backend.addr)
+	return s.load()
+}
+
+// load loads s.config into the running Caddy.
+func (s *site) load() error {
+	s.t.Helper()
+	s.writeCaddyfile()
 	out, err := s.caddy("reload", "--force", "--config", s.dir+"/Caddyfile", "--address", "unix/"+s.dir+"/admin.sock").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
@@ -287,6 +306,7 @@ type answer struct {
 	Header http.Header
 	Body   []byte
 	JSON   map[string]any
+	Closes bool // the connection
 }
 
 func (a answer) str(field string) string {
@@ -330,6 +350,11 @@ func (s *site) post(route, token string, body fields) answer {
 
 func (s *site) postTo(company, key, route, token string, body fields) answer {
 	s.t.Helper()
+	return s.do(s.postRequest(company, key, route, token, body))
+}
+
+func (s *site) postRequest(company, key, route, token string, body fields) *http.Request {
+	s.t.Helper()
 	raw := ""
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -346,17 +371,22 @@ func (s *site) postTo(company, key, route, token string, body fields) answer {
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	return s.do(r)
+	return r
 }
 
 // get asks the application behind the site.
 func (s *site) get(path, token string) answer {
 	s.t.Helper()
+	return s.do(s.getRequest(path, token))
+}
+
+func (s *site) getRequest(path, token string) *http.Request {
+	s.t.Helper()
 	r := s.request(http.MethodGet, path, "")
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	return s.do(r)
+	return r
 }
 
 func (s *site) request(method, path, body string) *http.Request {
@@ -381,14 +411,24 @@ var client = &http.Client{
 
 func (s *site) do(r *http.Request) answer {
 	s.t.Helper()
-	response, err := client.Do(r)
+	a, err := s.try(client, r)
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	return a
+}
+
+// try is do where Caddy may not answer at all.
+func (s *site) try(c *http.Client, r *http.Request) (answer, error) {
+	s.t.Helper()
+	response, err := c.Do(r)
+	if err != nil {
+		return answer{}, err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		s.t.Fatal(err)
+		return answer{}, err
 	}
 	a := answer{t: s.t, Status: response.StatusCode, Header: response.Header, Body: body}
 	if response.Header.Get("Content-Type") == "application/json" {
@@ -401,7 +441,68 @@ func (s *site) do(r *http.Request) answer {
 			}
 		}
 	}
+	return a, nil
+}
+
+// exchange sends the very bytes of a request over a connection of its own, and
+// reads one answer.
+func (s *site) exchange(raw string) answer {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(conn, raw); err != nil {
+		s.t.Fatal(err)
+	}
+	method, _, _ := strings.Cut(raw, " ")
+	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	if err != nil {
+		s.t.Fatalf("no answer to %q: %v", raw, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatalf("the answer to %q breaks off: %v", raw, err)
+	}
+	return newAnswer(s.t, response, body)
+}
+
+// newAnswer makes an answer of a response whose body was read. One that is not
+// JSON has no fields.
+func newAnswer(t *testing.T, response *http.Response, body []byte) answer {
+	a := answer{t: t, Status: response.StatusCode, Header: response.Header, Body: body, Closes: response.Close}
+	_ = json.Unmarshal(body, &a.JSON)
 	return a
+}
+
+// open sends a GET over a connection of its own, and returns that and what the
+// body is read from once an answer has begun.
+func (s *site) open(path, headers string, status int) (net.Conn, *bufio.Reader) {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n"+headers+"\r\n"); err != nil {
+		s.t.Fatal(err)
+	}
+	reader := bufio.NewReader(conn)
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if response.StatusCode != status {
+		s.t.Fatalf("got %s, want %d", response.Status, status)
+	}
+	if status != http.StatusSwitchingProtocols {
+		reader = bufio.NewReader(response.Body)
+	}
+	return conn, reader
 }
 
 // login takes an account with a password to authorized.
@@ -490,7 +591,8 @@ func (s *webhookSink) linkToken() string {
 
 // A rawBackend answers every request with the very bytes that it got. A
 // WebSocket handshake it accepts and then echoes; /sse it answers with an
-// event every 20 ms.
+// event every 20 ms, /download as slowly but with a length, /pending not at
+// all, and /cors with headers for browsers.
 type rawBackend struct {
 	t    *testing.T
 	addr string
@@ -546,10 +648,21 @@ func (b *rawBackend) serve(conn net.Conn) {
 			fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade"))
 			_, _ = io.Copy(conn, reader)
 			return
-		case r.URL.Path == "/sse":
-			fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+		case r.URL.Path == "/pending":
+			_, _ = io.Copy(io.Discard, reader)
+			return
+		case r.URL.Path == "/cors":
+			fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nVary: Accept\r\n"+
+				"Access-Control-Allow-Origin: *\r\nAccess-Control-Allow-Origin: https://other.example.com\r\n"+
+				"Access-Control-Allow-Credentials: true\r\nAccess-Control-Expose-Headers: X-Total\r\n\r\n")
+		case r.URL.Path == "/sse" || r.URL.Path == "/download":
+			header, part := "Content-Type: text/event-stream", "data: tick\n\n"
+			if r.URL.Path == "/download" {
+				header, part = "Content-Length: 1000000000", strings.Repeat("data", 10_000) // more than proxies hold back
+			}
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n%s\r\n\r\n", header)
 			for err == nil {
-				_, err = fmt.Fprint(conn, "data: tick\n\n")
+				_, err = io.WriteString(conn, part)
 				time.Sleep(20 * time.Millisecond)
 			}
 			return

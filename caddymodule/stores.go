@@ -47,7 +47,7 @@ type Store interface {
 // ErrUnreachable, wrapped by the error of a Store's Start, says that a server
 // did not answer. The config is taken, and requests are answered
 // service.unavailable until it does.
-var ErrUnreachable = errors.New("the server did not answer")
+var ErrUnreachable = store.ErrUnreachable
 
 // An AccountsStore keeps accounts.
 type AccountsStore interface {
@@ -88,7 +88,7 @@ func newPooledStore(s Store) *pooledStore {
 	p := &pooledStore{Store: s}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if feeding, ok := s.(FeedingStore); ok {
-		p.memory = flows.NewMemory(feeding.Sessions(), defaultCache)
+		p.memory = flows.NewMemory(timedSessions{feeding.Sessions()}, defaultCache)
 	}
 	return p
 }
@@ -121,7 +121,7 @@ func (p *pooledStore) sessions(cache int) (flows.Sessions, bool) {
 	if !ok {
 		return nil, false
 	}
-	return keeps.Sessions(), true
+	return timedSessions{keeps.Sessions()}, true
 }
 
 // loadStores takes the stores out of the pool, or puts them there.
@@ -138,7 +138,7 @@ func (a *App) loadStores(ctx caddy.Context) error {
 	if !ok {
 		return fmt.Errorf("store: a %T keeps no accounts; use another module", main.Store)
 	}
-	a.accounts = accounts.Accounts()
+	a.accounts = timedAccounts{accounts.Accounts()}
 	if a.SessionsRaw != nil {
 		if module, err = ctx.LoadModule(a, "SessionsRaw"); err != nil {
 			return fmt.Errorf("sessions: %w", err)
@@ -148,7 +148,7 @@ func (a *App) loadStores(ctx caddy.Context) error {
 		}
 	}
 	if a.sessions, ok = main.sessions(a.Cache); !ok {
-		return fmt.Errorf("sessions: a %T keeps no sessions; add sessions with a module that does", main.Store)
+		return fmt.Errorf("sessions: a %T keeps no sessions; say where they are kept, as in sessions redis <url>", main.Store)
 	}
 	return nil
 }

@@ -153,6 +153,7 @@ func newBench(t *testing.T) *bench {
 		Hasher:    flows.NewHasher(2),
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Now:       b.clock.Now,
+		Observe:   witness,
 	}
 	t.Cleanup(b.Close)
 	b.seed(flows.Seed{
@@ -248,6 +249,16 @@ func (b *bench) load() flows.Account {
 		b.t.Fatal(err)
 	}
 	return a
+}
+
+// tally is how many wrong attempts of a kind are counted for the account.
+func (b *bench) tally(kind flows.Kind) int {
+	b.t.Helper()
+	tallies, err := b.Accounts.Tallies(b.t.Context(), flows.Subject{Company: code, Account: b.account})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return tallies[kind].Count
 }
 
 // A captcha is solved by what begins with good; down makes its provider fail.

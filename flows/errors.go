@@ -2,6 +2,7 @@ package flows
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -72,6 +73,7 @@ type Refusal struct {
 	RetryAfter  time.Duration // with ErrRestricted and ErrUnavailable
 	Captcha     bool          // the next attempt needs a captcha_response
 	Disclaimers []Disclaimer  // with ErrDisclaimerInvalid: those required
+	Reason      string        // for the audit log, never for the client
 	Cause       error         // for the log, never for the client
 }
 
@@ -96,9 +98,11 @@ func invalid(format string, args ...any) error {
 	return &Refusal{Err: ErrValidation, Message: fmt.Sprintf(format, args...)}
 }
 
-// restricted is auth.restricted until a moment.
-func restricted(now, until time.Time) error {
-	return &Refusal{Err: ErrRestricted, RetryAfter: max(until.Sub(now), time.Second)}
+// restricted is auth.restricted until a moment, by a lock that is named as its
+// event is.
+func restricted(lock string, now, until time.Time) error {
+	reason := strings.TrimPrefix(lock, lockPrefix)
+	return &Refusal{Err: ErrRestricted, Reason: reason, RetryAfter: max(until.Sub(now), time.Second)}
 }
 
 // unavailable is service.unavailable because of err. What is being done is

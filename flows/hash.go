@@ -114,6 +114,10 @@ const (
 // no time for, and the context's error if that ends before their turn. No
 // error holds anything of a secret or a hash.
 type Hasher struct {
+	// Waited is told how long each caller waited for its turn, and whether it
+	// got it; nil for nobody. It is set before the first call.
+	Waited func(d time.Duration, got bool)
+
 	queue chan struct{} // holds one for each caller, waiting or at work
 	slots chan struct{} // holds one for each at work; those that wait are served in order
 }
@@ -130,15 +134,20 @@ func NewHasher(slots int) *Hasher {
 	}
 }
 
+// Queue returns how many callers wait or are at work, and how many may at once.
+func (h *Hasher) Queue() (length, limit int) { return len(h.queue), cap(h.queue) }
+
 // do runs work once there is a slot for it.
 func (h *Hasher) do(ctx context.Context, work func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	began := time.Now()
 	select {
 	case h.queue <- struct{}{}:
 		defer func() { <-h.queue }()
 	default:
+		h.waited(began, false)
 		return ErrBusy
 	}
 	timeout := time.NewTimer(maxWait)
@@ -147,11 +156,19 @@ func (h *Hasher) do(ctx context.Context, work func() error) error {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
 	case <-timeout.C:
+		h.waited(began, false)
 		return ErrBusy
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	h.waited(began, true)
 	return work()
+}
+
+func (h *Hasher) waited(since time.Time, got bool) {
+	if h.Waited != nil {
+		h.Waited(time.Since(since), got)
+	}
 }
 
 // Hash returns the argon2id hash of a secret, which is taken byte for byte, as
@@ -238,8 +255,8 @@ func (h *Hasher) waste(ctx context.Context, p Argon2id, secret string) error {
 }
 
 // LooksLikeHash reports whether s is meant to be a hash and not a plain
-// password: it begins with the name of a kind of hash between dollar signs,
-// be it one that CheckHash refuses.
+// password: it begins with the name of a kind of hash between dollar signs (of
+// Django's, with the name and a dollar sign), be it one that CheckHash refuses.
 func LooksLikeHash(s string) bool {
 	_, known := hashKinds[hashKind(s)]
 	return known
@@ -293,6 +310,14 @@ var hashKinds = map[string]func(kind string, fields []string) (digest, error){
 	"pbkdf2-sha256": parsePBKDF2,
 	"pbkdf2-sha512": parsePBKDF2,
 
+	"fbscrypt":             parseFirebase, // these: hash_foreign.go
+	"django_pbkdf2_sha256": parseDjangoPBKDF2,
+	"django_pbkdf2_sha1":   parseDjangoPBKDF2,
+	"django_scrypt":        parseDjangoScrypt,
+	"django_argon2":        parseDjangoArgon2,
+	"django_bcrypt":        parseDjangoBcrypt,
+	"django_bcrypt_sha256": parseDjangoBcrypt,
+
 	"argon2d": nil, // its time depends on the secret
 	"2":       nil, // two of bcrypt's early defects
 	"2x":      nil,
@@ -304,11 +329,11 @@ var hashKinds = map[string]func(kind string, fields []string) (digest, error){
 	"gy":      nil,
 }
 
-// hashKind returns what stands between the dollar signs that s begins with.
+// hashKind returns what stands between the dollar signs that s begins with. One
+// without the first may be Django's.
 func hashKind(s string) string {
-	rest, ok := strings.CutPrefix(s, "$")
-	kind, _, closed := strings.Cut(rest, "$")
-	if !ok || !closed {
+	kind, _, closed := strings.Cut(withDollar(s)[1:], "$")
+	if !closed {
 		return ""
 	}
 	return kind
@@ -317,7 +342,7 @@ func hashKind(s string) string {
 // The sentences do not repeat what was found: it may be a password in the
 // wrong place.
 var (
-	errHashKind   = errors.New("this kind of hash is not supported; use argon2id, argon2i, bcrypt, scrypt or pbkdf2, in PHC or crypt form")
+	errHashKind   = errors.New("this kind of hash is not supported; use argon2id, argon2i, bcrypt, scrypt or pbkdf2, in PHC or crypt form or as Django, Firebase, Keycloak or Supabase export it")
 	errHashLength = errors.New("the salt and the key of a hash must have 8 to 128 bytes each")
 )
 
@@ -335,7 +360,7 @@ func parseHash(hash string) (digest, error) {
 	if len(hash) > 1024 || strings.ContainsFunc(hash, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return digest{}, errors.New("the hash is malformed; it has at most 1024 characters, visible ASCII without spaces")
 	}
-	d, err := parse(kind, strings.Split(hash, "$")[2:])
+	d, err := parse(kind, strings.Split(withDollar(hash), "$")[2:])
 	if err != nil {
 		return digest{}, err
 	}
@@ -477,6 +502,11 @@ func parsePBKDF2(kind string, fields []string) (d digest, err error) {
 	if !ok || given && (length != uint64(len(d.key)) || len(n) != 2) || !given && len(n) != 1 {
 		return d, hashForm(form)
 	}
+	return d.pbkdf2(kind, n["i"])
+}
+
+// pbkdf2 completes a digest that has salt and key.
+func (d digest) pbkdf2(kind string, iterations uint64) (digest, error) {
 	function, size := sha1.New, sha1.Size
 	switch kind {
 	case "pbkdf2-sha256":
@@ -486,11 +516,11 @@ func parsePBKDF2(kind string, fields []string) (d digest, err error) {
 	}
 	// Each further block of the key is as much work again.
 	blocks := uint64(len(d.key)+size-1) / uint64(size)
-	if n["i"] < 1 || n["i"]*blocks > 5_000_000 {
+	if iterations < 1 || iterations*blocks > 5_000_000 {
 		return d, errors.New("the iterations of a pbkdf2 hash must be 1 to 5000000, in all blocks of its key together")
 	}
 	d.derive = func(secret string) ([]byte, error) {
-		return pbkdf2.Key[hash.Hash](function, secret, d.salt, int(n["i"]), len(d.key))
+		return pbkdf2.Key[hash.Hash](function, secret, d.salt, int(iterations), len(d.key))
 	}
 	return d, nil
 }

@@ -62,7 +62,11 @@ func (s *Service) settleAddress(ctx context.Context, c *call, ok bool) error {
 // refused makes auth.restricted of a counter that is full.
 func (s *Service) refused(c *call, err error) error {
 	if full, ok := errors.AsType[*Full](err); ok {
-		return restricted(c.now, full.Until)
+		lock := lockOf(full.Key)
+		if s.Observe != nil && s.told.first(c.now, full) {
+			c.happened(lock, "")
+		}
+		return restricted(lock, c.now, full.Until)
 	}
 	if err != nil {
 		return unavailable("counting", err)
@@ -101,10 +105,15 @@ func (l *Limits) PasswordsLocked(t Tally, now time.Time) time.Time {
 
 // checkPasswords refuses while the passwords of the tally are locked.
 func (c *call) checkPasswords(t Tally) error {
-	if until := c.company.Limits.PasswordsLocked(t, c.now); !until.IsZero() {
-		return restricted(c.now, until)
+	until := c.company.Limits.PasswordsLocked(t, c.now)
+	switch {
+	case until.IsZero():
+		return nil
+	case t.Count >= c.company.Limits.DisableAfter:
+		return restricted(LockDisabled, c.now, until)
+	default:
+		return restricted(LockPassword, c.now, until)
 	}
-	return nil
 }
 
 func (c *call) captchaDue(passwords Tally) bool {
@@ -139,11 +148,18 @@ func (s *Service) settlePassword(ctx context.Context, c *call, subject Subject, 
 }
 
 // checkWindow refuses while a tally that counts within a window is full.
-func (c *call) checkWindow(t Tally, rate Rate) error {
+func (c *call) checkWindow(kind Kind, t Tally, rate Rate) error {
 	if t.Count >= rate.N && c.now.Before(t.Until) {
-		return restricted(c.now, t.Until)
+		return restricted(windowLock(kind), c.now, t.Until)
 	}
 	return nil
+}
+
+func windowLock(kind Kind) string {
+	if kind == WrongAnswers {
+		return LockAnswers
+	}
+	return LockCodes
 }
 
 // settleWindow ends an attempt whose tally counts within a window. A success
@@ -153,7 +169,7 @@ func (s *Service) settleWindow(ctx context.Context, c *call, subject Subject, ki
 		return err
 	}
 	return s.tally(ctx, c, subject, kind, func(t *Tally) error {
-		if err := c.checkWindow(*t, rate); err != nil || ok {
+		if err := c.checkWindow(kind, *t, rate); err != nil || ok {
 			return err
 		}
 		if !c.now.Before(t.Until) {
@@ -165,10 +181,33 @@ func (s *Service) settleWindow(ctx context.Context, c *call, subject Subject, ki
 }
 
 func (s *Service) tally(ctx context.Context, c *call, subject Subject, kind Kind, change func(*Tally) error) error {
-	err := s.Accounts.Tally(ctx, c.now, subject, kind, change)
+	var before, after Tally
+	err := s.Accounts.Tally(ctx, c.now, subject, kind, func(t *Tally) error {
+		before = *t
+		err := change(t)
+		after = *t
+		return err
+	})
 	var code *Error
 	if err != nil && !errors.As(err, &code) {
 		return unavailable("counting wrong attempts", err)
 	}
+	if lock := c.company.Limits.lockAt(kind, after); err == nil && after != before && lock != "" {
+		c.happened(lock, "")
+	}
 	return err
+}
+
+// lockAt is the lock that a tally has just reached, empty for none.
+func (l *Limits) lockAt(kind Kind, t Tally) string {
+	switch {
+	case kind == WrongPasswords && t.Count >= l.DisableAfter:
+		return LockDisabled
+	case kind == WrongPasswords && t.Count >= l.LockAfter:
+		return LockPassword
+	case kind == WrongCodes && t.Count >= l.WrongCodes.N, kind == WrongAnswers && t.Count >= l.WrongAnswers.N:
+		return windowLock(kind)
+	default:
+		return ""
+	}
 }

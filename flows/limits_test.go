@@ -310,6 +310,7 @@ func TestWrongCodesLockTheAccountForADay(t *testing.T) {
 		b.wrong(flows.ErrRestricted, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
 		b.wrong(flows.ErrRestricted, "auth/checkotp", token, object{"otp": b.sms.last(t).Code})
 		b.wrong(flows.ErrRestricted, "auth/renewotp", token, nil)
+		b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})
 		b.wrong(flows.ErrRestricted, "auth/recovery/recover", "", object{"login_id": phone, "captcha_response": "x", "method": "PHONE"})
 	}
 	locked()
@@ -318,10 +319,9 @@ func TestWrongCodesLockTheAccountForADay(t *testing.T) {
 		t.Errorf("got Retry-After %v, want %v", got, want)
 	}
 	b.clock.advance(24*time.Hour - 2*time.Minute)
-	token = login()
-	locked()
+	b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})
 	b.clock.advance(time.Minute)
-	b.must("auth/checkotp", token, object{"backup_code": "ABCDE23456"})
+	b.must("auth/checkotp", login(), object{"backup_code": "ABCDE23456"})
 }
 
 func TestWrongCodesLockALoginWithoutPassword(t *testing.T) {

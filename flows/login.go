@@ -38,7 +38,7 @@ func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply,
 		if a.Phone == "" {
 			return Reply{}, ErrUserRestricted
 		}
-		if err := c.checkWindow(tallies[WrongCodes], c.company.Limits.WrongCodes); err != nil {
+		if err := c.checkWindow(WrongCodes, tallies[WrongCodes], c.company.Limits.WrongCodes); err != nil {
 			return Reply{}, err
 		}
 		state = CheckOTP

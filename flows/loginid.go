@@ -41,8 +41,21 @@ func LoginIDs(a Account) map[string]string {
 // fold makes texts equal that a person takes for the same. Folding can undo
 // NFKC, so that is applied again.
 func fold(s string) string {
-	s = norm.NFKC.String(cases.Fold().String(norm.NFKC.String(s)))
+	s = cases.Fold().String(norm.NFKC.String(s))
+	s = norm.NFKC.String(strings.Map(foldCherokee, s))
 	return strings.TrimSpace(s)
+}
+
+// foldCherokee makes up for x/text, which folds Cherokee's capitals to small
+// letters and its small letters to capitals. Unicode folds both to capitals.
+func foldCherokee(r rune) rune {
+	switch {
+	case 0xab70 <= r && r <= 0xabbf:
+		return r - 0xab70 + 0x13a0
+	case 0x13f8 <= r && r <= 0x13fd:
+		return r - 8
+	}
+	return r
 }
 
 // foldAnswer is fold with each run of spaces squeezed to one.

@@ -51,6 +51,16 @@ func TestLoginIDsInEverySpellingAreOne(t *testing.T) {
 	}
 }
 
+func TestLoginIDsAreFolded(t *testing.T) {
+	for _, pair := range [][2]string{
+		{"ΣΊΣΥΦΟΣ", "σίσυφος"}, {"ﬁﬂ", "FIFL"}, {"ǅ", "ǆ"}, {"ᏣᎳᎩ", "ꮳꮃꭹ"}, {"Ᏹ", "ᏹ"}, {"Ω", "\u2126"}, {"①", "1"}, {"e\u0301", "É"},
+	} {
+		if a, b := flows.NormalizeLoginID(pair[0]), flows.NormalizeLoginID(pair[1]); a != b {
+			t.Errorf("%q is %q, %q is %q", pair[0], a, pair[1], b)
+		}
+	}
+}
+
 func TestOtherLoginIDsAreOthers(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"+37060012345", "37060012345"}, {"+37060012345", "060012345"}, {"a.b@example.com", "ab@example.com"},
@@ -68,7 +78,7 @@ func FuzzNormalizeLoginID(f *testing.F) {
 			f.Add(s)
 		}
 	}
-	for _, s := range []string{"", " ", "00", "+", "ΐ", "\u0345α\u0301", "ᾳ\u0301", "İ", "ﬀ", "\u1e9e", "ϔ", "\u00a0+1 234 567 8", "℀"} {
+	for _, s := range []string{"", " ", "00", "+", "ΐ", "\u0345α\u0301", "ᾳ\u0301", "İ", "Ꭰ", "ﬀ", "\u1e9e", "ϔ", "\u00a0+1 234 567 8", "℀"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

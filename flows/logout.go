@@ -9,7 +9,11 @@ type emptyRequest struct{}
 
 // logout ends the token, whatever its state (interface, Endpoints 9).
 func (s *Service) logout(ctx context.Context, c *call, _ *emptyRequest) (Reply, error) {
-	return Reply{}, s.take(ctx, c)
+	if err := s.take(ctx, c); err != nil {
+		return Reply{}, err
+	}
+	c.happened(SessionEnded, EndedByLogout)
+	return Reply{}, nil
 }
 
 // take ends the call's session. Of many callers, one succeeds.
@@ -21,5 +25,6 @@ func (s *Service) take(ctx context.Context, c *call) error {
 	if err != nil {
 		return unavailable("ending the session", err)
 	}
+	c.ended = true
 	return nil
 }

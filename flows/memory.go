@@ -59,13 +59,15 @@ func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/buckets)
 // which was under way meanwhile brings nothing back.
 func (m *Memory) Recall(ctx context.Context, now time.Time, hash TokenHash) (Session, error) {
 	shard := &m.shards[hash.Bucket()]
-	trusted := m.isTrusted()
+	trusted := m.Trusted()
 	if trusted {
 		// One that seems expired may have been prolonged on another node.
 		if s, ok := shard.recall(hash, &m.names); ok && now.Before(s.Expires) {
+			shard.hits.Add(1)
 			return s, nil
 		}
 	}
+	shard.misses.Add(1)
 	endings := shard.endings.Load()
 	s, err := m.Get(ctx, hash)
 	if err == nil && trusted && s.State == Authorized {
@@ -83,6 +85,16 @@ func (m *Memory) Len() int {
 		m.shards[i].mu.RUnlock()
 	}
 	return n
+}
+
+// Asked returns how often Recall found a session in memory, and how often the
+// store was asked instead.
+func (m *Memory) Asked() (hits, misses uint64) {
+	for i := range m.shards {
+		hits += m.shards[i].hits.Load()
+		misses += m.shards[i].misses.Load()
+	}
+	return hits, misses
 }
 
 // Replace, Delete and End forget whatever the store answers: an error does not
@@ -141,7 +153,9 @@ func (m *Memory) Trust(until time.Time) {
 	m.trusted.Store(int64(until.Sub(started)))
 }
 
-func (m *Memory) isTrusted() bool { return int64(time.Since(started)) < m.trusted.Load() }
+// Trusted reports whether what is remembered is believed: whether the feed is
+// heard.
+func (m *Memory) Trusted() bool { return int64(time.Since(started)) < m.trusted.Load() }
 
 // started makes the monotonic clock a number: a clock that is set must not
 // prolong trust.
@@ -150,6 +164,8 @@ var started = time.Now()
 // A shard remembers the sessions of one bucket.
 type shard struct {
 	endings atomic.Uint64 // grows with each ending, before the forgetting
+	hits    atomic.Uint64
+	misses  atomic.Uint64
 	mu      sync.RWMutex
 	index   map[entryKey]int32
 	chunks  []*[chunkLen]entry

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 )
 
 type oauthRequest struct {
@@ -75,6 +76,7 @@ func (s *Service) exchange(ctx context.Context, c *call, config OAuth, req *oaut
 func (s *Service) accountOfUser(ctx context.Context, c *call, config OAuth, identity Identity, user OAuthUser) (Account, error) {
 	a, err := s.Accounts.ByIdentity(ctx, c.company.Code, identity)
 	if err == nil {
+		c.found(a)
 		return a, admitted(a)
 	}
 	if !errors.Is(err, ErrNotFound) {
@@ -96,10 +98,18 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config OAuth, iden
 	}
 	err = s.Accounts.Bind(ctx, c.now, c.company.Code, a.ID, identity)
 	if errors.Is(err, ErrConflict) {
-		return Account{}, ErrOAuthNotFound // it is bound to another user of the provider
+		// It is bound to another user of the provider, or has just been to this.
+		a, err = s.Accounts.ByIdentity(ctx, c.company.Code, identity)
+		if errors.Is(err, ErrNotFound) {
+			return Account{}, ErrOAuthNotFound
+		}
+		if err == nil {
+			return a, admitted(a)
+		}
 	}
 	if err != nil {
 		return Account{}, unavailable("binding the provider's user", err)
 	}
+	c.happened(IdentityBound, "provider "+strconv.Itoa(identity.Provider))
 	return a, nil
 }

@@ -77,17 +77,22 @@ func (s *Service) codeAccount(ctx context.Context, c *call) (Account, error) {
 	if err := s.checkAddress(ctx, c); err != nil {
 		return Account{}, err
 	}
-	tallies, err := s.tallies(ctx, c.subject(a, c.session.LoginID))
-	if err != nil {
-		return Account{}, err
-	}
-	if err := c.checkWindow(tallies[WrongCodes], c.company.Limits.WrongCodes); err != nil {
+	if err := s.checkCodes(ctx, c, c.subject(a, c.session.LoginID)); err != nil {
 		return Account{}, err
 	}
 	if a.ID != 0 {
 		err = admitted(a)
 	}
 	return a, err
+}
+
+// checkCodes refuses while codes are locked.
+func (s *Service) checkCodes(ctx context.Context, c *call, subject Subject) error {
+	tallies, err := s.tallies(ctx, subject)
+	if err != nil {
+		return err
+	}
+	return c.checkWindow(WrongCodes, tallies[WrongCodes], c.company.Limits.WrongCodes)
 }
 
 // tryCode compares a code with the one that was sent, which is spent by that.
@@ -158,6 +163,7 @@ func (s *Service) renew(ctx context.Context, c *call) (Account, error) {
 	if err != nil {
 		return Account{}, err
 	}
+	ctx = context.WithoutCancel(ctx) // a code that was sent must work, also if the client hung up meanwhile
 	number, err := s.Sessions.OpenCode(ctx, c.now, c.session.Hash, c.session.State)
 	if errors.Is(err, ErrConflict) {
 		return Account{}, ErrTokenInvalid

@@ -212,6 +212,21 @@ func TestACaptchaResponseIsUsedOnce(t *testing.T) {
 	b.wrong(flows.ErrCaptchaInvalid, "auth/recovery/recover", "", object{"login_id": email, "captcha_response": "good"})
 }
 
+// Of wrong passwords that race, no more are looked at without a captcha than of
+// such that follow each other.
+func TestTheCaptchaIsDueInRacesToo(t *testing.T) {
+	b := newBench(t)
+	b.company.Captcha = &captcha{}
+	token := b.sessionIn(flows.CheckPassword)
+	got := race(100, func(i int) error {
+		_, err := b.serveAs(code, addressOf(i), "auth/checkpassword", token, object{"password": "wrong"})
+		return err
+	})
+	if got["auth.password.invalid"] != 3 || got["auth.captcha.missing"] != 97 {
+		t.Errorf("got %v, want 3 looks at the password", got)
+	}
+}
+
 // reusable is a captcha for tests.
 type reusable struct{ captcha }
 

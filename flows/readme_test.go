@@ -22,7 +22,7 @@ func TestREADMEShowsTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(readme)
-	for name, want := range map[string]string{"states": stateDiagram(), "routes": routeTable()} {
+	for name, want := range map[string]string{"states": stateDiagram(), "routes": routeTable(), "events": eventTable()} {
 		begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->"
 		head, rest, ok1 := strings.Cut(text, begin)
 		got, tail, ok2 := strings.Cut(rest, end)

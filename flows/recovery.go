@@ -87,9 +87,9 @@ func (s *Service) checkRecovery(ctx context.Context, c *call, subject Subject, m
 	}
 	switch method {
 	case ByPhone:
-		return c.checkWindow(tallies[WrongCodes], c.company.Limits.WrongCodes)
+		return c.checkWindow(WrongCodes, tallies[WrongCodes], c.company.Limits.WrongCodes)
 	case ByQuestion:
-		return c.checkWindow(tallies[WrongAnswers], c.company.Limits.WrongAnswers)
+		return c.checkWindow(WrongAnswers, tallies[WrongAnswers], c.company.Limits.WrongAnswers)
 	default:
 		return nil
 	}
@@ -133,6 +133,7 @@ func (s *Service) mailLink(ctx context.Context, c *call, a Account) error {
 	if err := s.chargeMail(ctx, c, strconv.FormatInt(a.ID, 10)); err != nil {
 		return err
 	}
+	ctx = context.WithoutCancel(ctx) // a link that was mailed must work, also if the client hung up meanwhile
 	token, link := c.newLink(a)
 	message := Message{
 		Type:    RecoveryLink,

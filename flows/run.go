@@ -45,7 +45,7 @@ func (s *Service) EndOwed(ctx context.Context) error {
 		return err
 	}
 	for _, e := range endings {
-		if err := s.end(ctx, e); err != nil {
+		if err := s.end(ctx, e, EndedLate); err != nil {
 			return err
 		}
 	}
@@ -72,6 +72,13 @@ func (s *Service) later(do func(context.Context)) {
 		defer cancel()
 		do(ctx)
 	})
+}
+
+// Waiting returns how many messages that no request waits for are under way.
+func (s *Service) Waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting
 }
 
 // sendLater sends a code after the answer; if that fails, the code is void.

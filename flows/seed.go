@@ -92,6 +92,9 @@ func (s *Service) Seed(ctx context.Context, c *Company, seed Seed) error {
 	if err := CheckAccount(a); err != nil {
 		return err
 	}
-	_, err = s.Accounts.Create(ctx, s.Now(), a)
-	return err
+	if _, err = s.Accounts.Create(ctx, s.Now(), a); err != nil {
+		return err
+	}
+	s.Emit(ctx, Event{Name: AccountCreated, Company: c.Code, Mnemocode: a.Mnemocode, Reason: "configuration"})
+	return nil
 }

@@ -23,7 +23,10 @@ type Service struct {
 	Hasher    *Hasher
 	Log       *slog.Logger
 	Now       func() time.Time
+	// Observe is told of each Event; nil for nobody. It must not block.
+	Observe func(context.Context, Event)
 
+	told       told           // of full counters
 	background sync.WaitGroup // what later began
 	mu         sync.Mutex     // guards the two below
 	waiting    int            // how much of it is under way
@@ -68,9 +71,15 @@ type call struct {
 	company *Company
 	address string
 	session *Session // nil on routes that take no token
+	ended   bool     // take has ended the session, so the next one replaces none
 	token   string   // the session's
 	body    func() ([]byte, error)
 	now     time.Time
+
+	// What the call's events tell, see events.go.
+	mnemocode string // of the account that was found
+	issued    string // the ID of the session that began
+	events    []Event
 }
 
 func (c *call) decode(req any) error {
@@ -83,8 +92,11 @@ func (c *call) decode(req any) error {
 
 // Serve runs a route. Its errors are *Error or *Refusal, and of those that the
 // route lists.
-func (s *Service) Serve(ctx context.Context, r *Request) (Reply, error) {
-	reply, err := s.serve(ctx, r)
+func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error) {
+	c := &call{address: addressKey(r.Address), body: r.Body, now: s.Now()}
+	err = ErrService // should it panic
+	defer func() { s.emit(ctx, r, c, reply, err) }()
+	reply, err = s.serve(ctx, r, c)
 	if err != nil {
 		return Reply{}, s.checked(r, err)
 	}
@@ -94,12 +106,12 @@ func (s *Service) Serve(ctx context.Context, r *Request) (Reply, error) {
 	return reply, nil
 }
 
-func (s *Service) serve(ctx context.Context, r *Request) (Reply, error) {
+func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error) {
 	company, err := s.Company(r.Company, r.APIKeys)
 	if err != nil {
 		return Reply{}, err
 	}
-	c := &call{company: company, address: addressKey(r.Address), body: r.Body, now: s.Now()}
+	c.company = company
 	if r.Route.TakesToken() {
 		if c.token, err = ParseBearer(r.Authorization); err != nil {
 			return Reply{}, err
@@ -108,10 +120,10 @@ func (s *Service) serve(ctx context.Context, r *Request) (Reply, error) {
 		if err != nil {
 			return Reply{}, err
 		}
+		c.session = &session
 		if !slices.Contains(r.Route.From, session.State) {
 			return Reply{}, ErrSessionInvalid
 		}
-		c.session = &session
 	}
 	return r.Route.run(ctx, s, c)
 }
@@ -246,6 +258,7 @@ func (s *Service) account(ctx context.Context, c *call) (Account, error) {
 	if err != nil {
 		return Account{}, unavailable("loading the account", err)
 	}
+	c.found(a)
 	return a, nil
 }
 
@@ -259,6 +272,7 @@ func (s *Service) accountByLoginID(ctx context.Context, c *call, loginID string)
 	if err != nil {
 		return Account{}, unavailable("looking up the login id", err)
 	}
+	c.found(a)
 	return a, nil
 }
 
@@ -329,6 +343,7 @@ func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 			return Reply{}, err
 		}
 	}
+	c.issued = next.ID
 	return reply, nil
 }
 
@@ -359,7 +374,7 @@ func (c *call) newSession(st step, hash TokenHash) Session {
 
 // store creates the call's first session or replaces the one it has.
 func (s *Service) store(ctx context.Context, c *call, next Session) error {
-	if c.session == nil {
+	if c.session == nil || c.ended {
 		err := s.Sessions.Create(ctx, c.now, next)
 		if err != nil { // also where the account was changed while its owner logged in
 			return unavailable("storing the session", err)
@@ -390,6 +405,9 @@ func (s *Service) abandon(ctx context.Context, hash TokenHash) {
 func (s *Service) after(ctx context.Context, c *call, st step, otpDone bool) (Reply, error) {
 	switch {
 	case !otpDone && c.company.needsSecondFactor(st.account):
+		if err := s.checkCodes(ctx, c, c.subject(st.account, "")); err != nil {
+			return Reply{}, err
+		}
 		st.state = CheckOTP
 	case st.account.MustSetPassword || st.account.PasswordHash == "" && c.company.Password.Required:
 		st.state = SetPassword

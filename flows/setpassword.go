@@ -43,9 +43,7 @@ func (s *Service) setPassword(ctx context.Context, c *call, req *setPasswordRequ
 	// The session of this call was ended; its successor begins in the epoch
 	// that the change opened.
 	st.account.Epoch++
-	ended := *c
-	ended.session = nil
-	return s.authorize(ctx, &ended, st)
+	return s.authorize(ctx, c, st)
 }
 
 func (s *Service) checkNotSame(ctx context.Context, c *call, a Account, password string) error {
@@ -79,15 +77,19 @@ func (s *Service) changePassword(ctx context.Context, c *call, a Account, passwo
 		return unavailable("storing the password", err)
 	}
 	s.noticePassword(c.company, a)
-	return s.end(ctx, Ending{Company: c.company.Code, Account: a.ID, Epoch: a.Epoch + 1})
+	return s.end(ctx, Ending{Company: c.company.Code, Account: a.ID, Epoch: a.Epoch + 1}, EndedByPassword)
 }
 
-// end ends the sessions that a change of the account owes. Should it fail,
-// Run tries until it is done.
-func (s *Service) end(ctx context.Context, e Ending) error {
+// end ends the sessions that a change of the account owes, for a reason of
+// SessionEnded. Should it fail, Run tries until it is done.
+func (s *Service) end(ctx context.Context, e Ending, reason string) error {
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
+	events := s.endings(ctx, e, reason)
 	if err := s.Sessions.End(ctx, s.Now(), e); err != nil {
 		return unavailable("ending the account's sessions", err)
+	}
+	for _, event := range events {
+		s.Emit(ctx, event)
 	}
 	if err := s.Accounts.Ended(ctx, e); err != nil {
 		s.Log.Warn("an ending that was done will be done again", "error", err)

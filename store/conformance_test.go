@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,10 @@ type backend struct {
 
 var backends = []backend{
 	{name: "sqlite", accounts: sqliteAccountNodes, sessions: sqliteSessionNodes},
+	{name: "redis", sessions: redisNodes},
+	{name: "redis cluster", sessions: redisClusterNodes},
+	{name: "redis sentinel", sessions: redisSentinelNodes},
+	{name: "postgres", accounts: postgresAccountNodes},
 }
 
 // An accountsCase is one promise of flows.Accounts. Where it does not matter
@@ -909,18 +914,39 @@ func callAllAccounts(ctx context.Context, s flows.Accounts, a flows.Account) map
 
 // Sessions
 
-// hash makes a token hash from a name.
+// hash makes a token hash from a name, in the bucket of the account whose
+// session it is: acme's account 1, unless the name has another's behind an @.
 func hash(name string) (h flows.TokenHash) {
-	copy(h[:], name)
+	company, account := ownerOf(name)
+	h[0] = byte(flows.AccountBucket(company, account))
+	copy(h[1:], name)
 	return h
+}
+
+// ownerOf returns acme and 2 for "x@2", other and 1 for "x@other/1".
+func ownerOf(name string) (company string, account int64) {
+	_, owner, ok := strings.Cut(name, "@")
+	if !ok {
+		return "acme", 1
+	}
+	company, number, ok := strings.Cut(owner, "/")
+	if !ok {
+		company, number = "acme", owner
+	}
+	account, _ = strconv.ParseInt(number, 10, 64)
+	return company, account
 }
 
 // session is a session with a value in every field but Code.
 func session(name string, account, epoch int64, state flows.State) flows.Session {
+	company, owner := ownerOf(name)
+	if account != owner && account != 0 {
+		panic(fmt.Sprintf("the session %s of account %d is not named so", name, account))
+	}
 	return flows.Session{
 		Hash:      hash(name),
 		ID:        "id of " + name,
-		Company:   "acme",
+		Company:   company,
 		Account:   account,
 		Mnemocode: "m1",
 		Epoch:     epoch,
@@ -982,7 +1008,7 @@ var sessionsCases = []sessionsCase{
 			s.ID, s.Company, s.Mnemocode, s.LoginID = odd, odd, odd, odd
 			s.Accepted = []flows.Acceptance{{Code: odd, Version: odd, At: t0}}
 			s.Code = &flows.Code{Phone: odd, Expires: t0}
-			s.Hash = flows.TokenHash{} // all zero
+			s.Hash = flows.TokenHash{byte(flows.AccountBucket(odd, 1))} // and zeros
 			must(t, one.Create(bg, t0, s))
 			wantSession(t, two, s)
 			next := s
@@ -1031,17 +1057,16 @@ var sessionsCases = []sessionsCase{
 		name:    "replace refused",
 		promise: "ErrConflict unless old is there, in state from, not expired at now, and next's Epoch has not been ended; then nothing is changed.",
 		run: func(t *testing.T, one, two flows.Sessions) {
-			old := session("a", 1, 1, flows.CheckPassword)
+			must(t, one.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 5}))
+			old := session("a", 1, 5, flows.CheckPassword)
 			must(t, one.Create(bg, t0, old))
-			must(t, one.Create(bg, t0, session("held", 2, 1, flows.CheckPassword)))
-			must(t, one.End(bg, t0, flows.Ending{Company: "acme", Account: 2, Epoch: 5}))
-			must(t, one.Create(bg, t0, session("held", 2, 5, flows.CheckPassword)))
-			next := session("b", 1, 1, flows.Authorized)
+			must(t, one.Create(bg, t0, session("held", 1, 5, flows.CheckPassword)))
+			next := session("b", 1, 5, flows.Authorized)
 			wantErr(t, "another state", two.Replace(bg, t0, old.Hash, flows.CheckOTP, next), flows.ErrConflict)
 			wantErr(t, "expired", two.Replace(bg, old.Expires, old.Hash, old.State, next), flows.ErrConflict)
 			next.Hash = hash("held")
 			wantErr(t, "a hash that is there", two.Replace(bg, t0, old.Hash, old.State, next), flows.ErrConflict)
-			next = session("b", 2, 4, flows.Authorized)
+			next = session("b", 1, 4, flows.Authorized)
 			wantErr(t, "an ended epoch", two.Replace(bg, t0, old.Hash, old.State, next), flows.ErrConflict)
 			wantSession(t, one, old)
 			wantGone(t, one, "b")
@@ -1078,14 +1103,13 @@ var sessionsCases = []sessionsCase{
 		promise: "A session in the state of a mailed link ends the account's other links.",
 		run: func(t *testing.T, one, two flows.Sessions) {
 			must(t, one.Create(bg, t0, session("login", 1, 1, flows.CheckOTP)))
-			must(t, one.Create(bg, t0, session("others", 2, 1, flows.MailedLink)))
-			elsewhere := session("elsewhere", 1, 1, flows.MailedLink)
-			elsewhere.Company = "other"
+			must(t, one.Create(bg, t0, session("others@2", 2, 1, flows.MailedLink)))
+			elsewhere := session("elsewhere@other/1", 1, 1, flows.MailedLink)
 			must(t, one.Create(bg, t0, elsewhere))
 			must(t, one.Create(bg, t0, session("first", 1, 1, flows.MailedLink)))
 			must(t, two.Create(bg, t0, session("second", 1, 1, flows.MailedLink)))
 			wantGone(t, one, "first")
-			for _, name := range []string{"login", "others", "elsewhere", "second"} {
+			for _, name := range []string{"login", "others@2", "elsewhere@other/1", "second"} {
 				_, err := one.Get(bg, hash(name))
 				must(t, err)
 			}
@@ -1105,19 +1129,18 @@ var sessionsCases = []sessionsCase{
 			must(t, one.Create(bg, t0, session("e2", 1, 2, flows.CheckOTP)))
 			must(t, one.Create(bg, t0, session("link", 1, 2, flows.MailedLink)))
 			must(t, one.Create(bg, t0, session("e3", 1, 3, flows.Authorized)))
-			must(t, one.Create(bg, t0, session("neighbour", 2, 1, flows.CheckPassword)))
-			elsewhere := session("elsewhere", 1, 1, flows.CheckPassword)
-			elsewhere.Company = "other"
+			must(t, one.Create(bg, t0, session("neighbour@2", 2, 1, flows.CheckPassword)))
+			elsewhere := session("elsewhere@other/1", 1, 1, flows.CheckPassword)
 			must(t, one.Create(bg, t0, elsewhere))
 
 			must(t, two.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 3}))
 			wantGone(t, one, "e1", "e2", "link")
 			wantSession(t, one, session("e3", 1, 3, flows.Authorized))
-			wantSession(t, one, session("neighbour", 2, 1, flows.CheckPassword))
+			wantSession(t, one, session("neighbour@2", 2, 1, flows.CheckPassword))
 			wantSession(t, one, elsewhere)
 			wantErr(t, "an old epoch", one.Create(bg, t0, session("new", 1, 2, flows.CheckOTP)), flows.ErrConflict)
 			must(t, one.Create(bg, t0, session("new", 1, 3, flows.CheckOTP)))
-			must(t, one.Create(bg, t0, session("new2", 2, 1, flows.CheckOTP)))
+			must(t, one.Create(bg, t0, session("new2@2", 2, 1, flows.CheckOTP)))
 		},
 	},
 	{
@@ -1230,9 +1253,8 @@ var sessionsCases = []sessionsCase{
 			expired := session("expired", 1, 1, flows.Authorized)
 			expired.Expires = t0
 			must(t, one.Create(bg, t0, expired))
-			must(t, one.Create(bg, t0, session("neighbour", 2, 1, flows.Authorized)))
-			elsewhere := session("elsewhere", 1, 1, flows.Authorized)
-			elsewhere.Company = "other"
+			must(t, one.Create(bg, t0, session("neighbour@2", 2, 1, flows.Authorized)))
+			elsewhere := session("elsewhere@other/1", 1, 1, flows.Authorized)
 			must(t, one.Create(bg, t0, elsewhere))
 			got := names(get[[]flows.Session](t)(two.List(bg, t0, "acme", 1)))
 			wantEqual(t, "sessions", got, []string{"id of c", "id of a", "id of b"})

@@ -1,0 +1,182 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func readExample(t *testing.T) string {
+	t.Helper()
+	example, err := os.ReadFile("../Caddyfile.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(example)
+}
+
+func TestExampleAdaptsWithoutWarnings(t *testing.T) {
+	_, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(readExample(t)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range warnings { // also of its formatting
+		t.Error(w)
+	}
+}
+
+// startExample runs Caddyfile.example, on listeners of the test's in place of
+// its two ports and without the admin endpoint, whose port others may have.
+func startExample(t *testing.T) *site {
+	s := &site{t: t, dir: shortTempDir(t)}
+	s.addr, s.ln = listener(t)
+	s.URL = "http://" + s.addr
+	profile, file := listener(t)
+	s.more = []*os.File{file}
+	s.config = readExample(t)
+	for _, change := range []struct {
+		from, to string
+		n        int
+	}{
+		{"auto_https off", "auto_https off\n\tadmin off", 1},
+		{"http://127.0.0.1:9000 {\n\tbind 127.0.0.1\n", "http://" + profile + " {\n\tbind fd/4\n", 1},
+		{"http://127.0.0.1:8080 {\n\tbind 127.0.0.1\n", "http://" + s.addr + " {\n\tbind fd/3\n", 1},
+		{"reverse_proxy 127.0.0.1:9000", "reverse_proxy " + profile, 1},
+	} {
+		if n := strings.Count(s.config, change.from); n != change.n {
+			t.Fatalf("the example has %q %d times", change.from, n)
+		}
+		s.config = strings.Replace(s.config, change.from, change.to, 1)
+	}
+	s.writeCaddyfile()
+	s.start()
+	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
+	return s
+}
+
+// logged waits for nothing: a message is in the log before its request is
+// answered. It returns what a pattern's group matches last.
+func (s *site) logged(pattern string) string {
+	s.t.Helper()
+	found := regexp.MustCompile(pattern).FindAllStringSubmatch(s.log(), -1)
+	if len(found) == 0 {
+		s.t.Fatalf("the log has no %s:\n%s", pattern, s.log())
+	}
+	return found[len(found)-1][1]
+}
+
+// The example does what its comments and the README promise, and logs no more
+// than it must.
+func TestExampleWorks(t *testing.T) {
+	const key = "try-this-key"
+	s := startExample(t)
+	var secrets []string
+	post := func(route, token string, body fields) answer {
+		s.t.Helper()
+		for _, field := range []string{"password", "new_password", "captcha_response", "control_answer"} {
+			if value, ok := body[field].(string); ok {
+				secrets = append(secrets, value)
+			}
+		}
+		a := s.postTo("acme", key, route, token, body)
+		if token := a.str("session_token"); token != "" {
+			secrets = append(secrets, token)
+		}
+		return a
+	}
+	profile := func(token, mnemocode string) {
+		s.t.Helper()
+		r := s.request(http.MethodGet, "/profile", "")
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("X-Api-Key", key)
+		r.Header.Set("X-Profile-Mnemocode", "somebody-else")
+		got := s.do(r)
+		want := "X-Profile-Mnemocode: " + mnemocode + "\nX-Company-Code: acme\nAuthorization: \nX-Api-Key: \n"
+		if got.Status != 200 || strings.TrimSpace(string(got.Body)) != strings.TrimSpace(want) {
+			s.t.Errorf("the application answered %d %q, want %q", got.Status, got.Body, want)
+		}
+	}
+	terms := []string{"terms"}
+
+	s.run("Alice logs in", func(t *testing.T) {
+		s.get("/", "").want(flows.ErrHeaderMissing)
+		a := post("auth/login", "", fields{"login_id": "alice@example.com"}).wantState(flows.CheckPassword)
+		if list, _ := a.JSON["disclaimers_required"].([]any); len(list) != 1 {
+			t.Errorf("disclaimers_required is %v", list)
+		}
+		alice := fields{"password": "correct horse battery"}
+		post("auth/checkpassword", a.token(), alice).want(flows.ErrDisclaimerInvalid)
+		alice["accept_disclaimers"] = terms
+		b := post("auth/checkpassword", a.token(), alice).wantState(flows.Authorized)
+		profile(b.token(), "alice-0001")
+		post("auth/logout", b.token(), nil).wantState(flows.None)
+		s.get("/profile", b.token()).want(flows.ErrTokenInvalid)
+	})
+	s.run("Bob gets a code", func(*testing.T) {
+		a := post("auth/checkcredentials", "", fields{"login_id": "bob", "password": "staple gun tuesday", "accept_disclaimers": terms})
+		code := s.logged(`"type":"otp.login".*"text":"(\d{6}) is your login code`)
+		b := post("auth/checkotp", a.wantState(flows.CheckOTP).token(), fields{"otp": code, "accept_disclaimers": terms})
+		profile(b.wantState(flows.Authorized).token(), "bob-0002")
+	})
+	s.run("a captcha is due", func(*testing.T) {
+		wrong := fields{"login_id": "bob", "password": "a wrong password"}
+		for range 3 {
+			post("auth/checkcredentials", "", wrong).want(flows.ErrCredentialsInvalid)
+		}
+		post("auth/checkcredentials", "", wrong).want(flows.ErrCaptchaMissing)
+		post("auth/checkcredentials", "", fields{"login_id": "bob", "password": "staple gun tuesday", "captcha_response": "I-am-human"}).wantState(flows.CheckOTP)
+	})
+	s.run("Alice recovers her access by mail", func(*testing.T) {
+		a := post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": "I-am-human", "method": "MAIL"})
+		a.wantState(flows.None)
+		link := s.logged(`https://app\.example\.com/recover#(mgl_[\w-]+)`)
+		b := post("auth/recovery/checklink", "", fields{"token": link}).wantState(flows.RecoveryPassword)
+		post("auth/setpassword", b.token(), fields{"new_password": "a much better secret"}).wantState(flows.None)
+		c := post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": "a much better secret"})
+		profile(c.wantState(flows.Authorized).token(), "alice-0001")
+	})
+	s.run("and by her question", func(*testing.T) {
+		a := post("auth/recovery/recover", "", fields{"login_id": "+370 600 12345", "captcha_response": "I-am-human", "method": "QUESTION"})
+		post("auth/recovery/checkquestion", a.wantState(flows.RecoveryQuestion).token(), fields{"control_answer": "Whiskers"}).
+			wantState(flows.RecoveryPassword)
+	})
+
+	requests := 0
+	for line := range strings.Lines(s.log()) {
+		var entry struct {
+			Message string `json:"msg"`
+			Request struct {
+				Headers map[string]any
+			}
+		}
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Errorf("a line of the log is %s", line)
+		}
+		if entry.Message == "handled request" {
+			requests++
+			if _, ok := entry.Request.Headers["X-Api-Key"]; ok {
+				t.Errorf("the access log has the API key's header: %s", line)
+			}
+		}
+		for _, secret := range append(secrets, key, "mgs_") {
+			if strings.Contains(line, secret) {
+				t.Errorf("the log holds %q: %s", secret, line)
+			}
+		}
+		sent := entry.Message == "message not sent, but logged"
+		if !sent && (strings.Contains(line, "mgl_") || strings.Contains(line, " is your ")) {
+			t.Errorf("the log holds a link or a code: %s", line)
+		}
+	}
+	if requests < 15 {
+		t.Errorf("the access log has %d requests", requests)
+	}
+}

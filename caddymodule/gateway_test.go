@@ -1,0 +1,557 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// nobodyListens returns the URL of a port that refuses connections, and is
+// nobody else's until the test ends.
+func nobodyListens(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint("http://127.0.0.1:", at.(*syscall.SockaddrInet4).Port)
+}
+
+// A gateway is whatever mnemogate asks: for SMS, mails, captchas and at OAuth
+// providers. It can be told to misbehave.
+type gateway struct {
+	*httptest.Server
+	release chan struct{} // closed at the end, for handlers that hang
+
+	mu       sync.Mutex
+	answers  http.HandlerFunc // nil for good ones
+	messages []map[string]any
+	asked    map[string]int // requests by path
+}
+
+func newGateway(t *testing.T) *gateway {
+	g := &gateway{release: make(chan struct{}), asked: map[string]int{}}
+	g.Server = httptest.NewServer(g)
+	t.Cleanup(func() {
+		g.behave(nil)
+		g.CloseClientConnections()
+		g.Close()
+	})
+	return g
+}
+
+func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	message := map[string]any{}
+	_ = json.Unmarshal(body, &message)
+	g.mu.Lock()
+	g.asked[r.URL.Path]++
+	g.messages = append(g.messages, message)
+	answers := g.answers
+	g.mu.Unlock()
+	if answers != nil {
+		answers(w, r)
+		return
+	}
+	switch r.URL.Path {
+	case "/captcha":
+		form, _ := url.ParseQuery(string(body))
+		fmt.Fprintf(w, `{"success":%t}`, form.Get("response") != "bad")
+	case "/token":
+		form, _ := url.ParseQuery(string(body))
+		w.Header().Set("Content-Type", "application/json")
+		if form.Get("redirect_uri") != callback || !strings.HasPrefix(form.Get("code"), "code-of-") {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"error":"invalid_grant"}`)
+			return
+		}
+		fmt.Fprintf(w, `{"access_token":"access-%s","token_type":"bearer"}`, form.Get("code"))
+	case "/user":
+		user := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer access-code-of-")
+		fmt.Fprintf(w, `{"id":%q,"email":"%[1]s@example.com","verified":true}`, user)
+	}
+}
+
+// behave sets how the gateway answers from now on; nil is good.
+func (g *gateway) behave(answers http.HandlerFunc) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.answers = answers
+	if answers == nil {
+		close(g.release)
+		g.release = make(chan struct{})
+	}
+}
+
+// hang answers once the gateway behaves again, or nobody waits any more.
+func (g *gateway) hang(_ http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	release := g.release
+	g.mu.Unlock()
+	select {
+	case <-release:
+	case <-r.Context().Done():
+	}
+}
+
+// last returns a field of the newest request.
+func (g *gateway) last(field string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	value, _ := g.messages[len(g.messages)-1][field].(string)
+	return value
+}
+
+func (g *gateway) count(path string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.asked[path]
+}
+
+// misbehaviours are how a gateway fails, by name.
+func (g *gateway) misbehaviours() map[string]http.HandlerFunc {
+	written := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, text)
+			_ = conn.Close()
+		}
+	}
+	return map[string]http.HandlerFunc{
+		"slow":  g.hang,
+		"error": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		},
+		"huge": func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusBadGateway)
+			for r.Context().Err() == nil {
+				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+					return
+				}
+			}
+		},
+		"drip": func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_ = http.NewResponseController(w).Flush()
+			g.hang(w, r)
+		},
+		"garbage":     written("\x00\x01\x02 this is no HTTP\r\n\r\n"),
+		"no answer":   written(""),
+		"half a line": written("HTTP/1.1 200"),
+	}
+}
+
+// soon is by when what waits 300 ms for a gateway must be answered, on a busy
+// machine; the default would be 3 s or 5 s.
+const soon = 2500 * time.Millisecond
+
+// timed calls f and checks that it is answered soon.
+func (s *site) timed(f func() answer) answer {
+	s.t.Helper()
+	begin := time.Now()
+	a := f()
+	if took := time.Since(begin); took > soon {
+		s.t.Errorf("it took %v", took)
+	}
+	return a
+}
+
+// unavailable checks an answer for a gateway that failed.
+func (a answer) unavailable() {
+	a.t.Helper()
+	a.want(flows.ErrUnavailable).wantError(nil, nil)
+}
+
+// A gateway that fails makes service.unavailable, within its timeout. What it
+// was given is void but counts towards the budgets, and nothing lasts.
+func TestGatewaysMayFail(t *testing.T) {
+	g := newGateway(t)
+	misbehaviours := g.misbehaviours()
+	names := slices.Sorted(maps.Keys(misbehaviours))
+	names = append(names, "refused")
+	webhook := func(url string) string {
+		return `webhook ` + url + ` {
+			secret ` + smsSecret + `
+			timeout 300ms
+		}
+		`
+	}
+	// at is a company whose gateways are there.
+	at := func(url, captcha string) string {
+		config := `api_key ` + testKey + `
+		sms ` + webhook(url+"/sms") + `mail ` + webhook(url+"/mail") + captcha + `
+		limits {
+			sms_per_account 3/10m
+			mails_per_account 2/1h
+			failures_per_address 1000/5m
+		}
+		password {
+			argon2id 7168 5 1
+		}
+		oauth 2 oauth2 {
+			token_url ` + url + `/token
+			userinfo_url ` + url + `/user
+			subject id
+			client_id me
+			client_secret hidden-client-secret
+			redirect_uri ` + callback + `
+			timeout 300ms
+		}
+		`
+		for i, name := range names {
+			name = strings.ReplaceAll(name, " ", "-")
+			config += fmt.Sprintf("account %s {\nlogin %[1]s\nemail %[1]s@example.com\nphone +3706000%04d\nquestion Cat? Whiskers\nidentity 2 %[1]s\n}\n", name, i)
+		}
+		return config
+	}
+	captcha := func(url string) string {
+		return "captcha siteverify " + url + "/captcha hidden-captcha-secret {\ntimeout 300ms\n}"
+	}
+	refused := nobodyListens(t)
+	s := startSite(t, siteConfig{
+		company: "captcha off",
+		more: "company up {\n" + at(g.URL, "captcha off") + "}\n" +
+			"company refused {\n" + at(refused, "captcha off") + "}\n" +
+			"company up-human {\n" + at(g.URL, captcha(g.URL)) + "}\n" +
+			"company refused-human {\n" + at(refused, captcha(refused)) + "}\n",
+	})
+	// each runs f once for each way to fail, at the company that has it.
+	each := func(name, kind string, f func(company, account string, fail, heal func())) {
+		s.run(name, func(*testing.T) {
+			for _, how := range names {
+				s.run(how, func(*testing.T) {
+					company := "up" + kind
+					if how == "refused" {
+						company = "refused" + kind
+					}
+					f(company, strings.ReplaceAll(how, " ", "-"), func() { g.behave(misbehaviours[how]) }, func() { g.behave(nil) })
+				})
+			}
+		})
+	}
+	open := func(company, account string, want int) {
+		s.t.Helper()
+		if got := len(s.sessionsOf(company, account)); got != want {
+			s.t.Errorf("%d sessions, want %d", got, want)
+		}
+	}
+
+	each("SMS", "", func(company, account string, fail, heal func()) {
+		post := func(route, token string, body fields) answer { return s.postTo(company, testKey, route, token, body) }
+		login := func() answer { return post("auth/login", "", fields{"login_id": account}) }
+		fail()
+		s.timed(login).unavailable()
+		open(company, account, 0)
+		heal()
+		if company == "refused" {
+			login().unavailable()
+			login().unavailable()
+			login().want(flows.ErrRestricted) // each counted
+			return
+		}
+		a := login().wantState(flows.CheckOTP)
+		first := g.last("code")
+		fail()
+		s.timed(func() answer { return post("auth/renewotp", a.token(), nil) }).unavailable()
+		void := g.last("code")
+		heal()
+		for _, code := range []string{first, void} {
+			post("auth/checkotp", a.token(), fields{"otp": code}).want(flows.ErrOTPInvalid)
+		}
+		post("auth/renewotp", a.token(), nil).want(flows.ErrRestricted) // the fourth
+		open(company, account, 1)
+	})
+	each("mail", "", func(company, account string, fail, heal func()) {
+		post := func(route string, body fields) answer { return s.postTo(company, testKey, route, "", body) }
+		recovery := func() answer {
+			return post("auth/recovery/recover", fields{"login_id": account, "captcha_response": "any", "method": "MAIL"})
+		}
+		link := func() fields {
+			_, token, _ := strings.Cut(g.last("link"), "#")
+			return fields{"token": token}
+		}
+		sessions := len(s.sessionsOf(company, account))
+		fail()
+		s.timed(recovery).unavailable()
+		heal()
+		open(company, account, sessions)
+		if company == "refused" {
+			recovery().unavailable()
+			recovery().want(flows.ErrRestricted)
+			return
+		}
+		post("auth/recovery/checklink", link()).want(flows.ErrTokenInvalid)
+		recovery().wantState(flows.None)
+		post("auth/recovery/checklink", link()).wantState(flows.RecoveryPassword)
+		recovery().want(flows.ErrRestricted) // the third
+	})
+	each("captcha", "-human", func(company, account string, fail, heal func()) {
+		recovery := func() answer {
+			return s.postTo(company, testKey, "auth/recovery/recover", "",
+				fields{"login_id": account, "captcha_response": "response-of-" + account, "method": "QUESTION"})
+		}
+		fail()
+		s.timed(recovery).unavailable()
+		heal()
+		open(company, account, 0)
+		if company == "refused-human" {
+			return
+		}
+		recovery().wantState(flows.RecoveryQuestion)
+		recovery().want(flows.ErrCaptchaInvalid) // it was used
+	})
+	each("OAuth", "", func(company, account string, fail, heal func()) {
+		login := func() answer {
+			return s.postTo(company, testKey, "auth/oauth", "", fields{"provider_id": 2, "code": "code-of-" + account, "redirect_uri": callback})
+		}
+		sessions := len(s.sessionsOf(company, account))
+		fail()
+		a := s.timed(login)
+		if a.str("error_code") != flows.ErrOAuthFailed.Code {
+			a.unavailable()
+		} else if account != "redirect" && account != "huge" { // what a provider that is well would never answer
+			s.t.Errorf("got %d %s", a.Status, a.Body)
+		}
+		heal()
+		open(company, account, sessions)
+		if company != "refused" {
+			login().wantState(flows.Authorized)
+		}
+	})
+	if n := g.count("/elsewhere"); n != 0 {
+		t.Errorf("%d redirects were followed", n)
+	}
+	for _, secret := range []string{"hidden-captcha-secret", "hidden-client-secret", "code-of-", "response-of-"} {
+		if strings.Contains(s.log(), secret) {
+			t.Errorf("the log holds %q", secret)
+		}
+	}
+}
+
+// A login at an OAuth 2.0 provider, as it should go and as it may.
+func TestOAuthOverHTTP(t *testing.T) {
+	g := newGateway(t)
+	s := startSite(t, siteConfig{company: roomy + disclaimers + `
+		account alice {
+			email alice@example.com
+			identity 3 alice
+		}
+		account bob {
+			email bob@example.com
+		}
+		account carol {
+			email carol@example.com
+			phone +37060000003
+			second_factor
+			must_set_password
+			identity 3 carol
+		}
+		oauth 3 oauth2 {
+			token_url ` + g.URL + `/token
+			userinfo_url ` + g.URL + `/user
+			subject id
+			email email verified
+			client_id me
+			client_secret hidden-client-secret
+			redirect_uri ` + callback + `
+			link_verified_email
+		}`})
+	login := func(code, redirectURI string) answer {
+		return s.post("auth/oauth", "", fields{"provider_id": 3, "code": code, "redirect_uri": redirectURI})
+	}
+	accept := func(token string, codes ...string) answer {
+		return s.post("auth/acceptdisclaimers", token, fields{"accept_disclaimers": codes})
+	}
+	s.run("disclaimers, then authorized", func(t *testing.T) {
+		a := login("code-of-alice", callback).wantState(flows.AcceptDisclaimers)
+		if list, _ := a.JSON["disclaimers_required"].([]any); len(list) != 2 {
+			t.Errorf("disclaimers_required is %v", list)
+		}
+		if a.str("profile_mnemocode") != "" {
+			t.Error("the profile is told before the disclaimers are accepted")
+		}
+		s.get("/", a.token()).want(flows.ErrSessionInvalid)
+		refused := accept(a.token(), "terms").want(flows.ErrDisclaimerInvalid)
+		if list, _ := refused.JSON["disclaimers_required"].([]any); len(list) != 2 {
+			t.Errorf("disclaimers_required is %v", list)
+		}
+		b := accept(a.token(), "privacy", "terms", "another").wantState(flows.Authorized)
+		if b.str("profile_mnemocode") != "alice" {
+			t.Errorf("got %s", b.Body)
+		}
+		s.get("/", a.token()).want(flows.ErrTokenInvalid)
+		if got := s.get("/", b.token()); got.Status != 200 || !strings.Contains(string(got.Body), "X-Profile-Mnemocode: alice\r\n") {
+			t.Errorf("got %d %s", got.Status, got.Body)
+		}
+		c := login("code-of-alice", callback).wantState(flows.Authorized)
+		if c.str("profile_mnemocode") != "alice" {
+			t.Errorf("got %s", c.Body)
+		}
+	})
+	s.run("an account is bound by its verified email", func(*testing.T) {
+		accept(login("code-of-bob", callback).wantState(flows.AcceptDisclaimers).token(), "privacy", "terms").wantState(flows.Authorized)
+		a, err := s.accounts().ByIdentity(s.t.Context(), "acme", flows.Identity{Provider: 3, Subject: "bob"})
+		if err != nil || a.Mnemocode != "bob" {
+			s.t.Errorf("bound is %q, %v", a.Mnemocode, err)
+		}
+	})
+	s.run("no second factor and no new password", func(*testing.T) {
+		accept(login("code-of-carol", callback).wantState(flows.AcceptDisclaimers).token(), "privacy", "terms").wantState(flows.Authorized)
+	})
+	s.run("unknown user", func(*testing.T) { login("code-of-eve", callback).want(flows.ErrOAuthNotFound) })
+	s.run("refused code", func(*testing.T) { login("made-up", callback).want(flows.ErrOAuthFailed) })
+	s.run("another redirect_uri", func(*testing.T) {
+		before := g.count("/token")
+		login("code-of-alice", callback+"/").want(flows.ErrOAuthFailed)
+		if g.count("/token") != before {
+			s.t.Error("the provider was asked")
+		}
+	})
+	s.run("account restricted, closed, denied", func(*testing.T) {
+		for status, want := range map[flows.Status]*flows.Error{
+			flows.StatusRestricted: flows.ErrUserRestricted,
+			flows.StatusClosed:     flows.ErrUserClosed,
+			flows.StatusDenied:     flows.ErrUserDenied,
+		} {
+			s.update("carol", true, func(a *flows.Account) { a.Status = status })
+			login("code-of-carol", callback).want(want)
+		}
+	})
+}
+
+// The notice of a changed password is never waited for.
+func TestNoticeNeverDelaysANewPassword(t *testing.T) {
+	g := newGateway(t)
+	webhook := func(url string) string {
+		return " webhook " + url + " {\nsecret " + smsSecret + "\ntimeout 10s\n}\n"
+	}
+	s := startSite(t, siteConfig{
+		company: roomy + "sms" + webhook(g.URL+"/sms") + "mail" + webhook(g.URL+"/mail") +
+			account("alice", "email alice@example.com\nmust_set_password") +
+			account("bob", "phone +37060000002\nmust_set_password"),
+		more: "company refused {\napi_key " + testKey + roomy + "mail" + webhook(nobodyListens(t)) +
+			account("alice", "email alice@example.com\nmust_set_password") + "}",
+	})
+	set := func(company, loginID string) answer {
+		token := s.postTo(company, testKey, "auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword}).
+			wantState(flows.SetPassword).token()
+		return s.timed(func() answer {
+			return s.postTo(company, testKey, "auth/setpassword", token, fields{"new_password": "a much better secret"})
+		})
+	}
+	g.behave(g.hang)
+	set("acme", "alice").wantState(flows.Authorized)
+	set("acme", "bob").wantState(flows.Authorized)
+	set("refused", "alice").wantState(flows.Authorized)
+	deadline := time.Now().Add(10 * time.Second)
+	for g.count("/mail") < 1 || g.count("/sms") < 1 { // each was told where it can be
+		if time.Now().After(deadline) {
+			t.Fatal("the notices were not sent")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	g.behave(nil)
+}
+
+// A webhook gets what the contract says, and nothing else.
+func TestWebhookPayloads(t *testing.T) {
+	s := startSite(t, siteConfig{company: roomy +
+		account("alice", "email alice@example.com\nphone +37060000001\nsecond_factor") +
+		account("bob", "phone +37060000002\nquestion Cat? Whiskers")})
+	begin := time.Now()
+	credentials := s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(flows.CheckOTP)
+	recovery := func(loginID, method string) answer {
+		return s.post("auth/recovery/recover", "", fields{"login_id": loginID, "captcha_response": "any", "method": method})
+	}
+	recovery("alice", "PHONE").wantState(flows.RecoveryOTP)
+	recovery("alice", "MAIL").wantState(flows.None)
+	for _, a := range []answer{
+		s.post("auth/recovery/checklink", "", fields{"token": s.sms.linkToken()}),
+		s.post("auth/recovery/checkquestion", recovery("bob", "QUESTION").token(), fields{"control_answer": "whiskers"}),
+	} {
+		s.post("auth/setpassword", a.token(), fields{"new_password": "a much better secret"}).wantState(flows.None)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for len(s.sms.of("notice.password_changed")) < 2 {
+		if time.Now().After(deadline) {
+			t.Fatal("the notices were not sent")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+
+	for _, c := range []struct {
+		kind, account, to string
+		fields            []string
+		life              time.Duration
+	}{
+		{"otp.login", "alice", "+37060000001", []string{"code", "expires_at"}, 5 * time.Minute},
+		{"otp.recovery", "alice", "+37060000001", []string{"code", "expires_at"}, 5 * time.Minute},
+		{"recovery.link", "alice", "alice@example.com", []string{"link", "expires_at", "subject"}, 30 * time.Minute},
+		{"notice.password_changed", "alice", "alice@example.com", []string{"subject"}, 0},
+		{"notice.password_changed", "bob", "+37060000002", nil, 0},
+	} {
+		t.Run(c.kind+" for "+c.account, func(t *testing.T) {
+			var found []map[string]any
+			for _, m := range s.sms.of(c.kind) {
+				if m["profile_mnemocode"] == c.account {
+					found = append(found, m)
+				}
+			}
+			if len(found) != 1 {
+				t.Fatalf("%d messages, want 1", len(found))
+			}
+			m := found[0]
+			want := append([]string{"type", "company_code", "profile_mnemocode", "to", "text"}, c.fields...)
+			slices.Sort(want)
+			if got := slices.Sorted(maps.Keys(m)); !slices.Equal(got, want) {
+				t.Errorf("the fields are %v, want %v", got, want)
+			}
+			if m["company_code"] != "acme" || m["to"] != c.to {
+				t.Errorf("got %v", m)
+			}
+			for _, field := range []string{"code", "link"} {
+				if value, ok := m[field].(string); ok && !strings.Contains(m["text"].(string), value) {
+					t.Errorf("the text %q does not hold the %s", m["text"], field)
+				}
+			}
+			if expires, ok := m["expires_at"].(string); ok {
+				at, err := time.Parse(time.RFC3339, expires)
+				if err != nil || at.Before(begin.Add(c.life-time.Second)) || at.After(time.Now().Add(c.life)) {
+					t.Errorf("expires_at is %s, %v", expires, err)
+				}
+			}
+		})
+	}
+	code := s.sms.last("otp.login", "code")
+	if len(code) != 6 || strings.Trim(code, "0123456789") != "" {
+		t.Errorf("the code is %q, want 6 digits", code)
+	}
+	s.post("auth/checkotp", credentials.token(), fields{"otp": code}).want(flows.ErrTokenInvalid) // the new password ended it
+}

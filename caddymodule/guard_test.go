@@ -1,0 +1,622 @@
+package caddymodule
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// umbra is another company beside acme.
+const umbra = `
+	company umbra {
+		api_key other-key
+		captcha off
+		account zoe {
+			login zoe
+			password "` + testPassword + `"
+		}
+	}
+`
+
+// h2client speaks HTTP/2 without TLS.
+var h2client = func() *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Client{Transport: &http.Transport{Protocols: protocols, DisableCompression: true}, Timeout: 30 * time.Second}
+}()
+
+// An h2conn is an HTTP/2 connection on which a client may do what it likes. It
+// carries one stream.
+type h2conn struct {
+	t      *testing.T
+	framer *http2.Framer
+	names  bytes.Buffer // encoded
+	hpack  *hpack.Encoder
+}
+
+func (s *site) h2() *h2conn {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		s.t.Fatal(err)
+	}
+	c := &h2conn{t: s.t, framer: http2.NewFramer(conn, bufio.NewReader(conn))}
+	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	c.hpack = hpack.NewEncoder(&c.names)
+	c.check(c.framer.WriteSettings())
+	return c
+}
+
+func (c *h2conn) check(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// headers sends fields, given as name and value in turn, as the stream's
+// headers or, the second time, trailers.
+func (c *h2conn) headers(end bool, fields ...string) {
+	c.t.Helper()
+	c.names.Reset()
+	for pair := range slices.Chunk(fields, 2) {
+		c.check(c.hpack.WriteField(hpack.HeaderField{Name: pair[0], Value: pair[1]}))
+	}
+	c.check(c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.names.Bytes(), EndHeaders: true, EndStream: end}))
+}
+
+func (c *h2conn) data(b string, end bool) {
+	c.t.Helper()
+	c.check(c.framer.WriteData(1, end, []byte(b)))
+}
+
+// answer reads the answer up to its end or, with a part, until the body has
+// that part.
+func (c *h2conn) answer(part string) (status string, body string) {
+	c.t.Helper()
+	for {
+		frame, err := c.framer.ReadFrame()
+		if err != nil {
+			c.t.Fatalf("after %s %q: %v", status, body, err)
+		}
+		switch f := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			if f.StreamID == 1 && status == "" {
+				status = f.PseudoValue("status")
+			}
+		case *http2.DataFrame:
+			body += string(f.Data())
+		case *http2.RSTStreamFrame:
+			return status, body
+		case *http2.SettingsFrame:
+			if !f.IsAck() {
+				c.check(c.framer.WriteSettingsAck())
+			}
+		}
+		if h := frame.Header(); h.StreamID == 1 && h.Flags.Has(http2.FlagDataEndStream) || part != "" && strings.Contains(body, part) {
+			return status, body
+		}
+	}
+}
+
+var noAlphanumeric = regexp.MustCompile(`[^a-z0-9]`)
+
+// linesNamed returns the lines of a raw request, its trailers among them, whose name
+// an application might take for one of names.
+func linesNamed(raw string, names ...string) []string {
+	normal := func(name string) string { return noAlphanumeric.ReplaceAllString(strings.ToLower(name), "-") }
+	var found []string
+	for line := range strings.SplitSeq(raw, "\r\n") {
+		name, _, ok := strings.Cut(line, ":")
+		if ok && slices.ContainsFunc(names, func(n string) bool { return normal(n) == normal(name) }) {
+			found = append(found, line)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// spellings returns what may be taken for a header's name: with each character
+// that a name may have for its dashes, one of them or all, and in other cases.
+func spellings(name string) []string {
+	all := []string{name, strings.ToLower(name), strings.ToUpper(name)}
+	for _, c := range "!#$%&'*+.^_`|~-" {
+		all = append(all, strings.ReplaceAll(name, "-", string(c)), strings.Replace(name, "-", string(c), 1),
+			strings.ToUpper(strings.ReplaceAll(name, "-", string(c))))
+	}
+	return all
+}
+
+// Contract, 7: nothing but this module sets or unsets the identity headers.
+func TestOnlyOurIdentityHeadersReachTheApplication(t *testing.T) {
+	setups := []struct {
+		name          string
+		config        siteConfig
+		user, company string
+	}{
+		{"default names", siteConfig{}, "X-Profile-Mnemocode", "X-Company-Code"},
+		{"other names, and Caddy lets odd ones through", siteConfig{
+			handler: "header x-User-ID2\ncompany_header Tenant-\nforward_authorization",
+			servers: "expected_underscore_headers x_user_id2 x-user_id2 x_user-id2 tenant_\nexpected_dot_headers x.user.id2 x-user.id2 x.user-id2 tenant.",
+		}, "X-User-Id2", "Tenant-"},
+	}
+	for _, setup := range setups {
+		t.Run(setup.name, func(t *testing.T) {
+			setup.config.company = people
+			s := startSite(t, setup.config)
+			token := s.login("alice@example.com")
+			want := []string{setup.company + ": acme", setup.user + ": alice"}
+			slices.Sort(want)
+			check := func(t *testing.T, how string) string {
+				t.Helper()
+				requests := s.backend.requests()
+				got := requests[len(requests)-1]
+				if lines := linesNamed(got, setup.user, setup.company); !slices.Equal(lines, want) {
+					t.Errorf("%s: the application got %q, want %q", how, lines, want)
+				}
+				return got
+			}
+			var forged, declared strings.Builder
+			names := append(spellings(setup.user), spellings(setup.company)...)
+			for _, name := range names {
+				forged.WriteString(name + ": mallory\r\n")
+				declared.WriteString("Trailer: " + name + "\r\n")
+			}
+			start := "GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n"
+			s.run("headers", func(t *testing.T) {
+				for _, name := range names { // each alone: of several Caddy drops some itself
+					s.exchange(start + name + ": mallory\r\nConnection: close\r\n\r\n").is(200)
+					check(t, name)
+				}
+				s.exchange(start + forged.String() + forged.String() + "Connection: close\r\n\r\n").is(200)
+				check(t, "all together")
+			})
+			s.run("headers of HTTP/1.0", func(t *testing.T) {
+				s.exchange(strings.Replace(start, "1.1", "1.0", 1) + forged.String() + "\r\n").is(200)
+				check(t, "HTTP/1.0")
+			})
+			s.run("headers of HTTP/2", func(t *testing.T) {
+				r := s.request("GET", "/", "")
+				r.Header["authorization"] = []string{"Bearer " + token}
+				for _, name := range names {
+					r.Header[strings.ToLower(name)] = []string{"mallory", "eve"}
+				}
+				s.doH2(r).is(200)
+				check(t, "HTTP/2")
+			})
+			s.run("similar names are left alone", func(t *testing.T) {
+				s.exchange(start + "X-" + setup.user + ": 1\r\n" + setup.user + "-2: 2\r\n" + setup.user[1:] + ": 3\r\nConnection: close\r\n\r\n").is(200)
+				got := check(t, "similar names")
+				if len(linesNamed(got, "X-"+setup.user, setup.user+"-2", setup.user[1:])) != 3 {
+					t.Errorf("the application got %q", got)
+				}
+			})
+			s.run("named in Connection", func(t *testing.T) {
+				for _, value := range []string{
+					setup.user, strings.ToLower(setup.user) + "," + setup.company, "close, " + setup.user, "keep-alive,," + setup.company + " ,\t" + setup.user,
+					"upgrade, " + setup.user,
+				} {
+					s.exchange(start + "Connection: " + value + "\r\nConnection: close, " + setup.user + "\r\nProxy-Connection: " + setup.user + "\r\n\r\n").is(200)
+					check(t, value)
+				}
+			})
+			body := "Transfer-Encoding: chunked\r\nConnection: close\r\n"
+			s.run("declared trailers", func(t *testing.T) {
+				s.exchange(start + body + declared.String() + "Trailer: X-Sum\r\n\r\n3\r\nabc\r\n0\r\n" + forged.String() + "X-Sum: 9\r\n\r\n").is(200)
+				if got := check(t, "declared"); !strings.Contains(got, "\r\nX-Sum: 9\r\n") || linesNamed(got, "Trailer")[0] != "Trailer: X-Sum" {
+					t.Errorf("the other trailer is lost: %q", got)
+				}
+			})
+			s.run("undeclared trailers", func(t *testing.T) {
+				s.exchange(start + body + "\r\n3\r\nabc\r\n0\r\n" + forged.String() + "\r\n").is(200)
+				check(t, "none declared")
+				s.exchange(start + body + "Trailer: X-Sum\r\n\r\n3\r\nabc\r\n0\r\n" + forged.String() + "X-Sum: 9\r\n\r\n").is(200)
+				check(t, "another declared")
+				s.exchange(start + body + "\r\n0\r\n" + forged.String() + "\r\n").is(200)
+				check(t, "no body")
+			})
+			s.run("trailers of HTTP/2", func(t *testing.T) {
+				r := s.request("POST", "/", "abc")
+				r.Header.Set("Authorization", "Bearer "+token)
+				r.ContentLength = -1
+				r.Trailer = http.Header{"X-Sum": {"9"}}
+				for _, name := range names {
+					r.Trailer[http.CanonicalHeaderKey(name)] = []string{"mallory"}
+				}
+				s.doH2(r).is(200)
+				if got := check(t, "declared"); !strings.Contains(got, "\r\nX-Sum: 9\r\n") {
+					t.Errorf("the other trailer is lost: %q", got)
+				}
+				for _, also := range [][]string{nil, {"trailer", "x-sum"}, {"trailer", strings.ToLower(setup.user)}} {
+					c := s.h2()
+					c.headers(false, append([]string{":method", "POST", ":scheme", "http", ":authority", "x", ":path", "/", "authorization", "Bearer " + token}, also...)...)
+					c.data("abc", false)
+					c.headers(true, "x-sum", "9", strings.ToLower(setup.user), "mallory", strings.ToLower(setup.company), "mallory", "x_sum", "8")
+					if status, _ := c.answer(""); status != "200" {
+						t.Errorf("got %s", status)
+					}
+					check(t, "HTTP/2, undeclared")
+				}
+			})
+			s.run("credentials", func(t *testing.T) {
+				s.exchange(start + "X-Api-Key: " + testKey + "\r\nx-api-key: other\r\nConnection: close\r\n\r\n").is(200)
+				got := check(t, "credentials")
+				if strings.Contains(strings.ToLower(got), "x-api-key") {
+					t.Errorf("the API key is sent on: %q", got)
+				}
+				if sent := strings.Contains(got, token); sent != strings.Contains(setup.config.handler, "forward_authorization") {
+					t.Errorf("is the token sent on? %v", sent)
+				}
+			})
+		})
+	}
+}
+
+// is checks the status of an answer that is not ours.
+func (a answer) is(status int) answer {
+	a.t.Helper()
+	if a.Status != status {
+		a.t.Fatalf("got %d %s, want %d", a.Status, a.Body, status)
+	}
+	return a
+}
+
+func (s *site) doH2(r *http.Request) answer {
+	s.t.Helper()
+	response, err := h2client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if response.ProtoMajor != 2 {
+		s.t.Fatalf("got %s", response.Proto)
+	}
+	return newAnswer(s.t, response, body)
+}
+
+// Contract, 7: Connection keeps only close, keep-alive and upgrade, Upgrade
+// only websocket.
+func TestOnlyWebSocketsAreUpgraded(t *testing.T) {
+	s := startSite(t, siteConfig{company: people})
+	token := s.login("alice@example.com")
+	start := "GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n"
+	for headers, upgraded := range map[string]bool{
+		"Connection: Upgrade\r\nUpgrade: websocket\r\n":                                         true,
+		"Connection: keep-alive, upgrade\r\nUpgrade: WebSocket\r\n":                             true,
+		"Connection: keep-alive\r\nConnection: X-Other, UPGRADE\r\nUpgrade: websocket\r\n":      true,
+		"Connection: close\r\nUpgrade: websocket\r\n":                                           false,
+		"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n":   false,
+		"Connection: Upgrade, close\r\nUpgrade: h2c, websocket\r\n":                             false,
+		"Connection: Upgrade, close\r\nUpgrade: websocket, h2c\r\n":                             false,
+		"Connection: Upgrade, close\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n":                  false,
+		"Connection: Upgrade, close\r\nUpgrade: websocket/13\r\n":                               false,
+		"Connection: Upgrade, close\r\nUpgrade: TLS/1.0\r\n":                                    false,
+		"Connection: Upgrade, close\r\nUpgrade:\r\n":                                            false,
+		"Connection: Upgrade, close\r\n":                                                        false,
+		"Connection: Upgrade, X-Other, close\r\nUpgrade: h2c\r\nX-Other: stays\r\nTE: gzip\r\n": false,
+	} {
+		s.run(headers, func(t *testing.T) {
+			if upgraded {
+				conn, _ := s.open("/", headers+"Authorization: Bearer "+token+"\r\n", 101)
+				_ = conn.Close()
+			} else {
+				s.exchange(start + headers + "\r\n").is(200)
+			}
+			requests := s.backend.requests()
+			got := requests[len(requests)-1]
+			if lines := linesNamed(got, "Upgrade"); upgraded && !slices.Equal(lines, []string{"Upgrade: websocket"}) || !upgraded && lines != nil {
+				t.Errorf("the application got %q", lines)
+			}
+			if lines := linesNamed(got, "Connection"); upgraded && !slices.Equal(lines, []string{"Connection: Upgrade"}) || !upgraded && lines != nil {
+				t.Errorf("the application got %q", lines)
+			}
+			if strings.Contains(headers, "stays") && linesNamed(got, "X-Other") == nil {
+				t.Error("Connection made a header disappear")
+			}
+		})
+	}
+	s.run("none without a token", func(t *testing.T) {
+		before := len(s.backend.requests())
+		s.exchange("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n").want(flows.ErrHeaderMissing)
+		s.exchange("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n").want(flows.ErrHeaderMissing)
+		if len(s.backend.requests()) != before {
+			t.Error("it went to the application")
+		}
+	})
+}
+
+// Contract, 2, 3 and 7: what a request without a good token is answered.
+func TestProtectedPathRefuses(t *testing.T) {
+	s := startSite(t, siteConfig{company: people, more: umbra + `
+	company brief {
+		api_key brief-key
+		captcha off
+		session {
+			lifetime 1ms
+		}
+		account bea {
+			login bea
+			password "` + testPassword + `"
+		}
+	}`})
+	token := s.login("alice@example.com")
+	zoe := s.postTo("umbra", "other-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(flows.Authorized).token()
+	expired := s.postTo("brief", "brief-key", "auth/checkcredentials", "", fields{"login_id": "bea", "password": testPassword}).wantState(flows.Authorized).token()
+	step := s.post("auth/login", "", fields{"login_id": "carol@example.com"}).wantState(flows.CheckPassword).token()
+	ended := s.login("frank")
+	s.post("auth/logout", ended, nil).wantState(flows.None)
+	flipped := token[:len(token)-1] + string(token[len(token)-1]+1) // another spelling of the same bytes
+
+	bearer := func(token string) string { return "Authorization: Bearer " + token + "\r\n" }
+	tests := []struct {
+		name, headers string
+		want          *flows.Error
+		challenge     string // behind the realm
+	}{
+		{"nothing", "", flows.ErrHeaderMissing, ""},
+		{"a cookie", "Cookie: Authorization=Bearer " + token + "; session_token=" + token + "\r\n", flows.ErrHeaderMissing, ""},
+		{"other headers", "Proxy-Authorization: Bearer " + token + "\r\nX-Authorization: Bearer " + token + "\r\nX-Auth-Token: " + token + "\r\n", flows.ErrHeaderMissing, ""},
+		{"an identity", "X-Profile-Mnemocode: alice\r\nX-Company-Code: acme\r\n", flows.ErrHeaderMissing, ""},
+		{"an API key", "X-Api-Key: " + testKey + "\r\n", flows.ErrHeaderMissing, ""},
+		{"an empty header", "Authorization:\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"no scheme", "Authorization: " + token + "\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"no token", "Authorization: Bearer\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"another scheme", "Authorization: Basic " + token + "\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"two spaces", "Authorization: Bearer  " + token + "\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"a tab", "Authorization: Bearer\t" + token + "\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"a parameter", "Authorization: Bearer " + token + ", x=y\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"quotes", `Authorization: Bearer "` + token + "\"\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"two headers", bearer(token) + bearer(token), flows.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"two headers, the first good", bearer(token) + "authorization: Basic x\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"no such token", bearer("mgs_" + strings.Repeat("A", 43)), flows.ErrTokenInvalid, `, error="invalid_token"`},
+		{"nothing like a token", bearer("x"), flows.ErrTokenInvalid, `, error="invalid_token"`},
+		{"the token in another spelling", bearer(flipped), flows.ErrTokenInvalid, `, error="invalid_token"`},
+		{"the token with padding", bearer(token + "="), flows.ErrTokenInvalid, `, error="invalid_token"`},
+		{"the token in another case", bearer(strings.ToUpper(token)), flows.ErrTokenInvalid, `, error="invalid_token"`},
+		{"an ended session", bearer(ended), flows.ErrTokenInvalid, `, error="invalid_token"`},
+		{"another company's token", bearer(zoe), flows.ErrTokenInvalid, `, error="invalid_token"`},
+		{"an expired session of another company", bearer(expired), flows.ErrTokenInvalid, `, error="invalid_token"`},
+		{"a session on its way", bearer(step), flows.ErrSessionInvalid, `, error="insufficient_scope"`},
+	}
+	check := func(t *testing.T, a answer, want *flows.Error, challenge string) {
+		t.Helper()
+		a.want(want)
+		if got := a.Header["Www-Authenticate"]; !slices.Equal(got, []string{challenge}) {
+			t.Errorf("WWW-Authenticate is %q, want %q", got, challenge)
+		}
+		for name, value := range map[string]string{"Content-Type": "application/json", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} {
+			if got := a.Header[name]; !slices.Equal(got, []string{value}) {
+				t.Errorf("%s is %q, want %q", name, got, value)
+			}
+		}
+	}
+	before := len(s.backend.requests())
+	for _, test := range tests {
+		s.run(test.name, func(t *testing.T) {
+			check(t, s.exchange("GET /acme/x?Authorization=Bearer+"+token+"&access_token="+token+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+test.headers+"\r\n"),
+				test.want, `Bearer realm="acme"`+test.challenge)
+			// Nor does any other method, or what pretends to be another request.
+			for _, method := range []string{"OPTIONS", "POST", "DELETE", "PROPFIND", "get", "LONG-AND-UNKNOWN"} {
+				check(t, s.exchange(method+" http://other.example.com/acme/x HTTP/1.1\r\nHost: y\r\nConnection: close\r\nContent-Length: 0\r\n"+
+					"X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: localhost\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Prefix: /public\r\nX-Original-URL: /acme/v2/auth/login\r\n"+
+					"X-Rewrite-URL: /public\r\nX-HTTP-Method-Override: OPTIONS\r\nOrigin: http://x\r\nAccess-Control-Request-Method: GET\r\n"+test.headers+"\r\n"),
+					test.want, `Bearer realm="acme"`+test.challenge)
+			}
+			head := s.exchange("HEAD /acme/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + test.headers + "\r\n")
+			if head.Status != test.want.Status || head.Header.Get("Www-Authenticate") != `Bearer realm="acme"`+test.challenge || len(head.Body) != 0 {
+				t.Errorf("HEAD: got %d %v %q", head.Status, head.Header, head.Body)
+			}
+			if strings.Contains(test.name, "another company") || strings.Contains(test.name, "other company's") {
+				return // any company's will do where the path names none
+			}
+			check(t, s.exchange("GET /x HTTP/1.0\r\n"+test.headers+"\r\n"), test.want, `Bearer realm="mnemogate"`+test.challenge)
+		})
+	}
+	s.run("an expired session", func(t *testing.T) {
+		for path, realm := range map[string]string{"/brief/x": "brief", "/x": "mnemogate"} {
+			check(t, s.get(path, expired), flows.ErrTokenExpired, `Bearer realm="`+realm+`", error="invalid_token"`)
+		}
+	})
+	if got := s.backend.requests(); len(got) != before {
+		t.Errorf("the application got %q", got[before:])
+	}
+	s.run("and what passes", func(t *testing.T) {
+		for _, test := range []struct{ path, token, user, company string }{
+			{"/acme/x", token, "alice", "acme"}, {"/x", token, "alice", "acme"}, {"/", zoe, "zoe", "umbra"}, {"/umbra", zoe, "zoe", "umbra"}, {"/Acme/x", zoe, "zoe", "umbra"},
+		} {
+			for _, method := range []string{"GET", "OPTIONS", "PROPFIND", "get", "M-SEARCH"} {
+				a := s.exchange(method + " " + test.path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nauthorization: bEARER " + test.token + "\r\n\r\n").is(200)
+				for _, line := range []string{method + " " + test.path + " HTTP/1.1", "X-Profile-Mnemocode: " + test.user, "X-Company-Code: " + test.company} {
+					if !slices.Contains(strings.Split(string(a.Body), "\r\n"), line) {
+						t.Errorf("the application got %q, want a line %q", a.Body, line)
+					}
+				}
+			}
+		}
+	})
+	// Contract, 7: a refused request's body is not read.
+	s.run("no body is waited for", func(t *testing.T) {
+		for _, target := range []struct {
+			request string
+			want    *flows.Error
+		}{
+			{"POST /acme/x", flows.ErrHeaderMissing},
+			{"PUT /x", flows.ErrHeaderMissing},
+			{"POST /acme/v2/auth/login", flows.ErrAPIKeyMissing},
+			{"POST /acme/v2/auth/none", flows.ErrNoRoute},
+			{"PUT /acme/v2/auth/login", flows.ErrMethod},
+		} {
+			for _, framing := range []string{"Content-Length: 10\r\n", "Content-Length: 1000000000\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 10\r\nExpect: 100-continue\r\n"} {
+				a := s.exchange(target.request + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + framing + "\r\n").want(target.want)
+				if !a.Closes {
+					t.Errorf("%s, %q: a connection with an unread body stays open", target.request, framing)
+				}
+			}
+			method, path, _ := strings.Cut(target.request, " ")
+			c := s.h2()
+			c.headers(false, ":method", method, ":scheme", "http", ":authority", "x", ":path", path, "content-type", "application/json")
+			if status, body := c.answer(""); status == "200" || !strings.Contains(body, target.want.Code) {
+				t.Errorf("HTTP/2: got %s %s", status, body)
+			}
+		}
+	})
+}
+
+// Contract, 7: CONNECT and TRACE are 405, with or without a token.
+func TestConnectAndTraceAreRefused(t *testing.T) {
+	s := startSite(t, siteConfig{company: people, env: []string{"GODEBUG=http2xconnect=1"}})
+	token := s.login("alice@example.com")
+	before := len(s.backend.requests())
+	for _, start := range []string{"TRACE /x", "TRACE *", "CONNECT /x", "CONNECT example.com:443", "CONNECT 127.0.0.1:1", "TRACE http://example.com/"} {
+		for _, headers := range []string{"", "Authorization: Bearer " + token + "\r\n", ":protocol: websocket\r\n"} {
+			a := s.exchange(start + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + "\r\n")
+			if strings.HasPrefix(headers, ":") {
+				a.is(400)
+				continue
+			}
+			if a.want(errMethodNotAllowed); !strings.HasPrefix(a.Header.Get("Allow"), "GET, ") {
+				t.Errorf("%s: Allow is %q", start, a.Header.Get("Allow"))
+			}
+		}
+	}
+	open := func(fields ...string) *h2conn {
+		c := s.h2()
+		c.headers(false, append([]string{":method", "CONNECT", ":authority", "x"}, fields...)...)
+		return c
+	}
+	extended := []string{":scheme", "http", ":path", "/acme/x", ":protocol", "websocket", "sec-websocket-version", "13"}
+	for name, test := range map[string]struct {
+		fields []string
+		status string
+	}{
+		"plain":              {[]string{"authorization", "Bearer " + token}, "405"},
+		"extended, no token": {extended, "401"},
+		"extended, another protocol": {[]string{":scheme", "http", ":path", "/x", ":protocol", "connect-udp",
+			"authorization", "Bearer " + token}, "405"},
+		"extended, auth route": {[]string{":scheme", "http", ":path", "/acme/v2/auth/login", ":protocol", "websocket"}, "405"},
+	} {
+		if status, body := open(test.fields...).answer(""); status != test.status || !strings.Contains(body, `"error_code"`) {
+			t.Errorf("%s: got %s %s, want %s", name, status, body, test.status)
+		}
+	}
+	if got := s.backend.requests(); len(got) != before {
+		t.Errorf("the application got %q", got[before:])
+	}
+	// RFC 8441: a WebSocket over HTTP/2.
+	c := open(append(extended, "authorization", "Bearer "+token, "x-profile-mnemocode", "mallory")...)
+	c.data("ping", false)
+	if status, body := c.answer("ping"); status != "200" || body != "ping" {
+		t.Errorf("WebSocket over HTTP/2: got %s %q", status, body)
+	}
+	requests := s.backend.requests()
+	got := requests[len(requests)-1]
+	if !strings.HasPrefix(got, "GET /acme/x HTTP/1.1\r\n") || !slices.Equal(linesNamed(got, "X-Profile-Mnemocode", "Upgrade"), []string{"Upgrade: websocket", "X-Profile-Mnemocode: alice"}) {
+		t.Errorf("the application got %q", got)
+	}
+}
+
+// Contract, 2: a wrong key, two of them, another company's key and an unknown
+// company can't be told apart.
+func TestAPIKeysOfProtectedPaths(t *testing.T) {
+	sum := sha256.Sum256([]byte("second-key"))
+	s := startSite(t, siteConfig{company: people, handler: "require_api_key", more: strings.Replace(umbra, "other-key", "other-key sha256:"+hex.EncodeToString(sum[:]), 1)})
+	token := s.login("alice@example.com")
+	zoe := s.postTo("umbra", "second-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(flows.Authorized).token()
+	before := len(s.backend.requests())
+	ask := func(start, keys, token string) answer {
+		s.t.Helper()
+		return s.exchange(start + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\nAuthorization: Bearer " + token + "\r\n" + keys + "\r\n")
+	}
+	key := func(keys ...string) string {
+		lines := ""
+		for _, k := range keys {
+			lines += "X-API-key: " + k + "\r\n"
+		}
+		return lines
+	}
+	refused := []struct {
+		name, start, keys string
+		want              *flows.Error
+	}{
+		{"none", "GET /acme/x", "", flows.ErrAPIKeyMissing},
+		{"none, no company", "GET /x", "", flows.ErrAPIKeyMissing},
+		{"none, auth route", "POST /acme/v2/auth/logout", "", flows.ErrAPIKeyMissing},
+		{"none, unknown company's auth route", "POST /nobody/v2/auth/logout", "", flows.ErrAPIKeyMissing},
+		{"in the query", "GET /acme/x?X-Api-Key=" + testKey, "", flows.ErrAPIKeyMissing},
+		{"wrong", "GET /acme/x", key("wrong"), flows.ErrAPIKeyInvalid},
+		{"empty", "GET /acme/x", key(""), flows.ErrAPIKeyInvalid},
+		{"in another case", "GET /acme/x", key(strings.ToUpper(testKey)), flows.ErrAPIKeyInvalid},
+		{"two", "GET /acme/x", key(testKey, testKey), flows.ErrAPIKeyInvalid},
+		{"two in one", "GET /acme/x", key(testKey + ", " + testKey), flows.ErrAPIKeyInvalid},
+		{"two, no company", "GET /x", key(testKey, testKey), flows.ErrAPIKeyInvalid},
+		{"wrong, no company", "GET /x", key("wrong"), flows.ErrAPIKeyInvalid},
+		{"another company's", "GET /acme/x", key("other-key"), flows.ErrAPIKeyInvalid},
+		{"another company's, auth route", "POST /acme/v2/auth/logout", key("other-key"), flows.ErrAPIKeyInvalid},
+		{"wrong, auth route", "POST /acme/v2/auth/logout", key("wrong"), flows.ErrAPIKeyInvalid},
+		{"two, auth route", "POST /acme/v2/auth/logout", key(testKey, testKey), flows.ErrAPIKeyInvalid},
+		{"the hash", "POST /umbra/v2/auth/logout", key("sha256:" + hex.EncodeToString(sum[:])), flows.ErrAPIKeyInvalid},
+		{"unknown company", "POST /nobody/v2/auth/logout", key(testKey), flows.ErrAPIKeyInvalid},
+		{"unknown company, wrong", "POST /nobody/v2/auth/logout", key("wrong"), flows.ErrAPIKeyInvalid},
+		{"company in another case", "POST /ACME/v2/auth/logout", key(testKey), flows.ErrAPIKeyInvalid},
+		{"another company's token", "GET /x", key("other-key"), flows.ErrTokenInvalid}, // the token must be the key's company's
+		{"TRACE", "TRACE /acme/x", "", errMethodNotAllowed},
+	}
+	bodies := map[*flows.Error]string{}
+	for _, test := range refused {
+		s.run(test.name, func(t *testing.T) {
+			a := ask(test.start, test.keys, token).want(test.want)
+			realm := "mnemogate"
+			if segment, rest := split("", strings.Fields(test.start)[1]); rest != "" {
+				realm = segment
+			}
+			challenge := `Bearer realm="` + realm + `"`
+			if test.want == flows.ErrTokenInvalid {
+				challenge += `, error="invalid_token"`
+			}
+			if got := a.Header.Get("Www-Authenticate"); test.want.Status == 401 && got != challenge {
+				t.Errorf("WWW-Authenticate is %q, want %q", got, challenge)
+			}
+			if body, ok := bodies[test.want]; ok && body != string(a.Body) {
+				t.Errorf("got %s, others got %s", a.Body, body)
+			}
+			bodies[test.want] = string(a.Body)
+		})
+	}
+	// The key is looked at before the token.
+	ask("GET /acme/x", "", "x").want(flows.ErrAPIKeyMissing)
+	ask("GET /acme/x", key(testKey), "x").want(flows.ErrTokenInvalid)
+	if got := s.backend.requests(); len(got) != before {
+		t.Errorf("the application got %q", got[before:])
+	}
+	for _, test := range []struct{ start, key, token string }{
+		{"GET /acme/x", testKey, token}, {"GET /x", testKey, token}, {"GET /", "other-key", zoe}, {"GET /umbra", "second-key", zoe},
+	} {
+		ask(test.start, key(test.key), test.token).is(200)
+	}
+	if log := s.log(); strings.Contains(log, testKey) || strings.Contains(log, token) || strings.Contains(log, "second-key") {
+		t.Error("the log holds a key or a token")
+	}
+}

@@ -1,0 +1,351 @@
+package caddymodule
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// Contract, 2: what a body must be, and the order of the checks.
+func TestBodiesOfAuthRoutes(t *testing.T) {
+	s := startSite(t, siteConfig{company: people, handler: "max_body 2KiB"})
+	credentials := `{"login_id":"alice@example.com","password":"` + testPassword + `"}`
+	const (
+		login  = "/acme/v2/auth/login"
+		check  = "/acme/v2/auth/checkcredentials"
+		logout = "/acme/v2/auth/logout"
+		jsonly = "Content-Type: application/json\r\n"
+		key    = "X-Api-Key: " + testKey + "\r\n"
+	)
+	padded := func(size int) string {
+		return strings.Repeat(" ", size-len(credentials)) + credentials
+	}
+	send := func(path, headers, body string) answer {
+		s.t.Helper()
+		if strings.Contains(headers, "chunked") {
+			if body != "" {
+				body = strconv.FormatInt(int64(len(body)), 16) + "\r\n" + body + "\r\n"
+			}
+			body += "0\r\n\r\n"
+		} else {
+			headers += "Content-Length: " + strconv.Itoa(len(body)) + "\r\n"
+		}
+		return s.exchange("POST " + path + " HTTP/1.1\r\nHost: x\r\n" + headers + "Connection: close\r\n\r\n" + body)
+	}
+	tests := []struct {
+		name, path, headers, body string
+		want                      *flows.Error // nil: success
+	}{
+		{"plain", check, jsonly, credentials, nil},
+		{"upper case", check, "content-type: Application/JSON\r\n", credentials, nil},
+		{"charset", check, "Content-Type: application/json; charset=utf-8\r\n", credentials, nil},
+		{"charset in upper case and quotes", check, "Content-Type: application/json;Charset=\"UTF-8\"\r\n", credentials, nil},
+		{"another parameter", check, "Content-Type: application/json; version=1\r\n", credentials, nil},
+		{"chunked", check, jsonly + "Transfer-Encoding: chunked\r\n", credentials, nil},
+		{"just small enough", check, jsonly, padded(2048), nil},
+		{"just small enough, chunked", check, jsonly + "Transfer-Encoding: chunked\r\n", padded(2048), nil},
+
+		{"too large", check, jsonly, padded(2049), flows.ErrTooLarge},
+		{"too large, chunked", check, jsonly + "Transfer-Encoding: chunked\r\n", padded(2049), flows.ErrTooLarge},
+		{"far too large", check, jsonly, padded(300_000), flows.ErrTooLarge},
+		{"far too large, chunked", check, jsonly + "Transfer-Encoding: chunked\r\n", padded(300_000), flows.ErrTooLarge},
+		{"too large and no JSON", check, "", padded(2049), flows.ErrTooLarge},
+
+		{"no type", check, "", credentials, flows.ErrMediaType},
+		{"no type, chunked", check, "Transfer-Encoding: chunked\r\n", credentials, flows.ErrMediaType},
+		{"empty type", check, "Content-Type:\r\n", credentials, flows.ErrMediaType},
+		{"form", check, "Content-Type: application/x-www-form-urlencoded\r\n", credentials, flows.ErrMediaType},
+		{"text, which a page may send without asking", check, "Content-Type: text/plain; charset=utf-8\r\n", credentials, flows.ErrMediaType},
+		{"text that says JSON", check, "Content-Type: text/plain; application/json\r\n", credentials, flows.ErrMediaType},
+		{"a kind of JSON", check, "Content-Type: application/problem+json\r\n", credentials, flows.ErrMediaType},
+		{"two in one", check, "Content-Type: application/json, text/plain\r\n", credentials, flows.ErrMediaType},
+		{"two headers", check, jsonly + jsonly, credentials, flows.ErrMediaType},
+		{"another charset", check, "Content-Type: application/json; charset=latin1\r\n", credentials, flows.ErrMediaType},
+		{"an empty charset", check, "Content-Type: application/json; charset=\"\"\r\n", credentials, flows.ErrMediaType},
+		{"two charsets", check, "Content-Type: application/json; charset=utf-8; charset=utf-16\r\n", credentials, flows.ErrMediaType},
+		{"compressed", check, jsonly + "Content-Encoding: gzip\r\n", credentials, flows.ErrMediaType},
+		{"identity encoding", check, jsonly + "Content-Encoding: identity\r\n", credentials, flows.ErrMediaType},
+		{"no JSON where no field is wanted", logout, "Authorization: Bearer TOKEN\r\n", "x", flows.ErrMediaType},
+
+		{"empty", check, jsonly, "", flows.ErrValidation},
+		{"empty, no type", check, "", "", flows.ErrValidation},
+		{"empty, chunked", check, "Transfer-Encoding: chunked\r\n", "", flows.ErrValidation},
+		{"spaces", check, jsonly, "  ", flows.ErrValidation},
+		{"no object", check, jsonly, "[" + credentials + "]", flows.ErrValidation},
+		{"null", check, jsonly, "null", flows.ErrValidation},
+		{"cut off", check, jsonly, credentials[:40], flows.ErrValidation},
+		{"trailing data", check, jsonly, credentials + credentials, flows.ErrValidation},
+		{"a duplicate key", check, jsonly, credentials[:len(credentials)-1] + `,"password":"x"}`, flows.ErrValidation},
+		{"a key in another case", check, jsonly, strings.Replace(credentials, "password", "Password", 1), flows.ErrValidation},
+		{"a byte-order mark", check, jsonly, "\ufeff" + credentials, flows.ErrValidation},
+		{"UTF-16", check, jsonly, "{\x00}\x00", flows.ErrValidation},
+		{"invalid UTF-8", check, jsonly, strings.Replace(credentials, "alice", "\xff", 1), flows.ErrValidation},
+
+		{"logout, nothing", logout, "Authorization: Bearer TOKEN\r\n", "", nil},
+		{"logout, nothing, with a type", logout, "Authorization: Bearer TOKEN\r\nContent-Type: text/plain\r\n", "", nil},
+		{"logout, an object", logout, "Authorization: Bearer TOKEN\r\n" + jsonly, `{"more":1}`, nil},
+		{"logout, no object", logout, "Authorization: Bearer TOKEN\r\n" + jsonly, `1`, flows.ErrValidation},
+
+		// The order: route and method, key, token, body.
+		{"bad token before bad body", logout, "Authorization: Bearer x\r\n" + jsonly, "{", flows.ErrTokenInvalid},
+		{"bad token before no JSON", logout, "Authorization: Bearer x\r\n", "x", flows.ErrTokenInvalid},
+		{"no token before a large body", logout, jsonly, padded(10_000), flows.ErrHeaderMissing},
+		{"two tokens before bad body", logout, "Authorization: Bearer x\r\nAuthorization: Bearer x\r\n", "x", flows.ErrHeaderInvalid},
+		{"large body before an unknown login id", login, jsonly, padded(3000), flows.ErrTooLarge},
+	}
+	token := ""
+	for _, test := range tests {
+		s.run(test.name, func(t *testing.T) {
+			if strings.Contains(test.headers, "TOKEN") && token == "" {
+				token = s.login("alice@example.com")
+			}
+			a := send(test.path, key+strings.Replace(test.headers, "TOKEN", token, 1), test.body)
+			if test.want != nil {
+				a.want(test.want)
+				return
+			}
+			if a.is(200); test.path == logout {
+				token = ""
+			}
+		})
+	}
+	before := len(s.backend.requests())
+	for name, test := range map[string]struct {
+		raw  string
+		want *flows.Error
+	}{
+		"wrong method before wrong key":     {"GET /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\nX-Api-Key: wrong\r\n", flows.ErrMethod},
+		"wrong route before wrong key":      {"POST /acme/v2/auth/none HTTP/1.1\r\nHost: x\r\nX-Api-Key: wrong\r\n", flows.ErrNoRoute},
+		"wrong route before wrong method":   {"GET /acme/v2/auth/none HTTP/1.1\r\nHost: x\r\n", flows.ErrNoRoute},
+		"missing key before bad token":      {"POST /acme/v2/auth/logout HTTP/1.1\r\nHost: x\r\nAuthorization: x\r\n", flows.ErrAPIKeyMissing},
+		"wrong key before bad token":        {"POST /acme/v2/auth/logout HTTP/1.1\r\nHost: x\r\nX-Api-Key: x\r\n", flows.ErrAPIKeyInvalid},
+		"a large body is not waited for":    {"POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + key + jsonly + "Content-Length: 2049\r\n", flows.ErrTooLarge},
+		"a large body is not asked for":     {"POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + key + jsonly + "Content-Length: 2049\r\nExpect: 100-continue\r\n", flows.ErrTooLarge},
+		"no JSON is not waited for":         {"POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + key + "Content-Type: text/plain\r\nContent-Length: 20\r\n", flows.ErrMediaType},
+		"a bad token's body isn't":          {"POST /acme/v2/auth/logout HTTP/1.1\r\nHost: x\r\n" + key + "Authorization: Bearer x\r\nContent-Length: 20\r\n", flows.ErrTokenInvalid},
+		"a bad token's large body isn't":    {"POST /acme/v2/auth/logout HTTP/1.1\r\nHost: x\r\n" + key + "Authorization: Bearer x\r\nContent-Length: 2000000\r\n", flows.ErrTokenInvalid},
+		"a broken body":                     {"POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + key + jsonly + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", flows.ErrValidation},
+		"trailers are no part of the body":  {"POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + key + jsonly + "Transfer-Encoding: chunked\r\n\r\n0\r\nAuthorization: Bearer x\r\n", flows.ErrValidation},
+		"an error is one whatever the path": {"POST /nobody/v2/auth/logout HTTP/1.1\r\nHost: x\r\n" + key, flows.ErrAPIKeyInvalid},
+	} {
+		s.run(name, func(*testing.T) { s.exchange(test.raw + "\r\n").want(test.want) })
+	}
+	if got := s.backend.requests(); len(got) != before {
+		t.Errorf("the application got %q", got[before:])
+	}
+	s.run("a connection whose bodies were read stays open", func(t *testing.T) {
+		r := s.request("POST", check, credentials+" ")
+		r.Header.Set("X-Api-Key", testKey)
+		r.Header.Set("Content-Type", "application/json")
+		if a := s.do(r); a.Status != 200 || a.Closes {
+			t.Errorf("got %d, closes %v", a.Status, a.Closes)
+		}
+	})
+}
+
+// The placeholders are there for what comes behind the directive, and only
+// where someone is let through.
+func TestPlaceholdersTellTheUser(t *testing.T) {
+	s := startSite(t, siteConfig{company: people, site: `
+		log
+		route {
+			mnemogate
+			header X-Who "{http.auth.user.id} of {http.auth.user.company}"
+			respond "hello {http.auth.user.id}"
+		}`})
+	token := s.login("alice@example.com")
+	if a := s.get("/", token); string(a.Body) != "hello alice" || a.Header.Get("X-Who") != "alice of acme" {
+		t.Errorf("got %q, X-Who %q", a.Body, a.Header.Get("X-Who"))
+	}
+	// The access log is written when the answer is out.
+	for deadline := time.Now().Add(5 * time.Second); !strings.Contains(s.log(), `"user_id":"alice"`); {
+		if time.Now().After(deadline) {
+			t.Fatal("the access log does not name the user")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	a := s.get("/", "").want(flows.ErrHeaderMissing)
+	if a.Header.Get("X-Who") != "" {
+		t.Errorf("X-Who is %q", a.Header.Get("X-Who"))
+	}
+}
+
+// Files are downloads that no proxy cuts.
+func TestFilesAreProtected(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "plan.txt"), []byte(strings.Repeat("secret plan\n", 10_000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startSite(t, siteConfig{company: people, site: "root * " + dir + "\nmnemogate\nfile_server"})
+	s.get("/plan.txt", "").want(flows.ErrHeaderMissing)
+	token := s.login("alice@example.com")
+	if a := s.get("/plan.txt", token); a.Status != 200 || len(a.Body) != 120_000 {
+		t.Errorf("got %d, %d bytes", a.Status, len(a.Body))
+	}
+	r := s.request("GET", "/plan.txt", "")
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Range", "bytes=0-5")
+	if a := s.do(r); a.Status != 206 || string(a.Body) != "secret" {
+		t.Errorf("got %d %q", a.Status, a.Body)
+	}
+	s.get("/none.txt", token).is(404)
+}
+
+// panickingSessions panic with what the log must not hold.
+type panickingSessions struct{ flows.Sessions }
+
+func (panickingSessions) Get(context.Context, flows.TokenHash) (flows.Session, error) {
+	panic(errors.New("the redis password"))
+}
+
+// liveSessions has one session, of which get tells.
+type liveSessions struct {
+	flows.Sessions
+	get func(context.Context) (flows.Session, error)
+}
+
+func (s liveSessions) Get(ctx context.Context, _ flows.TokenHash) (flows.Session, error) {
+	return s.get(ctx)
+}
+
+const someToken = "mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+// newHandler returns a handler in front of these sessions, and its log.
+func newHandler(sessions flows.Sessions) (*Handler, *bytes.Buffer) {
+	log := new(bytes.Buffer)
+	app := &App{Companies: map[string]*Company{"acme": {streamRecheck: 100 * time.Millisecond}}}
+	app.service.Store(&flows.Service{
+		Sessions:  sessions,
+		Companies: map[string]*flows.Company{"acme": {}},
+		Now:       time.Now,
+		Log:       slog.New(slog.NewTextHandler(log, nil)),
+	})
+	return &Handler{
+		Header: defaultHeader, CompanyHeader: defaultCompanyHeader, MaxBody: defaultMaxBody,
+		app: app, log: slog.New(slog.NewTextHandler(log, nil)),
+	}, log
+}
+
+func handle(h *Handler, next caddyhttp.HandlerFunc) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("GET", "/x", nil)
+	r.Header.Set("Authorization", "Bearer "+someToken)
+	w := httptest.NewRecorder()
+	if err := h.ServeHTTP(w, r, next); err != nil {
+		panic(err)
+	}
+	return w
+}
+
+// Contract, 2: a panic answers service.error; its value reaches the log only
+// without secrets.
+func TestAPanicIsAnsweredAndTellsNoSecret(t *testing.T) {
+	h, log := newHandler(panickingSessions{})
+	w := handle(h, func(http.ResponseWriter, *http.Request) error {
+		t.Error("it was let through")
+		return nil
+	})
+	if w.Code != 500 || !strings.Contains(w.Body.String(), `"service.error"`) {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if got := log.String(); !strings.Contains(got, "panickingSessions") || strings.Contains(got, "redis password") || strings.Contains(got, someToken) {
+		t.Errorf("the log holds %s", got)
+	}
+	log.Reset()
+	var err error
+	func() {
+		defer h.contain(&err)
+		var none []int
+		_ = none[len(log.Bytes())]
+	}()
+	if !errors.Is(err, flows.ErrService) || !strings.Contains(log.String(), "index out of range") {
+		t.Errorf("got %v, log %s", err, log)
+	}
+}
+
+func TestAStoreThatDoesNotAnswerIsUnavailable(t *testing.T) {
+	h, log := newHandler(liveSessions{get: func(context.Context) (flows.Session, error) {
+		return flows.Session{}, errors.New("connection refused")
+	}})
+	w := handle(h, func(http.ResponseWriter, *http.Request) error {
+		t.Error("it was let through")
+		return nil
+	})
+	if w.Code != 503 || w.Header().Get("Retry-After") == "" {
+		t.Errorf("got %d %v %s", w.Code, w.Header(), w.Body)
+	}
+	if !strings.Contains(log.String(), "connection refused") {
+		t.Errorf("the log does not tell why: %s", log)
+	}
+	// Nor does a service that could not be started.
+	h.app = &App{starting: make(chan struct{}, 1), ctx: t.Context(), failed: errors.New("no such host"), failedAt: time.Now()}
+	w = handle(h, nil)
+	if w.Code != 503 || w.Header().Get("Retry-After") == "" {
+		t.Errorf("got %d %v %s", w.Code, w.Header(), w.Body)
+	}
+	r := httptest.NewRequest("POST", "/acme/v2/auth/login", nil)
+	w = httptest.NewRecorder()
+	if err := h.ServeHTTP(w, r, nil); err != nil || w.Code != 503 || w.Header().Get("Retry-After") == "" {
+		t.Errorf("got %v, %d %v %s", err, w.Code, w.Header(), w.Body)
+	}
+}
+
+func TestHandlerRefusesABadConfiguration(t *testing.T) {
+	for name, change := range map[string]func(*Handler){
+		"header: \"X P":    func(h *Handler) { h.Header = "X Profile" },
+		"header: \"x_p":    func(h *Handler) { h.Header = "x_p" },
+		"another meaning":  func(h *Handler) { h.Header = "authorization" },
+		"X-Forwarded-For":  func(h *Handler) { h.Header = "X-Forwarded-For" },
+		"company_header: ": func(h *Handler) { h.CompanyHeader = "te" },
+		"must differ":      func(h *Handler) { h.CompanyHeader = strings.ToLower(h.Header) },
+		"base_path: ":      func(h *Handler) { h.BasePath = "/api/" },
+		"api":              func(h *Handler) { h.BasePath = "api" },
+		"/a/../b":          func(h *Handler) { h.BasePath = "/a/../b" },
+		"/%61":             func(h *Handler) { h.BasePath = "/%61" },
+		"max_body: ":       func(h *Handler) { h.MaxBody = 1 },
+		"cors: ":           func(h *Handler) { h.CORS = []string{"https://app.example.com/"} },
+		"cors: \"*\"":      func(h *Handler) { h.CORS = []string{"*"} },
+		"lower case":       func(h *Handler) { h.CORS = []string{"https://App.example.com"} },
+	} {
+		h, _ := newHandler(nil)
+		if err := h.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		change(h)
+		if err := h.Validate(); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func BenchmarkPass(b *testing.B) {
+	session := flows.Session{Company: "acme", Mnemocode: "alice", State: flows.Authorized, Expires: time.Now().Add(time.Hour), Ends: time.Now().Add(time.Hour)}
+	h, _ := newHandler(liveSessions{get: func(context.Context) (flows.Session, error) { return session, nil }})
+	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	})
+	r := httptest.NewRequest("GET", "/acme/orders/12345", nil)
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("User-Agent", "bench")
+	w := httptest.NewRecorder()
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Header["Authorization"] = []string{"Bearer " + someToken}
+		if err := h.ServeHTTP(w, r, next); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

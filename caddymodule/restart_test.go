@@ -1,0 +1,405 @@
+package caddymodule
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// What was acknowledged is there after a restart or a reload, and what was
+// spent or ended does not come back.
+func TestNothingIsLostAndNothingComesBack(t *testing.T) {
+	events := []struct {
+		name  string
+		event func(s *site, c siteConfig)
+	}{
+		{"kill", func(s *site, _ siteConfig) { s.restart() }},
+		{"reload", func(s *site, c siteConfig) {
+			if err := s.reload(c); err != nil {
+				s.t.Fatal(err)
+			}
+		}},
+		{"broken", func(s *site, c siteConfig) { breakConfig(s, c) }},
+	}
+	config := siteConfig{
+		global: `captcha off
+		password {
+			argon2id 7168 5 1
+		}
+		limits {
+			lock_after 3
+			failures_per_address 1000/5m
+			sms_per_account 2/10m
+			mails_per_account 2/1h
+		}`,
+		more: "company legal {\napi_key " + testKey + "\n" + disclaimers,
+	}
+	for i, e := range events {
+		config.company += survivors(e.name, i)
+		config.more += account("reader-"+e.name, "")
+	}
+	config.more += "}\n"
+	s := startSite(t, config)
+	for i, e := range events {
+		s.run(e.name, func(*testing.T) {
+			checks := prepare(s, e.name, fmt.Sprintf("+3706000%d", i))
+			e.event(s, config)
+			for _, c := range checks {
+				s.run(c.promise, func(*testing.T) { c.check() })
+			}
+		})
+	}
+}
+
+// survivors are the accounts of one round.
+func survivors(round string, i int) string {
+	phone := func(n int) string { return fmt.Sprintf("phone +3706000%d%03d\n", i, n) }
+	var all strings.Builder
+	for n, name := range []string{"alice", "lou", "mia", "olga", "ann"} {
+		all.WriteString(account(name+"-"+round, phone(n)+fmt.Sprintf("email %s@%s.example\nquestion Cat? Whiskers", name, round)))
+	}
+	for n, name := range []string{"carol", "cora", "pat", "ned"} {
+		all.WriteString(account(name+"-"+round, phone(10+n)+"second_factor"))
+	}
+	all.WriteString(account("dave-"+round, "must_set_password"))
+	return all.String()
+}
+
+// A survivor is something that must be as it was.
+type survivor struct {
+	promise string
+	check   func()
+}
+
+// prepare brings one of everything about, and returns what must hold after.
+func prepare(s *site, round, phones string) (after []survivor) {
+	post := func(route, token string, body fields) answer { s.t.Helper(); return s.post(route, token, body) }
+	login := func(name string) answer {
+		s.t.Helper()
+		return post("auth/login", "", fields{"login_id": name + "-" + round})
+	}
+	credentials := func(name, password string) answer {
+		s.t.Helper()
+		return post("auth/checkcredentials", "", fields{"login_id": name + "-" + round, "password": password})
+	}
+	recovery := func(name, method string) answer {
+		s.t.Helper()
+		return post("auth/recovery/recover", "", fields{"login_id": name + "-" + round, "captcha_response": "any", "method": method})
+	}
+	right := fields{"password": testPassword}
+	promise := func(promise string, check func()) { after = append(after, survivor{promise, check}) }
+
+	authorized := credentials("alice", testPassword).token()
+	promise("a session", func() {
+		if a := s.get("/", authorized); a.Status != 200 {
+			s.t.Errorf("%d %s", a.Status, a.Body)
+		}
+	})
+	half := login("alice").token()
+	promise("a half-done login", func() { post("auth/checkpassword", half, right).wantState(flows.Authorized) })
+	used := login("alice").token()
+	post("auth/checkpassword", used, right).wantState(flows.Authorized)
+	promise("a step's token that was used", func() { post("auth/checkpassword", used, right).want(flows.ErrTokenInvalid) })
+	ended := credentials("alice", testPassword).token()
+	post("auth/logout", ended, nil).wantState(flows.None)
+	promise("a logout", func() { s.get("/", ended).want(flows.ErrTokenInvalid) })
+
+	pending := credentials("carol", testPassword).wantState(flows.CheckOTP).token()
+	pendingCode := fields{"otp": s.sms.last("otp.login", "code")}
+	promise("a pending code", func() { post("auth/checkotp", pending, pendingCode).wantState(flows.Authorized) })
+	spent := credentials("cora", testPassword).wantState(flows.CheckOTP).token()
+	spentCode := fields{"otp": s.sms.last("otp.login", "code")}
+	post("auth/checkotp", spent, fields{"otp": "wrong"}).want(flows.ErrOTPInvalid)
+	promise("a spent code, and that it can be renewed", func() {
+		post("auth/checkotp", spent, spentCode).want(flows.ErrOTPInvalid)
+		post("auth/renewotp", spent, nil).wantState(flows.None)
+		post("auth/checkotp", spent, fields{"otp": s.sms.last("otp.login", "code")}).wantState(flows.Authorized)
+	})
+	promise("the count of wrong codes", func() {
+		if n := s.tally("cora-"+round, flows.WrongCodes); n != 1 {
+			s.t.Errorf("%d were counted, want 1", n)
+		}
+	})
+	recoveryPending := recovery("ann", "PHONE").wantState(flows.RecoveryOTP).token()
+	recoveryCode := fields{"otp": s.sms.last("otp.recovery", "code")}
+	promise("a pending recovery code", func() {
+		post("auth/recovery/checkotp", recoveryPending, recoveryCode).wantState(flows.RecoveryPassword)
+	})
+	asked := recovery("ann", "QUESTION").wantState(flows.RecoveryQuestion).token()
+	promise("a question that was asked", func() {
+		post("auth/recovery/checkquestion", asked, fields{"control_answer": "whiskers"}).wantState(flows.RecoveryPassword)
+	})
+	s.setBackupCodes("pat-"+round, "AAAAABBBBB", "CCCCCDDDDD")
+	post("auth/checkotp", credentials("pat", testPassword).token(), fields{"backup_code": "AAAAABBBBB"}).wantState(flows.Authorized)
+	patPending := credentials("pat", testPassword).wantState(flows.CheckOTP).token()
+	promise("a used backup code, and one that was not", func() {
+		post("auth/checkotp", patPending, fields{"backup_code": "AAAAABBBBB"}).want(flows.ErrBackupCodeInvalid)
+		post("auth/checkotp", patPending, fields{"backup_code": "CCCCCDDDDD"}).wantState(flows.Authorized)
+	})
+
+	recovery("alice", "MAIL").wantState(flows.None)
+	usedLink := fields{"token": s.sms.linkToken()}
+	linked := post("auth/recovery/checklink", "", usedLink).wantState(flows.RecoveryPassword).token()
+	promise("a used link and what it led to", func() {
+		post("auth/recovery/checklink", "", usedLink).want(flows.ErrTokenInvalid)
+		post("auth/setpassword", linked, fields{"new_password": "short"}).want(flows.ErrQuality)
+	})
+	recovery("ann", "MAIL").wantState(flows.None)
+	replacedLink := fields{"token": s.sms.linkToken()}
+	recovery("ann", "MAIL").wantState(flows.None)
+	link := fields{"token": s.sms.linkToken()}
+	promise("a link, and that it replaced another", func() {
+		post("auth/recovery/checklink", "", replacedLink).want(flows.ErrTokenInvalid)
+		post("auth/recovery/checklink", "", link).wantState(flows.RecoveryPassword)
+	})
+	promise("the budget of mails", func() { recovery("ann", "MAIL").want(flows.ErrRestricted) })
+
+	must := credentials("dave", testPassword).wantState(flows.SetPassword).token()
+	promise("a new password that is due", func() {
+		post("auth/setpassword", must, fields{"new_password": "a much better secret"}).wantState(flows.Authorized)
+	})
+	before := credentials("olga", testPassword).token()
+	olga := post("auth/recovery/checkquestion", recovery("olga", "QUESTION").token(), fields{"control_answer": "Whiskers"}).token()
+	post("auth/setpassword", olga, fields{"new_password": "a much better secret"}).wantState(flows.None)
+	promise("a changed password and what it ended", func() {
+		s.get("/", before).want(flows.ErrTokenInvalid)
+		post("auth/setpassword", olga, fields{"new_password": "yet another secret"}).want(flows.ErrTokenInvalid)
+		credentials("olga", testPassword).want(flows.ErrCredentialsInvalid)
+		credentials("olga", "a much better secret").wantState(flows.Authorized)
+	})
+
+	for range 3 {
+		credentials("lou", "a wrong password").want(flows.ErrCredentialsInvalid)
+	}
+	promise("a lock", func() {
+		credentials("lou", testPassword).want(flows.ErrRestricted)
+		login("lou").want(flows.ErrRestricted)
+	})
+	for range 2 {
+		credentials("mia", "a wrong password").want(flows.ErrCredentialsInvalid)
+	}
+	promise("the count of wrong passwords", func() {
+		credentials("mia", "a wrong password").want(flows.ErrCredentialsInvalid)
+		credentials("mia", testPassword).want(flows.ErrRestricted)
+	})
+	for range 2 {
+		credentials("ned", testPassword).wantState(flows.CheckOTP)
+	}
+	promise("the budget of SMS", func() { credentials("ned", testPassword).want(flows.ErrRestricted) })
+
+	reader := fields{"login_id": "reader-" + round, "password": testPassword, "accept_disclaimers": []string{"terms", "privacy"}}
+	s.postTo("legal", testKey, "auth/checkcredentials", "", reader).wantState(flows.Authorized)
+	promise("accepted disclaimers", func() {
+		delete(reader, "accept_disclaimers")
+		s.postTo("legal", testKey, "auth/checkcredentials", "", reader).wantState(flows.Authorized)
+	})
+	return after
+}
+
+// breakConfig tries configs that can't be loaded, for one reason or another.
+func breakConfig(s *site, c siteConfig) {
+	s.t.Helper()
+	for name, change := range map[string]func(*siteConfig){
+		"unknown option":        func(c *siteConfig) { c.global += "\nsmoke signals" },
+		"sms without a sender":  func(c *siteConfig) { c.more += "\ncompany x {\napi_key k\nsms\n}" },
+		"company without a key": func(c *siteConfig) { c.more += "\ncompany x {\n}" },
+		"site that can't be": func(c *siteConfig) {
+			c.site = "mnemogate\nreverse_proxy {\nhealth_uri :\nto\n}\nroot\n"
+		},
+	} {
+		broken := c
+		change(&broken)
+		if err := s.reload(broken); err == nil {
+			s.t.Errorf("%s: the config was loaded", name)
+		}
+	}
+	// This one fails only when it is started: its file can't be a database.
+	file := filepath.Join(s.dir, "no-directory")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.config = strings.Replace(c.caddyfile(s.dir, s.sms.URL, s.backend.addr), "/mnemogate.db", "/no-directory/mnemogate.db", 1)
+	if err := s.load(); err == nil {
+		s.t.Error("the config was loaded without a database")
+	}
+}
+
+// validate works while the server runs, and leaves no trace.
+func TestValidateTouchesNothing(t *testing.T) {
+	s := startSite(t, siteConfig{company: people})
+	token := s.login("alice@example.com")
+	inDataDirectory := strings.Replace(s.config, "store sqlite "+s.dir+"/mnemogate.db", "store sqlite", 1)
+	if inDataDirectory == s.config {
+		t.Fatal("the config has no store line")
+	}
+	for name, config := range map[string]string{"the running config": s.config, "one in an empty directory": inDataDirectory} {
+		s.run(name, func(t *testing.T) {
+			dir := shortTempDir(t)
+			file := filepath.Join(shortTempDir(t), "Caddyfile")
+			if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := s.caddy("validate", "--config", file)
+			cmd.Env = append(cmd.Env, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir, "HOME="+dir)
+			out, err := cmd.CombinedOutput()
+			if err != nil || !bytes.Contains(out, []byte("Valid configuration")) {
+				t.Errorf("%v:\n%s", err, out)
+			}
+			err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+				if !entry.IsDir() {
+					t.Errorf("it made %s", path)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if a := s.get("/", token); a.Status != 200 {
+		t.Errorf("the running server answers %d %s", a.Status, a.Body)
+	}
+}
+
+// Every request that is answered during reloads is answered well. A connection
+// that Caddy accepts at the very moment its old server ends it may drop without
+// an answer, with or without mnemogate; the client then asks again.
+func TestReloadUnderLoadFailsNoRequest(t *testing.T) {
+	config := siteConfig{company: roomy + account("alice", "")}
+	s := startSite(t, config)
+	token := s.login("alice")
+	fresh := &http.Client{
+		Timeout:   client.Timeout,
+		Transport: &http.Transport{DisableKeepAlives: true},
+	}
+	var done, dropped atomic.Int64
+	ask := func(i int64) error {
+		request := func() *http.Request {
+			if i%2 == 0 {
+				return s.getRequest("/acme/x", token)
+			}
+			return s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": "alice"})
+		}
+		a, err := s.try(fresh, request())
+		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+			dropped.Add(1)
+			a, err = s.try(fresh, request())
+		}
+		if err == nil && a.Status != 200 {
+			err = fmt.Errorf("%d %s", a.Status, a.Body)
+		}
+		return err
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var load sync.WaitGroup
+	for range 4 {
+		load.Go(func() {
+			for ctx.Err() == nil {
+				if err := ask(done.Add(1)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 4 {
+		config.company += fmt.Sprintf("disclaimer d%d\n", len(config.company)) // another config each time
+		for until := done.Load() + 60; done.Load() < until && !t.Failed(); {
+			time.Sleep(time.Millisecond)
+		}
+		if err := s.reload(config); err != nil {
+			t.Error(err)
+		}
+	}
+	stop()
+	load.Wait()
+	if n := dropped.Load(); n > done.Load()/20 {
+		t.Errorf("of %d connections %d were dropped", done.Load(), n)
+	}
+}
+
+// However suddenly Caddy is killed, each step that it has answered counts: the
+// tokens it gave out work, and those it ended don't.
+func TestKillUnderLoadLosesNothing(t *testing.T) {
+	const workers = 8
+	config := siteConfig{company: roomy}
+	for i := range workers {
+		config.company += fmt.Sprintf("account bob-%d {\nphone +3706000000%[1]d\n}\n", i)
+	}
+	config.company += "otp {\nfixed 123456 +37060000000 +37060000001 +37060000002 +37060000003 +37060000004 +37060000005 +37060000006 +37060000007\n}\n"
+	s := startSite(t, config)
+	for round := range 3 {
+		var mu sync.Mutex
+		good, ended := map[string]bool{}, map[string]bool{} // what was acknowledged
+		var killed atomic.Bool
+		var load sync.WaitGroup
+		for i := range workers {
+			load.Go(func() {
+				for step := 0; !killed.Load(); step++ {
+					token := "" // of the step before, which the next one ends
+					for _, next := range []struct {
+						route string
+						body  fields
+					}{
+						{"auth/login", fields{"login_id": fmt.Sprint("+3706000000", i)}},
+						{"auth/checkotp", fields{"otp": "123456"}},
+						{"auth/logout", nil},
+					}[:2+step%2] {
+						mu.Lock()
+						delete(good, token) // while the step runs, nobody knows
+						mu.Unlock()
+						a, err := s.try(client, s.postRequest("acme", testKey, next.route, token, next.body))
+						if err != nil {
+							return
+						}
+						if a.Status != 200 {
+							t.Errorf("%s: %d %s", next.route, a.Status, a.Body)
+							return
+						}
+						mu.Lock()
+						ended[token] = true
+						if token = a.str("session_token"); token != "" {
+							good[token] = true
+						}
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		for enough := 0; enough < 40*(1+round) && !t.Failed(); time.Sleep(time.Millisecond) {
+			mu.Lock()
+			enough = len(ended)
+			mu.Unlock()
+		}
+		killed.Store(true)
+		s.restart()
+		load.Wait()
+		for token := range good {
+			if a := s.get("/", token); a.Status != 200 && a.str("error_code") != flows.ErrSessionInvalid.Code {
+				t.Errorf("a token that was given out answers %d %s", a.Status, a.Body)
+			}
+		}
+		delete(ended, "")
+		for token := range ended {
+			s.get("/", token).want(flows.ErrTokenInvalid)
+		}
+		if len(good) < workers || len(ended) < workers {
+			t.Errorf("%d tokens were given out and %d ended: too few to tell", len(good), len(ended))
+		}
+	}
+}

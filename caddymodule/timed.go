@@ -1,0 +1,194 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// took observes a call to a store that began at a moment and answered err.
+func took(store, method string, began time.Time, err *error) {
+	result := "ok"
+	if unanswered(*err) {
+		result = "error"
+	}
+	storeSeconds.WithLabelValues(store, method, result).Observe(time.Since(began).Seconds())
+}
+
+// unanswered reports whether an error says that the store did not answer. The
+// others are its answers, those of functions that it was handed, or the
+// caller's who is gone.
+func unanswered(err error) bool {
+	switch {
+	case err == nil, errors.Is(err, flows.ErrNotFound), errors.Is(err, flows.ErrConflict), errors.Is(err, context.Canceled):
+		return false
+	}
+	_, full := errors.AsType[*flows.Full](err)
+	_, taken := errors.AsType[*flows.TakenError](err)
+	_, refused := errors.AsType[*flows.Error](err)
+	_, field := errors.AsType[*flows.FieldError](err)
+	return !full && !taken && !refused && !field
+}
+
+// timedAccounts measures the calls of requests to a store of accounts.
+type timedAccounts struct{ flows.Accounts }
+
+func (t timedAccounts) Create(ctx context.Context, now time.Time, a flows.Account) (found int64, err error) {
+	defer took("accounts", "create", time.Now(), &err)
+	return t.Accounts.Create(ctx, now, a)
+}
+
+func (t timedAccounts) ByLoginID(ctx context.Context, company, loginID string) (found flows.Account, err error) {
+	defer took("accounts", "by_login_id", time.Now(), &err)
+	return t.Accounts.ByLoginID(ctx, company, loginID)
+}
+
+func (t timedAccounts) ByID(ctx context.Context, company string, id int64) (found flows.Account, err error) {
+	defer took("accounts", "by_id", time.Now(), &err)
+	return t.Accounts.ByID(ctx, company, id)
+}
+
+func (t timedAccounts) ByMnemocode(ctx context.Context, company, mnemocode string) (found flows.Account, err error) {
+	defer took("accounts", "by_mnemocode", time.Now(), &err)
+	return t.Accounts.ByMnemocode(ctx, company, mnemocode)
+}
+
+func (t timedAccounts) List(ctx context.Context, company, after string, limit int) (found []flows.Account, err error) {
+	defer took("accounts", "list", time.Now(), &err)
+	return t.Accounts.List(ctx, company, after, limit)
+}
+
+func (t timedAccounts) ByIdentity(ctx context.Context, company string, identity flows.Identity) (found flows.Account, err error) {
+	defer took("accounts", "by_identity", time.Now(), &err)
+	return t.Accounts.ByIdentity(ctx, company, identity)
+}
+
+func (t timedAccounts) Update(ctx context.Context, now time.Time, company string, id int64, ending bool, change func(*flows.Account) error) (found flows.Account, err error) {
+	defer took("accounts", "update", time.Now(), &err)
+	return t.Accounts.Update(ctx, now, company, id, ending, change)
+}
+
+func (t timedAccounts) Delete(ctx context.Context, company string, id int64) (err error) {
+	defer took("accounts", "delete", time.Now(), &err)
+	return t.Accounts.Delete(ctx, company, id)
+}
+
+func (t timedAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string) (err error) {
+	defer took("accounts", "set_password", time.Now(), &err)
+	return t.Accounts.SetPassword(ctx, now, company, id, epoch, hash)
+}
+
+func (t timedAccounts) Rehash(ctx context.Context, company string, id int64, old, hash string) (err error) {
+	defer took("accounts", "rehash", time.Now(), &err)
+	return t.Accounts.Rehash(ctx, company, id, old, hash)
+}
+
+func (t timedAccounts) Accept(ctx context.Context, company string, id int64, accepted []flows.Acceptance) (err error) {
+	defer took("accounts", "accept", time.Now(), &err)
+	return t.Accounts.Accept(ctx, company, id, accepted)
+}
+
+func (t timedAccounts) Bind(ctx context.Context, now time.Time, company string, id int64, identity flows.Identity) (err error) {
+	defer took("accounts", "bind", time.Now(), &err)
+	return t.Accounts.Bind(ctx, now, company, id, identity)
+}
+
+func (t timedAccounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string) (err error) {
+	defer took("accounts", "set_backup_codes", time.Now(), &err)
+	return t.Accounts.SetBackupCodes(ctx, company, id, hashes)
+}
+
+func (t timedAccounts) BackupCodes(ctx context.Context, company string, id int64) (found []string, err error) {
+	defer took("accounts", "backup_codes", time.Now(), &err)
+	return t.Accounts.BackupCodes(ctx, company, id)
+}
+
+func (t timedAccounts) UseBackupCode(ctx context.Context, company string, id int64, hash string) (err error) {
+	defer took("accounts", "use_backup_code", time.Now(), &err)
+	return t.Accounts.UseBackupCode(ctx, company, id, hash)
+}
+
+func (t timedAccounts) Tally(ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error) (err error) {
+	defer took("accounts", "tally", time.Now(), &err)
+	return t.Accounts.Tally(ctx, now, subject, kind, change)
+}
+
+func (t timedAccounts) Tallies(ctx context.Context, subject flows.Subject) (found map[flows.Kind]flows.Tally, err error) {
+	defer took("accounts", "tallies", time.Now(), &err)
+	return t.Accounts.Tallies(ctx, subject)
+}
+
+func (t timedAccounts) Endings(ctx context.Context, limit int) (found []flows.Ending, err error) {
+	defer took("accounts", "endings", time.Now(), &err)
+	return t.Accounts.Endings(ctx, limit)
+}
+
+func (t timedAccounts) Ended(ctx context.Context, ending flows.Ending) (err error) {
+	defer took("accounts", "ended", time.Now(), &err)
+	return t.Accounts.Ended(ctx, ending)
+}
+
+// timedSessions measures the calls of requests to a store of sessions.
+type timedSessions struct{ flows.Sessions }
+
+func (t timedSessions) Create(ctx context.Context, now time.Time, s flows.Session) (err error) {
+	defer took("sessions", "create", time.Now(), &err)
+	return t.Sessions.Create(ctx, now, s)
+}
+
+func (t timedSessions) Get(ctx context.Context, hash flows.TokenHash) (found flows.Session, err error) {
+	defer took("sessions", "get", time.Now(), &err)
+	return t.Sessions.Get(ctx, hash)
+}
+
+func (t timedSessions) Replace(ctx context.Context, now time.Time, old flows.TokenHash, from flows.State, next flows.Session) (err error) {
+	defer took("sessions", "replace", time.Now(), &err)
+	return t.Sessions.Replace(ctx, now, old, from, next)
+}
+
+func (t timedSessions) Delete(ctx context.Context, hash flows.TokenHash) (err error) {
+	defer took("sessions", "delete", time.Now(), &err)
+	return t.Sessions.Delete(ctx, hash)
+}
+
+func (t timedSessions) End(ctx context.Context, now time.Time, e flows.Ending) (err error) {
+	defer took("sessions", "end", time.Now(), &err)
+	return t.Sessions.End(ctx, now, e)
+}
+
+func (t timedSessions) Touch(ctx context.Context, now time.Time, hash flows.TokenHash, expires time.Time) (err error) {
+	defer took("sessions", "touch", time.Now(), &err)
+	return t.Sessions.Touch(ctx, now, hash, expires)
+}
+
+func (t timedSessions) List(ctx context.Context, now time.Time, company string, account int64) (found []flows.Session, err error) {
+	defer took("sessions", "list", time.Now(), &err)
+	return t.Sessions.List(ctx, now, company, account)
+}
+
+func (t timedSessions) OpenCode(ctx context.Context, now time.Time, hash flows.TokenHash, state flows.State) (found int64, err error) {
+	defer took("sessions", "open_code", time.Now(), &err)
+	return t.Sessions.OpenCode(ctx, now, hash, state)
+}
+
+func (t timedSessions) SetCode(ctx context.Context, hash flows.TokenHash, number int64, code flows.Code) (err error) {
+	defer took("sessions", "set_code", time.Now(), &err)
+	return t.Sessions.SetCode(ctx, hash, number, code)
+}
+
+func (t timedSessions) SpendCode(ctx context.Context, hash flows.TokenHash) (found *flows.Code, err error) {
+	defer took("sessions", "spend_code", time.Now(), &err)
+	return t.Sessions.SpendCode(ctx, hash)
+}
+
+func (t timedSessions) Charge(ctx context.Context, now time.Time, counters ...flows.Counter) (err error) {
+	defer took("sessions", "charge", time.Now(), &err)
+	return t.Sessions.Charge(ctx, now, counters...)
+}
+
+func (t timedSessions) Peek(ctx context.Context, now time.Time, counters ...flows.Counter) (err error) {
+	defer took("sessions", "peek", time.Now(), &err)
+	return t.Sessions.Peek(ctx, now, counters...)
+}

@@ -1,0 +1,512 @@
+package flows
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// An Admin does for an operator what no user may: it creates, changes and
+// deletes accounts of one company and ends their sessions. Whoever hands out an
+// Admin has made sure of the operator.
+//
+// Its errors are a *FieldError, a *TakenError or ErrNotFound where the operator
+// is at fault, ErrOwed, or what wraps ErrUnavailable.
+type Admin struct {
+	*Service
+	Company *Company
+	Address string // the operator's, for the events
+	// Bulk is set for an import: plain secrets then wait for their turn to be
+	// hashed however long it takes, and nobody is told of a changed password.
+	Bulk bool
+}
+
+// ErrOwed says that a change is stored and the sessions that it ends are not
+// ended yet. Run goes on trying.
+var ErrOwed = errors.New("the change is stored; its sessions could not be ended yet, which is tried again until it is done")
+
+// UntilUnlocked is the end of a lock that ends only when someone ends it.
+var UntilUnlocked = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+
+// A Change is what an operator wants of an account, new or old.
+type Change struct {
+	// Apply alters the account; nil alters nothing. It must be quick, and may
+	// be called more than once. A new account has status active before.
+	Apply func(*Account) error
+	// Password and Answer, in plain, are hashed and set; empty for none. The
+	// rules for passwords that users choose are not applied: an operator may
+	// set one for the first login, with MustSetPassword.
+	Password, Answer string
+	// Accepted is recorded in addition to what was accepted before.
+	Accepted []Acceptance
+	// BackupCodes replace those that are left, as hashes; nil leaves them.
+	BackupCodes []string
+}
+
+// Limits of plain secrets, in characters: those of the routes that take them.
+const (
+	maxPassword = 128
+	maxAnswer   = 256
+)
+
+// Create stores a new account. Its Created time, if Apply sets one, is kept.
+func (ad *Admin) Create(ctx context.Context, ch Change) (Account, error) {
+	a := Account{Status: StatusActive}
+	if err := ch.apply(&a); err != nil {
+		return Account{}, err
+	}
+	a.Company = ad.Company.Code
+	if err := ch.check(a, Account{}); err != nil {
+		return Account{}, err // before time is spent on hashes
+	}
+	hashed, err := ad.hash(ctx, ch)
+	if err != nil {
+		return Account{}, err
+	}
+	hashed.set(&a)
+	a.Accepted = ch.Accepted
+	a.Created = cmp.Or(a.Created, ad.Now()).UTC().Truncate(time.Microsecond)
+	a.Updated = a.Created
+	if a.ID, err = ad.Accounts.Create(ctx, a.Created, a); err != nil {
+		return Account{}, adminError("creating the account", err)
+	}
+	if err := ad.storeCodes(ctx, a, ch.BackupCodes); err != nil {
+		// Half an account would stay as it is: whoever tries again finds it there.
+		_ = ad.Accounts.Delete(context.WithoutCancel(ctx), a.Company, a.ID)
+		return Account{}, err
+	}
+	a.BackupCodes = len(ch.BackupCodes)
+	ad.tell(ctx, AccountCreated, a.Mnemocode, "admin")
+	return a, nil
+}
+
+// Change changes an account. One of its status, password, phone, email, second
+// factor or mnemocode ends all its sessions, pending steps and recovery links,
+// before Change returns. One that changes nothing writes nothing and is told
+// apart.
+func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ Account, changed bool, err error) {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return Account{}, false, err
+	}
+	hashed, err := ad.hash(ctx, ch)
+	if err != nil {
+		return Account{}, false, err
+	}
+	var before Account
+	var fields []string
+	ending := false
+	stored, err := ad.update(ctx, a.ID, &ending, func(a *Account) error {
+		before = *a
+		if err := ch.apply(a); err != nil {
+			return err
+		}
+		if err := ch.check(*a, before); err != nil {
+			return err
+		}
+		hashed.set(a)
+		fields = changedFields(before, *a)
+		if len(fields) == 0 {
+			return errUnchanged
+		}
+		if !ending && slices.ContainsFunc(fields, endsSessions) {
+			return errEnds
+		}
+		return nil
+	})
+	if errors.Is(err, errUnchanged) {
+		stored, err = before, nil
+	}
+	if err != nil {
+		return Account{}, false, err
+	}
+	fields, err = ad.finish(ctx, before, stored, fields, ending, ch)
+	if err != nil || len(fields) == 0 {
+		return stored, false, err
+	}
+	a, err = ad.Accounts.ByID(ctx, stored.Company, stored.ID)
+	return a, true, adminError("loading the account", err)
+}
+
+// Why a change stores nothing.
+var (
+	errUnchanged = errors.New("nothing changes")
+	errEnds      = errors.New("the change ends sessions")
+)
+
+// update is Accounts.Update, which must know beforehand whether sessions end:
+// if change says errEnds they do, and it is called again.
+func (ad *Admin) update(ctx context.Context, id int64, ending *bool, change func(*Account) error) (Account, error) {
+	stored, err := ad.Accounts.Update(ctx, ad.Now(), ad.Company.Code, id, false, change)
+	if errors.Is(err, errEnds) {
+		*ending = true
+		stored, err = ad.Accounts.Update(ctx, ad.Now(), ad.Company.Code, id, true, change)
+	}
+	if errors.Is(err, errUnchanged) {
+		return Account{}, err
+	}
+	return stored, adminError("changing the account", err)
+}
+
+// finish does what comes after a change was stored, and returns all fields that
+// changed. Endings come first: they must not wait for anything.
+func (ad *Admin) finish(ctx context.Context, before, stored Account, fields []string, ending bool, ch Change) ([]string, error) {
+	ctx = context.WithoutCancel(ctx) // the change is made: see it through
+	var owed error
+	if ending {
+		e := Ending{Company: stored.Company, Account: stored.ID, Epoch: stored.Epoch}
+		owed = ad.endNow(ctx, e, EndedByChange)
+	}
+	if slices.Contains(fields, "password") && stored.PasswordHash != "" {
+		if err := ad.clear(ctx, stored, WrongPasswords); err != nil {
+			return nil, err
+		}
+		if !ad.Bulk {
+			ad.noticePassword(ad.Company, before) // where the owner was to be reached until now
+		}
+	}
+	if accepted := news(before.Accepted, ch.Accepted); len(accepted) > 0 {
+		if err := ad.Accounts.Accept(ctx, stored.Company, stored.ID, accepted); err != nil {
+			return nil, adminError("recording the accepted disclaimers", err)
+		}
+		fields = append(fields, "disclaimers_accepted")
+	}
+	if ch.BackupCodes != nil {
+		same, err := ad.sameCodes(ctx, stored, ch.BackupCodes)
+		if err != nil {
+			return nil, err
+		}
+		if !same {
+			if err := ad.storeCodes(ctx, stored, ch.BackupCodes); err != nil {
+				return nil, err
+			}
+			fields = append(fields, "backup_codes")
+		}
+	}
+	if len(fields) > 0 {
+		ad.tell(ctx, AccountChanged, stored.Mnemocode, strings.Join(fields, ", "))
+	}
+	return fields, owed
+}
+
+// Delete removes an account with all that belongs to it, and ends its sessions.
+func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return err
+	}
+	e := Ending{Company: a.Company, Account: a.ID, Epoch: AllEpochs}
+	if err := ad.Accounts.Delete(ctx, a.Company, a.ID); err != nil {
+		return adminError("deleting the account", err)
+	}
+	err = ad.endNow(ctx, e, EndedByChange)
+	ad.tell(ctx, AccountDeleted, a.Mnemocode, "")
+	return err
+}
+
+// Unlock clears the account's counts of wrong attempts, and with them all locks.
+// Its sessions stay.
+func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (Account, error) {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return Account{}, err
+	}
+	if err := ad.clear(ctx, a, WrongPasswords, WrongCodes, WrongAnswers); err != nil {
+		return Account{}, err
+	}
+	ad.tell(ctx, AccountUnlocked, a.Mnemocode, "")
+	return a, nil
+}
+
+func (ad *Admin) clear(ctx context.Context, a Account, kinds ...Kind) error {
+	subject := Subject{Company: a.Company, Account: a.ID}
+	for _, kind := range kinds {
+		err := ad.Accounts.Tally(ctx, ad.Now(), subject, kind, func(t *Tally) error {
+			*t = Tally{}
+			return nil
+		})
+		if err != nil {
+			return adminError("clearing the counts of wrong attempts", err)
+		}
+	}
+	return nil
+}
+
+// Backup codes are 50 random bits in base32 (contract, 5), which has neither 0
+// nor 1 to take for O and l.
+const (
+	backupCodes      = 10
+	backupCodeLength = 10
+)
+
+// NewBackupCodes replaces the account's backup codes and returns the new ones
+// as they are shown, this once: ABCDE-FGHIJ.
+func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string, error) {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return nil, err
+	}
+	codes := make([]string, backupCodes)
+	normalized := make([]string, backupCodes)
+	for i := range codes {
+		var b [8]byte
+		rand.Read(b[:]) // never fails: it ends the process instead
+		code := base32.StdEncoding.EncodeToString(b[:])[:backupCodeLength]
+		codes[i] = code[:backupCodeLength/2] + "-" + code[backupCodeLength/2:]
+		normalized[i] = normalizeBackupCode(codes[i])
+	}
+	hashes, err := ad.Hasher.HashSet(ctx, ad.Company.Password.Argon2id, normalized)
+	if err != nil {
+		return nil, unavailable("hashing the backup codes", err)
+	}
+	if err := ad.storeCodes(ctx, a, hashes); err != nil {
+		return nil, err
+	}
+	ad.tell(ctx, AccountBackupCodes, a.Mnemocode, "")
+	return codes, nil
+}
+
+func (ad *Admin) storeCodes(ctx context.Context, a Account, hashes []string) error {
+	if hashes == nil {
+		return nil
+	}
+	return adminError("storing the backup codes", ad.Accounts.SetBackupCodes(ctx, a.Company, a.ID, hashes))
+}
+
+func (ad *Admin) sameCodes(ctx context.Context, a Account, hashes []string) (bool, error) {
+	left, err := ad.Accounts.BackupCodes(ctx, a.Company, a.ID)
+	if err != nil {
+		return false, adminError("loading the backup codes", err)
+	}
+	return slices.Equal(slices.Sorted(slices.Values(left)), slices.Compact(slices.Sorted(slices.Values(hashes)))), nil
+}
+
+// LiveSessions returns the account's sessions that are not expired, oldest
+// first. Recovery links are none of them.
+func (ad *Admin) LiveSessions(ctx context.Context, mnemocode string) ([]Session, error) {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return nil, err
+	}
+	sessions, err := ad.Sessions.List(ctx, ad.Now(), a.Company, a.ID)
+	if err != nil {
+		return nil, adminError("listing the sessions", err)
+	}
+	return slices.DeleteFunc(sessions, func(s Session) bool { return s.State == MailedLink || s.Epoch < a.Epoch }), nil
+}
+
+// EndSessions ends all sessions of an account, with pending steps and recovery
+// links.
+func (ad *Admin) EndSessions(ctx context.Context, mnemocode string) error {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return err
+	}
+	a, err = ad.Accounts.Update(ctx, ad.Now(), a.Company, a.ID, true, func(*Account) error { return nil })
+	if err != nil {
+		return adminError("ending the sessions", err)
+	}
+	return ad.endNow(ctx, Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch}, EndedByAdmin)
+}
+
+func (ad *Admin) endNow(ctx context.Context, e Ending, reason string) error {
+	if err := ad.end(ctx, e, reason); err != nil {
+		ad.Log.Warn("sessions of a changed account could not be ended yet", "company", e.Company, "error", err)
+		return ErrOwed
+	}
+	return nil
+}
+
+// ByMnemocode finds an account.
+func (ad *Admin) ByMnemocode(ctx context.Context, mnemocode string) (Account, error) {
+	a, err := ad.Accounts.ByMnemocode(ctx, ad.Company.Code, mnemocode)
+	return a, adminError("loading the account", err)
+}
+
+// ByLoginID finds an account by any of its login ids, in any spelling.
+func (ad *Admin) ByLoginID(ctx context.Context, loginID string) (Account, error) {
+	a, err := ad.Accounts.ByLoginID(ctx, ad.Company.Code, NormalizeLoginID(loginID))
+	return a, adminError("looking up the login id", err)
+}
+
+// List returns up to limit accounts, ordered by mnemocode, behind after.
+func (ad *Admin) List(ctx context.Context, after string, limit int) ([]Account, error) {
+	accounts, err := ad.Accounts.List(ctx, ad.Company.Code, after, limit)
+	return accounts, adminError("listing the accounts", err)
+}
+
+// BackupCodeHashes returns the hashes of the codes that an account has left.
+func (ad *Admin) BackupCodeHashes(ctx context.Context, a Account) ([]string, error) {
+	if a.BackupCodes == 0 {
+		return nil, nil
+	}
+	hashes, err := ad.Accounts.BackupCodes(ctx, a.Company, a.ID)
+	return hashes, adminError("loading the backup codes", err)
+}
+
+// LockedUntil returns when the last of the account's locks ends, for wrong
+// passwords, codes or control answers; the zero time if it has none. A password
+// that is disabled is locked until UntilUnlocked.
+func (ad *Admin) LockedUntil(ctx context.Context, a Account) (time.Time, error) {
+	tallies, err := ad.Accounts.Tallies(ctx, Subject{Company: a.Company, Account: a.ID})
+	if err != nil {
+		return time.Time{}, adminError("loading the counts of wrong attempts", err)
+	}
+	limits, now := &ad.Company.Limits, ad.Now()
+	until := limits.PasswordsLocked(tallies[WrongPasswords], now)
+	if tallies[WrongPasswords].Count >= limits.DisableAfter {
+		return UntilUnlocked, nil
+	}
+	for kind, rate := range map[Kind]Rate{WrongCodes: limits.WrongCodes, WrongAnswers: limits.WrongAnswers} {
+		if t := tallies[kind]; t.Count >= rate.N && now.Before(t.Until) && t.Until.After(until) {
+			until = t.Until
+		}
+	}
+	return until, nil
+}
+
+func (ad *Admin) tell(ctx context.Context, name, mnemocode, reason string) {
+	if ad.Bulk && name == AccountCreated {
+		reason = "import"
+	}
+	ad.Emit(ctx, Event{Name: name, Company: ad.Company.Code, Mnemocode: mnemocode, Address: ad.Address, Reason: reason})
+}
+
+// adminError lets the errors pass that the operator is to hear of.
+func adminError(doing string, err error) error {
+	_, field := errors.AsType[*FieldError](err)
+	_, taken := errors.AsType[*TakenError](err)
+	if err == nil || field || taken || errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return unavailable(doing, err)
+}
+
+// Changes
+
+func (ch Change) apply(a *Account) error {
+	if ch.Apply == nil {
+		return nil
+	}
+	return ch.Apply(a)
+}
+
+// check refuses what the change would make of an account. The hashes that it
+// brings are looked at, not those that were there before or will be made here.
+func (ch Change) check(a, before Account) error {
+	if n := utf8.RuneCountInString(ch.Password); n > maxPassword {
+		return &FieldError{"password", fmt.Sprintf("it must have 1 to %d characters", maxPassword)}
+	}
+	if n := utf8.RuneCountInString(ch.Answer); n > maxAnswer || ch.Answer != "" && foldAnswer(ch.Answer) == "" {
+		return &FieldError{"control_answer", fmt.Sprintf("it must have 1 to %d characters, and not only spaces", maxAnswer)}
+	}
+	if ch.Password != "" || a.PasswordHash == before.PasswordHash {
+		a.PasswordHash = ""
+	}
+	if ch.Answer != "" {
+		a.AnswerHash = ch.Answer // it will have one
+	} else if a.AnswerHash != "" && a.AnswerHash != before.AnswerHash {
+		if err := CheckHash(a.AnswerHash); err != nil {
+			return &FieldError{"control_answer_hash", err.Error()}
+		}
+	}
+	for _, hash := range ch.BackupCodes {
+		if err := CheckHash(hash); err != nil {
+			return &FieldError{"backup_code_hashes", err.Error()}
+		}
+	}
+	return CheckAccount(a)
+}
+
+// A hashedChange holds the hashes of a Change's plain secrets.
+type hashedChange struct{ password, answer string }
+
+func (h hashedChange) set(a *Account) {
+	a.PasswordHash = cmp.Or(h.password, a.PasswordHash)
+	a.AnswerHash = cmp.Or(h.answer, a.AnswerHash)
+}
+
+func (ad *Admin) hash(ctx context.Context, ch Change) (h hashedChange, err error) {
+	if h.password, err = ad.hashOne(ctx, normalizePassword(ch.Password)); err != nil {
+		return h, err
+	}
+	h.answer, err = ad.hashOne(ctx, foldAnswer(ch.Answer))
+	return h, err
+}
+
+func (ad *Admin) hashOne(ctx context.Context, secret string) (string, error) {
+	if secret == "" {
+		return "", nil
+	}
+	for {
+		hash, err := ad.Hasher.Hash(ctx, ad.Company.Password.Argon2id, secret)
+		if ad.Bulk && errors.Is(err, ErrBusy) {
+			select {
+			case <-time.After(100 * time.Millisecond):
+				continue
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		if err != nil {
+			return "", unavailable("hashing a secret", err)
+		}
+		return hash, nil
+	}
+}
+
+// changedFields names what differs, in the words of the admin API.
+func changedFields(before, after Account) []string {
+	var fields []string
+	note := func(field string, differs bool) {
+		if differs {
+			fields = append(fields, field)
+		}
+	}
+	note("profile_mnemocode", before.Mnemocode != after.Mnemocode)
+	note("role", before.Role != after.Role)
+	note("primary_phone", before.Phone != after.Phone)
+	note("primary_email", before.Email != after.Email)
+	note("login_name", before.LoginName != after.LoginName)
+	note("status", before.Status != after.Status)
+	note("second_factor", before.SecondFactor != after.SecondFactor)
+	note("must_set_password", before.MustSetPassword != after.MustSetPassword)
+	note("password", before.PasswordHash != after.PasswordHash)
+	note("control_question", before.Question != after.Question)
+	note("control_answer", before.AnswerHash != after.AnswerHash)
+	note("oauth_identities", !maps.Equal(identitySet(before), identitySet(after)))
+	return fields
+}
+
+func identitySet(a Account) map[Identity]bool {
+	set := map[Identity]bool{}
+	for _, i := range a.Identities {
+		set[i] = true
+	}
+	return set
+}
+
+// endsSessions tells of which fields a change ends all sessions (contract, 3).
+// The mnemocode is among them because sessions carry it.
+func endsSessions(field string) bool {
+	switch field {
+	case "status", "password", "primary_phone", "primary_email", "second_factor", "profile_mnemocode":
+		return true
+	}
+	return false
+}
+
+// news are the acceptances that are not among those before.
+func news(before, accepted []Acceptance) []Acceptance {
+	return slices.DeleteFunc(slices.Clone(accepted), func(a Acceptance) bool {
+		return slices.ContainsFunc(before, func(b Acceptance) bool { return b.Code == a.Code && b.Version == a.Version })
+	})
+}

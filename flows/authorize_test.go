@@ -1,0 +1,466 @@
+package flows_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// wantLive asks whether the protected path lets a token through.
+func (b *bench) wantLive(token string, want *flows.Error) {
+	b.t.Helper()
+	session, err := b.Authorize(b.t.Context(), code, []string{"Bearer " + token})
+	if want == nil {
+		if err != nil || session.Mnemocode != mnemocode || session.Company != code {
+			b.t.Fatalf("got %v and %q of %q, want a pass", err, session.Mnemocode, session.Company)
+		}
+		return
+	}
+	wantError(b.t, err, want)
+}
+
+func TestOnlyAuthorizedSessionsPass(t *testing.T) {
+	for _, state := range flows.States[1:] {
+		t.Run(string(state), func(t *testing.T) {
+			b := newBench(t)
+			token := b.sessionIn(state)
+			want := flows.ErrSessionInvalid
+			if state == flows.Authorized {
+				want = nil
+			}
+			b.wantLive(token, want)
+			if _, err := b.Authorize(t.Context(), "", []string{"Bearer " + token}); codeOf(err) != codeOf0(want) {
+				t.Errorf("any company: got %v", err)
+			}
+			if _, err := b.Authorize(t.Context(), "globex", []string{"Bearer " + token}); !errors.Is(err, flows.ErrTokenInvalid) {
+				t.Errorf("another company: got %v", err)
+			}
+		})
+	}
+}
+
+// codeOf0 is codeOf for an error that may be nil.
+func codeOf0(e *flows.Error) string {
+	if e == nil {
+		return ""
+	}
+	return e.Code
+}
+
+func TestOnlyTheExactTokenIsAccepted(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.Authorized)
+	if !regexp.MustCompile(`^mgs_[A-Za-z0-9_-]{43}$`).MatchString(token) {
+		t.Fatalf("the token is %q", token)
+	}
+	b.wantLive(token, nil)
+	raw, err := base64.RawURLEncoding.DecodeString(token[4:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	next := last[strings.IndexByte(last, token[46])+1] // the same bytes: two bits are unused
+	for _, other := range []string{
+		token + "=", token[4:], "MGS_" + token[4:], token[:46], token + "A", "mgs_" + token, token[:46] + string(next),
+		"mgs_" + strings.NewReplacer("-", "+", "_", "/").Replace(token[4:]) + "=", strings.ToUpper(token), strings.ToLower(token),
+		base64.StdEncoding.EncodeToString(raw), "mgl_" + token[4:],
+	} {
+		b.wantLive(other, flows.ErrTokenInvalid)
+		b.wrong(flows.ErrTokenInvalid, "auth/logout", other, nil)
+	}
+	b.wantLive(token, nil)
+}
+
+func TestTokensAreHeldAsHashes(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.Authorized)
+	all, err := b.Sessions.List(t.Context(), b.clock.Now(), code, b.account)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d sessions, %v", len(all), err)
+	}
+	if all[0].Hash != flows.TokenHash(sha256.Sum256([]byte(token))) || strings.Contains(token, all[0].ID) {
+		t.Error("the store holds something else than the token's hash")
+	}
+}
+
+// A session keeps its id through all its steps, and changes its token with each.
+func TestASessionKeepsItsID(t *testing.T) {
+	b := newBench(t)
+	b.update(true, func(a *flows.Account) { a.SecondFactor, a.MustSetPassword = true, true })
+	ids := map[string]bool{}
+	tokens := map[string]bool{}
+	step := func(reply flows.Reply) string {
+		session, err := b.Sessions.Get(t.Context(), sha256.Sum256([]byte(reply.SessionToken)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[session.ID], tokens[reply.SessionToken] = true, true
+		return reply.SessionToken
+	}
+	token := step(b.must("auth/login", "", object{"login_id": email}))
+	token = step(b.must("auth/checkpassword", token, object{"password": password}))
+	token = step(b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code}))
+	step(b.must("auth/setpassword", token, b.goodBody("auth/setpassword")))
+	if len(ids) != 1 || len(tokens) != 4 {
+		t.Errorf("%d ids and %d tokens, want 1 and 4", len(ids), len(tokens))
+	}
+}
+
+func TestAuthorizationHeader(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.Authorized)
+	for _, c := range []struct {
+		name  string
+		lines []string
+		want  *flows.Error
+	}{
+		{"none", nil, flows.ErrHeaderMissing},
+		{"lower case", []string{"bearer " + token}, nil},
+		{"upper case", []string{"BEARER " + token}, nil},
+		{"two", []string{"Bearer " + token, "Bearer " + token}, flows.ErrHeaderInvalid},
+		{"empty", []string{""}, flows.ErrHeaderInvalid},
+		{"scheme alone", []string{"Bearer"}, flows.ErrHeaderInvalid},
+		{"scheme and space", []string{"Bearer "}, flows.ErrHeaderInvalid},
+		{"token alone", []string{token}, flows.ErrHeaderInvalid},
+		{"two spaces", []string{"Bearer  " + token}, flows.ErrHeaderInvalid},
+		{"a tab", []string{"Bearer\t" + token}, flows.ErrHeaderInvalid},
+		{"a space before", []string{" Bearer " + token}, flows.ErrHeaderInvalid},
+		{"a space behind", []string{"Bearer " + token + " "}, flows.ErrHeaderInvalid},
+		{"another scheme", []string{"Basic " + token}, flows.ErrHeaderInvalid},
+		{"a comma", []string{"Bearer " + token + ",x"}, flows.ErrHeaderInvalid},
+		{"quoted", []string{`Bearer "` + token + `"`}, flows.ErrHeaderInvalid},
+		{"only padding", []string{"Bearer =="}, flows.ErrHeaderInvalid},
+		{"padding within", []string{"Bearer a=b"}, flows.ErrHeaderInvalid},
+		{"not ASCII", []string{"Bearer ą"}, flows.ErrHeaderInvalid},
+		{"another alphabet", []string{"Bearer a-._~+/Z9=="}, flows.ErrTokenInvalid},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := b.Authorize(t.Context(), code, c.lines)
+			if codeOf(err) != codeOf0(c.want) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func FuzzParseBearer(f *testing.F) {
+	bearer := regexp.MustCompile(`^(?i:bearer) [A-Za-z0-9._~+/-]+=*$`)
+	for _, s := range []string{"", "Bearer", "Bearer ", "Bearer x", "bEARER a-._~+/Z9==", "Bearer  x", "Bearer x=y", "Bearer =", "Basic x", "Bearer \x00", "Bearer @[`{", "Bearer ą", "Bearer x\n"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		token, err := flows.ParseBearer([]string{line})
+		// $ also matches before a newline at the end; \n is in no token.
+		if right := bearer.MatchString(line) && !strings.HasSuffix(line, "\n"); (err == nil) != right {
+			t.Fatalf("%q: got %v, want right %v", line, err, right)
+		}
+		if err != nil && !errors.Is(err, flows.ErrHeaderInvalid) || err == nil && token != line[len("Bearer "):] {
+			t.Errorf("%q: got %q and %v", line, token, err)
+		}
+	})
+}
+
+// A token past its time is told so for an hour, then is as good as none.
+func TestAnExpiredTokenIsToldSoForAnHour(t *testing.T) {
+	for _, state := range flows.States[1:] {
+		t.Run(string(state), func(t *testing.T) {
+			b := newBench(t)
+			token := b.sessionIn(state)
+			life := b.company.Temporary
+			if state == flows.Authorized {
+				life = b.company.Idle
+			}
+			b.clock.advance(life)
+			b.wrong(flows.ErrTokenExpired, "auth/logout", token, nil)
+			b.wantLive(token, flows.ErrTokenExpired)
+			b.clock.advance(time.Hour)
+			b.sweep()
+			b.wrong(flows.ErrTokenExpired, "auth/logout", token, nil)
+			b.clock.advance(time.Hour)
+			b.sweep()
+			b.wrong(flows.ErrTokenInvalid, "auth/logout", token, nil)
+			b.wantLive(token, flows.ErrTokenInvalid)
+			b.clock.advance(-2*time.Hour - life) // it does not come back with the clock
+			b.wrong(flows.ErrTokenInvalid, "auth/logout", token, nil)
+		})
+	}
+}
+
+func (b *bench) sweep() {
+	b.t.Helper()
+	if err := b.Sessions.Sweep(b.t.Context(), b.clock.Now()); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestATokenOfAStepIsNotProlonged(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.CheckPassword)
+	b.clock.advance(b.company.Temporary - time.Microsecond)
+	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
+	b.wantLive(token, flows.ErrSessionInvalid)
+	b.clock.advance(time.Microsecond)
+	b.wrong(flows.ErrTokenExpired, "auth/checkpassword", token, object{"password": password})
+}
+
+func TestIdleAndLifetime(t *testing.T) {
+	t.Run("without a request", func(t *testing.T) {
+		b := newBench(t)
+		token := b.sessionIn(flows.Authorized)
+		b.clock.advance(b.company.Idle - time.Microsecond)
+		b.wantLive(token, nil)
+		b.clock.advance(b.company.Idle - time.Microsecond)
+		b.wantLive(token, nil)
+		b.clock.advance(b.company.Idle)
+		b.wantLive(token, flows.ErrTokenExpired)
+	})
+	t.Run("with requests", func(t *testing.T) {
+		b := newBench(t)
+		token := b.sessionIn(flows.Authorized)
+		for range 47 {
+			b.clock.advance(30 * time.Minute)
+			b.wantLive(token, nil)
+		}
+		b.clock.advance(30*time.Minute - time.Microsecond)
+		b.wantLive(token, nil)
+		b.clock.advance(time.Microsecond)
+		b.wantLive(token, flows.ErrTokenExpired)
+	})
+	t.Run("a short life", func(t *testing.T) {
+		b := newBench(t)
+		b.company.Lifetime = 10 * time.Minute
+		token := b.sessionIn(flows.Authorized)
+		b.clock.advance(10*time.Minute - time.Microsecond)
+		b.wantLive(token, nil)
+		b.clock.advance(time.Microsecond)
+		b.wantLive(token, flows.ErrTokenExpired)
+	})
+	t.Run("the clock jumps back", func(t *testing.T) {
+		b := newBench(t)
+		token := b.sessionIn(flows.Authorized)
+		b.clock.advance(30 * time.Minute)
+		b.wantLive(token, nil)
+		b.clock.advance(-time.Hour)
+		b.wantLive(token, nil)
+		b.clock.advance(time.Hour + time.Hour - time.Microsecond) // which has shortened nothing
+		b.wantLive(token, nil)
+		b.clock.advance(24 * time.Hour)
+		b.wantLive(token, flows.ErrTokenExpired)
+	})
+}
+
+// A counted is a store that counts how often activity is written.
+type counted struct {
+	flows.Sessions
+	touches atomic.Int64
+}
+
+func (c *counted) Touch(ctx context.Context, now time.Time, hash flows.TokenHash, expires time.Time) error {
+	c.touches.Add(1)
+	return c.Sessions.Touch(ctx, now, hash, expires)
+}
+
+func TestActivityIsWrittenOnceAMinute(t *testing.T) {
+	for idle, every := range map[time.Duration]time.Duration{time.Hour: time.Minute, time.Minute: 6 * time.Second} {
+		b := newBench(t)
+		store := &counted{Sessions: b.Sessions}
+		b.Sessions = store
+		b.company.Idle = idle
+		token := b.sessionIn(flows.Authorized)
+		b.wantLive(token, nil)
+		for range 600 {
+			b.clock.advance(time.Second)
+			b.wantLive(token, nil)
+		}
+		if got, want := store.touches.Load(), int64(600*time.Second/every); got != want {
+			t.Errorf("idle %v: written %d times in ten minutes, want %d", idle, got, want)
+		}
+	}
+}
+
+func TestLiveCountsAsNoRequest(t *testing.T) {
+	b := newBench(t)
+	session, err := b.Authorize(t.Context(), code, []string{"Bearer " + b.sessionIn(flows.Authorized)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		b.clock.advance(12*time.Minute - time.Microsecond)
+		if err := b.Live(t.Context(), session); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.clock.advance(time.Minute)
+	wantError(t, b.Live(t.Context(), session), flows.ErrTokenExpired)
+	token := b.sessionIn(flows.Authorized)
+	session, err = b.Authorize(t.Context(), code, []string{"Bearer " + token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.must("auth/logout", token, nil)
+	wantError(t, b.Live(t.Context(), session), flows.ErrTokenInvalid)
+}
+
+func TestASessionOfARemovedCompanyIsInvalid(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.Authorized)
+	delete(b.Companies, code)
+	if _, err := b.Authorize(t.Context(), "", []string{"Bearer " + token}); !errors.Is(err, flows.ErrTokenInvalid) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Of any number of requests that race with one token, one succeeds.
+func TestOneTokenOneSuccess(t *testing.T) {
+	for i := range flows.Routes {
+		route := &flows.Routes[i]
+		if !route.TakesToken() || route.To[0] == flows.None {
+			continue
+		}
+		for _, state := range route.From {
+			t.Run(route.Path+"/"+string(state), func(t *testing.T) {
+				b := newBench(t)
+				token := b.sessionIn(state)
+				body := b.goodBody(route.Path)
+				got := race(100, func(i int) error {
+					_, err := b.serveAs(code, addressOf(i), route.Path, token, body)
+					return err
+				})
+				if got[""] != 1 || got["service.error"]+got["service.unavailable"] != 0 {
+					t.Errorf("got %v, want one success", got)
+				}
+			})
+		}
+	}
+}
+
+// A store that does not answer is never a pass.
+type brokenSessions struct{ flows.Sessions }
+
+var errBroken = errors.New("broken pipe")
+
+func (brokenSessions) Get(context.Context, flows.TokenHash) (flows.Session, error) {
+	return flows.Session{}, errBroken
+}
+func (brokenSessions) Create(context.Context, time.Time, flows.Session) error    { return errBroken }
+func (brokenSessions) Charge(context.Context, time.Time, ...flows.Counter) error { return errBroken }
+func (brokenSessions) Peek(context.Context, time.Time, ...flows.Counter) error   { return errBroken }
+
+func TestAStoreThatDoesNotAnswer(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.Authorized)
+	b.Sessions = brokenSessions{b.Sessions}
+	b.wantLive(token, flows.ErrUnavailable)
+	for i := range flows.Routes {
+		route := &flows.Routes[i]
+		body := object{"token": "mgl_x"}
+		if route.Path != "auth/recovery/checklink" {
+			body = b.goodBody(route.Path)
+		}
+		_, err := b.serve(route.Path, token, body)
+		wantError(t, err, flows.ErrUnavailable)
+		if refusal(err).RetryAfter <= 0 {
+			t.Errorf("%s: no Retry-After", route.Path)
+		}
+	}
+}
+
+func TestAPIKeys(t *testing.T) {
+	b := newBench(t)
+	other := b.addCompany("globex")
+	b.company.NoAPIKey, other.NoAPIKey = false, false
+	for _, key := range []string{"key one", "key two"} {
+		b.company.APIKeys = append(b.company.APIKeys, sha256.Sum256([]byte(key)))
+	}
+	other.APIKeys = append(other.APIKeys, sha256.Sum256([]byte("other key")))
+	for _, c := range []struct {
+		company string
+		keys    []string
+		want    *flows.Error
+	}{
+		{code, []string{"key one"}, nil},
+		{code, []string{"key two"}, nil},
+		{"globex", []string{"other key"}, nil},
+		{code, nil, flows.ErrAPIKeyMissing},
+		{"nosuch", nil, flows.ErrAPIKeyMissing},
+		{code, []string{""}, flows.ErrAPIKeyInvalid},
+		{code, []string{"key one", "key one"}, flows.ErrAPIKeyInvalid},
+		{code, []string{"key one, key two"}, flows.ErrAPIKeyInvalid},
+		{code, []string{"other key"}, flows.ErrAPIKeyInvalid},
+		{code, []string{"Key one"}, flows.ErrAPIKeyInvalid},
+		{code, []string{"key one "}, flows.ErrAPIKeyInvalid},
+		{"nosuch", []string{"key one"}, flows.ErrAPIKeyInvalid},
+		{"ACME", []string{"key one"}, flows.ErrAPIKeyInvalid},
+		{"", []string{"key one"}, flows.ErrAPIKeyInvalid},
+	} {
+		read := false
+		_, err := b.Serve(t.Context(), &flows.Request{
+			Company: c.company, Route: flows.RouteByPath("auth/login"), APIKeys: c.keys, Address: "192.0.2.1",
+			Body: func() ([]byte, error) { read = true; return []byte(`{"login_id":"` + email + `"}`), nil },
+		})
+		if codeOf(err) != codeOf0(c.want) || read != (c.want == nil) {
+			t.Errorf("%q with %q: got %v, body read %v", c.company, c.keys, err, read)
+		}
+	}
+}
+
+// Each check is made before the next: a request that is wrong in two ways gets
+// the answer of the first.
+func TestChecksRunInOrder(t *testing.T) {
+	b := newBench(t)
+	b.company.APIKeys = [][32]byte{sha256.Sum256([]byte("key"))}
+	request := &flows.Request{Company: code, Route: flows.RouteByPath("auth/checkpassword"), Address: "192.0.2.1"}
+	body := `{"password": 1}`
+	request.Body = func() ([]byte, error) { return []byte(body), nil }
+	next := func(want *flows.Error) {
+		t.Helper()
+		_, err := b.Serve(t.Context(), request)
+		wantError(t, err, want)
+	}
+	b.company.Disclaimers = []flows.Disclaimer{terms}
+	b.company.Captcha = nil
+	other := b.sessionIn(flows.RecoveryQuestion)
+	b.company.Captcha = &captcha{}
+	token := b.sessionIn(flows.CheckPassword)
+	b.company.NoAPIKey = false
+
+	next(flows.ErrAPIKeyMissing)
+	request.APIKeys = []string{"key"}
+	next(flows.ErrHeaderMissing)
+	request.Authorization = []string{"Basic x"}
+	next(flows.ErrHeaderInvalid)
+	request.Authorization = []string{"Bearer x"}
+	next(flows.ErrTokenInvalid)
+	request.Authorization = []string{"Bearer " + other}
+	next(flows.ErrSessionInvalid)
+	request.Authorization = []string{"Bearer " + token}
+	next(flows.ErrValidation)
+	body = `{"password": "wrong"}`
+	b.status(flows.StatusClosed)
+	b.company.Limits.FailuresPerAddress.N = 0
+	next(flows.ErrRestricted)
+	b.company.Limits.FailuresPerAddress.N = 100
+	b.company.Limits.LockAfter, b.company.Limits.DisableAfter, b.company.Limits.CaptchaAfter = 0, 0, 0
+	next(flows.ErrRestricted)
+	b.company.Limits.LockAfter, b.company.Limits.DisableAfter = 10, 100
+	next(flows.ErrCaptchaMissing)
+	body = `{"password": "wrong", "captcha_response": "good 1"}`
+	next(flows.ErrUserClosed)
+	b.status(flows.StatusActive)
+	body = `{"password": "wrong", "captcha_response": "good 2"}`
+	next(flows.ErrPasswordInvalid)
+	body = `{"password": "` + password + `", "captcha_response": "good 3"}`
+	next(flows.ErrDisclaimerInvalid)
+	body = `{"password": "` + password + `", "captcha_response": "good 4", "accept_disclaimers": ["terms"]}`
+	if _, err := b.Serve(t.Context(), request); err != nil {
+		t.Errorf("once nothing is wrong: %v", err)
+	}
+}

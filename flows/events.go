@@ -1,0 +1,262 @@
+package flows
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+)
+
+// An Event tells an operator what happened: the outcome of a route, a lock, the
+// end of a session, a change by an administrator. EventKinds lists the names
+// and which fields each has. None ever holds what a client sent, but for what
+// the store or the configuration knows as well: a login id that was typed may
+// be a password.
+type Event struct {
+	Name      string
+	Time      time.Time
+	Company   string // if it is a configured one
+	Mnemocode string // of the account, once it was found
+	Session   string // Session.ID, of no use as a token
+	State     State  // of that session: what the request led to, or where it was
+	Address   string // the client's
+	Route     string // Route.Path
+	Result    string // Success or the error_code
+	Reason    string // why, as far as Result does not say it
+}
+
+// Success is the Result of what succeeded.
+const Success = "success"
+
+// Names of events. A route's have its path without auth/ and with dots
+// (Route.Event): mnemogate.recovery.checkotp.success, ….failure.
+const (
+	eventPrefix   = "mnemogate."
+	success       = ".success"
+	failure       = ".failure"
+	lockPrefix    = eventPrefix + "lock."
+	adminPrefix   = eventPrefix + "account."
+	sessionPrefix = eventPrefix + "session."
+
+	LockPassword   = lockPrefix + "password"
+	LockDisabled   = lockPrefix + "disabled"
+	LockCodes      = lockPrefix + "wrong_codes"
+	LockAnswers    = lockPrefix + "wrong_answers"
+	LockAddress    = lockPrefix + "failures_per_address"
+	LockRenewals   = lockPrefix + "renewals"
+	LockSMSAccount = lockPrefix + "sms_per_account"
+	LockSMSPhone   = lockPrefix + "sms_per_phone"
+	LockSMSAddress = lockPrefix + "sms_per_address"
+	LockSMSCompany = lockPrefix + "sms_per_company"
+	LockMails      = lockPrefix + "mails_per_account"
+
+	SessionEnded = sessionPrefix + "ended"
+
+	IdentityBound = adminPrefix + "identity_bound"
+
+	// What an administrator did: for Service.Emit.
+	AccountCreated     = adminPrefix + "created"
+	AccountChanged     = adminPrefix + "changed"
+	AccountDeleted     = adminPrefix + "deleted"
+	AccountUnlocked    = adminPrefix + "unlocked"
+	AccountBackupCodes = adminPrefix + "backup_codes"
+)
+
+// Reasons of SessionEnded.
+const (
+	EndedByLogout   = "logout"   // its own
+	EndedByPassword = "password" // one was set by auth/setpassword
+	EndedByChange   = "account"  // an administrator changed or deleted the account
+	EndedByAdmin    = "admin"    // an administrator ended it
+	EndedLate       = "owed"     // a change that was cut short before it could end it
+)
+
+// An EventKind documents the events of a name.
+type EventKind struct {
+	Name   string
+	When   string
+	Fields []string // that it can have beside name and time, in the order of Event
+}
+
+// EventKinds lists all events. Those of a route come first.
+var EventKinds = eventKinds()
+
+func eventKinds() []EventKind {
+	var kinds []EventKind
+	for _, r := range Routes {
+		who := []string{"company", "mnemocode", "session", "state", "address", "route", "result"}
+		kinds = append(kinds,
+			EventKind{r.Event(Success), "`" + r.Path + "` succeeded", who},
+			EventKind{r.Event(""), "`" + r.Path + "` failed; result is the error_code", append(who[:len(who):len(who)], "reason")},
+		)
+	}
+	attempt := []string{"company", "mnemocode", "session", "state", "address", "route"}
+	ended := []string{"company", "mnemocode", "session", "state", "address", "route", "reason"}
+	admin := []string{"company", "mnemocode", "address", "reason"}
+	return append(kinds,
+		EventKind{LockPassword, "`lock_after` wrong passwords in a row, or one more after such a lock: locked for `lock_for`", attempt},
+		EventKind{LockDisabled, "`disable_after` wrong passwords in a row: locked until recovery or unlock", attempt},
+		EventKind{LockCodes, "`wrong_codes` is reached", attempt},
+		EventKind{LockAnswers, "`wrong_answers` is reached", attempt},
+		EventKind{LockAddress, "the first request of an address that `failures_per_address` refuses; once a window and node", attempt},
+		EventKind{LockRenewals, "the first renewal of a session that `otp renewals` refuses; once a session and node", attempt},
+		EventKind{LockSMSAccount, "the first SMS to an account that `sms_per_account` refuses; once a window and node", attempt},
+		EventKind{LockSMSPhone, "the first SMS to a phone that `sms_per_phone` refuses; once a window and node", attempt},
+		EventKind{LockSMSAddress, "the first SMS for an address that `sms_per_address` refuses; once a window and node", attempt},
+		EventKind{LockSMSCompany, "the first SMS of a company that `sms_per_company` refuses; once a window and node", attempt},
+		EventKind{LockMails, "the first mail to an account that `mails_per_account` refuses; once a window and node", attempt},
+		EventKind{SessionEnded, "a session or recovery link was ended before its time: `" + EndedByLogout + "`, `" + EndedByPassword + "` (one was set), `" +
+			EndedByChange + "` (changed or deleted by an administrator), `" + EndedByAdmin + "` (ended by one), `" + EndedLate + "` (what a crash left over)", ended},
+		EventKind{IdentityBound, "a provider's user was bound to the account by `link_verified_email`; reason names the provider", append(attempt[:len(attempt):len(attempt)], "reason")},
+		EventKind{AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},
+		EventKind{AccountChanged, "an account was changed; reason lists the fields", admin},
+		EventKind{AccountDeleted, "an account was deleted", admin},
+		EventKind{AccountUnlocked, "counts and locks of an account were cleared", admin},
+		EventKind{AccountBackupCodes, "an account got new backup codes", admin},
+	)
+}
+
+// Event is the name of the event that a result of the route is.
+func (r *Route) Event(result string) string {
+	name := eventPrefix + strings.ReplaceAll(strings.TrimPrefix(r.Path, "auth/"), "/", ".")
+	if result == Success {
+		return name + success
+	}
+	return name + failure
+}
+
+// Emit tells the observer, if there is one. A Time that is not set is now.
+func (s *Service) Emit(ctx context.Context, e Event) {
+	if s.Observe == nil {
+		return
+	}
+	if e.Time.IsZero() {
+		e.Time = s.Now()
+	}
+	s.Observe(ctx, e)
+}
+
+// happened notes an event of the call, which Serve emits with all that it knows
+// of the call by then.
+func (c *call) happened(name, reason string) {
+	c.events = append(c.events, Event{Name: name, Reason: reason})
+}
+
+// found notes whose account the call is about.
+func (c *call) found(a Account) { c.mnemocode = a.Mnemocode }
+
+// emit tells the observer what came of a call, locks and endings first.
+func (s *Service) emit(ctx context.Context, r *Request, c *call, reply Reply, err error) {
+	if s.Observe == nil {
+		return
+	}
+	e := Event{Time: c.now, Mnemocode: c.mnemocode, Address: r.Address, Route: r.Route.Path}
+	if s.Companies[r.Company] != nil {
+		e.Company = r.Company
+	}
+	if c.session != nil {
+		e.Session, e.State = c.session.ID, c.session.State
+		e.Mnemocode = cmp.Or(e.Mnemocode, c.session.Mnemocode)
+	}
+	for _, noted := range c.events {
+		e.Name, e.Reason = noted.Name, noted.Reason
+		s.Observe(ctx, e)
+	}
+	e.Result, e.Reason = outcome(err)
+	e.Name = r.Route.Event(e.Result)
+	if err == nil {
+		e.Session = cmp.Or(e.Session, c.issued)
+		e.State = cmp.Or(reply.SessionState, e.State)
+	}
+	s.Observe(ctx, e)
+}
+
+// outcome is an error's Result and Reason.
+func outcome(err error) (result, reason string) {
+	if err == nil {
+		return Success, ""
+	}
+	result = ErrService.Code
+	if code, ok := errors.AsType[*Error](err); ok {
+		result = code.Code
+	}
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		reason = cmp.Or(refusal.Reason, refusal.Message)
+		if reason == "" && refusal.Cause != nil {
+			reason = refusal.Cause.Error()
+		}
+	}
+	return result, reason
+}
+
+// lockOf is the lock that a counter which refuses is: the second part of its key.
+func lockOf(key string) string {
+	_, name, _ := strings.Cut(key, "/")
+	name, _, _ = strings.Cut(name, "/")
+	switch name {
+	case "failures-of-address":
+		return LockAddress
+	default:
+		return lockPrefix + strings.ReplaceAll(name, "-", "_")
+	}
+}
+
+// A told remembers which full counters were told of, so that one that refuses
+// a thousand requests is one event and not a thousand.
+type told struct {
+	mu    sync.Mutex
+	until map[string]time.Time // by the counter's key
+}
+
+const maxTold = 10_000
+
+// first reports whether full was not told of in this window.
+func (t *told) first(now time.Time, full *Full) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.Before(t.until[full.Key]) {
+		return false
+	}
+	if t.until == nil {
+		t.until = map[string]time.Time{}
+	}
+	if len(t.until) >= maxTold {
+		for key, until := range t.until {
+			if !now.Before(until) {
+				delete(t.until, key)
+			}
+		}
+	}
+	if len(t.until) >= maxTold {
+		clear(t.until) // rather twice than never
+	}
+	t.until[full.Key] = full.Until
+	return true
+}
+
+// endings returns the events of the sessions that an ending is about to end.
+func (s *Service) endings(ctx context.Context, e Ending, reason string) []Event {
+	if s.Observe == nil {
+		return nil
+	}
+	sessions, err := s.Sessions.List(ctx, s.Now(), e.Company, e.Account)
+	if err != nil {
+		s.Log.Warn("the sessions that end could not be listed, so their endings are not in the audit log", "error", err)
+	}
+	var events []Event
+	for _, session := range sessions {
+		if session.Epoch < e.Epoch {
+			events = append(events, Event{
+				Name:      SessionEnded,
+				Company:   session.Company,
+				Mnemocode: session.Mnemocode,
+				Session:   session.ID,
+				State:     session.State,
+				Reason:    reason,
+			})
+		}
+	}
+	return events
+}

@@ -1,0 +1,434 @@
+package flows_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+type witnessKey struct{}
+
+// witness is the bench's observer: it keeps what comes from a call of Serve.
+func witness(ctx context.Context, e flows.Event) {
+	if seen, ok := ctx.Value(witnessKey{}).(*[]flows.Event); ok {
+		*seen = append(*seen, e)
+	}
+}
+
+// Serve makes every test of a flow one of its events: a request has one event of
+// its outcome, the last one, and no event has a field that its kind does not list.
+func (b *bench) Serve(ctx context.Context, r *flows.Request) (flows.Reply, error) {
+	var seen []flows.Event
+	reply, err := b.Service.Serve(context.WithValue(ctx, witnessKey{}, &seen), r)
+	for _, e := range seen {
+		checkEvent(b.t, e)
+	}
+	if len(seen) == 0 {
+		b.t.Errorf("%s: there is no event", r.Route.Path)
+		return reply, err
+	}
+	result := flows.Success
+	if err != nil {
+		result = codeOf(err)
+	}
+	last := seen[len(seen)-1]
+	if last.Name != r.Route.Event(result) || last.Result != result || last.Route != r.Route.Path || last.Address != r.Address {
+		b.t.Errorf("%s: got %v, but the event %+v", r.Route.Path, err, last)
+	}
+	for _, e := range seen[:len(seen)-1] {
+		if e.Result != "" {
+			b.t.Errorf("%s has more than one outcome: %+v", r.Route.Path, seen)
+		}
+	}
+	if want := b.Companies[r.Company] != nil; want != (last.Company != "") {
+		b.t.Errorf("%s: the company is %q", r.Route.Path, last.Company)
+	}
+	if reply.SessionState != flows.None && (last.State != reply.SessionState || last.Session == "") {
+		b.t.Errorf("%s led to %s, but the event is %+v", r.Route.Path, reply.SessionState, last)
+	}
+	return reply, err
+}
+
+func fieldsOf(e flows.Event) map[string]string {
+	return map[string]string{
+		"company":   e.Company,
+		"mnemocode": e.Mnemocode,
+		"session":   e.Session,
+		"state":     string(e.State),
+		"address":   e.Address,
+		"route":     e.Route,
+		"result":    e.Result,
+		"reason":    e.Reason,
+	}
+}
+
+func checkEvent(t *testing.T, e flows.Event) {
+	t.Helper()
+	i := slices.IndexFunc(flows.EventKinds, func(k flows.EventKind) bool { return k.Name == e.Name })
+	if i < 0 {
+		t.Errorf("EventKinds lacks %s", e.Name)
+		return
+	}
+	for field, value := range fieldsOf(e) {
+		if value != "" && !slices.Contains(flows.EventKinds[i].Fields, field) {
+			t.Errorf("%s has the field %s, %q, which EventKinds does not list", e.Name, field, value)
+		}
+	}
+	if e.Time.IsZero() {
+		t.Errorf("%s has no time", e.Name)
+	}
+}
+
+// record keeps all events from now on.
+func (b *bench) record() *[]flows.Event {
+	var all []flows.Event
+	inner := b.Observe
+	b.Observe = func(ctx context.Context, e flows.Event) {
+		all = append(all, e)
+		inner(ctx, e)
+	}
+	return &all
+}
+
+func named(events []flows.Event, name string) []flows.Event {
+	var found []flows.Event
+	for _, e := range events {
+		if e.Name == name {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+func TestEventKindsAreWellFormed(t *testing.T) {
+	form := regexp.MustCompile(`^mnemogate(\.[a-z_]+)+$`) // Caddy looks them up in lower case
+	all := []string{"company", "mnemocode", "session", "state", "address", "route", "result", "reason"}
+	seen := map[string]bool{}
+	for _, k := range flows.EventKinds {
+		if !form.MatchString(k.Name) || seen[k.Name] || k.When == "" {
+			t.Errorf("%+v", k)
+		}
+		seen[k.Name] = true
+		for _, f := range k.Fields {
+			if !slices.Contains(all, f) {
+				t.Errorf("%s: there is no field %s", k.Name, f)
+			}
+		}
+	}
+}
+
+func TestEventTellsWhoseAttemptItWas(t *testing.T) {
+	b := newBench(t)
+	all := b.record()
+	token := b.must("auth/login", "", object{"login_id": email}).SessionToken
+	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
+	b.must("auth/checkpassword", token, object{"password": password})
+	b.wrong(flows.ErrLoginIDNotFound, "auth/login", "", object{"login_id": "hunter2"})
+	var got []string
+	for _, e := range *all {
+		got = append(got, strings.Join([]string{e.Name, e.Mnemocode, string(e.State), e.Result}, " "))
+	}
+	want := []string{
+		"mnemogate.login.success alice-0001 checkpassword success",
+		"mnemogate.checkpassword.failure alice-0001 checkpassword auth.password.invalid",
+		"mnemogate.checkpassword.success alice-0001 authorized success",
+		"mnemogate.login.failure   auth.loginid.notfound",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if e := *all; e[0].Session == "" || e[0].Session != e[1].Session || e[0].Session != e[2].Session {
+		t.Errorf("the session has the ids %q, %q and %q on its way", e[0].Session, e[1].Session, e[2].Session)
+	}
+}
+
+func TestRefusedRequestsAreEvents(t *testing.T) {
+	b := newBench(t)
+	b.company.NoAPIKey = false
+	all := b.record()
+	b.wrong(flows.ErrAPIKeyMissing, "auth/login", "", object{"login_id": email})
+	b.company.NoAPIKey = true
+	b.wrong(flows.ErrHeaderMissing, "auth/logout", "", nil)
+	b.wrong(flows.ErrTokenInvalid, "auth/logout", "no-token", nil)
+	b.wrong(flows.ErrSessionInvalid, "auth/checkotp", b.sessionIn(flows.CheckPassword), object{"otp": "1"})
+	b.wrong(flows.ErrValidation, "auth/login", "", object{})
+	if _, err := b.serveAs("nobody", "192.0.2.1", "auth/login", "", object{}); !errors.Is(err, flows.ErrAPIKeyMissing) {
+		t.Errorf("an unknown company: %v", err)
+	}
+	invalid := named(*all, "mnemogate.checkotp.failure")
+	if len(*all) != 7 || len(invalid) != 1 || invalid[0].Mnemocode != mnemocode || invalid[0].State != flows.CheckPassword {
+		t.Errorf("got %+v", *all)
+	}
+}
+
+func TestPanicIsAnEvent(t *testing.T) {
+	b := newBench(t)
+	all := b.record()
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = b.Service.Serve(t.Context(), &flows.Request{
+			Company: code,
+			Route:   flows.RouteByPath("auth/login"),
+			Body:    func() ([]byte, error) { panic("hunter2") },
+		})
+	}()
+	if len(*all) != 1 || (*all)[0].Result != flows.ErrService.Code || (*all)[0].Reason != "" {
+		t.Errorf("got %+v", *all)
+	}
+}
+
+// Each lock is one event when it is reached, however many requests it then
+// refuses, and the refusals name it.
+func TestEachLockIsOneEvent(t *testing.T) {
+	login := object{"login_id": email}
+	wrongPassword := func(b *bench) error {
+		_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+		return err
+	}
+	start := func(b *bench) error { _, err := b.serve("auth/login", "", login); return err }
+	recover := func(method string) func(*bench) error {
+		return func(b *bench) error {
+			_, err := b.serve("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": method})
+			return err
+		}
+	}
+	one := flows.Rate{N: 1, Per: time.Hour}
+	for lock, test := range map[string]struct {
+		limits func(*flows.Company)
+		state  flows.State // of a session that the tries need
+		try    func(b *bench) error
+		with   func(b *bench, token string) error
+	}{
+		flows.LockPassword: {limits: func(c *flows.Company) { c.Limits.LockAfter = 2 }, try: wrongPassword},
+		flows.LockDisabled: {limits: func(c *flows.Company) { c.Limits.LockAfter, c.Limits.DisableAfter = 2, 2 }, try: wrongPassword},
+		flows.LockAddress:  {limits: func(c *flows.Company) { c.Limits.FailuresPerAddress = one }, try: wrongPassword},
+		flows.LockCodes: {limits: func(c *flows.Company) { c.Limits.WrongCodes = one }, state: flows.CheckOTP,
+			with: func(b *bench, token string) error {
+				_, err := b.serve("auth/checkotp", token, object{"backup_code": "wrong"})
+				return err
+			}},
+		flows.LockAnswers: {limits: func(c *flows.Company) { c.Limits.WrongAnswers = one }, state: flows.RecoveryQuestion,
+			with: func(b *bench, token string) error {
+				_, err := b.serve("auth/recovery/checkquestion", token, object{"control_answer": "wrong"})
+				return err
+			}},
+		flows.LockRenewals: {limits: func(c *flows.Company) { c.OTPRenewals = 1 }, state: flows.CheckOTP,
+			with: func(b *bench, token string) error { _, err := b.serve("auth/renewotp", token, nil); return err }},
+		flows.LockSMSAccount: {limits: func(c *flows.Company) { c.Limits.SMSPerAccount = one }, try: start},
+		flows.LockSMSPhone:   {limits: func(c *flows.Company) { c.Limits.SMSPerPhone = one }, try: start},
+		flows.LockSMSAddress: {limits: func(c *flows.Company) { c.Limits.SMSPerAddress = one }, try: start},
+		flows.LockSMSCompany: {limits: func(c *flows.Company) { c.Limits.SMSPerCompany = one }, try: start},
+		flows.LockMails:      {limits: func(c *flows.Company) { c.Limits.MailsPerAccount = one }, try: recover("MAIL")},
+	} {
+		t.Run(lock, func(t *testing.T) {
+			b := newBench(t)
+			test.limits(b.company)
+			if strings.Contains(lock, "sms_") {
+				b.withoutPassword()
+			}
+			try := test.try
+			if test.with != nil {
+				token := b.sessionIn(test.state)
+				try = func(b *bench) error { return test.with(b, token) }
+			}
+			all := b.record()
+			var refused int
+			for range 5 {
+				if err := try(b); errors.Is(err, flows.ErrRestricted) {
+					refused++
+				}
+			}
+			if refused < 3 {
+				t.Fatalf("only %d of 5 tries were refused: %+v", refused, *all)
+			}
+			var locks []string
+			for _, e := range *all {
+				if strings.HasPrefix(e.Name, "mnemogate.lock.") {
+					locks = append(locks, e.Name)
+				}
+				if e.Result == flows.ErrRestricted.Code && "mnemogate.lock."+e.Reason != lock {
+					t.Errorf("a refusal gives the reason %q", e.Reason)
+				}
+			}
+			if !slices.Equal(locks, []string{lock}) {
+				t.Errorf("got the locks %q, want %q alone", locks, lock)
+			}
+			if e := named(*all, lock); len(e) == 1 && (e[0].Company != code || e[0].Mnemocode != mnemocode || e[0].Address != "192.0.2.1") {
+				t.Errorf("got %+v", e[0])
+			}
+		})
+	}
+}
+
+// Counters that refuse are told of once in their window, and again in the next.
+func TestLockIsToldOfAgainInTheNextWindow(t *testing.T) {
+	b := newBench(t)
+	b.company.Limits.FailuresPerAddress = flows.Rate{N: 1, Per: time.Minute}
+	all := b.record()
+	for range 2 {
+		for range 3 {
+			_, _ = b.serve("auth/login", "", object{"login_id": "nobody"})
+		}
+		b.clock.advance(2 * time.Minute)
+	}
+	if n := len(named(*all, flows.LockAddress)); n != 2 {
+		t.Errorf("got %d events in two windows", n)
+	}
+}
+
+func TestEachEndedSessionIsAnEvent(t *testing.T) {
+	b := newBench(t)
+	sessions := func() []string {
+		list, err := b.Sessions.List(t.Context(), b.clock.Now(), code, b.account)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, s := range list {
+			ids = append(ids, s.ID)
+		}
+		return ids
+	}
+	check := func(what string, events []flows.Event, reason string, ids []string) {
+		t.Helper()
+		var got []string
+		for _, e := range named(events, flows.SessionEnded) {
+			checkEvent(t, e)
+			if e.Reason != reason || e.Mnemocode != mnemocode || e.Company != code {
+				t.Errorf("%s: got %+v", what, e)
+			}
+			got = append(got, e.Session)
+		}
+		slices.Sort(got)
+		slices.Sort(ids)
+		if !slices.Equal(got, ids) || len(ids) == 0 {
+			t.Errorf("%s: got %q, want %q", what, got, ids)
+		}
+	}
+
+	token := b.sessionIn(flows.Authorized)
+	ids := sessions()
+	all := b.record()
+	b.must("auth/logout", token, nil)
+	check("logout", *all, flows.EndedByLogout, ids)
+
+	b.sessionIn(flows.Authorized)
+	b.sessionIn(flows.CheckPassword)
+	b.goodBody("auth/recovery/checklink") // mails a link
+	ids = sessions()
+	token = b.sessionIn(flows.RecoveryPassword)
+	all = b.record()
+	b.must("auth/setpassword", token, object{"new_password": "another fine secret"})
+	check("setpassword", *all, flows.EndedByPassword, ids)
+
+	b.must("auth/login", "", object{"login_id": email})
+	ids = sessions()
+	all = b.record()
+	b.update(true, func(a *flows.Account) { a.Phone = "" })
+	check("a change by someone else", *all, flows.EndedLate, ids)
+}
+
+func TestBoundIdentityIsAnEvent(t *testing.T) {
+	b := newBench(t)
+	config := b.company.OAuth[1]
+	config.LinkVerifiedEmail = true
+	b.company.OAuth[1] = config
+	b.update(false, func(a *flows.Account) { a.Identities = nil })
+	all := b.record()
+	b.must("auth/oauth", "", b.goodBody("auth/oauth"))
+	if e := named(*all, flows.IdentityBound); len(e) != 1 || e[0].Mnemocode != mnemocode || e[0].Reason != "provider 1" {
+		t.Errorf("got %+v", *all)
+	}
+}
+
+// People type passwords where login ids go: no event has what was typed.
+func TestEventsHoldNothingThatWasTyped(t *testing.T) {
+	const typed = "hunter2-typed"
+	var all []flows.Event
+	for i := range flows.Routes {
+		route := &flows.Routes[i]
+		b := newBench(t)
+		b.company.Captcha = &captcha{}
+		b.company.Limits.CaptchaAfter = 1
+		seen := b.record()
+		for _, state := range route.From {
+			token := ""
+			if state != flows.None {
+				b.company.Captcha = nil
+				token = b.sessionIn(state)
+				b.company.Captcha = &captcha{}
+			}
+			for _, field := range []string{"login_id", "password", "new_password", "captcha_response", "control_answer",
+				"otp", "backup_code", "code", "redirect_uri", "method", "token", typed} {
+				body := object{"login_id": typed, "password": typed, "captcha_response": typed, "provider_id": 1, "code": typed, "redirect_uri": typed}
+				body[field] = typed
+				_, _ = b.serve(route.Path, token, body)
+				body[field] = []string{typed}
+				_, _ = b.serve(route.Path, token, body)
+			}
+			_, _ = b.serve(route.Path, typed, nil)
+			_, _ = b.serveAs(typed, "192.0.2.1", route.Path, token, nil)
+			b.clock.advance(time.Hour) // so that no lock spares the rest
+		}
+		all = append(all, *seen...)
+	}
+	if len(all) < 100 {
+		t.Errorf("there are only %d events", len(all))
+	}
+	for _, e := range all {
+		for field, value := range fieldsOf(e) {
+			if strings.Contains(value, typed) || strings.Contains(value, "mgs_") || strings.Contains(value, "mgl_") {
+				t.Errorf("%s: %s is %q", e.Name, field, value)
+			}
+		}
+	}
+}
+
+// Without an observer nothing is built.
+func TestNobodyNeedsToObserve(t *testing.T) {
+	b := newBench(t)
+	b.Observe = nil
+	token := b.signIn()
+	if _, err := b.Service.Serve(t.Context(), &flows.Request{
+		Company:       code,
+		Route:         flows.RouteByPath("auth/logout"),
+		Authorization: []string{"Bearer " + token},
+		Body:          func() ([]byte, error) { return nil, nil },
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// signIn is sessionIn(Authorized) where nobody observes.
+func (b *bench) signIn() string {
+	b.t.Helper()
+	reply, err := b.Service.Serve(b.t.Context(), &flows.Request{
+		Company: code,
+		Route:   flows.RouteByPath("auth/checkcredentials"),
+		Body: func() ([]byte, error) {
+			return fmt.Appendf(nil, `{"login_id":%s,"password":%s}`, strconv.Quote(email), strconv.Quote(password)), nil
+		},
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return reply.SessionToken
+}
+
+// eventTable is the README's list of events.
+func eventTable() string {
+	var b strings.Builder
+	b.WriteString("| Event | When | Fields beside name and time |\n| --- | --- | --- |\n")
+	for _, k := range flows.EventKinds {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", k.Name, k.When, strings.Join(k.Fields, ", "))
+	}
+	return b.String()
+}

@@ -1,0 +1,222 @@
+package store
+
+import (
+	"bytes"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A faultProxy stands between a store and its server and does what networks
+// do. It begins healthy.
+type faultProxy struct {
+	listener net.Listener
+	network  string // of the server
+	address  string
+
+	mu      sync.Mutex
+	fault   fault
+	changed chan struct{} // closed when fault changes
+	links   map[*faultLink]bool
+}
+
+type fault struct {
+	refuse  bool
+	hole    bool
+	delay   time.Duration
+	cutting []byte // see CutAnswerTo; nil for none
+}
+
+// newFaultProxy returns a proxy to a server, listening on TCP. It is closed
+// with the test.
+func newFaultProxy(t testing.TB, network, address string) *faultProxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	p := &faultProxy{
+		listener: listener, network: network, address: address,
+		changed: make(chan struct{}), links: map[*faultLink]bool{},
+	}
+	go p.accept()
+	t.Cleanup(func() {
+		listener.Close()
+		p.Refuse()
+	})
+	return p
+}
+
+// Addr is where the proxy listens: host:port.
+func (p *faultProxy) Addr() string { return p.listener.Addr().String() }
+
+// Refuse resets all connections, and new ones at once.
+func (p *faultProxy) Refuse() {
+	p.set(func(f *fault) { f.refuse = true })
+	p.Cut()
+}
+
+// Blackhole lets nothing through, in either direction, and says nothing. New
+// connections are accepted, but come no further.
+func (p *faultProxy) Blackhole() { p.set(func(f *fault) { f.hole = true }) }
+
+// Forget makes the connections that there are a black hole for ever, as a
+// firewall does that has lost them.
+func (p *faultProxy) Forget() { p.each(func(l *faultLink) { l.forgotten = true }) }
+
+// Delay lets everything through d later: an answer takes 2d more.
+func (p *faultProxy) Delay(d time.Duration) { p.set(func(f *fault) { f.delay = d }) }
+
+// Cut resets the connections that there are. New ones are as before.
+func (p *faultProxy) Cut() { p.each(func(l *faultLink) { l.close() }) }
+
+// CutAnswerTo lets requests through, but from one on that contains these bytes
+// its connection is reset when the server answers.
+func (p *faultProxy) CutAnswerTo(request string) {
+	p.set(func(f *fault) { f.cutting = append([]byte{}, request...) })
+}
+
+// Heal ends all faults. What a black hole holds back is delivered then, as TCP
+// does, except where it was told to Forget.
+func (p *faultProxy) Heal() { p.set(func(f *fault) { *f = fault{} }) }
+
+func (p *faultProxy) set(change func(*fault)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.fault)
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func (p *faultProxy) each(do func(*faultLink)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		do(l)
+	}
+}
+
+func (p *faultProxy) state() (fault, chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fault, p.changed
+}
+
+func (p *faultProxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		go p.serve(client)
+	}
+}
+
+// A faultLink is a connection through the proxy. forgotten and cut are guarded
+// by the proxy's mu.
+type faultLink struct {
+	proxy     *faultProxy
+	client    net.Conn
+	server    net.Conn // nil until there is one
+	once      sync.Once
+	closed    chan struct{}
+	forgotten bool
+	cut       bool // when the server answers
+}
+
+func (p *faultProxy) serve(client net.Conn) {
+	l := &faultLink{proxy: p, client: client, closed: make(chan struct{})}
+	p.mu.Lock()
+	p.links[l] = true
+	p.mu.Unlock()
+	defer func() {
+		l.close()
+		p.mu.Lock()
+		delete(p.links, l)
+		p.mu.Unlock()
+	}()
+	if !l.open() {
+		return
+	}
+	server, err := net.Dial(p.network, p.address)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		l.pump(client, server, true)
+		server.Close()
+	}()
+	l.pump(server, client, false)
+}
+
+// close resets the client's connection. The other goroutines of the link end
+// with it.
+func (l *faultLink) close() {
+	l.once.Do(func() {
+		l.client.(*net.TCPConn).SetLinger(0)
+		l.client.Close()
+		close(l.closed)
+	})
+}
+
+// open waits until the link lets something through. It returns false if it
+// never will.
+func (l *faultLink) open() bool {
+	for {
+		f, changed := l.proxy.state()
+		switch {
+		case f.refuse:
+			return false
+		case !f.hole && !l.isForgotten():
+			return true
+		}
+		select {
+		case <-changed:
+		case <-l.closed:
+			return false
+		}
+	}
+}
+
+func (l *faultLink) isForgotten() bool {
+	l.proxy.mu.Lock()
+	defer l.proxy.mu.Unlock()
+	return l.forgotten
+}
+
+// pump carries what one side sends to the other, with the fault of the moment.
+func (l *faultLink) pump(from, to net.Conn, request bool) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil || !l.wait() || l.cuts(buf[:n], request) {
+			return
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// wait holds something back as long as the fault says.
+func (l *faultLink) wait() bool {
+	f, _ := l.proxy.state()
+	if f.delay > 0 {
+		select {
+		case <-time.After(f.delay):
+		case <-l.closed:
+			return false
+		}
+	}
+	return l.open()
+}
+
+// cuts notes a request whose answer is to be cut, and tells whether this is it.
+func (l *faultLink) cuts(data []byte, request bool) bool {
+	l.proxy.mu.Lock()
+	defer l.proxy.mu.Unlock()
+	if cutting := l.proxy.fault.cutting; request && cutting != nil && bytes.Contains(data, cutting) {
+		l.cut = true
+	}
+	return l.cut && !request
+}

@@ -1,0 +1,12 @@
+-- KEYS  old session, next; unless they are a decoy's: fence, index
+-- ARGV  now, from, old hash, channel, epoch, hash, expires, ttl, stale, field, value, …
+local old = redis.call('HMGET', KEYS[1], 's', 'x')
+if old[1] ~= ARGV[2] or tonumber(old[2]) <= tonumber(ARGV[1]) then
+	return {0}
+end
+if redis.call('EXISTS', KEYS[2]) == 1 or fenced(KEYS[3], ARGV[5]) then
+	return {0}
+end
+put(KEYS[2], KEYS[4], {hash = ARGV[6], expires = ARGV[7], ttl = ARGV[8], stale = ARGV[9]}, 10)
+drop(KEYS[1], KEYS[4], ARGV[3], ARGV[4])
+return {1}

@@ -1,0 +1,618 @@
+package store
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// Postgres keeps accounts in a PostgreSQL database, for any number of nodes.
+// What a method has acknowledged was committed; an error that flows does not
+// promise may also mean that it was, but that nobody could say so.
+//
+// Each call has its answer or error within postgresTimeout, the wait for a
+// connection included. Most are one statement, or one batch of statements,
+// which PostgreSQL runs as one transaction.
+type Postgres struct {
+	config *pgxpool.Config
+
+	starting sync.Mutex // held by Start and Close; guards pool and closed
+	pool     *pgxpool.Pool
+	closed   bool
+
+	open     atomic.Pointer[pgxpool.Pool] // pool, while the store is open
+	answered atomic.Int64                 // when the server answered last: UnixNano
+}
+
+// PostgresOptions are what a DSN does not say.
+type PostgresOptions struct {
+	// MaxConns is how many connections a node has at most. Default: 8, so
+	// that twelve nodes fit into the hundred that PostgreSQL lets in by
+	// default.
+	MaxConns int32
+}
+
+const (
+	postgresTimeout        = 2 * time.Second
+	postgresConnectTimeout = 1500 * time.Millisecond // which leaves some for what the connection is for
+	postgresMigrateTimeout = time.Minute
+	postgresCloseTimeout   = 5 * time.Second
+	postgresMaxConns       = 8
+	postgresTries          = 20 // of one call
+	postgresSweepChunk     = 500
+	// A key of pg_advisory_xact_lock: "mnemogat".
+	postgresMigrationLock = int64(0x6d6e656d6f676174)
+)
+
+var errPostgresNotOpen = errors.New("the PostgreSQL store is not open")
+
+// ErrUnreachable, wrapped by the error of a Start, says that the server did not
+// answer, or not as it will. Start may be called again.
+var ErrUnreachable = errors.New("the server can't be reached")
+
+// OpenPostgres returns the store in the database that dsn names. It does not
+// connect before Start.
+//
+// The DSN is a postgres:// URL or keyword=value pairs, as for psql; what it
+// leaves out comes from the PG… environment variables. sslmode has to be said,
+// and neither as prefer nor as allow, unless the server is on this machine:
+// those fall back to plaintext. Several hosts may be named; the one that can be
+// written to is used. The tables are where search_path leads to.
+//
+// An error says what is wrong with the DSN, without any of its secrets.
+func OpenPostgres(dsn string, options PostgresOptions) (*Postgres, error) {
+	config, err := postgresConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case options.MaxConns < 0:
+		return nil, fmt.Errorf("%d connections are too few", options.MaxConns)
+	case options.MaxConns == 0:
+		config.MaxConns = postgresMaxConns
+	default:
+		config.MaxConns = options.MaxConns
+	}
+	return &Postgres{config: config}, nil
+}
+
+// Accounts returns the accounts in the database.
+func (p *Postgres) Accounts() flows.Accounts { return postgresAccounts{p} }
+
+// Start connects and brings the tables up to date; many nodes may do so at
+// once. Its error wraps ErrUnreachable if the server did not answer. After a
+// failure it may be called again; on a started store it does nothing.
+//
+// Tables that a newer version has changed are taken as they are: migrations
+// only ever add, so that nodes can be upgraded one by one.
+func (p *Postgres) Start(ctx context.Context) error {
+	p.starting.Lock()
+	defer p.starting.Unlock()
+	switch {
+	case p.closed:
+		return errPostgresNotOpen
+	case p.open.Load() != nil:
+		return nil
+	}
+	if p.pool == nil {
+		pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), p.config)
+		if err != nil {
+			return err
+		}
+		p.pool = pool
+	}
+	if err := p.prepare(ctx); err != nil {
+		return fmt.Errorf("starting on PostgreSQL: %w", unreachable(err))
+	}
+	p.open.Store(p.pool)
+	return nil
+}
+
+// Close lets the calls in flight finish, for a few seconds at most, and closes
+// the connections. Later calls of any method fail.
+func (p *Postgres) Close() error {
+	p.starting.Lock()
+	defer p.starting.Unlock()
+	p.closed = true
+	p.open.Store(nil)
+	if p.pool == nil {
+		return nil
+	}
+	closed := make(chan struct{})
+	go func() {
+		p.pool.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+		return nil
+	case <-time.After(postgresCloseTimeout):
+		return errors.New("closing the PostgreSQL store: connections are still in use")
+	}
+}
+
+// Opening
+
+// postgresConfig reads a DSN and sets what each connection needs.
+func postgresConfig(dsn string) (*pgxpool.Config, error) {
+	if strings.TrimSpace(dsn) == "" {
+		return nil, errors.New("the DSN is empty")
+	}
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, dsnError(err)
+	}
+	conn := config.ConnConfig
+	if err := checkHosts(&conn.Config); err != nil {
+		return nil, err
+	}
+	// Of several hosts, each gets its share: the first may be dead.
+	limit := postgresConnectTimeout / time.Duration(1+len(conn.Fallbacks))
+	if conn.ConnectTimeout <= 0 || conn.ConnectTimeout > limit {
+		conn.ConnectTimeout = limit
+	}
+	conn.RuntimeParams["statement_timeout"] = fmt.Sprint(postgresTimeout.Milliseconds())
+	// What a node that vanished has locked is free again soon.
+	conn.RuntimeParams["idle_in_transaction_session_timeout"] = fmt.Sprint(postgresTimeout.Milliseconds())
+	// The statements count on seeing what was committed while they waited for
+	// a lock, whatever the database's default is.
+	conn.RuntimeParams["default_transaction_isolation"] = "read committed"
+	conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	closeWhenReadOnly(&conn.Config)
+	limitHandshakes(config)
+	config.PingTimeout = postgresTimeout / 2
+	config.MaxConnIdleTime = 5 * time.Minute
+	config.MaxConnLifetimeJitter = 10 * time.Minute
+	return config, nil
+}
+
+// dsnError says what pgx found wrong, without the DSN: pgx masks what looks
+// like a password, but in a DSN that can't be parsed it can be anywhere.
+func dsnError(err error) error {
+	parse, ok := errors.AsType[*pgconn.ParseConfigError](err)
+	if !ok {
+		return errors.New("the DSN can't be parsed")
+	}
+	reason := strings.TrimPrefix(parse.Error(), pgconn.NewParseConfigError(parse.ConnString, "", nil).Error())
+	if inner := parse.Unwrap(); inner != nil && strings.HasPrefix(reason, "failed to parse") {
+		reason = strings.TrimSuffix(reason, " ("+inner.Error()+")") // it quotes
+	}
+	return fmt.Errorf("the DSN can't be used: %s; write postgres://user:password@host/database?sslmode=verify-full, "+
+		"with %%xx for special characters in the password", reason)
+}
+
+// checkHosts refuses connections that can fall back to plaintext, and what
+// comes of a password whose / or @ was not written as %2F or %40.
+func checkHosts(config *pgconn.Config) error {
+	if strings.ContainsAny(config.Database, "@/") {
+		return errors.New("the DSN's database has an @ or /: write special characters in the password as %xx")
+	}
+	hosts := append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}},
+		config.Fallbacks...)
+	type place struct {
+		host string
+		port uint16
+	}
+	encrypted, plain := map[place]bool{}, map[place]bool{}
+	for _, h := range hosts {
+		at := place{h.Host, h.Port}
+		if h.TLSConfig == nil {
+			plain[at] = true
+		} else {
+			encrypted[at] = true
+		}
+		if plain[at] && encrypted[at] && !onThisMachine(h.Host) {
+			return fmt.Errorf("the connection to %s could fall back to plaintext, since the DSN's sslmode is not set, "+
+				"prefer or allow: set it to verify-full (with sslrootcert=<file> for a CA of your own), require or disable", h.Host)
+		}
+	}
+	return nil
+}
+
+// onThisMachine reports whether what is sent to the host crosses no network.
+func onThisMachine(host string) bool {
+	network, _ := pgconn.NetworkAddress(host, 0)
+	return network == "unix" || host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+// closeWhenReadOnly gives up a connection to a server that has become a
+// replica, so that the next one finds the new primary.
+func closeWhenReadOnly(config *pgconn.Config) {
+	keep := config.OnPgError
+	config.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		return err.Code != "25006" && keep(conn, err)
+	}
+}
+
+// limitHandshakes gives each connection, until it is in the pool, a deadline.
+// It is there for the short ones by which pgx asks the server to cancel what
+// was given up: pgx waits up to 15 s for their answer, and meanwhile the
+// connection that was given up has its place in the pool.
+func limitHandshakes(config *pgxpool.Config) {
+	dial, limit := config.ConnConfig.DialFunc, config.ConnConfig.ConnectTimeout
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		deadline := time.Now().Add(limit)
+		ctx, cancel := context.WithDeadline(ctx, deadline)
+		defer cancel()
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return conn, conn.SetDeadline(deadline)
+	}
+	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		return conn.PgConn().Conn().SetDeadline(time.Time{})
+	}
+	config.BeforeClose = func(conn *pgx.Conn) {
+		if conn.IsClosed() { // and pgx waits for the server to say so, too
+			conn.PgConn().Conn().Close()
+		}
+	}
+}
+
+// unreachable wraps an error of Start with ErrUnreachable unless the server has
+// refused for good: wrong password, no such database, no right to create tables.
+func unreachable(err error) error {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && len(e.Code) == 5 {
+		switch e.Code[:2] {
+		case "08", "25", "40", "53", "55", "57", "58": // connections, replicas, rollbacks, resources, locks, shutdowns, the system
+		default:
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+}
+
+// Migrations
+
+//go:embed migrations/postgres/*.sql
+var postgresMigrations embed.FS
+
+const (
+	postgresCreateMigrations = `CREATE TABLE IF NOT EXISTS mnemogate_migrations (name text PRIMARY KEY)`
+	postgresSelectMigrations = `SELECT name FROM mnemogate_migrations`
+	postgresMigrationApplied = `SELECT EXISTS (SELECT 1 FROM mnemogate_migrations WHERE name = $1)`
+	postgresInsertMigration  = `INSERT INTO mnemogate_migrations (name) VALUES ($1)`
+)
+
+// prepare brings the tables up to date. Where they are, it takes no longer
+// than a call: requests may wait for it.
+func (p *Postgres) prepare(ctx context.Context) error {
+	quick, cancel := context.WithTimeout(ctx, postgresTimeout)
+	defer cancel()
+	conn, err := p.pool.Acquire(quick)
+	if err != nil {
+		return fmt.Errorf("connecting: %w", err)
+	}
+	defer conn.Release()
+	if encoding := conn.Conn().PgConn().ParameterStatus("server_encoding"); encoding != "UTF8" {
+		return &pgconn.PgError{Severity: "ERROR", Code: "22021",
+			Message: "the database's encoding is " + encoding + "; create it with ENCODING 'UTF8'"}
+	}
+	missing, err := missingPostgresMigrations(quick, conn)
+	if err != nil {
+		return fmt.Errorf("reading which migrations were applied: %w", err)
+	}
+	ctx, cancel = context.WithTimeout(ctx, postgresMigrateTimeout)
+	defer cancel()
+	for _, name := range missing {
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return migratePostgres(ctx, tx, name) })
+		if err != nil {
+			return fmt.Errorf("applying migration %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func missingPostgresMigrations(ctx context.Context, conn *pgxpool.Conn) ([]string, error) {
+	applied := map[string]bool{}
+	rows, _ := conn.Query(ctx, postgresSelectMigrations) // CollectRows returns its error
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil && postgresCode(err) != "42P01" { // no such table: none was
+		return nil, err
+	}
+	for _, name := range names {
+		applied[name] = true
+	}
+	entries, err := fs.ReadDir(postgresMigrations, "migrations/postgres")
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	for _, e := range entries {
+		if !applied[e.Name()] {
+			missing = append(missing, e.Name())
+		}
+	}
+	return missing, nil
+}
+
+// migratePostgres applies one migration, unless another node has done so by the
+// time that the lock is had.
+func migratePostgres(ctx context.Context, tx pgx.Tx, name string) error {
+	script, err := postgresMigrations.ReadFile("migrations/postgres/" + name)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = 0`); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, postgresMigrationLock); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, postgresCreateMigrations); err != nil {
+		return err
+	}
+	var applied bool
+	if err := tx.QueryRow(ctx, postgresMigrationApplied, name).Scan(&applied); err != nil || applied {
+		return err
+	}
+	if _, err := tx.Exec(ctx, string(script)); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, postgresInsertMigration, name)
+	return err
+}
+
+// Calls
+
+// errAgain is the error of a call that has to begin anew, since another one
+// came between.
+var errAgain = errors.New("too many calls change the same")
+
+// read is write for what changes nothing: if the connection broke, it is done
+// again, once.
+func (p *Postgres) read(ctx context.Context, f func(context.Context, postgresQueries) error) error {
+	return p.call(ctx, f, true)
+}
+
+// write runs f on a connection. f may be called more than once, if nothing of
+// it was stored. The caller's context counts until there is a connection: to
+// interrupt a statement takes longer than the statement, and costs the
+// connection.
+func (p *Postgres) write(ctx context.Context, f func(context.Context, postgresQueries) error) error {
+	return p.call(ctx, f, false)
+}
+
+// transact is write with f in a transaction, which is committed unless f fails.
+func (p *Postgres) transact(ctx context.Context, f func(context.Context, postgresQueries) error) error {
+	return p.write(ctx, func(ctx context.Context, q postgresQueries) error {
+		return pgx.BeginFunc(ctx, q.on, func(tx pgx.Tx) error { return f(ctx, postgresQueries{tx}) })
+	})
+}
+
+func (p *Postgres) call(ctx context.Context, f func(context.Context, postgresQueries) error, readOnly bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	began := time.Now()
+	ctx, cancel := context.WithDeadline(ctx, began.Add(postgresTimeout))
+	defer cancel()
+	for tries := 1; ; tries++ {
+		pool := p.open.Load()
+		if pool == nil {
+			return errPostgresNotOpen
+		}
+		broken, err := p.attempt(ctx, pool, began, f)
+		repeat := rolledBack(err) || readOnly && broken && tries == 1
+		if err == nil || !repeat || tries == postgresTries || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// attempt runs f and reports whether the connection has not survived it.
+func (p *Postgres) attempt(
+	ctx context.Context, pool *pgxpool.Pool, began time.Time, f func(context.Context, postgresQueries) error,
+) (broken bool, err error) {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			p.learn(pool, began, err)
+		}
+		return false, fmt.Errorf("connecting: %w", err)
+	}
+	defer conn.Release() // where f has panicked, this closes the connection
+	deadline, _ := ctx.Deadline()
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	defer cancel()
+	err = f(ctx, postgresQueries{conn})
+	if broken = conn.Conn().IsClosed(); broken {
+		p.learn(pool, began, err)
+	} else {
+		p.answered.Store(time.Now().UnixNano())
+	}
+	return broken, err
+}
+
+// learn empties the pool after a connection broke: the others are likely to be
+// as dead, and each would cost a call. One that was only too slow is no reason,
+// as long as others are answered.
+func (p *Postgres) learn(pool *pgxpool.Pool, began time.Time, err error) {
+	if !errors.Is(err, context.DeadlineExceeded) || p.answered.Load() < began.UnixNano() {
+		pool.Reset()
+	}
+}
+
+// rolledBack reports whether err means that nothing was stored and the call may
+// succeed if it is made again.
+func rolledBack(err error) bool {
+	switch postgresCode(err) {
+	case "40001", "40P01", "25006": // serialization failure, deadlock, read-only
+		return true
+	}
+	return errors.Is(err, errAgain) || pgconn.SafeToRetry(err)
+}
+
+// Statements
+
+// postgresQueries runs statements on a connection or in a transaction. Strings
+// go through toText and fromText.
+type postgresQueries struct{ on postgresRunner }
+
+// A postgresRunner is a *pgxpool.Conn or pgx.Tx.
+type postgresRunner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// exec returns how many rows a statement changed.
+func (q postgresQueries) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	tag, err := q.on.Exec(ctx, query, texts(args)...)
+	return tag.RowsAffected(), err
+}
+
+// execOr is exec that fails with otherwise where no row was changed.
+func (q postgresQueries) execOr(ctx context.Context, otherwise error, query string, args ...any) error {
+	n, err := q.exec(ctx, query, args...)
+	if err == nil && n == 0 {
+		return otherwise
+	}
+	return err
+}
+
+func (q postgresQueries) row(ctx context.Context, query string, args ...any) scanner {
+	return textRow{q.on.QueryRow(ctx, query, texts(args)...)}
+}
+
+// collectPostgres returns all rows of a query.
+func collectPostgres[T any](
+	ctx context.Context, q postgresQueries, scan func(scanner) (T, error), query string, args ...any,
+) ([]T, error) {
+	rows, err := q.on.Query(ctx, query, texts(args)...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (T, error) { return scan(textRow{row}) })
+}
+
+// A postgresBatch is statements that are sent at once and, outside of a
+// transaction, are one: all or nothing. Each sees what was committed before it
+// began, so one after a lock sees what it has waited for.
+type postgresBatch struct{ pgx.Batch }
+
+// add adds a statement whose result is of no interest.
+func (b *postgresBatch) add(query string, args ...any) { b.Queue(query, texts(args)...) }
+
+// addOr adds a statement. If it returns or changes no row the batch fails with
+// otherwise, but the statements behind it are run.
+func (b *postgresBatch) addOr(otherwise error, query string, args ...any) {
+	b.Queue(query, texts(args)...).Exec(func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() == 0 {
+			return otherwise
+		}
+		return nil
+	})
+}
+
+// addRow adds a statement that returns one row.
+func (b *postgresBatch) addRow(scan func(scanner) error, query string, args ...any) {
+	b.Queue(query, texts(args)...).QueryRow(func(row pgx.Row) error { return scan(textRow{row}) })
+}
+
+func (q postgresQueries) run(ctx context.Context, b *postgresBatch) error {
+	return q.on.SendBatch(ctx, &b.Batch).Close()
+}
+
+// sweep repeats a statement that deletes up to postgresSweepChunk rows until
+// none is left. Each chunk is a call of its own.
+func (p *Postgres) sweep(ctx context.Context, query string, before int64) error {
+	for {
+		var n int64
+		err := p.write(ctx, func(ctx context.Context, q postgresQueries) (err error) {
+			n, err = q.exec(ctx, query, before, postgresSweepChunk)
+			return err
+		})
+		if err != nil || n < postgresSweepChunk {
+			return err
+		}
+	}
+}
+
+// Texts
+
+// PostgreSQL keeps no NUL in a text. What stands for it sorts before all other
+// bytes, as it does.
+var (
+	toText   = strings.NewReplacer("\x00", "\x01\x01", "\x01", "\x01\x02").Replace
+	fromText = strings.NewReplacer("\x01\x01", "\x00", "\x01\x02", "\x01").Replace
+)
+
+// texts applies toText to the strings among the arguments of a statement.
+func texts(args []any) []any {
+	stored := make([]any, len(args))
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case string:
+			stored[i] = toText(v)
+		case []string:
+			all := make([]string, len(v))
+			for j, s := range v {
+				all[j] = toText(s)
+			}
+			stored[i] = all
+		default:
+			stored[i] = arg
+		}
+	}
+	return stored
+}
+
+// A textRow is a row whose strings are scanned through fromText.
+type textRow struct{ row scanner }
+
+func (r textRow) Scan(dest ...any) error {
+	if err := r.row.Scan(dest...); err != nil {
+		return err
+	}
+	for _, d := range dest {
+		if s, ok := d.(*string); ok {
+			*s = fromText(*s)
+		}
+	}
+	return nil
+}
+
+// Errors
+
+// translatePostgres returns what the interfaces promise in place of the
+// driver's errors, and any other error with what was being done.
+func translatePostgres(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if r, ok := errors.AsType[refusal](err); ok {
+		return r.error
+	}
+	if errors.Is(err, pgx.ErrNoRows) || postgresCode(err) == "23503" { // its account was deleted
+		return flows.ErrNotFound
+	}
+	if isAnswer(err) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// postgresCode returns the SQLSTATE, "" if err is not the server's.
+func postgresCode(err error) string {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.Code
+	}
+	return ""
+}

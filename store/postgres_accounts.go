@@ -1,0 +1,595 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// postgresAccounts is a Postgres's flows.Accounts.
+//
+// What writes to an account locks its row first, then what postgresKeys names,
+// in one order, and then the rest, so no two of them wait for each other.
+type postgresAccounts struct{ *Postgres }
+
+// Keys: mnemocodes, login ids and identities, of which no two accounts of a
+// company have the same
+
+const (
+	postgresLockAccount = `SELECT id FROM accounts WHERE company = $1 AND id = $2 FOR UPDATE`
+	postgresLockKeys    = `SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS keys (key)`
+)
+
+// postgresKeys returns a lock's key for each value that no other account of the
+// company may have. Whoever is to store one checks under its lock that it is
+// free.
+func postgresKeys(a flows.Account) []int64 {
+	keys := []int64{postgresKey(a.Company, "mnemocode", a.Mnemocode)}
+	for _, id := range flows.LoginIDs(a) {
+		keys = append(keys, postgresKey(a.Company, "login id", id))
+	}
+	for _, i := range a.Identities {
+		keys = append(keys, postgresIdentityKey(a.Company, i))
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func postgresKey(company, kind, value string) int64 {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %s %q", company, kind, value))
+	return int64(binary.BigEndian.Uint64(sum[:]))
+}
+
+func postgresIdentityKey(company string, i flows.Identity) int64 {
+	return postgresKey(company, fmt.Sprint("identity of ", i.Provider), i.Subject)
+}
+
+// newPostgresKeys returns the keys of after that before does not have.
+func newPostgresKeys(before, after flows.Account) []int64 {
+	old := postgresKeys(before)
+	return slices.DeleteFunc(postgresKeys(after), func(key int64) bool { return slices.Contains(old, key) })
+}
+
+// postgresKeyArgs are the arguments $1 to $7 of a statement with postgresTaken.
+func postgresKeyArgs(a flows.Account) []any {
+	fields, loginIDs, providers, subjects := []string{}, []string{}, []int{}, []string{}
+	ids := flows.LoginIDs(a)
+	for _, field := range loginIDFields {
+		if id, ok := ids[field]; ok {
+			fields, loginIDs = append(fields, field), append(loginIDs, id)
+		}
+	}
+	for _, i := range a.Identities {
+		providers, subjects = append(providers, i.Provider), append(subjects, i.Subject)
+	}
+	return []any{a.Company, a.Mnemocode, a.ID, fields, loginIDs, providers, subjects}
+}
+
+// postgresTaken is what other accounts of the company $1 than $3 hold of the
+// mnemocode $2, login ids $5 (of fields $4) and identities $6, $7. The lowest
+// rank is the one that is told.
+const postgresTaken = `
+	taken (rank, field) AS (
+		SELECT 0, 'profile_mnemocode' FROM accounts WHERE company = $1 AND mnemocode = $2 AND id <> $3::bigint
+		UNION ALL
+		SELECT new.rank, new.field
+		FROM unnest($4::text[], $5::text[]) WITH ORDINALITY AS new (field, login_id, rank)
+		JOIN login_ids l ON l.company = $1 AND l.login_id = new.login_id AND l.account <> $3
+		UNION ALL
+		SELECT 9, 'oauth_identities'
+		FROM unnest($6::integer[], $7::text[]) AS new (provider, subject)
+		JOIN identities i ON i.company = $1 AND i.provider = new.provider AND i.subject = new.subject AND i.account <> $3
+	)`
+
+// Creating
+
+const postgresCreateAccount = `
+	WITH` + postgresTaken + `, created AS (
+		INSERT INTO accounts (company, mnemocode, role, phone, email, login_name, status, second_factor,
+			must_set_password, password_hash, question, answer_hash, created, updated)
+		SELECT $1, $2, $8, $9, $10, $11, $12, $13::boolean, $14::boolean, $15, $16, $17, $18::bigint, $18
+		WHERE NOT EXISTS (SELECT 1 FROM taken)
+		RETURNING id
+	), l AS (
+		INSERT INTO login_ids (company, login_id, account)
+		SELECT DISTINCT $1, new.login_id, id FROM created, unnest($5::text[]) AS new (login_id)
+	), i AS (
+		INSERT INTO identities (company, provider, subject, account)
+		SELECT DISTINCT $1, new.provider, new.subject, id
+		FROM created, unnest($6::integer[], $7::text[]) AS new (provider, subject)
+	), accepted AS (
+		INSERT INTO acceptances (account, code, version, at)
+		SELECT DISTINCT ON (new.code) id, new.code, new.version, new.at
+		FROM created, unnest($19::text[], $20::text[], $21::bigint[]) WITH ORDINALITY AS new (code, version, at, rank)
+		ORDER BY new.code, new.rank DESC
+	)
+	SELECT coalesce((SELECT id FROM created), 0), coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
+
+func (s postgresAccounts) Create(ctx context.Context, now time.Time, a flows.Account) (int64, error) {
+	a.ID = 0
+	codes, versions, ats := columns(a.Accepted)
+	args := append(postgresKeyArgs(a), a.Role, a.Phone, a.Email, a.LoginName, string(a.Status), a.SecondFactor,
+		a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, micros(now), codes, versions, ats)
+	var id int64
+	err := s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+		var taken string
+		var b postgresBatch
+		b.add(postgresLockKeys, postgresKeys(a))
+		b.addRow(func(row scanner) error { return row.Scan(&id, &taken) }, postgresCreateAccount, args...)
+		if err := q.run(ctx, &b); err != nil {
+			return err
+		}
+		return refuseField(taken)
+	})
+	if err != nil {
+		return 0, translatePostgres("creating account", err)
+	}
+	return id, nil
+}
+
+// refuseField returns the TakenError of a field, nil if there is none.
+func refuseField(taken string) error {
+	if taken == "" {
+		return nil
+	}
+	return &flows.TakenError{Field: taken}
+}
+
+func columns(accepted []flows.Acceptance) (codes, versions []string, ats []int64) {
+	codes, versions, ats = []string{}, []string{}, []int64{}
+	for _, a := range accepted {
+		codes, versions, ats = append(codes, a.Code), append(versions, a.Version), append(ats, micros(a.At))
+	}
+	return codes, versions, ats
+}
+
+// Loading
+
+const (
+	postgresSelectAccount = `
+		SELECT id, company, mnemocode, role, phone, email, login_name, status, second_factor, must_set_password,
+			password_hash, question, answer_hash, epoch, created, updated,
+			coalesce((SELECT json_agg(json_build_object('provider', provider, 'subject', subject) ORDER BY provider, subject)
+				FROM identities WHERE account = accounts.id), '[]'),
+			coalesce((SELECT json_agg(json_build_object('code', code, 'version', version, 'at', at) ORDER BY code)
+				FROM acceptances WHERE account = accounts.id), '[]'),
+			(SELECT count(*) FROM backup_codes WHERE account = accounts.id)
+		FROM accounts`
+	postgresAccountByID        = postgresSelectAccount + ` WHERE company = $1 AND id = $2`
+	postgresAccountByMnemocode = postgresSelectAccount + ` WHERE company = $1 AND mnemocode = $2`
+	postgresAccountByLoginID   = postgresSelectAccount + `
+		WHERE id = (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2)`
+	postgresAccountByIdentity = postgresSelectAccount + `
+		WHERE id = (SELECT account FROM identities WHERE company = $1 AND provider = $2 AND subject = $3)`
+)
+
+func (s postgresAccounts) ByLoginID(ctx context.Context, company, loginID string) (flows.Account, error) {
+	return s.load(ctx, postgresAccountByLoginID, company, loginID)
+}
+
+func (s postgresAccounts) ByID(ctx context.Context, company string, id int64) (flows.Account, error) {
+	return s.load(ctx, postgresAccountByID, company, id)
+}
+
+func (s postgresAccounts) ByMnemocode(ctx context.Context, company, mnemocode string) (flows.Account, error) {
+	return s.load(ctx, postgresAccountByMnemocode, company, mnemocode)
+}
+
+func (s postgresAccounts) ByIdentity(ctx context.Context, company string, identity flows.Identity) (flows.Account, error) {
+	return s.load(ctx, postgresAccountByIdentity, company, identity.Provider, identity.Subject)
+}
+
+const postgresAccountsOf = postgresSelectAccount + ` WHERE company = $1 AND mnemocode > $2 ORDER BY mnemocode LIMIT $3`
+
+func (s postgresAccounts) List(ctx context.Context, company, after string, limit int) ([]flows.Account, error) {
+	var all []flows.Account
+	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
+		all, err = collectPostgres(ctx, q, scanPostgresAccount, postgresAccountsOf, company, after, limit)
+		return err
+	})
+	return all, translatePostgres("listing accounts", err)
+}
+
+func (s postgresAccounts) load(ctx context.Context, query string, args ...any) (flows.Account, error) {
+	var a flows.Account
+	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
+		a, err = scanPostgresAccount(q.row(ctx, query, args...))
+		return err
+	})
+	return a, translatePostgres("loading account", err)
+}
+
+func scanPostgresAccount(row scanner) (flows.Account, error) {
+	var a flows.Account
+	var status string
+	var created, updated int64
+	var identities, accepted []byte
+	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
+		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.Epoch,
+		&created, &updated, &identities, &accepted, &a.BackupCodes)
+	if err != nil {
+		return flows.Account{}, err
+	}
+	a.Status, a.Created, a.Updated = flows.Status(status), fromMicros(created), fromMicros(updated)
+	if a.Identities, err = decodeIdentities(identities); err != nil {
+		return flows.Account{}, err
+	}
+	for i := range a.Identities {
+		a.Identities[i].Subject = fromText(a.Identities[i].Subject)
+	}
+	if a.Accepted, err = decodeAcceptances(accepted); err != nil {
+		return flows.Account{}, err
+	}
+	for i := range a.Accepted {
+		a.Accepted[i].Code, a.Accepted[i].Version = fromText(a.Accepted[i].Code), fromText(a.Accepted[i].Version)
+	}
+	return a, nil
+}
+
+// Changing
+
+const (
+	postgresUpdateAccount = `
+		WITH` + postgresTaken + `, changed AS (
+			UPDATE accounts SET mnemocode = $2, role = $8, phone = $9, email = $10, login_name = $11, status = $12,
+				second_factor = $13, must_set_password = $14, password_hash = $15, question = $16, answer_hash = $17,
+				epoch = $18, updated = $19
+			WHERE id = $3 AND NOT EXISTS (SELECT 1 FROM taken)
+			RETURNING id, company, epoch
+		), left_l AS (
+			DELETE FROM login_ids USING changed WHERE account = changed.id AND login_id <> ALL ($5::text[])
+		), new_l AS (
+			INSERT INTO login_ids (company, login_id, account)
+			SELECT DISTINCT $1, new.login_id, id FROM changed, unnest($5::text[]) AS new (login_id)
+			WHERE NOT EXISTS (SELECT 1 FROM login_ids own WHERE own.company = $1 AND own.login_id = new.login_id)
+		), left_i AS (
+			DELETE FROM identities old USING changed WHERE account = changed.id AND NOT EXISTS
+				(SELECT 1 FROM unnest($6::integer[], $7::text[]) AS new (provider, subject)
+				WHERE new.provider = old.provider AND new.subject = old.subject)
+		), new_i AS (
+			INSERT INTO identities (company, provider, subject, account)
+			SELECT DISTINCT $1, new.provider, new.subject, id
+			FROM changed, unnest($6::integer[], $7::text[]) AS new (provider, subject)
+			WHERE NOT EXISTS (SELECT 1 FROM identities own
+				WHERE own.company = $1 AND own.provider = new.provider AND own.subject = new.subject)
+		), owed AS (
+			INSERT INTO endings (company, account, epoch) SELECT company, id, epoch FROM changed WHERE $20::boolean` +
+		postgresOweLater + `
+		)
+		SELECT coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
+	// postgresOweLater ends an INSERT INTO endings.
+	postgresOweLater = `
+		ON CONFLICT (company, account) DO UPDATE SET epoch = greatest(endings.epoch, excluded.epoch)`
+)
+
+func (s postgresAccounts) Update(
+	ctx context.Context, now time.Time, company string, id int64, ending bool, change func(*flows.Account) error,
+) (flows.Account, error) {
+	var stored flows.Account
+	err := s.transact(ctx, func(ctx context.Context, q postgresQueries) error {
+		before, err := lockPostgresAccount(ctx, q, company, id)
+		if err != nil {
+			return err
+		}
+		after := before
+		after.Identities, after.Accepted = slices.Clone(before.Identities), slices.Clone(before.Accepted)
+		if err := change(&after); err != nil {
+			return refusal{err}
+		}
+		after.ID, after.Company, after.Epoch, after.Updated = id, company, before.Epoch, now
+		if ending {
+			after.Epoch++
+		}
+		stored, err = storePostgresUpdate(ctx, q, before, after, ending)
+		return err
+	})
+	if err != nil {
+		return flows.Account{}, translatePostgres("updating account", err)
+	}
+	return stored, nil
+}
+
+// lockPostgresAccount loads an account that nobody else can change or delete
+// before the transaction ends.
+func lockPostgresAccount(ctx context.Context, q postgresQueries, company string, id int64) (flows.Account, error) {
+	var a flows.Account
+	var b postgresBatch
+	b.add(postgresLockAccount, company, id)
+	b.addRow(func(row scanner) (err error) {
+		a, err = scanPostgresAccount(row)
+		return err
+	}, postgresAccountByID, company, id)
+	return a, q.run(ctx, &b)
+}
+
+// storePostgresUpdate stores after in place of before and returns it as it is
+// then stored.
+func storePostgresUpdate(
+	ctx context.Context, q postgresQueries, before, after flows.Account, ending bool,
+) (stored flows.Account, err error) {
+	args := append(postgresKeyArgs(after), after.Role, after.Phone, after.Email, after.LoginName, string(after.Status),
+		after.SecondFactor, after.MustSetPassword, after.PasswordHash, after.Question, after.AnswerHash, after.Epoch,
+		micros(after.Updated), ending)
+	var taken string
+	var b postgresBatch
+	b.add(postgresLockKeys, newPostgresKeys(before, after))
+	b.addRow(func(row scanner) error { return row.Scan(&taken) }, postgresUpdateAccount, args...)
+	b.addRow(func(row scanner) error {
+		stored, err = scanPostgresAccount(row)
+		return err
+	}, postgresAccountByID, after.Company, after.ID)
+	if err := q.run(ctx, &b); err != nil {
+		return flows.Account{}, err
+	}
+	return stored, refuseField(taken)
+}
+
+const postgresDeleteAccount = `
+	WITH gone AS (
+		DELETE FROM accounts WHERE company = $1 AND id = $2 -- and, by foreign keys, what belongs to it
+		RETURNING company, id
+	), forgotten AS (
+		DELETE FROM tallies t USING gone WHERE t.company = gone.company AND t.account = gone.id
+	)
+	INSERT INTO endings (company, account, epoch) SELECT company, id, $3 FROM gone` + postgresOweLater
+
+func (s postgresAccounts) Delete(ctx context.Context, company string, id int64) error {
+	return translatePostgres("deleting account", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+		return q.execOr(ctx, flows.ErrNotFound, postgresDeleteAccount, company, id, flows.AllEpochs)
+	}))
+}
+
+const postgresSetPassword = `
+	WITH changed AS (
+		UPDATE accounts SET password_hash = $4, must_set_password = false, epoch = epoch + 1, updated = $5
+		WHERE company = $1 AND id = $2 AND epoch = $3
+		RETURNING company, id, epoch
+	), forgotten AS (
+		DELETE FROM tallies t USING changed
+		WHERE t.company = changed.company AND t.account = changed.id AND t.login_id = '' AND t.kind = $6
+	)
+	INSERT INTO endings (company, account, epoch) SELECT company, id, epoch FROM changed` + postgresOweLater
+
+func (s postgresAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string) error {
+	return translatePostgres("setting password", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+		return q.execOr(ctx, flows.ErrConflict, postgresSetPassword,
+			company, id, epoch, hash, micros(now), string(flows.WrongPasswords))
+	}))
+}
+
+const postgresRehash = `UPDATE accounts SET password_hash = $4 WHERE company = $1 AND id = $2 AND password_hash = $3`
+
+func (s postgresAccounts) Rehash(ctx context.Context, company string, id int64, old, hash string) error {
+	return translatePostgres("rehashing password", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+		return q.execOr(ctx, flows.ErrConflict, postgresRehash, company, id, old, hash)
+	}))
+}
+
+// DISTINCT ON, because one statement can't change a row twice.
+const postgresAccept = `
+	INSERT INTO acceptances (account, code, version, at)
+	SELECT DISTINCT ON (new.code) a.id, new.code, new.version, new.at
+	FROM accounts a, unnest($3::text[], $4::text[], $5::bigint[]) WITH ORDINALITY AS new (code, version, at, rank)
+	WHERE a.company = $1 AND a.id = $2
+	ORDER BY new.code, new.rank DESC
+	ON CONFLICT (account, code) DO UPDATE SET version = excluded.version, at = excluded.at`
+
+func (s postgresAccounts) Accept(ctx context.Context, company string, id int64, accepted []flows.Acceptance) error {
+	if len(accepted) == 0 {
+		return ctx.Err()
+	}
+	codes, versions, ats := columns(accepted)
+	return translatePostgres("storing acceptances", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+		var b postgresBatch
+		b.addOr(flows.ErrNotFound, postgresLockAccount, company, id)
+		b.add(postgresAccept, company, id, codes, versions, ats)
+		return q.run(ctx, &b)
+	}))
+}
+
+const postgresBind = `
+	WITH bound AS (
+		INSERT INTO identities (company, provider, subject, account)
+		SELECT $1, $4, $5, id FROM accounts WHERE company = $1 AND id = $2
+			AND NOT EXISTS (SELECT 1 FROM identities WHERE account = $2 AND provider = $4)
+		ON CONFLICT DO NOTHING
+		RETURNING account
+	)
+	UPDATE accounts SET updated = $3 FROM bound WHERE id = bound.account`
+
+func (s postgresAccounts) Bind(ctx context.Context, now time.Time, company string, id int64, identity flows.Identity) error {
+	key := []int64{postgresIdentityKey(company, identity)}
+	return translatePostgres("binding identity", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+		var b postgresBatch
+		b.addOr(flows.ErrNotFound, postgresLockAccount, company, id)
+		b.add(postgresLockKeys, key)
+		b.addOr(flows.ErrConflict, postgresBind, company, id, micros(now), identity.Provider, identity.Subject)
+		return q.run(ctx, &b)
+	}))
+}
+
+// Backup codes
+
+const postgresSetBackupCodes = `
+	WITH gone AS (
+		DELETE FROM backup_codes USING accounts a
+		WHERE account = a.id AND a.company = $1 AND a.id = $2 AND hash <> ALL ($3::text[])
+	)
+	INSERT INTO backup_codes (account, hash)
+	SELECT a.id, new.hash FROM accounts a, unnest($3::text[]) AS new (hash) WHERE a.company = $1 AND a.id = $2
+	ON CONFLICT DO NOTHING`
+
+func (s postgresAccounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string) error {
+	hashes = append([]string{}, hashes...) // nil would be NULL
+	return translatePostgres("storing backup codes", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+		var b postgresBatch
+		b.addOr(flows.ErrNotFound, postgresLockAccount, company, id)
+		b.add(postgresSetBackupCodes, company, id, hashes)
+		return q.run(ctx, &b)
+	}))
+}
+
+const postgresBackupCodes = `
+	SELECT hash FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE company = $1 AND id = $2) ORDER BY hash`
+
+func (s postgresAccounts) BackupCodes(ctx context.Context, company string, id int64) ([]string, error) {
+	var hashes []string
+	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
+		hashes, err = collectPostgres(ctx, q, scanString, postgresBackupCodes, company, id)
+		return err
+	})
+	return hashes, translatePostgres("loading backup codes", err)
+}
+
+const postgresUseBackupCode = `
+	DELETE FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE company = $1 AND id = $2) AND hash = $3`
+
+func (s postgresAccounts) UseBackupCode(ctx context.Context, company string, id int64, hash string) error {
+	return translatePostgres("using backup code", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+		return q.execOr(ctx, flows.ErrConflict, postgresUseBackupCode, company, id, hash)
+	}))
+}
+
+// Tallies
+
+const (
+	postgresLockTally = `
+		SELECT count, until FROM tallies WHERE company = $1 AND account = $2 AND login_id = $3 AND kind = $4 FOR UPDATE`
+	postgresInsertTally = `
+		INSERT INTO tallies (company, account, login_id, kind, count, until, changed) VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT DO NOTHING`
+	postgresUpdateTally = `
+		UPDATE tallies SET count = $5, until = $6, changed = $7
+		WHERE company = $1 AND account = $2 AND login_id = $3 AND kind = $4`
+	postgresDeleteTally = `DELETE FROM tallies WHERE company = $1 AND account = $2 AND login_id = $3 AND kind = $4`
+)
+
+func (s postgresAccounts) Tally(
+	ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error,
+) error {
+	key := []any{subject.Company, subject.Account, subject.LoginID, string(kind)}
+	return translatePostgres("updating tally", s.transact(ctx, func(ctx context.Context, q postgresQueries) error {
+		before, err := scanPostgresTally(q.row(ctx, postgresLockTally, key...))
+		missing := errors.Is(err, pgx.ErrNoRows)
+		if err != nil && !missing {
+			return err
+		}
+		after := before
+		if err := change(&after); err != nil {
+			return refusal{err}
+		}
+		values := append(slices.Clone(key), after.Count, micros(after.Until), micros(now))
+		switch {
+		case after.Count == before.Count && after.Until.Equal(before.Until):
+		case missing: // so there is nothing that could be locked, and another caller may be faster
+			err = q.execOr(ctx, errAgain, postgresInsertTally, values...)
+		case after.Count == 0 && after.Until.IsZero(): // as good as none
+			_, err = q.exec(ctx, postgresDeleteTally, key...)
+		default:
+			_, err = q.exec(ctx, postgresUpdateTally, values...)
+		}
+		return err
+	}))
+}
+
+func scanPostgresTally(row scanner) (flows.Tally, error) {
+	var t flows.Tally
+	var until int64
+	if err := row.Scan(&t.Count, &until); err != nil {
+		return flows.Tally{}, err
+	}
+	t.Until = fromMicros(until)
+	return t, nil
+}
+
+const postgresTalliesOf = `SELECT kind, count, until FROM tallies WHERE company = $1 AND account = $2 AND login_id = $3`
+
+func (s postgresAccounts) Tallies(ctx context.Context, subject flows.Subject) (map[flows.Kind]flows.Tally, error) {
+	tallies := map[flows.Kind]flows.Tally{}
+	scan := func(row scanner) (kind string, err error) {
+		var t flows.Tally
+		var until int64
+		err = row.Scan(&kind, &t.Count, &until)
+		t.Until = fromMicros(until)
+		tallies[flows.Kind(kind)] = t
+		return kind, err
+	}
+	err := s.read(ctx, func(ctx context.Context, q postgresQueries) error {
+		_, err := collectPostgres(ctx, q, scan, postgresTalliesOf, subject.Company, subject.Account, subject.LoginID)
+		return err
+	})
+	return tallies, translatePostgres("loading tallies", err)
+}
+
+// The rows that someone is changing are not waited for. The order is that of
+// the index, which PostgreSQL would otherwise find too slow.
+const postgresSweepTallies = `
+	DELETE FROM tallies WHERE ctid = ANY (ARRAY(
+		SELECT ctid FROM tallies WHERE account = 0 AND changed < $1
+		ORDER BY changed LIMIT $2 FOR UPDATE SKIP LOCKED))`
+
+func (s postgresAccounts) Sweep(ctx context.Context, now time.Time) error {
+	return translatePostgres("sweeping tallies", s.sweep(ctx, postgresSweepTallies, micros(now.Add(-24*time.Hour))))
+}
+
+// Endings and the secret
+
+const postgresSelectEndings = `SELECT company, account, epoch FROM endings ORDER BY number LIMIT $1`
+
+func (s postgresAccounts) Endings(ctx context.Context, limit int) ([]flows.Ending, error) {
+	var endings []flows.Ending
+	scan := func(row scanner) (e flows.Ending, err error) {
+		err = row.Scan(&e.Company, &e.Account, &e.Epoch)
+		return e, err
+	}
+	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
+		endings, err = collectPostgres(ctx, q, scan, postgresSelectEndings, limit)
+		return err
+	})
+	return endings, translatePostgres("loading endings", err)
+}
+
+const postgresDeleteEnding = `DELETE FROM endings WHERE company = $1 AND account = $2 AND epoch <= $3`
+
+func (s postgresAccounts) Ended(ctx context.Context, e flows.Ending) error {
+	return translatePostgres("settling ending", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+		_, err := q.exec(ctx, postgresDeleteEnding, e.Company, e.Account, e.Epoch)
+		return err
+	}))
+}
+
+const (
+	postgresInsertSecret = `INSERT INTO secret (id, value) VALUES (1, $1) ON CONFLICT DO NOTHING`
+	postgresSelectSecret = `SELECT value FROM secret WHERE id = 1`
+)
+
+func (s postgresAccounts) Secret(ctx context.Context) ([]byte, error) {
+	var secret []byte
+	load := func(ctx context.Context, q postgresQueries) error {
+		return q.row(ctx, postgresSelectSecret).Scan(&secret)
+	}
+	err := s.read(ctx, load)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+			candidate := make([]byte, 32)
+			rand.Read(candidate) // never fails: it ends the process instead
+			if _, err := q.exec(ctx, postgresInsertSecret, candidate); err != nil {
+				return err
+			}
+			return load(ctx, q)
+		})
+	}
+	if err != nil {
+		return nil, translatePostgres("loading secret", err)
+	}
+	return secret, nil
+}

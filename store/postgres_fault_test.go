@@ -1,0 +1,318 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// What is promised: an answer in this time, and all is normal again in that.
+const (
+	pgAnswerWithin = 2500 * time.Millisecond
+	pgNormalWithin = 5 * time.Second
+)
+
+// behindProxy starts a store whose only way to the server is through a proxy,
+// with one account in it.
+func behindProxy(t *testing.T, options PostgresOptions) (*Postgres, *faultProxy, flows.Account) {
+	t.Helper()
+	s := usePG(t)
+	proxy := newFaultProxy(t, "unix", s.socket())
+	p := startPostgres(t, s.dsnThrough(proxy, s.newSchema(t)), options)
+	t.Cleanup(proxy.Heal) // before the store is closed
+	return p, proxy, create(t, p.Accounts(), plain("acme", "m1"))
+}
+
+// trouble calls the store n times at once, in turn to read, write and
+// transact, and returns the errors. None may take too long, be an answer, or
+// tell the password.
+func trouble(t *testing.T, p *Postgres, a flows.Account, n int) []error {
+	t.Helper()
+	took := make([]time.Duration, n)
+	stalled := watchStalls()
+	errs := race(n, p.Accounts(), p.Accounts(), func(i int, s flows.Accounts) (err error) {
+		began := time.Now()
+		defer func() { took[i] = time.Since(began) }()
+		switch i / 2 % 4 {
+		case 0:
+			_, err = s.ByID(bg, "acme", a.ID)
+		case 1:
+			err = s.Rehash(bg, "acme", a.ID, a.PasswordHash, a.PasswordHash)
+		case 2:
+			err = s.Tally(bg, t0, flows.Subject{Company: "acme", LoginID: fmt.Sprint(i)}, flows.WrongCodes, add(1))
+		case 3:
+			_, err = s.Update(bg, t0, "acme", a.ID, false, nothing)
+		}
+		return err
+	})
+	if slowest, stall := slices.Max(took), stalled(); slowest > pgAnswerWithin+stall {
+		t.Errorf("a call took %v, of which the machine is to blame for %v", slowest, stall)
+	}
+	for i, err := range errs {
+		if err != nil && (isAnswer(err) || strings.Contains(err.Error(), "hunter2")) {
+			t.Errorf("call %d: error %v", i, err)
+		}
+	}
+	return errs
+}
+
+// wantNormal waits until calls succeed again, all of them.
+func wantNormal(t *testing.T, p *Postgres, a flows.Account) {
+	t.Helper()
+	healed := time.Now()
+	for time.Since(healed) < pgNormalWithin {
+		if errors.Join(trouble(t, p, a, 8)...) == nil && errors.Join(trouble(t, p, a, 24)...) == nil {
+			t.Logf("normal again after %v", time.Since(healed))
+			return
+		}
+	}
+	t.Errorf("not normal after %v: %v", time.Since(healed), errors.Join(trouble(t, p, a, 8)...))
+}
+
+func TestPostgresUnderFaults(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		begin  func(*faultProxy)
+		errors bool // from every call
+	}{
+		{"refused", (*faultProxy).Refuse, true},
+		{"black hole", (*faultProxy).Blackhole, true},
+		{"slow", func(p *faultProxy) { p.Delay(50 * time.Millisecond) }, false},
+		{"far too slow", func(p *faultProxy) { p.Delay(3 * time.Second) }, true},
+		{"cut", (*faultProxy).Cut, false},
+		{"forgotten by a firewall", func(p *faultProxy) {
+			p.Forget()
+			p.Blackhole()
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, proxy, a := behindProxy(t, PostgresOptions{})
+			must(t, errors.Join(trouble(t, p, a, 24)...)) // so that the pool is full
+			c.begin(proxy)
+			for range 2 {
+				for _, err := range trouble(t, p, a, 200) {
+					if c.errors && err == nil {
+						t.Error("a call succeeded")
+					}
+				}
+			}
+			proxy.Heal()
+			wantNormal(t, p, a)
+		})
+	}
+}
+
+func TestPostgresAfterConnectionsWereForgotten(t *testing.T) {
+	p, proxy, a := behindProxy(t, PostgresOptions{})
+	must(t, errors.Join(trouble(t, p, a, 24)...))
+	time.Sleep(1100 * time.Millisecond) // so that the pool will ask whether they are alive
+	proxy.Forget()
+	began := time.Now()
+	for range 10 { // one after the other, as on a quiet node
+		if _, err := p.Accounts().ByID(bg, "acme", a.ID); err == nil {
+			break
+		}
+	}
+	took := time.Since(began)
+	t.Logf("normal again after %v", took)
+	if took > pgNormalWithin {
+		t.Error("that is too late")
+	}
+	must(t, errors.Join(trouble(t, p, a, 24)...))
+}
+
+func TestPostgresSlowCallsLeaveOthersAlone(t *testing.T) {
+	s := usePG(t)
+	schema := s.newSchema(t)
+	p := startPostgres(t, s.dsn(schema), PostgresOptions{})
+	a, b := create(t, p.Accounts(), plain("acme", "a")), create(t, p.Accounts(), plain("acme", "b"))
+	locked, release := make(chan bool), make(chan bool)
+	other := startPostgres(t, s.dsn(schema), PostgresOptions{})
+	done := make(chan error)
+	go func() {
+		_, err := other.Accounts().Update(bg, t0, "acme", a.ID, false, func(*flows.Account) error {
+			close(locked)
+			<-release
+			return nil
+		})
+		done <- err
+	}()
+	<-locked
+	errs := make(chan error)
+	go func() { errs <- errors.Join(trouble(t, p, a, 4)...) }() // more than these wait for the lock
+	for range 20 {
+		must(t, p.Accounts().Rehash(bg, "acme", b.ID, b.PasswordHash, b.PasswordHash))
+	}
+	close(release)
+	must(t, <-done)
+	must(t, <-errs)
+}
+
+// A node that vanishes in a transaction, or whose change does not return, must
+// not hold up the others for long.
+func TestPostgresLocksDoNotOutliveTheirNode(t *testing.T) {
+	p, proxy, a := behindProxy(t, PostgresOptions{})
+	direct := startPostgres(t, usePG(t).dsn(p.config.ConnConfig.RuntimeParams["search_path"]), PostgresOptions{})
+	_, err := p.Accounts().Update(bg, t0, "acme", a.ID, false, func(*flows.Account) error {
+		proxy.Blackhole()
+		return nil
+	})
+	if err == nil || isAnswer(err) {
+		t.Errorf("Update into a black hole: %v", err)
+	}
+	began := time.Now()
+	for time.Since(began) < pgNormalWithin {
+		if _, err = direct.Accounts().Update(bg, t0, "acme", a.ID, false, nothing); err == nil {
+			return
+		}
+	}
+	t.Errorf("still locked: %v", err)
+}
+
+func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
+	subject := flows.Subject{Company: "acme", LoginID: "x"}
+	for _, c := range []struct {
+		name    string
+		request string // whose answer is cut; "" for any
+		call    func(s flows.Accounts, a flows.Account) error
+		stored  func(s flows.Accounts, a flows.Account) bool
+	}{
+		{"Create", "", func(s flows.Accounts, _ flows.Account) error {
+			_, err := s.Create(bg, t0, plain("acme", "new"))
+			return err
+		}, func(s flows.Accounts, _ flows.Account) bool {
+			_, err := s.ByMnemocode(bg, "acme", "new")
+			return err == nil
+		}},
+		{"SetPassword", "", func(s flows.Accounts, a flows.Account) error {
+			return s.SetPassword(bg, t0, "acme", a.ID, a.Epoch, "new")
+		}, func(s flows.Accounts, a flows.Account) bool {
+			got, err := s.ByID(bg, "acme", a.ID)
+			return err == nil && got.PasswordHash == "new" && got.Epoch == a.Epoch+1
+		}},
+		{"Bind", "", func(s flows.Accounts, a flows.Account) error {
+			return s.Bind(bg, t0, "acme", a.ID, flows.Identity{Provider: 1, Subject: "x"})
+		}, func(s flows.Accounts, a flows.Account) bool {
+			_, err := s.ByIdentity(bg, "acme", flows.Identity{Provider: 1, Subject: "x"})
+			return err == nil
+		}},
+		{"UseBackupCode", "", func(s flows.Accounts, a flows.Account) error {
+			return s.UseBackupCode(bg, "acme", a.ID, "c")
+		}, func(s flows.Accounts, a flows.Account) bool {
+			left, err := s.BackupCodes(bg, "acme", a.ID)
+			return err == nil && len(left) == 0
+		}},
+		{"Delete", "", func(s flows.Accounts, a flows.Account) error {
+			return s.Delete(bg, "acme", a.ID)
+		}, func(s flows.Accounts, a flows.Account) bool {
+			_, err := s.ByID(bg, "acme", a.ID)
+			return errors.Is(err, flows.ErrNotFound)
+		}},
+		{"Update", "commit", func(s flows.Accounts, a flows.Account) error {
+			_, err := s.Update(bg, t0, "acme", a.ID, true, func(a *flows.Account) error {
+				a.Role += "x"
+				return nil
+			})
+			return err
+		}, func(s flows.Accounts, a flows.Account) bool {
+			got, err := s.ByID(bg, "acme", a.ID)
+			return err == nil && got.Role == "x" && got.Epoch == a.Epoch+1
+		}},
+		{"Tally", "commit", func(s flows.Accounts, _ flows.Account) error {
+			return s.Tally(bg, t0, subject, flows.WrongCodes, add(1))
+		}, func(s flows.Accounts, _ flows.Account) bool {
+			tallies, err := s.Tallies(bg, subject)
+			return err == nil && tallies[flows.WrongCodes].Count == 1
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, proxy, a := behindProxy(t, PostgresOptions{MaxConns: 1})
+			must(t, p.Accounts().SetBackupCodes(bg, "acme", a.ID, []string{"c"}))
+			// Once before, so that there is nothing left to prepare.
+			warm := create(t, p.Accounts(), plain("other", "m1"))
+			for method, err := range callAllAccounts(bg, p.Accounts(), withIdentity(warm)) {
+				if err != nil && !isAnswer(err) {
+					t.Fatalf("%s: %v", method, err)
+				}
+			}
+			proxy.CutAnswerTo(c.request)
+			if err := c.call(p.Accounts(), a); err == nil || isAnswer(err) {
+				t.Errorf("got error %v, want one that is no answer", err)
+			}
+			proxy.Heal()
+			if !c.stored(p.Accounts(), a) {
+				t.Error("it was not stored, or more than once")
+			}
+		})
+	}
+}
+
+// withIdentity gives callAllAccounts something to look up.
+func withIdentity(a flows.Account) flows.Account {
+	a.Identities = []flows.Identity{{Provider: 4, Subject: "w"}}
+	return a
+}
+
+func TestPostgresReadsAgainWhenAConnectionBroke(t *testing.T) {
+	p, proxy, a := behindProxy(t, PostgresOptions{MaxConns: 1})
+	for range 3 {
+		proxy.Cut()
+		got := get[flows.Account](t)(p.Accounts().ByID(bg, "acme", a.ID))
+		wantEqual(t, "account", got, a)
+	}
+}
+
+func TestPostgresWorksAgainWhenTheServerDoes(t *testing.T) {
+	s := ownPG(t)
+	p := startPostgres(t, s.dsn("public"), PostgresOptions{})
+	a := create(t, p.Accounts(), plain("acme", "m1"))
+	must(t, errors.Join(trouble(t, p, a, 24)...))
+	for range 2 {
+		s.stop()
+		for _, err := range trouble(t, p, a, 200) {
+			if err == nil {
+				t.Error("a call succeeded without a server")
+			}
+		}
+		must(t, s.start())
+		wantNormal(t, p, a)
+	}
+}
+
+func TestPostgresFollowsAFailover(t *testing.T) {
+	primary := ownPG(t)
+	primary.stop()
+	must(t, primary.start("wal_level=replica", "max_wal_senders=3", "synchronous_commit=on"))
+	replica := primary.replica(t)
+	p := startPostgres(t, fmt.Sprintf("host=%s,%s user=postgres dbname=postgres", replica.dir, primary.dir), PostgresOptions{})
+	a := create(t, p.Accounts(), plain("acme", "m1"))
+	must(t, errors.Join(trouble(t, p, a, 24)...))
+	replica.waitFor(t, primary)
+	primary.stop()
+	for _, err := range trouble(t, p, a, 50) {
+		if err == nil {
+			t.Error("a call succeeded without a primary")
+		}
+	}
+	replica.exec(t, "SELECT pg_promote()")
+	wantNormal(t, p, a)
+}
+
+func TestPostgresLeavesAServerThatBecameReadOnly(t *testing.T) {
+	s := ownPG(t)
+	p := startPostgres(t, s.dsn("public"), PostgresOptions{})
+	a := create(t, p.Accounts(), plain("acme", "m1"))
+	must(t, errors.Join(trouble(t, p, a, 24)...))
+	s.exec(t, "ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
+	time.Sleep(100 * time.Millisecond)
+	if err := p.Accounts().Rehash(bg, "acme", a.ID, a.PasswordHash, "h"); err == nil || isAnswer(err) {
+		t.Errorf("writing to a read-only server: %v", err)
+	}
+	s.exec(t, "SET default_transaction_read_only = off", "ALTER SYSTEM RESET default_transaction_read_only", "SELECT pg_reload_conf()")
+	wantNormal(t, p, a)
+}

@@ -1,0 +1,560 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// Redis keeps sessions, codes and counters in Redis 6.2 or newer, or what
+// speaks its protocol: in one server, behind Sentinel, or in a Cluster.
+//
+// Each change is one script. Its keys have one hash tag, so that a Cluster keeps
+// them in one place: {mg:<bucket>} for what belongs to an account (see
+// flows.AccountBucket), {mg:<company>} for the company's counters.
+type Redis struct {
+	single  *redis.Client        // nil where cluster is not
+	cluster *redis.ClusterClient // nil where single is not
+	wait    int
+	db      int
+	log     *slog.Logger
+	tags    []string // of all buckets
+
+	mu     sync.RWMutex // guards closed, and calls against an Add after Close
+	closed bool
+	calls  sync.WaitGroup
+}
+
+// RedisOptions say where Redis is.
+type RedisOptions struct {
+	// URLs of one server, or of some nodes of a Cluster, or of the sentinels
+	// where SentinelMaster is set:
+	//
+	//	redis://[<user>:<password>@]<host>[:<port>][/<db>]
+	//	rediss://…                                      the same with TLS, never without
+	//	unix://[<user>:<password>@]<path>[?db=<db>]
+	//
+	// What is special in a user name or password is percent-encoded. Options,
+	// behind the ?:
+	//
+	//	ca=<file>             certificates (PEM) of the authorities to trust; default: the system's
+	//	db=<n>                the database, instead of the path
+	//	pool_size=<n>         connections to each server at most, and one more that listens;
+	//	                      default: 10 for each CPU
+	//	sentinel_user=<user>, sentinel_password=<password>
+	//	                      for the sentinels; those before the @ are the servers'
+	//
+	// Several URLs differ in host and port alone.
+	URLs []string
+	// SentinelMaster is the name under which the sentinels know the master.
+	SentinelMaster string
+	// WaitReplicas is how many replicas must have a change before it is
+	// acknowledged, so that what was spent or ended does not come back with a
+	// failover. Where so many can't be had, such a call fails.
+	WaitReplicas int
+	// Log is told what an operator should know. Default: nobody.
+	Log *slog.Logger
+}
+
+const (
+	// redisTimeout is the time of one try: to get a connection, to make one,
+	// or to be answered (contract, section 5).
+	redisTimeout = 250 * time.Millisecond
+	// redisCallTimeout is the time of a call with all its tries.
+	redisCallTimeout = 900 * time.Millisecond
+	// redisWait is how long a server waits for replicas; less than
+	// redisTimeout, since its answer comes after.
+	redisWait = 200 * time.Millisecond
+	// redisReload is how old what is known of a Cluster's nodes may be.
+	redisReload = time.Second
+	// redisHops is how often a call follows keys that move within a Cluster.
+	redisHops = 3
+)
+
+var (
+	errRedisClosed   = errors.New("the Redis store is closed")
+	errRedisReplicas = errors.New("too few replicas have the change")
+)
+
+// OpenRedis returns the store. It reads the CA file and connects to nothing.
+// The errors name what is wrong with which URL, and nothing of it that could be
+// a password.
+func OpenRedis(o RedisOptions) (*Redis, error) {
+	if len(o.URLs) == 0 {
+		return nil, errors.New("a Redis URL is missing")
+	}
+	if o.WaitReplicas < 0 {
+		return nil, errors.New("wait_replicas is negative")
+	}
+	target, addrs, err := parseRedisURLs(o.URLs)
+	if err != nil {
+		return nil, err
+	}
+	log := cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	redisLogging.Do(func() { redis.SetLogger(redisLog{log}) })
+	r := &Redis{wait: o.WaitReplicas, db: target.options.DB, log: log, tags: bucketTags()}
+	switch {
+	case o.SentinelMaster != "":
+		r.single, err = target.sentinel(o.SentinelMaster, addrs)
+	case len(addrs) > 1:
+		r.cluster, err = target.cluster(addrs)
+	case target.sentinelUser != "" || target.sentinelPassword != "":
+		err = errors.New("the Redis URL has options for sentinels, but the name of their master is missing")
+	default:
+		r.single = redis.NewClient(target.options)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// The client library tells of each connection that it could not make, to one
+// log for all. Callers and Run tell what comes of it.
+var redisLogging sync.Once
+
+type redisLog struct{ *slog.Logger }
+
+// Printf implements the library's logger.
+func (l redisLog) Printf(ctx context.Context, format string, v ...any) {
+	l.DebugContext(ctx, fmt.Sprintf(format, v...))
+}
+
+// A redisTarget is what the URLs have in common.
+type redisTarget struct {
+	options                        *redis.Options
+	sentinelUser, sentinelPassword string
+}
+
+func (t redisTarget) sentinel(master string, addrs []string) (*redis.Client, error) {
+	o := t.options
+	if o.Network == "unix" {
+		return nil, errors.New("sentinels are not reached by unix:// URLs")
+	}
+	return redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: master, SentinelAddrs: addrs,
+		SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
+		Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLSConfig,
+		MaxRetries: o.MaxRetries, DialTimeout: o.DialTimeout, DialerRetries: o.DialerRetries,
+		ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
+		PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, PipelinePoolSize: o.PipelinePoolSize,
+		DisableIdentity: true,
+	}), nil
+}
+
+func (t redisTarget) cluster(addrs []string) (*redis.ClusterClient, error) {
+	o := t.options
+	if o.Network == "unix" {
+		return nil, errors.New("a Redis Cluster is not reached by unix:// URLs")
+	}
+	if o.DB != 0 {
+		return nil, errors.New("a Redis Cluster has no database but 0")
+	}
+	return redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs:    addrs,
+		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+		MaxRetries: o.MaxRetries, DialTimeout: o.DialTimeout, DialerRetries: o.DialerRetries,
+		ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
+		PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, PipelinePoolSize: o.PipelinePoolSize,
+		DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
+		ClusterStateReloadInterval: redisReload,
+	}), nil
+}
+
+// URLs
+
+var redisURLOptions = []string{"ca", "db", "pool_size", "sentinel_password", "sentinel_user"}
+
+// parseRedisURLs returns what the URLs have in common, and their addresses.
+func parseRedisURLs(urls []string) (redisTarget, []string, error) {
+	var first redisTarget
+	var addrs []string
+	for i, s := range urls {
+		t, err := parseRedisURL(s)
+		if err != nil {
+			return redisTarget{}, nil, fmt.Errorf("Redis URL %d %w", i+1, err)
+		}
+		addrs = append(addrs, t.options.Addr)
+		if i == 0 {
+			first = t
+			continue
+		}
+		if what := first.differsFrom(t); what != "" {
+			return redisTarget{}, nil, fmt.Errorf("Redis URLs 1 and %d differ in %s; only host and port may differ", i+1, what)
+		}
+		if c := first.options.TLSConfig; c != nil && c.ServerName != t.options.TLSConfig.ServerName {
+			c.ServerName = "" // then each server's own
+		}
+	}
+	return first, addrs, nil
+}
+
+func (t redisTarget) differsFrom(u redisTarget) string {
+	a, b := t.options, u.options
+	switch {
+	case a.Network != b.Network || (a.TLSConfig == nil) != (b.TLSConfig == nil):
+		return "their scheme"
+	case a.Username != b.Username || a.Password != b.Password,
+		t.sentinelUser != u.sentinelUser || t.sentinelPassword != u.sentinelPassword:
+		return "their credentials"
+	case a.DB != b.DB:
+		return "their database"
+	case a.PoolSize != b.PoolSize:
+		return "pool_size"
+	case a.TLSConfig != nil && !a.TLSConfig.RootCAs.Equal(b.TLSConfig.RootCAs):
+		return "ca"
+	}
+	return ""
+}
+
+// parseRedisURL returns errors that go on behind "Redis URL n". They quote
+// nothing: where a password was not percent-encoded, any part may be of it.
+func parseRedisURL(s string) (redisTarget, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Opaque != "" || u.Fragment != "" || strings.Contains(u.EscapedPath()+u.RawQuery, "@") {
+		return redisTarget{}, errors.New("can't be read; is it like redis://user:password@host:6379/0, " +
+			"and what is special in its password percent-encoded?")
+	}
+	if !slices.Contains([]string{"redis", "rediss", "unix"}, u.Scheme) {
+		return redisTarget{}, errors.New("begins with none of redis://, rediss://, unix://")
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return redisTarget{}, errors.New("has options behind its ? that can't be read")
+	}
+	for name, values := range query {
+		if !slices.Contains(redisURLOptions, name) {
+			return redisTarget{}, fmt.Errorf("has an option behind its ? that is none of %s", strings.Join(redisURLOptions, ", "))
+		}
+		if len(values) > 1 || values[0] == "" {
+			return redisTarget{}, fmt.Errorf("has the option %s twice or without a value", name)
+		}
+	}
+	return newRedisTarget(u, query)
+}
+
+func newRedisTarget(u *url.URL, query url.Values) (redisTarget, error) {
+	t := redisTarget{sentinelUser: query.Get("sentinel_user"), sentinelPassword: query.Get("sentinel_password")}
+	rest := *u
+	rest.RawQuery = ""
+	if db := query.Get("db"); db != "" {
+		rest.RawQuery = url.Values{"db": {db}}.Encode()
+	}
+	o, err := redis.ParseURL(rest.String())
+	if err != nil || o.DB < 0 {
+		return redisTarget{}, errors.New("names a database that is no number, or no socket")
+	}
+	if size := query.Get("pool_size"); size != "" {
+		if o.PoolSize, err = strconv.Atoi(size); err != nil || o.PoolSize < 1 {
+			return redisTarget{}, errors.New("has a pool_size that is no number of connections")
+		}
+	}
+	if file := query.Get("ca"); file != "" {
+		if o.TLSConfig == nil {
+			return redisTarget{}, errors.New("has the option ca but no TLS; make it begin with rediss://")
+		}
+		if o.TLSConfig.RootCAs, err = readCAs(file); err != nil {
+			return redisTarget{}, fmt.Errorf("has a ca that can't be used: %w", err)
+		}
+	}
+	t.options = limitRedis(o)
+	return t, nil
+}
+
+// limitRedis sets the times. A try that may have had an effect is never
+// repeated, so the client repeats none.
+func limitRedis(o *redis.Options) *redis.Options {
+	o.MaxRetries = -1
+	o.DialTimeout, o.DialerRetries = redisTimeout, 1
+	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = redisTimeout, redisTimeout, redisTimeout
+	o.ContextTimeoutEnabled = true
+	o.PipelinePoolSize = -1 // one pool for all
+	o.DisableIdentity = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return o
+}
+
+func readCAs(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificates", file)
+	}
+	return pool, nil
+}
+
+// Starting and closing
+
+// Start asks each server whether it is there, and warns of one that is set up
+// to lose sessions. It may be called again; what else is called works as soon as
+// the server is there, whether or not Start did.
+func (r *Redis) Start(ctx context.Context) error {
+	return r.call(ctx, "connecting to Redis", func(ctx context.Context) error {
+		if r.single != nil {
+			return r.inspect(ctx, r.single)
+		}
+		return r.cluster.ForEachMaster(ctx, r.inspect)
+	})
+}
+
+func (r *Redis) inspect(ctx context.Context, server *redis.Client) error {
+	info, err := server.Info(ctx).Result()
+	if err != nil {
+		return err
+	}
+	if r.cluster == nil && infoField(info, "cluster_enabled") == "1" {
+		return errors.New("the server is one of a Cluster; name several of its nodes")
+	}
+	if policy := infoField(info, "maxmemory_policy"); policy != "" && policy != "noeviction" {
+		r.log.Warn("Redis may end sessions and forget counters to free memory; set maxmemory-policy to noeviction",
+			"server", server.Options().Addr, "maxmemory_policy", policy)
+	}
+	return nil
+}
+
+// infoField returns a field of what INFO answers.
+func infoField(info, name string) string {
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// Close lets the calls in flight finish, which takes a second at most, and
+// closes the connections. Later calls fail.
+func (r *Redis) Close() error {
+	r.mu.Lock()
+	before := r.closed
+	r.closed = true
+	r.mu.Unlock()
+	if before {
+		return nil
+	}
+	r.calls.Wait()
+	if r.cluster != nil {
+		return r.cluster.Close()
+	}
+	return r.single.Close()
+}
+
+// Sessions returns the sessions in Redis.
+func (r *Redis) Sessions() flows.Sessions { return redisSessions{r} }
+
+// Calls
+
+// call gives f the time of a call. An error that is no answer of the interface
+// tells what was being done.
+func (r *Redis) call(ctx context.Context, doing string, f func(context.Context) error) error {
+	err := r.limited(ctx, f)
+	if err == nil || isAnswer(err) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+func (r *Redis) limited(ctx context.Context, f func(context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.mu.RLock()
+	if r.closed {
+		r.mu.RUnlock()
+		return errRedisClosed
+	}
+	r.calls.Add(1)
+	r.mu.RUnlock()
+	defer r.calls.Done()
+	ctx, cancel := context.WithTimeout(ctx, redisCallTimeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// A redisPlace is a server, and whether it must be told that it is asked for
+// keys which are on their way to it.
+type redisPlace struct {
+	*redis.Client
+	asking bool
+}
+
+// place returns the server that has a key.
+func (r *Redis) place(ctx context.Context, key string) (redisPlace, error) {
+	if r.single != nil {
+		return redisPlace{Client: r.single}, nil
+	}
+	server, err := r.cluster.MasterForKey(ctx, key)
+	return redisPlace{Client: server}, err
+}
+
+// at calls f with the server that has the key. A server which has not got it
+// has done nothing, so f is called again with the one it names.
+func (r *Redis) at(ctx context.Context, key string, f func(redisPlace) error) error {
+	place, err := r.place(ctx, key)
+	if err != nil {
+		return err
+	}
+	for hop := 1; ; hop++ {
+		err = f(place)
+		asked, asking := redis.IsAskError(err)
+		_, moved := redis.IsMovedError(err)
+		if r.cluster == nil || !asking && !moved || hop == redisHops {
+			return err
+		}
+		servers, reloadErr := r.servers(ctx)
+		if reloadErr != nil {
+			return err
+		}
+		if asking {
+			place = redisPlace{Client: servers[asked], asking: true}
+		} else {
+			place, _ = r.place(ctx, key)
+		}
+		if place.Client == nil {
+			return err
+		}
+	}
+}
+
+// servers learns anew which servers the Cluster has, and returns them by address.
+func (r *Redis) servers(ctx context.Context) (map[string]*redis.Client, error) {
+	var mu sync.Mutex
+	servers := map[string]*redis.Client{}
+	err := r.cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		servers[c.Options().Addr] = c
+		return nil
+	})
+	return servers, err
+}
+
+// do sends commands over one connection. The error is the first's, unless no
+// answer came at all.
+func (p redisPlace) do(ctx context.Context, commands ...redis.Cmder) error {
+	return p.doOn(ctx, p.Client, commands...)
+}
+
+func (p redisPlace) doOn(ctx context.Context, on interface{ Pipeline() redis.Pipeliner }, commands ...redis.Cmder) error {
+	pipe := on.Pipeline()
+	if p.asking {
+		pipe.Do(ctx, "asking")
+	}
+	for _, c := range commands {
+		if err := pipe.Process(ctx, c); err != nil {
+			return err
+		}
+	}
+	_, err := pipe.Exec(ctx)
+	if first := commands[0].Err(); first != nil {
+		return first
+	}
+	if _, answered := errors.AsType[redis.Error](err); answered {
+		return nil // another's
+	}
+	return err
+}
+
+// Scripts
+
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+// A script changes something in one step.
+type script struct {
+	source string
+	sha    string
+	// loose: not worth waiting for replicas.
+	loose bool
+}
+
+func newScript(name string) *script {
+	var source strings.Builder
+	for _, file := range []string{"common", name} {
+		text, err := luaFiles.ReadFile("lua/" + file + ".lua")
+		if err != nil {
+			panic(err) // the binary was built without it
+		}
+		source.Write(text)
+	}
+	return &script{source: source.String(), sha: redis.NewScript(source.String()).Hash()}
+}
+
+func newLooseScript(name string) *script {
+	s := newScript(name)
+	s.loose = true
+	return s
+}
+
+// run runs a script and returns whether it changed something and what else it
+// answered. It is never run twice: an error may mean that the change was made
+// and only its answer lost.
+func (r *Redis) run(ctx context.Context, s *script, keys []string, args ...any) (changed bool, answer []any, err error) {
+	err = r.at(ctx, keys[0], func(p redisPlace) error {
+		changed, answer, err = r.runAt(ctx, p, s, keys, args)
+		return err
+	})
+	return changed, answer, err
+}
+
+func (r *Redis) runAt(ctx context.Context, p redisPlace, s *script, keys []string, args []any) (bool, []any, error) {
+	changed, answer, err := r.eval(ctx, p, s, append([]any{"evalsha", s.sha, len(keys)}, scriptArgs(keys, args)...))
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return r.eval(ctx, p, s, append([]any{"eval", s.source, len(keys)}, scriptArgs(keys, args)...))
+	}
+	return changed, answer, err
+}
+
+func scriptArgs(keys []string, args []any) []any {
+	all := make([]any, 0, len(keys)+len(args))
+	for _, k := range keys {
+		all = append(all, k)
+	}
+	return append(all, args...)
+}
+
+// eval sends the command that runs a script, and waits for the replicas to have
+// what it changed.
+func (r *Redis) eval(ctx context.Context, p redisPlace, s *script, command []any) (bool, []any, error) {
+	conn := p.Conn() // a server waits for the changes of the connection that asks it to
+	defer conn.Close()
+	eval := redis.NewSliceCmd(ctx, command...)
+	if err := p.doOn(ctx, conn, eval); err != nil {
+		return false, nil, err
+	}
+	if len(eval.Val()) == 0 {
+		return false, nil, errors.New("a script answered nothing")
+	}
+	changed, answer := eval.Val()[0] == int64(1), eval.Val()[1:]
+	if !changed || r.wait == 0 || s.loose {
+		return changed, answer, nil
+	}
+	// Not conn.Wait, which would wait for ten seconds more than asked.
+	wait := redis.NewIntCmd(ctx, "wait", r.wait, redisWait.Milliseconds())
+	if err := conn.Process(ctx, wait); err != nil {
+		return false, nil, fmt.Errorf("waiting for replicas: %w", err)
+	}
+	if wait.Val() < int64(r.wait) {
+		return false, nil, errRedisReplicas
+	}
+	return true, answer, nil
+}

@@ -1,0 +1,956 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// openRedis returns a store that is closed with the test.
+func openRedis(t testing.TB, o RedisOptions) *Redis {
+	t.Helper()
+	r, err := OpenRedis(o)
+	must(t, err)
+	t.Cleanup(func() { must(t, r.Close()) })
+	return r
+}
+
+func openServer(t testing.TB, s *redisServer) *Redis {
+	return openRedis(t, RedisOptions{URLs: []string{s.url()}})
+}
+
+func redisNodes(t *testing.T) (one, two flows.Sessions) {
+	s := startRedis(t)
+	return inTime{openServer(t, s).Sessions(), s.client(t)}, inTime{openServer(t, s).Sessions(), s.client(t)}
+}
+
+func redisClusterNodes(t *testing.T) (one, two flows.Sessions) {
+	c := startCluster(t)
+	node := func() flows.Sessions {
+		r := openRedis(t, RedisOptions{URLs: c.urls()})
+		return inTime{r.Sessions(), r.cluster}
+	}
+	return node(), node()
+}
+
+func redisSentinelNodes(t *testing.T) (one, two flows.Sessions) {
+	f := startFailover(t)
+	node := func() flows.Sessions {
+		r := openRedis(t, RedisOptions{URLs: []string{f.sentinel.url()}, SentinelMaster: masterName, WaitReplicas: 1})
+		return inTime{r.Sessions(), r.single}
+	}
+	return node(), node()
+}
+
+// inTime is Redis at the time that the suite says it is: what Redis would have
+// cleared away by then, a Sweep does. It takes t0 for when the test began.
+type inTime struct {
+	flows.Sessions
+	redis redis.UniversalClient
+}
+
+func (s inTime) Sweep(ctx context.Context, now time.Time) error {
+	if err := s.Sessions.Sweep(ctx, now); err != nil {
+		return err
+	}
+	// The test has been running for a while, but for less than this.
+	passed := now.Sub(t0) - 900*time.Millisecond
+	if c, ok := s.redis.(*redis.ClusterClient); ok {
+		return c.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
+			return forgetOld(ctx, server, passed)
+		})
+	}
+	return forgetOld(ctx, s.redis.(*redis.Client), passed)
+}
+
+func forgetOld(ctx context.Context, server *redis.Client, passed time.Duration) error {
+	keys, err := server.Keys(ctx, "*").Result()
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		left, err := server.PTTL(ctx, key).Result()
+		if err != nil {
+			return err
+		}
+		if left < 0 {
+			return fmt.Errorf("%q would stay for ever", key)
+		}
+		if left <= passed {
+			if err := server.Del(ctx, key).Err(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Opening
+
+func TestRedisURLs(t *testing.T) {
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	must(t, os.WriteFile(ca, []byte("no certificate"), 0o600))
+	type urls = []string
+	for _, c := range []struct {
+		options RedisOptions
+		want    string // in the error; empty for none
+	}{
+		{RedisOptions{URLs: urls{"redis://localhost"}}, ""},
+		{RedisOptions{URLs: urls{"rediss://user:s3cret%40%2F%3F@[::1]:6380/3?pool_size=5"}}, ""},
+		{RedisOptions{URLs: urls{"unix:///run/redis.sock?db=2"}}, ""},
+		{RedisOptions{URLs: urls{"redis://:s3cret@a:1", "redis://:s3cret@b:2"}}, ""},
+		{RedisOptions{URLs: urls{"redis://a?sentinel_user=u&sentinel_password=s3cret"}, SentinelMaster: "m"}, ""},
+		{RedisOptions{}, "URL is missing"},
+		{RedisOptions{URLs: urls{"redis://a"}, WaitReplicas: -1}, "wait_replicas is negative"},
+		{RedisOptions{URLs: urls{""}}, "Redis URL 1 begins with none"},
+		{RedisOptions{URLs: urls{"http://user:s3cret@a"}}, "begins with none"},
+		{RedisOptions{URLs: urls{"localhost:6379"}}, "can't be read"},
+		{RedisOptions{URLs: urls{"redis://u:s3cret/@a"}}, "percent-encoded"},
+		{RedisOptions{URLs: urls{"redis://u:12?s3cret@a"}}, "percent-encoded"},
+		{RedisOptions{URLs: urls{"redis://u:12/s3cret@a"}}, "percent-encoded"},
+		{RedisOptions{URLs: urls{"redis://u:12#s3cret@a"}}, "percent-encoded"},
+		{RedisOptions{URLs: urls{"redis://u:s3cret%@a"}}, "percent-encoded"},
+		{RedisOptions{URLs: urls{"redis://u:s3cret\n@a"}}, "percent-encoded"},
+		{RedisOptions{URLs: urls{"redis://a", "redis://b?s3cret=1"}}, "Redis URL 2 has an option behind its ? that is none of ca, db"},
+		{RedisOptions{URLs: urls{"redis://a/s3cret"}}, "database that is no number"},
+		{RedisOptions{URLs: urls{"redis://a/-1"}}, "database that is no number"},
+		{RedisOptions{URLs: urls{"unix://"}}, "no socket"},
+		{RedisOptions{URLs: urls{"redis://a?db=1&db=2"}}, "db twice"},
+		{RedisOptions{URLs: urls{"redis://a?pool_size=none"}}, "pool_size"},
+		{RedisOptions{URLs: urls{"redis://a?ca=x"}}, "rediss://"},
+		{RedisOptions{URLs: urls{"rediss://a?ca=/nowhere/ca.pem"}}, "/nowhere/ca.pem"},
+		{RedisOptions{URLs: urls{"rediss://a?ca=" + ca}}, "has no certificates"},
+		{RedisOptions{URLs: urls{"redis://:s3cret@a", "redis://:s3cret2@b"}}, "differ in their credentials"},
+		{RedisOptions{URLs: urls{"redis://a", "rediss://b"}}, "differ in their scheme"},
+		{RedisOptions{URLs: urls{"redis://a/1", "redis://b/1"}}, "no database but 0"},
+		{RedisOptions{URLs: urls{"unix:///a", "unix:///b"}}, "not reached by unix"},
+		{RedisOptions{URLs: urls{"unix:///a"}, SentinelMaster: "m"}, "not reached by unix"},
+		{RedisOptions{URLs: urls{"redis://a?sentinel_password=s3cret"}}, "name of their master is missing"},
+	} {
+		r, err := OpenRedis(c.options)
+		if err == nil {
+			must(t, r.Close())
+		}
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: got error %v, want %q", c.options.URLs, err, c.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: the error shows a password: %v", c.options.URLs, err)
+		}
+	}
+}
+
+func TestRedisWarnsOfAServerThatEvicts(t *testing.T) {
+	for policy, warned := range map[string]bool{"noeviction": false, "allkeys-lru": true, "volatile-ttl": true} {
+		var log bytes.Buffer
+		s := startRedis(t, "--maxmemory-policy", policy)
+		r := openRedis(t, RedisOptions{URLs: []string{s.url()}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		must(t, r.Start(bg))
+		if strings.Contains(log.String(), "maxmemory_policy="+policy) != warned {
+			t.Errorf("%s: logged %q", policy, log.String())
+		}
+	}
+}
+
+func TestRedisNeedNotBeThereAtStart(t *testing.T) {
+	s := newRedisServer(t, 0)
+	t.Cleanup(s.remove)
+	r := openServer(t, s)
+	if err := r.Start(bg); err == nil {
+		t.Error("Start found a server")
+	}
+	must(t, s.start())
+	eventually(t, "an answer", func() bool {
+		return r.Sessions().Create(bg, t0, session("a", 1, 1, flows.Authorized)) == nil
+	})
+	must(t, r.Start(bg))
+	must(t, r.Start(bg))
+}
+
+func TestRedisRefusesCallsOnceClosed(t *testing.T) {
+	s := startRedis(t)
+	r := openServer(t, s)
+	must(t, r.Close())
+	must(t, r.Close())
+	for method, err := range callAllSessions(bg, r.Sessions(), session("a", 1, 1, flows.CheckOTP)) {
+		if method != "Sweep" {
+			wantErr(t, method, err, errRedisClosed)
+		}
+	}
+	wantErr(t, "Start", r.Start(bg), errRedisClosed)
+}
+
+func TestRedisOfAClusterIsNotTakenForOne(t *testing.T) {
+	c := startCluster(t)
+	err := openServer(t, c[0]).Start(bg)
+	if err == nil || !strings.Contains(err.Error(), "one of a Cluster") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// Scripts
+
+func TestRedisScriptsAreSentAgain(t *testing.T) {
+	s := startRedis(t)
+	sessions := openServer(t, s).Sessions()
+	must(t, sessions.Create(bg, t0, session("a", 1, 1, flows.Authorized)))
+	s.ask(t, "script", "flush")
+	must(t, sessions.Create(bg, t0, session("b", 1, 1, flows.Authorized)))
+	must(t, sessions.Delete(bg, hash("a")))
+}
+
+// Of links that are mailed at once, one is left.
+func TestRedisRacingLinks(t *testing.T) {
+	s := startRedis(t)
+	one, two := openServer(t, s).Sessions(), openServer(t, s).Sessions()
+	errs := race(40, one, two, func(i int, n flows.Sessions) error {
+		return n.Create(bg, t0, session(fmt.Sprint(i), 1, 1, flows.MailedLink))
+	})
+	wantWinners(t, errs, 40, is(nil))
+	wantEqual(t, "links left", len(get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))), 1)
+}
+
+// What a session leaves is cleared away: an index has what is there.
+func TestRedisIndexHasOnlyWhatIsThere(t *testing.T) {
+	s := startRedis(t)
+	sessions := openServer(t, s).Sessions()
+	must(t, sessions.Create(bg, t0, session("a", 1, 1, flows.CheckOTP)))
+	must(t, sessions.Create(bg, t0, session("b", 1, 1, flows.CheckOTP)))
+	must(t, sessions.Replace(bg, t0, hash("a"), flows.CheckOTP, session("c", 1, 1, flows.Authorized)))
+	must(t, sessions.Delete(bg, hash("b")))
+	index := accountKey("i", "acme", 1)
+	want := hash("c")
+	wantEqual(t, "index", s.ask(t, "zrange", index, 0, -1), fmt.Sprint([]string{string(want[:])}))
+
+	// Long after c has expired, it goes when another comes.
+	late := t0.Add(24 * time.Hour)
+	next := session("d", 1, 1, flows.Authorized)
+	next.Expires, next.Ends = late.Add(time.Hour), late.Add(time.Hour)
+	must(t, sessions.Create(bg, late, next))
+	wantEqual(t, "index", s.ask(t, "zcard", index), "1")
+	if left := s.client(t).PTTL(bg, index).Val(); left > time.Hour+flows.Keep+time.Second {
+		t.Errorf("the index is kept for %v", left)
+	}
+}
+
+// A session of a usual size takes less than half a kilobyte, with all that is
+// kept beside it.
+func TestRedisBytesPerSession(t *testing.T) {
+	s := startRedis(t)
+	sessions := openServer(t, s).Sessions()
+	used := func() int {
+		var n int
+		fmt.Sscan(infoField(s.ask(t, "info", "memory"), "used_memory_dataset"), &n)
+		return n
+	}
+	const n = 4096
+	must(t, sessions.Create(bg, t0, session("warm", 1, 1, flows.Authorized)))
+	before := used()
+	for i := range n {
+		sess := session(fmt.Sprintf("s@%d", i+2), int64(i+2), 1, flows.Authorized)
+		sess.ID, sess.Mnemocode, sess.Accepted = fmt.Sprintf("%032x", i), fmt.Sprintf("profile-%08d", i), nil
+		must(t, sessions.Create(bg, t0, sess))
+	}
+	each := (used() - before) / n
+	key := hash("s@7")
+	t.Logf("%d bytes a session; MEMORY USAGE: session %s, index %s", each,
+		s.ask(t, "memory", "usage", sessionKey(key)), s.ask(t, "memory", "usage", accountKey("i", "acme", 7)))
+	wantEqual(t, "encoding", s.ask(t, "object", "encoding", sessionKey(key)), "listpack")
+	if each > 512 {
+		t.Errorf("%d bytes a session", each)
+	}
+}
+
+// A server that has no memory left changes nothing by halves, and still ends
+// sessions.
+func TestRedisOutOfMemory(t *testing.T) {
+	s := startRedis(t)
+	sessions := openServer(t, s).Sessions()
+	a, link := session("a", 1, 1, flows.CheckOTP), session("link", 1, 1, flows.MailedLink)
+	code := newCode("c")
+	a.Code = &code
+	must(t, sessions.Create(bg, t0, a))
+	must(t, sessions.Create(bg, t0, link))
+	s.ask(t, "config", "set", "maxmemory", "1")
+	_, err := sessions.OpenCode(bg, t0, a.Hash, a.State)
+	for method, err := range map[string]error{
+		"OpenCode":         err,
+		"Create":           sessions.Create(bg, t0, session("b", 1, 1, flows.CheckOTP)),
+		"Create of a link": sessions.Create(bg, t0, session("c", 1, 1, flows.MailedLink)),
+		"Replace":          sessions.Replace(bg, t0, a.Hash, a.State, session("d", 1, 1, flows.Authorized)),
+		"Charge":           sessions.Charge(bg, t0, flows.Counter{Key: "k", Limit: 1, Window: time.Minute}),
+	} {
+		if err == nil || isAnswer(err) {
+			t.Errorf("%s: got %v, want an error that says nothing", method, err)
+		}
+	}
+	wantSession(t, sessions, a)
+	wantSession(t, sessions, link)
+	wantGone(t, sessions, "b", "c", "d")
+	must(t, sessions.Delete(bg, a.Hash))
+	wantGone(t, sessions, "a")
+}
+
+// Clusters
+
+// While the slot of a bucket moves from one node to another, its sessions stay
+// within reach.
+func TestRedisFollowsAMovingSlot(t *testing.T) {
+	c := newCluster(t, 2)
+	t.Cleanup(c.remove)
+	sessions := openRedis(t, RedisOptions{URLs: c.urls()}).Sessions()
+	a := session("a", 1, 1, flows.CheckOTP)
+	must(t, sessions.Create(bg, t0, a))
+	key := sessionKey(a.Hash)
+	var slot int
+	fmt.Sscan(c[0].ask(t, "cluster", "keyslot", key), &slot)
+	from, to := c[0], c[1]
+	if slot >= 16384/2 {
+		from, to = to, from
+	}
+	fromID, toID := from.ask(t, "cluster", "myid"), to.ask(t, "cluster", "myid")
+	to.ask(t, "cluster", "setslot", slot, "importing", fromID)
+	from.ask(t, "cluster", "setslot", slot, "migrating", toID)
+	for _, k := range from.client(t).ClusterGetKeysInSlot(bg, slot, 100).Val() {
+		from.ask(t, "migrate", "127.0.0.1", to.port, k, 0, 1000)
+	}
+	wantSession(t, sessions, a)
+	number := get[int64](t)(sessions.OpenCode(bg, t0, a.Hash, flows.CheckOTP))
+	for _, s := range []*redisServer{to, from} {
+		s.ask(t, "cluster", "setslot", slot, "node", toID)
+	}
+	must(t, sessions.SetCode(bg, a.Hash, number, newCode("c")))
+	must(t, sessions.Replace(bg, t0, a.Hash, a.State, session("b", 1, 1, flows.Authorized)))
+}
+
+// When a master of a Cluster is gone and its replica has taken over, all is as
+// before.
+func TestRedisClusterFailsOver(t *testing.T) {
+	c := newCluster(t, 3)
+	t.Cleanup(func() { c.remove() })
+	replica := newClusterNode(t, freePorts(t, 1)[0])
+	c = append(c, replica)
+	must(t, replica.start())
+	replica.ask(t, "cluster", "meet", "127.0.0.1", c[0].port)
+	lost := c[1]
+	lostID := lost.ask(t, "cluster", "myid")
+	eventually(t, "a node that is known", func() bool { return strings.Contains(replica.ask(t, "cluster", "nodes"), lostID) })
+	replica.ask(t, "cluster", "replicate", lostID)
+	eventually(t, "a replica that follows", func() bool {
+		return infoField(replica.ask(t, "info", "replication"), "master_link_status") == "up"
+	})
+	r := openRedis(t, RedisOptions{URLs: c[:3].urls()})
+	heard := listenTo(t, r)
+	lost.kill()
+	eventuallyWithin(t, 15*time.Second, "new master", func() bool {
+		return infoField(c[0].ask(t, "cluster", "info"), "cluster_state") == "ok" &&
+			infoField(replica.ask(t, "info", "replication"), "role") == "master"
+	})
+	began := time.Now()
+	for account := int64(1); account <= 30; account++ { // of all nodes
+		s := session(fmt.Sprintf("a@%d", account), account, 1, flows.Authorized)
+		eventually(t, "an answer", func() bool { return r.Sessions().Create(bg, t0, s) == nil })
+	}
+	eventually(t, "trust", heard.trusted)
+	t.Logf("as before %v after the replica was made master", time.Since(began))
+	for account := int64(1); account <= 30; account++ {
+		h := hash(fmt.Sprintf("a@%d", account))
+		must(t, r.Sessions().Delete(bg, h))
+		eventually(t, "an ending", func() bool { return heard.hears(h) })
+	}
+}
+
+// TLS
+
+func TestRedisTLS(t *testing.T) {
+	port := freePorts(t, 1)[0]
+	s := newRedisServer(t, 0, "--requirepass", "s3cret/?@", "--tls-port", strconv.Itoa(port), "--tls-auth-clients", "no",
+		"--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem", "--tls-ca-cert-file", "cert.pem")
+	t.Cleanup(s.remove)
+	ca := filepath.Join(s.dir, "cert.pem")
+	writeCertificate(t, ca, filepath.Join(s.dir, "key.pem"))
+	must(t, s.start())
+	plain := startRedis(t, "--port", strconv.Itoa(freePorts(t, 1)[0]))
+	plainPort := plain.ask(t, "config", "get", "port")
+	plainPort = strings.Trim(plainPort[strings.Index(plainPort, ":")+1:], "]")
+	for url, want := range map[string]string{
+		fmt.Sprintf("rediss://:s3cret%%2F%%3F%%40@127.0.0.1:%d?ca=%s", port, ca): "",
+		fmt.Sprintf("rediss://:s3cret%%2F%%3F%%40@127.0.0.1:%d", port):           "certificate",
+		fmt.Sprintf("rediss://:s3cret@127.0.0.1:%d?ca=%s", port, ca):             "WRONGPASS",
+		fmt.Sprintf("rediss://127.0.0.1:%d?ca=%s", port, ca):                     "NOAUTH",
+		fmt.Sprintf("redis://:s3cret%%2F%%3F%%40@127.0.0.1:%d", port):            "EOF",
+		"rediss://:s3cret%2F%3F%40@127.0.0.1:" + plainPort:                       "deadline exceeded", // it waits for a line's end
+	} {
+		r := openRedis(t, RedisOptions{URLs: []string{url}})
+		err := r.Start(bg)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %q", url, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("the error shows a password: %v", err)
+		}
+	}
+}
+
+// writeCertificate makes a certificate for 127.0.0.1 that is its own authority.
+func writeCertificate(t *testing.T, certFile, keyFile string) {
+	t.Helper()
+	key := get[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	cert := get[[]byte](t)(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
+	der := get[[]byte](t)(x509.MarshalPKCS8PrivateKey(key))
+	must(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o644))
+	must(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o644))
+}
+
+// Feed
+
+// A tape records what a feed is told.
+type tape struct {
+	mu       sync.Mutex
+	ended    map[flows.TokenHash]time.Time
+	accounts []flows.Ending
+	flushes  int
+	until    time.Time
+	flushed  bool // since it was last trusted
+	unsound  atomic.Bool
+}
+
+func (f *tape) Ended(h flows.TokenHash) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended == nil {
+		f.ended = map[flows.TokenHash]time.Time{}
+	}
+	f.ended[h] = time.Now()
+}
+
+func (f *tape) EndedAccount(e flows.Ending) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.accounts = append(f.accounts, e)
+}
+
+func (f *tape) Flush() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.flushes++
+	f.flushed = true
+}
+
+func (f *tape) Trust(until time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if now.Before(until) {
+		if !now.Before(f.until) && !f.flushed {
+			f.unsound.Store(true)
+		}
+		f.flushed = false
+	}
+	f.until = until
+}
+
+func (f *tape) trusted() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Now().Before(f.until)
+}
+
+func (f *tape) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.flushes
+}
+
+func (f *tape) hears(h flows.TokenHash) bool { return !f.heardAt(h).IsZero() }
+
+func (f *tape) heardAt(h flows.TokenHash) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended[h]
+}
+
+func (f *tape) hearsAccount(e flows.Ending) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, heard := range f.accounts {
+		if heard == e {
+			return true
+		}
+	}
+	return false
+}
+
+// listenTo runs a feed until the test ends, and waits until it is trusted.
+func listenTo(t *testing.T, r *Redis) *tape {
+	t.Helper()
+	f := &tape{}
+	ctx, cancel := context.WithCancel(bg)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Run(ctx, f)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if f.trusted() {
+			t.Error("a feed that has ended is trusted")
+		}
+		if f.unsound.Load() {
+			t.Error("the feed was trusted again without having been flushed")
+		}
+	})
+	eventually(t, "trust", f.trusted)
+	return f
+}
+
+func TestRedisTellsWhatEnds(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) *Redis{
+		"one server": func() func(t *testing.T) *Redis {
+			var s *redisServer
+			return func(t *testing.T) *Redis {
+				if s == nil {
+					s = startRedis(t)
+				}
+				return openServer(t, s)
+			}
+		}(),
+		"cluster": func(t *testing.T) *Redis { return openRedis(t, RedisOptions{URLs: startCluster(t).urls()}) },
+		"sentinel": func(t *testing.T) *Redis {
+			f := startFailover(t)
+			return openRedis(t, RedisOptions{URLs: []string{f.sentinel.url()}, SentinelMaster: masterName, WaitReplicas: 1})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := listenTo(t, open(t))
+			tellsWhatEnds(t, f, open(t).Sessions())
+		})
+	}
+}
+
+// tellsWhatEnds ends sessions in every way, on accounts of many buckets.
+func tellsWhatEnds(t *testing.T, f *tape, other flows.Sessions) {
+	flushes := f.count()
+	var slowest time.Duration
+	hears := func(what string, hash flows.TokenHash, since time.Time) {
+		t.Helper()
+		eventually(t, what, func() bool { return f.hears(hash) })
+		slowest = max(slowest, f.heardAt(hash).Sub(since))
+	}
+	for account := range int64(30) {
+		name := func(s string) string { return fmt.Sprintf("%s@%d", s, account+1) }
+		for _, s := range []string{"a", "b", "c"} {
+			must(t, other.Create(bg, t0, session(name(s), account+1, 1, flows.Authorized)))
+		}
+		now := time.Now()
+		must(t, other.Delete(bg, hash(name("a"))))
+		hears("a deleted session", hash(name("a")), now)
+		now = time.Now()
+		must(t, other.Replace(bg, t0, hash(name("b")), flows.Authorized, session(name("d"), account+1, 1, flows.Authorized)))
+		hears("a replaced session", hash(name("b")), now)
+		must(t, other.Create(bg, t0, session(name("l"), account+1, 1, flows.MailedLink)))
+		now = time.Now()
+		must(t, other.Create(bg, t0, session(name("m"), account+1, 1, flows.MailedLink)))
+		hears("a link that another follows", hash(name("l")), now)
+		e := flows.Ending{Company: "acme", Account: account + 1, Epoch: 2}
+		must(t, other.End(bg, t0, e))
+		eventually(t, "an account's ending", func() bool { return f.hearsAccount(e) })
+	}
+	t.Logf("heard after %v at most", slowest)
+	if f.hears(hash("c@1")) || f.hears(hash("d@1")) {
+		t.Error("a session was told to have ended that was not")
+	}
+	if f.count() != flushes || !f.trusted() {
+		t.Error("the feed was flushed, or is not trusted, without need")
+	}
+}
+
+func TestRedisMessages(t *testing.T) {
+	for _, e := range []flows.Ending{{Company: "acme", Account: 7, Epoch: 3}, {Company: odd, Account: -1, Epoch: flows.AllEpochs}} {
+		f := &tape{}
+		tell(f, encodeEnding(e))
+		if !f.hearsAccount(e) || f.flushes != 0 {
+			t.Errorf("%v was not heard", e)
+		}
+	}
+	for _, message := range []string{"", "x", "d", "dshort", "a", "a1", "a1 2", "ax 2 acme", "z later versions' own"} {
+		f := &tape{}
+		tell(f, message)
+		if f.flushes != 1 || len(f.ended)+len(f.accounts) != 0 {
+			t.Errorf("%q did not flush", message)
+		}
+	}
+}
+
+// Faults
+
+// redisFaults are what can happen to a server or the way to it, and be healed.
+var redisFaults = []struct {
+	name  string
+	fault func(*redisServer, *faultProxy)
+	heal  func(*redisServer, *faultProxy)
+	// The server does nothing that is asked for meanwhile.
+	down bool
+}{
+	{"refused", func(_ *redisServer, p *faultProxy) { p.Refuse() }, healProxy, true},
+	{"black hole", func(_ *redisServer, p *faultProxy) { p.Blackhole() }, healProxy, true},
+	{"forgotten by a firewall", func(_ *redisServer, p *faultProxy) { p.Forget() }, healProxy, false},
+	{"slow", func(_ *redisServer, p *faultProxy) { p.Delay(400 * time.Millisecond) }, healProxy, true},
+	{"frozen", func(s *redisServer, _ *faultProxy) { s.freeze() }, func(s *redisServer, _ *faultProxy) { s.thaw() }, true},
+	{"killed", func(s *redisServer, _ *faultProxy) { s.kill() }, func(s *redisServer, _ *faultProxy) { s.start() }, true},
+}
+
+func healProxy(_ *redisServer, p *faultProxy) { p.Heal() }
+
+// behindProxy starts a server with a proxy before it, and a store.
+func redisBehindProxy(t *testing.T) (*redisServer, *faultProxy, *Redis) {
+	s := startRedis(t)
+	p := newFaultProxy(t, "unix", s.socket())
+	return s, p, openRedis(t, RedisOptions{URLs: []string{"redis://" + p.Addr()}})
+}
+
+// Whatever happens, all of many callers are answered within a second, none of
+// them wrongly, and soon after all is as before.
+func TestRedisFaultsAreAnsweredInTime(t *testing.T) {
+	for _, c := range redisFaults {
+		t.Run(c.name, func(t *testing.T) {
+			s, p, r := redisBehindProxy(t)
+			sessions := r.Sessions()
+			kept := session("kept", 1, 1, flows.Authorized)
+			must(t, sessions.Create(bg, t0, kept))
+			race(100, sessions, sessions, func(_ int, n flows.Sessions) error { // many connections
+				_, err := n.Get(bg, kept.Hash)
+				return err
+			})
+			c.fault(s, p)
+			for range 2 {
+				slowest, failed := answers(t, sessions, kept)
+				t.Logf("200 callers: %d failed, the slowest after %v", failed, slowest)
+				if slowest > time.Second+200*time.Millisecond { // what two busy CPUs add
+					t.Errorf("an answer took %v", slowest)
+				}
+				if c.down && failed < 200 {
+					t.Errorf("%d of 200 callers were answered by a server that does not answer", 200-failed)
+				}
+			}
+			c.heal(s, p)
+			healed := time.Now()
+			eventually(t, "an answer", func() bool {
+				return sessions.Create(bg, t0, session(fmt.Sprint(time.Now().UnixNano()), 1, 1, flows.Authorized)) == nil
+			})
+			for ok := 0; ok < 50; ok++ {
+				if _, err := sessions.Get(bg, hash("nobody")); !errors.Is(err, flows.ErrNotFound) {
+					ok = 0
+				}
+				if time.Since(healed) > 5*time.Second {
+					t.Fatal("not as before within 5 s")
+				}
+			}
+			t.Logf("as before after %v", time.Since(healed))
+		})
+	}
+}
+
+// answers lets 200 callers call, and returns how long the slowest took.
+func answers(t *testing.T, sessions flows.Sessions, kept flows.Session) (slowest time.Duration, failed int) {
+	var longest atomic.Int64
+	errs := race(200, sessions, sessions, func(i int, n flows.Sessions) error {
+		began := time.Now()
+		defer func() {
+			took := int64(time.Since(began))
+			for old := longest.Load(); took > old && !longest.CompareAndSwap(old, took); old = longest.Load() {
+			}
+		}()
+		switch i % 4 {
+		case 0:
+			return n.Charge(bg, t0, flows.Counter{Key: fmt.Sprintf("acme/%d", i), Limit: 1000, Window: time.Minute})
+		case 1:
+			return n.Touch(bg, t0, kept.Hash, t0.Add(time.Hour))
+		case 2:
+			_, err := n.SpendCode(bg, kept.Hash)
+			return err
+		}
+		_, err := n.Get(bg, kept.Hash)
+		return err
+	})
+	for i, err := range errs {
+		if err != nil {
+			failed++
+		}
+		if isAnswer(err) {
+			t.Errorf("caller %d was told %v", i, err)
+		}
+	}
+	return time.Duration(longest.Load()), failed
+}
+
+func TestRedisIsTrustedOnlyWhileItIsHeard(t *testing.T) {
+	for _, c := range redisFaults {
+		t.Run(c.name, func(t *testing.T) {
+			s, p, r := redisBehindProxy(t)
+			f := listenTo(t, r)
+			flushes := f.count()
+			c.fault(s, p)
+			began := time.Now()
+			for f.trusted() {
+				time.Sleep(time.Millisecond)
+				if time.Since(began) > 2*time.Second {
+					t.Fatal("still trusted after 2 s")
+				}
+			}
+			t.Logf("not trusted after %v", time.Since(began))
+			time.Sleep(time.Second)
+			if c.down && f.trusted() {
+				t.Error("trusted in vain")
+			}
+			c.heal(s, p)
+			healed := time.Now()
+			eventually(t, "trust", f.trusted)
+			t.Logf("trusted again after %v", time.Since(healed))
+			if f.count() == flushes {
+				t.Error("not flushed")
+			}
+			must(t, openServer(t, s).Sessions().Create(bg, t0, session("a", 1, 1, flows.Authorized)))
+			must(t, openServer(t, s).Sessions().Delete(bg, hash("a")))
+			eventually(t, "an ending", func() bool { return f.hears(hash("a")) })
+		})
+	}
+}
+
+// A subscription that is lost is noticed at once: what ends until there is
+// another can't be heard.
+func TestRedisSubscriptionIsLost(t *testing.T) {
+	s := startRedis(t)
+	f := listenTo(t, openServer(t, s))
+	for range 5 {
+		flushes := f.count()
+		s.ask(t, "client", "kill", "type", "pubsub")
+		eventually(t, "a flush", func() bool { return f.count() > flushes })
+		eventually(t, "trust", f.trusted)
+	}
+}
+
+// What is remembered of data that are gone is gone too.
+func TestRedisIsEmptied(t *testing.T) {
+	s := startRedis(t)
+	f := listenTo(t, openServer(t, s))
+	for range 3 {
+		flushes := f.count()
+		time.Sleep(2 * redisBeat)
+		wantEqual(t, "flushes", f.count(), flushes)
+		s.ask(t, "flushall")
+		began := time.Now()
+		eventually(t, "a flush", func() bool { return f.count() > flushes })
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("flushed after %v", took)
+		}
+	}
+}
+
+// The loss of one node of a Cluster is noticed, and its return.
+func TestRedisClusterNodeIsFrozen(t *testing.T) {
+	c := startCluster(t)
+	f := listenTo(t, openRedis(t, RedisOptions{URLs: c.urls()}))
+	for _, s := range c {
+		flushes := f.count()
+		s.freeze()
+		began := time.Now()
+		for f.trusted() && time.Since(began) < 3*time.Second {
+			time.Sleep(time.Millisecond)
+		}
+		took := time.Since(began)
+		time.Sleep(300 * time.Millisecond)
+		s.thaw()
+		if took > 2*time.Second {
+			t.Errorf("trusted for %v", took)
+		}
+		eventually(t, "trust", f.trusted)
+		if f.count() == flushes {
+			t.Error("not flushed")
+		}
+	}
+}
+
+// A connection that is cut between a change and its answer leaves the caller in
+// doubt, never with a success or a refusal; and nothing is changed twice.
+func TestRedisLostAnswersAreErrors(t *testing.T) {
+	s, p, r := redisBehindProxy(t)
+	direct := openServer(t, s).Sessions()
+	a := session("a", 1, 1, flows.CheckOTP)
+	code := newCode("c")
+	a.Code = &code
+	must(t, direct.Create(bg, t0, a))
+	for range 2 { // so that each script is there
+		callAllSessions(bg, direct, session("other@9", 9, 1, flows.CheckOTP))
+	}
+	s.ask(t, "flushall")
+	must(t, direct.Create(bg, t0, a))
+	counter := flows.Counter{Key: "acme/k", Limit: 2, Window: time.Minute}
+
+	p.CutAnswerTo("evalsha")
+	sessions := r.Sessions()
+	_, opened := sessions.OpenCode(bg, t0, hash("a"), flows.CheckOTP)
+	for method, err := range map[string]error{
+		"OpenCode": opened,
+		"Charge":   sessions.Charge(bg, t0, counter),
+		"Create":   sessions.Create(bg, t0, session("b", 1, 1, flows.Authorized)),
+		"Touch":    sessions.Touch(bg, t0, hash("a"), t0.Add(20*time.Minute)),
+		"End":      sessions.End(bg, t0, flows.Ending{Company: "acme", Account: 3, Epoch: 1}),
+	} {
+		if err == nil || isAnswer(err) {
+			t.Errorf("%s: got %v, want an error that says nothing", method, err)
+		}
+	}
+	p.Heal()
+	must(t, direct.Charge(bg, t0, counter)) // of two, one was charged
+	wantFull(t, "Charge", direct.Charge(bg, t0, counter), counter.Key, t0.Add(time.Minute))
+	wantEqual(t, "the next number", get[int64](t)(direct.OpenCode(bg, t0, hash("a"), flows.CheckOTP)), 2)
+	wantErr(t, "Create", direct.Create(bg, t0, session("b", 1, 1, flows.Authorized)), flows.ErrConflict)
+}
+
+// Replicas
+
+func TestRedisWaitsForReplicas(t *testing.T) {
+	s := startRedis(t)
+	without := openServer(t, s).Sessions()
+	with := openRedis(t, RedisOptions{URLs: []string{s.url()}, WaitReplicas: 1}).Sessions()
+	code := newCode("c")
+	for _, name := range []string{"spent", "opened", "replaced", "deleted", "touched"} {
+		a := session(name, 1, 1, flows.CheckOTP)
+		a.Code = &code
+		must(t, without.Create(bg, t0, a))
+	}
+	counter := flows.Counter{Key: "acme/k", Limit: 1, Window: time.Minute}
+	spent, spendErr := with.SpendCode(bg, hash("spent"))
+	if spent != nil {
+		t.Error("a code was given out that may come back")
+	}
+	_, openErr := with.OpenCode(bg, t0, hash("opened"), flows.CheckOTP)
+	for method, err := range map[string]error{
+		"SpendCode": spendErr,
+		"OpenCode":  openErr,
+		"SetCode":   with.SetCode(bg, hash("opened"), 1, code),
+		"Create":    with.Create(bg, t0, session("created", 1, 1, flows.Authorized)),
+		"Replace":   with.Replace(bg, t0, hash("replaced"), flows.CheckOTP, session("next", 1, 1, flows.Authorized)),
+		"Delete":    with.Delete(bg, hash("deleted")),
+		"Charge":    with.Charge(bg, t0, counter),
+		"End":       with.End(bg, t0, flows.Ending{Company: "acme", Account: 2, Epoch: 1}),
+	} {
+		if err == nil || isAnswer(err) {
+			t.Errorf("%s: got %v, want an error that says nothing", method, err)
+		}
+	}
+	// What changes nothing waits for nobody.
+	wantErr(t, "Delete", with.Delete(bg, hash("nobody")), flows.ErrNotFound)
+	wantFull(t, "Charge", with.Charge(bg, t0, counter), counter.Key, t0.Add(time.Minute))
+	must(t, with.Touch(bg, t0, hash("touched"), t0.Add(time.Hour)))
+	wantGone(t, with, "deleted")
+}
+
+// What was spent or ended does not come back when the master dies at once
+// afterwards, and the feed hears the new one.
+func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
+	f := newFailover(t)
+	t.Cleanup(f.remove)
+	r := openRedis(t, RedisOptions{URLs: []string{f.sentinel.url()}, SentinelMaster: masterName, WaitReplicas: 1})
+	sessions := r.Sessions()
+	heard := listenTo(t, r)
+	counter := flows.Counter{Key: "acme/k", Limit: 1, Window: time.Hour}
+	spent := session("spent", 1, 2, flows.CheckOTP)
+	code := newCode("c")
+	spent.Code = &code
+	must(t, sessions.Create(bg, t0, spent))
+	must(t, sessions.Create(bg, t0, session("deleted", 1, 2, flows.Authorized)))
+	must(t, sessions.Create(bg, t0, session("replaced", 1, 2, flows.CheckOTP)))
+	must(t, sessions.Create(bg, t0, session("ended", 1, 1, flows.Authorized)))
+
+	get[*flows.Code](t)(sessions.SpendCode(bg, spent.Hash))
+	must(t, sessions.Delete(bg, hash("deleted")))
+	must(t, sessions.Replace(bg, t0, hash("replaced"), flows.CheckOTP, session("next", 1, 2, flows.Authorized)))
+	must(t, sessions.Charge(bg, t0, counter))
+	must(t, sessions.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2}))
+	f.master.kill()
+	killed := time.Now()
+
+	spent.Code = nil
+	for {
+		_, err := sessions.Get(bg, hash("deleted"))
+		if errors.Is(err, flows.ErrNotFound) {
+			break
+		}
+		if err == nil {
+			t.Fatal("a deleted session is back")
+		}
+		if time.Since(killed) > 15*time.Second {
+			t.Fatal("no failover within 15 s")
+		}
+	}
+	t.Logf("answered again after %v", time.Since(killed))
+	wantSession(t, sessions, spent)
+	wantGone(t, sessions, "deleted", "replaced", "ended")
+	wantFull(t, "Peek", sessions.Peek(bg, t0, counter), counter.Key, t0.Add(time.Hour))
+	if heard.trusted() {
+		t.Error("a master without replicas is trusted where one is waited for")
+	}
+
+	// The old master comes back as a replica, and all is as before.
+	must(t, f.master.start())
+	back := time.Now()
+	eventuallyWithin(t, 20*time.Second, "trust", heard.trusted)
+	t.Logf("trusted again %v after the replica's return", time.Since(back))
+	must(t, sessions.Delete(bg, hash("next")))
+	eventually(t, "an ending", func() bool { return heard.hears(hash("next")) })
+}
+
+func eventuallyWithin(t *testing.T, limit time.Duration, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s within %v", what, limit)
+		}
+	}
+}
+
+// A planned failover leaves a subscription at the old master, which is deaf.
+func TestRedisPlannedFailover(t *testing.T) {
+	f := newFailover(t)
+	t.Cleanup(f.remove)
+	r := openRedis(t, RedisOptions{URLs: []string{f.sentinel.url()}, SentinelMaster: masterName})
+	heard := listenTo(t, r)
+	flushes := heard.count()
+	f.sentinel.ask(t, "sentinel", "failover", masterName)
+	began := time.Now()
+	eventuallyWithin(t, 20*time.Second, "flush", func() bool { return heard.count() > flushes })
+	eventuallyWithin(t, 20*time.Second, "trust", heard.trusted)
+	t.Logf("heard again after %v", time.Since(began))
+	s := session("a", 1, 1, flows.Authorized)
+	eventually(t, "an answer", func() bool { return r.Sessions().Create(bg, t0, s) == nil })
+	must(t, r.Sessions().Delete(bg, s.Hash))
+	eventually(t, "an ending", func() bool { return heard.hears(s.Hash) })
+}
