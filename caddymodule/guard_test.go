@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -483,6 +484,58 @@ func TestProtectedPathRefuses(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What lies in the body of one request is no other request, however its length
+// is told, and whether the body is read or not.
+func TestNoRequestHidesInAnother(t *testing.T) {
+	s := startSite(t, siteConfig{company: people})
+	token := s.login("alice@example.com")
+	authorized := "Host: x\r\nAuthorization: Bearer " + token + "\r\n"
+	hidden := "GET /hidden HTTP/1.1\r\nConnection: close\r\n" + authorized + "\r\n"
+	open := strings.Replace(hidden, "Authorization: Bearer "+token+"\r\n", "", 1) // as a request of its own it is refused
+	length := "Content-Length: " + strconv.Itoa(len(hidden)) + "\r\n"
+	chunk := strconv.FormatInt(int64(len(hidden)), 16) + "\r\n" + hidden + "\r\n0\r\n\r\n"
+	for name, raw := range map[string]string{
+		"refused":                  "POST /x HTTP/1.1\r\nHost: x\r\n" + length + "\r\n" + hidden,
+		"refused, chunked":         "POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk,
+		"refused, too long":        "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + hidden,
+		"refused, not asked for":   "POST /x HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n" + length + "\r\n" + hidden,
+		"refused by a route":       "POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + length + "\r\n" + hidden,
+		"read by a route":          "POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\nX-Api-Key: " + testKey + "\r\nContent-Type: application/json\r\n" + length + "\r\n" + hidden + open,
+		"passed":                   "POST /x HTTP/1.1\r\n" + authorized + length + "\r\n" + hidden + open,
+		"two lengths":              "POST /x HTTP/1.1\r\n" + authorized + "Content-Length: 0\r\n" + length + "\r\n" + hidden,
+		"a length and chunks":      "POST /x HTTP/1.1\r\n" + authorized + length + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + open,
+		"chunks and a length of 0": "POST /x HTTP/1.1\r\n" + authorized + "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk + open,
+		"chunks in HTTP/1.0":       "POST /x HTTP/1.0\r\n" + authorized + "Transfer-Encoding: chunked\r\n\r\n" + chunk,
+		"unknown coding":           "POST /x HTTP/1.1\r\n" + authorized + "Transfer-Encoding: xchunked\r\n\r\n" + hidden,
+		"a space before the colon": "POST /x HTTP/1.1\r\n" + authorized + "Transfer-Encoding : chunked\r\n" + length + "\r\n" + hidden,
+		"a folded line":            "POST /x HTTP/1.1\r\n" + authorized + "X-Fold: a\r\n Content-Length: 0\r\n" + length + "\r\n" + hidden + open,
+		"a negative length":        "POST /x HTTP/1.1\r\n" + authorized + "Content-Length: -1\r\n\r\n" + hidden,
+		"an upgrade refused":       "GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" + length + "\r\n" + hidden,
+	} {
+		s.run(name, func(t *testing.T) {
+			conn, err := net.Dial("tcp", s.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+			if _, err := io.WriteString(conn, raw); err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.(*net.TCPConn).CloseWrite()
+			answers, err := io.ReadAll(conn)
+			if err != nil && len(answers) == 0 {
+				t.Fatal(err)
+			}
+			for _, got := range s.backend.requests() {
+				if strings.HasPrefix(got, "GET /hidden") {
+					t.Fatalf("it went to the application; the answers are %q", answers)
+				}
+			}
+		})
+	}
 }
 
 // Contract, 7: CONNECT and TRACE are 405, with or without a token.

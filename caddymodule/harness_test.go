@@ -552,6 +552,7 @@ func (s *webhookSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// answer sets the status of the answers to come.
 func (s *webhookSink) answer(status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -46,6 +46,8 @@ var (
 		"Time that logins waited until it was their turn to have a secret hashed, by result (turn or busy: they were turned away).",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2},
 		"result")
+	defects = one(counters("mnemogate_defects_total",
+		"Requests that were answered service.error; the log says why."))
 	eventsDropped = one(counters("mnemogate_events_dropped_total",
 		"Events that no handler of the events app got, because the handlers were too slow."))
 
@@ -155,7 +157,7 @@ func (a *App) countRequest(t target, state flows.State, err error) {
 	if t.route != nil {
 		route = strings.TrimPrefix(t.route.Path, "auth/")
 	}
-	requests.WithLabelValues(company, route, resultOf(err)).Inc()
+	requests.WithLabelValues(company, route, counts(err)).Inc()
 	if err == nil && state != flows.None {
 		sessionsBegun.WithLabelValues(company, string(state)).Inc()
 	}
@@ -167,17 +169,18 @@ func countProtected(err error) {
 		passed.Inc()
 		return
 	}
-	protected.WithLabelValues(resultOf(err)).Inc()
+	protected.WithLabelValues(counts(err)).Inc()
 }
 
-// resultOf is the label of an error: its code.
-func resultOf(err error) string {
+// counts is what an error counts as: its code.
+func counts(err error) string {
 	if err == nil {
 		return flows.Success
 	}
-	if code, ok := errors.AsType[*flows.Error](err); ok {
+	if code, ok := errors.AsType[*flows.Error](err); ok && code != flows.ErrService {
 		return code.Code
 	}
+	defects.Inc()
 	return flows.ErrService.Code
 }
 

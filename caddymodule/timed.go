@@ -17,9 +17,16 @@ func took(store, method string, began time.Time, err *error) {
 	storeSeconds.WithLabelValues(store, method, result).Observe(time.Since(began).Seconds())
 }
 
+// tookUnless is took for a call that was handed a function, which refused.
+func tookUnless(refused error, store, method string, began time.Time, err error) {
+	if refused != nil {
+		err = nil
+	}
+	took(store, method, began, &err)
+}
+
 // unanswered reports whether an error says that the store did not answer. The
-// others are its answers, those of functions that it was handed, or the
-// caller's who is gone.
+// others are its answers, or the caller's who is gone.
 func unanswered(err error) bool {
 	switch {
 	case err == nil, errors.Is(err, flows.ErrNotFound), errors.Is(err, flows.ErrConflict), errors.Is(err, context.Canceled):
@@ -27,9 +34,7 @@ func unanswered(err error) bool {
 	}
 	_, full := errors.AsType[*flows.Full](err)
 	_, taken := errors.AsType[*flows.TakenError](err)
-	_, refused := errors.AsType[*flows.Error](err)
-	_, field := errors.AsType[*flows.FieldError](err)
-	return !full && !taken && !refused && !field
+	return !full && !taken
 }
 
 // timedAccounts measures the calls of requests to a store of accounts.
@@ -66,8 +71,12 @@ func (t timedAccounts) ByIdentity(ctx context.Context, company string, identity 
 }
 
 func (t timedAccounts) Update(ctx context.Context, now time.Time, company string, id int64, ending bool, change func(*flows.Account) error) (found flows.Account, err error) {
-	defer took("accounts", "update", time.Now(), &err)
-	return t.Accounts.Update(ctx, now, company, id, ending, change)
+	var refused error // by change: the store answered
+	defer func(began time.Time) { tookUnless(refused, "accounts", "update", began, err) }(time.Now())
+	return t.Accounts.Update(ctx, now, company, id, ending, func(a *flows.Account) error {
+		refused = change(a)
+		return refused
+	})
 }
 
 func (t timedAccounts) Delete(ctx context.Context, company string, id int64) (err error) {
@@ -111,8 +120,12 @@ func (t timedAccounts) UseBackupCode(ctx context.Context, company string, id int
 }
 
 func (t timedAccounts) Tally(ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error) (err error) {
-	defer took("accounts", "tally", time.Now(), &err)
-	return t.Accounts.Tally(ctx, now, subject, kind, change)
+	var refused error
+	defer func(began time.Time) { tookUnless(refused, "accounts", "tally", began, err) }(time.Now())
+	return t.Accounts.Tally(ctx, now, subject, kind, func(t *flows.Tally) error {
+		refused = change(t)
+		return refused
+	})
 }
 
 func (t timedAccounts) Tallies(ctx context.Context, subject flows.Subject) (found map[flows.Kind]flows.Tally, err error) {

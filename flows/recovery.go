@@ -147,15 +147,15 @@ func (s *Service) mailLink(ctx context.Context, c *call, a Account) error {
 		}
 		return s.store(ctx, c, link)
 	}
-	s.later(func(ctx context.Context) {
-		err := s.store(ctx, c, link)
-		if err == nil {
-			err = s.send(ctx, c.company, c.company.Mail, a, message)
+	s.later("mailing a link to "+a.Mnemocode+" of "+c.company.Code, func(ctx context.Context) error {
+		if err := s.store(ctx, c, link); err != nil {
+			return err
 		}
+		err := contained(func() error { return s.send(ctx, c.company, c.company.Mail, a, message) })
 		if err != nil {
 			s.abandon(ctx, link.Hash)
-			s.Log.Warn("a recovery link was not mailed", "company", c.company.Code, "account", a.Mnemocode, "error", err)
 		}
+		return err
 	})
 	return nil
 }

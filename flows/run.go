@@ -2,6 +2,9 @@ package flows
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 )
 
@@ -52,9 +55,9 @@ func (s *Service) EndOwed(ctx context.Context) error {
 	return nil
 }
 
-// later does something that no request waits for. When too much of it is under
-// way it is not done, and logged.
-func (s *Service) later(do func(context.Context)) {
+// later does something that no request waits for, and logs its error. When too
+// much of it is under way it is not done.
+func (s *Service) later(doing string, do func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.waiting == maxBackground {
@@ -70,8 +73,21 @@ func (s *Service) later(do func(context.Context)) {
 		}()
 		ctx, cancel := context.WithTimeout(context.Background(), backgroundLimit)
 		defer cancel()
-		do(ctx)
+		if err := contained(func() error { return do(ctx) }); err != nil {
+			s.Log.Warn("what no request waited for has failed", "doing", doing, "error", err)
+		}
 	})
+}
+
+// contained makes an error of a panic: behind an answer nobody else would, and
+// the process would end. What it panicked with can hold anything and is left out.
+func contained(f func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("a defect, please report it: panic with a value of type %T at\n%s", cause, debug.Stack())
+		}
+	}()
+	return f()
 }
 
 // Waiting returns how many messages that no request waits for are under way.
@@ -83,12 +99,13 @@ func (s *Service) Waiting() int {
 
 // sendLater sends a code after the answer; if that fails, the code is void.
 func (s *Service) sendLater(session TokenHash, send func(context.Context) error) {
-	s.later(func(ctx context.Context) {
-		if err := send(ctx); err != nil {
-			s.Log.Warn("a code was not sent", "error", err)
-			_, err = s.Sessions.SpendCode(ctx, session)
-			s.logged(err)
+	s.later("sending a code", func(ctx context.Context) error {
+		err := contained(func() error { return send(ctx) })
+		if err != nil {
+			_, spent := s.Sessions.SpendCode(ctx, session)
+			err = errors.Join(err, spent)
 		}
+		return err
 	})
 }
 

@@ -107,10 +107,7 @@ func (s *Service) noticePassword(company *Company, a Account) {
 	if sender == nil || to == "" {
 		return
 	}
-	s.later(func(ctx context.Context) {
-		err := s.send(ctx, company, sender, a, Message{Type: NoticePasswordChanged, To: to})
-		if err != nil {
-			s.Log.Warn("the notice of a changed password was not delivered", "company", company.Code, "account", a.Mnemocode, "error", err)
-		}
+	s.later("telling "+a.Mnemocode+" of "+company.Code+" of the changed password", func(ctx context.Context) error {
+		return s.send(ctx, company, sender, a, Message{Type: NoticePasswordChanged, To: to})
 	})
 }

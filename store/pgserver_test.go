@@ -131,6 +131,16 @@ func (s *pgServer) init() error {
 
 func (s *pgServer) data() string { return filepath.Join(s.dir, "data") }
 
+func (s *pgServer) logFile() string { return filepath.Join(s.dir, "log") }
+
+// log is what the server has logged.
+func (s *pgServer) log(t testing.TB) string {
+	t.Helper()
+	log, err := os.ReadFile(s.logFile())
+	must(t, err)
+	return string(log)
+}
+
 // command is a program of PostgreSQL, which refuses to be run by root.
 func (s *pgServer) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, name), args...)
@@ -167,7 +177,7 @@ func (s *pgServer) start(settings ...string) error {
 		args = append(args, "-c", setting)
 	}
 	s.cmd = s.command("postgres", args...)
-	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -199,7 +209,7 @@ func (s *pgServer) waitUntilUp() error {
 		}
 		select {
 		case <-s.exited:
-			log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+			log, _ := os.ReadFile(s.logFile())
 			return fmt.Errorf("PostgreSQL did not start: %s", log)
 		case <-time.After(10 * time.Millisecond):
 		}

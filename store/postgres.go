@@ -388,9 +388,19 @@ func (p *Postgres) write(ctx context.Context, f func(context.Context, postgresQu
 }
 
 // transact is write with f in a transaction, which is committed unless f fails.
+// The error of a commit is never replaced by that of what comes after it: such
+// a one may say that nothing was sent.
 func (p *Postgres) transact(ctx context.Context, f func(context.Context, postgresQueries) error) error {
 	return p.write(ctx, func(ctx context.Context, q postgresQueries) error {
-		return pgx.BeginFunc(ctx, q.on, func(tx pgx.Tx) error { return f(ctx, postgresQueries{tx}) })
+		tx, err := q.on.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		if err := f(ctx, postgresQueries{tx}); err != nil {
+			tx.Rollback(ctx) // if that fails, the connection is closed
+			return err
+		}
+		return tx.Commit(ctx)
 	})
 }
 

@@ -245,12 +245,18 @@ func newFailover(t *testing.T) *redisFailover {
 		sentinel: newRedisServer(t, ports[2]),
 	}
 	f.configure(t)
-	for _, s := range []*redisServer{f.master, f.replica, f.sentinel} {
-		must(t, s.start())
-	}
-	eventually(t, "a replica that follows", func() bool {
-		return infoField(f.replica.ask(t, "info", "replication"), "master_link_status") == "up"
+	must(t, f.master.start())
+	must(t, f.replica.start())
+	conn := f.master.client(t).Conn()
+	defer conn.Close()
+	eventuallyWithin(t, 20*time.Second, "replica that follows", func() bool {
+		if infoField(f.replica.ask(t, "info", "replication"), "master_link_status") != "up" {
+			return false // it need not have what was written before
+		}
+		conn.Set(bg, "followed", 1, 0)
+		return conn.Wait(bg, 1, 100*time.Millisecond).Val() == 1
 	})
+	must(t, f.sentinel.start()) // the others first: it asks the master for replicas, and then not for ten seconds
 	eventually(t, "a sentinel that knows the replica", func() bool {
 		return strings.Contains(f.sentinel.ask(t, "info", "sentinel"), "status=ok,address="+f.master.addr()+",slaves=1")
 	})
