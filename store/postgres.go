@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,7 +116,7 @@ func (p *Postgres) Start(ctx context.Context) error {
 		p.pool = pool
 	}
 	if err := p.prepare(ctx); err != nil {
-		return fmt.Errorf("starting on PostgreSQL: %w", unreachable(err))
+		return fmt.Errorf("starting on PostgreSQL: %w", err)
 	}
 	p.open.Store(p.pool)
 	return nil
@@ -263,17 +264,18 @@ func limitHandshakes(config *pgxpool.Config) {
 	}
 }
 
-// unreachable wraps an error of Start with ErrUnreachable unless the server has
-// refused for good: wrong password, no such database, no right to create tables.
-func unreachable(err error) error {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok && len(e.Code) == 5 {
-		switch e.Code[:2] {
-		case "08", "25", "40", "53", "55", "57", "58": // connections, replicas, rollbacks, resources, locks, shutdowns, the system
-		default:
-			return err
-		}
+// unreachable adds what was being done to an error, and ErrUnreachable unless
+// the server has refused for good: wrong password, no such database, no right
+// to create tables.
+func unreachable(doing string, err error) error {
+	switch code := postgresCode(err); {
+	case code == "":
+	case slices.Contains([]string{"08", "25", "40", "53", "55", "57", "58"}, code[:2]):
+		// Connections, replicas, rollbacks, resources, locks, shutdowns, the system.
+	default:
+		return fmt.Errorf("%s: %w", doing, err)
 	}
-	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	return fmt.Errorf("%w: %s: %w", ErrUnreachable, doing, err)
 }
 
 // Migrations
@@ -295,23 +297,22 @@ func (p *Postgres) prepare(ctx context.Context) error {
 	defer cancel()
 	conn, err := p.pool.Acquire(quick)
 	if err != nil {
-		return fmt.Errorf("connecting: %w", err)
+		return unreachable("connecting", err)
 	}
 	defer conn.Release()
 	if encoding := conn.Conn().PgConn().ParameterStatus("server_encoding"); encoding != "UTF8" {
-		return &pgconn.PgError{Severity: "ERROR", Code: "22021",
-			Message: "the database's encoding is " + encoding + "; create it with ENCODING 'UTF8'"}
+		return fmt.Errorf("the database's encoding is %s; create it with ENCODING 'UTF8'", encoding)
 	}
 	missing, err := missingPostgresMigrations(quick, conn)
 	if err != nil {
-		return fmt.Errorf("reading which migrations were applied: %w", err)
+		return unreachable("reading which migrations were applied", err)
 	}
 	ctx, cancel = context.WithTimeout(ctx, postgresMigrateTimeout)
 	defer cancel()
 	for _, name := range missing {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return migratePostgres(ctx, tx, name) })
 		if err != nil {
-			return fmt.Errorf("applying migration %s: %w", name, err)
+			return unreachable("applying migration "+name, err)
 		}
 	}
 	return nil
@@ -388,19 +389,9 @@ func (p *Postgres) write(ctx context.Context, f func(context.Context, postgresQu
 }
 
 // transact is write with f in a transaction, which is committed unless f fails.
-// The error of a commit is never replaced by that of what comes after it: such
-// a one may say that nothing was sent.
 func (p *Postgres) transact(ctx context.Context, f func(context.Context, postgresQueries) error) error {
 	return p.write(ctx, func(ctx context.Context, q postgresQueries) error {
-		tx, err := q.on.Begin(ctx)
-		if err != nil {
-			return err
-		}
-		if err := f(ctx, postgresQueries{tx}); err != nil {
-			tx.Rollback(ctx) // if that fails, the connection is closed
-			return err
-		}
-		return tx.Commit(ctx)
+		return pgx.BeginFunc(ctx, q.on, func(tx pgx.Tx) error { return f(ctx, postgresQueries{tx}) })
 	})
 }
 
@@ -458,13 +449,15 @@ func (p *Postgres) learn(pool *pgxpool.Pool, began time.Time, err error) {
 }
 
 // rolledBack reports whether err means that nothing was stored and the call may
-// succeed if it is made again.
+// succeed if it is made again. That the connection broke says neither, and
+// pgconn.SafeToRetry can't be asked: of a commit that was sent and got no
+// answer it says (pgx 5.12.0) that nothing was sent.
 func rolledBack(err error) bool {
 	switch postgresCode(err) {
 	case "40001", "40P01", "25006": // serialization failure, deadlock, read-only
 		return true
 	}
-	return errors.Is(err, errAgain) || pgconn.SafeToRetry(err)
+	return errors.Is(err, errAgain)
 }
 
 // Statements

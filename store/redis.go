@@ -22,7 +22,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 )
 
-// Redis keeps sessions, codes and counters in Redis 6.2 or newer, or what
+// Redis keeps sessions, codes and counters in Redis 7 or newer, or what
 // speaks its protocol: in one server, behind Sentinel, or in a Cluster.
 //
 // Each change is one script. Its keys have one hash tag, so that a Cluster keeps
@@ -88,8 +88,9 @@ const (
 )
 
 var (
-	errRedisClosed   = errors.New("the Redis store is closed")
-	errRedisReplicas = errors.New("too few replicas have the change")
+	errRedisClosed    = errors.New("the Redis store is closed")
+	errRedisIsCluster = errors.New("the server is one of a Cluster; name several of its nodes")
+	errRedisReplicas  = errors.New("too few replicas have the change")
 )
 
 // OpenRedis returns the store. It reads the CA file and connects to nothing.
@@ -305,15 +306,20 @@ func readCAs(file string) (*x509.CertPool, error) {
 // Starting and closing
 
 // Start asks each server whether it is there, and warns of one that is set up
-// to lose sessions. It may be called again; what else is called works as soon as
+// to lose sessions. Its error wraps ErrUnreachable if a server did not answer. It
+// may be called again; what else is called works as soon as
 // the server is there, whether or not Start did.
 func (r *Redis) Start(ctx context.Context) error {
-	return r.call(ctx, "connecting to Redis", func(ctx context.Context) error {
+	err := r.call(ctx, "connecting to Redis", func(ctx context.Context) error {
 		if r.single != nil {
 			return r.inspect(ctx, r.single)
 		}
 		return r.cluster.ForEachMaster(ctx, r.inspect)
 	})
+	if err != nil && !errors.Is(err, errRedisIsCluster) {
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return err
 }
 
 func (r *Redis) inspect(ctx context.Context, server *redis.Client) error {
@@ -322,7 +328,7 @@ func (r *Redis) inspect(ctx context.Context, server *redis.Client) error {
 		return err
 	}
 	if r.cluster == nil && infoField(info, "cluster_enabled") == "1" {
-		return errors.New("the server is one of a Cluster; name several of its nodes")
+		return errRedisIsCluster
 	}
 	if policy := infoField(info, "maxmemory_policy"); policy != "" && policy != "noeviction" {
 		r.log.Warn("Redis may end sessions and forget counters to free memory; set maxmemory-policy to noeviction",

@@ -63,10 +63,10 @@ type listener struct {
 	start   time.Time // from which times are counted
 	running sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows, and the order in which feed is told of trust
-	ears   map[*redis.Client]*ear
-	deaf   bool // has been logged
-	hearts int64
+	mu            sync.Mutex // guards what follows, and the order in which feed is told of trust
+	ears          map[*redis.Client]*ear
+	deaf          bool  // has been logged
+	subscriptions int64 // that there have been
 }
 
 // An ear is a subscription at one server.
@@ -205,8 +205,8 @@ func (l *listener) hear(ctx context.Context, e *ear) error {
 func (l *listener) begin(e *ear) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hearts++
-	e.subscription, e.heard, e.written, e.name = l.hearts, 0, 0, ""
+	l.subscriptions++
+	e.subscription, e.heard, e.written, e.name = l.subscriptions, 0, 0, ""
 	l.feed.Flush()
 }
 

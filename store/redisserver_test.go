@@ -38,7 +38,8 @@ func startRedis(t testing.TB, args ...string) *redisServer {
 	return s
 }
 
-// newRedisServer prepares a server that somebody has to remove.
+// newRedisServer prepares a server. It is removed with the last test, if nobody
+// does so before.
 func newRedisServer(t testing.TB, port int, args ...string) *redisServer {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -49,6 +50,7 @@ func newRedisServer(t testing.TB, port int, args ...string) *redisServer {
 	dir, err := os.MkdirTemp("/tmp", fmt.Sprint("mgrd-", os.Getpid(), "-"))
 	must(t, err)
 	s := &redisServer{dir: dir, port: port}
+	atExit = append(atExit, s.remove)
 	s.args = append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--unixsocket", s.socket(),
 		"--save", "", "--appendonly", "no", "--dir", dir, "--repl-diskless-sync-delay", "0"}, args...)
 	if as := serverCredential("redis"); as != nil {
@@ -106,6 +108,7 @@ func (s *redisServer) kill() {
 func (s *redisServer) freeze() { s.cmd.Process.Signal(syscall.SIGSTOP) }
 func (s *redisServer) thaw()   { s.cmd.Process.Signal(syscall.SIGCONT) }
 
+// remove may be called again.
 func (s *redisServer) remove() {
 	if s.cmd != nil && s.cmd.Process != nil {
 		s.kill()
@@ -167,7 +170,6 @@ func startCluster(t *testing.T) redisCluster {
 	t.Helper()
 	if theCluster == nil {
 		theCluster = newCluster(t, 3)
-		atExit = append(atExit, theCluster.remove)
 	}
 	for _, s := range theCluster {
 		s.ask(t, "flushall")
@@ -228,7 +230,6 @@ func startFailover(t *testing.T) *redisFailover {
 	t.Helper()
 	if theFailover == nil {
 		theFailover = newFailover(t)
-		atExit = append(atExit, theFailover.remove)
 	}
 	theFailover.master.ask(t, "flushall")
 	return theFailover
