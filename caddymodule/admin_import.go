@@ -61,14 +61,7 @@ func (c *adminCall) importLines() error {
 	c.w.Header().Set("Content-Type", "application/x-ndjson")
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.admin.Bulk = true
-	i := &importer{
-		admin:   c.admin,
-		update:  update == "true",
-		out:     c.w,
-		busy:    map[string]bool{},
-		workers: make(chan struct{}, importWorkers),
-		hashing: make(chan struct{}, 1),
-	}
+	i := newImporter(c.admin, update == "true", c.w)
 	// The server's deadline is for short requests.
 	body := readerFunc(func(p []byte) (int, error) {
 		_ = control.SetReadDeadline(time.Now().Add(importStall))
@@ -100,6 +93,17 @@ type importer struct {
 	busy   map[string]bool // what the lines claim that are being stored
 	counts importCounts
 	broken error // why the import is given up
+}
+
+func newImporter(admin *flows.Admin, update bool, out io.Writer) *importer {
+	return &importer{
+		admin:   admin,
+		update:  update,
+		out:     out,
+		busy:    map[string]bool{},
+		workers: make(chan struct{}, importWorkers),
+		hashing: make(chan struct{}, 1),
+	}
 }
 
 func (i *importer) run(ctx context.Context, body io.Reader) importCounts {

@@ -178,7 +178,7 @@ func (d *doctor) clocks(ctx context.Context) {
 
 // gateways knocks at what a company sends to.
 func (d *doctor) gateways(ctx context.Context, code string, company *flows.Company) {
-	modules := map[string]any{"sms": company.SMS, "mail": company.Mail, "captcha": company.Captcha}
+	modules := map[string]any{"sms": uncounted(company.SMS), "mail": uncounted(company.Mail), "captcha": company.Captcha}
 	for id, provider := range company.OAuth {
 		modules[fmt.Sprintf("oauth %d", id)] = provider.Provider
 	}
@@ -189,6 +189,14 @@ func (d *doctor) gateways(ctx context.Context, code string, company *flows.Compa
 		}
 	}
 	knocks.Wait()
+}
+
+// uncounted is the module behind what counts its messages.
+func uncounted(sender flows.Sender) flows.Sender {
+	if c, ok := sender.(countedSender); ok {
+		return c.Sender
+	}
+	return sender
 }
 
 func (d *doctor) knock(ctx context.Context, code, name, endpoint string) {
@@ -221,10 +229,10 @@ func (d *doctor) settings(code string, c *Company) {
 	case *StaticCaptcha:
 		warn("captcha", "it is static, for tests: whoever knows the response passes", "choose turnstile, hcaptcha, recaptcha or siteverify")
 	}
-	if _, ok := e.SMS.(*SMSLog); ok {
+	if _, ok := uncounted(e.SMS).(*SMSLog); ok {
 		warn("sms", "codes go to the log and to nobody's phone", "configure sms webhook")
 	}
-	if _, ok := e.Mail.(*MailLog); ok {
+	if _, ok := uncounted(e.Mail).(*MailLog); ok {
 		warn("mail", "links go to the log and to nobody's mailbox", "configure mail smtp or mail webhook")
 	}
 	if len(e.OTPFixed) > 0 {
@@ -244,8 +252,12 @@ func (d *doctor) settings(code string, c *Company) {
 
 // Where gateways are
 
-// hostPort returns the host:port of a URL.
+// hostPort returns the host:port of a URL, or of the proxy that the environment
+// sets for it.
 func hostPort(u *url.URL) string {
+	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u}); err == nil && proxy != nil {
+		u = proxy
+	}
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]

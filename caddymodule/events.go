@@ -17,17 +17,14 @@ import (
 // the audit log and hands it to whoever listens in Caddy's events app.
 //
 // The audit log is the logger mnemogate.audit, a line for each event with its
-// name as the message; flows.EventKinds lists the names and their fields. To
-// give it a file of its own, and take it out of the log of all the rest:
+// name as the message; flows.EventKinds lists the names and their fields. It is
+// part of Caddy's log until it is given a file of its own:
 //
 //	{
 //		log audit {
 //			include mnemogate.audit
 //			output file /var/log/caddy/audit.log
 //			format json
-//		}
-//		log default {
-//			exclude mnemogate.audit
 //		}
 //	}
 //

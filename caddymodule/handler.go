@@ -42,8 +42,9 @@ const (
 )
 
 // Handler stands in front of an application. It answers the routes of the auth
-// API, `POST /{company_code}/v2/auth/…`, and lets any other request pass only
-// with the Bearer token of an authorized session, whose user it then tells the
+// API, `POST /{company_code}/v2/auth/…`, and for their OpenAPI document, `GET
+// /{company_code}/v2/openapi.json`. It lets any other request pass only with the
+// Bearer token of an authorized session, whose user it then tells the
 // application in headers that nobody else can set. A request without one is
 // answered here, with JSON and 400, 401, 403, or 503 where a store does not
 // answer.
@@ -87,8 +88,9 @@ type Handler struct {
 	// them carry the headers that a browser asks for. Default: none.
 	CORS []string `json:"cors,omitempty"`
 
-	app *App
-	log *slog.Logger
+	app      *App
+	log      *slog.Logger
+	document []byte // the OpenAPI document
 }
 
 // CaddyModule returns the Caddy module information.
@@ -116,7 +118,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("mnemogate: configure the companies in the global option mnemogate: %w", err)
 	}
 	h.app = app.(*App)
-	return nil
+	h.document, err = openAPI(h.BasePath)
+	return err
 }
 
 var (
@@ -170,8 +173,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		}
 	}
 	t := targetOf(h.BasePath, r.URL)
-	if t.kind == protectedPath {
+	switch t.kind {
+	case protectedPath:
 		return h.guard(w, r, t, next)
+	case apiDocument:
+		h.serveDocument(w, r, t)
+		return nil
 	}
 	reply, err := h.answer(w, r, t)
 	h.app.countRequest(t, reply.SessionState, err)
@@ -314,6 +321,8 @@ func (h *Handler) refuse(w http.ResponseWriter, company string, err error) {
 	switch code {
 	case flows.ErrMethod:
 		header.Set("Allow", http.MethodPost)
+	case errDocumentMethod:
+		header.Set("Allow", http.MethodGet)
 	case errMethodNotAllowed:
 		header.Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 	}
@@ -354,13 +363,18 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false) // it is no HTML, and people read it
 	_ = encoder.Encode(body)     // plain structs; a buffer takes all
+	writeBody(w, status, b.Bytes())
+}
+
+// writeBody answers with JSON.
+func writeBody(w http.ResponseWriter, status int, body []byte) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Length", strconv.Itoa(b.Len()))
+	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // the client may be gone
+	_, _ = w.Write(body) // the client may be gone
 }
 
 func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {

@@ -26,6 +26,7 @@ const (
 	protectedPath targetKind = iota
 	authRoute
 	noAuthRoute // below an auth prefix, and no route: 404
+	apiDocument // the OpenAPI document of the routes
 )
 
 // targetOf classifies the path of a URL. One without a path that begins with a
@@ -48,6 +49,9 @@ func classify(base, escaped string) target {
 			if route := flows.RouteByPath(name); route != nil {
 				return target{kind: authRoute, company: company, route: route}
 			}
+		}
+		if rest == documentPath {
+			return target{kind: apiDocument, company: company}
 		}
 	}
 	if plain(escaped) { // the common case: there is one way to read it

@@ -77,6 +77,29 @@ func knownKey(fields reflect.Type, s string) string {
 	return ""
 }
 
+// A Field is a field that a route's body can have, with what decode asks of it.
+type Field struct {
+	Name     string
+	Kind     reflect.Kind // String, Int, or Slice of strings
+	Max      int          // characters of the string, or of each in the slice; 0: the route knows all that it takes
+	MaxItems int          // strings in the slice
+	Required bool
+}
+
+// Fields lists the fields of the route's body. A body without any may be empty.
+func (r *Route) Fields() []Field {
+	var fields []Field
+	for f := range r.run.request.Fields() {
+		field := Field{Name: fieldName(f), Kind: f.Type.Kind(), Required: f.Tag.Get("need") != ""}
+		field.Max, _ = strconv.Atoi(f.Tag.Get("max"))
+		if field.Kind == reflect.Slice {
+			field.MaxItems = maxDisclaimers
+		}
+		fields = append(fields, field)
+	}
+	return fields
+}
+
 func fieldName(f reflect.StructField) string { return f.Tag.Get("json") }
 
 func checkField(f reflect.StructField, v reflect.Value) error {

@@ -10,6 +10,7 @@ package flows
 
 import (
 	"context"
+	"reflect"
 	"slices"
 )
 
@@ -19,7 +20,7 @@ type Route struct {
 	From  []State  // states the session may be in; None: no token is looked at
 	To    []State  // states that a success may lead to; None: it issues no token
 	Fails []*Error // what it may answer beside Common and, where it takes a token, TokenErrors
-	run   func(context.Context, *Service, *call) (Reply, error)
+	run   runner
 }
 
 // Groups of the interface document ("Common error code groups"), with our
@@ -148,15 +149,21 @@ func (r *Route) MayFail(e *Error) bool {
 	return slices.Contains(Common, e) || r.TakesToken() && slices.Contains(TokenErrors, e) || slices.Contains(r.Fails, e)
 }
 
+// A runner does what a route does, once the token is found good.
+type runner struct {
+	request reflect.Type // the struct that the body is decoded into
+	serve   func(context.Context, *Service, *call) (Reply, error)
+}
+
 // run decodes a body into the request that f takes.
-func run[Req any](f func(*Service, context.Context, *call, *Req) (Reply, error)) func(context.Context, *Service, *call) (Reply, error) {
-	return func(ctx context.Context, s *Service, c *call) (Reply, error) {
+func run[Req any](f func(*Service, context.Context, *call, *Req) (Reply, error)) runner {
+	return runner{reflect.TypeFor[Req](), func(ctx context.Context, s *Service, c *call) (Reply, error) {
 		req := new(Req)
 		if err := c.decode(req); err != nil {
 			return Reply{}, err
 		}
 		return f(s, ctx, c, req)
-	}
+	}}
 }
 
 // RouteByPath returns the route behind /{company_code}/v2/, nil if there is none.

@@ -125,7 +125,7 @@ func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error)
 			return Reply{}, ErrSessionInvalid
 		}
 	}
-	return r.Route.run(ctx, s, c)
+	return r.Route.run.serve(ctx, s, c)
 }
 
 // checked sees to it that only errors go out that the route lists.

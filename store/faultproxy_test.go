@@ -116,7 +116,6 @@ func (p *faultProxy) accept() {
 type faultLink struct {
 	proxy     *faultProxy
 	client    net.Conn
-	server    net.Conn // nil until there is one
 	once      sync.Once
 	closed    chan struct{}
 	forgotten bool

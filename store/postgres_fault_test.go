@@ -111,7 +111,7 @@ func TestPostgresUnderFaults(t *testing.T) {
 func TestPostgresAfterConnectionsWereForgotten(t *testing.T) {
 	p, proxy, a := behindProxy(t, PostgresOptions{})
 	must(t, errors.Join(trouble(t, p, a, 200)...)) // so that the pool is full
-	time.Sleep(1100 * time.Millisecond) // so that the pool will ask whether they are alive
+	time.Sleep(1100 * time.Millisecond)            // so that the pool will ask whether they are alive
 	proxy.Forget()
 	began := time.Now()
 	for range 10 { // one after the other, as on a quiet node

@@ -1,0 +1,546 @@
+package caddymodule
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// adminClient speaks to the site's admin endpoint.
+func (s *site) adminClient() *http.Client {
+	return &http.Client{Timeout: 5 * time.Minute, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", s.dir+"/admin.sock")
+		},
+	}}
+}
+
+// adminRaw sends a body as it is. The path is below /mnemogate/.
+func (s *site) adminRaw(method, path, body string) answer {
+	s.t.Helper()
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://127.0.0.1/mnemogate/"+path, reader)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	client := s.adminClient()
+	defer client.CloseIdleConnections()
+	response, err := client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	a := answer{t: s.t, Status: response.StatusCode, Header: response.Header, Body: data}
+	if response.Header.Get("Content-Type") == "application/json" {
+		if err := json.Unmarshal(data, &a.JSON); err != nil {
+			s.t.Fatalf("%s is not JSON: %v", data, err)
+		}
+	}
+	return a
+}
+
+// admin sends a value as JSON, to acme.
+func (s *site) admin(method, path string, body any) answer {
+	s.t.Helper()
+	raw := ""
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		raw = string(b)
+	}
+	return s.adminRaw(method, "acme/"+path, raw)
+}
+
+func (a answer) wantStatus(status int) answer {
+	a.t.Helper()
+	if a.Status != status {
+		a.t.Fatalf("got %d %s, want %d", a.Status, a.Body, status)
+	}
+	return a
+}
+
+// wantRefused checks an error of the admin API.
+func (a answer) wantRefused(status int, field string) answer {
+	a.t.Helper()
+	if a.Status != status || a.str("field") != field || a.str("error") == "" {
+		a.t.Fatalf("got %d %s, want %d with the field %q", a.Status, a.Body, status, field)
+	}
+	return a
+}
+
+// adminSite has company acme with no account.
+func adminSite(t *testing.T, c siteConfig) *site {
+	t.Helper()
+	c.global += fastHashing
+	c.company += "\ncaptcha off"
+	return startSite(t, c)
+}
+
+var alice = fields{
+	"profile_mnemocode": "alice", "primary_email": "Alice@Example.com", "primary_phone": "+370 600 12345",
+	"login_name": "alice", "password": testPassword,
+}
+
+func with(base fields, more fields) fields {
+	merged := fields{}
+	for name, value := range base {
+		merged[name] = value
+	}
+	for name, value := range more {
+		merged[name] = value
+	}
+	return merged
+}
+
+func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
+	s := adminSite(t, siteConfig{})
+	created := s.admin("POST", "accounts", with(alice, fields{
+		"role": "tester", "second_factor": false, "control_question": "Cat?", "control_answer": "Tom",
+		"oauth_identities":     []fields{{"provider_id": 2, "subject": "sub-2"}},
+		"disclaimers_accepted": []fields{{"code": "terms", "version": "3"}},
+	})).wantStatus(201)
+	if got := created.Header.Get("Location"); got != "/mnemogate/acme/accounts/alice" {
+		t.Errorf("Location is %q", got)
+	}
+	shown := s.admin("GET", "accounts/alice", nil).wantStatus(200)
+	if string(shown.Body) != string(created.Body) {
+		t.Errorf("created %s\nshown   %s", created.Body, shown.Body)
+	}
+	want := fields{
+		"profile_mnemocode": "alice", "role": "tester", "primary_phone": "+37060012345", "primary_email": "Alice@Example.com",
+		"login_name": "alice", "status": "active", "second_factor": false, "must_set_password": false, "password_set": true,
+		"control_question": "Cat?", "backup_codes_left": 0.0, "locked_until": nil,
+	}
+	for name, value := range want {
+		if shown.JSON[name] != value {
+			t.Errorf("%s is %v, want %v", name, shown.JSON[name], value)
+		}
+	}
+	for _, secret := range []string{"argon2", testPassword, "Tom", "control_answer", "password_hash"} {
+		if strings.Contains(string(shown.Body), secret) {
+			t.Errorf("the answer holds %s", secret)
+		}
+	}
+	if names := len(shown.JSON); names != 16 {
+		t.Errorf("the answer has %d fields: %s", names, shown.Body)
+	}
+	s.login("ALICE@example.com")
+
+	s.run("a merge patch changes what it names", func(t *testing.T) {
+		got := s.admin("PATCH", "accounts/alice", fields{"role": nil, "login_name": "Liz", "oauth_identities": nil}).wantStatus(200)
+		if got.JSON["role"] != nil || got.str("login_name") != "Liz" || got.str("primary_phone") != "+37060012345" ||
+			len(got.JSON["oauth_identities"].([]any)) != 0 {
+			t.Errorf("got %s", got.Body)
+		}
+		if same := s.admin("PATCH", "accounts/alice", fields{"login_name": "Liz"}).wantStatus(200); same.str("updated_at") != got.str("updated_at") {
+			t.Error("a patch that changes nothing has written")
+		}
+	})
+	s.run("a question goes with its answer", func(t *testing.T) {
+		s.admin("PATCH", "accounts/alice", fields{"control_answer": nil}).wantRefused(400, "control_question")
+		s.admin("PATCH", "accounts/alice", fields{"control_question": nil}).wantStatus(200)
+		s.admin("PATCH", "accounts/alice", fields{"control_question": "Dog?"}).wantRefused(400, "control_question")
+		s.admin("PATCH", "accounts/alice", fields{"control_question": "Dog?", "control_answer": "Rex"}).wantStatus(200)
+	})
+	s.run("an account is found by each login id in any spelling", func(t *testing.T) {
+		for _, id := range []string{"alice@EXAMPLE.com", " liz ", "0037060012345", "+370 (600) 12-345"} {
+			found := s.admin("GET", "accounts?login_id="+url.QueryEscape(id), nil).wantStatus(200)
+			if accounts := found.JSON["accounts"].([]any); len(accounts) != 1 {
+				t.Errorf("%q found %s", id, found.Body)
+			}
+		}
+		if found := s.admin("GET", "accounts?login_id=nobody", nil).wantStatus(200); string(found.Body) != "{\"accounts\":[]}\n" {
+			t.Errorf("got %s", found.Body)
+		}
+	})
+	s.run("acceptances are added and never taken away", func(t *testing.T) {
+		s.admin("PATCH", "accounts/alice", fields{"disclaimers_accepted": []fields{}}).wantRefused(400, "disclaimers_accepted")
+		got := s.admin("PATCH", "accounts/alice", fields{"disclaimers_accepted": []fields{
+			{"code": "privacy", "version": "", "accepted_at": "2026-01-02T03:04:05Z"}, {"code": "terms", "version": "4"},
+		}}).wantStatus(200)
+		if !strings.Contains(string(got.Body), `{"code":"privacy","version":"","accepted_at":"2026-01-02T03:04:05Z"},{"code":"terms","version":"4"`) {
+			t.Errorf("got %s", got.Body)
+		}
+	})
+	s.run("a recreated account inherits nothing", func(t *testing.T) {
+		token := s.login("liz")
+		s.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200)
+		if got := s.admin("DELETE", "accounts/alice", nil).wantStatus(204); len(got.Body) != 0 {
+			t.Errorf("204 with %s", got.Body)
+		}
+		s.get("/", token).want(flows.ErrTokenInvalid)
+		s.admin("GET", "accounts/alice", nil).wantRefused(404, "")
+		s.admin("DELETE", "accounts/alice", nil).wantRefused(404, "")
+		fresh := s.admin("POST", "accounts", alice).wantStatus(201)
+		s.get("/", token).want(flows.ErrTokenInvalid)
+		if fresh.JSON["backup_codes_left"] != 0.0 || len(fresh.JSON["disclaimers_accepted"].([]any)) != 0 || fresh.JSON["control_question"] != nil {
+			t.Errorf("got %s", fresh.Body)
+		}
+		if sessions := s.admin("GET", "accounts/alice/sessions", nil); string(sessions.Body) != "{\"sessions\":[]}\n" {
+			t.Errorf("got %s", sessions.Body)
+		}
+	})
+}
+
+func TestAdminRefusesWithTheFieldAtFault(t *testing.T) {
+	s := adminSite(t, siteConfig{})
+	s.admin("POST", "accounts", with(alice, fields{"oauth_identities": []fields{{"provider_id": 1, "subject": "a"}}})).wantStatus(201)
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "bob", "login_name": "bob"}).wantStatus(201)
+	bob := func(more fields) fields { return with(fields{"profile_mnemocode": "x"}, more) }
+	for _, test := range []struct {
+		body   any
+		status int
+		field  string
+	}{
+		{fields{}, 400, "profile_mnemocode"},
+		{fields{"profile_mnemocode": nil}, 400, "profile_mnemocode"},
+		{fields{"profile_mnemocode": "a b"}, 400, "profile_mnemocode"},
+		{fields{"profile_mnemocode": "{x}"}, 400, "profile_mnemocode"},
+		{fields{"profile_mnemocode": 1}, 400, "profile_mnemocode"},
+		{bob(fields{"email": "x@example.com"}), 400, "email"},
+		{bob(fields{"Role": "x"}), 400, "Role"},
+		{bob(fields{"password_set": true}), 400, "password_set"},
+		{bob(fields{"locked_until": nil}), 400, "locked_until"},
+		{bob(fields{"created_at": "2026-01-01T00:00:00Z"}), 400, "created_at"},
+		{bob(fields{"backup_code_hashes": []string{}}), 400, "backup_code_hashes"},
+		{bob(fields{"primary_phone": "12345"}), 400, "primary_phone"},
+		{bob(fields{"primary_email": "x"}), 400, "primary_email"},
+		{bob(fields{"role": 3}), 400, "role"},
+		{bob(fields{"role": "a\x00b"}), 400, "role"},
+		{bob(fields{"role": strings.Repeat("r", 129)}), 400, "role"},
+		{bob(fields{"status": "gone"}), 400, "status"},
+		{bob(fields{"status": nil}), 400, "status"},
+		{bob(fields{"second_factor": "yes"}), 400, "second_factor"},
+		{bob(fields{"password": ""}), 400, "password"},
+		{bob(fields{"password": strings.Repeat("ä", 129)}), 400, "password"},
+		{bob(fields{"password_hash": "plain"}), 400, "password_hash"},
+		{bob(fields{"password_hash": "$argon2id$v=19$m=4194304,t=99,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"}), 400, "password_hash"},
+		{bob(fields{"password_hash": fields{"type": "otp"}}), 400, "password_hash"},
+		{bob(fields{"password": "a", "password_hash": "b"}), 400, "password_hash"},
+		{bob(fields{"control_question": "Cat?"}), 400, "control_question"},
+		{bob(fields{"control_question": "Cat?", "control_answer": "  "}), 400, "control_answer"},
+		{bob(fields{"oauth_identities": fields{}}), 400, "oauth_identities"},
+		{bob(fields{"oauth_identities": []fields{{"provider_id": 6, "subject": "x"}}}), 400, "oauth_identities"},
+		{bob(fields{"oauth_identities": []fields{{"provider_id": 1, "subject": "x", "more": 1}}}), 400, "oauth_identities"},
+		{bob(fields{"oauth_identities": []fields{{"provider_id": 1, "subject": "x"}, {"provider_id": 1, "subject": "y"}}}), 400, "oauth_identities"},
+		{bob(fields{"disclaimers_accepted": []string{"terms"}}), 400, "disclaimers_accepted"},
+		{bob(fields{"disclaimers_accepted": []fields{{"code": ""}}}), 400, "disclaimers_accepted"},
+		{[]int{}, 400, ""},
+		{"x", 400, ""},
+		{fields{"profile_mnemocode": "bob"}, 409, "profile_mnemocode"},
+		{bob(fields{"login_name": "ALICE@example.com"}), 409, "login_name"},
+		{bob(fields{"primary_email": "alice@example.COM"}), 409, "primary_email"},
+		{bob(fields{"primary_phone": "0037060012345"}), 409, "primary_phone"},
+		{bob(fields{"oauth_identities": []fields{{"provider_id": 1, "subject": "a"}}}), 409, "oauth_identities"},
+	} {
+		got := s.admin("POST", "accounts", test.body)
+		if got.Status != test.status || got.str("field") != test.field || got.str("error") == "" {
+			t.Errorf("%v: got %d %s, want %d %s", test.body, got.Status, got.Body, test.status, test.field)
+		}
+	}
+	for _, raw := range []string{"", "{", `{"profile_mnemocode":"x"} {}`, `{"profile_mnemocode":"x","role":"a","role":"b"}`, "{\"role\":\"\xff\"}", `null`} {
+		s.adminRaw("POST", "acme/accounts", raw).wantRefused(400, "")
+	}
+	s.adminRaw("POST", "acme/accounts", `{"role":"`+strings.Repeat("x", 64<<10)+`"}`).wantRefused(413, "")
+	s.admin("PATCH", "accounts/bob", fields{"profile_mnemocode": "alice"}).wantRefused(409, "profile_mnemocode")
+	s.admin("PATCH", "accounts/bob", fields{"status": nil}).wantRefused(400, "status")
+	s.admin("PATCH", "accounts/bob", fields{"login_name": "alice"}).wantRefused(409, "login_name")
+	s.admin("PATCH", "accounts/nobody", fields{"role": "x"}).wantRefused(404, "")
+	for _, route := range []string{"GET", "DELETE"} {
+		s.admin(route, "accounts/nobody/sessions", nil).wantRefused(404, "")
+	}
+	s.admin("POST", "accounts/nobody/unlock", nil).wantRefused(404, "")
+	s.admin("POST", "accounts/nobody/backup-codes", nil).wantRefused(404, "")
+	for _, path := range []string{"nothing", "accounts/", "accounts//sessions", "accounts/bob/", "accounts/bob/nothing", "accounts/bob/sessions/x", "import/x", "export/"} {
+		if got := s.admin("GET", path, nil); got.Status != 404 && got.Status != 301 && got.Status != 307 {
+			t.Errorf("%s: got %d %s, want 404", path, got.Status, got.Body)
+		}
+	}
+	s.adminRaw("GET", "other/accounts", "").wantRefused(404, "company")
+	s.adminRaw("GET", "other/accounts/bob", "").wantRefused(404, "company")
+	for path, allow := range map[string]string{
+		"accounts": "GET, POST", "accounts/bob": "DELETE, GET, PATCH", "accounts/bob/unlock": "POST",
+		"accounts/bob/backup-codes": "POST", "accounts/bob/sessions": "DELETE, GET", "import": "POST", "export": "GET",
+	} {
+		if got := s.admin("PUT", path, fields{}).wantRefused(405, ""); got.Header.Get("Allow") != allow {
+			t.Errorf("%s: Allow is %q, want %q", path, got.Header.Get("Allow"), allow)
+		}
+	}
+	for query, field := range map[string]string{"limit=0": "limit", "limit=1001": "limit", "limit=x": "limit", "page=2": "page", "after=a&after=b": "after"} {
+		s.admin("GET", "accounts?"+query, nil).wantRefused(400, field)
+	}
+	s.admin("POST", "import?update=maybe", nil).wantRefused(400, "update")
+	s.adminRaw("POST", "", "").wantRefused(405, "")
+	if got := s.adminRaw("GET", "", "").wantStatus(200); string(got.Body) != "{\"companies\":[\"acme\"]}\n" {
+		t.Errorf("got %s", got.Body)
+	}
+	if strings.Contains(s.log(), testPassword) {
+		t.Error("the log holds a password")
+	}
+}
+
+func TestAdminTakesMnemocodesWithOddCharacters(t *testing.T) {
+	s := adminSite(t, siteConfig{})
+	for _, mnemocode := range []string{"a/b", "..", ".", "50%", "%2F", "a?b#c", "a;b", "a//b", "~!@$&'()*+,=:[]|\\^`\"<>"} {
+		path := "accounts/" + escapeMnemocode(mnemocode)
+		got := s.admin("POST", "accounts", fields{"profile_mnemocode": mnemocode}).wantStatus(201)
+		if location := got.Header.Get("Location"); location == "" {
+			t.Errorf("%q: no Location", mnemocode)
+		}
+		if got := s.admin("GET", path, nil).wantStatus(200); got.str("profile_mnemocode") != mnemocode {
+			t.Errorf("%q: got %s", mnemocode, got.Body)
+		}
+		s.admin("PATCH", path, fields{"role": "x"}).wantStatus(200)
+		s.admin("POST", path+"/unlock", nil).wantStatus(200)
+		s.admin("GET", path+"/sessions", nil).wantStatus(200)
+		s.admin("DELETE", path, nil).wantStatus(204)
+	}
+}
+
+func TestAdminPagesThroughAllAccountsInOrder(t *testing.T) {
+	s := adminSite(t, siteConfig{})
+	var lines strings.Builder
+	var want []string
+	for i := range 205 {
+		want = append(want, fmt.Sprintf("u%03d", i))
+		fmt.Fprintf(&lines, "{\"profile_mnemocode\":\"u%03d\"}\n", i)
+	}
+	s.adminRaw("POST", "acme/import", lines.String()).wantStatus(200)
+	for _, limit := range []int{1000, 205, 100, 41} {
+		var got []string
+		after := ""
+		for {
+			page := s.admin("GET", fmt.Sprintf("accounts?limit=%d&after=%s", limit, after), nil).wantStatus(200)
+			for _, a := range page.JSON["accounts"].([]any) {
+				got = append(got, a.(fields)["profile_mnemocode"].(string))
+			}
+			if after = page.str("next"); after == "" {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("limit %d: got %v", limit, got)
+		}
+	}
+	if first := s.admin("GET", "accounts", nil); len(first.JSON["accounts"].([]any)) != 100 || first.str("next") != "u099" {
+		t.Errorf("without a limit: got %s", first.Body)
+	}
+}
+
+func TestAdminEndsSessionsAtOnce(t *testing.T) {
+	s := adminSite(t, siteConfig{})
+	s.admin("POST", "accounts", alice).wantStatus(201)
+	ends := []struct {
+		name   string
+		change fields
+	}{
+		{"status", fields{"status": "restricted"}},
+		{"phone", fields{"primary_phone": "+37060012346"}},
+		{"no phone", fields{"primary_phone": nil}},
+		{"email", fields{"primary_email": "liz@example.com"}},
+		{"second factor", fields{"second_factor": true}},
+		{"password", fields{"password": "another one"}},
+		{"password hash", fields{"password_hash": "$2y$10$srNl09aPtc2qr.0Vl.NtjekJRt/NxRxYQm3qd3OvfcKsJgVnr6.Ve"}},
+		{"no password", fields{"password": nil}},
+		{"mnemocode", fields{"profile_mnemocode": "liz"}},
+	}
+	for _, end := range ends {
+		s.run(end.name, func(t *testing.T) {
+			s.admin("PATCH", "accounts/alice", with(alice, fields{"status": "active", "second_factor": false})).wantStatus(200)
+			token := s.login("alice")
+			pending := s.post("auth/login", "", fields{"login_id": "alice"}).wantState(flows.CheckPassword).token()
+			s.get("/", token).wantStatus(200)
+			changed := s.admin("PATCH", "accounts/alice", end.change).wantStatus(200)
+			s.get("/", token).want(flows.ErrTokenInvalid)
+			s.post("auth/checkpassword", pending, fields{"password": testPassword}).want(flows.ErrTokenInvalid)
+			if mnemocode := changed.str("profile_mnemocode"); mnemocode != "alice" {
+				s.admin("PATCH", "accounts/"+mnemocode, fields{"profile_mnemocode": "alice"}).wantStatus(200)
+			}
+		})
+	}
+	s.run("others do not", func(t *testing.T) {
+		s.admin("PATCH", "accounts/alice", with(alice, fields{"status": "active", "second_factor": false})).wantStatus(200)
+		token := s.login("alice")
+		for _, change := range []fields{
+			{"role": "x"}, {"login_name": "liz"}, {"login_name": "alice"}, {"must_set_password": true}, {"must_set_password": false},
+			{"control_question": "Cat?", "control_answer": "Tom"}, {"oauth_identities": []fields{{"provider_id": 1, "subject": "a"}}},
+			{"disclaimers_accepted": []fields{{"code": "terms", "version": "1"}}}, {"status": "active"}, {"primary_phone": "0037060012345"},
+		} {
+			s.admin("PATCH", "accounts/alice", change).wantStatus(200)
+			s.get("/", token).wantStatus(200)
+		}
+		s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
+		s.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200)
+		s.get("/", token).wantStatus(200)
+	})
+	s.run("sessions are listed and ended", func(t *testing.T) {
+		token := s.login("alice")
+		pending := s.post("auth/login", "", fields{"login_id": "alice"}).token()
+		s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "x", "method": "MAIL"}).wantStatus(200)
+		link := s.sms.linkToken()
+		list := s.admin("GET", "accounts/alice/sessions", nil).wantStatus(200)
+		sessions := list.JSON["sessions"].([]any)
+		states := map[string]int{}
+		for _, session := range sessions {
+			states[session.(fields)["session_state"].(string)]++
+		}
+		if states["authorized"] != 2 || states["checkpassword"] != 1 || len(sessions) != 3 || strings.Contains(string(list.Body), "mgs_") {
+			t.Errorf("got %s", list.Body)
+		}
+		s.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(204)
+		s.get("/", token).want(flows.ErrTokenInvalid)
+		s.post("auth/checkpassword", pending, fields{"password": testPassword}).want(flows.ErrTokenInvalid)
+		s.post("auth/recovery/checklink", "", fields{"token": link}).want(flows.ErrTokenInvalid)
+		if list := s.admin("GET", "accounts/alice/sessions", nil); string(list.Body) != "{\"sessions\":[]}\n" {
+			t.Errorf("got %s", list.Body)
+		}
+	})
+}
+
+func TestAdminSetsPasswordsAndUnlocks(t *testing.T) {
+	s := adminSite(t, siteConfig{global: "limits {\nlock_after 2\ndisable_after 3\nlock_for 1s\nfailures_per_address 1000/1h\n}"})
+	s.admin("POST", "accounts", with(alice, fields{"must_set_password": true})).wantStatus(201)
+	wrong := func() answer {
+		return s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "wrong"})
+	}
+	lock := func(n int) {
+		s.t.Helper()
+		for range n {
+			for wrong().Status == http.StatusTooManyRequests {
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+	}
+	s.run("a lock is seen and cleared", func(t *testing.T) {
+		lock(2)
+		until, err := time.Parse(time.RFC3339, s.admin("GET", "accounts/alice", nil).str("locked_until"))
+		if err != nil || time.Until(until) > 2*time.Second {
+			t.Errorf("locked until %v, %v", until, err)
+		}
+		if got := s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200); got.JSON["locked_until"] != nil {
+			t.Errorf("got %s", got.Body)
+		}
+		wrong().want(flows.ErrCredentialsInvalid)
+		s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
+	})
+	s.run("a disabled password is unlocked", func(t *testing.T) {
+		lock(3)
+		time.Sleep(1100 * time.Millisecond)
+		wrong().want(flows.ErrRestricted)
+		if got := s.admin("GET", "accounts/alice", nil); got.str("locked_until") != "9999-12-31T23:59:59Z" {
+			t.Errorf("got %s", got.Body)
+		}
+		s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
+		wrong().want(flows.ErrCredentialsInvalid)
+	})
+	s.run("a new password clears the lock and what it was for", func(t *testing.T) {
+		lock(2)
+		sent := len(s.sms.of("notice.password_changed"))
+		got := s.admin("PATCH", "accounts/alice", fields{"password": "new", "primary_email": "other@example.com"}).wantStatus(200)
+		if got.JSON["locked_until"] != nil || got.JSON["must_set_password"] != false {
+			t.Errorf("got %s", got.Body)
+		}
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "new"}).wantState(flows.Authorized)
+		deadline := time.Now().Add(5 * time.Second)
+		for len(s.sms.of("notice.password_changed")) == sent && time.Now().Before(deadline) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if to := s.sms.last("notice.password_changed", "to"); to != "Alice@Example.com" {
+			t.Errorf("the notice went to %q", to)
+		}
+		s.admin("PATCH", "accounts/alice", fields{"password": "new", "must_set_password": true}).wantStatus(200)
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "new"}).wantState(flows.SetPassword)
+	})
+	s.run("a hash from elsewhere is taken and replaced", func(t *testing.T) {
+		s.admin("PATCH", "accounts/alice", fields{"password_hash": "scrypt$16384$seasalt$8$5$ECMIUp+LMxMSK8xB/IVyba+KYGTI7FTnet025q/1f/vBAVnnP3hdYqJuRi+mJn6ji6ze3Fbb7JEFPKGpuEf5vw=="}).wantStatus(200)
+		for range 2 {
+			s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "lètmein"}).wantState(flows.Authorized)
+		}
+		if !strings.Contains(string(s.admin("GET", "export", nil).Body), `"password_hash":"$argon2id$`) {
+			t.Error("the hash was not replaced")
+		}
+	})
+}
+
+func TestAdminMakesBackupCodesThatWorkOnce(t *testing.T) {
+	s := adminSite(t, siteConfig{})
+	s.admin("POST", "accounts", with(alice, fields{"second_factor": true})).wantStatus(201)
+	codes := func() []any {
+		return s.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200).JSON["backup_codes"].([]any)
+	}
+	old := codes()
+	fresh := codes()
+	if len(fresh) != 10 || fmt.Sprint(old) == fmt.Sprint(fresh) {
+		t.Fatalf("got %v, then %v", old, fresh)
+	}
+	try := func(code any) answer {
+		token := s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(flows.CheckOTP).token()
+		return s.post("auth/checkotp", token, fields{"backup_code": code})
+	}
+	try(old[0]).want(flows.ErrBackupCodeInvalid)
+	try(fresh[0]).wantState(flows.Authorized)
+	try(strings.ToLower(strings.ReplaceAll(fresh[1].(string), "-", " "))).wantState(flows.Authorized)
+	try(fresh[0]).want(flows.ErrBackupCodeInvalid)
+	if got := s.admin("GET", "accounts/alice", nil); got.JSON["backup_codes_left"] != 8.0 {
+		t.Errorf("got %s", got.Body)
+	}
+}
+
+func TestAdminSpeaksToTheConfigThatIsRunning(t *testing.T) {
+	s := adminSite(t, siteConfig{})
+	s.admin("POST", "accounts", alice).wantStatus(201)
+	good := s.config
+	for name, broken := range map[string]string{
+		"provisioning": strings.Replace(good, "api_key "+testKey, "api_key {env.MNEMOGATE_TEST_UNSET}", 1),
+		"starting":     strings.Replace(good, "bind fd/3", "bind 203.0.113.1", 1),
+	} {
+		s.run("a reload failed at "+name, func(t *testing.T) {
+			s.config = broken
+			if err := s.load(); err == nil {
+				t.Fatal("the broken config was loaded")
+			}
+			s.config = good
+			s.admin("GET", "accounts/alice", nil).wantStatus(200)
+			s.admin("PATCH", "accounts/alice", fields{"role": name}).wantStatus(200)
+			token := s.login("alice")
+			s.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(204)
+			s.get("/", token).want(flows.ErrTokenInvalid)
+		})
+	}
+	s.run("a reload brought another company", func(t *testing.T) {
+		s.config = strings.Replace(good, "company acme {", "company umbrella {\napi_key k\ncaptcha off\n}\ncompany acme {", 1)
+		if err := s.load(); err != nil {
+			t.Fatal(err)
+		}
+		s.adminRaw("POST", "umbrella/accounts", `{"profile_mnemocode":"alice","login_name":"alice"}`).wantStatus(201)
+		if got := s.adminRaw("GET", "umbrella/accounts", "").wantStatus(200); strings.Contains(string(got.Body), "Example.com") {
+			t.Errorf("another company's account is seen: %s", got.Body)
+		}
+	})
+	s.run("there is no mnemogate any more", func(t *testing.T) {
+		s.config = "{\nadmin unix/" + s.dir + "/admin.sock\npersist_config off\n}\n"
+		if err := s.load(); err != nil {
+			t.Fatal(err)
+		}
+		s.admin("GET", "accounts", nil).wantRefused(503, "")
+	})
+}
