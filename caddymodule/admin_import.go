@@ -177,7 +177,9 @@ func (i *importer) take(ctx context.Context, n int, line []byte) {
 	i.running.Go(func() {
 		defer func() { <-i.workers }()
 		defer i.release(claims)
-		i.store(ctx, n, a.Mnemocode, change)
+		if err := contained(func() { i.store(ctx, n, a.Mnemocode, change) }); err != nil {
+			i.giveUp(n, err)
+		}
 	})
 }
 

@@ -31,6 +31,10 @@ const (
 	// startAgainAfter is how long a failed start is not tried again: each try
 	// may take a store's whole timeout.
 	startAgainAfter = time.Second
+	// startWait is how long a request waits for a start.
+	startWait = 1800 * time.Millisecond
+	// seedAgainAfter is when accounts are created that a store could not take.
+	seedAgainAfter = 5 * time.Second
 	defaultCache    = 250_000
 )
 
@@ -148,7 +152,7 @@ func (a *App) Validate() error {
 // reason to refuse the config: it is asked again with each request.
 func (a *App) Start() error {
 	a.warn()
-	_, err := a.Service(a.ctx)
+	_, err := a.started(a.ctx)
 	if errors.Is(err, ErrUnreachable) {
 		a.log.Error("a store can't be reached; until it can, requests are answered service.unavailable", "error", err)
 		return nil
@@ -189,33 +193,51 @@ func (a *App) Cleanup() error {
 }
 
 // Service returns the service, ready for use. The first call starts it, since
-// requests may come before Start. If that fails, later calls try again.
+// requests may come before Start. If that fails, later calls try again. A start
+// that takes long goes on when the caller is told that there is no service yet.
 func (a *App) Service(ctx context.Context) (*flows.Service, error) {
 	if service := a.service.Load(); service != nil {
 		return service, nil
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startWait, errStarting)
+	defer cancel()
+	return a.started(ctx)
+}
+
+var errStarting = fmt.Errorf("%w: the start takes long and goes on", ErrUnreachable)
+
+// started waits for the start, which is one for all callers.
+func (a *App) started(ctx context.Context) (*flows.Service, error) {
 	select {
 	case a.starting <- struct{}{}:
-		defer func() { <-a.starting }()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, context.Cause(ctx)
 	case <-a.ctx.Done():
 		return nil, a.ctx.Err()
 	}
-	if service := a.service.Load(); service != nil {
-		return service, nil
+	service, err := a.service.Load(), a.failed
+	if service != nil || err != nil && time.Since(a.failedAt) < startAgainAfter {
+		<-a.starting
+		return service, err
 	}
-	if a.failed != nil && time.Since(a.failedAt) < startAgainAfter {
-		return nil, a.failed
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { <-a.starting }()
+		// Not with the caller's context: the others wait for this start, too.
+		if service, err = a.start(a.ctx); err != nil {
+			a.failed, a.failedAt = err, time.Now()
+			return
+		}
+		a.failed = nil
+		a.service.Store(service)
+	}()
+	select {
+	case <-done:
+		return service, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	// Not with the caller's context: the others wait for this start, too.
-	service, err := a.start(a.ctx)
-	if err != nil {
-		a.failed, a.failedAt = err, time.Now()
-		return nil, err
-	}
-	a.service.Store(service)
-	return service, nil
 }
 
 func (a *App) start(ctx context.Context) (*flows.Service, error) {
@@ -240,22 +262,45 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 		c.effective.SMS, c.effective.Mail = counted("sms", c.effective.SMS), counted("mail", c.effective.Mail)
 		service.Companies[code] = &c.effective
 	}
-	a.createAccounts(ctx, service)
+	if !a.createAccounts(ctx, service) {
+		a.workers.Go(func() { a.createAccountsLater(ctx, service) })
+	}
 	a.workers.Go(func() { service.Run(ctx) })
 	a.workers.Go(func() { a.watcher.run(ctx, a) })
 	return service, nil
 }
 
 // createAccounts creates the configured accounts that are absent, and forgets
-// their passwords. One that can't be is no reason to lock all the others out.
-func (a *App) createAccounts(ctx context.Context, service *flows.Service) {
+// their passwords. One that can't be is no reason to lock all the others out. It
+// returns false where the store did not answer: each try may take its timeout.
+func (a *App) createAccounts(ctx context.Context, service *flows.Service) bool {
 	for code, c := range a.sorted() {
-		for _, seed := range c.seeds {
-			if err := service.Seed(ctx, &c.effective, seed); err != nil {
-				a.log.Error("a configured account was not created", "company", code, "account", seed.Mnemocode, "error", err)
+		for len(c.seeds) > 0 {
+			err := service.Seed(ctx, &c.effective, c.seeds[0])
+			if err != nil {
+				a.log.Error("a configured account was not created", "company", code, "account", c.seeds[0].Mnemocode, "error", err)
 			}
+			if unanswered(err) && !flows.IsRefusedSeed(err) {
+				return false
+			}
+			c.seeds = c.seeds[1:]
 		}
 		c.seeds = nil
+	}
+	return true
+}
+
+func (a *App) createAccountsLater(ctx context.Context, service *flows.Service) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(seedAgainAfter):
+		}
+		if a.createAccounts(ctx, service) {
+			a.log.Info("the configured accounts are there")
+			return
+		}
 	}
 }
 

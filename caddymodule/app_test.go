@@ -88,7 +88,7 @@ func TestUnreachableStoreRefusesNoConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	app.stores = []*pooledStore{newPooledStore(new(accountsOnly))}
+	app.stores = []*pooledStore{newPooledStore("accounts_only", new(accountsOnly))}
 	if err := app.Start(); err != nil {
 		t.Errorf("Start: %v", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the JSON of testdata/*.caddyfiletest anew")
+var update = flag.Bool("update", false, "write the JSON of testdata/*.caddyfiletest and openapi.json anew")
 
 const (
 	expects = "\n----------\n" // between a Caddyfile and what is expected of it

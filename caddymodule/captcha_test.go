@@ -159,7 +159,7 @@ func TestCaptchaThatIsNotAnsweredIsAnError(t *testing.T) {
 		"429":            {answering(429, `{"success":true}`), "answered 429"},
 		"403":            {answering(403, `{"success":true}`), "answered 403"},
 		"201":            {answering(201, `{"success":true}`), "answered 201"},
-		"redirect":       {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", 307) }, "answered 307"},
+		"redirect":       {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", http.StatusTemporaryRedirect) }, "answered 307"},
 		"html":           {answering(200, `<html>`), "JSON"},
 		"empty":          {answering(200, ``), "JSON"},
 		"no success":     {answering(200, `{"hostname":"x"}`), "JSON"},

@@ -265,7 +265,7 @@ func (r *importRun) fail(f importFailure) {
 	case r.total.Failed > maxShownFailures && !r.json:
 	case r.json:
 		_ = writeLine(r.out, f)
-	case f.Field != "":
+	case f.Field != "" && !strings.HasPrefix(f.Error, f.Field):
 		fmt.Fprintf(r.errs, "line %d: %s: %s\n", f.Line, f.Field, f.Error)
 	default:
 		fmt.Fprintf(r.errs, "line %d: %s\n", f.Line, f.Error)

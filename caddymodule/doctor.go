@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -83,18 +84,41 @@ func (d *doctor) run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
 	var checks sync.WaitGroup
-	checks.Go(func() { d.accounts(ctx) })
-	checks.Go(func() { d.sessions(ctx) })
-	checks.Go(func() { d.clocks(ctx) })
+	check := func(name string, f func()) {
+		checks.Go(func() {
+			if err := contained(f); err != nil {
+				d.found(finding{Check: name, Result: findingFailed, Message: err.Error(), Advice: "report it, with the log"})
+			}
+		})
+	}
+	check("accounts store", func() { d.accounts(ctx) })
+	check("sessions store", func() { d.sessions(ctx) })
+	check("clock", func() { d.clocks(ctx) })
 	for code, company := range d.app.sorted() {
-		checks.Go(func() { d.gateways(ctx, code, &company.effective) })
-		checks.Go(func() { d.settings(code, company) })
+		check("gateways", func() { d.gateways(ctx, code, &company.effective) })
+		check("settings", func() { d.settings(code, company) })
 	}
 	checks.Wait()
 	slices.SortStableFunc(d.findings, func(a, b finding) int {
 		order := func(f finding) string { return f.Company + "\x00" + f.Check + "\x00" + f.Message }
 		return strings.Compare(order(a), order(b))
 	})
+}
+
+// contained is f whose panic ends only f. What it panicked with can hold anything,
+// so only the runtime's own errors are told.
+func contained(f func()) (err error) {
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case runtime.Error:
+			err = fmt.Errorf("a defect: %w", v)
+		default:
+			err = fmt.Errorf("a defect: panic with a value of type %T", v)
+		}
+	}()
+	f()
+	return nil
 }
 
 func (d *doctor) found(f finding) {
@@ -185,7 +209,8 @@ func (d *doctor) gateways(ctx context.Context, code string, company *flows.Compa
 	var knocks sync.WaitGroup
 	for _, name := range slices.Sorted(maps.Keys(modules)) {
 		if module, ok := modules[name].(reachingModule); ok {
-			knocks.Go(func() { d.knock(ctx, code, name, module.endpoint()) })
+			endpoint := module.endpoint()
+			knocks.Go(func() { d.knock(ctx, code, name, endpoint) })
 		}
 	}
 	knocks.Wait()

@@ -42,7 +42,7 @@ const (
 )
 
 // Handler stands in front of an application. It answers the routes of the auth
-// API, `POST /{company_code}/v2/auth/…`, and for their OpenAPI document, `GET
+// API, `POST /{company_code}/v2/auth/…`, and serves their OpenAPI document, `GET
 // /{company_code}/v2/openapi.json`. It lets any other request pass only with the
 // Bearer token of an authorized session, whose user it then tells the
 // application in headers that nobody else can set. A request without one is

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // TestMain lets the test binary be the Caddy that the tests talk to: a process
@@ -35,7 +37,7 @@ func TestMain(m *testing.M) {
 		caddycmd.Main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(storetest.Run(m))
 }
 
 const (
@@ -44,7 +46,8 @@ const (
 	smsSecret    = "whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw=="
 )
 
-// A site is a running Caddy with mnemogate in front of a raw backend.
+// A site is a running Caddy with mnemogate in front of a raw backend; or it
+// stands for several, see startNodes.
 type site struct {
 	t       *testing.T
 	URL     string
@@ -59,12 +62,17 @@ type site struct {
 	config  string
 	env     []string
 
+	nodes  []*site // that take turns with requests; nil if the site is one itself
+	turns  atomic.Int64
+	beside func() openStores // nil for those in its file
+
 	logMu sync.Mutex
 	logs  bytes.Buffer
 }
 
 // A siteConfig is what differs from site to site: lines of Caddyfile.
 type siteConfig struct {
+	stores  string // replaces SQLite
 	global  string // in the global option mnemogate, before the companies
 	company string // in company acme, in addition to its API key
 	more    string // further companies
@@ -83,6 +91,9 @@ func (c siteConfig) caddyfile(dir, sink, backend string) string {
 	if c.site == "" {
 		c.site = "mnemogate {\n" + c.handler + "\n}\nreverse_proxy BACKEND"
 	}
+	if c.stores == "" {
+		c.stores = "store sqlite " + dir + "/mnemogate.db"
+	}
 	return fmt.Sprintf(`{
 	admin unix/%[1]s/admin.sock
 	persist_config off
@@ -96,7 +107,7 @@ func (c siteConfig) caddyfile(dir, sink, backend string) string {
 		level DEBUG
 	}
 	mnemogate {
-		store sqlite %[1]s/mnemogate.db
+		%[10]s
 		sms webhook %[2]s {
 			secret %[3]s
 		}
@@ -119,13 +130,18 @@ http:// {
 	bind fd/3
 	%[9]s
 }
-`, dir, sink, smsSecret, c.global, c.company, c.servers, c.more, testKey, strings.ReplaceAll(c.site, "BACKEND", backend))
+`, dir, sink, smsSecret, c.global, c.company, c.servers, c.more, testKey, strings.ReplaceAll(c.site, "BACKEND", backend), c.stores)
 }
 
 // startSite runs Caddy with the configuration until the test ends.
 func startSite(t *testing.T, c siteConfig) *site {
 	t.Helper()
-	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t), sms: newWebhookSink(t), env: c.env}
+	return startSiteWith(t, c, newRawBackend(t), newWebhookSink(t))
+}
+
+func startSiteWith(t *testing.T, c siteConfig, backend *rawBackend, sms *webhookSink) *site {
+	t.Helper()
+	s := &site{t: t, dir: shortTempDir(t), backend: backend, sms: sms, env: c.env}
 	s.addr, s.ln = listener(t)
 	s.URL = "http://" + s.addr
 	s.config = c.caddyfile(s.dir, s.sms.URL, s.backend.addr)
@@ -167,11 +183,19 @@ func listener(t *testing.T) (addr string, file *os.File) {
 func (s *site) run(name string, f func(t *testing.T)) {
 	s.t.Helper()
 	outer := s.t
-	defer func() { s.t = outer }()
+	defer s.report(outer)
 	outer.Run(name, func(t *testing.T) {
-		s.t = t
+		s.report(t)
 		f(t)
 	})
+}
+
+// report makes t the test that hears of what fails.
+func (s *site) report(t *testing.T) {
+	s.t = t
+	for _, node := range s.nodes {
+		node.t = t
+	}
 }
 
 // start runs Caddy on the site's listener and waits until its config is live.
@@ -244,6 +268,7 @@ func (s *site) load() error {
 	s.t.Helper()
 	s.writeCaddyfile()
 	out, err := s.caddy("reload", "--force", "--config", s.dir+"/Caddyfile", "--address", "unix/"+s.dir+"/admin.sock").CombinedOutput()
+	client.CloseIdleConnections() // the old config closes its own, perhaps just when one is used again
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
@@ -263,11 +288,19 @@ func (s *site) log() string {
 	return s.logs.String()
 }
 
-// accounts opens the site's file beside it, as an operator's tool would.
+// openStores are a site's, opened beside it, as an operator's tool would.
+type openStores interface {
+	Accounts() flows.Accounts
+	Sessions() flows.Sessions
+}
+
 func (s *site) accounts() flows.Accounts { return s.store().Accounts() }
 
-func (s *site) store() *store.SQLite {
+func (s *site) store() openStores {
 	s.t.Helper()
+	if s.beside != nil {
+		return s.beside()
+	}
 	db := store.OpenSQLite(s.dir + "/mnemogate.db")
 	if err := db.Start(s.t.Context()); err != nil {
 		s.t.Fatal(err)
@@ -395,7 +428,11 @@ func (s *site) request(method, path, body string) *http.Request {
 	if body != "" {
 		reader = strings.NewReader(body)
 	}
-	r, err := http.NewRequestWithContext(s.t.Context(), method, s.URL+path, reader)
+	url := s.URL
+	if n := int64(len(s.nodes)); n > 0 {
+		url = s.nodes[s.turns.Add(1)%n].URL
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), method, url+path, reader)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -441,6 +478,7 @@ func (s *site) try(c *http.Client, r *http.Request) (answer, error) {
 			}
 		}
 	}
+	s.checkDocumented(r, a)
 	return a, nil
 }
 
@@ -467,7 +505,11 @@ func (s *site) exchange(raw string) answer {
 	if err != nil {
 		s.t.Fatalf("the answer to %q breaks off: %v", raw, err)
 	}
-	return newAnswer(s.t, response, body)
+	a := newAnswer(s.t, response, body)
+	if r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw))); err == nil {
+		s.checkDocumented(r, a)
+	}
+	return a
 }
 
 // newAnswer makes an answer of a response whose body was read. One that is not

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -225,8 +226,10 @@ func (l *leakTest) administer(method, path string, body any) (int, string) {
 		l.t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
-	dial := func(string, string) (net.Conn, error) { return net.Dial("unix", l.dir+"/admin.sock") }
-	response, err := (&http.Client{Transport: &http.Transport{Dial: dial, DisableKeepAlives: true}}).Do(r)
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", l.dir+"/admin.sock")
+	}
+	response, err := (&http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}).Do(r)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -438,7 +438,9 @@ func huge(w http.ResponseWriter, _ *http.Request) {
 	w.Write([]byte(`{"x":"` + strings.Repeat("x", maxOAuthAnswer) + `"}`))
 }
 
-func redirect(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 307) }
+func redirect(w http.ResponseWriter, r *http.Request) {
+	http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+}
 
 // misbehaviours are what an endpoint can do wrong, and whether that is a
 // refusal or an outage.

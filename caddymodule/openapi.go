@@ -47,9 +47,9 @@ var errDocumentMethod = &flows.Error{
 }
 
 // openAPI returns the OpenAPI 3.1 document of the auth routes of a site, whose
-// routes lie below base. What can be known is taken from flows.Routes, the
-// requests' structs and the errors; below are the words, and which fields an
-// answer has. openapi.json is what it returns for a site without a base.
+// routes lie below base. What a route takes and may answer is read from the
+// table of the routes; openapi_text.go has the words, and the fields of each
+// answer. openapi.json is what it returns for a site without a base.
 func openAPI(base string) ([]byte, error) {
 	if base == "" {
 		base = "/"
@@ -63,7 +63,7 @@ func openAPI(base string) ([]byte, error) {
 			{"post", doc.operation(r)},
 		}})
 	}
-	text, err := json.Marshal(object{
+	b, err := appendJSON(nil, "", object{
 		{"openapi", "3.1.0"},
 		{"info", object{
 			{"title", "Authentication and access recovery"},
@@ -84,8 +84,8 @@ func openAPI(base string) ([]byte, error) {
 			{"responses", doc.responses},
 			{"examples", doc.examples},
 		}},
-	}, jsontext.WithIndent("  "))
-	return append(text, '\n'), err
+	})
+	return append(b, '\n'), err
 }
 
 // documentParts are the components that the operations refer to, each in the
@@ -273,7 +273,8 @@ func (a answerText) schema(state flows.State) object {
 		{"properties", properties},
 	}
 	if a.name == passwordRecovered {
-		schema = append(schema, member{"not", object{{"required", []string{"session_token"}}}})
+		withToken := object{{"required", []string{"session_token"}}, {"properties", object{{"session_token", object{}}}}}
+		schema = append(schema, member{"not", withToken})
 	}
 	return schema
 }
@@ -306,12 +307,13 @@ func (d *documentParts) failure(errs []*flows.Error) object {
 
 func (d *documentParts) failureOf(description string, errs []*flows.Error) object {
 	codes, examples := []any{}, object{}
-	challenges, captcha, disclaimers, retry := 0, false, false, false
+	challenge, challenges, captcha, disclaimers, retry := "", 0, false, false, false
 	for _, e := range errs {
 		codes = append(codes, e.Code)
 		d.examples.addOnce(errorName(e), func() any { return object{{"value", errorExample(e)}} })
 		examples = append(examples, member{errorName(e), ref("examples", errorName(e))})
-		if challengeFor(e, "") != "" {
+		if c := challengeFor(e, "acme"); c != "" {
+			challenge = c
 			challenges++
 		}
 		captcha = captcha || slices.Contains(captchaErrors, e)
@@ -335,7 +337,7 @@ func (d *documentParts) failureOf(description string, errs []*flows.Error) objec
 			{"description", "What is missing or wrong (RFC 6750)."},
 			{"required", challenges == len(errs)},
 			{"schema", object{{"type", "string"}}},
-			{"example", challengeFor(errs[len(errs)-1], "acme")},
+			{"example", challenge},
 		}})
 	}
 	if retry {
@@ -426,4 +428,28 @@ func (o object) MarshalJSONTo(e *jsontext.Encoder) error {
 		}
 	}
 	return e.WriteToken(jsontext.EndObject)
+}
+
+// appendJSON appends a value as people like to read it: in one line if it is
+// short, else a line for each of what it holds.
+func appendJSON(b []byte, indent string, value any) ([]byte, error) {
+	line, err := json.Marshal(value, jsontext.SpaceAfterColon(true), jsontext.SpaceAfterComma(true))
+	if err != nil {
+		return nil, err
+	}
+	o, isObject := value.(object)
+	if !isObject || len(indent)+len(line) <= 100 {
+		return append(b, line...), nil
+	}
+	b = append(b, '{')
+	for i, m := range o {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = fmt.Appendf(b, "\n%s  %q: ", indent, m.name)
+		if b, err = appendJSON(b, indent+"  ", m.value); err != nil {
+			return nil, err
+		}
+	}
+	return fmt.Appendf(b, "\n%s}", indent), nil
 }

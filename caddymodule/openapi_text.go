@@ -34,7 +34,7 @@ var companyParameter = object{
 	{"in", "path"},
 	{"required", true},
 	{"description", "The company whose users log in. It must be written exactly so."},
-	{"schema", object{{"type", "string"}, {"pattern", "^[A-Za-z0-9_-]{1,64}$"}}},
+	{"schema", object{{"type", "string"}, {"pattern", companyCode.String()}}},
 	{"example", "acme"},
 }
 
@@ -50,8 +50,8 @@ var disclaimerSchema = object{
 	}},
 }
 
-// fieldSchemas are the fields of requests and of answers. That a request's may
-// be no longer than the route takes is added where it is used.
+// fieldSchemas are the fields of requests and of answers. How long a request's
+// may be is added where it is used.
 var fieldSchemas = map[string]object{
 	"login_id":           words("The account's primary phone, primary email or login name, in any case.", "alice@example.com"),
 	"password":           words("The password.", "correct horse battery"),
@@ -77,7 +77,7 @@ var fieldSchemas = map[string]object{
 	"profile_mnemocode":    words("Names the user's profile to the application.", "alice-0001"),
 	"disclaimers_required": {{"type", "array"}, {"description", "The disclaimers that the user must accept."}, {"items", ref("schemas", "Disclaimer")}, {"examples", []any{[]any{disclaimerExample}}}},
 	"captcha_required":     {{"type", "boolean"}, {"description", "The next attempt needs a captcha_response."}, {"enum", []any{true}}, {"examples", []any{true}}},
-	"user_phone":           words("The phone that the code was sent to, masked. Missing where the account has backup codes only.", "+37*******34"),
+	"user_phone":           words("The phone that the code was sent to, masked.", "+37*******34"),
 	"user_email":           words("The address that the link was mailed to.", "alice@example.com"),
 	"control_question":     words("The question that the user chose.", "What was your first pet called?"),
 	"verification":         {{"type", "string"}, {"description", "How the access is recovered."}},
@@ -202,7 +202,7 @@ var stateAnswers = map[flows.State]answerText{
 		[]answerField{{name: "disclaimers_required"}, {name: "captcha_required", optional: true}},
 	},
 	flows.CheckOTP: {
-		"CheckOTP", "A code was sent; it or a backup code comes next: auth/checkotp.",
+		"CheckOTP", "A code was sent to user_phone, if there is one. It or a backup code comes next: auth/checkotp.",
 		[]answerField{{name: "user_phone", optional: true}},
 	},
 	flows.SetPassword: {"SetPassword", "A new password comes next: auth/setpassword.", passwordQuality},
@@ -228,11 +228,11 @@ var stateAnswers = map[flows.State]answerText{
 // routeAnswers are those that are another route's only.
 var routeAnswers = map[string]map[flows.State]answerText{
 	"auth/login": {flows.CheckOTP: {
-		"LoginCheckOTP", "A code was sent; it or a backup code comes next: auth/checkotp.",
+		"LoginCheckOTP", "A code was sent to user_phone, if there is one. It or a backup code comes next: auth/checkotp.",
 		[]answerField{{name: "disclaimers_required"}, {name: "user_phone", optional: true}},
 	}},
 	"auth/renewotp": {flows.None: {
-		"CodeSent", "Another code was sent.",
+		"CodeSent", "Another code was sent to user_phone, if there is one.",
 		[]answerField{{name: "user_phone", optional: true}},
 	}},
 	"auth/setpassword": {flows.None: {passwordRecovered, "After a recovery: the password is set, and there is no session.", nil}},

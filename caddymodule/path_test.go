@@ -23,6 +23,16 @@ func TestRoutesHaveOneSpelling(t *testing.T) {
 		{"/acme/v2/auth/recovery/checklink", authRoute},
 		{"/nobody/v2/auth/login", authRoute}, // whether there is such a company is for the key to say
 		{"/A-z_0/v2/auth/logout", authRoute},
+		{"/acme/v2/openapi.json", apiDocument},
+		{"/nobody/v2/openapi.json", apiDocument},
+		{"/acme/v2/openapi.json/", protectedPath},
+		{"/acme/v2/openapi%2ejson", protectedPath},
+		{"/acme/v2/OpenAPI.json", protectedPath},
+		{"/acme/v2/auth/openapi.json", noAuthRoute},
+		{"/acme//v2/openapi.json", protectedPath},
+		{"/acme/v2/./openapi.json", protectedPath},
+		{"/a.b/v2/openapi.json", protectedPath},
+		{"/openapi.json", protectedPath},
 		{"/" + long + "/v2/auth/login", authRoute},
 
 		{"/acme/v2/auth/", noAuthRoute},

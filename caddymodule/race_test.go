@@ -163,8 +163,10 @@ const roomy = `
 
 // Of any number of requests that race for one thing, one gets it, and what is
 // left is as if they had come one after another.
-func TestOneOfManyWins(t *testing.T) {
-	s := startSite(t, siteConfig{company: roomy +
+func TestOneOfManyWins(t *testing.T) { onEachDeployment(t, oneOfManyWins) }
+
+func oneOfManyWins(t *testing.T, start starter) {
+	s := start(t, siteConfig{company: roomy +
 		account("alice", "") +
 		"account bob {\nphone +37060000002\n}\n" +
 		account("carol", "phone +37060000003\nsecond_factor") +
@@ -349,14 +351,16 @@ func (s *site) endSessions(mnemocode string) {
 }
 
 // The limits hold exactly, however many come at once.
-func TestLimitsHoldUnderARace(t *testing.T) {
+func TestLimitsHoldUnderARace(t *testing.T) { onEachDeployment(t, limitsHoldUnderARace) }
+
+func limitsHoldUnderARace(t *testing.T, start starter) {
 	var asked atomic.Int64
 	captcha := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
 		fmt.Fprint(w, `{"success":true}`)
 	}))
 	t.Cleanup(captcha.Close)
-	s := startSite(t, siteConfig{
+	s := start(t, siteConfig{
 		global: `captcha off
 		password {
 			argon2id 7168 5 1

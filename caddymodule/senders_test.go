@@ -353,7 +353,7 @@ func TestWebhookFailsUnlessAnswered2xx(t *testing.T) {
 	}{
 		"400":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) }, "answered 400"},
 		"500":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "answered 500"},
-		"redirect":   {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", 307) }, "answered 307"},
+		"redirect":   {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", http.StatusTemporaryRedirect) }, "answered 307"},
 		"slow":       {hang, "no answer in time"},
 		"closed":     {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "closed the connection"},
 		"echo":       {raw("POST /x?key=hidden HTTP/1.1\r\n\r\n"), "not valid HTTP"},

@@ -77,6 +77,7 @@ var stores = caddy.NewUsagePool()
 // what is remembered of its sessions. It closes when no config uses it any more.
 type pooledStore struct {
 	Store
+	module string        // its name, for errors
 	memory *flows.Memory // nil if it is no FeedingStore
 	feed   sync.Once
 	ctx    context.Context // ends with the store
@@ -84,8 +85,8 @@ type pooledStore struct {
 	done   sync.WaitGroup
 }
 
-func newPooledStore(s Store) *pooledStore {
-	p := &pooledStore{Store: s}
+func newPooledStore(module string, s Store) *pooledStore {
+	p := &pooledStore{Store: s, module: module}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if feeding, ok := s.(FeedingStore); ok {
 		p.memory = flows.NewMemory(timedSessions{feeding.Sessions()}, defaultCache)
@@ -136,7 +137,7 @@ func (a *App) loadStores(ctx caddy.Context) error {
 	}
 	accounts, ok := main.Store.(AccountsStore)
 	if !ok {
-		return fmt.Errorf("store: a %T keeps no accounts; use another module", main.Store)
+		return fmt.Errorf("store %s: it keeps no accounts; use another module", main.module)
 	}
 	a.accounts = timedAccounts{accounts.Accounts()}
 	if a.SessionsRaw != nil {
@@ -148,7 +149,7 @@ func (a *App) loadStores(ctx caddy.Context) error {
 		}
 	}
 	if a.sessions, ok = main.sessions(a.Cache); !ok {
-		return fmt.Errorf("sessions: a %T keeps no sessions; say where they are kept, as in sessions redis <url>", main.Store)
+		return fmt.Errorf("sessions: %s keeps none; say where they are kept, as in sessions redis <url>", main.module)
 	}
 	return nil
 }
@@ -163,14 +164,15 @@ func (a *App) loadAccountsModule(ctx caddy.Context) (any, error) {
 // use returns the store of a guest module, and notes that it has to be given
 // back.
 func (a *App) use(module any) (*pooledStore, error) {
+	name := module.(caddy.Module).CaddyModule().ID.Name()
 	guest, ok := module.(StoreGuest)
 	if !ok {
-		return nil, fmt.Errorf("the module's type %T is no store; use another module", module)
+		return nil, fmt.Errorf("the module %s is no store; use another", name)
 	}
 	key := guest.Key()
 	value, _, err := stores.LoadOrNew(key, func() (caddy.Destructor, error) {
 		made, err := guest.Store()
-		return newPooledStore(made), err
+		return newPooledStore(name, made), err
 	})
 	if err != nil {
 		return nil, err

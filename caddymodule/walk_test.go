@@ -67,8 +67,10 @@ const disclaimers = `
 `
 
 // Each row of the interface's table of states and transitions, over HTTP.
-func TestEveryTransition(t *testing.T) {
-	s := startSite(t, siteConfig{company: people})
+func TestEveryTransition(t *testing.T) { onEachDeployment(t, everyTransition) }
+
+func everyTransition(t *testing.T, start starter) {
+	s := start(t, siteConfig{company: people})
 	captcha := "a response"
 	login := func(loginID string) answer {
 		return s.post("auth/login", "", fields{"login_id": loginID})

@@ -137,8 +137,10 @@ func TestWithoutTrustNothingIsBelieved(t *testing.T) {
 		t.Error("a remembered session was asked for")
 	}
 	memory.Trust(time.Time{})
-	if ask() != 1 || ask() != 1 {
-		t.Error("a session was believed without trust")
+	for range 2 {
+		if ask() != 1 {
+			t.Error("a session was believed without trust")
+		}
 	}
 	memory.Flush()
 	memory.Trust(time.Now().Add(time.Hour))

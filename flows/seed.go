@@ -93,6 +93,9 @@ func (s *Service) Seed(ctx context.Context, c *Company, seed Seed) error {
 		return err
 	}
 	if _, err = s.Accounts.Create(ctx, s.Now(), a); err != nil {
+		if _, there := s.Accounts.ByMnemocode(ctx, c.Code, seed.Mnemocode); there == nil {
+			return nil // another node that starts was faster
+		}
 		return err
 	}
 	s.Emit(ctx, Event{Name: AccountCreated, Company: c.Code, Mnemocode: a.Mnemocode, Reason: "configuration"})

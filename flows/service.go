@@ -94,6 +94,7 @@ func (c *call) decode(req any) error {
 // route lists.
 func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error) {
 	c := &call{address: addressKey(r.Address), body: r.Body, now: s.Now()}
+	ctx = withStoreTime(ctx)
 	err = ErrService // should it panic
 	defer func() { s.emit(ctx, r, c, reply, err) }()
 	reply, err = s.serve(ctx, r, c)

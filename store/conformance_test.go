@@ -714,6 +714,9 @@ var accountsCases = []accountsCase{
 			}))
 			cleared := get[map[flows.Kind]flows.Tally](t)(two.Tallies(bg, subjects[0]))
 			wantEqual(t, "cleared", cleared[flows.WrongCodes], flows.Tally{})
+			for range 2 { // one there is none of, and that stays so
+				must(t, one.Tally(bg, t0, subjects[0], flows.WrongCodes, add(0)))
+			}
 		},
 	},
 	{

@@ -24,9 +24,9 @@ import (
 // What a method has acknowledged was committed; an error that flows does not
 // promise may also mean that it was, but that nobody could say so.
 //
-// Each call has its answer or error within postgresTimeout, the wait for a
-// connection included. Most are one statement, or one batch of statements,
-// which PostgreSQL runs as one transaction.
+// Each call has its answer or error within postgresTimeout, or in what time its
+// request has left, the wait for a connection included. Most are one statement,
+// or one batch of statements, which PostgreSQL runs as one transaction.
 type Postgres struct {
 	config *pgxpool.Config
 
@@ -400,8 +400,8 @@ func (p *Postgres) call(ctx context.Context, f func(context.Context, postgresQue
 		return err
 	}
 	began := time.Now()
-	ctx, cancel := context.WithDeadline(ctx, began.Add(postgresTimeout))
-	defer cancel()
+	ctx, done := flows.StoreContext(ctx, postgresTimeout)
+	defer done()
 	for tries := 1; ; tries++ {
 		pool := p.open.Load()
 		if pool == nil {
@@ -441,9 +441,10 @@ func (p *Postgres) attempt(
 
 // learn empties the pool after a connection broke: the others are likely to be
 // as dead, and each would cost a call. One that was only too slow is no reason,
-// as long as others are answered.
+// as long as others are answered; nor is one that had little time.
 func (p *Postgres) learn(pool *pgxpool.Pool, began time.Time, err error) {
-	if !errors.Is(err, context.DeadlineExceeded) || p.answered.Load() < began.UnixNano() {
+	silent := min(began.UnixNano(), time.Now().Add(-postgresTimeout/2).UnixNano())
+	if !errors.Is(err, context.DeadlineExceeded) || p.answered.Load() < silent {
 		pool.Reset()
 	}
 }

@@ -488,6 +488,7 @@ func (s postgresAccounts) Tally(
 			return refusal{err}
 		}
 		values := append(slices.Clone(key), after.Count, micros(after.Until), micros(now))
+		err = nil
 		switch {
 		case after.Count == before.Count && after.Until.Equal(before.Until):
 		case missing: // so there is nothing that could be locked, and another caller may be faster

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // What is promised: an answer in this time, and all is normal again in that.
@@ -20,11 +21,11 @@ const (
 
 // behindProxy starts a store whose only way to the server is through a proxy,
 // with one account in it.
-func behindProxy(t *testing.T, options PostgresOptions) (*Postgres, *faultProxy, flows.Account) {
+func behindProxy(t *testing.T, options PostgresOptions) (*Postgres, *storetest.Proxy, flows.Account) {
 	t.Helper()
-	s := usePG(t)
-	proxy := newFaultProxy(t, "unix", s.socket())
-	p := startPostgres(t, s.dsnThrough(proxy, s.newSchema(t)), options)
+	s := storetest.SharedPostgres(t)
+	proxy := storetest.NewProxy(t, "unix", s.Socket())
+	p := startPostgres(t, s.DSNThrough(proxy, s.NewSchema(t)), options)
 	t.Cleanup(proxy.Heal) // before the store is closed
 	return p, proxy, create(t, p.Accounts(), plain("acme", "m1"))
 }
@@ -35,7 +36,7 @@ func behindProxy(t *testing.T, options PostgresOptions) (*Postgres, *faultProxy,
 func trouble(t *testing.T, p *Postgres, a flows.Account, n int) []error {
 	t.Helper()
 	took := make([]time.Duration, n)
-	stalled := watchStalls()
+	stalled := storetest.WatchStalls()
 	errs := race(n, p.Accounts(), p.Accounts(), func(i int, s flows.Accounts) (err error) {
 		began := time.Now()
 		defer func() { took[i] = time.Since(began) }()
@@ -78,15 +79,15 @@ func wantNormal(t *testing.T, p *Postgres, a flows.Account) {
 func TestPostgresUnderFaults(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		begin  func(*faultProxy)
+		begin  func(*storetest.Proxy)
 		errors bool // from every call
 	}{
-		{"refused", (*faultProxy).Refuse, true},
-		{"black hole", (*faultProxy).Blackhole, true},
-		{"slow", func(p *faultProxy) { p.Delay(50 * time.Millisecond) }, false},
-		{"far too slow", func(p *faultProxy) { p.Delay(3 * time.Second) }, true},
-		{"cut", (*faultProxy).Cut, false},
-		{"forgotten by a firewall", func(p *faultProxy) {
+		{"refused", (*storetest.Proxy).Refuse, true},
+		{"black hole", (*storetest.Proxy).Blackhole, true},
+		{"slow", func(p *storetest.Proxy) { p.Delay(50 * time.Millisecond) }, false},
+		{"far too slow", func(p *storetest.Proxy) { p.Delay(3 * time.Second) }, true},
+		{"cut", (*storetest.Proxy).Cut, false},
+		{"forgotten by a firewall", func(p *storetest.Proxy) {
 			p.Forget()
 			p.Blackhole()
 		}, true},
@@ -128,12 +129,12 @@ func TestPostgresAfterConnectionsWereForgotten(t *testing.T) {
 }
 
 func TestPostgresSlowCallsLeaveOthersAlone(t *testing.T) {
-	s := usePG(t)
-	schema := s.newSchema(t)
-	p := startPostgres(t, s.dsn(schema), PostgresOptions{})
+	s := storetest.SharedPostgres(t)
+	schema := s.NewSchema(t)
+	p := startPostgres(t, s.DSN(schema), PostgresOptions{})
 	a, b := create(t, p.Accounts(), plain("acme", "a")), create(t, p.Accounts(), plain("acme", "b"))
 	locked, release := make(chan bool), make(chan bool)
-	other := startPostgres(t, s.dsn(schema), PostgresOptions{})
+	other := startPostgres(t, s.DSN(schema), PostgresOptions{})
 	done := make(chan error)
 	go func() {
 		_, err := other.Accounts().Update(bg, t0, "acme", a.ID, false, func(*flows.Account) error {
@@ -158,7 +159,7 @@ func TestPostgresSlowCallsLeaveOthersAlone(t *testing.T) {
 // not hold up the others for long.
 func TestPostgresLocksDoNotOutliveTheirNode(t *testing.T) {
 	p, proxy, a := behindProxy(t, PostgresOptions{})
-	direct := startPostgres(t, usePG(t).dsn(p.config.ConnConfig.RuntimeParams["search_path"]), PostgresOptions{})
+	direct := startPostgres(t, storetest.SharedPostgres(t).DSN(p.config.ConnConfig.RuntimeParams["search_path"]), PostgresOptions{})
 	_, err := p.Accounts().Update(bg, t0, "acme", a.ID, false, func(*flows.Account) error {
 		proxy.Blackhole()
 		return nil
@@ -278,18 +279,18 @@ func TestPostgresReadsAgainWhenAConnectionBroke(t *testing.T) {
 }
 
 func TestPostgresWorksAgainWhenTheServerDoes(t *testing.T) {
-	s := ownPG(t)
-	p := startPostgres(t, s.dsn("public"), PostgresOptions{})
+	s := storetest.OwnPostgres(t)
+	p := startPostgres(t, s.DSN("public"), PostgresOptions{})
 	a := create(t, p.Accounts(), plain("acme", "m1"))
 	must(t, errors.Join(trouble(t, p, a, 24)...))
 	for range 2 {
-		s.stop()
+		s.Stop()
 		for _, err := range trouble(t, p, a, 200) {
 			if err == nil {
 				t.Error("a call succeeded without a server")
 			}
 		}
-		must(t, s.start())
+		must(t, s.Start())
 		wantNormal(t, p, a)
 	}
 }
@@ -297,22 +298,22 @@ func TestPostgresWorksAgainWhenTheServerDoes(t *testing.T) {
 func TestPostgresFollowsAFailover(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		lose func(t *testing.T, primary *pgServer)
+		lose func(t *testing.T, primary *storetest.Postgres)
 	}{
-		{"of a dead primary", func(_ *testing.T, primary *pgServer) { primary.stop() }},
-		{"of one that lives on, read-only", func(t *testing.T, primary *pgServer) {
-			primary.exec(t, "ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
+		{"of a dead primary", func(_ *testing.T, primary *storetest.Postgres) { primary.Stop() }},
+		{"of one that lives on, read-only", func(t *testing.T, primary *storetest.Postgres) {
+			primary.Exec(t, "ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			primary := ownPG(t)
-			primary.stop()
-			must(t, primary.start("wal_level=replica", "max_wal_senders=3"))
-			replica := primary.replica(t)
-			p := startPostgres(t, fmt.Sprintf("host=%s,%s user=postgres dbname=postgres", primary.dir, replica.dir), PostgresOptions{})
+			primary := storetest.OwnPostgres(t)
+			primary.Stop()
+			must(t, primary.Start("wal_level=replica", "max_wal_senders=3"))
+			replica := primary.Replica(t)
+			p := startPostgres(t, fmt.Sprintf("host=%s,%s user=postgres dbname=postgres", primary.Dir(), replica.Dir()), PostgresOptions{})
 			a := create(t, p.Accounts(), plain("acme", "m1"))
 			must(t, errors.Join(trouble(t, p, a, 24)...))
-			replica.waitFor(t, primary)
+			replica.WaitFor(t, primary)
 			c.lose(t, primary)
 			for attempt := 0; ; attempt++ { // a reload takes effect a moment later
 				err := p.Accounts().Rehash(bg, "acme", a.ID, a.PasswordHash, a.PasswordHash)
@@ -323,15 +324,15 @@ func TestPostgresFollowsAFailover(t *testing.T) {
 					t.Fatalf("writing without a primary: %v", err)
 				}
 			}
-			replica.exec(t, "SELECT pg_promote()")
+			replica.Exec(t, "SELECT pg_promote()")
 			wantNormal(t, p, a)
 		})
 	}
 }
 
 func TestPostgresCallersThatGoAwayCostNoConnection(t *testing.T) {
-	s := usePG(t)
-	p := startPostgres(t, s.dsn(s.newSchema(t)), PostgresOptions{})
+	s := storetest.SharedPostgres(t)
+	p := startPostgres(t, s.DSN(s.NewSchema(t)), PostgresOptions{})
 	a := create(t, p.Accounts(), plain("acme", "m1"))
 	before := p.pool.Stat().NewConnsCount()
 	ctx, cancel := context.WithCancel(bg)

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // openPostgres opens a store that is closed with the test.
@@ -33,8 +34,8 @@ func startPostgres(t testing.TB, dsn string, options PostgresOptions) *Postgres 
 }
 
 func postgresAccountNodes(t *testing.T) (one, two flows.Accounts) {
-	s := usePG(t)
-	dsn := s.dsn(s.newSchema(t))
+	s := storetest.SharedPostgres(t)
+	dsn := s.DSN(s.NewSchema(t))
 	t.Cleanup(func() { wantIndexes(t, dsn) })
 	return startPostgres(t, dsn, PostgresOptions{}).Accounts(), startPostgres(t, dsn, PostgresOptions{}).Accounts()
 }
@@ -135,8 +136,8 @@ func pgPlan(t testing.TB, conn *pgx.Conn, statement string) []string {
 }
 
 func TestPostgresPlansAreSeen(t *testing.T) {
-	s := usePG(t)
-	dsn := s.dsn(s.newSchema(t))
+	s := storetest.SharedPostgres(t)
+	dsn := s.DSN(s.NewSchema(t))
 	startPostgres(t, dsn, PostgresOptions{})
 	conn, err := pgx.Connect(bg, dsn)
 	must(t, err)
@@ -172,10 +173,10 @@ func TestPostgresReadsNoTableOfAMillionAccountsWhole(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes a million accounts")
 	}
-	s := usePG(t)
-	schema := s.newSchema(t)
-	must(t, openPostgres(t, s.dsn(schema), PostgresOptions{}).Start(bg))
-	conn, err := pgx.Connect(bg, s.dsn(schema))
+	s := storetest.SharedPostgres(t)
+	schema := s.NewSchema(t)
+	must(t, openPostgres(t, s.DSN(schema), PostgresOptions{}).Start(bg))
+	conn, err := pgx.Connect(bg, s.DSN(schema))
 	must(t, err)
 	defer conn.Close(bg)
 	for _, statement := range fillPostgres {
@@ -183,7 +184,7 @@ func TestPostgresReadsNoTableOfAMillionAccountsWhole(t *testing.T) {
 		must(t, err)
 	}
 	var log statementLog
-	p := openPostgres(t, s.dsn(schema), PostgresOptions{})
+	p := openPostgres(t, s.DSN(schema), PostgresOptions{})
 	p.config.ConnConfig.Tracer = &log
 	must(t, p.Start(bg))
 	a := create(t, p.Accounts(), someone("company1", "m1"))
@@ -208,8 +209,8 @@ func TestPostgresReadsNoTableOfAMillionAccountsWhole(t *testing.T) {
 }
 
 func TestPostgresRefusesCallsUnlessOpen(t *testing.T) {
-	s := usePG(t)
-	p := openPostgres(t, s.dsn(s.newSchema(t)), PostgresOptions{})
+	s := storetest.SharedPostgres(t)
+	p := openPostgres(t, s.DSN(s.NewSchema(t)), PostgresOptions{})
 	check := func(when string) {
 		t.Helper()
 		for method, err := range callAllAccounts(bg, p.Accounts(), someone("acme", "m1")) {
@@ -226,8 +227,8 @@ func TestPostgresRefusesCallsUnlessOpen(t *testing.T) {
 }
 
 func TestPostgresCloseWaitsForCallsInFlight(t *testing.T) {
-	s := usePG(t)
-	dsn := s.dsn(s.newSchema(t))
+	s := storetest.SharedPostgres(t)
+	dsn := s.DSN(s.NewSchema(t))
 	p := startPostgres(t, dsn, PostgresOptions{})
 	a := create(t, p.Accounts(), plain("acme", "m1"))
 	begun, finish, done := make(chan bool), make(chan bool), make(chan error)
@@ -256,9 +257,9 @@ func TestPostgresCloseWaitsForCallsInFlight(t *testing.T) {
 }
 
 func TestPostgresNodesStartAtOnce(t *testing.T) {
-	s := usePG(t)
+	s := storetest.SharedPostgres(t)
 	for range 3 {
-		dsn := s.dsn(s.newSchema(t))
+		dsn := s.DSN(s.NewSchema(t))
 		errs := race(10, dsn, dsn, func(_ int, dsn string) error {
 			p := openPostgres(t, dsn, PostgresOptions{})
 			if err := p.Start(bg); err != nil {
@@ -272,26 +273,26 @@ func TestPostgresNodesStartAtOnce(t *testing.T) {
 }
 
 func TestPostgresTakesTablesOfANewerVersion(t *testing.T) {
-	s := usePG(t)
-	schema := s.newSchema(t)
-	startPostgres(t, s.dsn(schema), PostgresOptions{})
-	s.exec(t, "SET search_path = "+schema,
+	s := storetest.SharedPostgres(t)
+	schema := s.NewSchema(t)
+	startPostgres(t, s.DSN(schema), PostgresOptions{})
+	s.Exec(t, "SET search_path = "+schema,
 		"ALTER TABLE accounts ADD COLUMN nickname text NOT NULL DEFAULT ''",
 		"INSERT INTO mnemogate_migrations VALUES ('999_future.sql')")
-	p := startPostgres(t, s.dsn(schema), PostgresOptions{})
+	p := startPostgres(t, s.DSN(schema), PostgresOptions{})
 	a := create(t, p.Accounts(), someone("acme", "m1"))
 	_, err := p.Accounts().Update(bg, t0, "acme", a.ID, true, nothing)
 	must(t, err)
 }
 
 func TestPostgresStartsLaterWhereTheServerIsNotThereYet(t *testing.T) {
-	s := usePG(t)
-	proxy := newFaultProxy(t, "unix", s.socket())
-	p := openPostgres(t, s.dsnThrough(proxy, s.newSchema(t)), PostgresOptions{})
+	s := storetest.SharedPostgres(t)
+	proxy := storetest.NewProxy(t, "unix", s.Socket())
+	p := openPostgres(t, s.DSNThrough(proxy, s.NewSchema(t)), PostgresOptions{})
 	for _, begin := range []func(){proxy.Refuse, proxy.Blackhole, func() { proxy.Delay(3 * time.Second) }} {
 		proxy.Heal()
 		begin()
-		began, stalled := time.Now(), watchStalls()
+		began, stalled := time.Now(), storetest.WatchStalls()
 		err := p.Start(bg)
 		if took, stall := time.Since(began), stalled(); took > pgAnswerWithin+stall {
 			t.Errorf("Start took %v", took)
@@ -307,9 +308,9 @@ func TestPostgresStartsLaterWhereTheServerIsNotThereYet(t *testing.T) {
 }
 
 func TestPostgresStartTellsRefusalsFromAbsence(t *testing.T) {
-	s := usePG(t)
-	s.exec(t, "CREATE ROLE nobody LOGIN", "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
-	dsn := func(rest string) string { return "host=" + s.dir + " sslmode=disable " + rest }
+	s := storetest.SharedPostgres(t)
+	s.Exec(t, "CREATE ROLE nobody LOGIN", "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+	dsn := func(rest string) string { return "host=" + s.Dir() + " sslmode=disable " + rest }
 	for rest, want := range map[string]string{
 		"user=postgres dbname=none":                     `database "none" does not exist`,
 		"user=stranger dbname=postgres":                 `role "stranger" does not exist`,
@@ -384,8 +385,8 @@ func TestOpenPostgresTakesDSNs(t *testing.T) {
 }
 
 func TestPostgresHasAsManyConnectionsAsItMay(t *testing.T) {
-	s := usePG(t)
-	dsn := s.dsn(s.newSchema(t))
+	s := storetest.SharedPostgres(t)
+	dsn := s.DSN(s.NewSchema(t))
 	for given, want := range map[int32]int32{0: postgresMaxConns, 3: 3, 50: 50} {
 		p := startPostgres(t, dsn, PostgresOptions{MaxConns: given})
 		race(200, p.Accounts(), p.Accounts(), func(_ int, s flows.Accounts) error {
@@ -401,14 +402,14 @@ func TestPostgresHasAsManyConnectionsAsItMay(t *testing.T) {
 // Two writers that want what the other one has already would wait for each
 // other, were it not for the order of the locks.
 func TestPostgresWritersNeverDeadlock(t *testing.T) {
-	s := usePG(t)
-	dsn := s.dsn(s.newSchema(t))
+	s := storetest.SharedPostgres(t)
+	dsn := s.DSN(s.NewSchema(t))
 	one, two := startPostgres(t, dsn, PostgresOptions{}).Accounts(), startPostgres(t, dsn, PostgresOptions{}).Accounts()
 	var ids []int64
 	for i := range 4 {
 		ids = append(ids, create(t, one, plain("acme", fmt.Sprint(i))).ID)
 	}
-	before := strings.Count(s.log(t), "deadlock detected")
+	before := strings.Count(s.Log(t), "deadlock detected")
 	errs := race(600, one, two, func(i int, s flows.Accounts) error {
 		id, x, y := ids[i%4], fmt.Sprint("x", i%3), fmt.Sprint("y", i%5)
 		if i%2 == 0 {
@@ -445,14 +446,14 @@ func TestPostgresWritersNeverDeadlock(t *testing.T) {
 			t.Errorf("call %d: %v", i, err)
 		}
 	}
-	if n := strings.Count(s.log(t), "deadlock detected") - before; n > 0 {
+	if n := strings.Count(s.Log(t), "deadlock detected") - before; n > 0 {
 		t.Errorf("%d deadlocks", n)
 	}
 }
 
 func TestPostgresUpdatesThatRaceForALoginIDOrIdentity(t *testing.T) {
-	s := usePG(t)
-	dsn := s.dsn(s.newSchema(t))
+	s := storetest.SharedPostgres(t)
+	dsn := s.DSN(s.NewSchema(t))
 	one, two := startPostgres(t, dsn, PostgresOptions{}).Accounts(), startPostgres(t, dsn, PostgresOptions{}).Accounts()
 	var ids []int64
 	for i := range 40 {

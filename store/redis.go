@@ -391,8 +391,8 @@ func (r *Redis) limited(ctx context.Context, f func(context.Context) error) erro
 	r.calls.Add(1)
 	r.mu.RUnlock()
 	defer r.calls.Done()
-	ctx, cancel := context.WithTimeout(ctx, redisCallTimeout)
-	defer cancel()
+	ctx, done := flows.StoreContext(ctx, redisCallTimeout)
+	defer done()
 	return f(ctx)
 }
 

@@ -3,16 +3,9 @@ package store
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // openRedis returns a store that is closed with the test.
@@ -36,28 +30,28 @@ func openRedis(t testing.TB, o RedisOptions) *Redis {
 	return r
 }
 
-func openServer(t testing.TB, s *redisServer) *Redis {
-	return openRedis(t, RedisOptions{URLs: []string{s.url()}})
+func openServer(t testing.TB, s *storetest.Redis) *Redis {
+	return openRedis(t, RedisOptions{URLs: []string{s.URL()}})
 }
 
 func redisNodes(t *testing.T) (one, two flows.Sessions) {
-	s := startRedis(t)
-	return inTime{openServer(t, s).Sessions(), s.client(t)}, inTime{openServer(t, s).Sessions(), s.client(t)}
+	s := storetest.StartRedis(t)
+	return inTime{openServer(t, s).Sessions(), s.Client(t)}, inTime{openServer(t, s).Sessions(), s.Client(t)}
 }
 
 func redisClusterNodes(t *testing.T) (one, two flows.Sessions) {
-	c := startCluster(t)
+	c := storetest.SharedCluster(t)
 	node := func() flows.Sessions {
-		r := openRedis(t, RedisOptions{URLs: c.urls()})
+		r := openRedis(t, RedisOptions{URLs: c.URLs()})
 		return inTime{r.Sessions(), r.cluster}
 	}
 	return node(), node()
 }
 
 func redisSentinelNodes(t *testing.T) (one, two flows.Sessions) {
-	f := startFailover(t)
+	f := storetest.SharedFailover(t)
 	node := func() flows.Sessions {
-		r := openRedis(t, RedisOptions{URLs: []string{f.sentinel.url()}, SentinelMaster: masterName, WaitReplicas: 1})
+		r := openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName, WaitReplicas: 1})
 		return inTime{r.Sessions(), r.single}
 	}
 	return node(), node()
@@ -164,8 +158,8 @@ func TestRedisURLs(t *testing.T) {
 func TestRedisWarnsOfAServerThatEvicts(t *testing.T) {
 	for policy, warned := range map[string]bool{"noeviction": false, "allkeys-lru": true, "volatile-ttl": true} {
 		var log bytes.Buffer
-		s := startRedis(t, "--maxmemory-policy", policy)
-		r := openRedis(t, RedisOptions{URLs: []string{s.url()}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		s := storetest.StartRedis(t, "--maxmemory-policy", policy)
+		r := openRedis(t, RedisOptions{URLs: []string{s.URL()}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		must(t, r.Start(bg))
 		if strings.Contains(log.String(), "maxmemory_policy="+policy) != warned {
 			t.Errorf("%s: logged %q", policy, log.String())
@@ -174,13 +168,12 @@ func TestRedisWarnsOfAServerThatEvicts(t *testing.T) {
 }
 
 func TestRedisNeedNotBeThereAtStart(t *testing.T) {
-	s := newRedisServer(t, 0)
-	t.Cleanup(s.remove)
+	s := storetest.NewRedis(t, 0)
 	r := openServer(t, s)
 	if err := r.Start(bg); err == nil {
 		t.Error("Start found a server")
 	}
-	must(t, s.start())
+	must(t, s.Start())
 	eventually(t, "an answer", func() bool {
 		return r.Sessions().Create(bg, t0, session("a", 1, 1, flows.Authorized)) == nil
 	})
@@ -189,7 +182,7 @@ func TestRedisNeedNotBeThereAtStart(t *testing.T) {
 }
 
 func TestRedisRefusesCallsOnceClosed(t *testing.T) {
-	s := startRedis(t)
+	s := storetest.StartRedis(t)
 	r := openServer(t, s)
 	must(t, r.Close())
 	must(t, r.Close())
@@ -202,7 +195,7 @@ func TestRedisRefusesCallsOnceClosed(t *testing.T) {
 }
 
 func TestRedisOfAClusterIsNotTakenForOne(t *testing.T) {
-	c := startCluster(t)
+	c := storetest.SharedCluster(t)
 	err := openServer(t, c[0]).Start(bg)
 	if err == nil || !strings.Contains(err.Error(), "one of a Cluster") {
 		t.Errorf("got error %v", err)
@@ -212,17 +205,17 @@ func TestRedisOfAClusterIsNotTakenForOne(t *testing.T) {
 // Scripts
 
 func TestRedisScriptsAreSentAgain(t *testing.T) {
-	s := startRedis(t)
+	s := storetest.StartRedis(t)
 	sessions := openServer(t, s).Sessions()
 	must(t, sessions.Create(bg, t0, session("a", 1, 1, flows.Authorized)))
-	s.ask(t, "script", "flush")
+	s.Ask(t, "script", "flush")
 	must(t, sessions.Create(bg, t0, session("b", 1, 1, flows.Authorized)))
 	must(t, sessions.Delete(bg, hash("a")))
 }
 
 // Of links that are mailed at once, one is left.
 func TestRedisRacingLinks(t *testing.T) {
-	s := startRedis(t)
+	s := storetest.StartRedis(t)
 	one, two := openServer(t, s).Sessions(), openServer(t, s).Sessions()
 	errs := race(40, one, two, func(i int, n flows.Sessions) error {
 		return n.Create(bg, t0, session(fmt.Sprint(i), 1, 1, flows.MailedLink))
@@ -233,7 +226,7 @@ func TestRedisRacingLinks(t *testing.T) {
 
 // What a session leaves is cleared away: an index has what is there.
 func TestRedisIndexHasOnlyWhatIsThere(t *testing.T) {
-	s := startRedis(t)
+	s := storetest.StartRedis(t)
 	sessions := openServer(t, s).Sessions()
 	must(t, sessions.Create(bg, t0, session("a", 1, 1, flows.CheckOTP)))
 	must(t, sessions.Create(bg, t0, session("b", 1, 1, flows.CheckOTP)))
@@ -241,15 +234,15 @@ func TestRedisIndexHasOnlyWhatIsThere(t *testing.T) {
 	must(t, sessions.Delete(bg, hash("b")))
 	index := accountKey("i", "acme", 1)
 	want := hash("c")
-	wantEqual(t, "index", s.ask(t, "zrange", index, 0, -1), fmt.Sprint([]string{string(want[:])}))
+	wantEqual(t, "index", s.Ask(t, "zrange", index, 0, -1), fmt.Sprint([]string{string(want[:])}))
 
 	// Long after c has expired, it goes when another comes.
 	late := t0.Add(24 * time.Hour)
 	next := session("d", 1, 1, flows.Authorized)
 	next.Expires, next.Ends = late.Add(time.Hour), late.Add(time.Hour)
 	must(t, sessions.Create(bg, late, next))
-	wantEqual(t, "index", s.ask(t, "zcard", index), "1")
-	if left := s.client(t).PTTL(bg, index).Val(); left > time.Hour+flows.Keep+time.Second {
+	wantEqual(t, "index", s.Ask(t, "zcard", index), "1")
+	if left := s.Client(t).PTTL(bg, index).Val(); left > time.Hour+flows.Keep+time.Second {
 		t.Errorf("the index is kept for %v", left)
 	}
 }
@@ -257,11 +250,11 @@ func TestRedisIndexHasOnlyWhatIsThere(t *testing.T) {
 // A session of a usual size takes less than half a kilobyte, with all that is
 // kept beside it.
 func TestRedisBytesPerSession(t *testing.T) {
-	s := startRedis(t)
+	s := storetest.StartRedis(t)
 	sessions := openServer(t, s).Sessions()
 	used := func() int {
 		var n int
-		fmt.Sscan(infoField(s.ask(t, "info", "memory"), "used_memory_dataset"), &n)
+		fmt.Sscan(infoField(s.Ask(t, "info", "memory"), "used_memory_dataset"), &n)
 		return n
 	}
 	const n = 4096
@@ -275,8 +268,8 @@ func TestRedisBytesPerSession(t *testing.T) {
 	each := (used() - before) / n
 	key := hash("s@7")
 	t.Logf("%d bytes a session; MEMORY USAGE: session %s, index %s", each,
-		s.ask(t, "memory", "usage", sessionKey(key)), s.ask(t, "memory", "usage", accountKey("i", "acme", 7)))
-	wantEqual(t, "encoding", s.ask(t, "object", "encoding", sessionKey(key)), "listpack")
+		s.Ask(t, "memory", "usage", sessionKey(key)), s.Ask(t, "memory", "usage", accountKey("i", "acme", 7)))
+	wantEqual(t, "encoding", s.Ask(t, "object", "encoding", sessionKey(key)), "listpack")
 	if each > 512 {
 		t.Errorf("%d bytes a session", each)
 	}
@@ -285,14 +278,14 @@ func TestRedisBytesPerSession(t *testing.T) {
 // A server that has no memory left changes nothing by halves, and still ends
 // sessions.
 func TestRedisOutOfMemory(t *testing.T) {
-	s := startRedis(t)
+	s := storetest.StartRedis(t)
 	sessions := openServer(t, s).Sessions()
 	a, link := session("a", 1, 1, flows.CheckOTP), session("link", 1, 1, flows.MailedLink)
 	code := newCode("c")
 	a.Code = &code
 	must(t, sessions.Create(bg, t0, a))
 	must(t, sessions.Create(bg, t0, link))
-	s.ask(t, "config", "set", "maxmemory", "1")
+	s.Ask(t, "config", "set", "maxmemory", "1")
 	_, err := sessions.OpenCode(bg, t0, a.Hash, a.State)
 	for method, err := range map[string]error{
 		"OpenCode":         err,
@@ -317,28 +310,27 @@ func TestRedisOutOfMemory(t *testing.T) {
 // While the slot of a bucket moves from one node to another, its sessions stay
 // within reach.
 func TestRedisFollowsAMovingSlot(t *testing.T) {
-	c := newCluster(t, 2)
-	t.Cleanup(c.remove)
-	sessions := openRedis(t, RedisOptions{URLs: c.urls()}).Sessions()
+	c := storetest.NewCluster(t, 2)
+	sessions := openRedis(t, RedisOptions{URLs: c.URLs()}).Sessions()
 	a := session("a", 1, 1, flows.CheckOTP)
 	must(t, sessions.Create(bg, t0, a))
 	key := sessionKey(a.Hash)
 	var slot int
-	fmt.Sscan(c[0].ask(t, "cluster", "keyslot", key), &slot)
+	fmt.Sscan(c[0].Ask(t, "cluster", "keyslot", key), &slot)
 	from, to := c[0], c[1]
 	if slot >= 16384/2 {
 		from, to = to, from
 	}
-	fromID, toID := from.ask(t, "cluster", "myid"), to.ask(t, "cluster", "myid")
-	to.ask(t, "cluster", "setslot", slot, "importing", fromID)
-	from.ask(t, "cluster", "setslot", slot, "migrating", toID)
-	for _, k := range from.client(t).ClusterGetKeysInSlot(bg, slot, 100).Val() {
-		from.ask(t, "migrate", "127.0.0.1", to.port, k, 0, 1000)
+	fromID, toID := from.Ask(t, "cluster", "myid"), to.Ask(t, "cluster", "myid")
+	to.Ask(t, "cluster", "setslot", slot, "importing", fromID)
+	from.Ask(t, "cluster", "setslot", slot, "migrating", toID)
+	for _, k := range from.Client(t).ClusterGetKeysInSlot(bg, slot, 100).Val() {
+		from.Ask(t, "migrate", "127.0.0.1", to.Port, k, 0, 1000)
 	}
 	wantSession(t, sessions, a)
 	number := get[int64](t)(sessions.OpenCode(bg, t0, a.Hash, flows.CheckOTP))
-	for _, s := range []*redisServer{to, from} {
-		s.ask(t, "cluster", "setslot", slot, "node", toID)
+	for _, s := range []*storetest.Redis{to, from} {
+		s.Ask(t, "cluster", "setslot", slot, "node", toID)
 	}
 	must(t, sessions.SetCode(bg, a.Hash, number, newCode("c")))
 	must(t, sessions.Replace(bg, t0, a.Hash, a.State, session("b", 1, 1, flows.Authorized)))
@@ -347,25 +339,23 @@ func TestRedisFollowsAMovingSlot(t *testing.T) {
 // When a master of a Cluster is gone and its replica has taken over, all is as
 // before.
 func TestRedisClusterFailsOver(t *testing.T) {
-	c := newCluster(t, 3)
-	t.Cleanup(func() { c.remove() })
-	replica := newClusterNode(t, freePorts(t, 1)[0])
-	c = append(c, replica)
-	must(t, replica.start())
-	replica.ask(t, "cluster", "meet", "127.0.0.1", c[0].port)
+	c := storetest.NewCluster(t, 3)
+	replica := storetest.NewClusterNode(t)
+	must(t, replica.Start())
+	replica.Ask(t, "cluster", "meet", "127.0.0.1", c[0].Port)
 	lost := c[1]
-	lostID := lost.ask(t, "cluster", "myid")
-	eventually(t, "a node that is known", func() bool { return strings.Contains(replica.ask(t, "cluster", "nodes"), lostID) })
-	replica.ask(t, "cluster", "replicate", lostID)
+	lostID := lost.Ask(t, "cluster", "myid")
+	eventually(t, "a node that is known", func() bool { return strings.Contains(replica.Ask(t, "cluster", "nodes"), lostID) })
+	replica.Ask(t, "cluster", "replicate", lostID)
 	eventually(t, "a replica that follows", func() bool {
-		return infoField(replica.ask(t, "info", "replication"), "master_link_status") == "up"
+		return infoField(replica.Ask(t, "info", "replication"), "master_link_status") == "up"
 	})
-	r := openRedis(t, RedisOptions{URLs: c[:3].urls()})
+	r := openRedis(t, RedisOptions{URLs: c.URLs()})
 	heard := listenTo(t, r)
-	lost.kill()
-	eventuallyWithin(t, 15*time.Second, "new master", func() bool {
-		return infoField(c[0].ask(t, "cluster", "info"), "cluster_state") == "ok" &&
-			infoField(replica.ask(t, "info", "replication"), "role") == "master"
+	lost.Kill()
+	storetest.Eventually(t, 15*time.Second, "new master", func() bool {
+		return infoField(c[0].Ask(t, "cluster", "info"), "cluster_state") == "ok" &&
+			infoField(replica.Ask(t, "info", "replication"), "role") == "master"
 	})
 	began := time.Now()
 	for account := int64(1); account <= 30; account++ { // of all nodes
@@ -384,15 +374,13 @@ func TestRedisClusterFailsOver(t *testing.T) {
 // TLS
 
 func TestRedisTLS(t *testing.T) {
-	port := freePorts(t, 1)[0]
-	s := newRedisServer(t, 0, "--requirepass", "s3cret/?@", "--tls-port", strconv.Itoa(port), "--tls-auth-clients", "no",
-		"--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem", "--tls-ca-cert-file", "cert.pem")
-	t.Cleanup(s.remove)
-	ca := filepath.Join(s.dir, "cert.pem")
-	writeCertificate(t, ca, filepath.Join(s.dir, "key.pem"))
-	must(t, s.start())
-	plain := startRedis(t, "--port", strconv.Itoa(freePorts(t, 1)[0]))
-	plainPort := plain.ask(t, "config", "get", "port")
+	port := storetest.FreePorts(t, 1)[0]
+	s := storetest.NewRedis(t, 0, "--requirepass", "s3cret/?@", "--tls-port", strconv.Itoa(port), "--tls-auth-clients", "no",
+		"--tls-cert-file", "server.crt", "--tls-key-file", "server.key", "--tls-ca-cert-file", "server.crt")
+	ca, _ := s.Certificate(t, "server")
+	must(t, s.Start())
+	plain := storetest.StartRedis(t, "--port", strconv.Itoa(storetest.FreePorts(t, 1)[0]))
+	plainPort := plain.Ask(t, "config", "get", "port")
 	plainPort = strings.Trim(plainPort[strings.Index(plainPort, ":")+1:], "]")
 	for url, want := range map[string]string{
 		fmt.Sprintf("rediss://:s3cret%%2F%%3F%%40@127.0.0.1:%d?ca=%s", port, ca): "",
@@ -411,20 +399,6 @@ func TestRedisTLS(t *testing.T) {
 			t.Errorf("the error shows a password: %v", err)
 		}
 	}
-}
-
-// writeCertificate makes a certificate for 127.0.0.1 that is its own authority.
-func writeCertificate(t *testing.T, certFile, keyFile string) {
-	t.Helper()
-	key := get[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	cert := get[[]byte](t)(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
-	der := get[[]byte](t)(x509.MarshalPKCS8PrivateKey(key))
-	must(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o644))
-	must(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o644))
 }
 
 // Feed
@@ -533,18 +507,18 @@ func listenTo(t *testing.T, r *Redis) *tape {
 func TestRedisTellsWhatEnds(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) *Redis{
 		"one server": func() func(t *testing.T) *Redis {
-			var s *redisServer
+			var s *storetest.Redis
 			return func(t *testing.T) *Redis {
 				if s == nil {
-					s = startRedis(t)
+					s = storetest.StartRedis(t)
 				}
 				return openServer(t, s)
 			}
 		}(),
-		"cluster": func(t *testing.T) *Redis { return openRedis(t, RedisOptions{URLs: startCluster(t).urls()}) },
+		"cluster": func(t *testing.T) *Redis { return openRedis(t, RedisOptions{URLs: storetest.SharedCluster(t).URLs()}) },
 		"sentinel": func(t *testing.T) *Redis {
-			f := startFailover(t)
-			return openRedis(t, RedisOptions{URLs: []string{f.sentinel.url()}, SentinelMaster: masterName, WaitReplicas: 1})
+			f := storetest.SharedFailover(t)
+			return openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName, WaitReplicas: 1})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -613,25 +587,25 @@ func TestRedisMessages(t *testing.T) {
 // redisFaults are what can happen to a server or the way to it, and be healed.
 var redisFaults = []struct {
 	name  string
-	fault func(*redisServer, *faultProxy)
-	heal  func(*redisServer, *faultProxy)
+	fault func(*storetest.Redis, *storetest.Proxy)
+	heal  func(*storetest.Redis, *storetest.Proxy)
 	// The server does nothing that is asked for meanwhile.
 	down bool
 }{
-	{"refused", func(_ *redisServer, p *faultProxy) { p.Refuse() }, healProxy, true},
-	{"black hole", func(_ *redisServer, p *faultProxy) { p.Blackhole() }, healProxy, true},
-	{"forgotten by a firewall", func(_ *redisServer, p *faultProxy) { p.Forget() }, healProxy, false},
-	{"slow", func(_ *redisServer, p *faultProxy) { p.Delay(400 * time.Millisecond) }, healProxy, true},
-	{"frozen", func(s *redisServer, _ *faultProxy) { s.freeze() }, func(s *redisServer, _ *faultProxy) { s.thaw() }, true},
-	{"killed", func(s *redisServer, _ *faultProxy) { s.kill() }, func(s *redisServer, _ *faultProxy) { s.start() }, true},
+	{"refused", func(_ *storetest.Redis, p *storetest.Proxy) { p.Refuse() }, healProxy, true},
+	{"black hole", func(_ *storetest.Redis, p *storetest.Proxy) { p.Blackhole() }, healProxy, true},
+	{"forgotten by a firewall", func(_ *storetest.Redis, p *storetest.Proxy) { p.Forget() }, healProxy, false},
+	{"slow", func(_ *storetest.Redis, p *storetest.Proxy) { p.Delay(400 * time.Millisecond) }, healProxy, true},
+	{"frozen", func(s *storetest.Redis, _ *storetest.Proxy) { s.Freeze() }, func(s *storetest.Redis, _ *storetest.Proxy) { s.Thaw() }, true},
+	{"killed", func(s *storetest.Redis, _ *storetest.Proxy) { s.Kill() }, func(s *storetest.Redis, _ *storetest.Proxy) { s.Start() }, true},
 }
 
-func healProxy(_ *redisServer, p *faultProxy) { p.Heal() }
+func healProxy(_ *storetest.Redis, p *storetest.Proxy) { p.Heal() }
 
 // behindProxy starts a server with a proxy before it, and a store.
-func redisBehindProxy(t *testing.T) (*redisServer, *faultProxy, *Redis) {
-	s := startRedis(t)
-	p := newFaultProxy(t, "unix", s.socket())
+func redisBehindProxy(t *testing.T) (*storetest.Redis, *storetest.Proxy, *Redis) {
+	s := storetest.StartRedis(t)
+	p := storetest.NewProxy(t, "unix", s.Socket())
 	return s, p, openRedis(t, RedisOptions{URLs: []string{"redis://" + p.Addr()}})
 }
 
@@ -746,11 +720,11 @@ func TestRedisIsTrustedOnlyWhileItIsHeard(t *testing.T) {
 // A subscription that is lost is noticed at once: what ends until there is
 // another can't be heard.
 func TestRedisSubscriptionIsLost(t *testing.T) {
-	s := startRedis(t)
+	s := storetest.StartRedis(t)
 	f := listenTo(t, openServer(t, s))
 	for range 5 {
 		flushes := f.count()
-		s.ask(t, "client", "kill", "type", "pubsub")
+		s.Ask(t, "client", "kill", "type", "pubsub")
 		eventually(t, "a flush", func() bool { return f.count() > flushes })
 		eventually(t, "trust", f.trusted)
 	}
@@ -758,13 +732,13 @@ func TestRedisSubscriptionIsLost(t *testing.T) {
 
 // What is remembered of data that are gone is gone too.
 func TestRedisIsEmptied(t *testing.T) {
-	s := startRedis(t)
+	s := storetest.StartRedis(t)
 	f := listenTo(t, openServer(t, s))
 	for range 3 {
 		flushes := f.count()
 		time.Sleep(2 * redisBeat)
 		wantEqual(t, "flushes", f.count(), flushes)
-		s.ask(t, "flushall")
+		s.Ask(t, "flushall")
 		began := time.Now()
 		eventually(t, "a flush", func() bool { return f.count() > flushes })
 		if took := time.Since(began); took > time.Second {
@@ -775,18 +749,18 @@ func TestRedisIsEmptied(t *testing.T) {
 
 // The loss of one node of a Cluster is noticed, and its return.
 func TestRedisClusterNodeIsFrozen(t *testing.T) {
-	c := startCluster(t)
-	f := listenTo(t, openRedis(t, RedisOptions{URLs: c.urls()}))
+	c := storetest.SharedCluster(t)
+	f := listenTo(t, openRedis(t, RedisOptions{URLs: c.URLs()}))
 	for _, s := range c {
 		flushes := f.count()
-		s.freeze()
+		s.Freeze()
 		began := time.Now()
 		for f.trusted() && time.Since(began) < 3*time.Second {
 			time.Sleep(time.Millisecond)
 		}
 		took := time.Since(began)
 		time.Sleep(300 * time.Millisecond)
-		s.thaw()
+		s.Thaw()
 		if took > 2*time.Second {
 			t.Errorf("trusted for %v", took)
 		}
@@ -809,7 +783,7 @@ func TestRedisLostAnswersAreErrors(t *testing.T) {
 	for range 2 { // so that each script is there
 		callAllSessions(bg, direct, session("other@9", 9, 1, flows.CheckOTP))
 	}
-	s.ask(t, "flushall")
+	s.Ask(t, "flushall")
 	must(t, direct.Create(bg, t0, a))
 	counter := flows.Counter{Key: "acme/k", Limit: 2, Window: time.Minute}
 
@@ -837,9 +811,9 @@ func TestRedisLostAnswersAreErrors(t *testing.T) {
 // Replicas
 
 func TestRedisWaitsForReplicas(t *testing.T) {
-	s := startRedis(t)
+	s := storetest.StartRedis(t)
 	without := openServer(t, s).Sessions()
-	with := openRedis(t, RedisOptions{URLs: []string{s.url()}, WaitReplicas: 1}).Sessions()
+	with := openRedis(t, RedisOptions{URLs: []string{s.URL()}, WaitReplicas: 1}).Sessions()
 	code := newCode("c")
 	for _, name := range []string{"spent", "opened", "replaced", "deleted", "touched"} {
 		a := session(name, 1, 1, flows.CheckOTP)
@@ -876,9 +850,8 @@ func TestRedisWaitsForReplicas(t *testing.T) {
 // What was spent or ended does not come back when the master dies at once
 // afterwards, and the feed hears the new one.
 func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
-	f := newFailover(t)
-	t.Cleanup(f.remove)
-	r := openRedis(t, RedisOptions{URLs: []string{f.sentinel.url()}, SentinelMaster: masterName, WaitReplicas: 1})
+	f := storetest.NewFailover(t)
+	r := openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName, WaitReplicas: 1})
 	sessions := r.Sessions()
 	heard := listenTo(t, r)
 	counter := flows.Counter{Key: "acme/k", Limit: 1, Window: time.Hour}
@@ -895,7 +868,7 @@ func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 	must(t, sessions.Replace(bg, t0, hash("replaced"), flows.CheckOTP, session("next", 1, 2, flows.Authorized)))
 	must(t, sessions.Charge(bg, t0, counter))
 	must(t, sessions.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2}))
-	f.master.kill()
+	f.Master.Kill()
 	killed := time.Now()
 
 	spent.Code = nil
@@ -920,9 +893,9 @@ func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 	}
 
 	// The old master comes back as a replica, and all is as before.
-	must(t, f.master.start())
+	must(t, f.Master.Start())
 	back := time.Now()
-	eventuallyWithin(t, 20*time.Second, "trust", heard.trusted)
+	storetest.Eventually(t, 20*time.Second, "trust", heard.trusted)
 	t.Logf("trusted again %v after the replica's return", time.Since(back))
 	eventually(t, "an ending", func() bool {
 		sessions.Delete(bg, hash("next")) // as often as it takes: the replica has but begun to follow
@@ -930,26 +903,16 @@ func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 	})
 }
 
-func eventuallyWithin(t *testing.T, limit time.Duration, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s within %v", what, limit)
-		}
-	}
-}
-
 // A planned failover leaves a subscription at the old master, which is deaf.
 func TestRedisPlannedFailover(t *testing.T) {
-	f := newFailover(t)
-	t.Cleanup(f.remove)
-	r := openRedis(t, RedisOptions{URLs: []string{f.sentinel.url()}, SentinelMaster: masterName})
+	f := storetest.NewFailover(t)
+	r := openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName})
 	heard := listenTo(t, r)
 	flushes := heard.count()
-	f.sentinel.ask(t, "sentinel", "failover", masterName)
+	f.Sentinel.Ask(t, "sentinel", "failover", storetest.MasterName)
 	began := time.Now()
-	eventuallyWithin(t, 20*time.Second, "flush", func() bool { return heard.count() > flushes })
-	eventuallyWithin(t, 20*time.Second, "trust", heard.trusted)
+	storetest.Eventually(t, 20*time.Second, "flush", func() bool { return heard.count() > flushes })
+	storetest.Eventually(t, 20*time.Second, "trust", heard.trusted)
 	t.Logf("heard again after %v", time.Since(began))
 	s := session("a", 1, 1, flows.Authorized)
 	eventually(t, "an answer", func() bool { return r.Sessions().Create(bg, t0, s) == nil })

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // What another process commits to the file is heard of, what this one commits
@@ -56,9 +57,5 @@ func (f *recordedFeed) Trust(until time.Time)     { f.trusted.Store(!until.IsZer
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("no %s within 5 s", what)
-		}
-	}
+	storetest.Eventually(t, 5*time.Second, what, is)
 }

@@ -1,4 +1,4 @@
-package store
+package storetest
 
 import (
 	"bytes"
@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// A faultProxy stands between a store and its server and does what networks
-// do. It begins healthy.
-type faultProxy struct {
+// Proxy stands between a store and its server and does what networks do. It
+// begins healthy.
+type Proxy struct {
 	listener net.Listener
 	network  string // of the server
 	address  string
@@ -18,7 +18,7 @@ type faultProxy struct {
 	mu      sync.Mutex
 	fault   fault
 	changed chan struct{} // closed when fault changes
-	links   map[*faultLink]bool
+	links   map[*link]bool
 }
 
 type fault struct {
@@ -28,15 +28,15 @@ type fault struct {
 	cutting []byte // see CutAnswerTo; nil for none
 }
 
-// newFaultProxy returns a proxy to a server, listening on TCP. It is closed
-// with the test.
-func newFaultProxy(t testing.TB, network, address string) *faultProxy {
+// NewProxy returns a proxy to a server, listening on TCP. It is closed with the
+// test.
+func NewProxy(t testing.TB, network, address string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
-	p := &faultProxy{
+	p := &Proxy{
 		listener: listener, network: network, address: address,
-		changed: make(chan struct{}), links: map[*faultLink]bool{},
+		changed: make(chan struct{}), links: map[*link]bool{},
 	}
 	go p.accept()
 	t.Cleanup(func() {
@@ -47,39 +47,39 @@ func newFaultProxy(t testing.TB, network, address string) *faultProxy {
 }
 
 // Addr is where the proxy listens: host:port.
-func (p *faultProxy) Addr() string { return p.listener.Addr().String() }
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Refuse resets all connections, and new ones at once.
-func (p *faultProxy) Refuse() {
+func (p *Proxy) Refuse() {
 	p.set(func(f *fault) { f.refuse = true })
 	p.Cut()
 }
 
 // Blackhole lets nothing through, in either direction, and says nothing. New
 // connections are accepted, but come no further.
-func (p *faultProxy) Blackhole() { p.set(func(f *fault) { f.hole = true }) }
+func (p *Proxy) Blackhole() { p.set(func(f *fault) { f.hole = true }) }
 
 // Forget makes the connections that there are a black hole for ever, as a
 // firewall does that has lost them.
-func (p *faultProxy) Forget() { p.each(func(l *faultLink) { l.forgotten = true }) }
+func (p *Proxy) Forget() { p.each(func(l *link) { l.forgotten = true }) }
 
 // Delay lets everything through d later: an answer takes 2d more.
-func (p *faultProxy) Delay(d time.Duration) { p.set(func(f *fault) { f.delay = d }) }
+func (p *Proxy) Delay(d time.Duration) { p.set(func(f *fault) { f.delay = d }) }
 
 // Cut resets the connections that there are. New ones are as before.
-func (p *faultProxy) Cut() { p.each(func(l *faultLink) { l.close() }) }
+func (p *Proxy) Cut() { p.each(func(l *link) { l.close() }) }
 
 // CutAnswerTo lets requests through, but from one on that contains these bytes
 // its connection is reset when the server answers.
-func (p *faultProxy) CutAnswerTo(request string) {
+func (p *Proxy) CutAnswerTo(request string) {
 	p.set(func(f *fault) { f.cutting = append([]byte{}, request...) })
 }
 
 // Heal ends all faults. What a black hole holds back is delivered then, as TCP
 // does, except where it was told to Forget.
-func (p *faultProxy) Heal() { p.set(func(f *fault) { *f = fault{} }) }
+func (p *Proxy) Heal() { p.set(func(f *fault) { *f = fault{} }) }
 
-func (p *faultProxy) set(change func(*fault)) {
+func (p *Proxy) set(change func(*fault)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.fault)
@@ -87,7 +87,7 @@ func (p *faultProxy) set(change func(*fault)) {
 	p.changed = make(chan struct{})
 }
 
-func (p *faultProxy) each(do func(*faultLink)) {
+func (p *Proxy) each(do func(*link)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
@@ -95,13 +95,13 @@ func (p *faultProxy) each(do func(*faultLink)) {
 	}
 }
 
-func (p *faultProxy) state() (fault, chan struct{}) {
+func (p *Proxy) state() (fault, chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.fault, p.changed
 }
 
-func (p *faultProxy) accept() {
+func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
@@ -111,10 +111,10 @@ func (p *faultProxy) accept() {
 	}
 }
 
-// A faultLink is a connection through the proxy. forgotten and cut are guarded
+// A link is a connection through the proxy. forgotten and cut are guarded
 // by the proxy's mu.
-type faultLink struct {
-	proxy     *faultProxy
+type link struct {
+	proxy     *Proxy
 	client    net.Conn
 	once      sync.Once
 	closed    chan struct{}
@@ -122,8 +122,8 @@ type faultLink struct {
 	cut       bool // when the server answers
 }
 
-func (p *faultProxy) serve(client net.Conn) {
-	l := &faultLink{proxy: p, client: client, closed: make(chan struct{})}
+func (p *Proxy) serve(client net.Conn) {
+	l := &link{proxy: p, client: client, closed: make(chan struct{})}
 	p.mu.Lock()
 	p.links[l] = true
 	p.mu.Unlock()
@@ -150,7 +150,7 @@ func (p *faultProxy) serve(client net.Conn) {
 
 // close resets the client's connection. The other goroutines of the link end
 // with it.
-func (l *faultLink) close() {
+func (l *link) close() {
 	l.once.Do(func() {
 		l.client.(*net.TCPConn).SetLinger(0)
 		l.client.Close()
@@ -160,7 +160,7 @@ func (l *faultLink) close() {
 
 // open waits until the link lets something through. It returns false if it
 // never will.
-func (l *faultLink) open() bool {
+func (l *link) open() bool {
 	for {
 		f, changed := l.proxy.state()
 		switch {
@@ -177,14 +177,14 @@ func (l *faultLink) open() bool {
 	}
 }
 
-func (l *faultLink) isForgotten() bool {
+func (l *link) isForgotten() bool {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
 	return l.forgotten
 }
 
 // pump carries what one side sends to the other, with the fault of the moment.
-func (l *faultLink) pump(from, to net.Conn, request bool) {
+func (l *link) pump(from, to net.Conn, request bool) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
@@ -198,7 +198,7 @@ func (l *faultLink) pump(from, to net.Conn, request bool) {
 }
 
 // wait holds something back as long as the fault says.
-func (l *faultLink) wait() bool {
+func (l *link) wait() bool {
 	f, _ := l.proxy.state()
 	if f.delay > 0 {
 		select {
@@ -211,7 +211,7 @@ func (l *faultLink) wait() bool {
 }
 
 // cuts notes a request whose answer is to be cut, and tells whether this is it.
-func (l *faultLink) cuts(data []byte, request bool) bool {
+func (l *link) cuts(data []byte, request bool) bool {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
 	if cutting := l.proxy.fault.cutting; request && cutting != nil && bytes.Contains(data, cutting) {

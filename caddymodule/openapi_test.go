@@ -1,0 +1,373 @@
+package caddymodule
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// documented is openapi.json as it was read, but for one thing: an answer may
+// have no field that it does not name.
+var documented = sync.OnceValues(func() (*openapi3.T, error) {
+	doc, err := openapi3.NewLoader().LoadFromFile("openapi.json")
+	if err != nil {
+		return nil, err
+	}
+	closeSchema := func(s *openapi3.SchemaRef) {
+		if s.Value.Type.Is("object") {
+			s.Value.AdditionalProperties.Has = new(bool)
+		}
+	}
+	for _, schema := range doc.Components.Schemas {
+		closeSchema(schema)
+	}
+	for _, path := range doc.Paths.Map() {
+		for _, response := range path.Post.Responses.Map() {
+			closeSchema(response.Value.Content.Get("application/json").Schema)
+		}
+	}
+	return doc, nil
+})
+
+func document(t *testing.T) *openapi3.T {
+	t.Helper()
+	doc, err := documented()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+var basePathOf = regexp.MustCompile(`\bbase_path (\S+)`)
+
+// checkDocumented checks that what a route answered is in the OpenAPI document
+// and, if it was a success, what it was asked, too.
+func (s *site) checkDocumented(r *http.Request, a answer) {
+	s.t.Helper()
+	base := ""
+	if found := basePathOf.FindStringSubmatch(s.config); found != nil {
+		base = found[1]
+	}
+	target := targetOf(base, r.URL)
+	if target.kind != authRoute || r.Method != http.MethodPost {
+		return
+	}
+	doc := document(s.t)
+	path := "/{company_code}/v2/" + target.route.Path
+	item := doc.Paths.Value(path)
+	if item == nil {
+		s.t.Errorf("%s is not in the OpenAPI document", path)
+		return
+	}
+	request := &openapi3filter.RequestValidationInput{
+		Request: r,
+		Route:   &routers.Route{Spec: doc, Path: path, PathItem: item, Method: r.Method, Operation: item.Post},
+	}
+	err := openapi3filter.ValidateResponse(s.t.Context(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: request,
+		Status:                 a.Status,
+		Header:                 a.Header,
+		Body:                   io.NopCloser(bytes.NewReader(a.Body)),
+		Options:                &openapi3filter.Options{IncludeResponseStatus: true},
+	})
+	if err != nil {
+		s.t.Errorf("%s: the answer %d %s is not in the OpenAPI document: %v", target.route.Path, a.Status, a.Body, err)
+	}
+	if a.Status != http.StatusOK {
+		return
+	}
+	if r.GetBody != nil {
+		if r.Body, err = r.GetBody(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if err := openapi3filter.ValidateRequestBody(s.t.Context(), request, item.Post.RequestBody.Value); err != nil {
+		s.t.Errorf("%s: a request that succeeded is not in the OpenAPI document: %v", target.route.Path, err)
+	}
+}
+
+// After a change: go test ./caddymodule -run OpenAPI -update
+func TestOpenAPIFileIsWhatIsServed(t *testing.T) {
+	const file = "openapi.json"
+	made, err := openAPI("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(file, made, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(golden), string(made)); diff != "" {
+		t.Fatalf("openapi.json is not what is made; run go test ./caddymodule -run OpenAPI -update\n%s", diff)
+	}
+
+	s := startSite(t, siteConfig{more: `
+		company open {
+			api_key off
+			captcha off
+		}`, company: "captcha off", site: `
+		handle /api/* {
+			mnemogate {
+				base_path /api
+			}
+			reverse_proxy BACKEND
+		}
+		handle {
+			mnemogate
+			reverse_proxy BACKEND
+		}`})
+	ask := func(method, path string, keys ...string) answer {
+		s.t.Helper()
+		r := s.request(method, path, "")
+		r.Header[apiKeyHeader] = keys
+		return s.do(r)
+	}
+	for _, path := range []string{"/acme/v2/openapi.json", "/open/v2/openapi.json"} {
+		a := ask("GET", path, testKey)
+		if a.Status != http.StatusOK || !bytes.Equal(a.Body, golden) || a.JSON == nil {
+			t.Errorf("%s: got %d %s, want 200 and openapi.json", path, a.Status, a.Body)
+		}
+	}
+	based := string(ask("GET", "/api/acme/v2/openapi.json", testKey).Body)
+	if want := strings.Replace(string(golden), `"url": "/"`, `"url": "/api"`, 1); based != want || want == string(golden) {
+		t.Errorf("with a base path: %s", cmp.Diff(want, based))
+	}
+	s.run("the key as on the routes", func(*testing.T) {
+		ask("GET", "/acme/v2/openapi.json").want(flows.ErrAPIKeyMissing)
+		ask("GET", "/acme/v2/openapi.json", "another").want(flows.ErrAPIKeyInvalid)
+		ask("GET", "/acme/v2/openapi.json", testKey, testKey).want(flows.ErrAPIKeyInvalid)
+		a := ask("GET", "/nobody/v2/openapi.json", testKey).want(flows.ErrAPIKeyInvalid)
+		if got := a.Header.Get("WWW-Authenticate"); got != `Bearer realm="nobody"` {
+			t.Errorf("WWW-Authenticate is %q", got)
+		}
+		ask("GET", "/nobody/v2/openapi.json").want(flows.ErrAPIKeyMissing)
+	})
+	s.run("GET only", func(*testing.T) {
+		for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS", "TRACE"} {
+			a := ask(method, "/acme/v2/openapi.json", testKey).want(errDocumentMethod)
+			if got := a.Header.Get("Allow"); got != "GET" {
+				t.Errorf("%s: Allow is %q", method, got)
+			}
+		}
+		head := "HEAD /acme/v2/openapi.json HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Api-Key: " + testKey + "\r\n\r\n"
+		if a := s.exchange(head); a.Status != http.StatusMethodNotAllowed || a.Header.Get("Allow") != "GET" {
+			t.Errorf("HEAD: got %d %v", a.Status, a.Header)
+		}
+	})
+	s.run("one spelling", func(*testing.T) {
+		for _, path := range []string{"/acme/v2/openapi.json/", "/acme/v2/openapi%2ejson", "/acme/v2/OpenAPI.json", "/acme//v2/openapi.json"} {
+			ask("GET", path, testKey).want(flows.ErrHeaderMissing)
+		}
+	})
+	if got := s.backend.requests(); len(got) != 0 {
+		t.Errorf("the application got %q", got)
+	}
+}
+
+// The document has exactly the routes, states and codes of the one table, and
+// a word on each field.
+func TestOpenAPISaysWhatTheTableSays(t *testing.T) {
+	doc := document(t)
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := doc.Paths.Len(); got != len(flows.Routes) {
+		t.Errorf("it has %d paths, want %d", got, len(flows.Routes))
+	}
+	answered := map[string]bool{}
+	for i := range flows.Routes {
+		route := &flows.Routes[i]
+		t.Run(route.Path, func(t *testing.T) {
+			operation := doc.Paths.Value("/{company_code}/v2/" + route.Path).Post
+			states := []flows.State{}
+			for _, answer := range answersOf(operation) {
+				state := flows.None
+				if schema, ok := answer.Properties["session_state"]; ok {
+					state = flows.State(schema.Value.Enum[0].(string))
+				}
+				states = append(states, state)
+				for name := range answer.Properties {
+					answered[name] = true
+				}
+				checkDescribed(t, answer)
+			}
+			if diff := cmp.Diff(route.To, states); diff != "" {
+				t.Errorf("its states: %s", diff)
+			}
+			got, want := []string{}, []string{}
+			for status, response := range operation.Responses.Map() {
+				for _, code := range codesOf(response) {
+					got = append(got, status+" "+code)
+				}
+			}
+			for name, e := range everyError() {
+				if route.MayFail(e) {
+					want = append(want, name)
+				}
+			}
+			slices.Sort(got)
+			slices.Sort(want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("its codes: %s", diff)
+			}
+			body := operation.RequestBody.Value.Content.Get("application/json").Schema.Value
+			checkDescribed(t, body)
+			for _, field := range route.Fields() {
+				if schema := body.Properties[field.Name]; schema == nil || slices.Contains(body.Required, field.Name) != field.Required {
+					t.Errorf("the request's %s is missing, or required where it is not", field.Name)
+				}
+			}
+		})
+	}
+	for _, f := range slices.Concat(reflect.VisibleFields(reflect.TypeFor[flows.Reply]()), reflect.VisibleFields(reflect.TypeFor[flows.Disclaimer]())) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "" && name != "-" && !answered[name] && doc.Components.Schemas["Disclaimer"].Value.Properties[name] == nil {
+			t.Errorf("no answer has %s", name)
+		}
+	}
+}
+
+// answersOf returns the schemas of an operation's successful answers.
+func answersOf(o *openapi3.Operation) []*openapi3.Schema {
+	schema := o.Responses.Status(http.StatusOK).Value.Content.Get("application/json").Schema.Value
+	if schema.OneOf == nil {
+		return []*openapi3.Schema{schema}
+	}
+	var all []*openapi3.Schema
+	for _, one := range schema.OneOf {
+		all = append(all, one.Value)
+	}
+	return all
+}
+
+func codesOf(response *openapi3.ResponseRef) []string {
+	var codes []string
+	if code := response.Value.Content.Get("application/json").Schema.Value.Properties["error_code"]; code != nil {
+		for _, one := range code.Value.Enum {
+			codes = append(codes, one.(string))
+		}
+	}
+	return codes
+}
+
+// everyError returns all errors that any route may answer with, by status and
+// code.
+func everyError() map[string]*flows.Error {
+	all := map[string]*flows.Error{}
+	for i := range flows.Routes {
+		for _, e := range errorsOf(&flows.Routes[i]) {
+			all[fmt.Sprintf("%d %s", e.Status, e.Code)] = e
+		}
+	}
+	return all
+}
+
+// checkDescribed checks that each field of a schema but status is described and
+// has an example.
+func checkDescribed(t *testing.T, schema *openapi3.Schema) {
+	t.Helper()
+	for name, p := range schema.Properties {
+		if name == "status" {
+			continue
+		}
+		if p.Value.Description == "" || p.Value.Examples == nil && len(p.Value.Enum) == 0 {
+			t.Errorf("%s has no description or no example", name)
+		}
+	}
+}
+
+// Redocly finds no fault with the document, and a client in TypeScript whose
+// types are made from it logs in.
+func TestClientFromTheDocument(t *testing.T) {
+	t.Parallel()
+	needPeers(t)
+	s := startSite(t, siteConfig{
+		global: fastHashing,
+		company: fmt.Sprintf(`
+			captcha off
+			disclaimer terms 1 {
+				title Terms
+				description "Terms of use"
+				link https://example.com/terms
+			}
+			account alice {
+				email alice@example.com
+				password "%s"
+			}`, testPassword),
+		handler: "base_path /api",
+	})
+	r := s.request("GET", "/api/acme/v2/openapi.json", "")
+	r.Header.Set(apiKeyHeader, testKey)
+	served := s.do(r).Body
+
+	dir := t.TempDir()
+	modules, err := filepath.Abs(peersDir + "/node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := os.ReadFile(peersDir + "/client.mts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		os.Symlink(modules, dir+"/node_modules"),
+		os.WriteFile(dir+"/client.mts", client, 0o600),
+		os.WriteFile(dir+"/openapi.json", served, 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	node := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command("node", args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "HOME="+dir, "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	if out := node("node_modules/@redocly/cli/bin/cli.js", "lint", "openapi.json"); strings.Contains(out, "warning.") {
+		t.Error(out)
+	}
+	node("node_modules/openapi-typescript/bin/cli.js", "openapi.json", "--output", "schema.d.ts")
+	node("node_modules/typescript/bin/tsc", "--strict", "--target", "es2022", "--module", "nodenext", "--types", "node", "client.mts")
+	config, err := json.Marshal(fields{
+		"document": s.URL + "/api/acme/v2/openapi.json",
+		"company":  "acme",
+		"key":      testKey,
+		"loginID":  "alice@example.com",
+		"password": testPassword,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := node("client.mjs", string(config)); got != `{"profile_mnemocode":"alice"}`+"\n" {
+		t.Errorf("the client says %s", got)
+	}
+}

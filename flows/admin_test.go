@@ -1,0 +1,163 @@
+package flows_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func (b *bench) admin() *flows.Admin {
+	return &flows.Admin{Service: b.Service, Company: b.company, Address: "192.0.2.7:1"}
+}
+
+// unwilling are sessions that can't be ended for a while.
+type unwilling struct {
+	flows.Sessions
+	broken bool
+}
+
+func (u *unwilling) End(ctx context.Context, now time.Time, e flows.Ending) error {
+	if u.broken {
+		return errors.New("connection refused")
+	}
+	return u.Sessions.End(ctx, now, e)
+}
+
+func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
+	b := newBench(t)
+	sessions := &unwilling{Sessions: b.Sessions, broken: true}
+	b.Sessions = sessions
+	session := flows.Session{Company: code, Account: b.account, Mnemocode: mnemocode, Epoch: 1, State: flows.Authorized,
+		Expires: b.clock.Now().Add(time.Hour), Ends: b.clock.Now().Add(time.Hour)}
+	for i := range 256 { // a hash of the account's bucket
+		if session.Hash[0] = byte(i); session.Hash.Bucket() == flows.AccountBucket(code, b.account) {
+			break
+		}
+	}
+	if err := b.Sessions.Create(t.Context(), b.clock.Now(), session); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := b.admin().Change(t.Context(), mnemocode, flows.Change{Apply: func(a *flows.Account) error {
+		a.Status = flows.StatusClosed
+		return nil
+	}})
+	if !errors.Is(err, flows.ErrOwed) {
+		t.Fatalf("got %v, want ErrOwed", err)
+	}
+	if a, err := b.admin().ByMnemocode(t.Context(), mnemocode); err != nil || a.Status != flows.StatusClosed {
+		t.Errorf("the change is not stored: %v, %v", a.Status, err)
+	}
+	if live, err := b.admin().LiveSessions(t.Context(), mnemocode); err != nil || len(live) != 0 {
+		t.Errorf("a session that is to end is shown: %v, %v", live, err)
+	}
+	sessions.broken = false
+	if err := b.EndOwed(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Sessions.Get(t.Context(), session.Hash); !errors.Is(err, flows.ErrNotFound) {
+		t.Errorf("the session lives: %v", err)
+	}
+}
+
+func TestOfChangesThatRaceNoneIsLost(t *testing.T) {
+	b := newBench(t)
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			_, _, err := b.admin().Change(t.Context(), mnemocode, flows.Change{Apply: func(a *flows.Account) error {
+				if i%2 == 0 {
+					a.Role += "x"
+				} else {
+					a.SecondFactor = !a.SecondFactor // ends sessions
+				}
+				return nil
+			}})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	a, err := b.admin().ByMnemocode(t.Context(), mnemocode)
+	if err != nil || len(a.Role) != 20 || a.SecondFactor || a.Epoch != 21 {
+		t.Errorf("got role %q, second factor %v, epoch %d, %v", a.Role, a.SecondFactor, a.Epoch, err)
+	}
+}
+
+func TestAnAdminsChangesAreEvents(t *testing.T) {
+	b := newBench(t)
+	var mu sync.Mutex
+	var got []string
+	b.Observe = func(_ context.Context, e flows.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s %s %s", e.Name, e.Company, e.Mnemocode, e.Address, e.Reason)))
+	}
+	ad := b.admin()
+	named := func(mnemocode, role string) flows.Change {
+		return flows.Change{Apply: func(a *flows.Account) error {
+			a.Mnemocode, a.Role = mnemocode, role
+			return nil
+		}}
+	}
+	do := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(ad.Create(t.Context(), named("zed", "")))
+	change := named("zed", "boss")
+	change.Password = "a password"
+	_, changed, err := ad.Change(t.Context(), "zed", change)
+	do(changed, err)
+	_, changed, err = ad.Change(t.Context(), "zed", named("zed", "boss"))
+	do(nil, err)
+	if changed {
+		t.Error("a change that changes nothing is none")
+	}
+	do(ad.Unlock(t.Context(), "zed"))
+	do(ad.NewBackupCodes(t.Context(), "zed"))
+	do(nil, ad.Delete(t.Context(), "zed"))
+	ad.Bulk = true
+	do(ad.Create(t.Context(), named("zed", "")))
+	want := []string{
+		"mnemogate.account.created " + code + " zed 192.0.2.7:1 admin",
+		"mnemogate.account.changed " + code + " zed 192.0.2.7:1 role, password",
+		"mnemogate.account.unlocked " + code + " zed 192.0.2.7:1",
+		"mnemogate.account.backup_codes " + code + " zed 192.0.2.7:1",
+		"mnemogate.account.deleted " + code + " zed 192.0.2.7:1",
+		"mnemogate.account.created " + code + " zed 192.0.2.7:1 import",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestBackupCodesOfAnAdminAreFiftyRandomBits(t *testing.T) {
+	b := newBench(t)
+	seen := map[string]bool{}
+	for range 20 {
+		codes, err := b.admin().NewBackupCodes(t.Context(), mnemocode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, code := range codes {
+			if len(code) != 11 || code[5] != '-' || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567-") != "" || seen[code] {
+				t.Errorf("got %q", code)
+			}
+			seen[code] = true
+		}
+	}
+	hashes, err := b.Accounts.BackupCodes(t.Context(), code, b.account)
+	if err != nil || len(hashes) != 10 {
+		t.Errorf("%d codes are left, %v", len(hashes), err)
+	}
+}

@@ -1,0 +1,253 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Postgres is a PostgreSQL server, in a directory of its own. It listens on a
+// Unix socket, so that it is in nobody's way.
+type Postgres struct {
+	directory
+	Port   int    // in the socket's name, and of listen_addresses where that is set
+	bin    string // where initdb and postgres are
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+// sharedPostgres is the server that all tests use which leave it in peace. Each
+// has a schema of its own there.
+var sharedPostgres = sync.OnceValues(func() (*Postgres, error) {
+	s, err := newPostgres()
+	if err == nil {
+		atExit = append(atExit, s.remove)
+	}
+	return s, err
+})
+
+// SharedPostgres returns a server that other tests use as well: each in a
+// schema of its own (see NewSchema), and none stops it.
+func SharedPostgres(t testing.TB) *Postgres {
+	t.Helper()
+	return usable(t)(sharedPostgres())
+}
+
+// OwnPostgres starts a server for one test.
+func OwnPostgres(t testing.TB) *Postgres {
+	t.Helper()
+	s := usable(t)(newPostgres())
+	t.Cleanup(s.remove)
+	return s
+}
+
+var errNoPostgres = errors.New("PostgreSQL is not installed: there is no initdb in the PATH or /usr/lib/postgresql")
+
+func usable(t testing.TB) func(*Postgres, error) *Postgres {
+	return func(s *Postgres, err error) *Postgres {
+		t.Helper()
+		if errors.Is(err, errNoPostgres) {
+			SkipOrFail(t, err.Error())
+		}
+		must(t, err)
+		return s
+	}
+}
+
+func newPostgres() (*Postgres, error) {
+	bin, err := postgresBin()
+	if err != nil {
+		return nil, err
+	}
+	s, err := newPostgresDir(bin)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.init(); err != nil {
+		s.remove()
+		return nil, err
+	}
+	return s, nil
+}
+
+func newPostgresDir(bin string) (*Postgres, error) {
+	dir, err := newDirectory("postgres")
+	return &Postgres{directory: dir, bin: bin, Port: 5432}, err
+}
+
+func postgresBin() (string, error) {
+	if initdb, err := exec.LookPath("initdb"); err == nil {
+		initdb, err = filepath.EvalSymlinks(initdb)
+		return filepath.Dir(initdb), err
+	}
+	if all, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(all) > 0 {
+		return filepath.Dir(all[len(all)-1]), nil
+	}
+	return "", errNoPostgres
+}
+
+func (s *Postgres) init() error {
+	initdb := s.command("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C",
+		"--no-sync", "--no-instructions")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, out)
+	}
+	return s.Start()
+}
+
+func (s *Postgres) data() string { return filepath.Join(s.path, "data") }
+
+func (s *Postgres) logFile() string { return filepath.Join(s.path, "log") }
+
+// Log is what the server has logged.
+func (s *Postgres) Log(t testing.TB) string {
+	t.Helper()
+	log, err := os.ReadFile(s.logFile())
+	must(t, err)
+	return string(log)
+}
+
+// command is a program of PostgreSQL, which refuses to be run by root.
+func (s *Postgres) command(name string, args ...string) *exec.Cmd {
+	return s.directory.command(filepath.Join(s.bin, name), args...)
+}
+
+// Start starts a server that was stopped, and waits until it answers. More
+// settings may be given as name=value.
+func (s *Postgres) Start(settings ...string) error {
+	args := []string{"-D", s.data(), "-k", s.path, "-p", fmt.Sprint(s.Port)}
+	for _, setting := range append([]string{"listen_addresses=", "fsync=off", "full_page_writes=off",
+		"synchronous_commit=off", "shared_buffers=64MB", "wal_level=minimal", "max_wal_senders=0", "autovacuum=off",
+		"max_wal_size=2GB"}, settings...) {
+		args = append(args, "-c", setting)
+	}
+	s.cmd = s.command("postgres", args...)
+	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	if s.exited, err = run(s.cmd); err != nil {
+		return err
+	}
+	return s.waitUntilUp()
+}
+
+func (s *Postgres) waitUntilUp() error {
+	for range 1000 {
+		conn, err := pgx.Connect(bg, s.DSN(""))
+		if err == nil {
+			return conn.Close(bg)
+		}
+		select {
+		case <-s.exited:
+			log, _ := os.ReadFile(s.logFile())
+			return fmt.Errorf("PostgreSQL did not start: %s", log)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return errors.New("PostgreSQL does not answer")
+}
+
+// Stop ends the server at once, as if it had crashed.
+func (s *Postgres) Stop() {
+	if s.cmd == nil || s.cmd.Process == nil {
+		return
+	}
+	s.cmd.Process.Signal(syscall.SIGQUIT)
+	select {
+	case <-s.exited:
+	case <-time.After(10 * time.Second):
+		s.cmd.Process.Kill()
+		<-s.exited
+	}
+}
+
+func (s *Postgres) remove() {
+	s.Stop()
+	os.RemoveAll(s.path)
+}
+
+// Socket is the file that NewProxy needs.
+func (s *Postgres) Socket() string { return filepath.Join(s.path, fmt.Sprint(".s.PGSQL.", s.Port)) }
+
+// DSN is for tables in a schema.
+func (s *Postgres) DSN(schema string) string {
+	return fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable search_path=%s", s.path, s.Port, schema)
+}
+
+// DSNThrough is DSN through a proxy.
+func (s *Postgres) DSNThrough(p *Proxy, schema string) string {
+	host, port, _ := net.SplitHostPort(p.Addr())
+	return fmt.Sprintf("host=%s port=%s user=postgres password=hunter2 dbname=postgres sslmode=disable search_path=%s", host, port, schema)
+}
+
+var schemas atomic.Int64
+
+// NewSchema makes an empty schema and drops it after the test.
+func (s *Postgres) NewSchema(t testing.TB) string {
+	t.Helper()
+	schema := fmt.Sprint("test", schemas.Add(1))
+	s.Exec(t, "CREATE SCHEMA "+schema)
+	t.Cleanup(func() {
+		select {
+		case <-s.exited: // with all that was in it
+		default:
+			s.Exec(t, "DROP SCHEMA "+schema+" CASCADE")
+		}
+	})
+	return schema
+}
+
+// Exec runs statements behind a store's back.
+func (s *Postgres) Exec(t testing.TB, statements ...string) {
+	t.Helper()
+	conn, err := pgx.Connect(bg, s.DSN(""))
+	must(t, err)
+	defer conn.Close(bg)
+	for _, statement := range statements {
+		_, err := conn.Exec(bg, statement)
+		must(t, err)
+	}
+}
+
+// Replica starts a server that follows this one.
+func (s *Postgres) Replica(t testing.TB) *Postgres {
+	t.Helper()
+	r, err := newPostgresDir(s.bin)
+	must(t, err)
+	t.Cleanup(r.remove)
+	out, err := r.command("pg_basebackup", "-D", r.data(), "-h", s.path, "-U", "postgres", "-R", "-c", "fast", "--no-sync").CombinedOutput()
+	if err != nil {
+		t.Fatalf("pg_basebackup: %v: %s", err, out)
+	}
+	must(t, r.Start("wal_level=replica", "max_wal_senders=3"))
+	return r
+}
+
+// WaitFor waits until the replica has all of its primary.
+func (s *Postgres) WaitFor(t testing.TB, primary *Postgres) {
+	t.Helper()
+	ask := func(s *Postgres, query string, args ...any) (answer string) {
+		conn, err := pgx.Connect(bg, s.DSN(""))
+		must(t, err)
+		defer conn.Close(bg)
+		must(t, conn.QueryRow(bg, query, args...).Scan(&answer))
+		return answer
+	}
+	position := ask(primary, "SELECT pg_current_wal_lsn()::text")
+	Eventually(t, 5*time.Second, "replica that follows", func() bool {
+		return ask(s, "SELECT (pg_last_wal_replay_lsn() >= $1::text::pg_lsn)::text", position) == "true"
+	})
+}

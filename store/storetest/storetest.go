@@ -1,0 +1,233 @@
+// Package storetest runs the real servers that tests of the shared deployment
+// need, PostgreSQL and Redis, alone, as a Cluster and behind Sentinel, and a
+// Proxy that does to connections what networks do.
+//
+// The servers are the test binary's own, in directories of their own, and end
+// with it. They are started as another user where the tests are root's. Call Run
+// in TestMain, SharedPostgres or StartRedis in a test. It is for tests alone,
+// and knows nothing of the stores.
+package storetest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	mathrand "math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// atExit is what a test leaves for the tests after it, and the last one has to
+// stop: servers.
+var atExit []func()
+
+// Run runs the tests and then stops the servers that they share. It returns
+// what to exit with.
+func Run(m *testing.M) int {
+	sweepDirs()
+	code := m.Run()
+	for _, stop := range atExit {
+		stop()
+	}
+	return code
+}
+
+// SkipOrFail ends a test that lacks something on this machine. Where nothing
+// may be left out, that is a failure.
+func SkipOrFail(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("MNEMOGATE_TEST_REQUIRE") == "1" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// Eventually waits until something is so, and fails the test where it is not
+// within the limit.
+func Eventually(t testing.TB, limit time.Duration, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s within %v", what, limit)
+		}
+	}
+}
+
+// WatchStalls measures until stop is called how long this machine, if it is
+// busy, held up the tests themselves at worst.
+func WatchStalls() (stop func() time.Duration) {
+	const tick = 5 * time.Millisecond
+	quit, worst := make(chan bool), make(chan time.Duration)
+	go func() {
+		var longest time.Duration
+		for {
+			before := time.Now()
+			select {
+			case <-quit:
+				worst <- longest
+				return
+			case <-time.After(tick):
+				longest = max(longest, time.Since(before)-tick)
+			}
+		}
+	}()
+	return func() time.Duration {
+		quit <- true
+		return <-worst
+	}
+}
+
+// FreePorts returns n ports that are free, as are those 10,000 above them, which
+// a Cluster's nodes use. Both are below what is given out to clients.
+func FreePorts(t testing.TB, n int) []int {
+	t.Helper()
+	var ports []int
+	for port := 20000 + mathrand.IntN(2000); len(ports) < n && port < 22768; port++ {
+		if isFree(port) && isFree(port+10000) {
+			ports = append(ports, port)
+		}
+	}
+	if len(ports) < n {
+		t.Fatal("no free ports")
+	}
+	return ports
+}
+
+func isFree(port int) bool {
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
+
+// Directories
+
+const dirPrefix = "mgtest-"
+
+// A directory is a server's own, and its user's.
+type directory struct {
+	path string
+	as   *syscall.Credential // nil for the user who runs the tests
+}
+
+// newDirectory is not in t.TempDir: a socket's path has 107 bytes at most, and
+// the parents of that are closed to another user. Its name tells whose it is.
+func newDirectory(user string) (d directory, err error) {
+	d.as = credential(user)
+	if d.path, err = os.MkdirTemp("/tmp", fmt.Sprint(dirPrefix, os.Getpid(), "-")); err != nil {
+		return d, err
+	}
+	return d, d.give(d.path)
+}
+
+// credential is as whom to run a server: where the tests are run by root, as
+// its usual user, else nil.
+func credential(name string) *syscall.Credential {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		if u, err = user.Lookup("nobody"); err != nil {
+			return nil
+		}
+	}
+	uid, _ := strconv.Atoi(u.Uid)
+	gid, _ := strconv.Atoi(u.Gid)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), Groups: []uint32{}}
+}
+
+// Dir is the server's directory.
+func (d directory) Dir() string { return d.path }
+
+// give makes a file the server's.
+func (d directory) give(file string) error {
+	if d.as == nil {
+		return nil
+	}
+	return os.Chown(file, int(d.as.Uid), int(d.as.Gid))
+}
+
+// command is a program that is run in the directory by its user.
+func (d directory) command(program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = d.path
+	cmd.Env = []string{"LC_ALL=C", "PATH=" + os.Getenv("PATH")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: d.as, Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// run starts a program. What it returns is closed once it has ended.
+func run(cmd *exec.Cmd) (exited chan struct{}, err error) {
+	started := make(chan error)
+	exited = make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // the death that Pdeathsig waits for is this thread's
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
+		close(exited)
+	}()
+	return exited, <-started
+}
+
+// sweepDirs removes what test runs left that were killed.
+func sweepDirs() {
+	dirs, _ := filepath.Glob("/tmp/" + dirPrefix + "*")
+	for _, dir := range dirs {
+		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), dirPrefix), "-")
+		if n, err := strconv.Atoi(pid); err == nil && syscall.Kill(n, 0) == syscall.ESRCH {
+			os.RemoveAll(dir)
+		}
+	}
+}
+
+// Certificate makes a certificate for 127.0.0.1 that is its own authority, and
+// its key: <name>.crt and <name>.key in the server's directory.
+func (d directory) Certificate(t testing.TB, name string) (certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	must(t, err)
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	must(t, err)
+	write := func(file, kind string, data []byte) string {
+		t.Helper()
+		file = filepath.Join(d.path, file)
+		must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600))
+		must(t, d.give(file))
+		return file
+	}
+	return write(name+".crt", "CERTIFICATE", signed), write(name+".key", "PRIVATE KEY", encoded)
+}
+
+var bg = context.Background()
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("unexpected error: %v", err)
+	}
+}
