@@ -35,7 +35,7 @@ const (
 	startWait = 1800 * time.Millisecond
 	// seedAgainAfter is when accounts are created that a store could not take.
 	seedAgainAfter = 5 * time.Second
-	defaultCache    = 250_000
+	defaultCache   = 250_000
 )
 
 // App is the auth service: its companies, their policies, and what they share.
@@ -280,12 +280,11 @@ func (a *App) createAccounts(ctx context.Context, service *flows.Service) bool {
 			if err != nil {
 				a.log.Error("a configured account was not created", "company", code, "account", c.seeds[0].Mnemocode, "error", err)
 			}
-			if unanswered(err) && !flows.IsRefusedSeed(err) {
+			if _, wrong := errors.AsType[*flows.FieldError](err); unanswered(err) && !wrong {
 				return false
 			}
 			c.seeds = c.seeds[1:]
 		}
-		c.seeds = nil
 	}
 	return true
 }

@@ -53,7 +53,7 @@ type Acceptance struct {
 type Subject struct {
 	Company string
 	Account int64  // 0 with LoginID
-	LoginID string // normalised; empty with Account
+	LoginID string // its alias; empty with Account
 }
 
 // A Kind tells one tally of a subject from another. A store keeps it as it is.

@@ -17,9 +17,13 @@ func (s *Service) checkCredentials(ctx context.Context, c *call, req *checkCrede
 	if err != nil {
 		return Reply{}, err
 	}
+	subject, err := s.subject(ctx, c, a, loginID)
+	if err != nil {
+		return Reply{}, err
+	}
 	err = s.tryPassword(ctx, c, passwordAttempt{
 		account:  a,
-		subject:  c.subject(a, loginID),
+		subject:  subject,
 		password: req.Password,
 		captcha:  req.CaptchaResponse,
 		wrong:    ErrCredentialsInvalid,

@@ -2,6 +2,9 @@ package flows
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"net/netip"
 	"time"
@@ -75,11 +78,38 @@ func (s *Service) refused(c *call, err error) error {
 }
 
 // subject is whose attempts are counted where an account was looked for.
-func (c *call) subject(a Account, loginID string) Subject {
+func (s *Service) subject(ctx context.Context, c *call, a Account, loginID string) (Subject, error) {
+	if a.ID != 0 {
+		return c.known(a), nil
+	}
+	alias, err := s.alias(ctx, c, loginID)
+	return Subject{Company: c.company.Code, LoginID: alias}, err
+}
+
+// known is whose attempts are counted where an account was found or, with an
+// empty one, the call's session is a decoy.
+func (c *call) known(a Account) Subject {
 	if a.ID == 0 {
-		return Subject{Company: c.company.Code, LoginID: loginID}
+		return Subject{Company: c.company.Code, LoginID: c.session.LoginID}
 	}
 	return Subject{Company: c.company.Code, Account: a.ID}
+}
+
+// alias stands for a login id that no account has wherever something is kept of
+// it: a user may have typed a password there. Strangers can't work it out.
+func (s *Service) alias(ctx context.Context, c *call, loginID string) (string, error) {
+	secret := s.secret.Load()
+	if secret == nil {
+		loaded, err := s.Accounts.Secret(ctx)
+		if err != nil {
+			return "", unavailable("loading the secret of aliases", err)
+		}
+		secret = &loaded
+		s.secret.Store(secret)
+	}
+	mac := hmac.New(sha256.New, *secret)
+	mac.Write([]byte(c.counterKey("alias", loginID)))
+	return hex.EncodeToString(mac.Sum(nil)), nil
 }
 
 func (s *Service) tallies(ctx context.Context, subject Subject) (map[Kind]Tally, error) {

@@ -16,7 +16,11 @@ func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply,
 	if err != nil {
 		return Reply{}, err
 	}
-	tallies, err := s.tallies(ctx, c.subject(a, loginID))
+	subject, err := s.subject(ctx, c, a, loginID)
+	if err != nil {
+		return Reply{}, err
+	}
+	tallies, err := s.tallies(ctx, subject)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -28,7 +32,7 @@ func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply,
 		return Reply{}, err
 	}
 	if a.ID == 0 {
-		return s.loginUnknown(ctx, c, loginID, tallies)
+		return s.loginUnknown(ctx, c, subject.LoginID, tallies)
 	}
 	if err := admitted(a); err != nil {
 		return Reply{}, err
@@ -51,7 +55,7 @@ func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply,
 
 // loginUnknown answers for a login id that no account has: not found or, where
 // the company is hardened, a decoy whose password is never right.
-func (s *Service) loginUnknown(ctx context.Context, c *call, loginID string, tallies map[Kind]Tally) (Reply, error) {
+func (s *Service) loginUnknown(ctx context.Context, c *call, alias string, tallies map[Kind]Tally) (Reply, error) {
 	if !c.company.Hardened {
 		if err := s.failAddress(ctx, c); err != nil {
 			return Reply{}, err
@@ -59,7 +63,7 @@ func (s *Service) loginUnknown(ctx context.Context, c *call, loginID string, tal
 		return Reply{}, ErrLoginIDNotFound
 	}
 	// Counted as a failure, it could be told from a known one by the count.
-	reply, err := s.enter(ctx, c, step{state: CheckPassword, decoyOf: loginID})
+	reply, err := s.enter(ctx, c, step{state: CheckPassword, decoyOf: alias})
 	reply.DisclaimersRequired = []Disclaimer{}
 	reply.CaptchaRequired = c.captchaDue(tallies[WrongPasswords])
 	return reply, err

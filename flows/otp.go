@@ -77,7 +77,7 @@ func (s *Service) codeAccount(ctx context.Context, c *call) (Account, error) {
 	if err := s.checkAddress(ctx, c); err != nil {
 		return Account{}, err
 	}
-	if err := s.checkCodes(ctx, c, c.subject(a, c.session.LoginID)); err != nil {
+	if err := s.checkCodes(ctx, c, c.known(a)); err != nil {
 		return Account{}, err
 	}
 	if a.ID != 0 {
@@ -107,7 +107,7 @@ func (s *Service) tryCode(ctx context.Context, c *call, a Account, otp string) e
 	}
 	sent := codeHash(c.token, c.session.State, a.Phone, otp)
 	ok := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
-	err = s.settleWindow(ctx, c, c.subject(a, c.session.LoginID), WrongCodes, c.company.Limits.WrongCodes, ok)
+	err = s.settleWindow(ctx, c, c.known(a), WrongCodes, c.company.Limits.WrongCodes, ok)
 	if err == nil && !ok {
 		err = ErrOTPInvalid
 	}
@@ -125,7 +125,7 @@ func (s *Service) tryBackupCode(ctx context.Context, c *call, a Account, sent st
 	if err != nil {
 		return "", unavailable("checking the backup code", err)
 	}
-	err = s.settleWindow(ctx, c, c.subject(a, ""), WrongCodes, c.company.Limits.WrongCodes, match != "")
+	err = s.settleWindow(ctx, c, c.known(a), WrongCodes, c.company.Limits.WrongCodes, match != "")
 	if err == nil && match == "" {
 		err = ErrBackupCodeInvalid
 	}

@@ -16,7 +16,7 @@ func (s *Service) checkPassword(ctx context.Context, c *call, req *checkPassword
 	}
 	attempt := passwordAttempt{
 		account:  a,
-		subject:  c.subject(a, c.session.LoginID),
+		subject:  c.known(a),
 		password: req.Password,
 		captcha:  req.CaptchaResponse,
 		wrong:    ErrPasswordInvalid,

@@ -2,7 +2,6 @@ package flows
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -35,7 +34,11 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 	if c.company.Hardened {
 		a, method, methodErr = c.company.hardenedMethod(req.Method, a)
 	}
-	if err := s.checkRecovery(ctx, c, c.subject(a, loginID), method); err != nil {
+	subject, err := s.subject(ctx, c, a, loginID)
+	if err != nil {
+		return Reply{}, err
+	}
+	if err := s.checkRecovery(ctx, c, subject, method); err != nil {
 		return Reply{}, err
 	}
 	if c.company.Captcha != nil {
@@ -47,7 +50,7 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 		if methodErr != nil {
 			return Reply{}, methodErr
 		}
-		return s.recoverHardened(ctx, c, a, method, req.LoginID)
+		return s.recoverHardened(ctx, c, a, method, req.LoginID, subject.LoginID)
 	}
 	if a.ID == 0 {
 		if err := s.failAddress(ctx, c); err != nil {
@@ -217,7 +220,7 @@ func (s *Service) checkQuestion(ctx context.Context, c *call, req *checkQuestion
 	if err := s.checkAddress(ctx, c); err != nil {
 		return Reply{}, err
 	}
-	subject := c.subject(a, "")
+	subject := c.known(a)
 	if err := s.checkRecovery(ctx, c, subject, ByQuestion); err != nil {
 		return Reply{}, err
 	}
@@ -257,56 +260,36 @@ func (c *Company) hardenedMethod(wanted Method, a Account) (Account, Method, err
 // recoverHardened answers alike whether or not there is an account that can be
 // recovered: where there is none, a decoy is, and what there is to send is sent
 // after the answer.
-func (s *Service) recoverHardened(ctx context.Context, c *call, a Account, method Method, given string) (Reply, error) {
-	loginID := NormalizeLoginID(given)
+func (s *Service) recoverHardened(ctx context.Context, c *call, a Account, method Method, given, alias string) (Reply, error) {
 	if method == ByMail {
 		reply := Reply{Verification: ByMail, UserEmail: "***@***"}
-		if strings.Contains(loginID, "@") { // which the caller knows already
+		if strings.Contains(NormalizeLoginID(given), "@") { // which the caller knows already
 			reply.UserEmail = strings.TrimSpace(given)
 		}
 		if a.ID == 0 {
-			return reply, s.chargeMail(ctx, c, "decoy/"+loginID)
+			return reply, s.chargeMail(ctx, c, "decoy/"+alias)
 		}
 		return reply, s.mailLink(ctx, c, a)
 	}
-	st := step{account: a, state: RecoveryOTP}
-	if a.ID == 0 {
-		st.decoyOf = loginID
-	}
-	reply, err := s.enter(ctx, c, st)
+	reply, err := s.enter(ctx, c, step{account: a, decoyOf: alias, state: RecoveryOTP})
 	if err != nil {
 		return Reply{}, err
 	}
 	reply.Verification = ByPhone
 	if a.ID == 0 {
-		reply.UserPhone, err = s.decoyPhone(ctx, c, loginID)
+		reply.UserPhone = decoyPhone(NormalizeLoginID(given), alias)
 	}
-	return reply, err
+	return reply, nil
 }
 
 // decoyPhone is the masked phone that a login id without one seems to have:
 // the same at each call, and of no use to tell that it is none.
-func (s *Service) decoyPhone(ctx context.Context, c *call, loginID string) (string, error) {
+func decoyPhone(loginID, alias string) string {
 	if NormalizePhone(loginID) != "" {
-		return maskPhone(loginID), nil
+		return maskPhone(loginID)
 	}
-	sum, err := s.decoySum(ctx, c, loginID)
-	if err != nil {
-		return "", err
-	}
+	sum := sha256.Sum256([]byte(alias))
 	codes := []string{"33", "34", "35", "36", "37", "38", "39", "41", "44", "46", "48", "49"}
 	code := codes[int(sum[1])%len(codes)]
-	return fmt.Sprintf("+%s%s%02d", code, strings.Repeat("*", 7+int(sum[2])%2), sum[3]%100), nil
-}
-
-// decoySum is what a decoy's looks are drawn from: steady for a login id, and
-// not to be foretold by strangers.
-func (s *Service) decoySum(ctx context.Context, c *call, loginID string) ([]byte, error) {
-	secret, err := s.Accounts.Secret(ctx)
-	if err != nil {
-		return nil, unavailable("loading the secret of decoys", err)
-	}
-	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte(c.counterKey("decoy", loginID)))
-	return mac.Sum(nil), nil
+	return fmt.Sprintf("+%s%s%02d", code, strings.Repeat("*", 7+int(sum[2])%2), sum[3]%100)
 }

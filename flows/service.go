@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,10 +27,11 @@ type Service struct {
 	// Observe is told of each Event; nil for nobody. It must not block.
 	Observe func(context.Context, Event)
 
-	told       told           // of full counters
-	background sync.WaitGroup // what later began
-	mu         sync.Mutex     // guards the two below
-	waiting    int            // how much of it is under way
+	told       told                   // of full counters
+	secret     atomic.Pointer[[]byte] // Accounts.Secret, once it was loaded
+	background sync.WaitGroup         // what later began
+	mu         sync.Mutex             // guards the two below
+	waiting    int                    // how much of it is under way
 	closed     bool
 }
 
@@ -295,7 +297,7 @@ func admitted(a Account) error {
 // one that replaces the call's.
 type step struct {
 	account  Account // empty for a decoy
-	decoyOf  string  // the login id that a decoy stands for
+	decoyOf  string  // the alias of the login id that a decoy stands for
 	state    State
 	accepted []Acceptance
 	// and holds what else must succeed for the step to count, done once the
@@ -308,11 +310,7 @@ type step struct {
 func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 	bucket := AccountBucket(c.company.Code, st.account.ID)
 	if st.account.ID == 0 {
-		sum, err := s.decoySum(ctx, c, st.decoyOf)
-		if err != nil {
-			return Reply{}, err
-		}
-		bucket = int(sum[0]) % buckets
+		bucket = hashToken(st.decoyOf).Bucket() // that of account 0 would show what it is
 	}
 	token, hash := newToken(tokenPrefix, bucket)
 	next := c.newSession(st, hash)
@@ -406,7 +404,7 @@ func (s *Service) abandon(ctx context.Context, hash TokenHash) {
 func (s *Service) after(ctx context.Context, c *call, st step, otpDone bool) (Reply, error) {
 	switch {
 	case !otpDone && c.company.needsSecondFactor(st.account):
-		if err := s.checkCodes(ctx, c, c.subject(st.account, "")); err != nil {
+		if err := s.checkCodes(ctx, c, c.known(st.account)); err != nil {
 			return Reply{}, err
 		}
 		st.state = CheckOTP

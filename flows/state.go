@@ -42,7 +42,7 @@ type Session struct {
 	Company   string
 	Account   int64  // 0 for a decoy, which no step lets pass
 	Mnemocode string // the account's; empty for a decoy
-	LoginID   string // a decoy's normalised login id, which carries its counters
+	LoginID   string // a decoy's: the alias of the login id that was sent, which carries its counters
 	Epoch     int64  // the account's Epoch when its owner began to log in
 	State     State
 	Accepted  []Acceptance // disclaimers accepted on the way, written to the account once authorized

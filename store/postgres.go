@@ -171,6 +171,9 @@ func postgresConfig(dsn string) (*pgxpool.Config, error) {
 	// The statements count on seeing what was committed while they waited for
 	// a lock, whatever the database's default is.
 	conn.RuntimeParams["default_transaction_isolation"] = "read committed"
+	// A plan that was made while the tables were empty would stay in use while
+	// an import fills them.
+	conn.RuntimeParams["plan_cache_mode"] = "force_custom_plan"
 	conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	closeWhenReadOnly(&conn.Config)
 	limitHandshakes(config)
