@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,6 +61,7 @@ type site struct {
 	ln      *os.File   // fd/3
 	more    []*os.File // fd/4 and on
 	config  string
+	base    string // base_path
 	env     []string
 
 	nodes  []*site // that take turns with requests; nil if the site is one itself
@@ -133,6 +135,8 @@ http:// {
 `, dir, sink, smsSecret, c.global, c.company, c.servers, c.more, testKey, strings.ReplaceAll(c.site, "BACKEND", backend), c.stores)
 }
 
+var basePathOf = regexp.MustCompile(`\bbase_path (\S+)`)
+
 // startSite runs Caddy with the configuration until the test ends.
 func startSite(t *testing.T, c siteConfig) *site {
 	t.Helper()
@@ -145,6 +149,9 @@ func startSiteWith(t *testing.T, c siteConfig, backend *rawBackend, sms *webhook
 	s.addr, s.ln = listener(t)
 	s.URL = "http://" + s.addr
 	s.config = c.caddyfile(s.dir, s.sms.URL, s.backend.addr)
+	if found := basePathOf.FindStringSubmatch(s.config); found != nil {
+		s.base = found[1]
+	}
 	s.writeCaddyfile()
 	s.start()
 	t.Cleanup(func() {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -293,6 +294,28 @@ func TestLogoutIsHeard(t *testing.T) {
 		len(after), rate, at(after, 0.5), at(after, 0.99), at(after, 1), at(until, 0.99), at(until, 1))
 }
 
+// What a node has answered holds at the others when it is killed.
+func TestNodeIsKilled(t *testing.T) {
+	all := startNodes(t, siteConfig{company: roomy + account("alice", "")})
+	one, two := all.nodes[0], all.nodes[1]
+	live, ended := one.login("alice"), one.login("alice")
+	all.remember(live, ended)
+	half := one.post("auth/login", "", fields{"login_id": "alice"}).token()
+	one.post("auth/logout", ended, nil).wantState(flows.None)
+	one.stop(syscall.SIGKILL)
+	all.hears(two, ended)
+	if a := two.get("/", live); a.Status != http.StatusOK {
+		t.Errorf("got %d %s, want 200", a.Status, a.Body)
+	}
+	two.post("auth/checkpassword", half, fields{"password": testPassword}).wantState(flows.Authorized)
+	two.post("auth/logout", live, nil).wantState(flows.None)
+	one.start()
+	for _, token := range []string{live, ended, half} {
+		one.get("/", token).want(flows.ErrTokenInvalid)
+	}
+	all.remember(two.login("alice"))
+}
+
 // A storeFault is something that befalls a server, or the way of all nodes to it.
 type storeFault struct {
 	name        string
@@ -394,9 +417,7 @@ func TestFaultsOfRedis(t *testing.T) {
 
 			f.heal(s, ways)
 			all.normally(func(node *site) bool {
-				if f.empties {
-					live = ""
-				} else if node.get("/", live).Status != http.StatusOK {
+				if !f.empties && node.get("/", live).Status != http.StatusOK {
 					return false
 				}
 				return node.credentials("alice", testPassword).Status == http.StatusOK

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -56,17 +55,11 @@ func document(t *testing.T) *openapi3.T {
 	return doc
 }
 
-var basePathOf = regexp.MustCompile(`\bbase_path (\S+)`)
-
 // checkDocumented checks that what a route answered is in the OpenAPI document
 // and, if it was a success, what it was asked, too.
 func (s *site) checkDocumented(r *http.Request, a answer) {
 	s.t.Helper()
-	base := ""
-	if found := basePathOf.FindStringSubmatch(s.config); found != nil {
-		base = found[1]
-	}
-	target := targetOf(base, r.URL)
+	target := targetOf(s.base, r.URL)
 	if target.kind != authRoute || r.Method != http.MethodPost {
 		return
 	}

@@ -24,6 +24,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 const peersDir = "testdata/peers"
@@ -96,11 +97,7 @@ func needPeers(t *testing.T) {
 	if err == nil {
 		return
 	}
-	skip := t.Skipf
-	if os.Getenv("MNEMOGATE_TEST_REQUIRE") == "1" {
-		skip = t.Fatalf
-	}
-	skip("%v: install Node 20 or later and, in the module's root, run npm ci --prefix caddymodule/%s", err, peersDir)
+	storetest.SkipOrFail(t, fmt.Sprintf("%v: install Node 20 or later and, in the module's root, run npm ci --prefix caddymodule/%s", err, peersDir))
 }
 
 // stop ends the peer as the end of its parent would: by its standard input.

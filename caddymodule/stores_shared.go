@@ -48,9 +48,9 @@ func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&p.DSN) {
 		return d.ArgErr()
 	}
-	return guestOptions(d, map[string]func() error{
+	return guestOptions(d, naming(map[string]func() error{
 		"max_conns": oneValue(d, intValue(&p.MaxConns)),
-	})
+	}))
 }
 
 // Provision parses the DSN and connects to nothing.
@@ -116,10 +116,10 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if r.URLs = d.RemainingArgs(); len(r.URLs) == 0 {
 		return d.ArgErr()
 	}
-	return guestOptions(d, map[string]func() error{
+	return guestOptions(d, naming(map[string]func() error{
 		"sentinel":      oneArg(d, &r.Sentinel),
 		"wait_replicas": oneValue(d, intValue(&r.WaitReplicas)),
-	})
+	}))
 }
 
 // Provision resolves the URLs and parses them. It connects to nothing.

@@ -116,7 +116,7 @@ func OpenRedis(o RedisOptions) (*Redis, error) {
 	case len(addrs) > 1:
 		r.cluster, err = target.cluster(addrs)
 	case target.sentinelUser != "" || target.sentinelPassword != "":
-		err = errors.New("the Redis URL has options for sentinels, but the name of their master is missing")
+		err = errors.New("the Redis URL has options for sentinels, but the name of their master is missing; set it with sentinel")
 	default:
 		r.single = redis.NewClient(target.options)
 	}
