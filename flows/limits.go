@@ -192,6 +192,15 @@ func windowLock(kind Kind) string {
 	return LockCodes
 }
 
+// checkAttempts is checkWindow of a subject's tally.
+func (s *Service) checkAttempts(ctx context.Context, c *call, subject Subject, kind Kind, rate Rate) error {
+	tallies, err := s.tallies(ctx, subject)
+	if err != nil {
+		return err
+	}
+	return c.checkWindow(kind, tallies[kind], rate)
+}
+
 // settleWindow ends an attempt whose tally counts within a window. A success
 // does not clear it.
 func (s *Service) settleWindow(ctx context.Context, c *call, subject Subject, kind Kind, rate Rate, ok bool) error {

@@ -3,7 +3,6 @@ package flows
 import (
 	"context"
 	"encoding/hex"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +18,7 @@ import (
 type Memory struct {
 	Sessions
 	limit   atomic.Int64 // entries of a shard
-	trusted atomic.Int64 // until when the feed is heard, in the time of clock
+	trusted atomic.Int64 // until when the feed is heard: nanoseconds since started
 	names   names        // of companies
 	shards  [buckets]shard
 }
@@ -37,9 +36,6 @@ type Feed interface {
 	// time ends the trust, which a Memory begins without.
 	Trust(until time.Time)
 }
-
-// Forever is for Trust where there is nothing to miss.
-var Forever = time.Unix(1<<62, 0)
 
 // NewMemory returns the sessions with a memory of up to limit of them.
 func NewMemory(sessions Sessions, limit int) *Memory {
@@ -145,13 +141,7 @@ func (m *Memory) Flush() {
 }
 
 // Trust implements Feed.
-func (m *Memory) Trust(until time.Time) {
-	if until.Equal(Forever) {
-		m.trusted.Store(math.MaxInt64)
-		return
-	}
-	m.trusted.Store(int64(until.Sub(started)))
-}
+func (m *Memory) Trust(until time.Time) { m.trusted.Store(int64(until.Sub(started))) }
 
 // Trusted reports whether what is remembered is believed: whether the feed is
 // heard.

@@ -34,7 +34,7 @@ func (c *countingSessions) Get(ctx context.Context, hash flows.TokenHash) (flows
 func (b *bench) remembering(limit int) (*flows.Memory, *countingSessions) {
 	counting := &countingSessions{Sessions: b.Sessions}
 	memory := flows.NewMemory(counting, limit)
-	memory.Trust(flows.Forever)
+	memory.Trust(time.Now().Add(time.Hour))
 	b.Service.Sessions = memory
 	return memory, counting
 }

@@ -88,11 +88,7 @@ func (s *Service) codeAccount(ctx context.Context, c *call) (Account, error) {
 
 // checkCodes refuses while codes are locked.
 func (s *Service) checkCodes(ctx context.Context, c *call, subject Subject) error {
-	tallies, err := s.tallies(ctx, subject)
-	if err != nil {
-		return err
-	}
-	return c.checkWindow(WrongCodes, tallies[WrongCodes], c.company.Limits.WrongCodes)
+	return s.checkAttempts(ctx, c, subject, WrongCodes, c.company.Limits.WrongCodes)
 }
 
 // tryCode compares a code with the one that was sent, which is spent by that.

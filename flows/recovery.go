@@ -84,15 +84,11 @@ func (s *Service) recoverBy(ctx context.Context, c *call, a Account, method Meth
 
 // checkRecovery refuses while the attempts that the method needs are locked.
 func (s *Service) checkRecovery(ctx context.Context, c *call, subject Subject, method Method) error {
-	tallies, err := s.tallies(ctx, subject)
-	if err != nil {
-		return err
-	}
 	switch method {
 	case ByPhone:
-		return c.checkWindow(WrongCodes, tallies[WrongCodes], c.company.Limits.WrongCodes)
+		return s.checkCodes(ctx, c, subject)
 	case ByQuestion:
-		return c.checkWindow(WrongAnswers, tallies[WrongAnswers], c.company.Limits.WrongAnswers)
+		return s.checkAttempts(ctx, c, subject, WrongAnswers, c.company.Limits.WrongAnswers)
 	default:
 		return nil
 	}
