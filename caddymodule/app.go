@@ -88,6 +88,7 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 var hasher = sync.OnceValue(func() *flows.Hasher {
 	h := flows.NewHasher(0)
 	h.Waited = hashWaited
+	h.Derive = (&hashers{idle: make(chan *hashingProcess, h.Slots())}).derive
 	return h
 })
 

@@ -178,7 +178,7 @@ func TestConfiguredAccounts(t *testing.T) {
 		len(a.Identities) != 1 || a.Identities[0] != (flows.Identity{Provider: 2, Subject: "42"}) {
 		t.Errorf("got %+v", a)
 	}
-	if ok, _, err := hasher().Verify(t.Context(), flows.DefaultArgon2id, a.PasswordHash, testSecret); !ok || err != nil {
+	if ok, _, err := hasher().Verify(t.Context(), "acme", flows.DefaultArgon2id, a.PasswordHash, testSecret); !ok || err != nil {
 		t.Errorf("the password is not what the placeholder stands for: %v", err)
 	}
 

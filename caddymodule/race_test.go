@@ -113,7 +113,7 @@ func (s *site) tally(mnemocode string, kind flows.Kind) int {
 // setBackupCodes gives an account of acme these backup codes.
 func (s *site) setBackupCodes(mnemocode string, codes ...string) {
 	s.t.Helper()
-	hashes, err := flows.NewHasher(1).HashSet(s.t.Context(), flows.Argon2id{MemoryKiB: 7168, Iterations: 5, Parallelism: 1}, codes)
+	hashes, err := flows.NewHasher(1).HashSet(s.t.Context(), "acme", flows.Argon2id{MemoryKiB: 7168, Iterations: 5, Parallelism: 1}, codes)
 	if err != nil {
 		s.t.Fatal(err)
 	}

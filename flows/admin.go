@@ -263,7 +263,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 		codes[i] = code[:backupCodeLength/2] + "-" + code[backupCodeLength/2:]
 		normalized[i] = normalizeBackupCode(codes[i])
 	}
-	hashes, err := ad.Hasher.HashSet(ctx, ad.Company.Password.Argon2id, normalized)
+	hashes, err := ad.Hasher.HashSet(ctx, ad.Company.Code, ad.Company.Password.Argon2id, normalized)
 	if err != nil {
 		return nil, unavailable("hashing the backup codes", err)
 	}
@@ -447,7 +447,7 @@ func (ad *Admin) hashOne(ctx context.Context, secret string) (string, error) {
 		return "", nil
 	}
 	for {
-		hash, err := ad.Hasher.Hash(ctx, ad.Company.Password.Argon2id, secret)
+		hash, err := ad.Hasher.Hash(ctx, ad.Company.Code, ad.Company.Password.Argon2id, secret)
 		if ad.Bulk && errors.Is(err, ErrBusy) {
 			select {
 			case <-time.After(100 * time.Millisecond):

@@ -15,7 +15,9 @@ func (s *Service) Authorize(ctx context.Context, company string, authorization [
 		return Session{}, err
 	}
 	now := s.Now()
-	session, err := s.lookup(ctx, tokenPrefix, token, company, now, s.recall)
+	session, err := s.lookup(ctx, tokenPrefix, token, company, now, func(ctx context.Context, hash TokenHash) (Session, error) {
+		return s.recall(ctx, company, hash)
+	})
 	if err != nil {
 		return Session{}, err
 	}
@@ -32,7 +34,7 @@ func (s *Service) Authorize(ctx context.Context, company string, authorization [
 // Live tells whether a session that Authorize let through still is: for
 // streams that outlast their request's decision. It counts as no request.
 func (s *Service) Live(ctx context.Context, session Session) error {
-	now, err := s.recall(ctx, session.Hash)
+	now, err := s.recall(ctx, session.Company, session.Hash)
 	if errors.Is(err, ErrNotFound) {
 		return ErrTokenInvalid
 	}
@@ -46,9 +48,9 @@ func (s *Service) Live(ctx context.Context, session Session) error {
 }
 
 // recall is Sessions.Get, from memory where there is one.
-func (s *Service) recall(ctx context.Context, hash TokenHash) (Session, error) {
+func (s *Service) recall(ctx context.Context, company string, hash TokenHash) (Session, error) {
 	if m, ok := s.Sessions.(*Memory); ok {
-		return m.Recall(ctx, s.Now(), hash)
+		return m.Recall(ctx, s.Now(), company, hash)
 	}
 	return s.Sessions.Get(ctx, hash)
 }

@@ -233,7 +233,7 @@ func (b *bench) withoutPassword() {
 // backupCodes gives the account these backup codes.
 func (b *bench) backupCodes(codes ...string) {
 	b.t.Helper()
-	hashes, err := b.Hasher.HashSet(b.t.Context(), cheap, codes)
+	hashes, err := b.Hasher.HashSet(b.t.Context(), code, cheap, codes)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -1,22 +1,17 @@
 package flows
 
 import (
-	"context"
 	"crypto/pbkdf2"
-	"crypto/rand"
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
-	"crypto/subtle"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"hash"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/crypto/bcrypt"
@@ -44,7 +39,7 @@ func (p Argon2id) Check() error {
 		return errors.New("argon2id is below OWASP's minimum; set memory in KiB, iterations and parallelism to 19456 2 1 or more" +
 			" (also 47104 1 1, 12288 3 1, 9216 4 1 and 7168 5 1 are enough)")
 	}
-	return p.bounded()
+	return p.Bounded()
 }
 
 // covers reports whether p is in nothing less than q.
@@ -52,9 +47,9 @@ func (p Argon2id) covers(q Argon2id) bool {
 	return p.MemoryKiB >= q.MemoryKiB && p.Iterations >= q.Iterations && p.Parallelism >= q.Parallelism
 }
 
-// bounded refuses what the algorithm can't do, and what would hold up all
+// Bounded refuses what the algorithm can't do, and what would hold up all
 // logins for seconds.
-func (p Argon2id) bounded() error {
+func (p Argon2id) Bounded() error {
 	switch {
 	case p.Iterations < 1 || p.Parallelism < 1 || p.MemoryKiB < 8*uint32(p.Parallelism):
 		return errors.New("argon2 needs at least 1 iteration, a parallelism of 1 and 8 KiB of memory for each lane")
@@ -75,183 +70,12 @@ const (
 	keyBytes  = 32
 )
 
-// hashes returns the PHC strings of secrets, all with one new salt.
-func (p Argon2id) hashes(ctx context.Context, secrets ...string) ([]string, error) {
-	if err := p.bounded(); err != nil {
-		return nil, err
-	}
-	salt := make([]byte, saltBytes)
-	rand.Read(salt) // never fails: it ends the process instead
-	hashes := make([]string, 0, len(secrets))
-	for _, secret := range secrets {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		key := argon2.IDKey([]byte(secret), salt, p.Iterations, p.MemoryKiB, p.Parallelism, keyBytes)
-		hashes = append(hashes, fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version,
-			p.MemoryKiB, p.Iterations, p.Parallelism,
-			base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(key)))
-	}
-	return hashes, nil
-}
+// unhashed is the PHC string of a hash with this salt whose key is not yet known.
+func (p Argon2id) unhashed(salt []byte) string { return p.encode(salt, make([]byte, keyBytes)) }
 
-// ErrBusy: more secrets are being hashed than the machine can do; the caller
-// should try again later.
-var ErrBusy = errors.New("too many passwords are being hashed at once")
-
-const (
-	// maxWait is how long a caller waits for its turn.
-	maxWait = 2 * time.Second
-	// waitersPerSlot bounds the memory of those that wait. A hash with the
-	// default parameters takes 15 to 30 ms, so whoever comes behind 128 others
-	// would wait in vain.
-	waitersPerSlot = 128
-)
-
-// A Hasher hashes secrets and compares them with hashes, a few at a time:
-// each takes megabytes and a whole CPU, and strangers can ask for it. Its
-// methods may be called concurrently. They return ErrBusy to those that it has
-// no time for, and the context's error if that ends before their turn. No
-// error holds anything of a secret or a hash.
-type Hasher struct {
-	// Waited is told how long each caller waited for its turn, and whether it
-	// got it; nil for nobody. It is set before the first call.
-	Waited func(d time.Duration, got bool)
-
-	queue chan struct{} // holds one for each caller, waiting or at work
-	slots chan struct{} // holds one for each at work; those that wait are served in order
-}
-
-// NewHasher returns a Hasher that does as many hashes at once as slots says;
-// with 0, one less than there are CPUs, so that one is left for all else.
-func NewHasher(slots int) *Hasher {
-	if slots <= 0 {
-		slots = max(1, runtime.GOMAXPROCS(0)-1)
-	}
-	return &Hasher{
-		queue: make(chan struct{}, slots*(1+waitersPerSlot)),
-		slots: make(chan struct{}, slots),
-	}
-}
-
-// Queue returns how many callers wait or are at work, and how many may at once.
-func (h *Hasher) Queue() (length, limit int) { return len(h.queue), cap(h.queue) }
-
-// do runs work once there is a slot for it.
-func (h *Hasher) do(ctx context.Context, work func() error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	began := time.Now()
-	select {
-	case h.queue <- struct{}{}:
-		defer func() { <-h.queue }()
-	default:
-		h.waited(began, false)
-		return ErrBusy
-	}
-	timeout := time.NewTimer(maxWait)
-	defer timeout.Stop()
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	case <-timeout.C:
-		h.waited(began, false)
-		return ErrBusy
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	h.waited(began, true)
-	return work()
-}
-
-func (h *Hasher) waited(since time.Time, got bool) {
-	if h.Waited != nil {
-		h.Waited(time.Since(since), got)
-	}
-}
-
-// Hash returns the argon2id hash of a secret, which is taken byte for byte, as
-// a PHC string.
-func (h *Hasher) Hash(ctx context.Context, p Argon2id, secret string) (string, error) {
-	hashes, err := h.HashSet(ctx, p, []string{secret})
-	if err != nil {
-		return "", err
-	}
-	return hashes[0], nil
-}
-
-// HashSet hashes many secrets with one salt, so that Match costs no more than
-// one hash. They must be random, as backup codes are: with one salt it shows
-// if two are equal, and one guess tries them all.
-func (h *Hasher) HashSet(ctx context.Context, p Argon2id, secrets []string) (hashes []string, err error) {
-	err = h.do(ctx, func() error {
-		hashes, err = p.hashes(ctx, secrets...)
-		return err
-	})
-	return hashes, err
-}
-
-// Verify reports whether a hash, of any kind that CheckHash allows, is that of
-// secret, and whether it should be replaced, because it is of another kind or
-// weaker than p. An empty hash stands for an account without one, or for no
-// account: it takes the time that a hash made with p would.
-func (h *Hasher) Verify(ctx context.Context, p Argon2id, hash, secret string) (ok, stale bool, err error) {
-	if hash == "" {
-		return false, false, h.waste(ctx, p, secret)
-	}
-	d, err := parseHash(hash)
-	if err != nil {
-		return false, false, err
-	}
-	err = h.do(ctx, func() error {
-		key, err := d.derive(secret)
-		ok = err == nil && subtle.ConstantTimeCompare(key, d.key) == 1
-		return err
-	})
-	return ok, ok && d.weaker(p), err
-}
-
-// Match returns that of the hashes which is the secret's, or "". It computes
-// one hash for each salt among them, and with no hashes takes the time that one
-// made with p would.
-func (h *Hasher) Match(ctx context.Context, p Argon2id, hashes []string, secret string) (match string, err error) {
-	if len(hashes) == 0 {
-		return "", h.waste(ctx, p, secret)
-	}
-	digests := make([]digest, len(hashes))
-	for i, hash := range hashes {
-		if digests[i], err = parseHash(hash); err != nil {
-			return "", err
-		}
-	}
-	err = h.do(ctx, func() error {
-		keys := map[string][]byte{}
-		for i, d := range digests {
-			key, derived := keys[d.salted]
-			if !derived {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				var err error
-				if key, err = d.derive(secret); err != nil {
-					return err
-				}
-				keys[d.salted] = key
-			}
-			if subtle.ConstantTimeCompare(key, d.key) == 1 {
-				match = hashes[i]
-			}
-		}
-		return nil
-	})
-	return match, err
-}
-
-// waste takes the time of a hash.
-func (h *Hasher) waste(ctx context.Context, p Argon2id, secret string) error {
-	_, err := h.Hash(ctx, p, secret)
-	return err
+func (p Argon2id) encode(salt, key []byte) string {
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, p.MemoryKiB, p.Iterations, p.Parallelism,
+		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(key))
 }
 
 // LooksLikeHash reports whether s is meant to be a hash and not a plain
@@ -275,6 +99,16 @@ func CheckHash(hash string) error {
 		return errors.New("the argon2 hash asks for more than 256 MiB or 20 iterations")
 	}
 	return nil
+}
+
+// DeriveKey computes the key that a hash, of any kind that CheckHash allows,
+// must have to be secret's. Its errors hold nothing of either.
+func DeriveKey(hash, secret string) ([]byte, error) {
+	d, err := parseHash(hash)
+	if err != nil {
+		return nil, err
+	}
+	return d.derive(secret)
 }
 
 // A digest is a parsed hash.
@@ -384,7 +218,7 @@ func parseArgon2(kind string, fields []string) (d digest, err error) {
 		return d, hashForm(form)
 	}
 	d.argon2 = Argon2id{uint32(n["m"]), uint32(n["t"]), uint8(n["p"])}
-	if err := d.argon2.bounded(); err != nil { // a zero, where one is missing, too
+	if err := d.argon2.Bounded(); err != nil { // a zero, where one is missing, too
 		return d, err
 	}
 	if d.salt, d.key, err = saltAndKey(fields[2:]); err != nil {

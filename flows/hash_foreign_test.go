@@ -54,11 +54,11 @@ func checkForeign(t *testing.T, hash, secret string) {
 		t.Error("does not look like a hash")
 	}
 	h := NewHasher(0)
-	ok, stale, err := h.Verify(t.Context(), DefaultArgon2id, hash, secret)
+	ok, stale, err := h.Verify(t.Context(), "acme", DefaultArgon2id, hash, secret)
 	if !ok || !stale || err != nil {
 		t.Errorf("right secret: %v, %v, %v, want true, true, nil", ok, stale, err)
 	}
-	ok, stale, err = h.Verify(t.Context(), DefaultArgon2id, hash, secret+"x")
+	ok, stale, err = h.Verify(t.Context(), "acme", DefaultArgon2id, hash, secret+"x")
 	if ok || stale || err != nil {
 		t.Errorf("wrong secret: %v, %v, %v, want false, false, nil", ok, stale, err)
 	}

@@ -2,13 +2,10 @@ package flows
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -81,11 +78,11 @@ func TestVerifyTakesTheHashesOfOtherPrograms(t *testing.T) {
 			if !LooksLikeHash(test.hash) {
 				t.Error("does not look like a hash")
 			}
-			ok, stale, err := h.Verify(t.Context(), DefaultArgon2id, test.hash, test.secret)
+			ok, stale, err := h.Verify(t.Context(), "acme", DefaultArgon2id, test.hash, test.secret)
 			if !ok || !stale || err != nil {
 				t.Errorf("right secret: %v, %v, %v, want true, true, nil", ok, stale, err)
 			}
-			ok, stale, err = h.Verify(t.Context(), DefaultArgon2id, test.hash, test.secret[1:])
+			ok, stale, err = h.Verify(t.Context(), "acme", DefaultArgon2id, test.hash, test.secret[1:])
 			if ok || stale || err != nil {
 				t.Errorf("wrong secret: %v, %v, %v, want false, false, nil", ok, stale, err)
 			}
@@ -96,7 +93,7 @@ func TestVerifyTakesTheHashesOfOtherPrograms(t *testing.T) {
 func TestVerifyTellsWhatShouldBeReplaced(t *testing.T) {
 	h := NewHasher(1)
 	p := Argon2id{128, 2, 1}
-	hash, err := h.Hash(t.Context(), p, "a secret")
+	hash, err := h.Hash(t.Context(), "acme", p, "a secret")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,13 +115,13 @@ func TestVerifyTellsWhatShouldBeReplaced(t *testing.T) {
 		{"wrong, weak or not", Argon2id{129, 2, 1}, "A secret", false, false},
 		{"every byte counts", p, "a secret ", false, false},
 	} {
-		ok, stale, err := h.Verify(t.Context(), test.now, hash, test.secret)
+		ok, stale, err := h.Verify(t.Context(), "acme", test.now, hash, test.secret)
 		if ok != test.ok || stale != test.stale || err != nil {
 			t.Errorf("%s: %v, %v, %v", test.name, ok, stale, err)
 		}
 	}
 	const shortSalt = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
-	if ok, stale, err := h.Verify(t.Context(), quick, shortSalt, "password"); !ok || !stale || err != nil {
+	if ok, stale, err := h.Verify(t.Context(), "acme", quick, shortSalt, "password"); !ok || !stale || err != nil {
 		t.Errorf("a salt of 8 bytes: %v, %v, %v", ok, stale, err)
 	}
 }
@@ -138,8 +135,8 @@ func TestVerifyStillTakesWhatTheOperatorOnceSet(t *testing.T) {
 
 func TestEverySecretHasItsOwnSalt(t *testing.T) {
 	h := NewHasher(1)
-	a, err := h.Hash(t.Context(), quick, "same")
-	b, err2 := h.Hash(t.Context(), quick, "same")
+	a, err := h.Hash(t.Context(), "acme", quick, "same")
+	b, err2 := h.Hash(t.Context(), "acme", quick, "same")
 	if a == b || err != nil || err2 != nil {
 		t.Error("two hashes are equal", err, err2)
 	}
@@ -148,7 +145,7 @@ func TestEverySecretHasItsOwnSalt(t *testing.T) {
 func TestVerifyOfNoHashDoesTheSameWork(t *testing.T) {
 	h := NewHasher(1)
 	p := Argon2id{4096, 2, 1}
-	hash, err := h.Hash(t.Context(), p, "secret")
+	hash, err := h.Hash(t.Context(), "acme", p, "secret")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,10 +158,13 @@ func TestVerifyOfNoHashDoesTheSameWork(t *testing.T) {
 		}
 		return best
 	}
-	real := fastest(func() { h.Verify(t.Context(), p, hash, "wrong") })
+	real := fastest(func() { h.Verify(t.Context(), "acme", p, hash, "wrong") })
 	for name, waste := range map[string]func() (bool, error){
-		"Verify": func() (bool, error) { ok, _, err := h.Verify(t.Context(), p, "", "wrong"); return ok, err },
-		"Match":  func() (bool, error) { match, err := h.Match(t.Context(), p, nil, "wrong"); return match != "", err },
+		"Verify": func() (bool, error) { ok, _, err := h.Verify(t.Context(), "acme", p, "", "wrong"); return ok, err },
+		"Match": func() (bool, error) {
+			match, err := h.Match(t.Context(), "acme", p, nil, "wrong")
+			return match != "", err
+		},
 	} {
 		if ok, err := waste(); ok || err != nil {
 			t.Errorf("%s: %v, %v", name, ok, err)
@@ -180,11 +180,11 @@ func TestVerifyOfNoHashDoesTheSameWork(t *testing.T) {
 func TestMatchFindsTheHashOfASet(t *testing.T) {
 	h := NewHasher(1)
 	secrets := []string{"one", "two", "three"}
-	hashes, err := h.HashSet(t.Context(), quick, secrets)
+	hashes, err := h.HashSet(t.Context(), "acme", quick, secrets)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := h.Hash(t.Context(), quick, "alone")
+	other, err := h.Hash(t.Context(), "acme", quick, "alone")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,14 +199,14 @@ func TestMatchFindsTheHashOfASet(t *testing.T) {
 		"one": hashes[0], "two": hashes[1], "three": hashes[2], "alone": other,
 		"correct horse": bcrypt, "pässwörd": scrypt, "four": "", "": "",
 	} {
-		if match, err := h.Match(t.Context(), quick, all, secret); match != want || err != nil {
+		if match, err := h.Match(t.Context(), "acme", quick, all, secret); match != want || err != nil {
 			t.Errorf("%q: %q, %v", secret, match, err)
 		}
-		if ok, _, err := h.Verify(t.Context(), quick, want, secret); ok != (want != "") || err != nil {
+		if ok, _, err := h.Verify(t.Context(), "acme", quick, want, secret); ok != (want != "") || err != nil {
 			t.Errorf("Verify %q: %v, %v", secret, ok, err)
 		}
 	}
-	if _, err := h.Match(t.Context(), quick, append(all, "rubbish"), "one"); err == nil {
+	if _, err := h.Match(t.Context(), "acme", quick, append(all, "rubbish"), "one"); err == nil {
 		t.Error("what is no hash must be an error")
 	}
 }
@@ -366,162 +366,22 @@ func FuzzCheckHash(f *testing.F) {
 	})
 }
 
-// occupy fills all slots of h until release is called.
-func occupy(h *Hasher) (release func()) {
-	done := make(chan struct{})
-	for range cap(h.slots) {
-		go h.do(context.Background(), func() error { <-done; return nil })
-	}
-	synctest.Wait()
-	return func() { close(done); synctest.Wait() }
-}
-
-func TestHasherRunsNoMoreThanItsSlots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := NewHasher(3)
-		var mu sync.Mutex
-		running, most, done := 0, 0, 0
-		for range 20 {
-			go func() {
-				err := h.do(t.Context(), func() error {
-					mu.Lock()
-					running++
-					most = max(most, running)
-					mu.Unlock()
-					time.Sleep(100 * time.Millisecond)
-					mu.Lock()
-					running--
-					done++
-					mu.Unlock()
-					return nil
-				})
-				if err != nil {
-					t.Error(err)
-				}
-			}()
-		}
-		time.Sleep(maxWait)
-		synctest.Wait()
-		if most != 3 || done != 20 {
-			t.Errorf("%d at once, %d done; want 3, 20", most, done)
-		}
-	})
-}
-
-func TestHasherIsBusyAfterTwoSeconds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := NewHasher(2)
-		release := occupy(h)
-		start := time.Now()
-		_, err := h.Hash(t.Context(), quick, "secret")
-		if waited := time.Since(start); !errors.Is(err, ErrBusy) || waited != 2*time.Second {
-			t.Errorf("%v after %v, want ErrBusy after 2s", err, waited)
-		}
-		release()
-		if _, err := h.Hash(t.Context(), quick, "secret"); err != nil {
-			t.Error("once there is a slot again:", err)
-		}
-	})
-}
-
-func TestHasherRefusesAtOnceWhoWouldWaitInVain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := NewHasher(1)
-		release := occupy(h)
-		results := make(chan error, waitersPerSlot)
-		for range waitersPerSlot {
-			go func() { results <- h.do(t.Context(), func() error { return nil }) }()
-		}
-		synctest.Wait()
-		start := time.Now()
-		if _, _, err := h.Verify(t.Context(), quick, "", "secret"); !errors.Is(err, ErrBusy) || time.Since(start) != 0 {
-			t.Errorf("%v after %v, want ErrBusy at once", err, time.Since(start))
-		}
-		release()
-		for range waitersPerSlot {
-			if err := <-results; err != nil {
-				t.Error("one of those that waited:", err)
-			}
-		}
-		if len(h.queue) != 0 || len(h.slots) != 0 {
-			t.Errorf("%d places and %d slots are still taken", len(h.queue), len(h.slots))
-		}
-	})
-}
-
-func TestHasherServesInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := NewHasher(1)
-		release := occupy(h)
-		var got []int
-		for i := range 10 {
-			go h.do(t.Context(), func() error { got = append(got, i); return nil })
-			synctest.Wait()
-		}
-		release()
-		if !slices.IsSorted(got) || len(got) != 10 {
-			t.Error(got)
-		}
-	})
-}
-
-func TestHasherEndsWaitingWithTheContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := NewHasher(1)
-		release := occupy(h)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		_, err := h.Match(ctx, quick, nil, "secret")
-		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
-			t.Errorf("%v after %v", err, time.Since(start))
-		}
-		release()
-		if _, err := h.HashSet(ctx, quick, []string{"secret"}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("with a context that has ended: %v", err)
-		}
-		if len(h.queue) != 0 || len(h.slots) != 0 {
-			t.Errorf("%d places and %d slots are still taken", len(h.queue), len(h.slots))
-		}
-	})
-}
-
-func TestHasherSurvivesAPanic(t *testing.T) {
-	h := NewHasher(1)
-	func() {
-		defer func() { recover() }()
-		h.do(t.Context(), func() error { panic("a defect") })
-	}()
-	if _, err := h.Hash(t.Context(), quick, "secret"); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestHashRefusesParametersThatWouldPanic(t *testing.T) {
 	h := NewHasher(1)
 	for _, p := range []Argon2id{{}, {64, 0, 1}, {64, 1, 0}, {7, 1, 1}, {1<<20 + 1, 1, 1}} {
-		if _, err := h.Hash(t.Context(), p, "secret"); err == nil {
+		if _, err := h.Hash(t.Context(), "acme", p, "secret"); err == nil {
 			t.Errorf("%v was accepted", p)
 		}
-		if _, _, err := h.Verify(t.Context(), p, "", "secret"); err == nil {
+		if _, _, err := h.Verify(t.Context(), "acme", p, "", "secret"); err == nil {
 			t.Errorf("%v was accepted for no hash", p)
 		}
-	}
-}
-
-func TestNewHasherLeavesACPU(t *testing.T) {
-	if n := cap(NewHasher(0).slots); n < 1 {
-		t.Error(n)
-	}
-	if n := cap(NewHasher(5).slots); n != 5 {
-		t.Error(n)
 	}
 }
 
 func BenchmarkHash(b *testing.B) {
 	h := NewHasher(1)
 	for b.Loop() {
-		if _, err := h.Hash(b.Context(), DefaultArgon2id, "correct horse battery staple"); err != nil {
+		if _, err := h.Hash(b.Context(), "acme", DefaultArgon2id, "correct horse battery staple"); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -530,8 +390,8 @@ func BenchmarkHash(b *testing.B) {
 func ExampleHasher_Match() {
 	h := NewHasher(0)
 	ctx := context.Background()
-	hashes, _ := h.HashSet(ctx, DefaultArgon2id, []string{"ABCDEFGHIJ", "KLMNOPQRST"})
-	match, _ := h.Match(ctx, DefaultArgon2id, hashes, "KLMNOPQRST")
+	hashes, _ := h.HashSet(ctx, "acme", DefaultArgon2id, []string{"ABCDEFGHIJ", "KLMNOPQRST"})
+	match, _ := h.Match(ctx, "acme", DefaultArgon2id, hashes, "KLMNOPQRST")
 	fmt.Println(match == hashes[1])
 	// Output: true
 }

@@ -2,10 +2,13 @@ package flows
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
 // A Memory is Sessions that remembers the authorized ones which the protected
@@ -20,6 +23,7 @@ type Memory struct {
 	limit   atomic.Int64 // entries of a shard
 	trusted atomic.Int64 // until when the feed is heard: nanoseconds since started
 	names   names        // of companies
+	asking  singleflight.Group
 	shards  [buckets]shard
 }
 
@@ -50,10 +54,11 @@ func NewMemory(sessions Sessions, limit int) *Memory {
 // SetLimit changes the limit. What is remembered beyond a smaller one stays.
 func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/buckets))) }
 
-// Recall is Get for the protected path. Only what a store has said since the
-// last ending of any session of the bucket is remembered, so that an answer
-// which was under way meanwhile brings nothing back.
-func (m *Memory) Recall(ctx context.Context, now time.Time, hash TokenHash) (Session, error) {
+// Recall is Get for the protected path, where company is the one whose token it
+// must be; empty for any. Only what a store has said since the last ending of
+// any session of the bucket is remembered, so that an answer which was under
+// way meanwhile brings nothing back.
+func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash TokenHash) (Session, error) {
 	shard := &m.shards[hash.Bucket()]
 	trusted := m.Trusted()
 	if trusted {
@@ -64,11 +69,27 @@ func (m *Memory) Recall(ctx context.Context, now time.Time, hash TokenHash) (Ses
 		}
 	}
 	shard.misses.Add(1)
+	if !trusted {
+		return m.Get(ctx, hash)
+	}
 	endings := shard.endings.Load()
-	s, err := m.Get(ctx, hash)
-	if err == nil && trusted && s.State == Authorized {
+	s, err := m.ask(ctx, company, hash, endings)
+	if err == nil && s.State == Authorized {
 		shard.remember(s, m.names.number(s.Company), int(m.limit.Load()), endings)
 	}
+	return s, err
+}
+
+// ask asks the store once for all who ask for the same at once, and whom the
+// answer could have reached from memory: no ending was heard of since the first
+// of them.
+func (m *Memory) ask(ctx context.Context, company string, hash TokenHash, endings uint64) (Session, error) {
+	key := make([]byte, 0, len(hash)+8+len(company))
+	key = append(binary.LittleEndian.AppendUint64(append(key, hash[:]...), endings), company...)
+	answer, err, _ := m.asking.Do(string(key), func() (any, error) {
+		return m.Get(withStoreTime(context.WithoutCancel(ctx)), hash) // others wait for it too
+	})
+	s, _ := answer.(Session)
 	return s, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
@@ -226,4 +227,66 @@ func TestMemoryUnderConcurrency(t *testing.T) {
 		}
 	})
 	wg.Wait()
+}
+
+// A heldSessions holds back its answers until it is released.
+type heldSessions struct {
+	flows.Sessions
+	session flows.Session
+	gets    atomic.Int64
+	release chan struct{}
+}
+
+func (h *heldSessions) Get(ctx context.Context, _ flows.TokenHash) (flows.Session, error) {
+	h.gets.Add(1)
+	select {
+	case <-h.release:
+		return h.session, nil
+	case <-ctx.Done():
+		return flows.Session{}, ctx.Err()
+	}
+}
+
+func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		session := flows.Session{
+			Hash: flows.TokenHash{1}, ID: strings.Repeat("0", 32), Company: "acme", Account: 7, State: flows.Authorized,
+			Expires: now.Add(time.Hour), Ends: now.Add(time.Hour),
+		}
+		store := &heldSessions{session: session, release: make(chan struct{})}
+		memory := flows.NewMemory(store, 100)
+		memory.Trust(now.Add(time.Hour))
+		recall := func(ctx context.Context, company string, n int) {
+			for range n {
+				go func() {
+					if got, err := memory.Recall(ctx, now, company, session.Hash); err != nil || got.ID != session.ID {
+						t.Errorf("%+v, %v", got, err)
+					}
+				}()
+			}
+			synctest.Wait()
+		}
+		want := func(gets int64, why string) {
+			t.Helper()
+			if n := store.gets.Load(); n != gets {
+				t.Errorf("%s: the store was asked %d times, want %d", why, n, gets)
+			}
+		}
+		ctx, hangUp := context.WithCancel(t.Context())
+		recall(ctx, "", 1)
+		hangUp() // which must not fail those that wait with it
+		recall(t.Context(), "", 50)
+		want(1, "at once")
+		recall(t.Context(), "acme", 50)
+		want(2, "where the token must be of one company")
+		memory.Ended(flows.TokenHash{1, 2})
+		recall(t.Context(), "", 50)
+		want(3, "after an ending that the first answer may not know of")
+		memory.Trust(time.Time{})
+		recall(t.Context(), "", 50)
+		want(53, "while endings may be missed")
+		close(store.release)
+		synctest.Wait()
+	})
 }

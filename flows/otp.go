@@ -117,7 +117,7 @@ func (s *Service) tryBackupCode(ctx context.Context, c *call, a Account, sent st
 	if err != nil {
 		return "", unavailable("loading the backup codes", err)
 	}
-	match, err := s.Hasher.Match(ctx, c.company.Password.Argon2id, hashes, normalizeBackupCode(sent))
+	match, err := s.Hasher.Match(ctx, c.company.Code, c.company.Password.Argon2id, hashes, normalizeBackupCode(sent))
 	if err != nil {
 		return "", unavailable("checking the backup code", err)
 	}

@@ -67,7 +67,7 @@ func (s *Service) tryPassword(ctx context.Context, c *call, t passwordAttempt) e
 		return t.before
 	}
 	password := normalizePassword(t.password)
-	ok, stale, err := s.Hasher.Verify(ctx, c.company.Password.Argon2id, t.account.PasswordHash, password)
+	ok, stale, err := s.Hasher.Verify(ctx, c.company.Code, c.company.Password.Argon2id, t.account.PasswordHash, password)
 	if err != nil {
 		return unavailable("checking the password", err)
 	}
@@ -87,7 +87,7 @@ func (s *Service) tryPassword(ctx context.Context, c *call, t passwordAttempt) e
 // rehash replaces a weaker hash of a password that was right. If it fails, the
 // next login tries again.
 func (s *Service) rehash(ctx context.Context, c *call, a Account, password string) {
-	hash, err := s.Hasher.Hash(ctx, c.company.Password.Argon2id, password)
+	hash, err := s.Hasher.Hash(ctx, c.company.Code, c.company.Password.Argon2id, password)
 	if err == nil {
 		err = s.Accounts.Rehash(ctx, c.company.Code, a.ID, a.PasswordHash, hash)
 	}

@@ -80,12 +80,12 @@ func (s *Service) Seed(ctx context.Context, c *Company, seed Seed) error {
 	a.Company = c.Code
 	a.PasswordHash = seed.Password
 	if seed.Password != "" && !LooksLikeHash(seed.Password) {
-		if a.PasswordHash, err = s.Hasher.Hash(ctx, c.Password.Argon2id, normalizePassword(seed.Password)); err != nil {
+		if a.PasswordHash, err = s.Hasher.Hash(ctx, c.Code, c.Password.Argon2id, normalizePassword(seed.Password)); err != nil {
 			return fmt.Errorf("hashing the password: %w", err)
 		}
 	}
 	if seed.Answer != "" {
-		if a.AnswerHash, err = s.Hasher.Hash(ctx, c.Password.Argon2id, foldAnswer(seed.Answer)); err != nil {
+		if a.AnswerHash, err = s.Hasher.Hash(ctx, c.Code, c.Password.Argon2id, foldAnswer(seed.Answer)); err != nil {
 			return fmt.Errorf("hashing the control answer: %w", err)
 		}
 	}

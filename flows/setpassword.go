@@ -50,7 +50,7 @@ func (s *Service) checkNotSame(ctx context.Context, c *call, a Account, password
 	if a.PasswordHash == "" {
 		return nil
 	}
-	same, _, err := s.Hasher.Verify(ctx, c.company.Password.Argon2id, a.PasswordHash, password)
+	same, _, err := s.Hasher.Verify(ctx, c.company.Code, c.company.Password.Argon2id, a.PasswordHash, password)
 	if err != nil {
 		return unavailable("comparing with the present password", err)
 	}
@@ -61,7 +61,7 @@ func (s *Service) checkNotSame(ctx context.Context, c *call, a Account, password
 }
 
 func (s *Service) changePassword(ctx context.Context, c *call, a Account, password string) error {
-	hash, err := s.Hasher.Hash(ctx, c.company.Password.Argon2id, password)
+	hash, err := s.Hasher.Hash(ctx, c.company.Code, c.company.Password.Argon2id, password)
 	if err != nil {
 		return unavailable("hashing the password", err)
 	}
