@@ -38,7 +38,13 @@ func TestMain(m *testing.M) {
 		caddycmd.Main()
 		return
 	}
-	os.Exit(storetest.Run(m))
+	if help := helpers[os.Getenv("MNEMOGATE_TEST_HELPER")]; help != nil {
+		help()
+		return
+	}
+	code := storetest.Run(m)
+	forgetSeeds()
+	os.Exit(code)
 }
 
 const (
