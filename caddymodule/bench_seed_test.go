@@ -142,11 +142,13 @@ func templateAccount() flows.Account {
 	p, salt := flows.DefaultArgon2id, []byte("a salt, 16 bytes")
 	key := argon2.IDKey([]byte(testPassword), salt, p.Iterations, p.MemoryKiB, p.Parallelism, 32)
 	return flows.Account{
-		Company: "acme", Mnemocode: "user-1", LoginName: "user1", Status: flows.StatusActive,
+		Company: "acme", Mnemocode: "user-1", LoginName: "user1", Phone: phoneOf(1), Status: flows.StatusActive,
 		PasswordHash: fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, p.MemoryKiB, p.Iterations, p.Parallelism,
 			base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(key)),
 	}
 }
+
+func phoneOf(account int) string { return fmt.Sprintf("+370%08d", account) }
 
 // write makes the file: one account and one session by way of the store, which
 // also makes the tables, and the others as copies of their rows.
@@ -195,7 +197,7 @@ func (s *seed) copyRows(ctx context.Context, raw *sql.DB, all []drawnSession, or
 	}
 	const numbers = `WITH RECURSIVE n (i) AS (SELECT 2 WHERE ?1 > 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) `
 	copyAccounts, err := copying(ctx, raw, "accounts", map[string]string{
-		"id": "n.i", "mnemocode": "'user-' || n.i", "login_name": "'user' || n.i",
+		"id": "n.i", "mnemocode": "'user-' || n.i", "login_name": "'user' || n.i", "phone": "printf('+370%08d', n.i)",
 	})
 	if err != nil {
 		return err
@@ -203,7 +205,8 @@ func (s *seed) copyRows(ctx context.Context, raw *sql.DB, all []drawnSession, or
 	if err := execute(numbers+copyAccounts+` JOIN n WHERE accounts.id = 1`, s.accounts); err != nil {
 		return err
 	}
-	if err := execute(`INSERT INTO login_ids (company, login_id, account) SELECT company, login_name, id FROM accounts WHERE id > 1`); err != nil {
+	if err := execute(`INSERT INTO login_ids (company, login_id, account) SELECT company, login_name, id FROM accounts WHERE id > 1
+		UNION ALL SELECT company, phone, id FROM accounts WHERE id > 1`); err != nil {
 		return err
 	}
 	copySession, err := copying(ctx, raw, "sessions", map[string]string{"hash": "?1", "id": "?2", "account": "?3", "mnemocode": "?4"})
@@ -266,7 +269,7 @@ func (s *seed) fill(b testing.TB, accounts *store.Postgres, sessions *store.Redi
 	group.SetLimit(64)
 	for i := range s.accounts {
 		a := original
-		a.Mnemocode, a.LoginName = fmt.Sprint("user-", i+1), fmt.Sprint("user", i+1)
+		a.Mnemocode, a.LoginName, a.Phone = fmt.Sprint("user-", i+1), fmt.Sprint("user", i+1), phoneOf(i+1)
 		group.Go(func() error {
 			_, err := accounts.Accounts().Create(ctx, now, a)
 			return err

@@ -2,9 +2,14 @@ package flows_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"runtime/metrics"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -289,4 +294,73 @@ func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
 		close(store.release)
 		synctest.Wait()
 	})
+}
+
+// A madeSessions makes up each session that it is asked for.
+type madeSessions struct{ flows.Sessions }
+
+func (madeSessions) Get(_ context.Context, hash flows.TokenHash) (flows.Session, error) {
+	return flows.Session{
+		Hash: hash, ID: fmt.Sprintf("%x", hash[:16]), Company: "acme", Account: 1, Mnemocode: "profile-0000001",
+		State: flows.Authorized, Expires: farAway, Ends: farAway,
+	}, nil
+}
+
+var (
+	farAway  = time.Now().Add(1000 * time.Hour)
+	recalled = flag.String("recalled", "1000,100000,1000000", "the numbers of sessions that BenchmarkRecall remembers")
+)
+
+// BenchmarkRecall looks for remembered sessions at random, of few and of many.
+func BenchmarkRecall(b *testing.B) {
+	for field := range strings.SplitSeq(*recalled, ",") {
+		n, err := strconv.Atoi(field)
+		if err != nil || n < 1 {
+			b.Fatalf("-recalled %s: %q is no number of sessions", *recalled, field)
+		}
+		hash := func(i int) flows.TokenHash {
+			return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i)))
+		}
+		b.Run(field, func(b *testing.B) {
+			memory := flows.NewMemory(madeSessions{}, n*5/4+10_000)
+			memory.Trust(farAway)
+			before := heap()
+			now := time.Now()
+			for i := range n {
+				if _, err := memory.Recall(b.Context(), now, "", hash(i)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			perSession := float64(heap()-before) / float64(n)
+			asked := make([]flows.TokenHash, 1<<16)
+			for i := range asked {
+				asked[i] = hash(rand.IntN(n))
+			}
+			began, stopped := time.Now(), gcTime()
+			for i := 0; b.Loop(); i++ {
+				if _, err := memory.Recall(b.Context(), now, "", asked[i%len(asked)]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(perSession, "B/session")
+			b.ReportMetric((gcTime()-stopped)/time.Since(began).Seconds(), "gc-CPUs")
+			if _, misses := memory.Asked(); misses != uint64(n) {
+				b.Errorf("%d were not remembered", misses-uint64(n))
+			}
+		})
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// gcTime is the CPU time that collections took, in seconds.
+func gcTime() float64 {
+	sample := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}}
+	metrics.Read(sample)
+	return sample[0].Value.Float64()
 }
