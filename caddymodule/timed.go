@@ -45,9 +45,9 @@ func (t timedAccounts) Create(ctx context.Context, now time.Time, a flows.Accoun
 	return t.Accounts.Create(ctx, now, a)
 }
 
-func (t timedAccounts) ByLoginID(ctx context.Context, company, loginID string) (found flows.Account, err error) {
+func (t timedAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (found flows.Account, err error) {
 	defer took("accounts", "by_login_id", time.Now(), &err)
-	return t.Accounts.ByLoginID(ctx, company, loginID)
+	return t.Accounts.ByLoginID(ctx, company, loginID, alias)
 }
 
 func (t timedAccounts) ByID(ctx context.Context, company string, id int64) (found flows.Account, err error) {
@@ -146,9 +146,9 @@ func (t timedAccounts) Ended(ctx context.Context, ending flows.Ending) (err erro
 // timedSessions measures the calls of requests to a store of sessions.
 type timedSessions struct{ flows.Sessions }
 
-func (t timedSessions) Create(ctx context.Context, now time.Time, s flows.Session) (err error) {
+func (t timedSessions) Create(ctx context.Context, now time.Time, s flows.Session, counters ...flows.Counter) (err error) {
 	defer took("sessions", "create", time.Now(), &err)
-	return t.Sessions.Create(ctx, now, s)
+	return t.Sessions.Create(ctx, now, s, counters...)
 }
 
 func (t timedSessions) Get(ctx context.Context, hash flows.TokenHash) (found flows.Session, err error) {
@@ -156,9 +156,9 @@ func (t timedSessions) Get(ctx context.Context, hash flows.TokenHash) (found flo
 	return t.Sessions.Get(ctx, hash)
 }
 
-func (t timedSessions) Replace(ctx context.Context, now time.Time, old flows.TokenHash, from flows.State, next flows.Session) (err error) {
+func (t timedSessions) Replace(ctx context.Context, now time.Time, old flows.TokenHash, from flows.State, next flows.Session, counters ...flows.Counter) (err error) {
 	defer took("sessions", "replace", time.Now(), &err)
-	return t.Sessions.Replace(ctx, now, old, from, next)
+	return t.Sessions.Replace(ctx, now, old, from, next, counters...)
 }
 
 func (t timedSessions) Delete(ctx context.Context, hash flows.TokenHash) (err error) {
@@ -191,9 +191,9 @@ func (t timedSessions) SetCode(ctx context.Context, hash flows.TokenHash, number
 	return t.Sessions.SetCode(ctx, hash, number, code)
 }
 
-func (t timedSessions) SpendCode(ctx context.Context, hash flows.TokenHash) (found *flows.Code, err error) {
+func (t timedSessions) SpendCode(ctx context.Context, now time.Time, company string, hash flows.TokenHash, state flows.State, counters ...flows.Counter) (found flows.Session, err error) {
 	defer took("sessions", "spend_code", time.Now(), &err)
-	return t.Sessions.SpendCode(ctx, hash)
+	return t.Sessions.SpendCode(ctx, now, company, hash, state, counters...)
 }
 
 func (t timedSessions) Charge(ctx context.Context, now time.Time, counters ...flows.Counter) (err error) {

@@ -27,10 +27,11 @@ type Account struct {
 	PasswordHash    string // empty for none
 	Question        string // the control question; empty for none
 	AnswerHash      string
-	Identities      []Identity   // ordered by provider and subject
-	Accepted        []Acceptance // ordered by code
-	BackupCodes     int          // how many are left
-	Epoch           int64        // grows with each change that ends the account's sessions
+	Identities      []Identity     // ordered by provider and subject
+	Accepted        []Acceptance   // ordered by code
+	BackupCodes     int            // how many are left
+	Epoch           int64          // grows with each change that ends the account's sessions
+	Tallies         map[Kind]Tally // wrong attempts when the account was loaded; nil without any
 	Created         time.Time
 	Updated         time.Time
 }

@@ -333,7 +333,7 @@ func (ad *Admin) ByMnemocode(ctx context.Context, mnemocode string) (Account, er
 
 // ByLoginID finds an account by any of its login ids, in any spelling.
 func (ad *Admin) ByLoginID(ctx context.Context, loginID string) (Account, error) {
-	a, err := ad.Accounts.ByLoginID(ctx, ad.Company.Code, NormalizeLoginID(loginID))
+	a, err := ad.Accounts.ByLoginID(ctx, ad.Company.Code, NormalizeLoginID(loginID), "")
 	return a, adminError("looking up the login id", err)
 }
 

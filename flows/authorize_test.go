@@ -350,7 +350,12 @@ var errBroken = errors.New("broken pipe")
 func (brokenSessions) Get(context.Context, flows.TokenHash) (flows.Session, error) {
 	return flows.Session{}, errBroken
 }
-func (brokenSessions) Create(context.Context, time.Time, flows.Session) error    { return errBroken }
+func (brokenSessions) SpendCode(context.Context, time.Time, string, flows.TokenHash, flows.State, ...flows.Counter) (flows.Session, error) {
+	return flows.Session{}, errBroken
+}
+func (brokenSessions) Create(context.Context, time.Time, flows.Session, ...flows.Counter) error {
+	return errBroken
+}
 func (brokenSessions) Charge(context.Context, time.Time, ...flows.Counter) error { return errBroken }
 func (brokenSessions) Peek(context.Context, time.Time, ...flows.Counter) error   { return errBroken }
 

@@ -11,44 +11,54 @@ import (
 	"strconv"
 )
 
-// newCode makes a one-time code for the session under token and returns what
-// sends it. The code counts towards the budgets (and the counters in more),
-// also if the gateway then fails. A decoy gets a code that nothing equals, and
-// no SMS; neither does a phone with a fixed one. An account without a phone, its
-// second factor the backup codes, gets no code.
-func (s *Service) newCode(ctx context.Context, c *call, st step, token string, more ...Counter) (*Code, func(context.Context) error, error) {
+// A newCode is a one-time code that is not yet sent.
+type newCode struct {
+	stored   *Code     // nil for none
+	counters []Counter // the budgets that it uses up, also if the gateway then fails
+	send     func(context.Context) error
+}
+
+// newCode makes a one-time code for the session under token. A decoy gets one
+// that nothing equals, and no SMS; neither does a phone with a fixed one. An
+// account without a phone, its second factor the backup codes, gets no code.
+func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 	nothing := func(context.Context) error { return nil }
 	a := st.account
 	if a.ID != 0 && a.Phone == "" {
 		if a.BackupCodes == 0 {
-			return nil, nil, ErrUserRestricted
+			return newCode{}, ErrUserRestricted
 		}
-		return nil, nothing, nil
+		return newCode{send: nothing}, nil
 	}
 	digits, fixed := c.company.OTPFixed[a.Phone]
+	var counters []Counter
 	if !fixed {
-		more = append(more, c.smsCounters(st)...)
+		counters = c.smsCounters(st)
 		digits = randomDigits(c.company.OTPLength)
-	}
-	if err := s.refused(c, s.Sessions.Charge(ctx, c.now, more...)); err != nil {
-		return nil, nil, err
 	}
 	expires := c.now.Add(c.company.OTPTTL)
 	if a.ID == 0 {
 		code := &Code{Expires: expires}
 		rand.Read(code.Hash[:]) // never fails: it ends the process instead
-		return code, nothing, nil
+		return newCode{code, counters, nothing}, nil
 	}
 	code := &Code{Hash: codeHash(token, st.state, a.Phone, digits), Phone: a.Phone, Expires: expires}
 	if fixed {
-		return code, nothing, nil
+		return newCode{code, counters, nothing}, nil
 	}
 	message := Message{Type: OTPLogin, To: a.Phone, Code: digits, Expires: expires}
 	if st.state == RecoveryOTP {
 		message.Type = OTPRecovery
 	}
 	send := func(ctx context.Context) error { return s.send(ctx, c.company, c.company.SMS, a, message) }
-	return code, send, nil
+	return newCode{code, counters, send}, nil
+}
+
+func (s *Service) deliver(ctx context.Context, code newCode) error {
+	if err := code.send(ctx); err != nil {
+		return unavailable("sending the code", err)
+	}
+	return nil
 }
 
 // smsCounters are the budgets that one SMS uses up. The narrowest come first:

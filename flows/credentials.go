@@ -12,18 +12,13 @@ type checkCredentialsRequest struct {
 // checkCredentials is login and password in one call (interface, Endpoints 6).
 // An unknown login id is treated as a wrong password in all that shows.
 func (s *Service) checkCredentials(ctx context.Context, c *call, req *checkCredentialsRequest) (Reply, error) {
-	loginID := NormalizeLoginID(req.LoginID)
-	a, err := s.accountByLoginID(ctx, c, loginID)
-	if err != nil {
-		return Reply{}, err
-	}
-	subject, err := s.subject(ctx, c, a, loginID)
+	a, alias, err := s.accountByLoginID(ctx, c, NormalizeLoginID(req.LoginID))
 	if err != nil {
 		return Reply{}, err
 	}
 	err = s.tryPassword(ctx, c, passwordAttempt{
 		account:  a,
-		subject:  subject,
+		subject:  c.subject(a, alias),
 		password: req.Password,
 		captcha:  req.CaptchaResponse,
 		wrong:    ErrCredentialsInvalid,

@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -42,15 +43,32 @@ func (c *call) addressFailures() Counter {
 	return c.counter("failures-of-address", c.address, c.company.Limits.FailuresPerAddress)
 }
 
+// addressLook is what checkAddress looks at, for a step that is to look itself.
+func (c *call) addressLook() Counter {
+	counter := c.addressFailures()
+	counter.Look = true
+	return counter
+}
+
 // checkAddress refuses an address that has failed too often.
 func (s *Service) checkAddress(ctx context.Context, c *call) error {
 	return s.refused(c, s.Sessions.Peek(ctx, c.now, c.addressFailures()))
 }
 
+// addressFirst is for a refusal that came before the step which looks at the
+// address: an address that has failed too often is told that alone.
+func (s *Service) addressFirst(ctx context.Context, c *call, err error) error {
+	return cmp.Or(s.checkAddress(ctx, c), err)
+}
+
 // failAddress counts a failure of the address; it is refused if there were too
 // many before.
 func (s *Service) failAddress(ctx context.Context, c *call) error {
-	return s.refused(c, s.Sessions.Charge(ctx, c.now, c.addressFailures()))
+	return s.charge(ctx, c, c.addressFailures())
+}
+
+func (s *Service) charge(ctx context.Context, c *call, counters ...Counter) error {
+	return s.refused(c, s.Sessions.Charge(ctx, c.now, counters...))
 }
 
 // settleAddress ends an attempt: it counts a wrong one, and refuses any that
@@ -77,22 +95,22 @@ func (s *Service) refused(c *call, err error) error {
 	return nil
 }
 
-// subject is whose attempts are counted where an account was looked for.
-func (s *Service) subject(ctx context.Context, c *call, a Account, loginID string) (Subject, error) {
+// subject is whose attempts are counted where an account was looked for: its
+// own or, with an empty one, those of the login id's alias.
+func (c *call) subject(a Account, alias string) Subject {
 	if a.ID != 0 {
-		return c.known(a), nil
+		return Subject{Company: c.company.Code, Account: a.ID}
 	}
-	alias, err := s.alias(ctx, c, loginID)
-	return Subject{Company: c.company.Code, LoginID: alias}, err
+	return Subject{Company: c.company.Code, LoginID: alias}
 }
 
 // known is whose attempts are counted where an account was found or, with an
 // empty one, the call's session is a decoy.
 func (c *call) known(a Account) Subject {
 	if a.ID == 0 {
-		return Subject{Company: c.company.Code, LoginID: c.session.LoginID}
+		return c.subject(a, c.session.LoginID)
 	}
-	return Subject{Company: c.company.Code, Account: a.ID}
+	return c.subject(a, "")
 }
 
 // alias stands for a login id that no account has wherever something is kept of
@@ -192,13 +210,14 @@ func windowLock(kind Kind) string {
 	return LockCodes
 }
 
-// checkAttempts is checkWindow of a subject's tally.
-func (s *Service) checkAttempts(ctx context.Context, c *call, subject Subject, kind Kind, rate Rate) error {
-	tallies, err := s.tallies(ctx, subject)
-	if err != nil {
-		return err
-	}
-	return c.checkWindow(kind, tallies[kind], rate)
+// checkCodes refuses while an account's codes are locked.
+func (c *call) checkCodes(a Account) error {
+	return c.checkWindow(WrongCodes, a.Tallies[WrongCodes], c.company.Limits.WrongCodes)
+}
+
+// checkAnswers refuses while an account's control answers are locked.
+func (c *call) checkAnswers(a Account) error {
+	return c.checkWindow(WrongAnswers, a.Tallies[WrongAnswers], c.company.Limits.WrongAnswers)
 }
 
 // settleWindow ends an attempt whose tally counts within a window. A success

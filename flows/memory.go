@@ -118,9 +118,9 @@ func (m *Memory) Asked() (hits, misses uint64) {
 // say that nothing has ended.
 
 // Replace implements Sessions.
-func (m *Memory) Replace(ctx context.Context, now time.Time, old TokenHash, from State, next Session) error {
+func (m *Memory) Replace(ctx context.Context, now time.Time, old TokenHash, from State, next Session, counters ...Counter) error {
 	defer m.Ended(old)
-	return m.Sessions.Replace(ctx, now, old, from, next)
+	return m.Sessions.Replace(ctx, now, old, from, next, counters...)
 }
 
 // Delete implements Sessions.

@@ -86,7 +86,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config OAuth, iden
 		return Account{}, ErrOAuthNotFound
 	}
 	email := NormalizeLoginID(user.Email)
-	a, err = s.accountByLoginID(ctx, c, email)
+	a, _, err = s.accountByLoginID(ctx, c, email)
 	if err != nil {
 		return Account{}, err
 	}

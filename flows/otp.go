@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -13,28 +14,25 @@ type checkOTPRequest struct {
 	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
 }
 
+func (r *checkOTPRequest) bringsCode() bool { return r.OTP != "" && r.BackupCode == "" }
+
 // checkOTP takes the SMS code or a backup code (interface, Endpoints 3).
 func (s *Service) checkOTP(ctx context.Context, c *call, req *checkOTPRequest) (Reply, error) {
 	if (req.OTP == "") == (req.BackupCode == "") {
 		return Reply{}, invalid("Send exactly one of otp and backup_code.")
 	}
-	a, err := s.codeAccount(ctx, c)
-	if err != nil {
-		return Reply{}, err
-	}
-	st := step{account: a}
+	var st step
+	var err error
 	if req.OTP != "" {
-		err = s.tryCode(ctx, c, a, req.OTP)
+		st, err = s.tryCode(ctx, c, req.OTP)
 	} else {
-		var used string
-		used, err = s.tryBackupCode(ctx, c, a, req.BackupCode)
-		st.and = append(st.and, func(ctx context.Context) error { return s.useBackupCode(ctx, c, a, used) })
+		st, err = s.tryBackupCode(ctx, c, req.BackupCode)
 	}
 	if err != nil {
 		return Reply{}, err
 	}
-	if st.accepted, err = c.accept(a, req.AcceptDisclaimers); err != nil {
-		return Reply{}, err
+	if st.accepted, err = c.accept(st.account, req.AcceptDisclaimers); err != nil {
+		return Reply{}, s.addressFirst(ctx, c, err)
 	}
 	return s.after(ctx, c, st, true)
 }
@@ -43,16 +41,16 @@ type recoveryCheckOTPRequest struct {
 	OTP string `json:"otp" max:"16" need:"y"`
 }
 
+func (*recoveryCheckOTPRequest) bringsCode() bool { return true }
+
 // recoveryCheckOTP takes the code of a recovery by phone (interface, Endpoints 11).
 func (s *Service) recoveryCheckOTP(ctx context.Context, c *call, req *recoveryCheckOTPRequest) (Reply, error) {
-	a, err := s.codeAccount(ctx, c)
+	st, err := s.tryCode(ctx, c, req.OTP)
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := s.tryCode(ctx, c, a, req.OTP); err != nil {
-		return Reply{}, err
-	}
-	return s.enter(ctx, c, step{account: a, state: RecoveryPassword})
+	st.state = RecoveryPassword
+	return s.enter(ctx, c, st)
 }
 
 // renewOTP sends another code (interface, Endpoints 4).
@@ -77,55 +75,77 @@ func (s *Service) codeAccount(ctx context.Context, c *call) (Account, error) {
 	if err := s.checkAddress(ctx, c); err != nil {
 		return Account{}, err
 	}
-	if err := s.checkCodes(ctx, c, c.known(a)); err != nil {
-		return Account{}, err
-	}
-	if a.ID != 0 {
-		err = admitted(a)
-	}
-	return a, err
+	return a, c.mayTryCode(a)
 }
 
-// checkCodes refuses while codes are locked.
-func (s *Service) checkCodes(ctx context.Context, c *call, subject Subject) error {
-	return s.checkAttempts(ctx, c, subject, WrongCodes, c.company.Limits.WrongCodes)
+func (c *call) mayTryCode(a Account) error {
+	if err := c.checkCodes(a); err != nil || a.ID == 0 {
+		return err
+	}
+	return admitted(a)
 }
 
-// tryCode compares a code with the one that was sent, which is spent by that.
-// Only what is compared counts as an attempt.
-func (s *Service) tryCode(ctx context.Context, c *call, a Account, otp string) error {
-	code, err := s.Sessions.SpendCode(ctx, c.session.Hash)
+// spendCode returns a Sessions.Get that spends the code of a session in state,
+// unless the address has failed too often: that is then told once it is known
+// whose session it is.
+func (s *Service) spendCode(c *call, state State) func(context.Context, TokenHash) (Session, error) {
+	return func(ctx context.Context, hash TokenHash) (Session, error) {
+		session, err := s.Sessions.SpendCode(ctx, c.now, c.company.Code, hash, state, c.addressLook())
+		if errors.As(err, &c.limited) {
+			err = nil
+		}
+		return session, err
+	}
+}
+
+// tryCode compares a code with the one that was sent, which has been spent by
+// that. Only what is compared counts as an attempt. A right one is settled by
+// what was read since it was spent: of codes, that they are not locked; of the
+// address, by the step that is returned.
+func (s *Service) tryCode(ctx context.Context, c *call, otp string) (step, error) {
+	a, err := s.account(ctx, c)
 	if err != nil {
-		return unavailable("spending the code", err)
+		return step{}, err
 	}
+	if c.limited != nil {
+		return step{}, s.refused(c, c.limited)
+	}
+	if err := c.mayTryCode(a); err != nil {
+		return step{}, err
+	}
+	code := c.session.Code
 	if code == nil || !c.now.Before(code.Expires) || code.Phone != a.Phone {
-		return ErrOTPInvalid
+		return step{}, ErrOTPInvalid
 	}
 	sent := codeHash(c.token, c.session.State, a.Phone, otp)
-	ok := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
-	err = s.settleWindow(ctx, c, c.known(a), WrongCodes, c.company.Limits.WrongCodes, ok)
-	if err == nil && !ok {
-		err = ErrOTPInvalid
+	if subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1 {
+		return step{account: a, counters: []Counter{c.addressLook()}}, nil
 	}
-	return err
+	err = s.settleWindow(ctx, c, c.known(a), WrongCodes, c.company.Limits.WrongCodes, false)
+	return step{}, cmp.Or(err, error(ErrOTPInvalid))
 }
 
-// tryBackupCode finds the hash of the backup code that was sent. It stays
-// usable until the step succeeds.
-func (s *Service) tryBackupCode(ctx context.Context, c *call, a Account, sent string) (string, error) {
+// tryBackupCode finds the backup code that was sent. It stays usable until the
+// step that is returned succeeds.
+func (s *Service) tryBackupCode(ctx context.Context, c *call, sent string) (step, error) {
+	a, err := s.codeAccount(ctx, c)
+	if err != nil {
+		return step{}, err
+	}
 	hashes, err := s.Accounts.BackupCodes(ctx, c.company.Code, a.ID)
 	if err != nil {
-		return "", unavailable("loading the backup codes", err)
+		return step{}, unavailable("loading the backup codes", err)
 	}
 	match, err := s.Hasher.Match(ctx, c.company.Code, c.company.Password.Argon2id, hashes, normalizeBackupCode(sent))
 	if err != nil {
-		return "", unavailable("checking the backup code", err)
+		return step{}, unavailable("checking the backup code", err)
 	}
 	err = s.settleWindow(ctx, c, c.known(a), WrongCodes, c.company.Limits.WrongCodes, match != "")
 	if err == nil && match == "" {
 		err = ErrBackupCodeInvalid
 	}
-	return match, err
+	use := func(ctx context.Context) error { return s.useBackupCode(ctx, c, a, match) }
+	return step{account: a, and: []func(context.Context) error{use}}, err
 }
 
 func (s *Service) useBackupCode(ctx context.Context, c *call, a Account, hash string) error {
@@ -155,9 +175,14 @@ func (s *Service) renew(ctx context.Context, c *call) (Account, error) {
 	}
 	renewals := c.counter("renewals", c.session.ID, Rate{c.company.OTPRenewals, c.company.Temporary})
 	same := step{account: a, decoyOf: c.session.LoginID, state: c.session.State}
-	code, send, err := s.newCode(ctx, c, same, c.token, renewals)
+	code, err := s.newCode(c, same, c.token)
 	if err != nil {
 		return Account{}, err
+	}
+	if code.stored != nil {
+		if err := s.charge(ctx, c, append([]Counter{renewals}, code.counters...)...); err != nil {
+			return Account{}, err
+		}
 	}
 	ctx = context.WithoutCancel(ctx) // a code that was sent must work, also if the client hung up meanwhile
 	number, err := s.Sessions.OpenCode(ctx, c.now, c.session.Hash, c.session.State)
@@ -168,16 +193,16 @@ func (s *Service) renew(ctx context.Context, c *call) (Account, error) {
 		return Account{}, unavailable("ending the code before", err)
 	}
 	if c.company.Hardened && c.session.State == RecoveryOTP {
-		if err := s.setCode(ctx, c, number, code); err != nil {
+		if err := s.setCode(ctx, c, number, code.stored); err != nil {
 			return Account{}, err
 		}
-		s.sendLater(c.session.Hash, send)
+		s.sendLater(c.company, c.session.Hash, code.send)
 		return a, nil
 	}
-	if err := send(ctx); err != nil {
-		return Account{}, unavailable("sending the code", err)
+	if err := s.deliver(ctx, code); err != nil {
+		return Account{}, err
 	}
-	return a, s.setCode(ctx, c, number, code)
+	return a, s.setCode(ctx, c, number, code.stored)
 }
 
 func (s *Service) setCode(ctx context.Context, c *call, number int64, code *Code) error {

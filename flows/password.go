@@ -36,7 +36,7 @@ func (s *Service) checkPassword(ctx context.Context, c *call, req *checkPassword
 
 // A passwordAttempt is what checkpassword and checkcredentials have in common.
 type passwordAttempt struct {
-	account  Account // empty for an unknown login id
+	account  Account // empty but for Tallies for an unknown login id
 	subject  Subject
 	password string
 	captcha  string
@@ -50,14 +50,11 @@ func (s *Service) tryPassword(ctx context.Context, c *call, t passwordAttempt) e
 	if err := s.checkAddress(ctx, c); err != nil {
 		return err
 	}
-	tallies, err := s.tallies(ctx, t.subject)
-	if err != nil {
+	wrong := t.account.Tallies[WrongPasswords]
+	if err := c.checkPasswords(wrong); err != nil {
 		return err
 	}
-	if err := c.checkPasswords(tallies[WrongPasswords]); err != nil {
-		return err
-	}
-	due := c.captchaDue(tallies[WrongPasswords])
+	due := c.captchaDue(wrong)
 	if due {
 		if err := s.solveCaptcha(ctx, c, t.captcha); err != nil {
 			return err

@@ -22,23 +22,23 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 	if req.Method != "" && !slices.Contains([]Method{ByPhone, ByMail, ByQuestion}, req.Method) {
 		return Reply{}, invalid("The field method must be PHONE, MAIL or QUESTION.")
 	}
-	loginID := NormalizeLoginID(req.LoginID)
 	if err := s.checkAddress(ctx, c); err != nil {
 		return Reply{}, err
 	}
-	a, err := s.accountByLoginID(ctx, c, loginID)
+	a, alias, err := s.accountByLoginID(ctx, c, NormalizeLoginID(req.LoginID))
 	if err != nil {
 		return Reply{}, err
 	}
 	method, methodErr := c.company.method(req.Method, a)
 	if c.company.Hardened {
 		a, method, methodErr = c.company.hardenedMethod(req.Method, a)
+		// Of an account that can't be recovered so, those of the alias. Asked
+		// for in every case, they tell no one which it was.
+		if a.Tallies, err = s.tallies(ctx, c.subject(a, alias)); err != nil {
+			return Reply{}, err
+		}
 	}
-	subject, err := s.subject(ctx, c, a, loginID)
-	if err != nil {
-		return Reply{}, err
-	}
-	if err := s.checkRecovery(ctx, c, subject, method); err != nil {
+	if err := c.checkRecovery(a, method); err != nil {
 		return Reply{}, err
 	}
 	if c.company.Captcha != nil {
@@ -50,7 +50,7 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 		if methodErr != nil {
 			return Reply{}, methodErr
 		}
-		return s.recoverHardened(ctx, c, a, method, req.LoginID, subject.LoginID)
+		return s.recoverHardened(ctx, c, a, method, req.LoginID, alias)
 	}
 	if a.ID == 0 {
 		if err := s.failAddress(ctx, c); err != nil {
@@ -83,12 +83,12 @@ func (s *Service) recoverBy(ctx context.Context, c *call, a Account, method Meth
 }
 
 // checkRecovery refuses while the attempts that the method needs are locked.
-func (s *Service) checkRecovery(ctx context.Context, c *call, subject Subject, method Method) error {
+func (c *call) checkRecovery(a Account, method Method) error {
 	switch method {
 	case ByPhone:
-		return s.checkCodes(ctx, c, subject)
+		return c.checkCodes(a)
 	case ByQuestion:
-		return s.checkAttempts(ctx, c, subject, WrongAnswers, c.company.Limits.WrongAnswers)
+		return c.checkAnswers(a)
 	default:
 		return nil
 	}
@@ -160,7 +160,7 @@ func (s *Service) mailLink(ctx context.Context, c *call, a Account) error {
 }
 
 func (s *Service) chargeMail(ctx context.Context, c *call, account string) error {
-	return s.refused(c, s.Sessions.Charge(ctx, c.now, c.counter("mails-per-account", account, c.company.Limits.MailsPerAccount)))
+	return s.charge(ctx, c, c.counter("mails-per-account", account, c.company.Limits.MailsPerAccount))
 }
 
 // newLink is a session that only checklink takes, under a token of another
@@ -216,8 +216,7 @@ func (s *Service) checkQuestion(ctx context.Context, c *call, req *checkQuestion
 	if err := s.checkAddress(ctx, c); err != nil {
 		return Reply{}, err
 	}
-	subject := c.known(a)
-	if err := s.checkRecovery(ctx, c, subject, ByQuestion); err != nil {
+	if err := c.checkAnswers(a); err != nil {
 		return Reply{}, err
 	}
 	if err := admitted(a); err != nil {
@@ -227,7 +226,7 @@ func (s *Service) checkQuestion(ctx context.Context, c *call, req *checkQuestion
 	if err != nil {
 		return Reply{}, unavailable("checking the control answer", err)
 	}
-	if err := s.settleWindow(ctx, c, subject, WrongAnswers, c.company.Limits.WrongAnswers, ok); err != nil {
+	if err := s.settleWindow(ctx, c, c.known(a), WrongAnswers, c.company.Limits.WrongAnswers, ok); err != nil {
 		return Reply{}, err
 	}
 	if !ok {

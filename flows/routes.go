@@ -152,19 +152,29 @@ func (r *Route) MayFail(e *Error) bool {
 // A runner does what a route does, once the token is found good.
 type runner struct {
 	request reflect.Type // the struct that the body is decoded into
-	serve   func(context.Context, *Service, *call) (Reply, error)
+	serve   func(ctx context.Context, s *Service, c *call, request any) (Reply, error)
 }
 
-// run decodes a body into the request that f takes.
+// run makes a runner of f.
 func run[Req any](f func(*Service, context.Context, *call, *Req) (Reply, error)) runner {
-	return runner{reflect.TypeFor[Req](), func(ctx context.Context, s *Service, c *call) (Reply, error) {
-		req := new(Req)
-		if err := c.decode(req); err != nil {
-			return Reply{}, err
-		}
-		return f(s, ctx, c, req)
+	return runner{reflect.TypeFor[Req](), func(ctx context.Context, s *Service, c *call, request any) (Reply, error) {
+		return f(s, ctx, c, request.(*Req))
 	}}
 }
+
+// decode reads the body into a new request.
+func (r runner) decode(c *call) (request any, err error) {
+	request = reflect.New(r.request).Interface()
+	body, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	return request, decode(body, request)
+}
+
+// A codeRequest is one that may bring a one-time code. If it does, the code that
+// was sent is spent by looking for its session, whatever comes of it.
+type codeRequest interface{ bringsCode() bool }
 
 // RouteByPath returns the route behind /{company_code}/v2/, nil if there is none.
 func RouteByPath(path string) *Route {

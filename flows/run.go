@@ -97,13 +97,16 @@ func (s *Service) Waiting() int {
 	return s.waiting
 }
 
-// sendLater sends a code after the answer; if that fails, the code is void.
-func (s *Service) sendLater(session TokenHash, send func(context.Context) error) {
+// sendLater sends the code of a recovery after the answer; if that fails, the
+// code is void.
+func (s *Service) sendLater(company *Company, session TokenHash, send func(context.Context) error) {
 	s.later("sending a code", func(ctx context.Context) error {
 		err := contained(func() error { return send(ctx) })
 		if err != nil {
-			_, spent := s.Sessions.SpendCode(ctx, session)
-			err = errors.Join(err, spent)
+			_, spent := s.Sessions.SpendCode(ctx, s.Now(), company.Code, session, RecoveryOTP)
+			if !errors.Is(spent, ErrNotFound) {
+				err = errors.Join(err, spent)
+			}
 		}
 		return err
 	})

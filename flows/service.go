@@ -78,18 +78,14 @@ type call struct {
 	body    func() ([]byte, error)
 	now     time.Time
 
+	// limited is why the address may not go on, if looking for the session has
+	// shown that already.
+	limited *Full
+
 	// What the call's events tell, see events.go.
 	mnemocode string // of the account that was found
 	issued    string // the ID of the session that began
 	events    []Event
-}
-
-func (c *call) decode(req any) error {
-	body, err := c.body()
-	if err != nil {
-		return err
-	}
-	return decode(body, req)
 }
 
 // Serve runs a route. Its errors are *Error or *Refusal, and of those that the
@@ -119,7 +115,14 @@ func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error)
 		if c.token, err = ParseBearer(r.Authorization); err != nil {
 			return Reply{}, err
 		}
-		session, err := s.lookup(ctx, tokenPrefix, c.token, company.Code, c.now, s.Sessions.Get)
+	}
+	request, bodyErr := r.Route.run.decode(c) // told behind what the token is refused for
+	if r.Route.TakesToken() {
+		get := s.Sessions.Get
+		if req, ok := request.(codeRequest); ok && bodyErr == nil && req.bringsCode() {
+			get = s.spendCode(c, r.Route.From[0])
+		}
+		session, err := s.lookup(ctx, tokenPrefix, c.token, company.Code, c.now, get)
 		if err != nil {
 			return Reply{}, err
 		}
@@ -128,7 +131,10 @@ func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error)
 			return Reply{}, ErrSessionInvalid
 		}
 	}
-	return r.Route.run.serve(ctx, s, c)
+	if bodyErr != nil {
+		return Reply{}, bodyErr
+	}
+	return r.Route.run.serve(ctx, s, c, request)
 }
 
 // checked sees to it that only errors go out that the route lists.
@@ -249,10 +255,12 @@ func isB64Token(s string) bool {
 	return s != ""
 }
 
-// account loads the account of the call's session. A decoy's is empty.
+// account loads the account of the call's session. A decoy's is empty but for
+// Tallies, those of the login id it stands for; it takes as many calls.
 func (s *Service) account(ctx context.Context, c *call) (Account, error) {
 	if c.session.Account == 0 {
-		return Account{}, nil
+		tallies, err := s.tallies(ctx, c.known(Account{}))
+		return Account{Tallies: tallies}, err
 	}
 	a, err := s.Accounts.ByID(ctx, c.company.Code, c.session.Account)
 	if errors.Is(err, ErrNotFound) || err == nil && a.Epoch != c.session.Epoch {
@@ -265,18 +273,22 @@ func (s *Service) account(ctx context.Context, c *call) (Account, error) {
 	return a, nil
 }
 
-// accountByLoginID finds the account with a normalised login id. An unknown one
-// is no error: the account is then empty, its ID 0.
-func (s *Service) accountByLoginID(ctx context.Context, c *call, loginID string) (Account, error) {
-	a, err := s.Accounts.ByLoginID(ctx, c.company.Code, loginID)
+// accountByLoginID finds the account with a normalised login id, and the login
+// id's alias. An unknown one is no error: the account is then empty but for the
+// alias's Tallies.
+func (s *Service) accountByLoginID(ctx context.Context, c *call, loginID string) (a Account, alias string, err error) {
+	if alias, err = s.alias(ctx, c, loginID); err != nil {
+		return Account{}, "", err
+	}
+	a, err = s.Accounts.ByLoginID(ctx, c.company.Code, loginID, alias)
 	if errors.Is(err, ErrNotFound) {
-		return Account{}, nil
+		return Account{Tallies: a.Tallies}, alias, nil
 	}
 	if err != nil {
-		return Account{}, unavailable("looking up the login id", err)
+		return Account{}, "", unavailable("looking up the login id", err)
 	}
 	c.found(a)
-	return a, nil
+	return a, alias, nil
 }
 
 // admitted tells whether the account's status lets it in.
@@ -300,6 +312,8 @@ type step struct {
 	decoyOf  string  // the alias of the login id that a decoy stands for
 	state    State
 	accepted []Acceptance
+	// counters are charged, or looked at, by storing the session.
+	counters []Counter
 	// and holds what else must succeed for the step to count, done once the
 	// session is stored and before anyone has its token: if it fails, the
 	// session is ended again.
@@ -317,23 +331,33 @@ func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 	reply := Reply{SessionToken: token, SessionState: st.state}
 	switch st.state {
 	case CheckOTP, RecoveryOTP:
-		code, send, err := s.newCode(ctx, c, st, token)
+		code, err := s.newCode(c, st, token)
 		if err != nil {
 			return Reply{}, err
 		}
-		if c.company.Hardened && st.state == RecoveryOTP {
-			st.and = append(st.and, func(context.Context) error { s.sendLater(hash, send); return nil })
-		} else if err := send(ctx); err != nil {
-			return Reply{}, unavailable("sending the code", err)
+		st.counters = append(st.counters, code.counters...)
+		switch {
+		case c.company.Hardened && st.state == RecoveryOTP:
+			st.and = append(st.and, func(context.Context) error { s.sendLater(c.company, hash, code.send); return nil })
+		case c.first():
+			st.and = append(st.and, func(ctx context.Context) error { return s.deliver(ctx, code) }) // the last, since nothing takes it back
+		default: // the token that is replaced stays good if the code can't be sent
+			if err := s.charge(ctx, c, st.counters...); err != nil {
+				return Reply{}, err
+			}
+			if err := s.deliver(ctx, code); err != nil {
+				return Reply{}, err
+			}
+			st.counters = nil
 		}
-		next.Code = code
+		next.Code = code.stored
 		reply.UserPhone = maskPhone(st.account.Phone)
 	case SetPassword, RecoveryPassword:
 		reply.PasswordQuality = c.company.quality()
 	case Authorized:
 		reply.ProfileMnemocode = st.account.Mnemocode
 	}
-	if err := s.store(ctx, c, next); err != nil {
+	if err := s.store(ctx, c, next, st.counters...); err != nil {
 		return Reply{}, err
 	}
 	for _, and := range st.and {
@@ -371,21 +395,26 @@ func (c *call) newSession(st step, hash TokenHash) Session {
 	return next
 }
 
-// store creates the call's first session or replaces the one it has.
-func (s *Service) store(ctx context.Context, c *call, next Session) error {
-	if c.session == nil || c.ended {
-		err := s.Sessions.Create(ctx, c.now, next)
-		if err != nil { // also where the account was changed while its owner logged in
-			return unavailable("storing the session", err)
+// first reports whether the call's next session replaces none.
+func (c *call) first() bool { return c.session == nil || c.ended }
+
+// store creates the call's first session or replaces the one it has, unless one
+// of the counters refuses it.
+func (s *Service) store(ctx context.Context, c *call, next Session, counters ...Counter) error {
+	var err error
+	if c.first() {
+		err = s.Sessions.Create(ctx, c.now, next, counters...)
+	} else {
+		err = s.Sessions.Replace(ctx, c.now, c.session.Hash, c.session.State, next, counters...)
+		if errors.Is(err, ErrConflict) {
+			return ErrTokenInvalid // another request with this token was faster
 		}
-		return nil
 	}
-	err := s.Sessions.Replace(ctx, c.now, c.session.Hash, c.session.State, next)
-	if errors.Is(err, ErrConflict) {
-		return ErrTokenInvalid // another request with this token was faster
+	if full, ok := errors.AsType[*Full](err); ok {
+		return s.refused(c, full)
 	}
-	if err != nil {
-		return unavailable("replacing the session", err)
+	if err != nil { // also where the account was changed while its owner logged in
+		return unavailable("storing the session", err)
 	}
 	return nil
 }
@@ -404,7 +433,7 @@ func (s *Service) abandon(ctx context.Context, hash TokenHash) {
 func (s *Service) after(ctx context.Context, c *call, st step, otpDone bool) (Reply, error) {
 	switch {
 	case !otpDone && c.company.needsSecondFactor(st.account):
-		if err := s.checkCodes(ctx, c, c.known(st.account)); err != nil {
+		if err := c.checkCodes(st.account); err != nil {
 			return Reply{}, err
 		}
 		st.state = CheckOTP

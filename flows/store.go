@@ -31,9 +31,13 @@ type Accounts interface {
 	// what another account of the company holds already.
 	Create(ctx context.Context, now time.Time, a Account) (int64, error)
 
+	// The four that follow return the account with its Tallies.
+
 	// ByLoginID finds the account of the company that has this normalised
-	// login id. ErrNotFound if none has.
-	ByLoginID(ctx context.Context, company, loginID string) (Account, error)
+	// login id. ErrNotFound if none has; then the account is empty but for
+	// Tallies, which are those of the login id's alias. It takes as long and
+	// goes to the database as often as for one that an account has.
+	ByLoginID(ctx context.Context, company, loginID, alias string) (Account, error)
 	// ByID finds an account by its id. ErrNotFound.
 	ByID(ctx context.Context, company string, id int64) (Account, error)
 	// ByMnemocode finds an account by its mnemocode. ErrNotFound.
@@ -46,7 +50,7 @@ type Accounts interface {
 
 	// Update loads the account, lets change alter it and stores it, in one
 	// step that no other write to the account can come between. It ignores
-	// changes of ID, Company, Epoch, Accepted, Created and Updated. If change
+	// changes of ID, Company, Epoch, Accepted, Tallies, Created and Updated. If change
 	// fails, nothing is stored and its error returned. ErrNotFound; a
 	// TakenError; ErrConflict never. If ending is true the account's Epoch
 	// grows by one and its ending is owed (see Endings). The account is
@@ -113,14 +117,20 @@ type Sessions interface {
 	// other links. A store may count on Hash.Bucket being the account's
 	// AccountBucket (a decoy's, Account 0, can be any), and on Replace's next
 	// being of the account of old.
-	Create(ctx context.Context, now time.Time, s Session) error
+	//
+	// The counters are charged in the same step: if one is at its limit, the
+	// error is Charge's and nothing is stored; if nothing is stored, nothing is
+	// charged. Only a store that keeps counters and sessions on different
+	// machines charges first, and may then have charged for an ErrConflict.
+	Create(ctx context.Context, now time.Time, s Session, counters ...Counter) error
 	// Get returns a session, also an expired one. ErrNotFound if it was ended
 	// or never was.
 	Get(ctx context.Context, hash TokenHash) (Session, error)
 	// Replace ends the session under old and stores next, in one step.
 	// ErrConflict unless old is there, in state from, not expired at now, and
 	// next's Epoch has not been ended. Of many callers with one token, one wins.
-	Replace(ctx context.Context, now time.Time, old TokenHash, from State, next Session) error
+	// The counters are charged as in Create.
+	Replace(ctx context.Context, now time.Time, old TokenHash, from State, next Session, counters ...Counter) error
 	// Delete ends a session. ErrNotFound if it is gone already.
 	Delete(ctx context.Context, hash TokenHash) error
 	// End ends all of an account's sessions and links with an Epoch below
@@ -140,12 +150,17 @@ type Sessions interface {
 	// SetCode gives a session its code, unless OpenCode was called again since
 	// it returned number: then, or if the session is gone, ErrConflict.
 	SetCode(ctx context.Context, hash TokenHash, number int64, code Code) error
-	// SpendCode removes the code of a session and returns it; nil if there is
-	// none. Of many callers, one gets it.
-	SpendCode(ctx context.Context, hash TokenHash) (*Code, error)
+	// SpendCode returns a session as Get does, but takes its code away: Code is
+	// the one that was taken. Nothing is taken, and Code is nil, unless the
+	// session is the company's, in state and not expired at now. If it is, and
+	// one of the counters, which are only looked at, is at its limit, nothing is
+	// taken either, and the session comes with Peek's Full error. Of many
+	// callers, one gets the code.
+	SpendCode(ctx context.Context, now time.Time, company string, hash TokenHash, state State, counters ...Counter) (Session, error)
 
 	// Charge adds one to each counter, or to none if one of them is at its
-	// limit: then the Full error tells until when.
+	// limit: then the Full error tells until when. Of several, it names the
+	// first.
 	Charge(ctx context.Context, now time.Time, counters ...Counter) error
 	// Peek returns a Full error if one of the counters is at its limit.
 	Peek(ctx context.Context, now time.Time, counters ...Counter) error
@@ -175,6 +190,8 @@ type Counter struct {
 	Key    string // made by counterKey: one of no company equals one of another
 	Limit  int    // 0: nothing is let through
 	Window time.Duration
+	// Look: it is only looked at. At its limit it refuses like any other.
+	Look bool
 }
 
 // Full says that a Counter is at its limit.

@@ -243,7 +243,7 @@ var accountsCases = []accountsCase{
 				wantEqual(t, "ByIdentity", get[flows.Account](t)(two.ByIdentity(bg, "acme", i)), want)
 			}
 			for field, id := range flows.LoginIDs(want) {
-				wantEqual(t, field, get[flows.Account](t)(two.ByLoginID(bg, "acme", id)), want)
+				wantEqual(t, field, get[flows.Account](t)(two.ByLoginID(bg, "acme", id, "alias")), want)
 			}
 		},
 	},
@@ -256,7 +256,7 @@ var accountsCases = []accountsCase{
 			want := plain("acme", "m1")
 			want.ID, want.Epoch, want.Created, want.Updated = a.ID, a.Epoch, t0, t0
 			wantEqual(t, "account", a, want)
-			_, err := one.ByLoginID(bg, "acme", "")
+			_, err := one.ByLoginID(bg, "acme", "", "alias")
 			wantErr(t, "ByLoginID of nothing", err, flows.ErrNotFound)
 		},
 	},
@@ -275,7 +275,7 @@ var accountsCases = []accountsCase{
 			wantEqual(t, "account", a, want)
 			wantEqual(t, "ByMnemocode", get[flows.Account](t)(two.ByMnemocode(bg, odd, odd)), want)
 			wantEqual(t, "ByIdentity", get[flows.Account](t)(two.ByIdentity(bg, odd, want.Identities[0])), want)
-			wantEqual(t, "ByLoginID", get[flows.Account](t)(two.ByLoginID(bg, odd, flows.NormalizeLoginID(odd))), want)
+			wantEqual(t, "ByLoginID", get[flows.Account](t)(two.ByLoginID(bg, odd, flows.NormalizeLoginID(odd), "alias")), want)
 			must(t, one.SetBackupCodes(bg, odd, a.ID, []string{odd}))
 			wantEqual(t, "codes", get[[]string](t)(two.BackupCodes(bg, odd, a.ID)), []string{odd})
 			must(t, two.UseBackupCode(bg, odd, a.ID, odd))
@@ -304,7 +304,7 @@ var accountsCases = []accountsCase{
 		run: func(t *testing.T, one, _ flows.Accounts) {
 			create(t, one, someone("acme", "m1"))
 			wantStranger(t, one, "acme", 4711)
-			_, err := one.ByLoginID(bg, "acme", "nobody")
+			_, err := one.ByLoginID(bg, "acme", "nobody", "alias")
 			wantErr(t, "ByLoginID", err, flows.ErrNotFound)
 			_, err = one.ByMnemocode(bg, "acme", "m2")
 			wantErr(t, "ByMnemocode", err, flows.ErrNotFound)
@@ -351,7 +351,7 @@ var accountsCases = []accountsCase{
 			wantErr(t, "another's epoch", two.SetPassword(bg, t0, "other", a.ID, a.Epoch, "h"), flows.ErrConflict)
 			wantEqual(t, "account", get[flows.Account](t)(one.ByID(bg, "acme", a.ID)), before)
 			for field, id := range flows.LoginIDs(b) {
-				got := get[flows.Account](t)(one.ByLoginID(bg, "other", id))
+				got := get[flows.Account](t)(one.ByLoginID(bg, "other", id, "alias"))
 				wantEqual(t, field, got.ID, b.ID)
 			}
 			got := get[flows.Account](t)(one.ByIdentity(bg, "other", b.Identities[0]))
@@ -402,14 +402,14 @@ var accountsCases = []accountsCase{
 			a := plain("acme", "m1")
 			a.Email, a.LoginName = "me@example.com", "ME@example.com"
 			a = create(t, one, a)
-			got := get[flows.Account](t)(one.ByLoginID(bg, "acme", "me@example.com"))
+			got := get[flows.Account](t)(one.ByLoginID(bg, "acme", "me@example.com", "alias"))
 			wantEqual(t, "account", got, a)
 			_, err := one.Update(bg, t0, "acme", a.ID, false, func(a *flows.Account) error {
 				a.LoginName = ""
 				return nil
 			})
 			must(t, err)
-			_, err = one.ByLoginID(bg, "acme", "me@example.com")
+			_, err = one.ByLoginID(bg, "acme", "me@example.com", "alias")
 			must(t, err)
 		},
 	},
@@ -447,10 +447,10 @@ var accountsCases = []accountsCase{
 			wantEqual(t, "returned", got, want)
 			wantEqual(t, "stored", get[flows.Account](t)(two.ByID(bg, "acme", before.ID)), want)
 			for field, id := range flows.LoginIDs(want) {
-				wantEqual(t, field, get[flows.Account](t)(two.ByLoginID(bg, "acme", id)).ID, want.ID)
+				wantEqual(t, field, get[flows.Account](t)(two.ByLoginID(bg, "acme", id, "alias")).ID, want.ID)
 			}
 			for field, id := range flows.LoginIDs(before) {
-				_, err := two.ByLoginID(bg, "acme", id)
+				_, err := two.ByLoginID(bg, "acme", id, "alias")
 				wantErr(t, "the old "+field, err, flows.ErrNotFound)
 			}
 			_, err := two.ByIdentity(bg, "acme", before.Identities[0])
@@ -546,6 +546,8 @@ var accountsCases = []accountsCase{
 			must(t, one.SetPassword(bg, later, "acme", a.ID, a.Epoch, "new"))
 			want := a
 			want.PasswordHash, want.MustSetPassword, want.Epoch, want.Updated = "new", false, a.Epoch+1, later
+			want.Tallies = map[flows.Kind]flows.Tally{flows.WrongCodes: {Count: 1}}
+			b.Tallies = map[flows.Kind]flows.Tally{flows.WrongPasswords: {Count: 1}, flows.WrongCodes: {Count: 1}}
 			wantEqual(t, "account", get[flows.Account](t)(two.ByID(bg, "acme", a.ID)), want)
 			wantEqual(t, "other account", get[flows.Account](t)(two.ByID(bg, "acme", b.ID)), b)
 			wantEqual(t, "endings", endings(t, two), map[flows.Ending]bool{{Company: "acme", Account: a.ID, Epoch: a.Epoch + 1}: true})
@@ -720,6 +722,39 @@ var accountsCases = []accountsCase{
 		},
 	},
 	{
+		name:    "accounts with their tallies",
+		promise: "Whoever finds an account has its Tallies; where ByLoginID finds none, those of the alias.",
+		run: func(t *testing.T, one, two flows.Accounts) {
+			a := create(t, one, someone("acme", "m1"))
+			create(t, one, someone("other", "m1"))
+			until := t0.Add(time.Minute)
+			for n, s := range []flows.Subject{{Company: "acme", Account: a.ID}, {Company: "acme", LoginID: "alias"}} {
+				for m, kind := range []flows.Kind{flows.WrongPasswords, flows.Kind(odd)} {
+					must(t, one.Tally(bg, t0, s, kind, func(tally *flows.Tally) error {
+						*tally = flows.Tally{Count: 10*n + m + 1, Until: until}
+						return nil
+					}))
+				}
+			}
+			a.Tallies = map[flows.Kind]flows.Tally{flows.WrongPasswords: {Count: 1, Until: until}, flows.Kind(odd): {Count: 2, Until: until}}
+			wantEqual(t, "ByID", get[flows.Account](t)(two.ByID(bg, "acme", a.ID)), a)
+			wantEqual(t, "ByMnemocode", get[flows.Account](t)(two.ByMnemocode(bg, "acme", "m1")), a)
+			wantEqual(t, "ByIdentity", get[flows.Account](t)(two.ByIdentity(bg, "acme", a.Identities[0])), a)
+			for _, id := range flows.LoginIDs(a) {
+				wantEqual(t, "ByLoginID", get[flows.Account](t)(two.ByLoginID(bg, "acme", id, "alias")), a)
+			}
+			nobody, err := two.ByLoginID(bg, "acme", "nobody", "alias")
+			wantErr(t, "ByLoginID", err, flows.ErrNotFound)
+			wantEqual(t, "nobody", nobody, flows.Account{Tallies: map[flows.Kind]flows.Tally{
+				flows.WrongPasswords: {Count: 11, Until: until}, flows.Kind(odd): {Count: 12, Until: until}}})
+			for _, c := range [][2]string{{"acme", "another alias"}, {"other", "alias"}} {
+				nobody, err := two.ByLoginID(bg, c[0], "nobody", c[1])
+				wantErr(t, "ByLoginID", err, flows.ErrNotFound)
+				wantEqual(t, c[1], nobody, flows.Account{})
+			}
+		},
+	},
+	{
 		name:    "racing Tally",
 		promise: "No other change of the tally can come between.",
 		run: func(t *testing.T, one, two flows.Accounts) {
@@ -890,7 +925,7 @@ func callAllAccounts(ctx context.Context, s flows.Accounts, a flows.Account) map
 	subject := flows.Subject{Company: a.Company, Account: a.ID}
 	return map[string]error{
 		"Create":      second(s.Create(ctx, t0, plain(a.Company, "new"))),
-		"ByLoginID":   second(s.ByLoginID(ctx, a.Company, flows.NormalizeLoginID(a.Email))),
+		"ByLoginID":   second(s.ByLoginID(ctx, a.Company, flows.NormalizeLoginID(a.Email), "alias")),
 		"ByID":        second(s.ByID(ctx, a.Company, a.ID)),
 		"ByMnemocode": second(s.ByMnemocode(ctx, a.Company, a.Mnemocode)),
 		"ByIdentity":  second(s.ByIdentity(ctx, a.Company, a.Identities[0])),
@@ -1039,8 +1074,8 @@ var sessionsCases = []sessionsCase{
 			_, err = one.OpenCode(bg, t0, hash("a"), flows.CheckOTP)
 			wantErr(t, "OpenCode", err, flows.ErrConflict)
 			wantErr(t, "SetCode", one.SetCode(bg, hash("a"), 1, newCode("c")), flows.ErrConflict)
-			code := get[*flows.Code](t)(one.SpendCode(bg, hash("a")))
-			wantEqual(t, "SpendCode", code, nil)
+			_, err = one.SpendCode(bg, t0, "acme", hash("a"), flows.CheckOTP)
+			wantErr(t, "SpendCode", err, flows.ErrNotFound)
 		},
 	},
 	{
@@ -1266,7 +1301,7 @@ var sessionsCases = []sessionsCase{
 	},
 	{
 		name:    "codes",
-		promise: "OpenCode removes the code and returns the number under which SetCode may give a new one; SpendCode removes it and returns it.",
+		promise: "OpenCode removes the code and returns the number under which SetCode may give a new one; SpendCode takes it away and returns the session with it.",
 		run: func(t *testing.T, one, two flows.Sessions) {
 			s := session("a", 1, 1, flows.CheckOTP)
 			sent := newCode("first")
@@ -1279,9 +1314,13 @@ var sessionsCases = []sessionsCase{
 			must(t, one.SetCode(bg, s.Hash, number, code))
 			s.Code = &code
 			wantSession(t, two, s)
-			wantEqual(t, "spent", get[*flows.Code](t)(two.SpendCode(bg, s.Hash)), &code)
-			wantEqual(t, "spent again", get[*flows.Code](t)(one.SpendCode(bg, s.Hash)), nil)
+			spend := func(n flows.Sessions) flows.Session {
+				t.Helper()
+				return get[flows.Session](t)(n.SpendCode(bg, t0, "acme", s.Hash, flows.CheckOTP))
+			}
+			wantEqual(t, "spent", spend(two), s)
 			s.Code = nil
+			wantEqual(t, "spent again", spend(one), s)
 			wantSession(t, one, s)
 		},
 	},
@@ -1345,8 +1384,9 @@ var sessionsCases = []sessionsCase{
 			s.Code = &sent
 			must(t, one.Create(bg, t0, s))
 			codes := make([]*flows.Code, 100)
-			errs := race(100, one, two, func(i int, n flows.Sessions) (err error) {
-				codes[i], err = n.SpendCode(bg, s.Hash)
+			errs := race(100, one, two, func(i int, n flows.Sessions) error {
+				got, err := n.SpendCode(bg, t0, "acme", s.Hash, flows.CheckOTP)
+				codes[i] = got.Code
 				return err
 			})
 			wantWinners(t, errs, 100, is(nil))
@@ -1358,6 +1398,125 @@ var sessionsCases = []sessionsCase{
 				}
 			}
 			wantEqual(t, "callers who got the code", got, 1)
+		},
+	},
+	{
+		name:    "codes that are not spent",
+		promise: "SpendCode takes nothing unless the session is the company's, in state and not expired at now; nor if a counter is at its limit, which it only looks at.",
+		run: func(t *testing.T, one, two flows.Sessions) {
+			s := session("a", 1, 1, flows.CheckOTP)
+			code := newCode("c")
+			s.Code = &code
+			must(t, one.Create(bg, t0, s))
+			without := s
+			without.Code = nil
+			full, free := flows.Counter{Key: "acme/full", Limit: 1, Window: time.Hour}, flows.Counter{Key: "acme/free", Limit: 1, Window: time.Hour}
+			must(t, one.Charge(bg, t0, full))
+			for what, c := range map[string]struct {
+				now     time.Time
+				company string
+				state   flows.State
+			}{
+				"another company": {t0, "other", s.State},
+				"another state":   {t0, "acme", flows.RecoveryOTP},
+				"expired":         {s.Expires, "acme", s.State},
+			} {
+				// What the counter says is not told of such a session.
+				got := get[flows.Session](t)(two.SpendCode(bg, c.now, c.company, s.Hash, c.state, full))
+				wantEqual(t, what, got, without)
+			}
+			got, err := two.SpendCode(bg, t0, "acme", s.Hash, s.State, free, full)
+			wantFull(t, "a full counter", err, "acme/full", t0.Add(time.Hour))
+			wantEqual(t, "a full counter", got, without)
+			wantSession(t, one, s)
+			got = get[flows.Session](t)(two.SpendCode(bg, s.Expires.Add(-time.Microsecond), "acme", s.Hash, s.State, free))
+			wantEqual(t, "spent", got, s)
+			must(t, one.Charge(bg, t0, free)) // it was not charged before
+			got, err = two.SpendCode(bg, t0, "acme", s.Hash, s.State, full)
+			wantFull(t, "a full counter where there is no code", err, "acme/full", t0.Add(time.Hour))
+			wantEqual(t, "no code", got, without)
+		},
+	},
+	{
+		name:    "sessions with counters",
+		promise: "Create and Replace charge the counters and store the session in one step; if a counter is at its limit, the error is Charge's and nothing is stored or charged.",
+		run: func(t *testing.T, one, two flows.Sessions) {
+			a := flows.Counter{Key: "acme/a", Limit: 2, Window: time.Minute}
+			b := flows.Counter{Key: "acme/b", Limit: 1, Window: time.Hour}
+			look := b
+			look.Look = true
+			first, second := session("a", 1, 1, flows.CheckOTP), session("b", 1, 1, flows.Authorized)
+			link, decoy := session("link", 1, 1, flows.MailedLink), session("decoy", 0, 0, flows.CheckPassword)
+			must(t, one.Create(bg, t0, first, look, a))
+			must(t, one.Peek(bg, t0, a, b)) // one more of each
+			must(t, one.Charge(bg, t0, b))
+			for what, err := range map[string]error{
+				"Create":            two.Create(bg, t0, second, a, b),
+				"looking Create":    two.Create(bg, t0, second, a, look),
+				"Create of a link":  two.Create(bg, t0, link, a, look),
+				"Create of a decoy": two.Create(bg, t0, decoy, a, look),
+				"Replace":           two.Replace(bg, t0, first.Hash, first.State, second, a, b),
+				"looking Replace":   two.Replace(bg, t0, first.Hash, first.State, second, a, look),
+			} {
+				wantFull(t, what, err, "acme/b", t0.Add(time.Hour))
+			}
+			wantGone(t, one, "b", "link", "decoy")
+			wantSession(t, one, first)
+			must(t, two.Replace(bg, t0, first.Hash, first.State, second, a)) // no refusal has counted
+			wantGone(t, one, "a")
+			wantSession(t, one, second)
+			wantFull(t, "Create", one.Create(bg, t0, first, look, a), "acme/b", t0.Add(time.Hour))
+			wantFull(t, "Create", one.Create(bg, t0, first, a, look), "acme/a", t0.Add(time.Minute))
+			later := t0.Add(time.Minute)
+			must(t, one.Create(bg, later, link, a))
+			must(t, one.Create(bg, later, decoy, a))
+			wantSession(t, two, link)
+			wantSession(t, two, decoy)
+			wantFull(t, "Peek", two.Peek(bg, later, a), "acme/a", later.Add(time.Minute))
+		},
+	},
+	{
+		name:    "racing sessions with counters",
+		promise: "Budgets are kept exactly under concurrency, and there are as many sessions as were charged for.",
+		run: func(t *testing.T, one, two flows.Sessions) {
+			tight := flows.Counter{Key: "acme/tight", Limit: 30, Window: time.Minute}
+			wide := flows.Counter{Key: "acme/wide", Limit: 1000, Window: time.Minute}
+			for i := range 50 {
+				must(t, one.Create(bg, t0, session(fmt.Sprint("old", i), 1, 1, flows.CheckOTP)))
+			}
+			errs := race(150, one, two, func(i int, s flows.Sessions) error {
+				switch i % 3 {
+				case 0:
+					return s.Create(bg, t0, session(fmt.Sprint("created", i), 1, 1, flows.Authorized), tight, wide)
+				case 1:
+					return s.Replace(bg, t0, hash(fmt.Sprint("old", i/3)), flows.CheckOTP, session(fmt.Sprint("next", i), 1, 1, flows.Authorized), wide, tight)
+				default:
+					return s.Create(bg, t0, session(fmt.Sprint("link", i), 1, 1, flows.MailedLink), wide, tight)
+				}
+			})
+			wantWinners(t, errs, 30, isA[*flows.Full])
+			wide.Limit = 30
+			wantFull(t, "what the refused left", one.Peek(bg, t0, wide), "acme/wide", t0.Add(time.Minute))
+			wide.Limit = 31
+			must(t, one.Peek(bg, t0, wide))
+			left := map[flows.State]int{}
+			for _, s := range get[[]flows.Session](t)(two.List(bg, t0, "acme", 1)) {
+				left[s.State]++
+			}
+			want := map[flows.State]int{flows.CheckOTP: 50}
+			for i, err := range errs {
+				switch {
+				case err != nil:
+				case i%3 == 0:
+					want[flows.Authorized]++
+				case i%3 == 1:
+					want[flows.Authorized]++
+					want[flows.CheckOTP]--
+				default:
+					want[flows.MailedLink] = 1 // each has ended the one before
+				}
+			}
+			wantEqual(t, "sessions", left, want)
 		},
 	},
 	{
@@ -1507,7 +1666,7 @@ func callAllSessions(ctx context.Context, s flows.Sessions, on flows.Session) ma
 		"List":      second(s.List(ctx, t0, on.Company, on.Account)),
 		"OpenCode":  second(s.OpenCode(ctx, t0, on.Hash, on.State)),
 		"SetCode":   s.SetCode(ctx, on.Hash, 0, newCode("z")),
-		"SpendCode": second(s.SpendCode(ctx, on.Hash)),
+		"SpendCode": second(s.SpendCode(ctx, t0, on.Company, on.Hash, on.State)),
 		"Charge":    s.Charge(ctx, t0, counter),
 		"Peek":      s.Peek(ctx, t0, counter),
 		"Sweep":     s.Sweep(ctx, t0.Add(24*time.Hour)),

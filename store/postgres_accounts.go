@@ -162,18 +162,31 @@ const (
 				FROM identities WHERE account = accounts.id), '[]'),
 			coalesce((SELECT json_agg(json_build_object('code', code, 'version', version, 'at', at) ORDER BY code)
 				FROM acceptances WHERE account = accounts.id), '[]'),
-			(SELECT count(*) FROM backup_codes WHERE account = accounts.id)
+			(SELECT count(*) FROM backup_codes WHERE account = accounts.id),
+			coalesce((SELECT json_agg(json_build_object('kind', kind, 'count', count, 'until', until)) FROM tallies
+				WHERE company = accounts.company AND account = accounts.id AND login_id = ''), '[]')
 		FROM accounts`
 	postgresAccountByID        = postgresSelectAccount + ` WHERE company = $1 AND id = $2`
 	postgresAccountByMnemocode = postgresSelectAccount + ` WHERE company = $1 AND mnemocode = $2`
-	postgresAccountByLoginID   = postgresSelectAccount + `
-		WHERE id = (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2)`
+	// Where no account is found, the second part is the one row: an account 0
+	// with the tallies of the alias.
+	postgresAccountByLoginID = postgresSelectAccount + `
+		WHERE id = (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2)
+		UNION ALL
+		SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', 0, 0, 0, '[]', '[]', 0,
+			coalesce((SELECT json_agg(json_build_object('kind', kind, 'count', count, 'until', until)) FROM tallies
+				WHERE company = $1 AND account = 0 AND login_id = $3), '[]')
+		WHERE NOT EXISTS (SELECT 1 FROM login_ids WHERE company = $1 AND login_id = $2)`
 	postgresAccountByIdentity = postgresSelectAccount + `
 		WHERE id = (SELECT account FROM identities WHERE company = $1 AND provider = $2 AND subject = $3)`
 )
 
-func (s postgresAccounts) ByLoginID(ctx context.Context, company, loginID string) (flows.Account, error) {
-	return s.load(ctx, postgresAccountByLoginID, company, loginID)
+func (s postgresAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (flows.Account, error) {
+	a, err := s.load(ctx, postgresAccountByLoginID, company, loginID, alias)
+	if err == nil && a.ID == 0 {
+		return flows.Account{Tallies: a.Tallies}, flows.ErrNotFound
+	}
+	return a, err
 }
 
 func (s postgresAccounts) ByID(ctx context.Context, company string, id int64) (flows.Account, error) {
@@ -212,11 +225,14 @@ func scanPostgresAccount(row scanner) (flows.Account, error) {
 	var a flows.Account
 	var status string
 	var created, updated int64
-	var identities, accepted []byte
+	var identities, accepted, tallies []byte
 	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
 		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.Epoch,
-		&created, &updated, &identities, &accepted, &a.BackupCodes)
+		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies)
 	if err != nil {
+		return flows.Account{}, err
+	}
+	if a.Tallies, err = decodeTallies(tallies, fromText); err != nil {
 		return flows.Account{}, err
 	}
 	a.Status, a.Created, a.Updated = flows.Status(status), fromMicros(created), fromMicros(updated)

@@ -81,19 +81,42 @@ var (
 	linkScript   = newScript("link")
 )
 
-func (s redisSessions) Create(ctx context.Context, now time.Time, sess flows.Session) error {
+func (s redisSessions) Create(ctx context.Context, now time.Time, sess flows.Session, counters ...flows.Counter) error {
 	return s.call(ctx, "creating session", func(ctx context.Context) error {
 		fields, err := encodeRedisSession(sess)
 		if err != nil {
 			return err
 		}
+		if counters, err = s.chargeElsewhere(ctx, now, counters); err != nil {
+			return err
+		}
 		if sess.State == flows.MailedLink && sess.Account != 0 {
-			return s.createLink(ctx, now, sess, fields)
+			return s.createLink(ctx, now, sess, fields, counters)
 		}
 		keys := append([]string{sessionKey(sess.Hash)}, owner(sess, "f", "i")...)
 		args := append([]any{sess.Epoch, sess.Hash[:], micros(sess.Expires), ttl(now, sess.Expires), stale(now)}, fields...)
-		return s.changes(ctx, flows.ErrConflict, createScript, keys, args...)
+		return s.charges(ctx, now, counters, createScript, keys, args)
 	})
+}
+
+// chargeElsewhere charges counters that may lie on another server of a Cluster
+// than a session, and returns those which are left for the session's script.
+func (s redisSessions) chargeElsewhere(ctx context.Context, now time.Time, counters []flows.Counter) ([]flows.Counter, error) {
+	if s.cluster == nil {
+		return counters, nil
+	}
+	return nil, s.count(ctx, now, counters)
+}
+
+// charges runs a script that stores a session and charges counters. One that
+// changes nothing has met either a full counter or a conflict.
+func (s redisSessions) charges(ctx context.Context, now time.Time, counters []flows.Counter, script *script, keys []string, args []any) error {
+	keys, args = addCounters(keys, args, now, counters)
+	changed, answer, err := s.run(ctx, script, keys, args...)
+	if err == nil && !changed {
+		err = cmp.Or(asFull(counters, answer), flows.ErrConflict)
+	}
+	return err
 }
 
 // owner returns keys of a session's account, none for a decoy.
@@ -119,7 +142,7 @@ func (s redisSessions) changes(ctx context.Context, otherwise error, script *scr
 
 // createLink knows the account's last link from reading; if another came
 // meanwhile, it goes on with that.
-func (s redisSessions) createLink(ctx context.Context, now time.Time, sess flows.Session, fields []any) error {
+func (s redisSessions) createLink(ctx context.Context, now time.Time, sess flows.Session, fields []any, counters []flows.Counter) error {
 	keys := append([]string{sessionKey(sess.Hash)}, owner(sess, "f", "i", "l")...)
 	link, err := s.readString(ctx, keys[3])
 	for err == nil {
@@ -128,9 +151,13 @@ func (s redisSessions) createLink(ctx context.Context, now time.Time, sess flows
 			all = append(slices.Clip(keys), bucketTag(sess.Hash.Bucket())+"s"+link)
 		}
 		args := append([]any{sess.Epoch, sess.Hash[:], micros(sess.Expires), ttl(now, sess.Expires), stale(now), s.channel(), link}, fields...)
+		all, args = addCounters(all, args, now, counters)
 		changed, answer, runErr := s.run(ctx, linkScript, all, args...)
 		if runErr != nil || changed {
 			return runErr
+		}
+		if full := asFull(counters, answer); full != nil {
+			return full
 		}
 		if len(answer) == 0 {
 			return flows.ErrConflict
@@ -180,16 +207,21 @@ func (s redisSessions) readTwice(ctx context.Context, key string) (map[string]st
 
 var replaceScript = newScript("replace")
 
-func (s redisSessions) Replace(ctx context.Context, now time.Time, old flows.TokenHash, from flows.State, next flows.Session) error {
+func (s redisSessions) Replace(
+	ctx context.Context, now time.Time, old flows.TokenHash, from flows.State, next flows.Session, counters ...flows.Counter,
+) error {
 	return s.call(ctx, "replacing session", func(ctx context.Context) error {
 		fields, err := encodeRedisSession(next)
 		if err != nil {
 			return err
 		}
+		if counters, err = s.chargeElsewhere(ctx, now, counters); err != nil {
+			return err
+		}
 		keys := append([]string{sessionKey(old), sessionKey(next.Hash)}, owner(next, "f", "i")...)
 		args := append([]any{micros(now), string(from), old[:], s.channel(),
 			next.Epoch, next.Hash[:], micros(next.Expires), ttl(now, next.Expires), stale(now)}, fields...)
-		return s.changes(ctx, flows.ErrConflict, replaceScript, keys, args...)
+		return s.charges(ctx, now, counters, replaceScript, keys, args)
 	})
 }
 
@@ -361,21 +393,59 @@ func (s redisSessions) SetCode(ctx context.Context, hash flows.TokenHash, number
 
 var spendCodeScript = newScript("spendcode")
 
-func (s redisSessions) SpendCode(ctx context.Context, hash flows.TokenHash) (*flows.Code, error) {
-	var code *flows.Code
-	err := s.call(ctx, "spending code", func(ctx context.Context) error {
-		spent, answer, err := s.run(ctx, spendCodeScript, []string{sessionKey(hash)})
-		if err != nil || !spent {
-			return err
+func (s redisSessions) SpendCode(
+	ctx context.Context, now time.Time, company string, hash flows.TokenHash, state flows.State, counters ...flows.Counter,
+) (flows.Session, error) {
+	var sess flows.Session
+	err := s.call(ctx, "spending code", func(ctx context.Context) (err error) {
+		counters = looks(counters)
+		var full error
+		if s.cluster != nil {
+			full, counters = s.count(ctx, now, counters), nil
+			if full != nil && !isAnswer(full) {
+				return full
+			}
 		}
-		var fields [3]string
-		for i := range fields {
-			fields[i], _ = answer[i].(string)
+		sess, err = s.spendCode(ctx, now, company, hash, state, full == nil, counters)
+		if err == nil && full != nil && spendable(sess, now, company, state) {
+			err = full
 		}
-		code, err = decodeRedisCode(fields[0], fields[1], fields[2])
 		return err
 	})
-	return code, err
+	return sess, err
+}
+
+// spendable reports whether a session's code may be spent.
+func spendable(s flows.Session, now time.Time, company string, state flows.State) bool {
+	return s.Company == company && s.State == state && s.Expires.After(now)
+}
+
+// spendCode loads a session and, if it may, takes the code.
+func (s redisSessions) spendCode(
+	ctx context.Context, now time.Time, company string, hash flows.TokenHash, state flows.State, may bool, counters []flows.Counter,
+) (flows.Session, error) {
+	take := 0
+	if may {
+		take = 1
+	}
+	keys, args := addCounters([]string{sessionKey(hash)}, []any{micros(now), company, string(state), take}, now, counters)
+	taken, answer, err := s.run(ctx, spendCodeScript, keys, args...)
+	if err != nil {
+		return flows.Session{}, err
+	}
+	fields := map[string]string{}
+	list := answer[0].([]any)
+	for i := 0; i+1 < len(list); i += 2 {
+		fields[list[i].(string)] = list[i+1].(string)
+	}
+	sess, err := decodeRedisSession(hash, fields)
+	if err != nil {
+		return flows.Session{}, err
+	}
+	if !taken {
+		sess.Code = nil
+	}
+	return sess, asFull(counters, answer[1:])
 }
 
 // Counters
@@ -388,29 +458,58 @@ var (
 
 func (s redisSessions) Charge(ctx context.Context, now time.Time, counters ...flows.Counter) error {
 	return s.call(ctx, "charging counters", func(ctx context.Context) error {
-		return s.count(ctx, now, chargeScript, 1, counters)
+		return s.count(ctx, now, counters)
 	})
 }
 
 func (s redisSessions) Peek(ctx context.Context, now time.Time, counters ...flows.Counter) error {
 	return s.call(ctx, "reading counters", func(ctx context.Context) error {
-		return s.count(ctx, now, peekScript, 0, counters)
+		return s.count(ctx, now, looks(counters))
 	})
 }
 
-func (s redisSessions) count(ctx context.Context, now time.Time, script *script, add int, counters []flows.Counter) error {
+// looks are the counters, all of them only to be looked at.
+func looks(counters []flows.Counter) []flows.Counter {
+	counters = slices.Clone(counters)
+	for i := range counters {
+		counters[i].Look = true
+	}
+	return counters
+}
+
+func (s redisSessions) count(ctx context.Context, now time.Time, counters []flows.Counter) error {
 	if len(counters) == 0 {
 		return nil
 	}
-	var keys []string
-	args := []any{micros(now), flows.Keep.Milliseconds(), add}
-	for _, c := range counters {
-		keys = append(keys, counterTag(c.Key)+"c"+c.Key)
-		args = append(args, c.Limit, c.Window.Microseconds())
+	script := peekScript
+	if slices.ContainsFunc(counters, func(c flows.Counter) bool { return !c.Look }) {
+		script = chargeScript
 	}
-	_, answer, err := s.run(ctx, script, keys, args...)
-	if err != nil || len(answer) == 0 {
-		return err
+	keys, args := addCounters(nil, nil, now, counters)
+	changed, answer, err := s.run(ctx, script, keys, args...)
+	if err == nil && !changed {
+		err = asFull(counters, answer)
+	}
+	return err
+}
+
+// addCounters adds what the function counters in common.lua takes off again.
+func addCounters(keys []string, args []any, now time.Time, counters []flows.Counter) ([]string, []any) {
+	for _, c := range counters {
+		add := 1
+		if c.Look {
+			add = 0
+		}
+		keys = append(keys, counterTag(c.Key)+"c"+c.Key)
+		args = append(args, c.Limit, c.Window.Microseconds(), add)
+	}
+	return keys, append(args, micros(now), flows.Keep.Milliseconds(), len(counters))
+}
+
+// asFull makes a Full error of a script's answer, if it is one.
+func asFull(counters []flows.Counter, answer []any) error {
+	if len(answer) != 2 {
+		return nil
 	}
 	full := counters[answer[0].(int64)-1]
 	return &flows.Full{Key: full.Key, Until: fromMicros(answer[1].(int64))}

@@ -699,7 +699,7 @@ func answers(t *testing.T, sessions flows.Sessions, kept flows.Session) (slowest
 		case 1:
 			return n.Touch(bg, t0, kept.Hash, t0.Add(time.Hour))
 		case 2:
-			_, err := n.SpendCode(bg, kept.Hash)
+			_, err := n.SpendCode(bg, t0, kept.Company, kept.Hash, kept.State)
 			return err
 		}
 		_, err := n.Get(bg, kept.Hash)
@@ -853,8 +853,8 @@ func TestRedisWaitsForReplicas(t *testing.T) {
 		must(t, without.Create(bg, t0, a))
 	}
 	counter := flows.Counter{Key: "acme/k", Limit: 1, Window: time.Minute}
-	spent, spendErr := with.SpendCode(bg, hash("spent"))
-	if spent != nil {
+	spent, spendErr := with.SpendCode(bg, t0, "acme", hash("spent"), flows.CheckOTP)
+	if spent.Code != nil {
 		t.Error("a code was given out that may come back")
 	}
 	_, openErr := with.OpenCode(bg, t0, hash("opened"), flows.CheckOTP)
@@ -895,7 +895,7 @@ func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 	must(t, sessions.Create(bg, t0, session("replaced", 1, 2, flows.CheckOTP)))
 	must(t, sessions.Create(bg, t0, session("ended", 1, 1, flows.Authorized)))
 
-	get[*flows.Code](t)(sessions.SpendCode(bg, spent.Hash))
+	get[flows.Session](t)(sessions.SpendCode(bg, t0, spent.Company, spent.Hash, spent.State))
 	must(t, sessions.Delete(bg, hash("deleted")))
 	must(t, sessions.Replace(bg, t0, hash("replaced"), flows.CheckOTP, session("next", 1, 2, flows.Authorized)))
 	must(t, sessions.Charge(bg, t0, counter))

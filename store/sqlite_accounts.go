@@ -130,18 +130,31 @@ const (
 				FROM identities WHERE account = accounts.id),
 			(SELECT json_group_array(json_object('code', code, 'version', version, 'at', at) ORDER BY code)
 				FROM acceptances WHERE account = accounts.id),
-			(SELECT count(*) FROM backup_codes WHERE account = accounts.id)
+			(SELECT count(*) FROM backup_codes WHERE account = accounts.id),
+			(SELECT json_group_array(json_object('kind', kind, 'count', count, 'until', until)) FROM tallies
+				WHERE company = accounts.company AND account = accounts.id AND login_id = '')
 		FROM accounts`
 	sqliteAccountByID        = sqliteSelectAccount + ` WHERE company = ? AND id = ?`
 	sqliteAccountByMnemocode = sqliteSelectAccount + ` WHERE company = ? AND mnemocode = ?`
-	sqliteAccountByLoginID   = sqliteSelectAccount + `
-		WHERE id = (SELECT account FROM login_ids WHERE company = ? AND login_id = ?)`
+	// Where no account is found, the second part is the one row: an account 0
+	// with the tallies of the alias.
+	sqliteAccountByLoginID = sqliteSelectAccount + `
+		WHERE id = (SELECT account FROM login_ids WHERE company = ?1 AND login_id = ?2)
+		UNION ALL
+		SELECT 0, '', '', '', '', '', '', '', 0, 0, '', '', '', 0, 0, 0, '[]', '[]', 0,
+			(SELECT json_group_array(json_object('kind', kind, 'count', count, 'until', until)) FROM tallies
+				WHERE company = ?1 AND account = 0 AND login_id = ?3)
+		WHERE NOT EXISTS (SELECT 1 FROM login_ids WHERE company = ?1 AND login_id = ?2)`
 	sqliteAccountByIdentity = sqliteSelectAccount + `
 		WHERE id = (SELECT account FROM identities WHERE company = ? AND provider = ? AND subject = ?)`
 )
 
-func (s sqliteAccounts) ByLoginID(ctx context.Context, company, loginID string) (flows.Account, error) {
-	return s.load(ctx, sqliteAccountByLoginID, company, loginID)
+func (s sqliteAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (flows.Account, error) {
+	a, err := s.load(ctx, sqliteAccountByLoginID, company, loginID, alias)
+	if err == nil && a.ID == 0 {
+		return flows.Account{Tallies: a.Tallies}, flows.ErrNotFound
+	}
+	return a, err
 }
 
 func (s sqliteAccounts) ByID(ctx context.Context, company string, id int64) (flows.Account, error) {
@@ -179,14 +192,17 @@ func (s sqliteAccounts) load(ctx context.Context, query string, args ...any) (fl
 func scanSQLiteAccount(row scanner) (flows.Account, error) {
 	var a flows.Account
 	var created, updated int64
-	var identities, accepted []byte
+	var identities, accepted, tallies []byte
 	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &a.Status,
 		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.Epoch,
-		&created, &updated, &identities, &accepted, &a.BackupCodes)
+		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies)
 	if err != nil {
 		return flows.Account{}, err
 	}
 	a.Created, a.Updated = fromMicros(created), fromMicros(updated)
+	if a.Tallies, err = decodeTallies(tallies, asItIs); err != nil {
+		return flows.Account{}, err
+	}
 	if a.Identities, err = decodeIdentities(identities); err != nil {
 		return flows.Account{}, err
 	}
@@ -506,8 +522,13 @@ func (s sqliteAccounts) Sweep(ctx context.Context, now time.Time) error {
 
 // Child rows, as JSON
 
-// decodeIdentities returns nil where there are none.
+// What follows returns nil where there is nothing, without parsing: the usual
+// case.
+
 func decodeIdentities(data []byte) ([]flows.Identity, error) {
+	if string(data) == "[]" {
+		return nil, nil
+	}
 	var stored []struct {
 		Provider int    `json:"provider"`
 		Subject  string `json:"subject"`
@@ -538,8 +559,6 @@ func encodeAcceptances(accepted []flows.Acceptance) (string, error) {
 	return string(data), err
 }
 
-// decodeAcceptances returns nil where there are none, without parsing: the
-// usual case of a session.
 func decodeAcceptances(data []byte) ([]flows.Acceptance, error) {
 	if string(data) == "[]" {
 		return nil, nil
@@ -554,3 +573,24 @@ func decodeAcceptances(data []byte) ([]flows.Acceptance, error) {
 	}
 	return accepted, nil
 }
+
+func decodeTallies(data []byte, text func(string) string) (map[flows.Kind]flows.Tally, error) {
+	if string(data) == "[]" {
+		return nil, nil
+	}
+	var stored []struct {
+		Kind  string `json:"kind"`
+		Count int    `json:"count"`
+		Until int64  `json:"until"`
+	}
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return nil, err
+	}
+	tallies := make(map[flows.Kind]flows.Tally, len(stored))
+	for _, t := range stored {
+		tallies[flows.Kind(text(t.Kind))] = flows.Tally{Count: t.Count, Until: fromMicros(t.Until)}
+	}
+	return tallies, nil
+}
+
+func asItIs(s string) string { return s }

@@ -30,8 +30,11 @@ const (
 		WHERE NOT EXISTS (SELECT 1 FROM fences WHERE company = ?3 AND account = ?4 AND epoch > ?7)`
 )
 
-func (s sqliteSessions) Create(ctx context.Context, now time.Time, sess flows.Session) error {
+func (s sqliteSessions) Create(ctx context.Context, now time.Time, sess flows.Session, counters ...flows.Counter) error {
 	return translateSQLite("creating session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		if err := tx.charge(ctx, now, counters); err != nil {
+			return err
+		}
 		if sess.State == flows.MailedLink && sess.Account != 0 {
 			if _, err := tx.exec(ctx, sqliteDeleteLinks, sess.Company, sess.Account, string(flows.MailedLink)); err != nil {
 				return err
@@ -103,8 +106,13 @@ func makeCode(hash []byte, phone string, expires int64) *flows.Code {
 
 const sqliteTakeSession = `DELETE FROM sessions WHERE hash = ? AND state = ? AND expires > ?`
 
-func (s sqliteSessions) Replace(ctx context.Context, now time.Time, old flows.TokenHash, from flows.State, next flows.Session) error {
+func (s sqliteSessions) Replace(
+	ctx context.Context, now time.Time, old flows.TokenHash, from flows.State, next flows.Session, counters ...flows.Counter,
+) error {
 	return translateSQLite("replacing session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		if err := tx.charge(ctx, now, counters); err != nil {
+			return err
+		}
 		err := tx.execOr(ctx, flows.ErrConflict, sqliteTakeSession, old[:], string(from), micros(now))
 		if err != nil {
 			return err
@@ -186,32 +194,38 @@ func (s sqliteSessions) SetCode(ctx context.Context, hash flows.TokenHash, numbe
 	}))
 }
 
-const (
-	sqliteSelectCode = `SELECT code_hash, code_phone, code_expires FROM sessions WHERE hash = ? AND code_hash IS NOT NULL`
-	sqliteRemoveCode = `UPDATE sessions SET code_hash = NULL, code_phone = '' WHERE hash = ?`
-)
+const sqliteTakeCode = `UPDATE sessions SET code_hash = NULL, code_phone = '' WHERE hash = ? AND code_hash = ?`
 
-func (s sqliteSessions) SpendCode(ctx context.Context, hash flows.TokenHash) (*flows.Code, error) {
-	var code *flows.Code
-	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		var codeHash []byte
-		var phone string
-		var expires int64
-		err := tx.row(ctx, sqliteSelectCode, hash[:]).Scan(&codeHash, &phone, &expires)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
+// SpendCode reads before it writes, so that those who have nothing to spend
+// don't queue. Of those who have read the same code, one removes it; to the
+// others it is as if they had come when it was gone.
+func (s sqliteSessions) SpendCode(
+	ctx context.Context, now time.Time, company string, hash flows.TokenHash, state flows.State, counters ...flows.Counter,
+) (flows.Session, error) {
+	sess, err := s.Get(ctx, hash)
+	if err != nil {
+		return flows.Session{}, err
+	}
+	code := sess.Code
+	sess.Code = nil
+	if sess.Company != company || sess.State != state || !sess.Expires.After(now) {
+		return sess, nil
+	}
+	if code == nil {
+		return sess, s.Peek(ctx, now, counters...)
+	}
+	var taken int64
+	err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
+		if err := tx.look(ctx, now, counters); err != nil {
 			return err
 		}
-		code = makeCode(codeHash, phone, expires)
-		_, err = tx.exec(ctx, sqliteRemoveCode, hash[:])
+		taken, err = tx.exec(ctx, sqliteTakeCode, hash[:], code.Hash[:])
 		return err
 	})
-	if err != nil { // perhaps it was not removed
-		return nil, translateSQLite("spending code", err)
+	if err == nil && taken == 1 {
+		sess.Code = code
 	}
-	return code, nil
+	return sess, translateSQLite("spending code", err)
 }
 
 const (
@@ -226,17 +240,21 @@ const (
 
 func (s sqliteSessions) Charge(ctx context.Context, now time.Time, counters ...flows.Counter) error {
 	return translateSQLite("charging counters", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		for _, c := range counters {
-			if err := tx.chargeOne(ctx, now, c); err != nil {
-				return err
-			}
-		}
-		return nil
+		return tx.charge(ctx, now, counters)
 	}))
 }
 
+func (tx *sqliteQueries) charge(ctx context.Context, now time.Time, counters []flows.Counter) error {
+	for _, c := range counters {
+		if err := tx.chargeOne(ctx, now, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (tx *sqliteQueries) chargeOne(ctx context.Context, now time.Time, c flows.Counter) error {
-	if c.Limit <= 0 {
+	if c.Look || c.Limit <= 0 {
 		return tx.full(ctx, now, c)
 	}
 	n, err := tx.exec(ctx, sqliteCharge, c.Key, micros(now), micros(now.Add(c.Window)), c.Limit)
@@ -264,13 +282,17 @@ func (q *sqliteQueries) full(ctx context.Context, now time.Time, c flows.Counter
 
 func (s sqliteSessions) Peek(ctx context.Context, now time.Time, counters ...flows.Counter) error {
 	return translateSQLite("reading counters", s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
-		for _, c := range counters {
-			if err := q.full(ctx, now, c); err != nil {
-				return err
-			}
-		}
-		return nil
+		return q.look(ctx, now, counters)
 	}))
+}
+
+func (q *sqliteQueries) look(ctx context.Context, now time.Time, counters []flows.Counter) error {
+	for _, c := range counters {
+		if err := q.full(ctx, now, c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const (

@@ -148,7 +148,7 @@ func TestSQLiteKeepsAllAcrossReopening(t *testing.T) {
 	}
 
 	s = startSQLite(t, file)
-	wantEqual(t, "account", get[flows.Account](t)(s.Accounts().ByLoginID(bg, "acme", "m1@example.com")), a)
+	wantEqual(t, "account", get[flows.Account](t)(s.Accounts().ByLoginID(bg, "acme", "m1@example.com", "")), a)
 	wantEqual(t, "backup codes", get[[]string](t)(s.Accounts().BackupCodes(bg, "acme", a.ID)), []string{"c1", "c2"})
 	wantEqual(t, "tallies", get[map[flows.Kind]flows.Tally](t)(s.Accounts().Tallies(bg, subject)), map[flows.Kind]flows.Tally{flows.WrongCodes: {Count: 2}})
 	wantEqual(t, "secret", get[[]byte](t)(s.Accounts().Secret(bg)), secret)

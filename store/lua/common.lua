@@ -20,6 +20,50 @@ local function keep(key, ttl)
 	end
 end
 
+-- counters takes counters off the ends of KEYS and ARGV, so that before them a
+-- script finds what is its own:
+--
+--   KEYS  …, counter, …
+--   ARGV  …, limit, window, 1 to add or 0 to look, …, now, how long to keep them beyond, how many
+--
+-- It returns a function that adds to them or, if one is at its limit, nil and
+-- the answer of a script that does nothing then: which, and until when.
+local function counters()
+	local n = tonumber(table.remove(ARGV))
+	local beyond = tonumber(table.remove(ARGV))
+	local now = tonumber(table.remove(ARGV))
+	local list = {}
+	for i = n, 1, -1 do
+		local c = {key = table.remove(KEYS)}
+		c.add = tonumber(table.remove(ARGV))
+		c.window = tonumber(table.remove(ARGV))
+		c.limit = tonumber(table.remove(ARGV))
+		list[i] = c
+	end
+	local counts, ends, added = {}, {}, {} -- by key, since one counter may be there twice
+	for i, c in ipairs(list) do
+		if not counts[c.key] then
+			local stored = redis.call('HMGET', c.key, 'n', 'u')
+			counts[c.key], ends[c.key] = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
+			if ends[c.key] <= now then
+				counts[c.key], ends[c.key] = 0, now + c.window
+			end
+		end
+		if counts[c.key] >= c.limit then
+			return nil, {0, i, ends[c.key]}
+		end
+		if c.add == 1 then
+			counts[c.key], added[c.key] = counts[c.key] + 1, true
+		end
+	end
+	return function()
+		for key in pairs(added) do
+			redis.call('HSET', key, 'n', counts[key], 'u', string.format('%.0f', ends[key]))
+			redis.call('PEXPIRE', key, math.ceil((ends[key] - now) / 1000) + beyond)
+		end
+	end
+end
+
 -- put stores the session s, whose fields are the arguments from first on, and
 -- notes it in the account's index; a decoy has none.
 local function put(key, index, s, first)

@@ -1,5 +1,9 @@
--- KEYS  old session, next; unless they are a decoy's: fence, index
--- ARGV  now, from, old hash, channel, epoch, hash, expires, ttl, stale, field, value, …
+-- KEYS  old session, next; unless they are a decoy's: fence, index; then counters (see there)
+-- ARGV  now, from, old hash, channel, epoch, hash, expires, ttl, stale, field, value, …; then counters
+local add, full = counters()
+if full then
+	return full
+end
 local old = redis.call('HMGET', KEYS[1], 's', 'x')
 if old[1] ~= ARGV[2] or tonumber(old[2]) <= tonumber(ARGV[1]) then
 	return {0}
@@ -8,5 +12,6 @@ if redis.call('EXISTS', KEYS[2]) == 1 or fenced(KEYS[3], ARGV[5]) then
 	return {0}
 end
 put(KEYS[2], KEYS[4], {hash = ARGV[6], expires = ARGV[7], ttl = ARGV[8], stale = ARGV[9]}, 10)
+add()
 drop(KEYS[1], KEYS[4], ARGV[3], ARGV[4])
 return {1}
