@@ -19,6 +19,7 @@ type Proxy struct {
 	fault   fault
 	changed chan struct{} // closed when fault changes
 	links   map[*link]bool
+	trips   int
 }
 
 type fault struct {
@@ -79,6 +80,15 @@ func (p *Proxy) CutAnswerTo(request string) {
 // does, except where it was told to Forget.
 func (p *Proxy) Heal() { p.set(func(f *fault) { *f = fault{} }) }
 
+// Trips returns how many round trips there have been: how often something was
+// sent to the server after what was sent before had been answered, on all
+// connections together.
+func (p *Proxy) Trips() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.trips
+}
+
 func (p *Proxy) set(change func(*fault)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,8 +121,8 @@ func (p *Proxy) accept() {
 	}
 }
 
-// A link is a connection through the proxy. forgotten and cut are guarded
-// by the proxy's mu.
+// A link is a connection through the proxy. forgotten, cut and asked are
+// guarded by the proxy's mu.
 type link struct {
 	proxy     *Proxy
 	client    net.Conn
@@ -120,6 +130,7 @@ type link struct {
 	closed    chan struct{}
 	forgotten bool
 	cut       bool // when the server answers
+	asked     bool // more recently than answered
 }
 
 func (p *Proxy) serve(client net.Conn) {
@@ -188,6 +199,9 @@ func (l *link) pump(from, to net.Conn, request bool) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
+		if err == nil {
+			l.count(request)
+		}
 		if err != nil || !l.wait() || l.cuts(buf[:n], request) {
 			return
 		}
@@ -195,6 +209,16 @@ func (l *link) pump(from, to net.Conn, request bool) {
 			return
 		}
 	}
+}
+
+// count counts a request that follows an answer.
+func (l *link) count(request bool) {
+	l.proxy.mu.Lock()
+	defer l.proxy.mu.Unlock()
+	if request && !l.asked {
+		l.proxy.trips++
+	}
+	l.asked = request
 }
 
 // wait holds something back as long as the fault says.

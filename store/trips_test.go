@@ -1,0 +1,156 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// A tripService is a Service whose stores are reached through proxies that count
+// round trips.
+type tripService struct {
+	*flows.Service
+	t               *testing.T
+	company         *flows.Company
+	postgres, redis *storetest.Proxy
+	sms             chan flows.Message
+	now             time.Time
+}
+
+// Send implements flows.Sender.
+func (s *tripService) Send(_ context.Context, m flows.Message) error {
+	s.sms <- m
+	return nil
+}
+
+func newTripService(t *testing.T) *tripService {
+	pg, rd := storetest.SharedPostgres(t), storetest.StartRedis(t)
+	s := &tripService{
+		t:        t,
+		postgres: storetest.NewProxy(t, "unix", pg.Socket()),
+		redis:    storetest.NewProxy(t, "unix", rd.Socket()),
+		sms:      make(chan flows.Message, 1),
+		now:      t0,
+	}
+	// One connection, so that no statement has to be prepared twice.
+	p := startPostgres(t, pg.DSNThrough(s.postgres, pg.NewSchema(t)), PostgresOptions{MaxConns: 1})
+	r := openRedis(t, RedisOptions{URLs: []string{"redis://" + s.redis.Addr()}})
+	policy := flows.DefaultPolicy()
+	policy.Password.Argon2id = flows.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
+	policy.Methods = []flows.Method{flows.ByPhone}
+	s.company = &flows.Company{Code: "acme", NoAPIKey: true, SMS: s, Texts: flows.DefaultTexts(), Policy: policy}
+	s.Service = &flows.Service{
+		Accounts:  p.Accounts(),
+		Sessions:  r.Sessions(),
+		Companies: map[string]*flows.Company{"acme": s.company},
+		Hasher:    flows.NewHasher(1),
+		Log:       slog.New(slog.DiscardHandler),
+		Now:       func() time.Time { return s.now },
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *tripService) seed(seed flows.Seed) {
+	s.t.Helper()
+	seed.Status = flows.StatusActive
+	must(s.t, s.Seed(bg, s.company, seed))
+}
+
+// serve is a request in a time of its own, as far as budgets are concerned.
+func (s *tripService) serve(path, token string, body map[string]string) (flows.Reply, error) {
+	raw, _ := json.Marshal(body)
+	r := &flows.Request{Company: "acme", Route: flows.RouteByPath(path), Address: "192.0.2.1", Body: func() ([]byte, error) { return raw, nil }}
+	if token != "" {
+		r.Authorization = []string{"Bearer " + token}
+	}
+	return s.Serve(bg, r)
+}
+
+func (s *tripService) must(path, token string, body map[string]string) flows.Reply {
+	s.t.Helper()
+	return get[flows.Reply](s.t)(s.serve(path, token, body))
+}
+
+// trips returns how many round trips f takes: the least of several times, since
+// a connection may have to be made or looked after.
+func (s *tripService) trips(f func()) int {
+	least := math.MaxInt
+	for range 5 {
+		s.now = s.now.Add(48 * time.Hour) // all budgets are fresh
+		before := s.postgres.Trips() + s.redis.Trips()
+		f()
+		least = min(least, s.postgres.Trips()+s.redis.Trips()-before)
+	}
+	return least
+}
+
+func TestASMSLoginTakesFiveRoundTrips(t *testing.T) {
+	s := newTripService(t)
+	s.seed(flows.Seed{Account: flows.Account{Mnemocode: "m1", Phone: "+37060012345"}})
+	login := s.trips(func() {
+		s.must("auth/login", "", map[string]string{"login_id": "+37060012345"})
+		<-s.sms
+	})
+	wantEqual(t, "auth/login", login, 2)
+	whole := s.trips(func() {
+		token := s.must("auth/login", "", map[string]string{"login_id": "+37060012345"}).SessionToken
+		reply := s.must("auth/checkotp", token, map[string]string{"otp": (<-s.sms).Code})
+		wantEqual(t, "state", reply.SessionState, flows.Authorized)
+	})
+	wantEqual(t, "the whole login", whole, 5)
+}
+
+// By their time, too, answers tell no one what there is.
+func TestWhatIsUnknownTakesAsManyRoundTrips(t *testing.T) {
+	s := newTripService(t)
+	s.seed(flows.Seed{Account: flows.Account{Mnemocode: "m1", Phone: "+37060012345"}, Password: "correct horse battery"})
+	s.seed(flows.Seed{Account: flows.Account{Mnemocode: "m2", LoginName: "phoneless"}, Password: "correct horse battery"})
+	known, phoneless, unknown := "+37060012345", "phoneless", "nobody"
+	same := func(what string, loginIDs []string, f func(loginID string)) {
+		t.Helper()
+		want := s.trips(func() { f(loginIDs[0]) })
+		for _, id := range loginIDs[1:] {
+			wantEqual(t, what+" of "+id, s.trips(func() { f(id) }), want)
+		}
+	}
+	login := func(id string) flows.Reply {
+		reply, _ := s.serve("auth/login", "", map[string]string{"login_id": id})
+		return reply
+	}
+	same("auth/login", []string{known, unknown}, func(id string) { login(id) })
+	same("auth/checkcredentials", []string{known, unknown}, func(id string) {
+		_, err := s.serve("auth/checkcredentials", "", map[string]string{"login_id": id, "password": "wrong"})
+		wantErr(t, id, err, flows.ErrCredentialsInvalid)
+	})
+
+	s.company.Hardened = true
+	same("auth/checkpassword", []string{known, unknown}, func(id string) {
+		_, err := s.serve("auth/checkpassword", login(id).SessionToken, map[string]string{"password": "wrong"})
+		wantErr(t, id, err, flows.ErrPasswordInvalid)
+	})
+	recovered := func(id string) string {
+		token := s.must("auth/recovery/recover", "", map[string]string{"login_id": id, "captcha_response": "x"}).SessionToken
+		if id == known {
+			<-s.sms
+		}
+		return token
+	}
+	same("auth/recovery/recover", []string{known, phoneless, unknown}, func(id string) { recovered(id) })
+	same("auth/recovery/checkotp", []string{known, phoneless, unknown}, func(id string) {
+		_, err := s.serve("auth/recovery/checkotp", recovered(id), map[string]string{"otp": "wrong"})
+		wantErr(t, id, err, flows.ErrOTPInvalid)
+	})
+	same("auth/recovery/renewotp", []string{known, phoneless, unknown}, func(id string) {
+		s.must("auth/recovery/renewotp", recovered(id), map[string]string{})
+		if id == known {
+			<-s.sms
+		}
+	})
+}
