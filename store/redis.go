@@ -460,7 +460,16 @@ func (p redisPlace) do(ctx context.Context, commands ...redis.Cmder) error {
 	return p.doOn(ctx, p.Client, commands...)
 }
 
-func (p redisPlace) doOn(ctx context.Context, on interface{ Pipeline() redis.Pipeliner }, commands ...redis.Cmder) error {
+// A redisSender is a *redis.Client or *redis.Conn.
+type redisSender interface {
+	Pipeline() redis.Pipeliner
+	Process(ctx context.Context, command redis.Cmder) error
+}
+
+func (p redisPlace) doOn(ctx context.Context, on redisSender, commands ...redis.Cmder) error {
+	if len(commands) == 1 && !p.asking {
+		return on.Process(ctx, commands[0])
+	}
 	pipe := on.Pipeline()
 	if p.asking {
 		pipe.Do(ctx, "asking")
@@ -541,18 +550,22 @@ func scriptArgs(keys []string, args []any) []any {
 // eval sends the command that runs a script, and waits for the replicas to have
 // what it changed.
 func (r *Redis) eval(ctx context.Context, p redisPlace, s *script, command []any) (bool, []any, error) {
+	if r.wait == 0 || s.loose {
+		eval := redis.NewSliceCmd(ctx, command...)
+		if err := p.do(ctx, eval); err != nil {
+			return false, nil, err
+		}
+		return scriptAnswer(eval)
+	}
 	conn := p.Conn() // a server waits for the changes of the connection that asks it to
 	defer conn.Close()
 	eval := redis.NewSliceCmd(ctx, command...)
 	if err := p.doOn(ctx, conn, eval); err != nil {
 		return false, nil, err
 	}
-	if len(eval.Val()) == 0 {
-		return false, nil, errors.New("a script answered nothing")
-	}
-	changed, answer := eval.Val()[0] == int64(1), eval.Val()[1:]
-	if !changed || r.wait == 0 || s.loose {
-		return changed, answer, nil
+	changed, answer, err := scriptAnswer(eval)
+	if err != nil || !changed {
+		return false, answer, err
 	}
 	// Not conn.Wait, which would wait for ten seconds more than asked.
 	wait := redis.NewIntCmd(ctx, "wait", r.wait, redisWait.Milliseconds())
@@ -563,4 +576,11 @@ func (r *Redis) eval(ctx context.Context, p redisPlace, s *script, command []any
 		return false, nil, errRedisReplicas
 	}
 	return true, answer, nil
+}
+
+func scriptAnswer(eval *redis.SliceCmd) (changed bool, answer []any, err error) {
+	if len(eval.Val()) == 0 {
+		return false, nil, errors.New("a script answered nothing")
+	}
+	return eval.Val()[0] == int64(1), eval.Val()[1:], nil
 }
