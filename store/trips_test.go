@@ -63,7 +63,7 @@ func (s *tripService) seed(seed flows.Seed) {
 	must(s.t, s.Seed(bg, s.company, seed))
 }
 
-// serve is a request in a time of its own, as far as budgets are concerned.
+// serve makes a request, with the token if there is one.
 func (s *tripService) serve(path, token string, body map[string]string) (flows.Reply, error) {
 	raw, _ := json.Marshal(body)
 	r := &flows.Request{Company: "acme", Route: flows.RouteByPath(path), Address: "192.0.2.1", Body: func() ([]byte, error) { return raw, nil }}
