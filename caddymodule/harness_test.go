@@ -73,6 +73,7 @@ type site struct {
 	nodes  []*site // that take turns with requests; nil if the site is one itself
 	turns  atomic.Int64
 	beside func() openStores // nil for those in its file
+	shared *servers          // set where a test kills them
 
 	logMu sync.Mutex
 	logs  bytes.Buffer

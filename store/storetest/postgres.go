@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -172,6 +174,21 @@ func (s *Postgres) Stop() {
 		s.cmd.Process.Kill()
 		<-s.exited
 	}
+}
+
+// Kill ends all processes of the server at once, with no chance to write
+// anything. What they have handed to the kernel stays.
+func (s *Postgres) Kill() {
+	s.cmd.Process.Signal(syscall.SIGSTOP) // so that it has no more children
+	pid := s.cmd.Process.Pid
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
+	s.cmd.Process.Kill()
+	for _, child := range strings.Fields(string(children)) {
+		if n, err := strconv.Atoi(child); err == nil {
+			syscall.Kill(n, syscall.SIGKILL)
+		}
+	}
+	<-s.exited
 }
 
 func (s *Postgres) remove() {
