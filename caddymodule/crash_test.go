@@ -608,10 +608,29 @@ func (c *crash) steady(ask func() (answer, bool)) answer {
 // nothingOwed waits until the endings that a crash left owed are done.
 func (c *crash) nothingOwed() {
 	accounts := c.s.accounts()
-	storetest.Eventually(c.s.t, 30*time.Second, "end of the endings that are owed", func() bool {
-		owed, err := accounts.Endings(c.s.t.Context(), 1)
-		return err == nil && len(owed) == 0
-	})
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		owed, err := accounts.Endings(c.s.t.Context(), 10)
+		if err == nil && len(owed) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			for _, node := range c.nodes {
+				c.s.t.Logf("log of a node: %s", node.warnings())
+			}
+			c.s.t.Fatalf("endings are owed after 30 s: %v, %v", owed, err)
+		}
+	}
+}
+
+// warnings are the last lines of the log that are more than usual.
+func (s *site) warnings() string {
+	var lines []string
+	for line := range strings.Lines(s.log()) {
+		if !strings.Contains(line, `"level":"info"`) && !strings.Contains(line, `"level":"debug"`) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-20):], "")
 }
 
 // checkFile looks for damage in the file, and for sessions of nobody's.

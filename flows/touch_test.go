@@ -1,0 +1,56 @@
+package flows_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// A readOnly is a store that takes no activity.
+type readOnly struct {
+	flows.Sessions
+	full bool
+}
+
+func (r *readOnly) Touch(ctx context.Context, now time.Time, hash flows.TokenHash, expires time.Time) error {
+	if r.full {
+		return errors.New("no space left on device")
+	}
+	return r.Sessions.Touch(ctx, now, hash, expires)
+}
+
+// Whoever is logged in goes on while the store takes no writes, and no longer
+// than the session lives.
+func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
+	for name, remembered := range map[string]bool{"asked for": false, "remembered": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			store := &readOnly{Sessions: b.Sessions}
+			b.Sessions = store
+			if remembered {
+				memory := flows.NewMemory(store, 1000)
+				memory.Trust(time.Now().Add(time.Hour))
+				b.Sessions = memory
+			}
+			token, ended, healed := b.sessionIn(flows.Authorized), b.sessionIn(flows.Authorized), b.sessionIn(flows.Authorized)
+			for _, token := range []string{token, ended, healed} {
+				b.wantLive(token, nil)
+			}
+			store.full = true
+			for range 59 {
+				b.clock.advance(time.Minute)
+				b.wantLive(token, nil)
+			}
+			b.must("auth/logout", ended, nil)
+			b.wantLive(ended, flows.ErrTokenInvalid)
+			store.full = false
+			b.wantLive(healed, nil)
+			b.clock.advance(time.Minute)
+			b.wantLive(token, flows.ErrTokenExpired)
+			b.wantLive(healed, nil)
+		})
+	}
+}
