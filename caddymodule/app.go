@@ -150,15 +150,30 @@ func (a *App) Validate() error {
 }
 
 // Start makes the service ready. A store whose server does not answer is no
-// reason to refuse the config: it is asked again with each request.
+// reason to refuse the config: it is asked again, also where no request comes,
+// since a crash may have left sessions to be ended.
 func (a *App) Start() error {
 	a.warn()
 	_, err := a.started(a.ctx)
 	if errors.Is(err, ErrUnreachable) {
 		a.log.Error("a store can't be reached; until it can, requests are answered service.unavailable", "error", err)
+		a.workers.Go(a.startLater)
 		return nil
 	}
 	return err
+}
+
+func (a *App) startLater() {
+	for {
+		select {
+		case <-a.ctx.Done():
+			return
+		case <-time.After(startAgainAfter):
+		}
+		if _, err := a.started(a.ctx); err == nil {
+			return
+		}
+	}
 }
 
 // Stop does nothing: the apps stop in random order, so the handler may still

@@ -189,11 +189,18 @@ type person struct {
 	accepted    bool
 	restricted  bool
 	live        map[string]time.Time // authorized tokens, and when they were used last
-	dead        map[string]int       // tokens that were ended, and in which round
+	dead        map[string]ended     // tokens that were ended
 	spent       map[string]string    // tokens of pending sessions whose code, this, was spent
 	left, used  []string             // backup codes
 	leftUnknown bool
 	doubt       string // the operation that was not acknowledged
+}
+
+// ended tells by what, when, and in which round.
+type ended struct {
+	by    string
+	at    time.Time
+	round int
 }
 
 // A crashOperation returns false if it was not answered.
@@ -245,7 +252,7 @@ func (w *crashWorker) choose() (crashOperation, *person) {
 			name:  fmt.Sprintf("p%d-%d", w.number, w.born),
 			phone: fmt.Sprintf("+37060%d%06d", w.number, w.born),
 			kind:  []string{"password", "second", "sms"}[w.born%3],
-			dead:  map[string]int{},
+			dead:  map[string]ended{},
 		}
 		w.born++
 		w.people = append(w.people, p)
@@ -341,13 +348,16 @@ func (s *webhookSink) codeTo(phone string) string {
 	return ""
 }
 
-// ended notes that all sessions of a person were.
-func (w *crashWorker) ended(p *person) {
+// ends notes that a token was ended.
+func (w *crashWorker) ends(p *person, token, by string) { p.dead[token] = ended{by, time.Now(), w.round} }
+
+// endsAll notes that all sessions of a person were.
+func (w *crashWorker) endsAll(p *person, by string) {
 	for token := range p.live {
-		p.dead[token] = w.round
+		w.ends(p, token, by)
 	}
 	for token := range p.spent {
-		p.dead[token] = w.round
+		w.ends(p, token, by)
 	}
 	p.live, p.spent = map[string]time.Time{}, map[string]string{}
 }
@@ -417,7 +427,7 @@ func (w *crashWorker) login(p *person) bool {
 				return false
 			}
 		}
-		p.dead[pending] = w.round
+		w.ends(p, pending, p.doubt)
 	}
 	p.accepted = true
 	p.live[a.str("session_token")] = time.Now()
@@ -429,7 +439,7 @@ func (w *crashWorker) logout(p *person) bool {
 		delete(p.live, token)
 		a, ok := w.ask(nil, "auth/logout", token, nil)
 		if ok && w.expect(p, "logout", a, nil) {
-			p.dead[token] = w.round
+			w.ends(p, token, p.doubt)
 		}
 		return ok
 	}
@@ -462,7 +472,7 @@ func (w *crashWorker) setNew(p *person, call func(password string) (answer, bool
 func (w *crashWorker) isSet(p *person) {
 	p.old = append(p.old, p.password)
 	p.password, p.maybe = p.maybe, ""
-	w.ended(p)
+	w.endsAll(p, p.doubt)
 }
 
 func (w *crashWorker) recovery(p *person) bool {
@@ -476,12 +486,12 @@ func (w *crashWorker) recovery(p *person) bool {
 		return false
 	}
 	setting := a.str("session_token")
-	p.dead[pending] = w.round
+	w.ends(p, pending, p.doubt)
 	_, ok = w.setNew(p, func(password string) (answer, bool) {
 		return w.ask(nil, "auth/setpassword", setting, fields{"new_password": password})
 	})
 	if ok {
-		p.dead[setting] = w.round
+		w.ends(p, setting, p.doubt)
 	}
 	return ok
 }
@@ -505,7 +515,7 @@ func (w *crashWorker) mustSet(p *person) bool {
 		return w.ask(nil, "auth/setpassword", setting, fields{"new_password": password})
 	})
 	if ok {
-		p.dead[setting] = w.round
+		w.ends(p, setting, p.doubt)
 		p.accepted = true
 		p.live[a.str("session_token")] = time.Now()
 	}
@@ -524,7 +534,7 @@ func (w *crashWorker) restrict(p *person) bool {
 	if !ok || !w.expect(p, "restrict", a, nil) {
 		return false
 	}
-	w.ended(p)
+	w.endsAll(p, p.doubt)
 	p.restricted = true
 	a, ok = w.operate("PATCH", "acme/accounts/"+p.name, fields{"status": "active"})
 	if !ok || !w.expect(p, "activate", a, nil) {
@@ -539,7 +549,7 @@ func (w *crashWorker) endSessions(p *person) bool {
 	if !ok || !w.expect(p, "ending the sessions", a, nil) {
 		return false
 	}
-	w.ended(p)
+	w.endsAll(p, p.doubt)
 	return true
 }
 
@@ -564,7 +574,7 @@ func (w *crashWorker) remove(p *person) bool {
 		return false
 	}
 	p.gone = 1
-	w.ended(p)
+	w.endsAll(p, p.doubt)
 	return true
 }
 
@@ -572,6 +582,9 @@ func (w *crashWorker) remove(p *person) bool {
 // that ever was.
 func (c *crash) check(all bool) {
 	c.nothingOwed()
+	if c.s.shared != nil {
+		time.Sleep(heardWithin / 2) // by when each node must have heard of what was owed
+	}
 	var checks sync.WaitGroup
 	for _, w := range c.workers {
 		checks.Go(func() {
@@ -580,6 +593,7 @@ func (c *crash) check(all bool) {
 					w.checkPerson(p)
 				}
 				w.checkDead(p, all)
+				p.doubt = ""
 			}
 		})
 	}
@@ -655,13 +669,16 @@ func (c *crash) checkFile() {
 
 // checkDead looks whether what was ended stays so, at each node.
 func (w *crashWorker) checkDead(p *person, all bool) {
-	for token, round := range p.dead {
-		if !all && round < w.round {
+	for token, ended := range p.dead {
+		if !all && ended.round < w.round {
 			continue
 		}
-		for _, node := range w.nodes {
-			a := w.steady(func() (answer, bool) { return w.ask(node, "", token, nil) })
-			w.expect(p, "a token that was ended", a, flows.ErrTokenInvalid)
+		for i, node := range w.nodes {
+			a := w.steady(func() (answer, bool) {
+				a, ok := w.ask(node, "", token, nil)
+				return a, ok && (a.Status != http.StatusOK || time.Since(ended.at) > heardWithin) // the others hear of it soon
+			})
+			w.expect(p, fmt.Sprintf("a token that %s ended, at node %d", ended.by, i), a, flows.ErrTokenInvalid)
 		}
 	}
 }
@@ -676,7 +693,7 @@ func (w *crashWorker) checkPerson(p *person) {
 			p.gone = 2
 		case "delete":
 			p.gone = 1
-			w.ended(p)
+			w.endsAll(p, p.doubt)
 			w.count(w.done, p.doubt)
 		}
 	}
@@ -706,12 +723,13 @@ func (w *crashWorker) checkPerson(p *person) {
 	w.logsIn(p)
 	a = w.steady(func() (answer, bool) { return w.operate("POST", "acme/accounts/"+p.name+"/unlock", nil) })
 	w.expect(p, "unlock", a, nil)
+	p.doubt = "the check"
 	for len(p.live) > 3 {
 		a := w.steady(func() (answer, bool) { return w.operate("DELETE", "acme/accounts/"+p.name+"/sessions", nil) })
 		if !w.expect(p, "ending the sessions", a, nil) {
 			return
 		}
-		w.ended(p)
+		w.endsAll(p, p.doubt)
 	}
 }
 
@@ -722,7 +740,7 @@ func (w *crashWorker) settleStatus(p *person, account answer) {
 			w.s.t.Errorf("%s has status %s", p.name, account.str("status"))
 		}
 		if restricted {
-			w.ended(p)
+			w.endsAll(p, p.doubt)
 		}
 		w.count(w.done, p.doubt)
 	}
@@ -767,7 +785,7 @@ func (w *crashWorker) settleSessions(p *person) {
 		for token := range p.live {
 			a := w.steady(func() (answer, bool) { return w.ask(nil, "", token, nil) })
 			if a.fails(flows.ErrTokenInvalid) { // then so are all
-				w.ended(p)
+				w.endsAll(p, p.doubt)
 				w.count(w.done, p.doubt)
 			}
 			break
@@ -800,7 +818,7 @@ func (w *crashWorker) settleSessions(p *person) {
 		}
 		a, ok := w.ask(nil, "auth/checkotp", token, w.proof(p, "otp", w.s.sms.codeTo(p.phone)))
 		if ok && w.expect(p, "the code that was sent anew", a, nil) {
-			p.dead[token] = w.round
+			w.ends(p, token, p.doubt)
 			p.accepted = true
 			p.live[a.str("session_token")] = time.Now()
 		}

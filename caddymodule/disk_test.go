@@ -1,0 +1,247 @@
+package caddymodule
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// A diskTrouble makes a disk refuse what SQLite writes.
+type diskTrouble struct {
+	name string
+	// dir is where the file is to be. It skips the test where this machine does
+	// not let it happen; the file sizes that are limited need no rights.
+	dir         func(*testing.T) string
+	begin, heal func(*site, string) error
+}
+
+var diskTroubles = []diskTrouble{
+	{"no byte can be written", shortTempDir, limitFiles(0), limitFiles(^uint64(0))},
+	{"the disk is full", smallDisk, fillDisk, freeDisk},
+	{"the file is read-only", immutableDir, setImmutable(true), setImmutable(false)},
+}
+
+// While nothing can be written, every step that needs to is refused, nothing of
+// it is done, and whoever is logged in goes on. Once there is room, all goes on.
+func TestDiskThatTakesNoWrites(t *testing.T) {
+	for _, trouble := range diskTroubles {
+		t.Run(trouble.name, func(t *testing.T) { diskTakesNoWrites(t, trouble) })
+	}
+}
+
+func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
+	dir := trouble.dir(t)
+	config := siteConfig{
+		stores: "store sqlite " + dir + "/mnemogate.db",
+		company: roomy + account("alice", "email alice@example.com") + account("carol", "phone +37060000003\nsecond_factor") +
+			account("dave", "must_set_password"),
+		more: "company brief {\napi_key " + testKey + "\n" + roomy + "session {\nidle 5s\n}\n" + account("alice", "") + "}\n",
+	}
+	s := startSite(t, config)
+	live, leaving, ended := s.login("alice"), s.login("alice"), s.login("alice")
+	s.post("auth/logout", ended, nil).wantState(flows.None)
+	half := s.post("auth/login", "", fields{"login_id": "alice"}).token()
+	pending := s.credentials("carol", testPassword).wantState(flows.CheckOTP).token()
+	code := fields{"otp": s.sms.last("otp.login", "code")}
+	setting := s.credentials("dave", testPassword).wantState(flows.SetPassword).token()
+	brief := s.postTo("brief", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).token()
+
+	if err := trouble.begin(s, dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = trouble.heal(s, dir) })
+	for what, a := range map[string]answer{
+		"login":            s.post("auth/login", "", fields{"login_id": "alice"}),
+		"checkpassword":    s.post("auth/checkpassword", half, fields{"password": testPassword}),
+		"a wrong password": s.credentials("alice", "a wrong password"),
+		"checkcredentials": s.credentials("alice", testPassword),
+		"checkotp":         s.post("auth/checkotp", pending, code),
+		"renewotp":         s.post("auth/renewotp", pending, nil),
+		"setpassword":      s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}),
+		"recover":          s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "MAIL"}),
+		"logout":           s.post("auth/logout", leaving, nil),
+	} {
+		if !a.fails(flows.ErrUnavailable) || a.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: got %d %s with Retry-After %q", what, a.Status, a.Body, a.Header.Get("Retry-After"))
+		}
+	}
+	s.admin("PATCH", "accounts/alice", fields{"status": "closed"}).wantStatus(503)
+	s.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(503)
+	s.admin("DELETE", "accounts/alice", nil).wantStatus(503)
+
+	s.admin("GET", "accounts/alice", nil).wantStatus(200)
+	s.get("/", ended).want(flows.ErrTokenInvalid)
+	s.get("/", "mgs_"+strings.Repeat("A", 43)).want(flows.ErrTokenInvalid)
+	s.get("/", pending).want(flows.ErrSessionInvalid)
+	// This one should be prolonged with each request, and can't be.
+	storetest.Eventually(t, 30*time.Second, "end of a session that could not be prolonged", func() bool {
+		if a := s.get("/", live); a.Status != http.StatusOK {
+			t.Fatalf("the protected path: %d %s", a.Status, a.Body)
+		}
+		a := s.get("/", brief)
+		if a.Status != http.StatusOK {
+			a.want(flows.ErrTokenExpired)
+		}
+		return a.Status != http.StatusOK
+	})
+	if !strings.Contains(s.log(), "could not be prolonged") {
+		t.Error("the log does not tell that a session could not be prolonged")
+	}
+	config.company += account("eve", "")
+	if err := s.reload(config); err != nil {
+		t.Errorf("a reload: %v", err)
+	}
+	if a := s.get("/", live); a.Status != http.StatusOK {
+		t.Errorf("after a reload: %d %s", a.Status, a.Body)
+	}
+
+	if err := trouble.heal(s, dir); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Eventually(t, 10*time.Second, "login once there is room", func() bool {
+		return s.credentials("alice", testPassword).Status == http.StatusOK
+	})
+	for _, token := range []string{live, leaving} { // nothing was ended
+		if a := s.get("/", token); a.Status != http.StatusOK {
+			t.Errorf("a session that is still there: %d %s", a.Status, a.Body)
+		}
+	}
+	s.post("auth/logout", leaving, nil).wantState(flows.None)
+	s.get("/", leaving).want(flows.ErrTokenInvalid)
+	s.post("auth/checkpassword", half, fields{"password": testPassword}).wantState(flows.Authorized)
+	s.post("auth/checkotp", pending, code).wantState(flows.Authorized) // nothing was spent
+	s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).wantState(flows.Authorized)
+	storetest.Eventually(t, seedAgainAfter+10*time.Second, "account that a config has added meanwhile", func() bool {
+		return s.credentials("eve", testPassword).Status == http.StatusOK
+	})
+	if n := s.admin("GET", "accounts/alice/sessions", nil); strings.Contains(string(n.Body), "mailed") {
+		t.Errorf("a link is left of a recovery that was refused: %s", n.Body)
+	}
+	db, err := sql.Open("sqlite", "file:"+dir+"/mnemogate.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var result string
+	if err := db.QueryRow("PRAGMA integrity_check").Scan(&result); err != nil || result != "ok" {
+		t.Errorf("integrity_check: %s, %v", result, err)
+	}
+}
+
+// limitFiles lets no file of the running Caddy be written beyond a size.
+func limitFiles(size uint64) func(*site, string) error {
+	return func(s *site, _ string) error {
+		var limit syscall.Rlimit
+		prlimit := func(change, before *syscall.Rlimit) error {
+			_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(s.cmd.Process.Pid), syscall.RLIMIT_FSIZE,
+				uintptr(unsafe.Pointer(change)), uintptr(unsafe.Pointer(before)), 0, 0)
+			if errno != 0 {
+				return errno
+			}
+			return nil
+		}
+		if err := prlimit(nil, &limit); err != nil {
+			return err
+		}
+		limit.Cur = min(size, limit.Max)
+		return prlimit(&limit, nil)
+	}
+}
+
+// smallDisk mounts one of 4 MiB.
+func smallDisk(t *testing.T) string {
+	dir := shortTempDir(t)
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+		t.Skipf("a small disk can't be mounted: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// fillDisk writes until there is no room for a byte.
+func fillDisk(_ *site, dir string) error {
+	f, err := os.Create(filepath.Join(dir, "other"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	block := make([]byte, 4096)
+	for {
+		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func freeDisk(_ *site, dir string) error { return os.RemoveAll(filepath.Join(dir, "other")) }
+
+// The attribute that chattr +i sets, and the calls that get and set it.
+const (
+	getFlags      = 0x80086601
+	setFlags      = 0x40086602
+	flagImmutable = 0x10
+)
+
+// setImmutable makes SQLite's files such that nobody can write them, those who
+// have them open included.
+func setImmutable(on bool) func(*site, string) error {
+	return func(_ *site, dir string) error {
+		for _, name := range []string{"mnemogate.db", "mnemogate.db-wal"} {
+			if err := changeImmutable(filepath.Join(dir, name), on); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	}
+}
+
+func changeImmutable(file string, on bool) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var flags int
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), getFlags, uintptr(unsafe.Pointer(&flags))); errno != 0 {
+		return errno
+	}
+	if flags |= flagImmutable; !on {
+		flags &^= flagImmutable
+	}
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), setFlags, uintptr(unsafe.Pointer(&flags))); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func immutableDir(t *testing.T) string {
+	dir := shortTempDir(t)
+	probe := filepath.Join(dir, "probe")
+	if err := os.WriteFile(probe, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := changeImmutable(probe, true); err != nil {
+		t.Skipf("a file can't be made immutable: %v", err)
+	}
+	if err := changeImmutable(probe, false); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
