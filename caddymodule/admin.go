@@ -103,7 +103,7 @@ var adminTopRoutes = map[string]adminRoute{
 // serveHTTP answers all itself, since what Caddy makes of an error has no field.
 func (Admin) serveHTTP(w http.ResponseWriter, r *http.Request) error {
 	c := &adminCall{Request: r, w: w}
-	if err := c.serve(); err != nil {
+	if err := flows.Contain(c.serve); err != nil {
 		c.refuse(err)
 	}
 	return nil
@@ -177,7 +177,9 @@ func (c *adminCall) running() (*flows.Service, error) {
 // refuse answers an error.
 func (c *adminCall) refuse(err error) {
 	refusal := asAdminError(err)
-	if refusal.cause != nil && c.app != nil {
+	if p, ok := errors.AsType[*flows.Panic](err); ok && c.app != nil {
+		p.Log(c.app.log, "method", c.Method, "path", c.URL.Path)
+	} else if refusal.cause != nil && c.app != nil {
 		c.app.log.Warn("an admin request failed", "method", c.Method, "path", c.URL.Path, "error", refusal.cause)
 	}
 	if refusal.status == http.StatusServiceUnavailable {
@@ -192,6 +194,9 @@ func (c *adminCall) refuse(err error) {
 func asAdminError(err error) *adminError {
 	if refusal, ok := errors.AsType[*adminError](err); ok {
 		return refusal
+	}
+	if _, ok := errors.AsType[*flows.Panic](err); ok {
+		return &adminError{status: http.StatusInternalServerError, message: "a defect of the server; see its log, and report it"}
 	}
 	if field, ok := errors.AsType[*flows.FieldError](err); ok {
 		return &adminError{status: http.StatusBadRequest, field: field.Field, message: field.Error()}
@@ -435,9 +440,11 @@ func (c *adminCall) views(ctx context.Context, accounts []flows.Account) ([]acco
 	group.SetLimit(4)
 	for i, a := range accounts {
 		group.Go(func() error {
-			until, err := c.admin.LockedUntil(ctx, a)
-			views[i] = newAccountView(a, until)
-			return err
+			return flows.Contain(func() error {
+				until, err := c.admin.LockedUntil(ctx, a)
+				views[i] = newAccountView(a, until)
+				return err
+			})
 		})
 	}
 	return views, group.Wait()

@@ -177,7 +177,7 @@ func (i *importer) take(ctx context.Context, n int, line []byte) {
 	i.running.Go(func() {
 		defer func() { <-i.workers }()
 		defer i.release(claims)
-		if err := contained(func() { i.store(ctx, n, a.Mnemocode, change) }); err != nil {
+		if err := flows.Contain(func() error { i.store(ctx, n, a.Mnemocode, change); return nil }); err != nil {
 			i.giveUp(n, err)
 		}
 	})

@@ -241,7 +241,14 @@ func (a *App) started(ctx context.Context) (*flows.Service, error) {
 		defer close(done)
 		defer func() { <-a.starting }()
 		// Not with the caller's context: the others wait for this start, too.
-		if service, err = a.start(a.ctx); err != nil {
+		err = flows.Contain(func() (err error) {
+			service, err = a.start(a.ctx)
+			return err
+		})
+		if p, ok := errors.AsType[*flows.Panic](err); ok {
+			p.Log(a.log, "doing", "starting")
+		}
+		if err != nil {
 			a.failed, a.failedAt = err, time.Now()
 			return
 		}
@@ -292,7 +299,7 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 func (a *App) createAccounts(ctx context.Context, service *flows.Service) bool {
 	for code, c := range a.sorted() {
 		for len(c.seeds) > 0 {
-			err := service.Seed(ctx, &c.effective, c.seeds[0])
+			err := flows.Contain(func() error { return service.Seed(ctx, &c.effective, c.seeds[0]) })
 			if err != nil {
 				a.log.Error("a configured account was not created", "company", code, "account", c.seeds[0].Mnemocode, "error", err)
 			}

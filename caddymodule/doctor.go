@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -86,7 +85,7 @@ func (d *doctor) run(ctx context.Context) {
 	var checks sync.WaitGroup
 	check := func(name string, f func()) {
 		checks.Go(func() {
-			if err := contained(f); err != nil {
+			if err := d.contained(f); err != nil {
 				d.found(finding{Check: name, Result: findingFailed, Message: err.Error(), Advice: "report it, with the log"})
 			}
 		})
@@ -105,19 +104,13 @@ func (d *doctor) run(ctx context.Context) {
 	})
 }
 
-// contained is f whose panic ends only f. What it panicked with can hold anything,
-// so only the runtime's own errors are told.
-func contained(f func()) (err error) {
-	defer func() {
-		switch v := recover().(type) {
-		case nil:
-		case runtime.Error:
-			err = fmt.Errorf("a defect: %w", v)
-		default:
-			err = fmt.Errorf("a defect: panic with a value of type %T", v)
-		}
-	}()
-	f()
+// contained is f whose panic ends only f.
+func (d *doctor) contained(f func()) error {
+	err := flows.Contain(func() error { f(); return nil })
+	if p, ok := errors.AsType[*flows.Panic](err); ok {
+		p.Log(d.app.log)
+		return errors.New("a defect: " + p.Error())
+	}
 	return nil
 }
 

@@ -2,6 +2,8 @@ package caddymodule
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +44,7 @@ import (
 // the audit log has them all.
 type watcher struct {
 	ctx     caddy.Context
+	log     *slog.Logger
 	audit   *zap.Logger
 	queue   chan flows.Event
 	settled atomic.Bool      // who listens; set behind events
@@ -54,7 +57,7 @@ const (
 )
 
 func newWatcher(ctx caddy.Context) *watcher {
-	return &watcher{ctx: ctx, audit: ctx.Logger().Named("audit"), queue: make(chan flows.Event, eventQueue)}
+	return &watcher{ctx: ctx, log: ctx.Slogger(), audit: ctx.Logger().Named("audit"), queue: make(chan flows.Event, eventQueue)}
 }
 
 // observe is flows.Service.Observe.
@@ -152,7 +155,10 @@ func (w *watcher) emit(e flows.Event) {
 	eachField(e, func(name, value string) { data[name] = value })
 	ctx := w.ctx
 	ctx.Context = context.WithoutCancel(ctx.Context) // Caddy drops what comes after the config's end
-	w.events.Emit(ctx, e.Name, data)
+	err := flows.Contain(func() error { w.events.Emit(ctx, e.Name, data); return nil })
+	if p, ok := errors.AsType[*flows.Panic](err); ok {
+		p.Log(w.log, "doing", "handling the event "+e.Name)
+	}
 }
 
 // running is the app of the config that runs, nil if none does. It is not the

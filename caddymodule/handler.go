@@ -12,8 +12,6 @@ import (
 	"mime"
 	"net/http"
 	"regexp"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -232,20 +230,12 @@ func (h *Handler) service(ctx context.Context) (*flows.Service, error) {
 	return service, nil
 }
 
-// contain turns a panic into service.error. What it panicked with can hold
-// anything, so the log is told where it happened, and only of the runtime's
-// own errors what.
+// contain turns a panic into service.error.
 func (h *Handler) contain(err *error) {
-	cause := recover()
-	if cause == nil {
-		return
+	if p := flows.Recovered(recover()); p != nil {
+		p.Log(h.log)
+		*err = flows.ErrService
 	}
-	what := fmt.Sprintf("a value of type %T", cause)
-	if e, ok := cause.(runtime.Error); ok {
-		what = e.Error()
-	}
-	h.log.Error("a defect of this program, please report it", "panic", what, "stack", string(debug.Stack()))
-	*err = flows.ErrService
 }
 
 // clientAddress is the address that Caddy takes for the client's

@@ -312,7 +312,11 @@ func (p *OIDC) discovered(ctx context.Context) (*discovery, error) {
 	answer := p.flight.DoChan("", func() (any, error) {
 		ctx, cancel := p.begin(context.WithoutCancel(ctx))
 		defer cancel()
-		at, err := p.discover(ctx)
+		var at *discovery
+		err := flows.Contain(func() (err error) { // this goroutine is nobody's
+			at, err = p.discover(ctx)
+			return err
+		})
 		if err == nil {
 			p.found.Store(at)
 		}

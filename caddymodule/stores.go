@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"go.uber.org/zap"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/store"
@@ -99,10 +101,30 @@ func (p *pooledStore) Start(ctx context.Context) error {
 	err := p.Store.Start(ctx)
 	if p.memory != nil && (err == nil || errors.Is(err, ErrUnreachable)) {
 		p.feed.Do(func() {
-			p.done.Go(func() { p.Store.(FeedingStore).Run(p.ctx, p.memory) })
+			p.done.Go(p.hear)
 		})
 	}
 	return err
+}
+
+// hear feeds the memory until the store closes. After a panic nothing that is
+// remembered is believed until it is heard anew.
+func (p *pooledStore) hear() {
+	for p.ctx.Err() == nil {
+		err := flows.Contain(func() error { p.Store.(FeedingStore).Run(p.ctx, p.memory); return nil })
+		defect, ok := errors.AsType[*flows.Panic](err)
+		if !ok {
+			return
+		}
+		p.memory.Trust(time.Time{})
+		p.memory.Flush()
+		caddy.Log().Named("mnemogate").Error("a defect of this program, please report it",
+			zap.String("doing", "hearing what ends on other nodes"), zap.String("panic", defect.What), zap.String("stack", defect.Stack))
+		select {
+		case <-p.ctx.Done():
+		case <-time.After(startAgainAfter):
+		}
+	}
 }
 
 // Destruct implements caddy.Destructor.

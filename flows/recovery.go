@@ -150,7 +150,7 @@ func (s *Service) mailLink(ctx context.Context, c *call, a Account) error {
 		if err := s.store(ctx, c, link); err != nil {
 			return err
 		}
-		err := contained(func() error { return s.send(ctx, c.company, c.company.Mail, a, message) })
+		err := Contain(func() error { return s.send(ctx, c.company, c.company.Mail, a, message) })
 		if err != nil {
 			s.abandon(ctx, link.Hash)
 		}

@@ -3,8 +3,6 @@ package flows
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"time"
 )
 
@@ -26,17 +24,20 @@ func (s *Service) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-endings.C:
-			s.logged(s.EndOwed(ctx))
+			s.maintain("ending sessions that are owed it", func() error { return s.EndOwed(ctx) })
 		case <-sweep.C:
-			s.logged(s.Accounts.Sweep(ctx, s.Now()))
-			s.logged(s.Sessions.Sweep(ctx, s.Now()))
+			s.maintain("sweeping the accounts", func() error { return s.Accounts.Sweep(ctx, s.Now()) })
+			s.maintain("sweeping the sessions", func() error { return s.Sessions.Sweep(ctx, s.Now()) })
 		}
 	}
 }
 
-func (s *Service) logged(err error) {
-	if err != nil && err != context.Canceled {
-		s.Log.Warn("maintenance failed and will be tried again", "error", err)
+func (s *Service) maintain(doing string, do func() error) {
+	err := Contain(do)
+	if p, ok := errors.AsType[*Panic](err); ok {
+		p.Log(s.Log, "doing", doing)
+	} else if err != nil && err != context.Canceled {
+		s.Log.Warn("maintenance failed and will be tried again", "doing", doing, "error", err)
 	}
 }
 
@@ -73,21 +74,13 @@ func (s *Service) later(doing string, do func(context.Context) error) {
 		}()
 		ctx, cancel := context.WithTimeout(context.Background(), backgroundLimit)
 		defer cancel()
-		if err := contained(func() error { return do(ctx) }); err != nil {
+		err := Contain(func() error { return do(ctx) })
+		if p, ok := errors.AsType[*Panic](err); ok {
+			p.Log(s.Log, "doing", doing)
+		} else if err != nil {
 			s.Log.Warn("what no request waited for has failed", "doing", doing, "error", err)
 		}
 	})
-}
-
-// contained makes an error of a panic: behind an answer nobody else would, and
-// the process would end. What it panicked with can hold anything and is left out.
-func contained(f func() error) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("a defect, please report it: panic with a value of type %T at\n%s", cause, debug.Stack())
-		}
-	}()
-	return f()
 }
 
 // Waiting returns how many messages that no request waits for are under way.
@@ -101,7 +94,7 @@ func (s *Service) Waiting() int {
 // code is void.
 func (s *Service) sendLater(company *Company, session TokenHash, send func(context.Context) error) {
 	s.later("sending a code", func(ctx context.Context) error {
-		err := contained(func() error { return send(ctx) })
+		err := Contain(func() error { return send(ctx) })
 		if err != nil {
 			_, spent := s.Sessions.SpendCode(ctx, s.Now(), company.Code, session, RecoveryOTP)
 			if !errors.Is(spent, ErrNotFound) {

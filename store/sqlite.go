@@ -18,7 +18,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -394,7 +393,7 @@ func (s *SQLite) waiting(first *sqliteOp) []*sqliteOp {
 // have come from what another op wrote. What state the connection is in then is
 // not worth finding out; closing it rolls back.
 func (s *SQLite) commit(c *sqliteWriter, batch []*sqliteOp) {
-	err := c.transact(context.Background(), s.writers, batch)
+	err := flows.Contain(func() error { return c.transact(context.Background(), s.writers, batch) })
 	if err != nil {
 		c.discard()
 	}
@@ -443,7 +442,7 @@ func (c *sqliteWriter) attempt(ctx context.Context, o *sqliteOp) error {
 	if _, err := c.exec(ctx, `SAVEPOINT op`); err != nil {
 		return fmt.Errorf("setting a savepoint: %w", err)
 	}
-	if o.err = contain(func() error { return o.run(ctx, c.sqliteQueries) }); o.err != nil {
+	if o.err = flows.Contain(func() error { return o.run(ctx, c.sqliteQueries) }); o.err != nil {
 		if _, err := c.exec(ctx, `ROLLBACK TO op`); err != nil {
 			// %v: to the other callers this op's error is no answer.
 			return fmt.Errorf("rolling back after %v: %w", o.err, err)
@@ -466,21 +465,6 @@ func (c *sqliteWriter) discard() {
 	}
 	c.conn.Raw(func(any) error { return driver.ErrBadConn })
 	*c = sqliteWriter{}
-}
-
-// contain turns a panic into an error. The value is left out, since it may hold
-// a secret, except where it is the runtime's.
-func contain(f func() error) (err error) {
-	defer func() {
-		switch v := recover().(type) {
-		case nil:
-		case runtime.Error:
-			err = fmt.Errorf("panic: %w", v)
-		default:
-			err = fmt.Errorf("panic with a value of type %T", v)
-		}
-	}()
-	return f()
 }
 
 // Statements

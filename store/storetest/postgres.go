@@ -189,6 +189,15 @@ func (s *Postgres) Kill() {
 		}
 	}
 	<-s.exited
+	for _, child := range strings.Fields(string(children)) {
+		for range 1000 { // while one lives the server can't start again
+			stat, err := os.ReadFile("/proc/" + child + "/stat")
+			if err != nil || strings.Contains(string(stat), ") Z ") {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 }
 
 func (s *Postgres) remove() {
