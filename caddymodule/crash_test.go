@@ -49,6 +49,9 @@ func TestCrashesLoseNothing(t *testing.T) {
 				if t.Failed() {
 					t.Fatalf("after kill %d, of %s", round+1, victim)
 				}
+				if round%10 == 9 {
+					t.Logf("%d kills", round+1)
+				}
 			}
 			c.check(true)
 			t.Logf("killed: %v; acknowledged: %v; under way when killed: %v, of which were done: %v", killed, c.acknowledged, c.broken, c.done)

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -219,14 +220,20 @@ func (s *site) start() {
 	s.cmd.ExtraFiles = append([]*os.File{s.ln}, s.more...)
 	s.cmd.Stderr = s
 	s.cmd.Stdout = s
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	started := make(chan error)
 	s.exited = make(chan struct{})
 	go func(cmd *exec.Cmd, exited chan struct{}) {
-		_ = cmd.Wait()
+		runtime.LockOSThread() // the death that Pdeathsig waits for is this thread's
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+		}
 		close(exited)
 	}(s.cmd, s.exited)
+	if err := <-started; err != nil {
+		s.t.Fatal(err)
+	}
 	deadline := time.Now().Add(20 * time.Second)
 	for !strings.Contains(s.log(), "serving initial configuration") {
 		select {

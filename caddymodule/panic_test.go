@@ -1,0 +1,562 @@
+package caddymodule
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// The guest modules below panic wherever the test says so: at the points that a
+// file names.
+
+const (
+	bombsVar = "MNEMOGATE_TEST_BOMBS"
+	spilled  = "hunter2-in-a-panic" // what they panic with
+)
+
+func explode(point string) {
+	if armed, _ := os.ReadFile(os.Getenv(bombsVar)); slices.Contains(strings.Fields(string(armed)), point) {
+		panic(spilled)
+	}
+}
+
+func init() {
+	for _, m := range []caddy.Module{
+		new(bombStore), new(bombSender), new(bombMailer), new(bombCaptcha), new(bombProvider), new(bombEvents), new(bombHandler),
+	} {
+		caddy.RegisterModule(m)
+	}
+	httpcaddyfile.RegisterHandlerDirective("bomb", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		return new(bombHandler), nil
+	})
+}
+
+type noOptions struct{}
+
+func (noOptions) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { d.NextArg(); return nil }
+
+type bombStore struct {
+	File string `json:"file"`
+}
+
+func (*bombStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.accounts.bomb", New: func() caddy.Module { return new(bombStore) }}
+}
+
+func (b *bombStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	return oneArg(d, &b.File)()
+}
+func (b *bombStore) Key() string           { return "bomb " + b.File }
+func (b *bombStore) Store() (Store, error) { return explodingStore{store.OpenSQLite(b.File)}, nil }
+
+type explodingStore struct{ *store.SQLite }
+
+func (s explodingStore) Start(ctx context.Context) error {
+	explode("store.Start")
+	return s.SQLite.Start(ctx)
+}
+func (s explodingStore) Accounts() flows.Accounts { return explodingAccounts{s.SQLite.Accounts()} }
+func (s explodingStore) Sessions() flows.Sessions { return explodingSessions{s.SQLite.Sessions()} }
+
+func (s explodingStore) Run(ctx context.Context, feed flows.Feed) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	defer func() { <-ended }()
+	defer cancel()
+	go func() {
+		defer close(ended)
+		s.SQLite.Run(ctx, feed)
+	}()
+	for ctx.Err() == nil {
+		explode("store.Run")
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+type explodingAccounts struct{ flows.Accounts }
+
+func (a explodingAccounts) Create(ctx context.Context, now time.Time, account flows.Account) (int64, error) {
+	explode("accounts.Create")
+	return a.Accounts.Create(ctx, now, account)
+}
+
+func (a explodingAccounts) ByLoginID(ctx context.Context, company, loginID string) (flows.Account, error) {
+	explode("accounts.ByLoginID")
+	return a.Accounts.ByLoginID(ctx, company, loginID)
+}
+
+func (a explodingAccounts) ByID(ctx context.Context, company string, id int64) (flows.Account, error) {
+	explode("accounts.ByID")
+	return a.Accounts.ByID(ctx, company, id)
+}
+
+func (a explodingAccounts) Update(ctx context.Context, now time.Time, company string, id int64, ending bool, change func(*flows.Account) error) (flows.Account, error) {
+	explode("accounts.Update")
+	return a.Accounts.Update(ctx, now, company, id, ending, func(a *flows.Account) error {
+		explode("accounts.Update.change")
+		return change(a)
+	})
+}
+
+func (a explodingAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string) error {
+	explode("accounts.SetPassword")
+	return a.Accounts.SetPassword(ctx, now, company, id, epoch, hash)
+}
+
+func (a explodingAccounts) Tally(ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error) error {
+	explode("accounts.Tally")
+	return a.Accounts.Tally(ctx, now, subject, kind, func(t *flows.Tally) error {
+		explode("accounts.Tally.change")
+		return change(t)
+	})
+}
+
+func (a explodingAccounts) Tallies(ctx context.Context, subject flows.Subject) (map[flows.Kind]flows.Tally, error) {
+	explode("accounts.Tallies")
+	return a.Accounts.Tallies(ctx, subject)
+}
+
+func (a explodingAccounts) Endings(ctx context.Context, limit int) ([]flows.Ending, error) {
+	explode("accounts.Endings")
+	return a.Accounts.Endings(ctx, limit)
+}
+
+type explodingSessions struct{ flows.Sessions }
+
+func (s explodingSessions) Create(ctx context.Context, now time.Time, session flows.Session) error {
+	explode("sessions.Create")
+	return s.Sessions.Create(ctx, now, session)
+}
+
+func (s explodingSessions) Get(ctx context.Context, hash flows.TokenHash) (flows.Session, error) {
+	explode("sessions.Get")
+	return s.Sessions.Get(ctx, hash)
+}
+
+func (s explodingSessions) Replace(ctx context.Context, now time.Time, old flows.TokenHash, from flows.State, next flows.Session) error {
+	explode("sessions.Replace")
+	return s.Sessions.Replace(ctx, now, old, from, next)
+}
+
+func (s explodingSessions) Delete(ctx context.Context, hash flows.TokenHash) error {
+	explode("sessions.Delete")
+	return s.Sessions.Delete(ctx, hash)
+}
+
+func (s explodingSessions) Charge(ctx context.Context, now time.Time, counters ...flows.Counter) error {
+	explode("sessions.Charge")
+	return s.Sessions.Charge(ctx, now, counters...)
+}
+
+type bombSender struct{ noOptions }
+
+func (*bombSender) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.sms.bomb", New: func() caddy.Module { return new(bombSender) }}
+}
+func (*bombSender) Send(context.Context, flows.Message) error { explode("sms.Send"); return nil }
+
+type bombMailer struct{ noOptions }
+
+func (*bombMailer) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.mail.bomb", New: func() caddy.Module { return new(bombMailer) }}
+}
+func (*bombMailer) Send(context.Context, flows.Message) error { explode("mail.Send"); return nil }
+
+type bombCaptcha struct{ noOptions }
+
+func (*bombCaptcha) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.captcha.bomb", New: func() caddy.Module { return new(bombCaptcha) }}
+}
+
+func (*bombCaptcha) Verify(context.Context, string, string) (bool, error) {
+	explode("captcha.Verify")
+	return true, nil
+}
+func (*bombCaptcha) Reusable() {}
+
+type bombProvider struct{ noOptions }
+
+func (*bombProvider) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.oauth.bomb", New: func() caddy.Module { return new(bombProvider) }}
+}
+
+func (*bombProvider) Settings() flows.OAuth {
+	return flows.OAuth{RedirectURIs: []string{"https://app.example.com/cb"}}
+}
+
+func (*bombProvider) Exchange(context.Context, flows.OAuthGrant) (flows.OAuthUser, error) {
+	explode("oauth.Exchange")
+	return flows.OAuthUser{Subject: "alice"}, nil
+}
+
+type bombEvents struct{ noOptions }
+
+func (*bombEvents) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "events.handlers.bomb", New: func() caddy.Module { return new(bombEvents) }}
+}
+func (*bombEvents) Handle(context.Context, caddy.Event) error { explode("events.Handle"); return nil }
+
+// A bombHandler stands before mnemogate, where it hands over a body that may
+// explode, and behind it.
+type bombHandler struct{}
+
+func (*bombHandler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.bomb", New: func() caddy.Module { return new(bombHandler) }}
+}
+
+func (*bombHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if r.Header.Get("X-Profile-Mnemocode") != "" {
+		explode("application")
+	}
+	r.Body = bombBody{r.Body}
+	return next.ServeHTTP(w, r)
+}
+
+type bombBody struct{ io.ReadCloser }
+
+func (b bombBody) Read(p []byte) (int, error) {
+	explode("body.Read")
+	return b.ReadCloser.Read(p)
+}
+
+// A bombSite is a site that is made of them.
+type bombSite struct{ *site }
+
+func startBombs(t *testing.T) bombSite {
+	t.Helper()
+	file := filepath.Join(shortTempDir(t), "armed")
+	return bombSite{startCaddyfile(t, `{
+	admin unix/DIR/admin.sock
+	persist_config off
+	auto_https off
+	log {
+		output stderr
+		level DEBUG
+	}
+	events {
+		on * bomb
+	}
+	mnemogate {
+		store bomb DIR/mnemogate.db
+		sms bomb
+		mail bomb
+		captcha bomb
+		recovery {
+			methods PHONE MAIL
+			link https://app.example.com/recover#{token}
+		}
+		company acme {
+			api_key `+testKey+`
+			`+strings.Replace(roomy, "captcha off", "", 1)+`
+			oauth 1 bomb
+			`+account("alice", "email alice@example.com\nidentity 1 alice")+account("dave", "must_set_password\nemail dave@example.com")+`
+			account carol {
+				phone +37060000003
+			}
+			#more
+		}
+	}
+}
+http:// {
+	bind fd/3
+	route {
+		bomb
+		mnemogate
+		bomb
+		reverse_proxy BACKEND
+	}
+}
+`, []string{bombsVar + "=" + file})}
+}
+
+func (s bombSite) arm(points ...string) {
+	s.t.Helper()
+	_, file, _ := strings.Cut(s.env[0], "=")
+	if err := os.WriteFile(file+".new", []byte(strings.Join(points, "\n")), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil { // so that it is never seen empty
+		s.t.Fatal(err)
+	}
+}
+
+// told are the warnings and errors in the log that tell of a panic.
+func (s bombSite) told() (lines []string) {
+	for line := range strings.Lines(s.log()) {
+		if strings.Contains(line, "panic") && (strings.Contains(line, `"level":"error"`) || strings.Contains(line, `"level":"warn"`)) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// toldOf waits until the log tells of a panic behind an answer.
+func (s bombSite) toldOf(doing string) {
+	s.t.Helper()
+	storetest.Eventually(s.t, 20*time.Second, "word of a panic while "+doing, func() bool {
+		return slices.ContainsFunc(s.told(), func(line string) bool {
+			return strings.Contains(line, `"level":"error"`) && strings.Contains(line, doing)
+		})
+	})
+}
+
+func (s bombSite) metric(name string) float64 {
+	s.t.Helper()
+	client := s.adminClient()
+	defer client.CloseIdleConnections()
+	response, err := client.Get("http://127.0.0.1/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(body)
+	if found == nil {
+		s.t.Fatalf("there is no metric %s", name)
+	}
+	value, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return value
+}
+
+// A panic ends its request and nothing else, wherever it comes from: the answer
+// is an error of the contract, the log has one line of it and nothing that it
+// panicked with, and no slot, lock or goroutine is left behind.
+func TestPanicsEndOnlyTheirRequest(t *testing.T) {
+	s := startBombs(t)
+	none := func() string { return "" }
+	login := func(loginID string) func(string) answer {
+		return func(string) answer { return s.post("auth/login", "", fields{"login_id": loginID}) }
+	}
+	credentials := func(string) answer { return s.credentials("alice", testPassword) }
+	checkpassword := func(token string) answer {
+		return s.post("auth/checkpassword", token, fields{"password": testPassword})
+	}
+	recover := func(string) answer {
+		return s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "MAIL"})
+	}
+	oauth := func(string) answer {
+		return s.post("auth/oauth", "", fields{"provider_id": 1, "code": "any", "redirect_uri": "https://app.example.com/cb"})
+	}
+	pending := func() string { return login("alice")("").token() }
+	authorized := func() string { return s.login("alice") }
+	logout := func(token string) answer { return s.post("auth/logout", token, nil) }
+	setpassword := func(token string) answer {
+		return s.post("auth/setpassword", token, fields{"new_password": "a much better secret"})
+	}
+	get := func(token string) answer { return s.get("/x", token) }
+	cases := []struct {
+		point string
+		token func() string // made before
+		ask   func(token string) answer
+		want  *flows.Error
+	}{
+		{"body.Read", none, credentials, flows.ErrService},
+		{"accounts.ByLoginID", none, login("alice"), flows.ErrService},
+		{"accounts.ByID", pending, checkpassword, flows.ErrService},
+		{"accounts.Tallies", none, credentials, flows.ErrService},
+		{"accounts.Tally", none, credentials, flows.ErrService},
+		{"accounts.Tally.change", none, credentials, flows.ErrUnavailable}, // in the midst of SQLite's transaction
+		{"sessions.Create", none, login("alice"), flows.ErrService},
+		{"sessions.Get", authorized, get, flows.ErrService},
+		{"sessions.Get", authorized, logout, flows.ErrService},
+		{"sessions.Replace", pending, checkpassword, flows.ErrService},
+		{"sessions.Delete", authorized, logout, flows.ErrService},
+		{"sessions.Charge", none, login("+37060000003"), flows.ErrService},
+		{"sms.Send", none, login("+37060000003"), flows.ErrService},
+		{"mail.Send", none, recover, flows.ErrService},
+		{"captcha.Verify", none, recover, flows.ErrService},
+		{"oauth.Exchange", none, oauth, flows.ErrService},
+	}
+	const times = 5
+	settled := s.metric("go_goroutines")
+	for _, c := range cases {
+		s.run(c.point, func(t *testing.T) {
+			var tokens []string
+			for range times {
+				tokens = append(tokens, c.token())
+			}
+			before := len(s.told())
+			s.arm(c.point)
+			answers := together(times, func(i int) answer { return c.ask(tokens[i]) })
+			s.arm()
+			panics := 0
+			for _, a := range answers {
+				if a.fails(c.want) {
+					panics++
+				} else if panics > 0 && a.fails(flows.ErrUnavailable) {
+					continue // too many waited for the same machine
+				}
+				if !a.fails(c.want) || a.str("status") != "error" || a.str("message") == "" {
+					t.Errorf("got %d %s, want %d %s", a.Status, a.Body, c.want.Status, c.want.Code)
+				}
+			}
+			if n := len(s.told()) - before; n != panics {
+				t.Errorf("%d panics are %d lines in the log", panics, n)
+			}
+			if a := c.ask(c.token()); a.Status != http.StatusOK {
+				t.Errorf("after it: %d %s", a.Status, a.Body)
+			}
+		})
+	}
+	s.run("setting a password", func(t *testing.T) { // which spends the token first
+		token := s.credentials("dave", testPassword).wantState(flows.SetPassword).token()
+		s.arm("accounts.SetPassword")
+		setpassword(token).want(flows.ErrService)
+		s.arm()
+		setpassword(token).want(flows.ErrTokenInvalid)
+		setpassword(s.credentials("dave", testPassword).wantState(flows.SetPassword).token()).wantState(flows.Authorized)
+	})
+	s.run("the application", func(t *testing.T) { // is not ours to answer for
+		token := s.login("alice")
+		s.arm("application")
+		for range times {
+			if a, err := s.try(client, s.getRequest("/x", token)); err == nil {
+				t.Errorf("got %d %s", a.Status, a.Body)
+			}
+		}
+		s.arm()
+		if a := s.get("/x", token); a.Status != http.StatusOK {
+			t.Errorf("after it: %d %s", a.Status, a.Body)
+		}
+	})
+	s.run("the admin API", func(t *testing.T) {
+		for point, ask := range map[string]func() answer{
+			"accounts.Tallies": func() answer { return s.admin("GET", "accounts", nil) }, // each account in a goroutine
+			"accounts.Update":  func() answer { return s.admin("PATCH", "accounts/alice", fields{"role": "tester"}) },
+			"accounts.Create": func() answer {
+				return s.admin("POST", "accounts", fields{"profile_mnemocode": "eve", "login_name": "eve"})
+			},
+		} {
+			s.arm(point)
+			a := ask().wantStatus(http.StatusInternalServerError)
+			if a.str("error") == "" {
+				t.Errorf("%s: got %s", point, a.Body)
+			}
+			s.arm()
+			if a := ask(); a.Status/100 != 2 {
+				t.Errorf("after %s: %d %s", point, a.Status, a.Body)
+			}
+		}
+		s.arm("accounts.Tally")
+		if a := s.adminRaw("GET", "doctor", ""); a.Status != http.StatusOK || !strings.Contains(string(a.Body), `"failed"`) {
+			t.Errorf("doctor: %d %s", a.Status, a.Body)
+		}
+		s.arm()
+	})
+	client.CloseIdleConnections()
+	storetest.Eventually(t, 30*time.Second, "end of all goroutines", func() bool {
+		return s.metric("go_goroutines") < settled+10 &&
+			s.metric("mnemogate_hash_queue") == 0 && s.metric("mnemogate_background_messages") == 0
+	})
+	s.wellAfterAll()
+}
+
+// wellAfterAll looks whether the process is the one that was started, and its
+// log without what the panics had in them.
+func (s bombSite) wellAfterAll() {
+	s.t.Helper()
+	select {
+	case <-s.exited:
+		s.t.Fatalf("caddy has ended:\n%s", s.warnings())
+	default:
+	}
+	for _, line := range s.told() {
+		// What the application panics with is told by Go's HTTP server.
+		if strings.Contains(line, spilled) && !strings.Contains(line, "bombHandler") {
+			s.t.Errorf("the log tells what was in a panic: %s", line)
+		}
+	}
+	if a := s.get("/x", s.login("alice")); a.Status != http.StatusOK {
+		s.t.Errorf("got %d %s", a.Status, a.Body)
+	}
+}
+
+// Nobody waits for what works in the background, and a panic there ends
+// nothing: it is told, and the work goes on.
+func TestPanicsInTheBackgroundEndNothing(t *testing.T) {
+	s := startBombs(t)
+	s.run("maintenance", func(*testing.T) {
+		s.arm("accounts.Endings")
+		s.toldOf("ending sessions that are owed it")
+		s.arm()
+	})
+	s.run("what ends elsewhere", func(t *testing.T) {
+		token := s.login("alice")
+		s.arm("store.Run")
+		s.toldOf("hearing what ends on other nodes")
+		if trusted := s.metric("mnemogate_memory_trusted"); trusted != 0 {
+			t.Errorf("what is remembered is believed, though nothing is heard")
+		}
+		if a := s.get("/x", token); a.Status != http.StatusOK { // the store says so
+			t.Errorf("got %d %s", a.Status, a.Body)
+		}
+		s.arm()
+		storetest.Eventually(t, 20*time.Second, "trust again", func() bool { return s.metric("mnemogate_memory_trusted") == 1 })
+	})
+	s.run("a handler of events", func(t *testing.T) {
+		s.arm("events.Handle")
+		s.login("alice")
+		s.toldOf("handling the event mnemogate.checkcredentials.success")
+		s.arm()
+	})
+	s.run("a message behind an answer", func(t *testing.T) {
+		token := s.credentials("dave", testPassword).wantState(flows.SetPassword).token()
+		s.arm("mail.Send")
+		s.post("auth/setpassword", token, fields{"new_password": "a much better secret"}).wantState(flows.Authorized)
+		s.toldOf("telling dave of acme of the changed password")
+		s.arm()
+		storetest.Eventually(t, 20*time.Second, "end of the messages", func() bool { return s.metric("mnemogate_background_messages") == 0 })
+	})
+	s.run("an account that a config adds", func(t *testing.T) {
+		s.config = strings.Replace(s.config, "#more", account("frank", "")+"#more", 1)
+		s.arm("accounts.Create")
+		if err := s.load(); err != nil {
+			t.Fatal(err)
+		}
+		s.arm()
+		storetest.Eventually(t, seedAgainAfter+20*time.Second, "account", func() bool {
+			return s.credentials("frank", testPassword).Status == http.StatusOK
+		})
+	})
+	s.run("a store that is started", func(t *testing.T) {
+		good := s.config
+		s.config = strings.Replace(s.config, "/mnemogate.db", "/other.db", 1)
+		s.arm("store.Start")
+		if err := s.load(); err == nil {
+			t.Error("a config was loaded whose store panics")
+		}
+		s.arm()
+		s.config = good
+		if err := s.load(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.wellAfterAll()
+}
