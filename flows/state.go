@@ -108,14 +108,15 @@ func hashToken(token string) TokenHash { return sha256.Sum256([]byte(token)) }
 
 // tokenShaped reports whether newToken could have made s: only then is a store
 // asked for it. The last character of 32 bytes in base64url has two unused
-// bits, which must be zero; the strict decoder sees to that.
+// bits, which must be zero; the strict decoder sees to that. It skips line ends,
+// with which there are fewer bytes.
 func tokenShaped(prefix, s string) bool {
 	if len(s) != len(prefix)+43 || s[:len(prefix)] != prefix {
 		return false
 	}
 	var b [tokenBytes]byte
-	_, err := base64.RawURLEncoding.Strict().Decode(b[:], []byte(s[len(prefix):]))
-	return err == nil
+	n, err := base64.RawURLEncoding.Strict().Decode(b[:], []byte(s[len(prefix):]))
+	return err == nil && n == tokenBytes
 }
 
 // newID returns 128 random bits in hex.

@@ -1,0 +1,381 @@
+package flows
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/netip"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+)
+
+// A target that a file is named after is in that file's tests; here is the rest.
+
+var (
+	e164    = regexp.MustCompile(`^\+[1-9][0-9]{6,14}$`)
+	noDigit = regexp.MustCompile(`[^0-9]`)
+)
+
+func FuzzPhone(f *testing.F) {
+	for _, s := range []string{
+		"+37060012345", "0037060012345", "+370 (600) 12-345", "＋３７０６００１２３４５", "+370.600.12345", "+0370600123", "+", "00",
+		"+123456", "+1234567890123456", "+370\u2011600\u201412345", "+37060012345x", " 00 370 600 12345 ", "+٣٧٠٦٠٠١٢٣٤٥", "+370²600",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		phone := NormalizePhone(s)
+		masked := maskPhone(phone)
+		if phone == "" {
+			if masked != "" {
+				t.Errorf("no phone is masked as %q", masked)
+			}
+			return
+		}
+		if !e164.MatchString(phone) {
+			t.Fatalf("%+q becomes %q", s, phone)
+		}
+		if again := NormalizePhone(phone); again != phone {
+			t.Errorf("%+q becomes %q and then %q", s, phone, again)
+		}
+		// No digit is lost, added or moved: two numbers never become one.
+		given := strings.TrimPrefix(noDigit.ReplaceAllString(normalizePassword(s), ""), "00")
+		if given != phone[1:] {
+			t.Errorf("%+q, with the digits %s, becomes %q", s, given, phone)
+		}
+		if id := NormalizeLoginID(s); id != phone {
+			t.Errorf("%+q is the phone %q and the login id %+q", s, phone, id)
+		}
+		spread := phone[:3] + " (" + phone[3:5] + ") - " + phone[5:]
+		for _, other := range []string{spread, "00" + spread[1:], "\t" + phone + "\u3000"} {
+			if got := NormalizePhone(other); got != phone {
+				t.Errorf("%+q becomes %q, want %q", other, got, phone)
+			}
+		}
+		if len(masked) != len(phone) || masked[:3] != phone[:3] || masked[len(masked)-2:] != phone[len(phone)-2:] ||
+			strings.Trim(masked[3:len(masked)-2], "*") != "" {
+			t.Errorf("%q is masked as %q", phone, masked)
+		}
+	})
+}
+
+func FuzzControlAnswer(f *testing.F) {
+	for _, s := range []string{"Whiskers", "  the\tBLACK\u00a0 cat ", "Straße", "ΌΣΟΣ", "ﬁn", "İ", "Ꭰꭰ", "\u1e9e", "\u0345α", "㎏", "\u2028", "\ufdfa", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if !utf8.ValidString(s) {
+			return // no body can hold it
+		}
+		folded := foldAnswer(s)
+		if again := foldAnswer(folded); again != folded {
+			t.Errorf("%+q becomes %+q and then %+q", s, folded, again)
+		}
+		if folded != strings.TrimFunc(folded, unicode.IsSpace) || strings.Contains(folded, "  ") {
+			t.Errorf("%+q becomes %+q, with space that says nothing", s, folded)
+		}
+		spaced := " " + strings.Join(strings.FieldsFunc(s, unicode.IsSpace), "\u00a0\t ") + "\u3000"
+		if other := foldAnswer(spaced); other != folded {
+			t.Errorf("%+q becomes %+q, in other spaces %+q", s, folded, other)
+		}
+		wantBounded(t, s, folded)
+		if password := normalizePassword(s); normalizePassword(password) != password {
+			t.Errorf("the password %+q becomes %+q and then another", s, password)
+		}
+		wantBounded(t, s, normalizePassword(s))
+	})
+}
+
+// wantBounded checks that a text has not grown by more than Unicode's longest
+// compatibility decomposition: 18 characters of 3 bytes each for one of 3.
+func wantBounded(t *testing.T, from, to string) {
+	t.Helper()
+	if len(to) > 18*len(from) {
+		t.Errorf("%+q, of %d bytes, has become %d", from, len(from), len(to))
+	}
+}
+
+func FuzzBackupCode(f *testing.F) {
+	for _, s := range []string{"ABCDE23456", "abcde-23456", " ab cd-e2 34-56 ", "---", "ABCDE‐23456", "ıſ", "ŉ", "ABCDE23456\u0000", "\xff"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		code := normalizeBackupCode(s)
+		if again := normalizeBackupCode(code); again != code {
+			t.Errorf("%+q becomes %+q and then %+q", s, code, again)
+		}
+		if strings.ContainsAny(code, " -") {
+			t.Errorf("%+q becomes %+q", s, code)
+		}
+		if utf8.RuneCountInString(code) > utf8.RuneCountInString(s) {
+			t.Errorf("%+q becomes %+q, which is longer", s, code)
+		}
+		if other := normalizeBackupCode("-" + strings.Join(strings.Split(s, ""), " ") + " "); utf8.ValidString(s) && other != code {
+			t.Errorf("%+q becomes %+q, in groups %+q", s, code, other)
+		}
+		if strings.ContainsAny(s, "-") && strings.Trim(s, "-") == "" && code != "" {
+			t.Errorf("%+q becomes %+q", s, code)
+		}
+	})
+}
+
+func FuzzAddressKey(f *testing.F) {
+	for _, s := range []string{
+		"192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "2001:DB8:0:0:1::2", "fe80::1%eth0", "::1", "@", "", "192.0.2.1:80", "[::1]", "::ffff:c000:201%x", "192.0.2.01",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		key := addressKey(s)
+		if again := addressKey(key); again != key {
+			t.Errorf("%q is counted as %q, that as %q", s, key, again)
+		}
+		ip, err := netip.ParseAddr(s)
+		if err != nil {
+			if key != s {
+				t.Errorf("%q, no address, is counted as %q", s, key)
+			}
+			return
+		}
+		bytes := ip.As16()
+		if !ip.Unmap().Is4() { // all of a /64 are one
+			bytes[8]++
+			bytes[15]++
+		}
+		same := netip.AddrFrom16(bytes)
+		if ip.Unmap().Is4() && key != ip.Unmap().WithZone("").String() {
+			t.Errorf("%q is counted as %q", s, key)
+		}
+		for _, other := range []string{same.String(), same.StringExpanded(), same.WithZone("eth1").String(), same.Unmap().String()} {
+			if got := addressKey(other); got != key {
+				t.Errorf("%q is counted as %q, but %q as %q", s, key, other, got)
+			}
+		}
+		bytes[7]++ // the next /64, and of IPv4 no such thing
+		if next := netip.AddrFrom16(bytes); !ip.Unmap().Is4() && !next.Unmap().Is4() && addressKey(next.String()) == key {
+			t.Errorf("%q and %v are both counted as %q", s, next, key)
+		}
+	})
+}
+
+// A token has one spelling: any other of the same bytes is none.
+func FuzzTokenShape(f *testing.F) {
+	token, _ := newToken(tokenPrefix, 0)
+	for _, s := range []string{token, token[:46] + "B", token + "=", "MGS_" + token[4:], "mgl_" + token[4:], "mgs_" + strings.Repeat("+", 43), "mgs_" + strings.Repeat("\n", 43), ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if !tokenShaped(tokenPrefix, s) {
+			return
+		}
+		b, err := base64.RawURLEncoding.DecodeString(s[len(tokenPrefix):])
+		if err != nil || tokenPrefix+base64.RawURLEncoding.EncodeToString(b) != s {
+			t.Errorf("%q is taken for a token", s)
+		}
+		if got, err := ParseBearer([]string{"Bearer " + s}); err != nil || got != s {
+			t.Errorf("%q is a token that no header can carry: %q, %v", s, got, err)
+		}
+	})
+}
+
+// said are the messages about bodies. All else in them would be the sender's.
+var said = regexp.MustCompile(`^(The field [a-z_]+ (must be spelled exactly so|is missing or empty|is longer than \d+ characters|has more than \d+ elements|has the wrong type)\.` +
+	`|The body contains a NUL character\.|The body has the same key twice\.|The body must be one JSON object.*\.` +
+	`|Each element of [a-z_]+ must have 1 to \d+ characters\.)$`)
+
+// FuzzEveryBody decodes a body for a route: what is taken is within the limits
+// and means the same when it is written anew.
+func FuzzEveryBody(f *testing.F) {
+	for i, body := range []string{
+		`{"login_id":"a"}`, `{"password":"b","captcha_response":"c","accept_disclaimers":["d","e"]}`, `{"otp":"123456"}`, `{"backup_code":null,"otp":"1"}`, ``,
+		`{"new_password":"\u0007 \ud83d\ude00"}`, `{"login_id":"a","password":"b"}`, `{"provider_id":1,"code":"c","redirect_uri":"r","nonce":""}`,
+		`{"provider_id":1.0}`, `{"provider_id":1e0}`, `{"provider_id":"1"}`, `{"provider_id":99999999999999999999}`, `{"accept_disclaimers":{}}`, `{"x":[[[[[[[[]]]]]]]]}`,
+		`{"method":"PHONE","login_id":"a","captcha_response":"b"}`, `{"token":"t"}`, `{"control_answer":"x"}`, `{"A":1,"a":1}`, "\ufeff{}", `{"login_id":"a"} {}`,
+	} {
+		f.Add([]byte(body), uint8(i))
+	}
+	f.Fuzz(func(t *testing.T, body []byte, n uint8) {
+		route := &Routes[int(n)%len(Routes)]
+		req := reflect.New(route.run.request)
+		if err := decode(body, req.Interface()); err != nil {
+			var refused *Refusal
+			if !errors.As(err, &refused) || refused.Err != ErrValidation || !said.MatchString(refused.Message) {
+				t.Errorf("%s: %q: got %v", route.Path, body, err)
+			}
+			return
+		}
+		values := map[string]any{}
+		for i, field := range route.Fields() {
+			v := req.Elem().Field(i)
+			if field.Required && v.IsZero() {
+				t.Errorf("%s: %q: taken, though %s is missing", route.Path, body, field.Name)
+			}
+			var texts []string
+			switch field.Kind {
+			case reflect.String:
+				texts = []string{v.String()}
+			case reflect.Slice:
+				texts = v.Interface().([]string)
+			}
+			for _, s := range texts {
+				if field.Max > 0 && utf8.RuneCountInString(s) > field.Max || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
+					t.Errorf("%s: %q: taken, though %s is %+q", route.Path, body, field.Name, s)
+				}
+			}
+			if v.Kind() == reflect.Slice && v.Len() > field.MaxItems {
+				t.Errorf("%s: %q: taken, though %s is long", route.Path, body, field.Name)
+			}
+			values[field.Name] = v.Interface()
+		}
+		written, err := json.Marshal(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := reflect.New(route.run.request)
+		if err := decode(written, again.Interface()); err != nil {
+			t.Fatalf("%s: %q, written as %q: %v", route.Path, body, written, err)
+		}
+		for i := range again.Elem().NumField() {
+			a, b := req.Elem().Field(i), again.Elem().Field(i)
+			if !reflect.DeepEqual(a.Interface(), b.Interface()) && (a.Kind() != reflect.Slice || a.Len()+b.Len() > 0) {
+				t.Errorf("%s: %q became %v, written as %q %v", route.Path, body, req.Elem(), written, again.Elem())
+			}
+		}
+	})
+}
+
+// FuzzNewPassword judges passwords: a bad one is refused in whatever case, and
+// with what the account is called in front of it.
+func FuzzNewPassword(f *testing.F) {
+	for _, s := range []string{"", "password", "PassWord1", "correct horse battery", "alice@example.com", "Alice.Example-2026", "+370 600 12345", "acmeacme!", "60012345", "ﬀﬀﬀﬀﬀﬀﬀﬀ", "\u0130\u0130\u0130\u0130\u0130\u0130\u0130\u0130"} {
+		f.Add(s)
+	}
+	policy := DefaultPolicy()
+	policy.Password.Regex = regexp.MustCompile(`[^0]`)
+	company := &Company{Code: "acme", Policy: policy}
+	alice := Account{Mnemocode: "alice-0001", Email: "alice@example.com", Phone: "+37060012345", LoginName: "Alice the First"}
+	f.Fuzz(func(t *testing.T, s string) {
+		if !utf8.ValidString(s) || utf8.RuneCountInString(s) > 128 {
+			return
+		}
+		password := normalizePassword(s)
+		err := company.checkQuality(password, alice)
+		if err != nil {
+			var refused *Refusal
+			if !errors.As(err, &refused) || refused.Err != ErrQuality || len(s) > 16 && strings.Contains(refused.Message, s) {
+				t.Errorf("%+q: got %v", s, err)
+			}
+		}
+		if err == nil && utf8.RuneCountInString(password) < policy.Password.MinLength {
+			t.Errorf("%+q is taken", s)
+		}
+		upper := strings.Map(func(r rune) rune {
+			if 'a' <= r && r <= 'z' {
+				r -= 'a' - 'A'
+			}
+			return r
+		}, password)
+		if other := company.checkQuality(upper, alice); (other == nil) != (err == nil) {
+			t.Errorf("%+q: %v, in capitals %v", s, err, other)
+		}
+		if strings.Trim(s, "0123456789!") == "" && len(s) <= maxExtra {
+			for _, word := range []string{"alice@example.com", "37060012345", "Alice the First", "ALICE-0001"} {
+				if company.checkQuality(word+s, alice) == nil || company.checkQuality(s+word, alice) == nil {
+					t.Errorf("%q is taken with %q at an end", word, s)
+				}
+			}
+		}
+	})
+}
+
+// FuzzKeycloak makes hashes of credentials: whatever comes of it is judged by
+// CheckHash as any other, and no error quotes it.
+func FuzzKeycloak(f *testing.F) {
+	for _, s := range []string{
+		`{"credentialData":"{\"hashIterations\":27500,\"algorithm\":\"pbkdf2-sha256\"}","secretData":"{\"value\":\"MDEyMzQ1Njc4OTAx\",\"salt\":\"MDEyMzQ1Njc\"}"}`,
+		`{"credentialData":{"hashIterations":5,"algorithm":"argon2","additionalParameters":{"type":["id"],"version":["1.3"],"memory":["7168"],"parallelism":["1"]}},"secretData":{"value":"MDEyMzQ1Njc4OTAx","salt":"MDEyMzQ1Njc"}}`,
+		`{"credentialData":{"hashIterations":-1,"algorithm":"pbkdf2","additionalParameters":{"type":[]}},"secretData":{"value":"$","salt":"$$"}}`,
+		`{}`, `[]`, `{"credentialData":"\"{}\"","secretData":null}`, "\xff",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, credential []byte) {
+		hash, err := KeycloakHash(credential)
+		if (err == nil) != (hash != "") {
+			t.Fatalf("%q: got %q, %v", credential, hash, err)
+		}
+		if err == nil {
+			err = CheckHash(hash)
+		}
+		if err == nil && !LooksLikeHash(hash) {
+			t.Errorf("%q is taken and does not look like a hash", hash)
+		}
+		if err != nil && len(credential) > 20 && strings.Contains(err.Error(), string(credential)) {
+			t.Error("the error repeats the credential")
+		}
+	})
+}
+
+// FuzzVerify lets a stranger's hash, of little cost, stand for an account's: it
+// is that of what derives its key, and of nothing else.
+func FuzzVerify(f *testing.F) {
+	for _, test := range foreignHashes {
+		f.Add(test.hash, test.secret)
+	}
+	for _, test := range exportedHashes {
+		f.Add(test.hash, test.secret)
+	}
+	f.Add("$argon2id$v=19$m=8,t=1,p=1$MDEyMzQ1Njc$MDEyMzQ1Njc", "")
+	f.Add("$scrypt$ln=1,r=1,p=1$MDEyMzQ1Njc$MDEyMzQ1Njc", "\x00")
+	f.Add("$pbkdf2-sha256$i=1,l=8$MDEyMzQ1Njc$MDEyMzQ1Njc", "b")
+	f.Add("$fbscrypt$v=1,n=1,r=1,p=1,ss=Bw,sk=MDEyMzQ1Njc4OTAxMjM0NQ$MDEyMzQ1Njc$MDEyMzQ1Njc4OTAxMjM0NQ", "c")
+	f.Add("pbkdf2_sha256$1$x$MDEyMzQ1Njc", "a")
+	h := NewHasher(1)
+	f.Fuzz(func(t *testing.T, hash, secret string) {
+		d, err := parseHash(hash)
+		if err != nil || !inexpensive(hash, d) {
+			return
+		}
+		derived, err := d.derive(secret)
+		if err != nil || len(derived) != len(d.key) {
+			t.Fatalf("%q: derived %d bytes, %v, want %d", hash, len(derived), err, len(d.key))
+		}
+		right := hash[:strings.LastIndexByte(hash, '$')+1] + base64.RawStdEncoding.EncodeToString(derived)
+		for hash, want := range map[string]bool{hash: bytes.Equal(derived, d.key), right: true} {
+			ok, _, err := h.Verify(context.Background(), quick, hash, secret)
+			if err != nil || ok != want {
+				t.Errorf("%q: got %v, %v, want %v", hash, ok, err, want)
+			}
+			match, err := h.Match(context.Background(), quick, []string{hash}, secret)
+			if err != nil || (match == hash) != want {
+				t.Errorf("%q: matched %q, %v, want %v", hash, match, err, want)
+			}
+		}
+	})
+}
+
+// inexpensive leaves out what would take long.
+func inexpensive(hash string, d digest) bool {
+	_, parameters, _ := strings.Cut(strings.TrimPrefix(hash, "$"), "$")
+	switch d.kind {
+	case "argon2id", "argon2i", "django_argon2":
+		return d.argon2.MemoryKiB*d.argon2.Iterations <= 4096
+	case "scrypt":
+		return strings.HasPrefix(parameters, "ln=1,r=1,p=1$")
+	case "fbscrypt":
+		return strings.HasPrefix(parameters, "v=1,n=1,r=1,p=1,")
+	case "pbkdf2", "pbkdf2-sha1", "pbkdf2-sha256", "pbkdf2-sha512", "django_pbkdf2_sha256", "django_pbkdf2_sha1":
+		iterations, _, _ := strings.Cut(parameters, "$")
+		return !slices.ContainsFunc(strings.FieldsFunc(iterations, func(r rune) bool { return r < '0' || r > '9' }),
+			func(digits string) bool { return len(digits) > 3 })
+	}
+	return false
+}
