@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -236,8 +235,7 @@ func (g *grown) took(step string, began time.Time) {
 }
 
 func (g *grown) median(step string) time.Duration {
-	times := slices.Sorted(slices.Values(g.times[step]))
-	return times[len(times)/2]
+	return median(g.times[step])
 }
 
 // journey takes one account through all that is measured.

@@ -152,7 +152,7 @@ func (p *timingPair) measure(s *site, kind, i int) {
 // crowd gives a company n accounts of each of several sorts.
 func (s *site) crowd(company string, n int) {
 	s.t.Helper()
-	hash, err := flows.NewHasher(1).Hash(s.t.Context(), flows.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}, testPassword)
+	hash, err := flows.NewHasher(1).Hash(s.t.Context(), "acme", flows.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}, testPassword)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -178,11 +178,6 @@ func (s *site) crowd(company string, n int) {
 		}
 	}
 	all.Wait()
-}
-
-func median(took []time.Duration) time.Duration {
-	sorted := slices.Sorted(slices.Values(took))
-	return sorted[len(sorted)/2]
 }
 
 // rankTest is the test of Mann and Whitney, with the normal approximation. The

@@ -350,11 +350,11 @@ func FuzzVerify(f *testing.F) {
 		}
 		right := hash[:strings.LastIndexByte(hash, '$')+1] + base64.RawStdEncoding.EncodeToString(derived)
 		for hash, want := range map[string]bool{hash: bytes.Equal(derived, d.key), right: true} {
-			ok, _, err := h.Verify(context.Background(), quick, hash, secret)
+			ok, _, err := h.Verify(context.Background(), "acme", quick, hash, secret)
 			if err != nil || ok != want {
 				t.Errorf("%q: got %v, %v, want %v", hash, ok, err, want)
 			}
-			match, err := h.Match(context.Background(), quick, []string{hash}, secret)
+			match, err := h.Match(context.Background(), "acme", quick, []string{hash}, secret)
 			if err != nil || (match == hash) != want {
 				t.Errorf("%q: matched %q, %v, want %v", hash, match, err, want)
 			}
