@@ -105,16 +105,16 @@ func anyOf(s *seed) magazine {
 	}
 }
 
-// eachOf takes each session's token once.
-func eachOf(s *seed) magazine {
+// eachOf takes each session's token once, or so again and again.
+func eachOf(s *seed, again bool) magazine {
 	var taken atomic.Int64
 	return func(int) func() (shot, bool) {
 		return func() (shot, bool) {
 			i := int(taken.Add(1)) - 1
-			if i >= s.sessions {
+			if i >= s.sessions && !again {
 				return shot{}, false
 			}
-			return shot{token: s.token(i)}, true
+			return shot{token: s.token(i % s.sessions)}, true
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (s *subject) warm(seed *seed) {
 	s.b.Helper()
 	began := time.Now()
 	for range 5 {
-		l := newLoad(template{addr: s.warmUp, method: "GET", path: "/", want: http.StatusNoContent}, 64, eachOf(seed))
+		l := newLoad(template{addr: s.warmUp, method: "GET", path: "/", want: http.StatusNoContent}, 64, eachOf(seed, false))
 		l.run(time.Hour).must(s.b)
 		l.close()
 		if int(s.metric("mnemogate_memory_sessions")) == seed.sessions {
@@ -326,6 +326,40 @@ func protectedWith(b *testing.B, t *figuresTable, upstream string, sessions int)
 	}
 }
 
+// Remembered sessions of which each has had no request for minutes, so that its
+// next one prolongs it in the store.
+func BenchmarkProlonged(b *testing.B) {
+	upstream, t := startUpstream(b), comparison()
+	defer t.print()
+	for _, n := range sessionCounts(b) {
+		b.Run(countName(n), func(b *testing.B) {
+			seed := seeded(b, n, n)
+			config := embedded(seed)
+			policy := func(idle string) subjectConfig {
+				c := config
+				c.global = strings.Replace(c.global, "cache", "session {\nidle "+idle+"\n}\ncache", 1)
+				return c
+			}
+			bare := startSubject(b, subjectConfig{}, upstream)
+			ours := newSubject(b, policy("10m"), upstream)
+			expireIn(b, ours.dir+"/mnemogate.db", 10*time.Minute)
+			ours.start()
+			ours.awaitLog("serving initial configuration")
+			ours.warm(seed)                         // prolongs nothing
+			ours.reload(policy("30m"), upstream, 0) // from now on each is worth it
+			requests := func() float64 {
+				return ours.metric("mnemogate_memory_hits_total") + ours.metric("mnemogate_memory_misses_total")
+			}
+			before := requests()
+			compare(b, t,
+				bare.side("bare", 32, false, http.StatusOK, eachOf(seed, true)),
+				ours.side("mnemogate", 32, false, http.StatusOK, eachOf(seed, true)))
+			touched := ours.metric(`mnemogate_store_seconds_count{method="touch",result="ok",store="sessions"}`)
+			b.ReportMetric(touched/(requests()-before), "prolonged-share")
+		})
+	}
+}
+
 // What remembered sessions cost: memory, and the collector's time with few and
 // with many of them.
 func BenchmarkMemory(b *testing.B) {
@@ -383,6 +417,13 @@ func BenchmarkUnknown(b *testing.B) {
 	onRedis := startSubject(b, guarded(shared.config, 1000, ""), upstream)
 	onSQLite := startSubject(b, embedded(seed), upstream)
 	onSQLite.warm(seed)
+	roundTrips := func(b *testing.B, s *side) {
+		defer s.load.close()
+		before := shared.commands(b)
+		t := s.load.run(*benchRound)
+		t.must(b)
+		b.ReportMetric(float64(shared.commands(b)-before)/float64(t.requests), s.name+"-redis-commands")
+	}
 	b.Run("known/redis", func(b *testing.B) {
 		trial := startSubject(b, subjectConfig{guard: "mnemogate_redis_get unix:" + shared.redis.Socket()}, upstream)
 		trial.closed()
@@ -392,6 +433,8 @@ func BenchmarkUnknown(b *testing.B) {
 				trial.side("redis-get", clients, false, http.StatusOK, anyOf(seed)),
 				onRedis.side("mnemogate", clients, false, http.StatusOK, anyOf(seed)))
 		})
+		roundTrips(b, trial.side("redis-get", clients, false, http.StatusOK, anyOf(seed)))
+		roundTrips(b, onRedis.side("mnemogate", clients, false, http.StatusOK, anyOf(seed)))
 	})
 	b.Run("known/embedded", func(b *testing.B) {
 		small := startSubject(b, guarded("store sqlite DIR/mnemogate.db", 1000, seed.file), upstream)
@@ -451,6 +494,22 @@ func newSharedStores(b testing.TB) *sharedStores {
 // loginSeed has the accounts that the logins take turns with.
 func loginSeed(b testing.TB) *seed {
 	return seeded(b, fewerSessions(b, 10_000), fewerSessions(b, 1000))
+}
+
+// commands is how many Redis has been sent.
+func (s *sharedStores) commands(b testing.TB) int {
+	b.Helper()
+	for line := range strings.Lines(s.redis.Ask(b, "info", "stats")) {
+		if value, ok := strings.CutPrefix(line, "total_commands_processed:"); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(value))
+			if err != nil {
+				b.Fatal(err)
+			}
+			return n
+		}
+	}
+	b.Fatal("Redis does not count")
+	return 0
 }
 
 // login is a load of calls to an auth route.
