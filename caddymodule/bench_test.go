@@ -189,9 +189,11 @@ func (s *subject) closed() {
 
 // Figures are what a round tells of a side.
 type figures struct {
+	requests int
+	busy     int           // in addition: answered service.unavailable
 	rate     float64       // requests a second
 	cpu      time.Duration // a request
-	gc       time.Duration // a request
+	gc       time.Duration // of the whole round, in a median a request of all rounds
 	objects  float64       // allocated a request
 	p50, p99 time.Duration
 }
@@ -206,7 +208,7 @@ func (s *side) round() figures {
 	t.must(s.b)
 	n := time.Duration(t.requests)
 	return figures{
-		rate: t.rate(), cpu: (after.CPU - before.CPU) / n, gc: (after.GC - before.GC) / n,
+		requests: t.requests, busy: t.busy(), rate: t.rate(), cpu: (after.CPU - before.CPU) / n, gc: after.GC - before.GC,
 		objects: float64(after.Objects-before.Objects) / float64(n),
 		p50:     t.quantile(.5), p99: t.quantile(.99),
 	}
@@ -222,14 +224,20 @@ func sideBySide(sides ...*side) []figures {
 	}
 	var medians []figures
 	for _, rounds := range all {
-		medians = append(medians, figures{
+		m := figures{
 			rate:    medianOf(rounds, func(f figures) float64 { return f.rate }),
 			cpu:     medianOf(rounds, func(f figures) time.Duration { return f.cpu }),
-			gc:      medianOf(rounds, func(f figures) time.Duration { return f.gc }),
 			objects: medianOf(rounds, func(f figures) float64 { return f.objects }),
 			p50:     medianOf(rounds, func(f figures) time.Duration { return f.p50 }),
 			p99:     medianOf(rounds, func(f figures) time.Duration { return f.p99 }),
-		})
+		}
+		for _, f := range rounds { // a large heap is not collected in each round
+			m.requests += f.requests
+			m.busy += f.busy
+			m.gc += f.gc
+		}
+		m.gc /= time.Duration(m.requests)
+		medians = append(medians, m)
 	}
 	return medians
 }
@@ -245,7 +253,7 @@ func comparison() *figuresTable {
 }
 
 // compare runs the sides, and reports each but the first relative to it.
-func compare(b *testing.B, t *figuresTable, sides ...*side) {
+func compare(b *testing.B, t *figuresTable, sides ...*side) []figures {
 	b.Helper()
 	for _, s := range sides {
 		defer s.load.close()
@@ -255,6 +263,9 @@ func compare(b *testing.B, t *figuresTable, sides ...*side) {
 	for i, s := range sides {
 		f := got[i]
 		b.ReportMetric(f.rate, s.name+"-req/s")
+		if f.busy > 0 {
+			b.ReportMetric(ratio(float64(f.busy), float64(f.busy+f.requests)), s.name+"-503-share")
+		}
 		if i > 0 {
 			b.ReportMetric(ratio(f.rate, bare.rate), s.name+"-ratio")
 			b.ReportMetric(ratio(f.cpu, bare.cpu), s.name+"-cpu-ratio")
@@ -266,6 +277,7 @@ func compare(b *testing.B, t *figuresTable, sides ...*side) {
 			f.objects, fmt.Sprintf("%.2f µs", micros(f.gc)))
 	}
 	b.ReportMetric(0, "ns/op")
+	return got
 }
 
 // asked reports the share of the requests that f makes for whose sessions the
@@ -428,10 +440,11 @@ func BenchmarkUnknown(b *testing.B) {
 		trial := startSubject(b, subjectConfig{guard: "mnemogate_redis_get unix:" + shared.redis.Socket()}, upstream)
 		trial.closed()
 		onRedis.asked(b, func() {
-			compare(b, t,
+			got := compare(b, t,
 				bare.side("bare", clients, false, http.StatusOK, anyOf(seed)),
 				trial.side("redis-get", clients, false, http.StatusOK, anyOf(seed)),
 				onRedis.side("mnemogate", clients, false, http.StatusOK, anyOf(seed)))
+			b.ReportMetric(ratio(got[2].rate, got[1].rate), "mnemogate-of-redis-get")
 		})
 		roundTrips(b, trial.side("redis-get", clients, false, http.StatusOK, anyOf(seed)))
 		roundTrips(b, onRedis.side("mnemogate", clients, false, http.StatusOK, anyOf(seed)))
@@ -563,28 +576,22 @@ func BenchmarkStorm(b *testing.B) {
 				failed += stormy[i].failed()
 				quiet[i].must(b)
 			}
-			busy := passwords.statuses[http.StatusServiceUnavailable]
-			if passwords.requests == 0 || passwords.failed() != busy {
-				b.Fatalf("logins ended with %v, %v", passwords.statuses, passwords.err)
-			}
-			share := ratio(float64(busy), float64(busy+passwords.requests))
-			of := func(rounds []*tally, q float64) time.Duration {
-				return medianOf(rounds, func(t *tally) time.Duration { return t.quantile(q) })
-			}
+			passwords.must(b)
+			share := busyShare(&passwords)
 			late := func(rounds []*tally) time.Duration {
 				return medianOf(rounds, func(t *tally) time.Duration { return t.late.quantile(.99) })
 			}
 			memory := peakMemory(s.cmd.Process.Pid)
-			b.ReportMetric(of(quiet, .5).Seconds()*1e3, "idle-p50-ms")
-			b.ReportMetric(of(quiet, .99).Seconds()*1e3, "idle-p99-ms")
-			b.ReportMetric(of(stormy, .5).Seconds()*1e3, "p50-ms")
-			b.ReportMetric(of(stormy, .99).Seconds()*1e3, "p99-ms")
+			b.ReportMetric(p(quiet, .5).Seconds()*1e3, "idle-p50-ms")
+			b.ReportMetric(p(quiet, .99).Seconds()*1e3, "idle-p99-ms")
+			b.ReportMetric(p(stormy, .5).Seconds()*1e3, "p50-ms")
+			b.ReportMetric(p(stormy, .99).Seconds()*1e3, "p99-ms")
 			b.ReportMetric(float64(failed), "failed")
 			b.ReportMetric(passwords.rate(), "logins/s")
 			b.ReportMetric(share, "503-share")
 			b.ReportMetric(float64(memory)/1e6, "peak-MB")
 			b.ReportMetric(0, "ns/op")
-			t.add(storm.name, of(stormy, .5), of(quiet, .5), of(stormy, .99), of(quiet, .99), of(stormy, 1), of(quiet, 1), failed,
+			t.add(storm.name, p(stormy, .5), p(quiet, .5), p(stormy, .99), p(quiet, .99), p(stormy, 1), p(quiet, 1), failed,
 				late(stormy), late(quiet), passwords.rate(), share, passwords.quantile(.5), passwords.quantile(.99),
 				fmt.Sprintf("%.0f MB", float64(quietMemory)/1e6), fmt.Sprintf("%.0f MB", float64(memory)/1e6))
 		})
@@ -624,6 +631,7 @@ func BenchmarkLogins(b *testing.B) {
 				}
 				rate := medianOf(ours, (*tally).rate)
 				b.ReportMetric(rate, "logins/s")
+				b.ReportMetric(medianOf(ours, busyShare), "503-share")
 				b.ReportMetric(median(alone), "argon2id/s")
 				b.ReportMetric(rate/median(alone), "ratio")
 				b.ReportMetric(0, "ns/op")
@@ -639,6 +647,7 @@ func BenchmarkLogins(b *testing.B) {
 				}
 				rate := medianOf(rounds, (*tally).rate)
 				b.ReportMetric(rate, "logins/s")
+				b.ReportMetric(medianOf(rounds, busyShare), "503-share")
 				b.ReportMetric(0, "ns/op")
 				t.add("login, "+deployment, rate, "", "", p(rounds, .5), p(rounds, .99))
 			})
@@ -646,6 +655,9 @@ func BenchmarkLogins(b *testing.B) {
 	}
 }
 
+func busyShare(t *tally) float64 { return ratio(float64(t.busy()), float64(t.busy()+t.requests)) }
+
+// p is the median of a quantile.
 func p(rounds []*tally, q float64) time.Duration {
 	return medianOf(rounds, func(t *tally) time.Duration { return t.quantile(q) })
 }
