@@ -237,7 +237,18 @@ func (h *Handler) watched(w http.ResponseWriter, r *http.Request, session flows.
 	s.timer = time.AfterFunc(never, s.check)
 	s.timer.Reset(s.recheck / 2) // only now that check can see the timer
 	defer s.timer.Stop()
-	err := next.ServeHTTP(s, r.WithContext(ctx))
+	r = r.WithContext(ctx)
+	body := &chunkedBody{ReadCloser: r.Body}
+	if r.ProtoMajor == 1 && r.ContentLength < 0 {
+		r.Body = body
+	}
+	err := next.ServeHTTP(s, r)
+	if body.broken.Load() {
+		if s.begun {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Connection", "close")
+	}
 	switch {
 	case !s.cut.Load():
 		return err
@@ -248,6 +259,31 @@ func (h *Handler) watched(w http.ResponseWriter, r *http.Request, session flows.
 		h.refuse(w, company, s.why)
 		return nil
 	}
+}
+
+// A chunkedBody notes that it is malformed: what then follows on the connection
+// is no request, and Caddy's server, which can't see how a wrapped body ended,
+// would take it for one.
+type chunkedBody struct {
+	io.ReadCloser
+	broken atomic.Bool
+}
+
+func (b *chunkedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) {
+		b.broken.Store(true)
+	}
+	return n, err
+}
+
+// Close reads what is left, up to a limit.
+func (b *chunkedBody) Close() error {
+	err := b.ReadCloser.Close()
+	if err != nil {
+		b.broken.Store(true)
+	}
+	return err
 }
 
 // A stream is a request that passed, and its answer. It is cut once its session

@@ -90,6 +90,7 @@ type siteConfig struct {
 	servers string // in the global option servers
 	site    string // replaces the site's directives; BACKEND is the backend's address
 	env     []string
+	files   []*os.File // fd/4 and on
 }
 
 const fastHashing = `
@@ -153,7 +154,7 @@ func startSite(t *testing.T, c siteConfig) *site {
 
 func startSiteWith(t *testing.T, c siteConfig, backend *rawBackend, sms *webhookSink) *site {
 	t.Helper()
-	s := &site{t: t, dir: shortTempDir(t), backend: backend, sms: sms, env: c.env}
+	s := &site{t: t, dir: shortTempDir(t), backend: backend, sms: sms, env: c.env, more: c.files}
 	s.addr, s.ln = listener(t)
 	s.URL = "http://" + s.addr
 	s.config = c.caddyfile(s.dir, s.sms.URL, s.backend.addr)
