@@ -29,14 +29,15 @@ const (
 	apiDocument // the OpenAPI document of the routes
 )
 
-// targetOf classifies the path of a URL. One without a path that begins with a
-// slash (`GET http:acme/v2/auth/login`) is sent on as it is, and who knows how
-// it is read there.
+// targetOf classifies the path of a URL. One that does not begin with a slash
+// (`GET http:acme/v2/auth/login`, or what a rewrite left over) is sent on as it
+// is, and who knows how it is read there.
 func targetOf(base string, u *url.URL) target {
-	if u.Opaque != "" {
+	escaped := u.EscapedPath()
+	if u.Opaque != "" || escaped != "" && escaped != "*" && escaped[0] != '/' {
 		return target{kind: noAuthRoute}
 	}
-	return classify(base, u.EscapedPath())
+	return classify(base, escaped)
 }
 
 // classify reads a path as it was sent, escapes and all, below base. A route
