@@ -20,12 +20,15 @@ import (
 // however many sessions it has.
 type Memory struct {
 	Sessions
-	limit   atomic.Int64 // entries of a shard
-	trusted atomic.Int64 // until when the feed is heard: nanoseconds since started
-	names   names        // of companies
-	asking  singleflight.Group
-	shards  [buckets]shard
+	limit    atomic.Int64 // entries of a shard
+	trusted  atomic.Int64 // until when the feed is heard: nanoseconds since started
+	names    names        // of companies
+	asking   singleflight.Group
+	touching chan struct{} // holds one for each Touch that no request waits for
+	shards   [buckets]shard
 }
+
+const maxTouching = 256
 
 // A Feed is told by a store what happened to sessions on any node. Its methods
 // don't wait and may be called concurrently.
@@ -43,7 +46,7 @@ type Feed interface {
 
 // NewMemory returns the sessions with a memory of up to limit of them.
 func NewMemory(sessions Sessions, limit int) *Memory {
-	m := &Memory{Sessions: sessions}
+	m := &Memory{Sessions: sessions, touching: make(chan struct{}, maxTouching)}
 	m.SetLimit(limit)
 	for i := range m.shards {
 		m.shards[i].index = map[entryKey]int32{}
@@ -135,13 +138,36 @@ func (m *Memory) End(ctx context.Context, now time.Time, e Ending) error {
 	return m.Sessions.End(ctx, now, e)
 }
 
-// Touch implements Sessions.
+// Touch implements Sessions. Of a session that is remembered the store is told
+// behind the request, which does not wait for a disk: a crash at that moment, or
+// a store that takes no writes, lets the session end as if the request had not
+// been. With too much of it under way the request waits.
 func (m *Memory) Touch(ctx context.Context, now time.Time, hash TokenHash, expires time.Time) error {
+	if m.Trusted() && m.shards[hash.Bucket()].prolong(hash, expires) {
+		select {
+		case m.touching <- struct{}{}:
+			ctx = withStoreTime(context.WithoutCancel(ctx))
+			go func() {
+				defer func() { <-m.touching }()
+				_ = Contain(func() error { return m.touch(ctx, now, hash, expires) })
+			}()
+			return nil
+		default:
+		}
+	}
+	return m.touch(ctx, now, hash, expires)
+}
+
+func (m *Memory) touch(ctx context.Context, now time.Time, hash TokenHash, expires time.Time) error {
+	told := false
+	defer func() {
+		if !told {
+			m.Ended(hash)
+		}
+	}()
 	err := m.Sessions.Touch(ctx, now, hash, expires)
-	if err == nil {
+	if told = err == nil; told {
 		m.shards[hash.Bucket()].prolong(hash, expires)
-	} else {
-		m.Ended(hash)
 	}
 	return err
 }
@@ -319,13 +345,16 @@ func (s *shard) drop(i int32) {
 	s.free = append(s.free, i)
 }
 
-func (s *shard) prolong(hash TokenHash, expires time.Time) {
+// prolong reports whether the session is remembered.
+func (s *shard) prolong(hash TokenHash, expires time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i, ok := s.find(hash); ok {
+	i, ok := s.find(hash)
+	if ok {
 		e := s.at(i)
 		e.expires = max(e.expires, min(expires.UnixNano(), e.ends))
 	}
+	return ok
 }
 
 func (s *shard) forget(hash TokenHash) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -239,7 +240,9 @@ type heldSessions struct {
 	flows.Sessions
 	session flows.Session
 	gets    atomic.Int64
+	touches atomic.Int64
 	release chan struct{}
+	refused error // by Touch
 }
 
 func (h *heldSessions) Get(ctx context.Context, _ flows.TokenHash) (flows.Session, error) {
@@ -250,6 +253,77 @@ func (h *heldSessions) Get(ctx context.Context, _ flows.TokenHash) (flows.Sessio
 	case <-ctx.Done():
 		return flows.Session{}, ctx.Err()
 	}
+}
+
+func (h *heldSessions) Touch(ctx context.Context, _ time.Time, _ flows.TokenHash, _ time.Time) error {
+	h.touches.Add(1)
+	<-h.release
+	return h.refused
+}
+
+func TestARequestWaitsForNoDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		session := flows.Session{
+			Hash: flows.TokenHash{1}, ID: strings.Repeat("0", 32), Company: "acme", Account: 7, State: flows.Authorized,
+			Expires: now.Add(time.Hour), Ends: now.Add(24 * time.Hour),
+		}
+		store := &heldSessions{session: session, release: make(chan struct{})}
+		memory := flows.NewMemory(store, 100)
+		memory.Trust(now.Add(time.Hour))
+		expires := func() time.Time {
+			s, err := memory.Recall(t.Context(), now, "", session.Hash)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Expires
+		}
+		touched := make(chan error, 1)
+		touch := func() {
+			go func() { touched <- memory.Touch(t.Context(), now, session.Hash, now.Add(2*time.Hour)) }()
+			synctest.Wait()
+		}
+		touch()
+		select {
+		case <-touched:
+			t.Error("what is not remembered must be written first")
+		default:
+		}
+		close(store.release)
+		<-touched
+		expires() // asks for it, so that it is remembered
+		store.release = make(chan struct{})
+		for range 256 {
+			touch()
+			if err := <-touched; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := expires(); !got.Equal(now.Add(2 * time.Hour)) {
+			t.Errorf("it expires at %v", got)
+		}
+		touch()
+		select {
+		case <-touched:
+			t.Error("nothing bounds what waits behind requests")
+		default:
+		}
+		close(store.release)
+		<-touched
+		if n := store.touches.Load(); n != 258 {
+			t.Errorf("the store was told %d times, want 258", n)
+		}
+
+		store.refused = errors.New("the disk is full")
+		touch()
+		if err := <-touched; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if got := expires(); !got.Equal(session.Expires) {
+			t.Errorf("what could not be written is believed: it expires at %v", got)
+		}
+	})
 }
 
 func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
