@@ -256,6 +256,7 @@ func (h *Handler) watched(w http.ResponseWriter, r *http.Request, session flows.
 		panic(http.ErrAbortHandler) // which closes it, so that it does not look whole
 	default:
 		clear(w.Header())
+		leaveUnread(w, r)
 		h.refuse(w, company, s.why)
 		return nil
 	}
