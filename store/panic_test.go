@@ -1,0 +1,55 @@
+package store
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// A function that panics in the midst of a change stores nothing, and gives back
+// the connection and all that it had locked.
+func TestPanicInAChangeLeavesNothingLocked(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) flows.Accounts{
+		"SQLite": func(t *testing.T) flows.Accounts { return startSQLite(t, tempFile(t)).Accounts() },
+		"PostgreSQL": func(t *testing.T) flows.Accounts {
+			server := storetest.SharedPostgres(t)
+			p, err := OpenPostgres(server.DSN(server.NewSchema(t)), PostgresOptions{MaxConns: 2})
+			must(t, err)
+			t.Cleanup(func() { _ = p.Close() })
+			must(t, p.Start(bg))
+			return p.Accounts()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			accounts := open(t)
+			a := create(t, accounts, someone("acme", "m1"))
+			subject := flows.Subject{Company: "acme", Account: a.ID}
+			ctx, cancel := context.WithTimeout(bg, 30*time.Second)
+			defer cancel()
+			for range 10 { // more than there are connections
+				if err := flows.Contain(func() error {
+					return accounts.Tally(ctx, t0, subject, flows.WrongCodes, func(*flows.Tally) error { panic("hunter2") })
+				}); err == nil || isAnswer(err) {
+					t.Fatalf("got %v, want an error that is no answer", err)
+				}
+				if err := flows.Contain(func() error {
+					_, err := accounts.Update(ctx, t0, "acme", a.ID, true, func(a *flows.Account) error {
+						a.Role = "changed"
+						panic("hunter2")
+					})
+					return err
+				}); err == nil || isAnswer(err) {
+					t.Fatalf("got %v, want an error that is no answer", err)
+				}
+			}
+			wantEqual(t, "account", get[flows.Account](t)(accounts.ByID(ctx, "acme", a.ID)), a)
+			wantEqual(t, "endings", len(endings(t, accounts)), 0)
+			must(t, accounts.Tally(ctx, t0, subject, flows.WrongCodes, add(1)))
+			_, err := accounts.Update(ctx, t0, "acme", a.ID, false, func(a *flows.Account) error { a.Role = "changed"; return nil })
+			must(t, err)
+		})
+	}
+}
