@@ -875,3 +875,33 @@ func (w *crashWorker) logsIn(p *person) {
 		p.live[a.str("session_token")] = time.Now()
 	}
 }
+
+// What a crash left owed is done once the servers are there, also if nobody
+// asks for anything.
+func TestOwedEndingsNeedNoRequest(t *testing.T) {
+	s := startDurable(t, siteConfig{company: roomy + account("alice", "")})
+	s.login("alice")
+	ctx, accounts := t.Context(), s.accounts()
+	a, err := accounts.ByMnemocode(ctx, "acme", "alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range s.nodes {
+		node.stop(syscall.SIGKILL)
+	}
+	// As far as a change comes that is cut off before it ends the sessions.
+	if _, err := accounts.Update(ctx, time.Now(), "acme", a.ID, true, func(*flows.Account) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	s.shared.postgres.Kill()
+	s.nodes[0].clearLog()
+	s.nodes[0].start()
+	restarted(t, s.shared.postgres.Start(durablePostgres...))
+	storetest.Eventually(t, 30*time.Second, "end of the sessions", func() bool {
+		owed, err := accounts.Endings(ctx, 1)
+		return err == nil && len(owed) == 0
+	})
+	s.wantSessions("alice")
+	s.nodes[1].clearLog()
+	s.nodes[1].start() // which is stopped with the test
+}
