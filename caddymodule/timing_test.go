@@ -152,7 +152,7 @@ func (p *timingPair) measure(s *site, kind, i int) {
 // crowd gives a company n accounts of each of several sorts.
 func (s *site) crowd(company string, n int) {
 	s.t.Helper()
-	hash, err := flows.NewHasher(1).Hash(s.t.Context(), "acme", flows.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}, testPassword)
+	hash, err := flows.NewHasher(1).Hash(s.t.Context(), company, flows.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}, testPassword)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func TestPanicLeavesNoSlotOfTheHasherTaken(t *testing.T) {
 	for range 2 * limit {
 		all.Go(func() {
 			err := flows.Contain(func() error {
-				_, err := h.Hash(t.Context(), cheap, "secret")
+				_, err := h.Hash(t.Context(), "acme", cheap, "secret")
 				return err
 			})
 			if err == nil {
@@ -73,7 +73,7 @@ func TestPanicLeavesNoSlotOfTheHasherTaken(t *testing.T) {
 		t.Errorf("%d are still in the queue", n)
 	}
 	panics = false
-	if _, err := h.Hash(t.Context(), cheap, "secret"); err != nil {
+	if _, err := h.Hash(t.Context(), "acme", cheap, "secret"); err != nil {
 		t.Error(err)
 	}
 }

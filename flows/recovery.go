@@ -132,31 +132,26 @@ func (s *Service) mailLink(ctx context.Context, c *call, a Account) error {
 	if err := s.chargeMail(ctx, c, strconv.FormatInt(a.ID, 10)); err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx) // a link that was mailed must work, also if the client hung up meanwhile
-	token, link := c.newLink(a)
-	message := Message{
-		Type:    RecoveryLink,
-		To:      a.Email,
-		Link:    strings.ReplaceAll(c.company.Link, "{token}", token),
-		Expires: link.Expires,
-	}
-	if !c.company.Hardened {
-		if err := s.send(ctx, c.company, c.company.Mail, a, message); err != nil {
-			return unavailable("mailing the link", err)
-		}
-		return s.store(ctx, c, link)
-	}
-	s.later("mailing a link to "+a.Mnemocode+" of "+c.company.Code, func(ctx context.Context) error {
-		if err := s.store(ctx, c, link); err != nil {
+	if c.company.Hardened {
+		s.unseen("mailing a link to "+a.Mnemocode+" of "+c.company.Code, func(ctx context.Context) error {
+			link, message := c.newLink(a)
+			if err := s.store(ctx, c, link); err != nil {
+				return err
+			}
+			err := Contain(func() error { return s.send(ctx, c.company, c.company.Mail, a, message) })
+			if err != nil {
+				s.abandon(ctx, link.Hash)
+			}
 			return err
-		}
-		err := Contain(func() error { return s.send(ctx, c.company, c.company.Mail, a, message) })
-		if err != nil {
-			s.abandon(ctx, link.Hash)
-		}
-		return err
-	})
-	return nil
+		})
+		return nil
+	}
+	link, message := c.newLink(a)
+	ctx = context.WithoutCancel(ctx) // a link that was mailed must work, also if the client hung up meanwhile
+	if err := s.send(ctx, c.company, c.company.Mail, a, message); err != nil {
+		return unavailable("mailing the link", err)
+	}
+	return s.store(ctx, c, link)
 }
 
 func (s *Service) chargeMail(ctx context.Context, c *call, account string) error {
@@ -164,13 +159,18 @@ func (s *Service) chargeMail(ctx context.Context, c *call, account string) error
 }
 
 // newLink is a session that only checklink takes, under a token of another
-// prefix, which no Authorization header can carry.
-func (c *call) newLink(a Account) (string, Session) {
+// prefix, which no Authorization header can carry, and the mail that tells it.
+func (c *call) newLink(a Account) (Session, Message) {
 	token, hash := newToken(linkPrefix, AccountBucket(c.company.Code, a.ID))
 	link := c.newSession(step{account: a, state: MailedLink}, hash)
 	link.Expires = c.now.Add(c.company.LinkTTL)
 	link.Ends = link.Expires
-	return token, link
+	return link, Message{
+		Type:    RecoveryLink,
+		To:      a.Email,
+		Link:    strings.ReplaceAll(c.company.Link, "{token}", token),
+		Expires: link.Expires,
+	}
 }
 
 type checkLinkRequest struct {

@@ -3,12 +3,15 @@ package flows
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"time"
 )
 
 const (
 	maxBackground   = 256              // sends that nobody waits for, at once
 	backgroundLimit = 30 * time.Second // for each
+	minPause        = 50 * time.Millisecond
+	maxPause        = 250 * time.Millisecond // before what an answer must not tell of
 	endingsEvery    = 2 * time.Second
 	sweepEvery      = time.Minute
 )
@@ -83,6 +86,20 @@ func (s *Service) later(doing string, do func(context.Context) error) {
 	})
 }
 
+// unseen is later for what an answer must not tell of. It begins a while after
+// the answer, at a moment that nobody can foresee: begun at once it would take
+// its part of the machine from the answer, and so show in the time that takes.
+func (s *Service) unseen(doing string, do func(context.Context) error) {
+	s.later(doing, func(ctx context.Context) error {
+		select {
+		case <-time.After(minPause + rand.N(maxPause-minPause)):
+			return do(ctx)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+}
+
 // Waiting returns how many messages that no request waits for are under way.
 func (s *Service) Waiting() int {
 	s.mu.Lock()
@@ -93,7 +110,7 @@ func (s *Service) Waiting() int {
 // sendLater sends the code of a recovery after the answer; if that fails, the
 // code is void.
 func (s *Service) sendLater(company *Company, session TokenHash, send func(context.Context) error) {
-	s.later("sending a code", func(ctx context.Context) error {
+	s.unseen("sending a code", func(ctx context.Context) error {
 		err := Contain(func() error { return send(ctx) })
 		if err != nil {
 			_, spent := s.Sessions.SpendCode(ctx, s.Now(), company.Code, session, RecoveryOTP)
