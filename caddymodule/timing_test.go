@@ -158,6 +158,7 @@ func (s *site) crowd(company string, n int) {
 	}
 	accounts := s.accounts()
 	var all sync.WaitGroup
+	several := make(chan struct{}, 8) // at once, as many as a node has connections
 	for k, sort := range []string{"open", "open2", "open3", "open4", "closed", "bare"} {
 		for i := range n {
 			a := flows.Account{
@@ -170,7 +171,9 @@ func (s *site) crowd(company string, n int) {
 			case "bare":
 				a.PasswordHash = ""
 			}
+			several <- struct{}{}
 			all.Go(func() {
+				defer func() { <-several }()
 				if _, err := accounts.Create(s.t.Context(), time.Now(), a); err != nil {
 					s.t.Error(err)
 				}
@@ -178,6 +181,9 @@ func (s *site) crowd(company string, n int) {
 		}
 	}
 	all.Wait()
+	if s.t.Failed() {
+		s.t.FailNow() // who is not there would be measured as known
+	}
 }
 
 // rankTest is the test of Mann and Whitney, with the normal approximation. The
