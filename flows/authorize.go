@@ -34,14 +34,15 @@ func (s *Service) Authorize(ctx context.Context, company string, authorization [
 // Live tells whether a session that Authorize let through still is: for
 // streams that outlast their request's decision. It counts as no request.
 func (s *Service) Live(ctx context.Context, session Session) error {
-	now, err := s.recall(ctx, session.Company, session.Hash)
+	recalled, err := s.recall(ctx, session.Company, session.Hash)
 	if errors.Is(err, ErrNotFound) {
 		return ErrTokenInvalid
 	}
 	if err != nil {
 		return unavailable("loading the session", err)
 	}
-	if !s.Now().Before(now.Expires) {
+	if now := s.Now(); !now.Before(recalled.Expires) {
+		s.expire(ctx, now, recalled)
 		return ErrTokenExpired
 	}
 	return nil

@@ -194,6 +194,60 @@ func TestAnExpiredTokenIsToldSoForAnHour(t *testing.T) {
 	}
 }
 
+// What a client was told has expired stays so, on whatever node and whatever
+// the clocks do after.
+func TestAnExpiredTokenNeverRevives(t *testing.T) {
+	for _, state := range flows.States[1:] {
+		t.Run(string(state), func(t *testing.T) {
+			b := newBench(t)
+			token := b.sessionIn(state)
+			other := *b
+			other.Service = &flows.Service{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies,
+				Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe}
+			if state == flows.Authorized {
+				memory, _ := b.remembering(1000)
+				b.wantLive(token, nil)
+				if memory.Len() != 1 {
+					t.Fatal("the session is not remembered")
+				}
+			}
+			b.clock.advance(time.Hour)
+			b.wantLive(token, flows.ErrTokenExpired)
+			for _, back := range []time.Duration{-time.Hour + time.Second, 0, -24 * time.Hour} {
+				b.clock.advance(back)
+				b.sweep()
+				b.wantLive(token, flows.ErrTokenExpired)
+				b.wrong(flows.ErrTokenExpired, "auth/logout", token, nil)
+				other.wantLive(token, flows.ErrTokenExpired)
+			}
+		})
+	}
+}
+
+// A stream that was cut since its session has expired was told so, too.
+func TestASessionThatLiveSawExpireNeverRevives(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.Authorized)
+	session, err := b.authorize(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.clock.advance(b.company.Idle)
+	wantError(t, b.Live(t.Context(), session), flows.ErrTokenExpired)
+	b.clock.advance(-b.company.Idle)
+	wantError(t, b.Live(t.Context(), session), flows.ErrTokenExpired)
+	b.wantLive(token, flows.ErrTokenExpired)
+}
+
+func TestAnExpiredLinkNeverRevives(t *testing.T) {
+	b := newBench(t)
+	link := b.goodBody("auth/recovery/checklink")
+	b.clock.advance(b.company.LinkTTL)
+	b.wrong(flows.ErrTokenExpired, "auth/recovery/checklink", "", link)
+	b.clock.advance(-b.company.LinkTTL)
+	b.wrong(flows.ErrTokenExpired, "auth/recovery/checklink", "", link)
+}
+
 func (b *bench) sweep() {
 	b.t.Helper()
 	if err := b.Sessions.Sweep(b.t.Context(), b.clock.Now()); err != nil {

@@ -224,6 +224,7 @@ func (s *Service) lookup(
 		return Session{}, ErrTokenInvalid
 	}
 	if !now.Before(session.Expires) {
+		s.expire(ctx, now, session)
 		return Session{}, ErrTokenExpired
 	}
 	return session, nil

@@ -139,6 +139,10 @@ type Sessions interface {
 	// Touch moves Expires forward, never back and never behind Ends.
 	// ErrNotFound if the session is gone or was expired at now.
 	Touch(ctx context.Context, now time.Time, hash TokenHash, expires time.Time) error
+	// Expire makes a session that is expired at now one that is expired at any
+	// time: Get returns it with the zero time as Expires. It is kept for as long
+	// as it would have been. ErrNotFound if there is none such.
+	Expire(ctx context.Context, now time.Time, hash TokenHash) error
 	// List returns an account's sessions that are not expired, links among
 	// them, oldest first.
 	List(ctx context.Context, now time.Time, company string, account int64) ([]Session, error)

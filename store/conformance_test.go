@@ -1280,6 +1280,37 @@ var sessionsCases = []sessionsCase{
 		},
 	},
 	{
+		name:    "expire",
+		promise: "What Expire has expired is so at any time, and kept for as long as before. ErrNotFound if the session is not expired at now.",
+		run: func(t *testing.T, one, two flows.Sessions) {
+			code := newCode("c")
+			s := session("a", 1, 1, flows.CheckOTP)
+			s.Code = &code
+			must(t, one.Create(bg, t0, s))
+			wantErr(t, "before its time", two.Expire(bg, s.Expires.Add(-time.Microsecond), s.Hash), flows.ErrNotFound)
+			wantSession(t, one, s)
+			for i, err := range race(20, one, two, func(_ int, n flows.Sessions) error { return n.Expire(bg, s.Expires, s.Hash) }) {
+				if err != nil && !errors.Is(err, flows.ErrNotFound) {
+					t.Errorf("racer %d: %v", i, err)
+				}
+			}
+			wantErr(t, "no session", one.Expire(bg, s.Expires, hash("b")), flows.ErrNotFound)
+			got := get[flows.Session](t)(one.Get(bg, s.Hash))
+			wantEqual(t, "Expires", got.Expires, time.Time{})
+			wantEqual(t, "ID", got.ID, s.ID)
+			// The clock is back at t0.
+			wantErr(t, "Touch", one.Touch(bg, t0, s.Hash, s.Ends), flows.ErrNotFound)
+			wantErr(t, "Replace", one.Replace(bg, t0, s.Hash, s.State, session("b", 1, 1, flows.Authorized)), flows.ErrConflict)
+			_, err := one.OpenCode(bg, t0, s.Hash, s.State)
+			wantErr(t, "OpenCode", err, flows.ErrConflict)
+			wantEqual(t, "listed", len(get[[]flows.Session](t)(two.List(bg, t0, "acme", 1))), 0)
+			must(t, one.Sweep(bg, s.Expires.Add(time.Hour)))
+			wantEqual(t, "Expires in an hour", get[flows.Session](t)(two.Get(bg, s.Hash)).Expires, time.Time{})
+			must(t, one.Sweep(bg, s.Expires.Add(flows.Keep+time.Hour)))
+			wantGone(t, two, "a")
+		},
+	},
+	{
 		name:    "list",
 		promise: "List returns an account's sessions that are not expired, oldest first.",
 		run: func(t *testing.T, one, two flows.Sessions) {

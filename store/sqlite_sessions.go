@@ -159,6 +159,17 @@ func (s sqliteSessions) Touch(ctx context.Context, now time.Time, hash flows.Tok
 	}))
 }
 
+// What is no longer true of expires, ends tells the sweep.
+const sqliteExpireSession = `
+	UPDATE sessions SET expires = 0, ends = expires, code_hash = NULL, code_phone = ''
+	WHERE hash = ? AND expires > 0 AND expires <= ?`
+
+func (s sqliteSessions) Expire(ctx context.Context, now time.Time, hash flows.TokenHash) error {
+	return translateSQLite("expiring session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		return tx.execOr(ctx, flows.ErrNotFound, sqliteExpireSession, hash[:], micros(now))
+	}))
+}
+
 const sqliteSessionsByAccount = sqliteSelectSession + ` WHERE company = ? AND account = ? AND expires > ? ORDER BY created, id`
 
 func (s sqliteSessions) List(ctx context.Context, now time.Time, company string, account int64) ([]flows.Session, error) {
@@ -296,7 +307,9 @@ func (q *sqliteQueries) look(ctx context.Context, now time.Time, counters []flow
 }
 
 const (
-	sqliteSweepSessions = `DELETE FROM sessions WHERE hash IN (SELECT hash FROM sessions WHERE expires < ? LIMIT ?)`
+	sqliteSweepSessions = `
+		DELETE FROM sessions WHERE hash IN
+			(SELECT hash FROM sessions WHERE expires < ?1 AND (expires > 0 OR ends < ?1) LIMIT ?2)`
 	sqliteSweepCounters = `DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until < ? LIMIT ?)`
 	sqliteSweepFences   = `
 		DELETE FROM fences WHERE (company, account) IN (SELECT company, account FROM fences WHERE expires < ? LIMIT ?)`

@@ -1,0 +1,21 @@
+package flows
+
+import (
+	"context"
+	"time"
+)
+
+// expire sees to it that a session which was seen to have expired stays so,
+// whatever happens to the clocks. Should the store fail, the next request with
+// the token tries again; this one is refused in any case.
+func (s *Service) expire(ctx context.Context, now time.Time, session Session) {
+	if !session.Expires.IsZero() { // else it is done already
+		_ = s.Sessions.Expire(ctx, now, session.Hash)
+	}
+}
+
+// Expire implements Sessions.
+func (m *Memory) Expire(ctx context.Context, now time.Time, hash TokenHash) error {
+	defer m.Ended(hash)
+	return m.Sessions.Expire(ctx, now, hash)
+}

@@ -1,0 +1,11 @@
+-- How long the session is kept is not changed.
+--
+-- KEYS  session
+-- ARGV  now, hash, channel
+local expires = tonumber(redis.call('HGET', KEYS[1], 'x') or 0)
+if expires == 0 or expires > tonumber(ARGV[1]) then
+	return {0}
+end
+redis.call('HSET', KEYS[1], 'x', 0)
+redis.call('PUBLISH', ARGV[3], 'd' .. ARGV[2])
+return {1}
