@@ -331,6 +331,8 @@ func TestWrongCodesLockALoginWithoutPassword(t *testing.T) {
 	token := b.must("auth/login", "", object{"login_id": email}).SessionToken
 	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(b.sms.last(t).Code)})
 	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.status(flows.StatusClosed) // which is looked at after the locks
+	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
 	if b.sms.count() != 1 {
 		t.Error("a code was sent that could not be used")
 	}

@@ -40,11 +40,17 @@ func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply,
 // with a password, which is never right.
 func (c *call) loginState(a Account) (State, error) {
 	passwords := a.Tallies[WrongPasswords]
-	if a.ID != 0 && a.PasswordHash == "" {
+	byCode := a.ID != 0 && a.PasswordHash == ""
+	if byCode {
 		passwords.Count = 0 // strangers can lock the account, but there is no password to disable
 	}
 	if err := c.checkPasswords(passwords); err != nil {
 		return None, err
+	}
+	if byCode {
+		if err := c.checkCodes(a); err != nil {
+			return None, err
+		}
 	}
 	if a.ID == 0 {
 		return CheckPassword, nil
@@ -52,11 +58,12 @@ func (c *call) loginState(a Account) (State, error) {
 	if err := admitted(a); err != nil {
 		return None, err
 	}
-	if a.PasswordHash != "" {
+	switch {
+	case !byCode:
 		return CheckPassword, nil
-	}
-	if a.Phone == "" {
+	case a.Phone == "":
 		return None, ErrUserRestricted
+	default:
+		return CheckOTP, nil
 	}
-	return CheckOTP, c.checkCodes(a)
 }
