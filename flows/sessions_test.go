@@ -1,0 +1,77 @@
+package flows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// A code that is out when the phone changes is of no use, and the next one goes
+// to the new phone.
+func TestAPhoneThatChangesWhileACodeIsOut(t *testing.T) {
+	const other = "+37060099999"
+	for _, state := range []flows.State{flows.CheckOTP, flows.RecoveryOTP} {
+		t.Run(string(state), func(t *testing.T) {
+			b := newBench(t)
+			token, path := b.sessionIn(state), map[flows.State]string{flows.CheckOTP: "auth/checkotp", flows.RecoveryOTP: "auth/recovery/checkotp"}[state]
+			out := b.sms.last(t)
+			_, _, err := b.admin().Change(t.Context(), mnemocode, flows.Change{Apply: func(a *flows.Account) error {
+				a.Phone = other
+				return nil
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.wrong(flows.ErrTokenInvalid, path, token, object{"otp": out.Code})
+			again := b.sessionIn(state)
+			if sent := b.sms.last(t); sent.To != other {
+				t.Errorf("the code went to %s", sent.To)
+			}
+			b.wrong(flows.ErrOTPInvalid, path, again, object{"otp": wrongCode(b.sms.last(t).Code)})
+			b.wrong(flows.ErrLoginIDNotFound, "auth/login", "", object{"login_id": phone})
+		})
+	}
+}
+
+// Whoever begins a recovery, or guesses in one, does the owner no harm who is
+// logged in; a new password by recovery ends the owner's session, too.
+func TestRecoveryWhileLoggedIn(t *testing.T) {
+	b := newBench(t)
+	session := b.sessionIn(flows.Authorized)
+	first := b.sessionIn(flows.RecoveryOTP)
+	b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", first, object{"otp": wrongCode(b.sms.last(t).Code)})
+	question := b.sessionIn(flows.RecoveryQuestion)
+	b.wrong(flows.ErrAnswerInvalid, "auth/recovery/checkquestion", question, object{"control_answer": "no"})
+	link := b.goodBody("auth/recovery/checklink")
+	b.wantLive(session, nil)
+	proven := b.must("auth/recovery/checklink", "", link).SessionToken
+	b.wantLive(session, nil)
+	b.wantLive(proven, flows.ErrSessionInvalid)
+	b.must("auth/setpassword", proven, object{"new_password": "another fine secret"})
+	b.wantLive(session, flows.ErrTokenInvalid)
+	b.wrong(flows.ErrTokenInvalid, "auth/recovery/renewotp", first, nil)
+	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checkquestion", question, object{"control_answer": answer})
+}
+
+// What has ended by the clock stays ended when the clock goes back, and what was
+// begun before it went back goes on.
+func TestAClockThatGoesBack(t *testing.T) {
+	b := newBench(t)
+	b.update(true, func(a *flows.Account) { a.SecondFactor = true })
+	login := object{"login_id": email, "password": password}
+	token := b.must("auth/checkcredentials", "", login).SessionToken
+	out := b.sms.last(t).Code
+	b.clock.advance(b.company.OTPTTL)
+	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": out})
+	b.clock.advance(-b.company.OTPTTL)
+	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": out}) // it is spent
+	b.must("auth/renewotp", token, nil)
+	b.clock.advance(-time.Hour)
+	authorized := b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code}).SessionToken
+	b.wantLive(authorized, nil)
+	b.clock.advance(time.Hour)
+	b.wantLive(authorized, flows.ErrTokenExpired)
+	b.clock.advance(-time.Hour)
+	b.wantLive(authorized, flows.ErrTokenExpired)
+}
