@@ -30,7 +30,8 @@ import (
 )
 
 // TestMachine draws sequences of requests, administrators' actions and jumps of
-// the clock, and compares each answer with the model's. How long it goes on:
+// the clock, and compares each answer with the model's. -short does a tenth of
+// it, and this goes on for long:
 //
 //	go test ./flows -run TestMachine -rapid.checks 20000 -rapid.steps 150 -timeout 2h
 //
@@ -48,7 +49,7 @@ func TestMachine(t *testing.T) {
 			t.Cleanup(func() { _ = db.Close() })
 			stores[i] = machineStore{db.Accounts(), db.Sessions()}
 		}
-		checkMachine(t, stores, false, 150)
+		checkMachine(t, stores, false, 100)
 	})
 	t.Run("postgres and redis", func(t *testing.T) {
 		server := storetest.OwnPostgres(t)
@@ -72,7 +73,7 @@ func TestMachine(t *testing.T) {
 			}
 			stores[i] = machineStore{accounts.Accounts(), sessions.Sessions()}
 		}
-		checkMachine(t, stores, true, 150)
+		checkMachine(t, stores, true, 100)
 	})
 }
 
