@@ -108,6 +108,7 @@ func checkMachine(t *testing.T, stores [2]machineStore, servers bool, checks int
 			"go on at once":  func(t *rapid.T) { m.goOn(t, true) },
 			"stray request":  m.stray,
 			"protected path": m.protected,
+			"log out":        m.logOut,
 			"look":           m.look,
 			"clock":          m.jump,
 			"rarer": func(t *rapid.T) {
@@ -619,9 +620,34 @@ func (m *machine) protected(t *rapid.T) {
 	} else {
 		m.anyToken(t, c)
 	}
-	company := ""
 	if rapid.Bool().Draw(t, "a company's path") {
 		c.company = pick(t, "company", m.companies...)
+	}
+	m.pass(t, c)
+}
+
+// logOut ends the session that began last, seen by the protected path before
+// and after.
+func (m *machine) logOut(t *rapid.T) {
+	for _, s := range slices.Backward(m.sessions) {
+		if s.state == flows.Authorized && !s.ended && !s.expired {
+			m.pass(t, &modelCall{token: s.token})
+			m.request(t, &modelCall{company: s.company, path: "auth/logout", token: s.token})
+			m.pass(t, &modelCall{token: s.token})
+			return
+		}
+	}
+	t.Skip("nobody is logged in")
+}
+
+// pass asks for the application behind.
+func (m *machine) pass(t *rapid.T, c *modelCall) {
+	t.Helper()
+	if m.cut {
+		return
+	}
+	company := ""
+	if c.company != nil {
 		company = c.company.Code
 	}
 	node := pick(t, "node", m.nodes...)
