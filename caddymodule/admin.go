@@ -46,6 +46,11 @@ func (Admin) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "admin.api.mnemogate", New: func() caddy.Module { return new(Admin) }}
 }
 
+// Provision registers the metrics. Caddy takes these routers into use before it
+// loads the apps of a config, and keeps them should that fail: without this,
+// /metrics would then have nothing of the config that goes on running.
+func (Admin) Provision(ctx caddy.Context) error { return registerCollectors(ctx) }
+
 // Routes implements caddy.AdminRouter.
 func (a Admin) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{{Pattern: adminRoot, Handler: caddy.AdminHandlerFunc(a.serveHTTP)}}
@@ -113,6 +118,10 @@ func (c *adminCall) serve() error {
 	route, err := c.route()
 	if err != nil {
 		return err
+	}
+	if c.app != nil {
+		c.app.enter()
+		defer c.app.leave()
 	}
 	serve := route[c.Method]
 	if serve == nil && c.Method == http.MethodHead {
@@ -458,4 +467,7 @@ func writeLine(w io.Writer, v any) error {
 }
 
 // Interface guards
-var _ caddy.AdminRouter = (*Admin)(nil)
+var (
+	_ caddy.AdminRouter = (*Admin)(nil)
+	_ caddy.Provisioner = (*Admin)(nil)
+)

@@ -35,7 +35,12 @@ const (
 	startWait = 1800 * time.Millisecond
 	// seedAgainAfter is when accounts are created that a store could not take.
 	seedAgainAfter = 5 * time.Second
-	defaultCache   = 250_000
+	// A config that was replaced keeps its stores while its requests go on: for
+	// at least as long as the old server lets a connection take for its first
+	// request (http.Server.Shutdown), and at most so long.
+	keepAtLeast  = 5 * time.Second
+	keepAtMost   = time.Minute
+	defaultCache = 250_000
 )
 
 // App is the auth service: its companies, their policies, and what they share.
@@ -76,6 +81,7 @@ type App struct {
 	failed   error
 	failedAt time.Time
 	workers  sync.WaitGroup
+	calls    atomic.Int64 // how many use the service now
 }
 
 // CaddyModule returns the Caddy module information.
@@ -198,14 +204,30 @@ func (a *App) Cleanup() error {
 		service.Close()
 		return a.giveBack()
 	}
-	// A reload does not wait for gateways.
+	// Caddy does not wait for requests under way, and a reload does not wait for
+	// gateways.
 	go func() {
+		a.drain()
 		service.Close()
 		if err := a.giveBack(); err != nil {
 			a.log.Error("a store was not closed", "error", err)
 		}
 	}()
 	return nil
+}
+
+// enter begins a use of the service, which may outlast the config. Each one
+// needs a leave.
+func (a *App) enter() { a.calls.Add(1) }
+
+func (a *App) leave() { a.calls.Add(-1) }
+
+// drain waits until nobody uses the service any more.
+func (a *App) drain() {
+	time.Sleep(keepAtLeast)
+	for end := time.Now().Add(keepAtMost); a.calls.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 // Service returns the service, ready for use. The first call starts it, since

@@ -24,7 +24,7 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 		if errors.Is(err, flows.ErrUnavailable) {
 			h.log.Warn("a service did not answer", "error", err)
 		}
-		leaveUnread(w, r)
+		leaveUnread(w, r, time.Now().Add(bodyWithin))
 		h.refuse(w, company, err)
 		return nil
 	}
@@ -33,10 +33,12 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 }
 
 // leaveUnread makes the server close the connection behind the answer: it would
-// else first read what it can of the body.
-func leaveUnread(w http.ResponseWriter, r *http.Request) {
+// else first read what it can of the body. Once it has answered it still does,
+// so that the client gets to see the answer, but only until then.
+func leaveUnread(w http.ResponseWriter, r *http.Request, until time.Time) {
 	if r.ContentLength != 0 && r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
+		readUntil(w, r, until)
 	}
 }
 
@@ -44,6 +46,8 @@ func leaveUnread(w http.ResponseWriter, r *http.Request) {
 // is one of ours.
 func (h *Handler) authorize(r *http.Request, t target) (session flows.Session, company string, err error) {
 	defer h.contain(&err)
+	h.app.enter()
+	defer h.app.leave()
 	service, err := h.service(r.Context())
 	if err != nil {
 		return session, "", err
@@ -308,11 +312,14 @@ type stream struct {
 // check looks whether the session lives. That it does is worth asking once
 // within stream_recheck; that the store does not answer, several times.
 func (s *stream) check() {
-	ctx, cancel := context.WithDeadline(s.ctx, s.confirmed.Add(s.recheck))
+	asked, again := time.Now(), s.recheck/8
+	until := s.confirmed.Add(s.recheck)
+	if soon := asked.Add(again); until.Before(soon) {
+		until = soon // the whole process was held up; that is no reason not to ask
+	}
+	ctx, cancel := context.WithDeadline(s.ctx, until)
 	defer cancel()
-	asked := time.Now()
 	err := s.handler.live(ctx, s.session)
-	again := s.recheck / 8
 	switch {
 	case s.ctx.Err() != nil: // the request has ended
 	case err == nil:
@@ -329,6 +336,8 @@ func (s *stream) check() {
 
 func (h *Handler) live(ctx context.Context, session flows.Session) (err error) {
 	defer h.contain(&err)
+	h.app.enter()
+	defer h.app.leave()
 	service, err := h.service(ctx)
 	if err != nil {
 		return err

@@ -11,10 +11,12 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -190,10 +192,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 
 // answer runs an auth route.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (reply flows.Reply, err error) {
-	read := false
+	h.app.enter()
+	defer h.app.leave()
+	bodyUntil, read := time.Now().Add(bodyWithin), false
 	defer func() {
 		if !read {
-			leaveUnread(w, r)
+			leaveUnread(w, r, bodyUntil)
 		}
 	}()
 	defer h.contain(&err)
@@ -214,7 +218,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (repl
 		Authorization: r.Header["Authorization"],
 		Address:       clientAddress(r),
 		Body: func() ([]byte, error) {
-			body, err := readBody(r, h.MaxBody)
+			body, err := readBody(w, r, h.MaxBody, bodyUntil)
 			read = err == nil
 			return body, err
 		},
@@ -245,17 +249,39 @@ func clientAddress(r *http.Request) string {
 	return address
 }
 
+// bodyWithin is how long a client may take to send a body that goes no further
+// than here. Caddy by itself sets no limit, and each such client costs memory.
+const bodyWithin = 10 * time.Second
+
+// readUntil bounds the time for reading what is left of the body, unless the
+// server has a stricter bound (timeouts read_body). The zero time lifts it.
+func readUntil(w http.ResponseWriter, r *http.Request, until time.Time) {
+	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && 0 < s.ReadTimeout && s.ReadTimeout < bodyWithin {
+		return
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(until) // where a server can't, there is no bound
+}
+
 // readBody reads a JSON body, unless its headers say that it won't do. An empty
 // one needs no Content-Type: whether it will do is the route's to say.
-func readBody(r *http.Request, limit int64) ([]byte, error) {
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, until time.Time) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, flows.ErrTooLarge
 	}
 	if r.ContentLength > 0 && !isJSON(r.Header) {
 		return nil, flows.ErrMediaType
 	}
+	if r.ContentLength == 0 {
+		return nil, nil
+	}
+	readUntil(w, r, until)
 	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	if err == nil && int64(len(body)) <= limit {
+		readUntil(w, r, time.Time{}) // it would else end the request
+	}
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, errBodySlow
 	case err != nil:
 		return nil, flows.ErrValidation // the client broke off
 	case int64(len(body)) > limit:
@@ -265,6 +291,8 @@ func readBody(r *http.Request, limit int64) ([]byte, error) {
 	}
 	return body, nil
 }
+
+var errBodySlow = &flows.Refusal{Err: flows.ErrValidation, Message: "The body did not come within " + bodyWithin.String() + "."}
 
 func isJSON(header http.Header) bool {
 	types := header["Content-Type"]

@@ -111,15 +111,24 @@ func desc(name, kind, help string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, nil, nil)
 }
 
-// registerMetrics puts the metrics into the registry of a config, and begins
-// the rare ones at 0, so that the first of them is seen as an increase.
-func (a *App) registerMetrics(ctx caddy.Context) error {
+// registerCollectors puts the metrics into the registry of a config, unless they
+// are there.
+func registerCollectors(ctx caddy.Context) error {
 	registry := ctx.GetMetricsRegistry()
 	for _, c := range collectors {
 		err := registry.Register(c)
 		if _, twice := errors.AsType[prometheus.AlreadyRegisteredError](err); err != nil && !twice {
 			return fmt.Errorf("registering the metrics: %w", err)
 		}
+	}
+	return nil
+}
+
+// registerMetrics also begins the rare ones at 0, so that the first of them is
+// seen as an increase.
+func (a *App) registerMetrics(ctx caddy.Context) error {
+	if err := registerCollectors(ctx); err != nil {
+		return err
 	}
 	for code := range a.Companies {
 		for _, kind := range flows.EventKinds {

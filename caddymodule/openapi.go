@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,7 +20,7 @@ const documentPath = "v2/openapi.json"
 // serveDocument answers with the OpenAPI document of the auth routes, which
 // takes the API key that they take.
 func (h *Handler) serveDocument(w http.ResponseWriter, r *http.Request, t target) {
-	leaveUnread(w, r)
+	leaveUnread(w, r, time.Now().Add(bodyWithin))
 	if err := h.mayReadDocument(r, t); err != nil {
 		h.refuse(w, t.company, err)
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -36,6 +37,7 @@ func (s *site) stream(kind, token string) *flowing {
 	switch path, overHTTP2 := strings.CutSuffix(kind, " over HTTP/2"); {
 	case kind == "WebSocket":
 		conn, reader := s.open("/", "Connection: Upgrade\r\nUpgrade: websocket\r\n"+authorization, 101)
+		_ = conn.SetDeadline(time.Time{}) // it may live long
 		body = reader
 		go func() {
 			for {
@@ -48,7 +50,7 @@ func (s *site) stream(kind, token string) *flowing {
 	case overHTTP2:
 		r := s.request("GET", "/"+strings.ToLower(path), "")
 		r.Header.Set("Authorization", "Bearer "+token)
-		response, err := h2client.Do(r)
+		response, err := (&http.Client{Transport: h2client.Transport}).Do(r) // without a timeout
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -58,7 +60,9 @@ func (s *site) stream(kind, token string) *flowing {
 		}
 		body = response.Body
 	default:
-		_, body = s.open("/"+strings.ToLower(path), authorization, 200)
+		var conn net.Conn
+		conn, body = s.open("/"+strings.ToLower(path), authorization, 200)
+		_ = conn.SetDeadline(time.Time{})
 	}
 	go func() {
 		defer close(f.ended)

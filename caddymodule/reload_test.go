@@ -1,0 +1,582 @@
+package caddymodule
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+var reloads = flag.Int("reloads", 10, "how many reloads TestReloadsLoseNothing makes")
+
+// startPlain starts a Caddy that has nothing of ours: a bare reverse proxy.
+func startPlain(t *testing.T, proxy string) *site {
+	t.Helper()
+	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t)}
+	s.addr, s.ln = listener(t)
+	s.URL = "http://" + s.addr
+	s.config = fmt.Sprintf(`{
+	admin unix/%s/admin.sock
+	persist_config off
+	auto_https off
+	servers {
+		protocols h1 h2 h2c
+	}
+	log {
+		output stderr
+		level INFO
+	}
+}
+http:// {
+	bind fd/3
+	respond /generation 0
+	%s
+}
+`, s.dir, strings.ReplaceAll(proxy, "BACKEND", s.backend.addr))
+	s.writeCaddyfile()
+	s.start()
+	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
+	return s
+}
+
+var generation = regexp.MustCompile(`(respond /generation|api_key generation-)( ?)\d+`)
+
+// reloadNext loads a configuration that differs from the one before.
+func (s *site) reloadNext(n int) {
+	s.t.Helper()
+	next := generation.ReplaceAllString(s.config, fmt.Sprintf("${1}${2}%d", n))
+	if next == s.config {
+		s.t.Fatal("the configuration has nothing to change")
+	}
+	s.config = next
+	if a := s.postConfig("text/caddyfile", next); a.Status != http.StatusOK {
+		s.t.Errorf("the reload was refused: %d %s", a.Status, a.Body)
+	}
+}
+
+// postConfig loads a configuration as caddy reload --force does, with less ado.
+func (s *site) postConfig(contentType, config string) answer {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://127.0.0.1/load", strings.NewReader(config))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", contentType)
+	r.Header.Set("Cache-Control", "must-revalidate")
+	c := s.adminClient()
+	defer c.CloseIdleConnections()
+	a, err := exchanged(s.t, c, r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return a
+}
+
+// A traffic is the load on a site: logins, requests for the application, logouts
+// and admin calls, over new connections and over such as are kept. Plain
+// Caddy gets the same requests, which its backend answers.
+type traffic struct {
+	*site
+	plain   bool
+	kept    *http.Client
+	fresh   *http.Client
+	stopped chan struct{}
+	workers sync.WaitGroup
+	hashing sync.Mutex // so that no login waits for others: that may be too long
+
+	asked, dropped           atomic.Int64 // requests; those of them whose connection ended without an answer
+	adminAsked, adminDropped atomic.Int64
+}
+
+const trafficWorkers = 4 // and one that administers
+
+// newTraffic puts load on a site until it is stopped. It has accounts load-0 and so on.
+func newTraffic(s *site, plain bool) *traffic {
+	load := &traffic{site: s, plain: plain, stopped: make(chan struct{})}
+	load.kept = &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 2 * trafficWorkers}}
+	load.fresh = &http.Client{Timeout: client.Timeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	return load
+}
+
+func trafficAccounts() string {
+	var accounts strings.Builder
+	for i := range trafficWorkers {
+		accounts.WriteString(account(fmt.Sprint("load-", i), ""))
+	}
+	return accounts.String()
+}
+
+func (l *traffic) begin() {
+	l.stopped = make(chan struct{})
+	for i := range trafficWorkers {
+		c := l.kept
+		if i%2 == 0 {
+			c = l.fresh
+		}
+		l.workers.Go(func() {
+			for n := 0; !l.over(); n++ {
+				l.round(c, fmt.Sprint("load-", i), n)
+			}
+		})
+	}
+	l.workers.Go(func() {
+		for n := 0; !l.over(); n++ {
+			l.administer(n)
+		}
+	})
+}
+
+func (l *traffic) over() bool {
+	select {
+	case <-l.stopped:
+		return true
+	default:
+		return l.t.Failed()
+	}
+}
+
+// end stops the load and closes the connections.
+func (l *traffic) end() {
+	close(l.stopped)
+	l.workers.Wait()
+	l.kept.CloseIdleConnections()
+}
+
+// whileAsking waits until n more requests were answered.
+func (l *traffic) whileAsking(n int64) {
+	for until := l.asked.Load() + n; l.asked.Load() < until && !l.t.Failed(); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// isDropped reports whether a connection ended before an answer.
+func isDropped(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) ||
+		err != nil && strings.HasSuffix(err.Error(), "http: server closed idle connection")
+}
+
+// ask sends a request. If its connection is dropped, nobody knows what came of it.
+func (l *traffic) ask(c *http.Client, r *http.Request) (a answer, ok bool) {
+	l.asked.Add(1)
+	a, err := exchanged(l.t, c, r)
+	if isDropped(err) {
+		l.dropped.Add(1)
+		return a, false
+	}
+	if err != nil {
+		l.t.Errorf("%s %s: %v", r.Method, r.URL.Path, err)
+		return a, false
+	}
+	return a, true
+}
+
+// exchanged is try without all that it checks, which takes longer than the answer.
+func exchanged(t *testing.T, c *http.Client, r *http.Request) (answer, error) {
+	response, err := c.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return newAnswer(t, response, body), err
+}
+
+// round logs in, uses the session and, every other time, logs out.
+func (l *traffic) round(c *http.Client, loginID string, n int) {
+	good := func(a answer, what string) bool {
+		if a.Status != http.StatusOK {
+			l.t.Errorf("%s: %d %s", what, a.Status, a.Body)
+		}
+		return a.Status == http.StatusOK
+	}
+	l.hashing.Lock()
+	a, ok := l.ask(c, l.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword}))
+	l.hashing.Unlock()
+	if !ok || !good(a, "login") {
+		return
+	}
+	token := a.str("session_token")
+	for i := range 6 {
+		r := l.getRequest("/acme/orders", token)
+		if i == 5 {
+			r = l.request(http.MethodPost, "/acme/orders", `{"order":1}`)
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		if a, ok := l.ask(c, r); ok && !good(a, "request") {
+			return
+		}
+	}
+	if n%2 == 0 {
+		return
+	}
+	a, ok = l.ask(c, l.postRequest("acme", testKey, "auth/logout", token, nil))
+	if !ok || !good(a, "logout") || l.plain {
+		return
+	}
+	for ended := time.Now(); ; {
+		a, ok := l.ask(c, l.getRequest("/acme/orders", token))
+		if !ok || a.str("error_code") == flows.ErrTokenInvalid.Code {
+			return
+		}
+		if time.Since(ended) > 5*time.Second {
+			l.t.Errorf("after a logout: %d %s", a.Status, a.Body)
+			return
+		}
+	}
+}
+
+// refusals are the lines of the log that tell why a service did not answer.
+func (s *site) refusals() string {
+	var why strings.Builder
+	for _, node := range s.all() {
+		for line := range strings.Lines(node.log()) {
+			if strings.Contains(line, "did not answer") || strings.Contains(line, "defect") {
+				why.WriteString(line)
+			}
+		}
+	}
+	return why.String()
+}
+
+func (l *traffic) administer(n int) {
+	node := l.all()[n%len(l.all())]
+	method, path, body := http.MethodGet, "/mnemogate/acme/accounts/load-0", ""
+	if n%2 == 1 {
+		method, body = http.MethodPatch, fmt.Sprintf(`{"role":"role %d"}`, n)
+	}
+	if l.plain {
+		method, path, body = http.MethodGet, "/config/", ""
+	}
+	r, err := http.NewRequestWithContext(l.t.Context(), method, "http://127.0.0.1"+path, strings.NewReader(body))
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	c := node.adminClient()
+	defer c.CloseIdleConnections()
+	l.adminAsked.Add(1)
+	a, err := exchanged(l.t, c, r)
+	switch {
+	case isDropped(err):
+		l.adminDropped.Add(1)
+	case err != nil || a.Status != http.StatusOK:
+		l.t.Errorf("the admin API: %d %s, %v", a.Status, a.Body, err)
+	}
+}
+
+// streamsStay is a reverse proxy that leaves streams open over reloads, and
+// connections to the application not for long.
+const streamsStay = `reverse_proxy BACKEND {
+	stream_close_delay 1h
+	transport http {
+		keepalive 1s
+	}
+}`
+
+// However often Caddy reloads: no session, counter, lock or code is lost, open
+// streams go on, no more requests fail than with a bare reverse proxy beside it,
+// and nothing grows. For the whole of it:
+//
+//	go test ./caddymodule -run ReloadsLoseNothing -v -reloads 100
+func TestReloadsLoseNothing(t *testing.T) { onEachDeployment(t, reloadsLoseNothing) }
+
+func reloadsLoseNothing(t *testing.T, start starter) {
+	s := start(t, siteConfig{
+		global: `captcha off
+		password {
+			argon2id 7168 5 1
+		}
+		session {
+			temporary 15m
+			stream_recheck 6s
+		}
+		otp {
+			ttl 10m
+		}
+		limits {
+			lock_after 3
+			failures_per_address 1000/5m
+			sms_per_account 2/10m
+			mails_per_account 2/1h
+		}`,
+		company: survivors("reloads", 1) + trafficAccounts() + account("streamer", ""),
+		more: "company legal {\napi_key " + testKey + "\n" + disclaimers + account("reader-reloads", "") + "}\n" +
+			"company other {\napi_key generation-0\n}\n",
+		site: "mnemogate\n" + streamsStay,
+	})
+	plain := startPlain(t, streamsStay)
+	nodes := s.all()
+	checks := prepare(s, "reloads", "+37060001")
+
+	token := s.login("streamer")
+	var streams, plainStreams []*flowing
+	for _, node := range nodes {
+		streams = append(streams, node.streams(token)...)
+	}
+	plainStreams = plain.streams(token)
+	ours, bare := newTraffic(s, false), newTraffic(plain, true)
+	n := 0
+	reload := func() {
+		n++
+		ours.whileAsking(20)
+		bare.whileAsking(20)
+		for _, node := range nodes {
+			node.reloadNext(n)
+		}
+		plain.reloadNext(n)
+	}
+
+	// What the first few leave behind stays as it is.
+	under := func(reloads int) {
+		ours.begin()
+		bare.begin()
+		for range reloads {
+			reload()
+		}
+		ours.end()
+		bare.end()
+	}
+	under(3)
+	var before []vitals
+	for _, node := range nodes {
+		before = append(before, node.settled())
+	}
+	plainBefore := plain.settled()
+	under(*reloads)
+	plainAfter := plain.settled()
+	t.Logf("plain Caddy: %d of %d requests and %d of %d to the admin endpoint were dropped; %v, and then %v",
+		bare.dropped.Load(), bare.asked.Load(), bare.adminDropped.Load(), bare.adminAsked.Load(), plainBefore, plainAfter)
+	t.Logf("with mnemogate: %d of %d, and %d of %d",
+		ours.dropped.Load(), ours.asked.Load(), ours.adminDropped.Load(), ours.adminAsked.Load())
+	for i, node := range nodes {
+		after := node.settled()
+		t.Logf("node %d: %v, and then %v", i, before[i], after)
+		few := 3 + *reloads/3 // come and go; what each reload leaves behind is more
+		if after.goroutines > before[i].goroutines+few || after.descriptors > before[i].descriptors+few {
+			t.Errorf("goroutines or descriptors have grown: %s\n%s",
+				strings.Join(node.openFiles(), " "), node.fromAdmin("/debug/pprof/goroutine?debug=1"))
+		}
+		if after.heap > before[i].heap+(8<<20) || after.resident > before[i].resident+(64<<20) {
+			t.Errorf("memory has grown:\n%s", node.fromAdmin("/debug/pprof/heap?debug=1"))
+		}
+	}
+	// Whose connections end at the moment of a reload is chance.
+	for what, dropped := range map[string][2]int64{
+		"requests":    {ours.dropped.Load(), bare.dropped.Load()},
+		"admin calls": {ours.adminDropped.Load(), bare.adminDropped.Load()},
+	} {
+		each := int64(len(nodes)) // plain Caddy was reloaded once where they all were
+		if chance := int64(3 + *reloads/5); dropped[0] > each*(dropped[1]+chance) {
+			t.Errorf("%d %s were dropped, and %d by plain Caddy", dropped[0], what, dropped[1])
+		}
+	}
+	if t.Failed() {
+		t.Log(ours.refusals())
+	}
+
+	for _, f := range plainStreams {
+		f.lives(t)
+	}
+	for _, f := range streams {
+		f.lives(t)
+	}
+	for _, c := range checks {
+		s.run(c.promise, func(*testing.T) { c.check() })
+	}
+	s.post("auth/logout", token, nil).wantState(flows.None)
+	for _, f := range streams {
+		select {
+		case <-f.ended:
+		case <-time.After(30 * time.Second):
+			t.Errorf("%s was not cut after the logout", f.kind)
+		}
+	}
+}
+
+// Streams go on where the process was held up for a while, as when
+// its machine is moved: nobody asked meanwhile whether their session lives.
+func TestPauseCutsNoStream(t *testing.T) {
+	s := startSite(t, siteConfig{global: "session {\nstream_recheck 800ms\n}", company: roomy + account("alice", "")})
+	streams := s.streams(s.login("alice"))
+	for range 3 {
+		_ = s.cmd.Process.Signal(syscall.SIGSTOP)
+		time.Sleep(time.Second)
+		_ = s.cmd.Process.Signal(syscall.SIGCONT)
+		time.Sleep(time.Second) // by when they were looked at
+		for _, f := range streams {
+			f.lives(t)
+		}
+	}
+}
+
+// A changed store is closed only behind the requests that began on it, however
+// long they wait for others, and what it held is there when it comes back.
+func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
+	g := newGateway(t)
+	c := siteConfig{
+		global: "session {\nstream_recheck 200ms\n}",
+		company: roomy + "sms webhook " + g.URL + "/sms {\nsecret " + smsSecret + "\ntimeout 30s\n}\n" +
+			trafficAccounts() + account("alice", "") + "account bob {\nphone +37060000002\n}\n" +
+			account("carol", "phone +37060000003\nsecond_factor"),
+	}
+	s := startSite(t, c)
+	first := s.config
+	other := strings.Replace(first, "/mnemogate.db", "/other.db", 1)
+	token := s.login("alice")
+	half := s.post("auth/login", "", fields{"login_id": "carol"}).token()
+	stream := s.stream("SSE", token)
+	stream.lives(t)
+
+	// Logins go on all the while; what they get is of either store.
+	quit := make(chan struct{})
+	var load sync.WaitGroup
+	defer load.Wait()
+	stop := sync.OnceFunc(func() { close(quit) })
+	defer stop()
+	load.Go(func() {
+		fresh := &http.Client{Timeout: client.Timeout, Transport: &http.Transport{DisableKeepAlives: true}}
+		for {
+			select {
+			case <-quit:
+				return
+			default:
+			}
+			r := s.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": "load-0", "password": testPassword})
+			if a, err := exchanged(t, fresh, r); !isDropped(err) && (err != nil || a.Status != http.StatusOK) {
+				t.Errorf("a login while the store changes: %v, %d %s", err, a.Status, a.Body)
+				return
+			}
+		}
+	})
+
+	// Two that have read from the store and will write to it wait for an SMS.
+	g.behave(g.hang)
+	begun := g.count("/sms")
+	slow := make(chan answer, 2)
+	ask := func(route, token string, body fields) {
+		r := s.postRequest("acme", testKey, route, token, body)
+		a, err := exchanged(t, client, r)
+		if err != nil {
+			t.Error(err)
+		}
+		slow <- a
+	}
+	go ask("auth/login", "", fields{"login_id": "bob"})
+	go ask("auth/checkpassword", half, fields{"password": testPassword})
+	s.eventually("message to the gateway", func() bool { return g.count("/sms") == begun+2 })
+
+	if a := s.postConfig("text/caddyfile", other); a.Status != http.StatusOK {
+		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+	s.eventually("refusal by the other store", func() bool {
+		a, err := exchanged(t, client, s.getRequest("/", token))
+		return err == nil && a.str("error_code") == flows.ErrTokenInvalid.Code
+	})
+	time.Sleep(keepAtLeast + time.Second) // they wait for longer than stores are kept anyway
+	g.behave(nil)
+	var codes []string // tokens that wait for one
+	for range 2 {
+		codes = append(codes, (<-slow).wantState(flows.CheckOTP).token())
+	}
+	s.eventually("end of the store that nobody uses", func() bool { return !s.holds("mnemogate.db") })
+	select {
+	case <-stream.ended: // its session is none of the other store's
+	case <-time.After(30 * time.Second):
+		t.Error("a stream outlives the store of its session")
+	}
+
+	if a := s.postConfig("text/caddyfile", first); a.Status != http.StatusOK {
+		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+	s.eventually("session of before", func() bool {
+		a, err := exchanged(t, client, s.getRequest("/", token))
+		return err == nil && a.Status == http.StatusOK
+	})
+	for _, token := range codes {
+		s.post("auth/renewotp", token, nil).wantState(flows.None)
+		s.post("auth/checkotp", token, fields{"otp": g.last("code")}).wantState(flows.Authorized)
+	}
+	stop()
+}
+
+// A configuration that can't be loaded, whatever is wrong with it, leaves the
+// one before running: its sites, its admin API and its metrics.
+func TestBrokenConfigLeavesTheOldOneRunning(t *testing.T) {
+	onEachDeployment(t, brokenConfigLeavesTheOldOneRunning)
+}
+
+func brokenConfigLeavesTheOldOneRunning(t *testing.T, start starter) {
+	s := start(t, siteConfig{company: roomy + trafficAccounts() + account("alice", "")})
+	load := newTraffic(s, false)
+	load.begin()
+	defer load.end()
+	for _, node := range s.all() {
+		token := node.login("alice")
+		works := func(after string) {
+			t.Helper()
+			s.eventually("answer after "+after, func() bool { // connections may end with a reload, also with one that fails
+				a, err := exchanged(t, client, node.getRequest("/", token))
+				return err == nil && a.Status == http.StatusOK
+			})
+			if a := node.admin("GET", "accounts/alice", nil).wantStatus(http.StatusOK); a.str("profile_mnemocode") != "alice" {
+				t.Errorf("after %s the admin API answers %s", after, a.Body)
+			}
+			const logins = `mnemogate_requests_total{company="acme",result="success",route="checkcredentials"}`
+			before := node.scrape()
+			node.login("alice")
+			now := node.scrape()
+			if now["mnemogate_up"] != 1 || before[logins] < 1 || now[logins] <= before[logins] || now["mnemogate_memory_sessions"] < 1 {
+				t.Errorf("after %s the metrics are not those of what runs: up %v, logins %v and then %v, sessions %v", after,
+					now["mnemogate_up"], before[logins], now[logins], now["mnemogate_memory_sessions"])
+			}
+		}
+		works("the start")
+		good := node.config
+		broken := func(old, new string) string {
+			config := strings.Replace(good, old, new, 1)
+			if config == good {
+				t.Fatalf("the configuration has no %q", old)
+			}
+			return config
+		}
+		notDirectory := node.dir + "/no-directory"
+		if err := os.WriteFile(notDirectory, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range []struct{ name, contentType, config string }{
+			{"no Caddyfile", "text/caddyfile", "{"},
+			{"an unknown option", "text/caddyfile", broken("company acme", "smoke signals\ncompany acme")},
+			{"a secret that is not there", "text/caddyfile", broken("secret "+smsSecret, "secret {env.MNEMOGATE_TEST_NOT_SET}")},
+			{"another app that fails", "text/caddyfile", broken("bind fd/3", "bind fd/3\ntls "+notDirectory+" "+notDirectory)},
+			{"another handler that fails", "text/caddyfile", broken("reverse_proxy ", "templates {\nmime text/html\nextensions nobody_has_it\n}\nreverse_proxy ")},
+			{"a listener that can't be had", "text/caddyfile", broken("bind fd/3", "bind fd/3 192.0.2.1")},
+			{"a store that can't be opened", "text/caddyfile", broken("company acme", "store sqlite "+notDirectory+"/x.db\ncompany acme")},
+			{"no JSON", "application/json", "{"},
+			{"an unknown field", "application/json", `{"apps":{"mnemogate":{"smoke":"signals"}}}`},
+			{"no companies", "application/json", `{"apps":{"mnemogate":{}}}`},
+			{"an unknown store", "application/json", `{"apps":{"mnemogate":{"store":{"module":"tape"}}}}`},
+			{"an unknown app", "application/json", `{"admin":{"listen":"unix/` + node.dir + `/admin.sock"},"apps":{"smoke":{}}}`},
+		} {
+			if a := node.postConfig(b.contentType, b.config); a.Status == http.StatusOK {
+				t.Errorf("%s: the configuration was loaded", b.name)
+			}
+			works(b.name)
+		}
+		if a := node.postConfig("text/caddyfile", good); a.Status != http.StatusOK {
+			t.Errorf("the good one is refused: %d %s", a.Status, a.Body)
+		}
+		works("a good one")
+	}
+}

@@ -1,0 +1,178 @@
+package caddymodule
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+var storm = flag.Duration("storm", 4*time.Second, "how long TestLoginStorm storms")
+
+// stormTimes is how many times more logins come than can be served.
+const stormTimes = 10
+
+// A company's logins are far more than the machine can hash: no protected
+// request fails, what is too much is told service.unavailable, memory stays
+// bounded, and another company's users log in as ever. For a minute:
+//
+//	go test ./caddymodule -run LoginStorm -v -storm 1m
+func TestLoginStorm(t *testing.T) { onEachDeployment(t, loginStorm) }
+
+func loginStorm(t *testing.T, start starter) {
+	limits := strings.Replace(roomy, "argon2id 7168 5 1", "argon2id 19456 2 1", 1)
+	s := start(t, siteConfig{
+		company: limits + account("alice", ""),
+		more:    "company calm {\napi_key " + testKey + limits + account("bea", "") + "}\n",
+	})
+	c := &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
+	defer c.CloseIdleConnections()
+	login := func(company, loginID string) (answer, error) {
+		return exchanged(t, c, s.postRequest(company, testKey, "auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword}))
+	}
+	session := s.login("alice")
+	if a, err := login("calm", "bea"); err != nil || a.Status != http.StatusOK {
+		t.Fatalf("%v, %d %s", err, a.Status, a.Body)
+	}
+	able := capacity(t, func() bool {
+		a, err := login("acme", "alice")
+		return err == nil && a.Status == http.StatusOK
+	})
+	var resident []int64
+	for _, node := range s.all() {
+		resident = append(resident, node.memory("VmRSS"))
+	}
+
+	var work sync.WaitGroup
+	stop := make(chan struct{})
+	every := func(pause time.Duration, do func(n int)) {
+		work.Go(func() {
+			ticks := time.NewTicker(pause)
+			defer ticks.Stop()
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				case <-ticks.C:
+					do(n)
+				}
+			}
+		})
+	}
+	var passed, calm atomic.Int64
+	every(20*time.Millisecond, func(int) {
+		a, err := exchanged(t, c, s.getRequest("/acme/orders", session))
+		if err != nil || a.Status != http.StatusOK {
+			t.Errorf("a protected request: %v, %d %s", err, a.Status, a.Body)
+		}
+		passed.Add(1)
+	})
+	var calmFailed sync.Map
+	every(time.Millisecond, func(int) {
+		a, err := login("calm", "bea")
+		if err != nil || a.Status != http.StatusOK {
+			calmFailed.LoadOrStore(fmt.Sprint(err, a.Status, string(a.Body)), true)
+		} else {
+			calm.Add(1)
+		}
+	})
+	o := &stormOutcomes{t: t, counts: map[string]int{}}
+	under := make(chan struct{}, 4000) // more than wait in a queue; a bound for this process
+	every(time.Second/time.Duration(stormTimes*able), func(n int) {
+		select {
+		case under <- struct{}{}:
+		default:
+			return
+		}
+		work.Go(func() {
+			defer func() { <-under }()
+			loginID := "alice"
+			if n%2 == 1 {
+				loginID = fmt.Sprint("nobody-", n)
+			}
+			began := time.Now()
+			a, err := login("acme", loginID)
+			o.note(a, err, time.Since(began))
+		})
+	})
+	time.Sleep(*storm)
+	close(stop)
+	work.Wait()
+
+	t.Logf("%d logins a second can be served; of the storm's %v; the longest until one was refused took %v, until one was served %v; %d protected requests, %d logins of the other company",
+		able, o.counts, o.refused, o.served, passed.Load(), calm.Load())
+	if o.counts[flows.ErrUnavailable.Code] == 0 || o.counts["success"] == 0 {
+		t.Error("this was no storm, or nobody got through")
+	}
+	calmFailed.Range(func(what, _ any) bool {
+		t.Errorf("a login of the other company: %v", what)
+		return true
+	})
+	slots := int64(max(1, runtime.NumCPU()-1))
+	for i, node := range s.all() {
+		peak := node.memory("VmHWM")
+		t.Logf("node %d: at most %.0f MiB resident, %.0f MiB before", i, mebibytes(peak), mebibytes(resident[i]))
+		if limit := resident[i] + 256<<20 + 4*slots*(19<<20); peak > limit {
+			t.Errorf("node %d needed %.0f MiB, more than %.0f", i, mebibytes(peak), mebibytes(limit))
+		}
+	}
+	if a := s.get("/", session); a.Status != http.StatusOK {
+		t.Errorf("after the storm: %d %s", a.Status, a.Body)
+	}
+	s.login("alice")
+}
+
+// capacity measures how many logins a second there can be, at least one.
+func capacity(t *testing.T, login func() bool) int {
+	t.Helper()
+	var served atomic.Int64
+	var work sync.WaitGroup
+	began := time.Now()
+	for range 4 {
+		work.Go(func() {
+			for time.Since(began) < time.Second {
+				if login() {
+					served.Add(1)
+				}
+			}
+		})
+	}
+	work.Wait()
+	return max(1, int(float64(served.Load())/time.Since(began).Seconds()))
+}
+
+type stormOutcomes struct {
+	t               *testing.T
+	mu              sync.Mutex
+	counts          map[string]int
+	refused, served time.Duration // the longest that each took
+}
+
+// note takes an answer of the storm.
+func (o *stormOutcomes) note(a answer, err error, took time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil {
+		o.t.Errorf("no answer: %v", err)
+		return
+	}
+	outcome := slices.Collect(maps.Keys(outcomes([]answer{a})))[0]
+	o.counts[outcome]++
+	switch {
+	case a.Status == http.StatusServiceUnavailable && outcome == flows.ErrUnavailable.Code && a.Header.Get("Retry-After") != "":
+		o.refused = max(o.refused, took)
+	case outcome == "success" || outcome == flows.ErrCredentialsInvalid.Code:
+		o.served = max(o.served, took)
+	default:
+		o.t.Errorf("the storm got %d %s", a.Status, a.Body)
+	}
+}
