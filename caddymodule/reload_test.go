@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -473,7 +474,7 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 		}
 		slow <- a
 	}
-	go ask("auth/login", "", fields{"login_id": "bob"})
+	go ask("auth/login", "", fields{"login_id": "+37060000002"})
 	go ask("auth/checkpassword", half, fields{"password": testPassword})
 	s.eventually("message to the gateway", func() bool { return g.count("/sms") == begun+2 })
 
@@ -555,19 +556,43 @@ func brokenConfigLeavesTheOldOneRunning(t *testing.T, start starter) {
 		if err := os.WriteFile(notDirectory, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		// with is the good one as JSON, with something put into its apps.
+		with := func(path ...any) string {
+			var config map[string]any
+			if err := json.Unmarshal([]byte(node.fromAdmin("/config/")), &config); err != nil {
+				t.Fatal(err)
+			}
+			at, last := config["apps"].(map[string]any), len(path)-2
+			for _, name := range path[:last] {
+				at = at[name.(string)].(map[string]any)
+			}
+			at[path[last].(string)] = path[last+1]
+			b, err := json.Marshal(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(b)
+		}
+		server := func(server fields) string { return with("http", "servers", "other", server) }
 		for _, b := range []struct{ name, contentType, config string }{
 			{"no Caddyfile", "text/caddyfile", "{"},
 			{"an unknown option", "text/caddyfile", broken("company acme", "smoke signals\ncompany acme")},
 			{"a secret that is not there", "text/caddyfile", broken("secret "+smsSecret, "secret {env.MNEMOGATE_TEST_NOT_SET}")},
-			{"another app that fails", "text/caddyfile", broken("bind fd/3", "bind fd/3\ntls "+notDirectory+" "+notDirectory)},
-			{"another handler that fails", "text/caddyfile", broken("reverse_proxy ", "templates {\nmime text/html\nextensions nobody_has_it\n}\nreverse_proxy ")},
-			{"a listener that can't be had", "text/caddyfile", broken("bind fd/3", "bind fd/3 192.0.2.1")},
-			{"a store that can't be opened", "text/caddyfile", broken("company acme", "store sqlite "+notDirectory+"/x.db\ncompany acme")},
+			{"another app that fails", "application/json", with("tls", fields{"certificates": fields{
+				"load_files": []fields{{"certificate": notDirectory, "key": notDirectory}},
+			}})},
+			{"another handler that fails", "application/json", server(fields{
+				"listen": []string{"127.0.0.1:0"}, "routes": []fields{{"handle": []fields{{"handler": "smoke"}}}},
+			})},
+			{"an address that can't be had", "application/json", server(fields{"listen": []string{"192.0.2.1:1"}})},
+			{"a store that can't be opened", "application/json", with("mnemogate", "store", fields{
+				"module": "sqlite", "file": notDirectory + "/x.db",
+			})},
 			{"no JSON", "application/json", "{"},
-			{"an unknown field", "application/json", `{"apps":{"mnemogate":{"smoke":"signals"}}}`},
-			{"no companies", "application/json", `{"apps":{"mnemogate":{}}}`},
-			{"an unknown store", "application/json", `{"apps":{"mnemogate":{"store":{"module":"tape"}}}}`},
-			{"an unknown app", "application/json", `{"admin":{"listen":"unix/` + node.dir + `/admin.sock"},"apps":{"smoke":{}}}`},
+			{"an unknown field", "application/json", with("mnemogate", "smoke", "signals")},
+			{"no companies", "application/json", with("mnemogate", "companies", fields{})},
+			{"an unknown store", "application/json", with("mnemogate", "store", fields{"module": "tape"})},
+			{"an unknown app", "application/json", with("smoke", fields{})},
 		} {
 			if a := node.postConfig(b.contentType, b.config); a.Status == http.StatusOK {
 				t.Errorf("%s: the configuration was loaded", b.name)
