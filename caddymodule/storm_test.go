@@ -16,7 +16,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 )
 
-var storm = flag.Duration("storm", 4*time.Second, "how long TestLoginStorm storms")
+var stormFor = flag.Duration("storm", 4*time.Second, "how long TestLoginStorm storms")
 
 // A storm has so many times more logins than can be served, and no fewer a
 // second than that: where the machine is busy the measure is low.
@@ -108,7 +108,7 @@ func loginStorm(t *testing.T, start starter) {
 			o.note(a, err, time.Since(began))
 		})
 	})
-	time.Sleep(*storm)
+	time.Sleep(*stormFor)
 	close(stop)
 	work.Wait()
 
