@@ -28,8 +28,7 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 		h.refuse(w, company, err)
 		return nil
 	}
-	h.identify(r, session)
-	return h.watched(w, r, session, company, next)
+	return h.pass(w, r, session, company, next)
 }
 
 // leaveUnread makes the server close the connection behind the answer: it would
@@ -209,24 +208,25 @@ func (f *trailerFilter) Read(p []byte) (int, error) {
 }
 
 // identify tells the application, and Caddy's own directives, who the user is.
-func (h *Handler) identify(r *http.Request, session flows.Session) {
+// The values are the memory of its headers.
+func (h *Handler) identify(r *http.Request, session *flows.Session, values *[2]string) {
 	if !h.ForwardAuthorization {
 		delete(r.Header, "Authorization")
 	}
 	delete(r.Header, apiKeyHeader)
-	r.Header.Set(h.Header, session.Mnemocode)
-	r.Header.Set(h.CompanyHeader, session.Company)
+	*values = [2]string{session.Mnemocode, session.Company}
+	r.Header[http.CanonicalHeaderKey(h.Header)] = values[:1:1]
+	r.Header[http.CanonicalHeaderKey(h.CompanyHeader)] = values[1:2:2]
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Set("http.auth.user.id", session.Mnemocode)
 		repl.Set("http.auth.user.company", session.Company)
 	}
 }
 
-const never = 1 << 62 * time.Nanosecond
-
-// watched passes a request on and, while that takes long (a WebSocket, SSE, a
-// large download), looks whether its session still lives.
-func (h *Handler) watched(w http.ResponseWriter, r *http.Request, session flows.Session, company string, next caddyhttp.Handler) error {
+// pass passes a request on, with the identity that the application trusts, and,
+// while that takes long (a WebSocket, SSE, a large download), looks whether its
+// session still lives.
+func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session flows.Session, company string, next caddyhttp.Handler) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	s := &stream{
@@ -238,16 +238,16 @@ func (h *Handler) watched(w http.ResponseWriter, r *http.Request, session flows.
 		ctx:                   ctx,
 		cancel:                cancel,
 	}
-	s.timer = time.AfterFunc(never, s.check)
-	s.timer.Reset(s.recheck / 2) // only now that check can see the timer
-	defer s.timer.Stop()
+	h.identify(r, &s.session, &s.identity)
+	streams.add(s, s.recheck/2)
+	defer streams.remove(s)
 	r = r.WithContext(ctx)
-	body := &chunkedBody{ReadCloser: r.Body}
 	if r.ProtoMajor == 1 && r.ContentLength < 0 {
-		r.Body = body
+		s.body.ReadCloser = r.Body
+		r.Body = &s.body
 	}
 	err := next.ServeHTTP(s, r)
-	if body.broken.Load() {
+	if s.body.broken.Load() {
 		if s.begun {
 			panic(http.ErrAbortHandler)
 		}
@@ -260,7 +260,7 @@ func (h *Handler) watched(w http.ResponseWriter, r *http.Request, session flows.
 		panic(http.ErrAbortHandler) // which closes it, so that it does not look whole
 	default:
 		clear(w.Header())
-		leaveUnread(w, r)
+		leaveUnread(w, r, time.Now().Add(bodyWithin))
 		h.refuse(w, company, s.why)
 		return nil
 	}
@@ -303,10 +303,16 @@ type stream struct {
 	confirmed time.Time // when the session was last known to live
 	ctx       context.Context
 	cancel    context.CancelFunc
-	timer     *time.Timer
+	identity  [2]string
+	body      chunkedBody
 	why       error // it was cut; set before cut
 	cut       atomic.Bool
 	begun     bool // the answer
+
+	// These are the watch's.
+	list         *streamList
+	before, next *stream
+	due          time.Time
 }
 
 // check looks whether the session lives. That it does is worth asking once
@@ -324,9 +330,9 @@ func (s *stream) check() {
 	case s.ctx.Err() != nil: // the request has ended
 	case err == nil:
 		s.confirmed = asked
-		s.timer.Reset(s.recheck / 2)
+		streams.add(s, s.recheck/2)
 	case errors.Is(err, flows.ErrUnavailable) && time.Since(s.confirmed)+again < s.recheck:
-		s.timer.Reset(again)
+		streams.add(s, again)
 	default:
 		s.why = err
 		s.cut.Store(true)

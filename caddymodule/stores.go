@@ -131,6 +131,9 @@ func (p *pooledStore) hear() {
 func (p *pooledStore) Destruct() error {
 	p.cancel()
 	p.done.Wait()
+	if p.memory != nil {
+		p.memory.Wait()
+	}
 	return p.Close()
 }
 

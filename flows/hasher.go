@@ -63,13 +63,15 @@ func (h *Hasher) do(ctx context.Context, company string, work func() error) erro
 	}
 	began := time.Now()
 	err := h.turns.take(ctx, company)
+	if err == nil {
+		defer h.turns.pass()
+	}
 	if h.Waited != nil && (err == nil || err == ErrBusy) {
 		h.Waited(time.Since(began), err == nil)
 	}
 	if err != nil {
 		return err
 	}
-	defer h.turns.pass()
 	return work()
 }
 

@@ -653,6 +653,9 @@ func (m *machine) pass(t *rapid.T, c *modelCall) {
 	node := pick(t, "node", m.nodes...)
 	m.watch(t, c, func() error {
 		session, err := node.Authorize(t.Context(), company, authorization(c))
+		if memory, ok := node.Sessions.(*flows.Memory); ok {
+			memory.Wait() // for the store to be told, before the clock moves
+		}
 		if err == nil {
 			c.got.Mnemocode = session.Mnemocode
 		}

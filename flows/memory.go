@@ -3,7 +3,6 @@ package flows
 import (
 	"context"
 	"encoding/binary"
-	"encoding/hex"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +23,8 @@ type Memory struct {
 	trusted  atomic.Int64 // until when the feed is heard: nanoseconds since started
 	names    names        // of companies
 	asking   singleflight.Group
-	touching chan struct{} // holds one for each Touch that no request waits for
+	touching chan struct{}  // holds one for each Touch that no request waits for
+	behind   sync.WaitGroup // of these
 	shards   [buckets]shard
 }
 
@@ -58,7 +58,8 @@ func NewMemory(sessions Sessions, limit int) *Memory {
 func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/buckets))) }
 
 // Recall is Get for the protected path, where company is the one whose token it
-// must be; empty for any. Only what a store has said since the last ending of
+// must be; empty for any. What comes from memory lacks ID, Accepted and Created,
+// which are of no use there. Only what a store has said since the last ending of
 // any session of the bucket is remembered, so that an answer which was under
 // way meanwhile brings nothing back.
 func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash TokenHash) (Session, error) {
@@ -147,16 +148,20 @@ func (m *Memory) Touch(ctx context.Context, now time.Time, hash TokenHash, expir
 		select {
 		case m.touching <- struct{}{}:
 			ctx = withStoreTime(context.WithoutCancel(ctx))
-			go func() {
+			m.behind.Go(func() {
 				defer func() { <-m.touching }()
 				_ = Contain(func() error { return m.touch(ctx, now, hash, expires) })
-			}()
+			})
 			return nil
 		default:
 		}
 	}
 	return m.touch(ctx, now, hash, expires)
 }
+
+// Wait returns once nothing is under way that no request waits for, which must
+// not begin meanwhile.
+func (m *Memory) Wait() { m.behind.Wait() }
 
 func (m *Memory) touch(ctx context.Context, now time.Time, hash TokenHash, expires time.Time) error {
 	told := false
@@ -220,7 +225,6 @@ const chunkLen = 256
 // An entry is a remembered session.
 type entry struct {
 	hash      TokenHash
-	id        [16]byte
 	account   int64
 	epoch     int64
 	expires   int64 // Unix nanoseconds
@@ -262,7 +266,6 @@ func (s *shard) recall(hash TokenHash, companies *names) (Session, bool) {
 	}
 	return Session{
 		Hash:      hash,
-		ID:        hex.EncodeToString(e.id[:]),
 		Company:   companies.name(e.company),
 		Account:   e.account,
 		Mnemocode: mnemocode,
@@ -274,12 +277,8 @@ func (s *shard) recall(hash TokenHash, companies *names) (Session, bool) {
 }
 
 // remember puts a session into the table unless one has ended since endings was
-// read. A session whose id is not of our making is not remembered.
+// read.
 func (s *shard) remember(session Session, company int32, limit int, endings uint64) {
-	id, err := hex.DecodeString(session.ID)
-	if err != nil || len(id) != len(entry{}.id) {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.endings.Load() != endings {
@@ -292,7 +291,6 @@ func (s *shard) remember(session Session, company int32, limit int, endings uint
 	e := s.at(i)
 	*e = entry{
 		hash:    session.Hash,
-		id:      [16]byte(id),
 		account: session.Account,
 		epoch:   session.Epoch,
 		expires: session.Expires.UnixNano(),

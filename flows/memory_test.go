@@ -63,7 +63,7 @@ func TestARememberedSessionIsNotAskedForAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got.Created, got.Accepted = want.Created, want.Accepted // of no use there
+		got.ID, got.Created, got.Accepted = want.ID, want.Created, want.Accepted // of no use there
 		if fmt.Sprint(got.Hash, got.ID, got.Company, got.Account, got.Mnemocode, got.Epoch, got.State, got.Expires.UTC(), got.Ends.UTC()) !=
 			fmt.Sprint(want.Hash, want.ID, want.Company, want.Account, want.Mnemocode, want.Epoch, want.State, want.Expires, want.Ends) {
 			t.Fatalf("got %+v, want %+v", got, want)

@@ -104,7 +104,10 @@ func AccountBucket(company string, account int64) int {
 	return hashToken(company + "/" + strconv.FormatInt(account, 10)).Bucket()
 }
 
-func hashToken(token string) TokenHash { return sha256.Sum256([]byte(token)) }
+func hashToken(token string) TokenHash {
+	var b [64]byte // spares an allocation
+	return sha256.Sum256(append(b[:0], token...))
+}
 
 // tokenShaped reports whether newToken could have made s: only then is a store
 // asked for it. The last character of 32 bytes in base64url has two unused

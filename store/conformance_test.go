@@ -1280,6 +1280,21 @@ var sessionsCases = []sessionsCase{
 		},
 	},
 	{
+		name:    "ending what is long expired",
+		promise: "End ends also what is expired for so long that it may be cleared away: the clock can go back.",
+		run: func(t *testing.T, one, two flows.Sessions) {
+			s := session("a", 1, 1, flows.Authorized)
+			must(t, one.Create(bg, t0, s))
+			late := s.Expires.Add(flows.Keep + time.Hour)
+			next := session("b", 1, 1, flows.CheckPassword)
+			next.Expires, next.Ends = late.Add(time.Hour), late.Add(time.Hour)
+			must(t, two.Create(bg, late, next))
+			must(t, one.End(bg, late, flows.Ending{Company: "acme", Account: 1, Epoch: 2}))
+			wantGone(t, one, "a")
+			wantGone(t, two, "b")
+		},
+	},
+	{
 		name:    "expire",
 		promise: "What Expire has expired is so at any time, and kept for as long as before. ErrNotFound if the session is not expired at now.",
 		run: func(t *testing.T, one, two flows.Sessions) {

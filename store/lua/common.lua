@@ -65,12 +65,18 @@ local function counters()
 end
 
 -- put stores the session s, whose fields are the arguments from first on, and
--- notes it in the account's index; a decoy has none.
+-- notes it in the account's index; a decoy has none. Sessions that the index
+-- forgets are forgotten themselves: an ending would not find them, should the
+-- clock go back.
 local function put(key, index, s, first)
 	redis.call('HSET', key, unpack(ARGV, first))
 	redis.call('PEXPIRE', key, s.ttl)
 	if index then
-		redis.call('ZREMRANGEBYSCORE', index, '-inf', s.stale)
+		local prefix = string.sub(key, 1, -1 - #s.hash)
+		for _, hash in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', s.stale)) do
+			redis.call('DEL', prefix .. hash)
+			redis.call('ZREM', index, hash)
+		end
 		redis.call('ZADD', index, s.expires, s.hash)
 		keep(index, s.ttl)
 	end
