@@ -171,9 +171,12 @@ func postgresConfig(dsn string) (*pgxpool.Config, error) {
 	// The statements count on seeing what was committed while they waited for
 	// a lock, whatever the database's default is.
 	conn.RuntimeParams["default_transaction_isolation"] = "read committed"
-	// A plan that was made while the tables were empty would stay in use while
-	// an import fills them.
-	conn.RuntimeParams["plan_cache_mode"] = "force_custom_plan"
+	// Each statement has an index that is right for any number of rows. To plan
+	// it anew takes as long as to run it, and a plan that was made while the
+	// tables were empty, which reads them through, would stay in use while an
+	// import fills them.
+	conn.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
+	conn.RuntimeParams["enable_seqscan"] = "off"
 	conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	closeWhenReadOnly(&conn.Config)
 	limitHandshakes(config)
