@@ -30,7 +30,12 @@ const hashingName = "mnemogate-hashing"
 func init() {
 	if os.Args[0] == hashingName {
 		signal.Ignore(os.Interrupt, syscall.SIGTERM) // meant for Caddy, which may still let logins finish
-		serveHashing(os.Stdin, os.Stdout)
+		done := make(chan struct{})
+		go func() { // init has a thread of its own, and waking it takes time
+			defer close(done)
+			serveHashing(os.Stdin, os.Stdout)
+		}()
+		<-done
 		os.Exit(0)
 	}
 }
