@@ -250,7 +250,8 @@ func clientAddress(r *http.Request) string {
 }
 
 // bodyWithin is how long a client may take to send a body that goes no further
-// than here. Caddy by itself sets no limit, and each such client costs memory.
+// than here. Caddy by itself lets it take any time, as long as a byte comes now
+// and then, and each such client costs memory.
 const bodyWithin = 10 * time.Second
 
 // readUntil bounds the time for reading what is left of the body, unless the

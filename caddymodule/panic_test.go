@@ -38,6 +38,9 @@ func explode(point string) {
 }
 
 func init() {
+	if os.Getenv("MNEMOGATE_TEST_CADDY") == "" {
+		return // no test's list of modules has them
+	}
 	for _, m := range []caddy.Module{
 		new(bombStore), new(bombSender), new(bombMailer), new(bombCaptcha), new(bombProvider), new(bombEvents), new(bombHandler),
 	} {
@@ -387,7 +390,6 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 		{"sessions.Get", authorized, logout, flows.ErrService},
 		{"sessions.Replace", pending, checkpassword, flows.ErrService},
 		{"sessions.Delete", authorized, logout, flows.ErrService},
-		{"sessions.Charge", none, login("nobody"), flows.ErrService},
 		{"sms.Send", none, login("+37060000003"), flows.ErrService},
 		{"mail.Send", none, recover, flows.ErrService},
 		{"captcha.Verify", none, recover, flows.ErrService},

@@ -75,8 +75,10 @@ func (c *call) smsCounters(st step) []Counter {
 		c.counter("sms-per-phone", phone, l.SMSPerPhone),
 		c.counter("sms-per-address", c.address, l.SMSPerAddress),
 	}
-	if a.ID != 0 && l.SMSPerCompany != (Rate{}) {
-		counters = append(counters, c.counter("sms-per-company", "", l.SMSPerCompany))
+	if l.SMSPerCompany != (Rate{}) {
+		company := c.counter("sms-per-company", "", l.SMSPerCompany)
+		company.Look = a.ID == 0
+		counters = append(counters, company)
 	}
 	return counters
 }

@@ -699,12 +699,24 @@ func (m *machine) jump(t *rapid.T) {
 			to = kept
 		}
 	}
-	if m.servers && to.After(m.swept) { // Redis sweeps by itself
-		m.swept = to
+	if m.servers { // Redis sweeps by itself
+		m.sweptAt(to)
 	}
 	m.clock.advance(to.Sub(m.now))
 	m.now = to
 	t.Log("> clock ", to.Format(time.RFC3339Nano))
+}
+
+// sweptAt: the stores may have forgotten what expired an hour before.
+func (m *machine) sweptAt(now time.Time) {
+	if now.After(m.swept) {
+		m.swept = now
+	}
+	for _, s := range m.sessions {
+		if !now.Before(s.expires.Add(time.Hour)) {
+			s.forgotten = true
+		}
+	}
 }
 
 // sweep is what Service.Run does each minute.
@@ -712,14 +724,7 @@ func (m *machine) sweep(t *rapid.T) {
 	node := pick(t, "node", m.nodes...)
 	m.noError(t, node.Accounts.Sweep(t.Context(), m.now))
 	m.noError(t, node.Sessions.Sweep(t.Context(), m.now))
-	if m.now.After(m.swept) {
-		m.swept = m.now
-	}
-	for _, s := range m.sessions {
-		if !m.now.Before(s.expires.Add(time.Hour)) {
-			s.forgotten = true
-		}
-	}
+	m.sweptAt(m.now)
 	for _, c := range m.companies { // unknown login ids are forgotten after a day
 		for _, t := range c.unknown {
 			for _, n := range []*modelCount{&t.passwords, &t.codes} {

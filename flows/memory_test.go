@@ -310,6 +310,7 @@ func TestARequestWaitsForNoDisk(t *testing.T) {
 		}
 		close(store.release)
 		<-touched
+		memory.Wait()
 		if n := store.touches.Load(); n != 258 {
 			t.Errorf("the store was told %d times, want 258", n)
 		}
