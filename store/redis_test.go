@@ -555,13 +555,22 @@ func TestRedisTellsWhatEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := listenTo(t, open(t))
-			tellsWhatEnds(t, f, open(t).Sessions())
+			other := open(t).Sessions()
+			for run := range int64(3) { // on a machine that is held up there may be need
+				if tellsWhatEnds(t, f, other, 100*run) {
+					return
+				}
+				eventually(t, "trust", f.trusted)
+			}
+			t.Error("the feed was flushed, or is not trusted, without need")
 		})
 	}
 }
 
-// tellsWhatEnds ends sessions in every way, on accounts of many buckets.
-func tellsWhatEnds(t *testing.T, f *tape, other flows.Sessions) {
+// tellsWhatEnds ends sessions in every way, on accounts of many buckets, and
+// reports whether the feed was trusted all the time.
+func tellsWhatEnds(t *testing.T, f *tape, other flows.Sessions, first int64) bool {
+	t.Helper()
 	flushes := f.count()
 	var slowest time.Duration
 	hears := func(what string, hash flows.TokenHash, since time.Time) {
@@ -569,7 +578,7 @@ func tellsWhatEnds(t *testing.T, f *tape, other flows.Sessions) {
 		eventually(t, what, func() bool { return f.hears(hash) })
 		slowest = max(slowest, f.heardAt(hash).Sub(since))
 	}
-	for account := range int64(30) {
+	for account := first; account < first+30; account++ {
 		name := func(s string) string { return fmt.Sprintf("%s@%d", s, account+1) }
 		for _, s := range []string{"a", "b", "c"} {
 			must(t, other.Create(bg, t0, session(name(s), account+1, 1, flows.Authorized)))
@@ -594,12 +603,12 @@ func tellsWhatEnds(t *testing.T, f *tape, other flows.Sessions) {
 		eventually(t, "an account's ending", func() bool { return f.hearsAccount(e) })
 	}
 	t.Logf("heard after %v at most", slowest)
-	if f.hears(hash("c@1")) || f.hears(hash("d@1")) {
-		t.Error("a session was told to have ended that was not")
+	for _, kept := range []string{"c", "d"} {
+		if f.hears(hash(fmt.Sprintf("%s@%d", kept, first+1))) {
+			t.Error("a session was told to have ended that was not")
+		}
 	}
-	if f.count() != flushes || !f.trusted() {
-		t.Error("the feed was flushed, or is not trusted, without need")
-	}
+	return f.count() == flushes && f.trusted()
 }
 
 func TestRedisMessages(t *testing.T) {
