@@ -220,9 +220,12 @@ func newGrown(b testing.TB, seed *seed, accounts flows.Accounts, sessions flows.
 	return g
 }
 
-// Send implements flows.Sender.
+// Send implements flows.Sender. Notices are sent behind the answer, beside the
+// next steps: only the codes are kept.
 func (g *grown) Send(_ context.Context, m flows.Message) error {
-	g.code = m.Code
+	if m.Code != "" {
+		g.code = m.Code
+	}
 	return nil
 }
 
