@@ -3,16 +3,12 @@ package caddymodule
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -49,7 +45,7 @@ func startHTTP3(t *testing.T, c siteConfig) *h3site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = file.Close() })
-	cert, key, roots := selfSigned(t)
+	cert, key, roots := certificateFiles(t)
 	c.files = []*os.File{file}
 	c.env = append(c.env, "GODEBUG=http2xconnect=1") // WebSockets over HTTP/2
 	c.site += "\n}\nhttps:// {\nbind fdgram/4 {\nprotocols h3\n}\ntls " + cert + " " + key + "\n" + c.site
@@ -60,24 +56,11 @@ func startHTTP3(t *testing.T, c siteConfig) *h3site {
 	}
 }
 
-// selfSigned makes a certificate for localhost.
-func selfSigned(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
+// certificateFiles are a certificate for localhost and its key.
+func certificateFiles(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		DNSNames:     []string{"localhost"},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
+	config, roots := testCertificate(t, "localhost")
+	private, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,13 +72,7 @@ func selfSigned(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
 		}
 		return file
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots = x509.NewCertPool()
-	roots.AddCert(cert)
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", private), roots
+	return write("cert.pem", "CERTIFICATE", config.Certificates[0].Certificate[0]), write("key.pem", "PRIVATE KEY", private), roots
 }
 
 // h3client speaks HTTP/3 with the site, on one connection.

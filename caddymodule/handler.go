@@ -293,7 +293,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, until time.Ti
 	return body, nil
 }
 
-var errBodySlow = &flows.Refusal{Err: flows.ErrValidation, Message: "The body did not come within " + bodyWithin.String() + "."}
+var errBodySlow = &flows.Refusal{Err: flows.ErrValidation, Message: "The body did not come in time; send it at once."}
 
 func isJSON(header http.Header) bool {
 	types := header["Content-Type"]

@@ -656,8 +656,8 @@ func cmpGreeting(greeting string) string {
 	return greeting
 }
 
-// testCertificate makes one for 127.0.0.1 and a pool that trusts it.
-func testCertificate(t *testing.T) (*tls.Config, *x509.CertPool) {
+// testCertificate makes one for 127.0.0.1 and the names, and a pool that trusts it.
+func testCertificate(t *testing.T, names ...string) (*tls.Config, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -668,6 +668,7 @@ func testCertificate(t *testing.T) (*tls.Config, *x509.CertPool) {
 		NotBefore:    time.Now().Add(-time.Hour),
 		NotAfter:     time.Now().Add(time.Hour),
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:     names,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

@@ -176,6 +176,11 @@ func (t timedSessions) Touch(ctx context.Context, now time.Time, hash flows.Toke
 	return t.Sessions.Touch(ctx, now, hash, expires)
 }
 
+func (t timedSessions) Expire(ctx context.Context, now time.Time, hash flows.TokenHash) (err error) {
+	defer took("sessions", "expire", time.Now(), &err)
+	return t.Sessions.Expire(ctx, now, hash)
+}
+
 func (t timedSessions) List(ctx context.Context, now time.Time, company string, account int64) (found []flows.Session, err error) {
 	defer took("sessions", "list", time.Now(), &err)
 	return t.Sessions.List(ctx, now, company, account)

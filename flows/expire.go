@@ -13,9 +13,3 @@ func (s *Service) expire(ctx context.Context, now time.Time, session Session) {
 		_ = s.Sessions.Expire(ctx, now, session.Hash)
 	}
 }
-
-// Expire implements Sessions.
-func (m *Memory) Expire(ctx context.Context, now time.Time, hash TokenHash) error {
-	defer m.Ended(hash)
-	return m.Sessions.Expire(ctx, now, hash)
-}

@@ -118,7 +118,7 @@ func (m *Memory) Asked() (hits, misses uint64) {
 	return hits, misses
 }
 
-// Replace, Delete and End forget whatever the store answers: an error does not
+// Replace, Delete, End and Expire forget whatever the store answers: an error does not
 // say that nothing has ended.
 
 // Replace implements Sessions.
@@ -144,7 +144,7 @@ func (m *Memory) End(ctx context.Context, now time.Time, e Ending) error {
 // a store that takes no writes, lets the session end as if the request had not
 // been. With too much of it under way the request waits.
 func (m *Memory) Touch(ctx context.Context, now time.Time, hash TokenHash, expires time.Time) error {
-	if m.Trusted() && m.shards[hash.Bucket()].prolong(hash, expires) {
+	if m.shards[hash.Bucket()].prolong(hash, expires) && m.Trusted() {
 		select {
 		case m.touching <- struct{}{}:
 			ctx = withStoreTime(context.WithoutCancel(ctx))
@@ -164,17 +164,21 @@ func (m *Memory) Touch(ctx context.Context, now time.Time, hash TokenHash, expir
 func (m *Memory) Wait() { m.behind.Wait() }
 
 func (m *Memory) touch(ctx context.Context, now time.Time, hash TokenHash, expires time.Time) error {
-	told := false
+	told := false // also if it panics
 	defer func() {
 		if !told {
 			m.Ended(hash)
 		}
 	}()
 	err := m.Sessions.Touch(ctx, now, hash, expires)
-	if told = err == nil; told {
-		m.shards[hash.Bucket()].prolong(hash, expires)
-	}
+	told = err == nil
 	return err
+}
+
+// Expire implements Sessions.
+func (m *Memory) Expire(ctx context.Context, now time.Time, hash TokenHash) error {
+	defer m.Ended(hash)
+	return m.Sessions.Expire(ctx, now, hash)
 }
 
 // Ended implements Feed.
