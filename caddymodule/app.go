@@ -68,6 +68,7 @@ type App struct {
 	Companies map[string]*Company `json:"companies,omitempty"`
 
 	log       *slog.Logger
+	warnings  flows.Warnings
 	ctx       context.Context // ends when the config is unloaded
 	cancel    context.CancelFunc
 	storeKeys []string // of the stores in use

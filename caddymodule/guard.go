@@ -22,7 +22,7 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 	countProtected(err)
 	if err != nil {
 		if errors.Is(err, flows.ErrUnavailable) {
-			h.log.Warn("a service did not answer", "error", err)
+			h.app.warnings.Warn(h.log, "a service did not answer", "error", err)
 		}
 		leaveUnread(w, r, time.Now().Add(bodyWithin))
 		h.refuse(w, company, err)

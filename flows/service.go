@@ -27,7 +27,8 @@ type Service struct {
 	// Observe is told of each Event; nil for nobody. It must not block.
 	Observe func(context.Context, Event)
 
-	told       told                   // of full counters
+	told       told // of full counters
+	warnings   Warnings
 	secret     atomic.Pointer[[]byte] // Accounts.Secret, once it was loaded
 	background sync.WaitGroup         // what later began
 	mu         sync.Mutex             // guards the two below
@@ -147,7 +148,7 @@ func (s *Service) checked(r *Request, err error) error {
 		return s.defect(r, fmt.Errorf("it failed with %s, which its row does not list", code.Code))
 	}
 	if code == ErrUnavailable {
-		s.Log.Warn("a service did not answer", "company", r.Company, "route", r.Route.Path, "error", err)
+		s.warnings.Warn(s.Log, "a service did not answer", "company", r.Company, "route", r.Route.Path, "error", err)
 	}
 	return err
 }

@@ -1,0 +1,35 @@
+package flows_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func TestAnOutageWritesTenLinesASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines bytes.Buffer
+		var warnings flows.Warnings
+		log := slog.New(slog.NewTextHandler(&lines, nil))
+		warn := func() (written []string) {
+			lines.Reset()
+			for range 1000 {
+				warnings.Warn(log, "away", "error", "none")
+			}
+			return strings.Split(strings.TrimSpace(lines.String()), "\n")
+		}
+		if got := warn(); len(got) != 10 || strings.Contains(lines.String(), "omitted") {
+			t.Errorf("%q", got)
+		}
+		time.Sleep(time.Second)
+		got := warn()
+		if len(got) != 10 || !strings.HasSuffix(got[0], " msg=away error=none omitted=990") || strings.Contains(got[1], "omitted") {
+			t.Errorf("a second later: %q", got)
+		}
+	})
+}
