@@ -109,6 +109,17 @@ var scripts = map[string]script{
 			say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "captcha_response": fmt.Sprint("good", i)})))
 		}
 	},
+	"recovery where the company has no SMS left": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+		before := say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"}))).SessionToken
+		b.company.Limits.SMSPerCompany = flows.Rate{N: 1, Per: time.Hour}
+		b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", Email: "bob@example.com", Phone: "+37060099999"}})
+		b.must("auth/recovery/recover", "", recovery(object{"login_id": "bob@example.com", "method": "PHONE", "captcha_response": "good 2"}))
+		for i := range 3 {
+			say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE", "captcha_response": fmt.Sprint("good 3", i)})))
+			say(b.serve("auth/recovery/renewotp", before, nil))
+			b.clock.advance(25 * time.Minute)
+		}
+	},
 	"recovery by mail": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
 		for i := range 5 {
 			say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "MAIL", "captcha_response": fmt.Sprint("good", i)})))
