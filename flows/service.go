@@ -147,7 +147,7 @@ func (s *Service) checked(r *Request, err error) error {
 	if !r.Route.MayFail(code) {
 		return s.defect(r, fmt.Errorf("it failed with %s, which its row does not list", code.Code))
 	}
-	if code == ErrUnavailable {
+	if code == ErrUnavailable && !errors.Is(err, context.Canceled) {
 		s.warnings.Warn(s.Log, "a service did not answer", "company", r.Company, "route", r.Route.Path, "error", err)
 	}
 	return err
