@@ -139,6 +139,33 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 	}
 }
 
+// A restart while the disk is full does not take the other sites away, and needs
+// no second one.
+func TestStartOnAFullDisk(t *testing.T) {
+	dir := smallDisk(t)
+	s := startSite(t, siteConfig{stores: "store sqlite " + dir + "/mnemogate.db", company: roomy + account("alice", "")})
+	live := s.login("alice")
+	s.stop(syscall.SIGTERM)
+	if err := fillDisk(s, dir); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	s.get("/", live).want(flows.ErrUnavailable)
+	s.credentials("alice", testPassword).want(flows.ErrUnavailable)
+	if !strings.Contains(s.log(), "a store can't be reached; until it can") {
+		t.Error("the log does not tell why")
+	}
+	if err := freeDisk(s, dir); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Eventually(t, 30*time.Second, "login once there is room", func() bool {
+		return s.credentials("alice", testPassword).Status == http.StatusOK
+	})
+	if a := s.get("/", live); a.Status != http.StatusOK {
+		t.Errorf("a session of before: %d %s", a.Status, a.Body)
+	}
+}
+
 // limitFiles lets no file of the running Caddy be written beyond a size.
 func limitFiles(size uint64) func(*site, string) error {
 	return func(s *site, _ string) error {

@@ -47,7 +47,7 @@ type Store interface {
 }
 
 // ErrUnreachable, wrapped by the error of a Store's Start, says that a server
-// did not answer. The config is taken, and requests are answered
+// did not answer, or a disk takes no writes. The config is taken, and requests are answered
 // service.unavailable until it does.
 var ErrUnreachable = store.ErrUnreachable
 

@@ -61,8 +61,9 @@ const (
 var errPostgresNotOpen = errors.New("the PostgreSQL store is not open")
 
 // ErrUnreachable, wrapped by the error of a Start, says that the server did not
-// answer, or not as it will. Start may be called again.
-var ErrUnreachable = errors.New("the server can't be reached")
+// answer, or not as it will, or that a disk takes no writes. Start may be called
+// again.
+var ErrUnreachable = errors.New("the store can't be reached")
 
 // OpenPostgres returns the store in the database that dsn names. It does not
 // connect before Start.

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"modernc.org/sqlite"
@@ -80,7 +81,8 @@ func (s *SQLite) Sessions() flows.Sessions { return sqliteSessions{s} }
 
 // Start opens the file, creating it and its directory for this user alone if
 // they are missing, and brings its tables up to date. After a failure it may be
-// called again; on a started store it does nothing.
+// called again; on a started store it does nothing. Its error wraps
+// ErrUnreachable if the file is there, and its disk full or read-only.
 func (s *SQLite) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,8 +92,13 @@ func (s *SQLite) Start(ctx context.Context) error {
 	case sqliteClosed:
 		return errSQLiteNotOpen
 	}
+	info, _ := os.Stat(s.file)
 	if err := s.open(ctx); err != nil {
-		return fmt.Errorf("opening the SQLite file %s: %w", s.file, err)
+		err = fmt.Errorf("opening the SQLite file %s: %w", s.file, err)
+		if info != nil && info.Size() > 0 && takesNoWrites(err) {
+			err = fmt.Errorf("%w: %w", ErrUnreachable, err)
+		}
+		return err
 	}
 	s.ops, s.quit, s.stopped = make(chan *sqliteOp), make(chan struct{}), make(chan struct{})
 	s.phase = sqliteOpen
@@ -168,6 +175,15 @@ func (s *SQLite) open(ctx context.Context) error {
 
 // createPrivateFile sees to it that nobody else can read the file. SQLite gives the
 // files beside it the same mode.
+// takesNoWrites reports whether an error is one of the disk's, which may pass.
+func takesNoWrites(err error) bool {
+	switch sqliteCode(err) & 0xff {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY:
+		return true
+	}
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS)
+}
+
 func createPrivateFile(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
