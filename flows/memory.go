@@ -48,9 +48,6 @@ type Feed interface {
 func NewMemory(sessions Sessions, limit int) *Memory {
 	m := &Memory{Sessions: sessions, touching: make(chan struct{}, maxTouching)}
 	m.SetLimit(limit)
-	for i := range m.shards {
-		m.shards[i].index = map[entryKey]int32{}
-	}
 	return m
 }
 
@@ -102,7 +99,7 @@ func (m *Memory) Len() int {
 	n := 0
 	for i := range m.shards {
 		m.shards[i].mu.RLock()
-		n += len(m.shards[i].index)
+		n += m.shards[i].held()
 		m.shards[i].mu.RUnlock()
 	}
 	return n
@@ -213,7 +210,7 @@ type shard struct {
 	hits    atomic.Uint64
 	misses  atomic.Uint64
 	mu      sync.RWMutex
-	index   map[entryKey]int32
+	slots   []uint64 // where which entry is: see find
 	chunks  []*[chunkLen]entry
 	used    int     // entries ever taken
 	free    []int32 // of those, the ones given back
@@ -221,10 +218,7 @@ type shard struct {
 	long    map[int32]string
 }
 
-// An entryKey is a part of a hash, enough for an index: the entry has the rest.
-type entryKey [16]byte
-
-const chunkLen = 256
+const chunkLen = 1024
 
 // An entry is a remembered session.
 type entry struct {
@@ -243,20 +237,76 @@ type entry struct {
 // the table.
 const longest = 39
 
-func keyOf(hash TokenHash) entryKey { return entryKey(hash[16:]) }
-
 func (s *shard) at(i int32) *entry { return &s.chunks[i/chunkLen][i%chunkLen] }
 
-// find returns the entry's place. The caller holds a lock.
-func (s *shard) find(hash TokenHash) (int32, bool) {
-	i, ok := s.index[keyOf(hash)]
-	return i, ok && s.at(i).hash == hash
+// held returns how many sessions are remembered. The caller holds a lock, as of
+// all below that take none.
+func (s *shard) held() int { return s.used - len(s.free) }
+
+// find returns the entry's place, and its slot. The slots are an open-addressed
+// table, probed one by one: a power of two of them, at most three quarters in
+// use. One in use has a place, plus one, and above it the entry's tag, whose low
+// bits are the slot that is looked into first.
+func (s *shard) find(hash TokenHash) (i int32, slot uint32, ok bool) {
+	if len(s.slots) == 0 {
+		return 0, 0, false
+	}
+	tag := tagOf(hash)
+	for slot = s.first(tag); s.slots[slot] != 0; slot = s.after(slot) {
+		i = int32(uint32(s.slots[slot]) - 1)
+		if uint32(s.slots[slot]>>32) == tag && s.at(i).hash == hash {
+			return i, slot, true
+		}
+	}
+	return 0, 0, false
+}
+
+// tagOf returns bits of a hash that the choice of its bucket leaves random.
+func tagOf(hash TokenHash) uint32 { return binary.LittleEndian.Uint32(hash[8:]) }
+
+func (s *shard) first(tag uint32) uint32  { return tag & uint32(len(s.slots)-1) }
+func (s *shard) after(slot uint32) uint32 { return (slot + 1) & uint32(len(s.slots)-1) }
+
+// enter makes an entry found, which is in its place already.
+func (s *shard) enter(i int32) {
+	if 4*s.held() > 3*len(s.slots) {
+		old := s.slots
+		s.slots = make([]uint64, max(8, 2*len(old)))
+		for _, content := range old {
+			if content != 0 {
+				s.fill(content)
+			}
+		}
+	}
+	s.fill(uint64(tagOf(s.at(i).hash))<<32 | uint64(i+1))
+}
+
+func (s *shard) fill(content uint64) {
+	slot := s.first(uint32(content >> 32))
+	for s.slots[slot] != 0 {
+		slot = s.after(slot)
+	}
+	s.slots[slot] = content
+}
+
+// vacate empties a slot, and moves up what is behind it in the wrong place, so
+// that it is still found.
+func (s *shard) vacate(slot uint32) {
+	mask := uint32(len(s.slots) - 1)
+	for next := s.after(slot); s.slots[next] != 0; next = s.after(next) {
+		first := s.first(uint32(s.slots[next] >> 32))
+		if (next-first)&mask >= (next-slot)&mask {
+			s.slots[slot] = s.slots[next]
+			slot = next
+		}
+	}
+	s.slots[slot] = 0
 }
 
 func (s *shard) recall(hash TokenHash, companies *names) (Session, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	i, ok := s.find(hash)
+	i, _, ok := s.find(hash)
 	if !ok {
 		return Session{}, false
 	}
@@ -288,8 +338,8 @@ func (s *shard) remember(session Session, company int32, limit int, endings uint
 	if s.endings.Load() != endings {
 		return
 	}
-	i, ok := s.find(session.Hash)
-	if !ok {
+	i, _, known := s.find(session.Hash)
+	if !known {
 		i = s.place(limit)
 	}
 	e := s.at(i)
@@ -308,7 +358,9 @@ func (s *shard) remember(session Session, company int32, limit int, endings uint
 		}
 		s.long[i] = session.Mnemocode
 	}
-	s.index[keyOf(session.Hash)] = i
+	if !known {
+		s.enter(i)
+	}
 }
 
 // place returns a free place: where the table is full, that of an entry which
@@ -341,7 +393,8 @@ func (s *shard) place(limit int) int32 {
 
 // drop takes an entry out and gives its place back.
 func (s *shard) drop(i int32) {
-	delete(s.index, keyOf(s.at(i).hash))
+	_, slot, _ := s.find(s.at(i).hash)
+	s.vacate(slot)
 	delete(s.long, i)
 	*s.at(i) = entry{}
 	s.free = append(s.free, i)
@@ -351,7 +404,7 @@ func (s *shard) drop(i int32) {
 func (s *shard) prolong(hash TokenHash, expires time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, ok := s.find(hash)
+	i, _, ok := s.find(hash)
 	if ok {
 		e := s.at(i)
 		e.expires = max(e.expires, min(expires.UnixNano(), e.ends))
@@ -363,7 +416,7 @@ func (s *shard) forget(hash TokenHash) {
 	s.endings.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i, ok := s.find(hash); ok {
+	if i, _, ok := s.find(hash); ok {
 		s.drop(i)
 	}
 }
@@ -383,8 +436,8 @@ func (s *shard) flush() {
 	s.endings.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.index, s.long = map[entryKey]int32{}, nil
-	s.chunks, s.free, s.used, s.hand = nil, nil, 0, 0
+	s.slots, s.chunks, s.free, s.long = nil, nil, nil, nil
+	s.used, s.hand = 0, 0
 }
 
 // names numbers companies, so that an entry need not point to a string.

@@ -371,6 +371,45 @@ func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
 	})
 }
 
+// Whatever is remembered and forgotten, in any order, what is remembered is
+// found, and nothing else is. The hashes are such that their places collide.
+func TestMemoryFindsWhatItHolds(t *testing.T) {
+	for _, near := range []uint32{0, 1<<32 - 20, 1<<10 - 20} { // the end of a table of any size, and its beginning
+		memory := flows.NewMemory(madeSessions{}, 1<<20)
+		memory.Trust(farAway)
+		hash := func(i int) (h flows.TokenHash) {
+			binary.LittleEndian.PutUint32(h[8:], near+uint32(i)%40)
+			binary.LittleEndian.PutUint32(h[16:], uint32(i))
+			return h
+		}
+		draw := rand.New(rand.NewPCG(1, uint64(near)))
+		held := map[int]bool{}
+		const all = 2000
+		for step := range 100_000 {
+			i := draw.IntN(all)
+			switch draw.IntN(2 + step/20_000%3) { // it fills, and it empties
+			case 0:
+				_, before := memory.Asked()
+				s, err := memory.Recall(t.Context(), time.Now(), "", hash(i))
+				if _, after := memory.Asked(); err != nil || s.Hash != hash(i) || (after == before) != held[i] {
+					t.Fatalf("step %d: got the session of %x, %v, the store asked: %v, remembered: %v", step, s.Hash, err, after != before, held[i])
+				}
+				held[i] = true
+			default:
+				memory.Ended(hash(i))
+				delete(held, i)
+			}
+			if step%30_000 == 29_999 {
+				memory.Flush()
+				clear(held)
+			}
+			if memory.Len() != len(held) {
+				t.Fatalf("step %d: %d are remembered, want %d", step, memory.Len(), len(held))
+			}
+		}
+	}
+}
+
 // A madeSessions makes up each session that it is asked for.
 type madeSessions struct{ flows.Sessions }
 
