@@ -85,10 +85,10 @@ func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash
 // answer could have reached from memory: no ending was heard of since the first
 // of them.
 func (m *Memory) ask(ctx context.Context, company string, hash TokenHash, endings uint64) (Session, error) {
-	key := make([]byte, 0, len(hash)+8+len(company))
-	key = append(binary.LittleEndian.AppendUint64(append(key, hash[:]...), endings), company...)
+	var room [128]byte // spares an allocation
+	key := append(binary.LittleEndian.AppendUint64(append(room[:0], hash[:]...), endings), company...)
 	answer, err, _ := m.asking.Do(string(key), func() (any, error) {
-		return m.Get(withStoreTime(context.WithoutCancel(ctx)), hash) // others wait for it too
+		return m.Get(context.WithoutCancel(ctx), hash) // others wait for it too
 	})
 	s, _ := answer.(Session)
 	return s, err
@@ -144,7 +144,7 @@ func (m *Memory) Touch(ctx context.Context, now time.Time, hash TokenHash, expir
 	if m.shards[hash.Bucket()].prolong(hash, expires) && m.Trusted() {
 		select {
 		case m.touching <- struct{}{}:
-			ctx = withStoreTime(context.WithoutCancel(ctx))
+			ctx = context.WithoutCancel(ctx)
 			m.behind.Go(func() {
 				defer func() { <-m.touching }()
 				_ = Contain(func() error { return m.touch(ctx, now, hash, expires) })
