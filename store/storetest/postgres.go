@@ -129,7 +129,7 @@ func (s *Postgres) command(name string, args ...string) *exec.Cmd {
 func (s *Postgres) Start(settings ...string) error {
 	args := []string{"-D", s.data(), "-k", s.path, "-p", fmt.Sprint(s.Port)}
 	for _, setting := range append([]string{"listen_addresses=", "fsync=off", "full_page_writes=off",
-		"synchronous_commit=off", "shared_buffers=64MB", "wal_level=minimal", "max_wal_senders=0", "autovacuum=off",
+		"synchronous_commit=off", "shared_buffers=512MB", "wal_level=minimal", "max_wal_senders=0", "autovacuum=off",
 		"max_wal_size=2GB"}, settings...) {
 		args = append(args, "-c", setting)
 	}
