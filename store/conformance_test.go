@@ -138,14 +138,23 @@ func wantEqual[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// race calls f n times at once, each node in turn, and returns the errors.
+// race calls f n times, each node in turn, and returns the errors. As many calls
+// are under way at once as two busy CPUs answer before Redis's time is up.
 func race[S any](n int, one, two S, f func(i int, s S) error) []error {
+	return callers(n, 50, one, two, f)
+}
+
+// callers is race with so many at once.
+func callers[S any](n, atOnce int, one, two S, f func(i int, s S) error) []error {
 	errs := make([]error, n)
 	start := make(chan struct{})
+	free := make(chan struct{}, atOnce)
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
 			<-start
+			free <- struct{}{}
+			defer func() { <-free }()
 			errs[i] = f(i, []S{one, two}[i%2])
 		})
 	}

@@ -664,7 +664,7 @@ func TestRedisFaultsAreAnsweredInTime(t *testing.T) {
 			sessions := r.Sessions()
 			kept := session("kept", 1, 1, flows.Authorized)
 			must(t, sessions.Create(bg, t0, kept))
-			race(100, sessions, sessions, func(_ int, n flows.Sessions) error { // many connections
+			callers(100, 100, sessions, sessions, func(_ int, n flows.Sessions) error { // many connections
 				_, err := n.Get(bg, kept.Hash)
 				return err
 			})
@@ -700,7 +700,7 @@ func TestRedisFaultsAreAnsweredInTime(t *testing.T) {
 // answers lets 200 callers call, and returns how long the slowest took.
 func answers(t *testing.T, sessions flows.Sessions, kept flows.Session) (slowest time.Duration, failed int) {
 	var longest atomic.Int64
-	errs := race(200, sessions, sessions, func(i int, n flows.Sessions) error {
+	errs := callers(200, 200, sessions, sessions, func(i int, n flows.Sessions) error {
 		began := time.Now()
 		defer func() {
 			took := int64(time.Since(began))
