@@ -16,8 +16,9 @@ import (
 var ErrBusy = errors.New("too many passwords are being hashed at once")
 
 const (
-	// maxWait is how long a caller waits for its turn.
-	maxWait = 2 * time.Second
+	// maxWait is how long a caller waits for its turn: less than the 2 s within
+	// which it is told that there is none (contract, section 4).
+	maxWait = 1800 * time.Millisecond
 	// waitersPerSlot bounds the memory of those that wait. A hash with the
 	// default parameters takes 15 to 30 ms, so whoever comes behind 128 others
 	// would wait in vain.
