@@ -215,8 +215,8 @@ func (h *Handler) identify(r *http.Request, session *flows.Session, values *[2]s
 	}
 	delete(r.Header, apiKeyHeader)
 	*values = [2]string{session.Mnemocode, session.Company}
-	r.Header[http.CanonicalHeaderKey(h.Header)] = values[:1:1]
-	r.Header[http.CanonicalHeaderKey(h.CompanyHeader)] = values[1:2:2]
+	r.Header[h.Header] = values[:1:1]
+	r.Header[h.CompanyHeader] = values[1:2:2]
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Set("http.auth.user.id", session.Mnemocode)
 		repl.Set("http.auth.user.company", session.Company)
@@ -229,17 +229,18 @@ func (h *Handler) identify(r *http.Request, session *flows.Session, values *[2]s
 func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session flows.Session, company string, next caddyhttp.Handler) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	now := time.Now()
 	s := &stream{
 		ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
 		handler:               h,
 		session:               session,
 		recheck:               h.app.StreamRecheck(session.Company),
-		confirmed:             time.Now(),
+		confirmed:             now,
 		ctx:                   ctx,
 		cancel:                cancel,
 	}
 	h.identify(r, &s.session, &s.identity)
-	streams.add(s, s.recheck/2)
+	streams.add(s, now, s.recheck/2)
 	defer streams.remove(s)
 	r = r.WithContext(ctx)
 	if r.ProtoMajor == 1 && r.ContentLength < 0 {
@@ -330,9 +331,9 @@ func (s *stream) check() {
 	case s.ctx.Err() != nil: // the request has ended
 	case err == nil:
 		s.confirmed = asked
-		streams.add(s, s.recheck/2)
+		streams.add(s, time.Now(), s.recheck/2)
 	case errors.Is(err, flows.ErrUnavailable) && time.Since(s.confirmed)+again < s.recheck:
-		streams.add(s, again)
+		streams.add(s, time.Now(), again)
 	default:
 		s.why = err
 		s.cut.Store(true)

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -104,15 +105,9 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 // Provision sets the defaults and finds the app.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	h.log = ctx.Slogger()
-	if h.Header == "" {
-		h.Header = defaultHeader
-	}
-	if h.CompanyHeader == "" {
-		h.CompanyHeader = defaultCompanyHeader
-	}
-	if h.MaxBody == 0 {
-		h.MaxBody = defaultMaxBody
-	}
+	h.Header = http.CanonicalHeaderKey(cmp.Or(h.Header, defaultHeader))
+	h.CompanyHeader = http.CanonicalHeaderKey(cmp.Or(h.CompanyHeader, defaultCompanyHeader))
+	h.MaxBody = cmp.Or(h.MaxBody, defaultMaxBody)
 	app, err := ctx.AppIfConfigured("mnemogate")
 	if err != nil {
 		return fmt.Errorf("mnemogate: configure the companies in the global option mnemogate: %w", err)

@@ -24,8 +24,7 @@ const watchTick = 10 * time.Millisecond
 type streamList struct{ first, last *stream }
 
 // add has a stream checked once, after a delay.
-func (w *streamWatch) add(s *stream, delay time.Duration) {
-	due := time.Now().Add(delay)
+func (w *streamWatch) add(s *stream, now time.Time, delay time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list := w.lists[delay]
@@ -33,7 +32,7 @@ func (w *streamWatch) add(s *stream, delay time.Duration) {
 		list = new(streamList)
 		w.lists[delay] = list
 	}
-	s.list, s.due, s.before = list, due, list.last
+	s.list, s.due, s.before = list, now.Add(delay), list.last
 	if list.last == nil {
 		list.first = s
 	} else {
