@@ -77,7 +77,8 @@ type Handler struct {
 	ForwardAuthorization bool `json:"forward_authorization,omitempty"`
 
 	// Whether requests that go to the application need the company's API key
-	// in X-Api-Key, as the auth routes do. Default: false.
+	// in X-Api-Key, as the auth routes do. Users of a company with `api_key
+	// off` then reach only the paths that begin with its code. Default: false.
 	RequireAPIKey bool `json:"require_api_key,omitempty"`
 
 	// The largest body that an auth route reads, in bytes.
