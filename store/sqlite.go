@@ -173,8 +173,6 @@ func (s *SQLite) open(ctx context.Context) error {
 	return nil
 }
 
-// createPrivateFile sees to it that nobody else can read the file. SQLite gives the
-// files beside it the same mode.
 // takesNoWrites reports whether an error is one of the disk's, which may pass.
 func takesNoWrites(err error) bool {
 	switch sqliteCode(err) & 0xff {
@@ -184,6 +182,8 @@ func takesNoWrites(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS)
 }
 
+// createPrivateFile sees to it that nobody else can read the file. SQLite gives the
+// files beside it the same mode.
 func createPrivateFile(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
