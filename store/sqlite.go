@@ -463,6 +463,11 @@ func (c *sqliteWriter) attempt(ctx context.Context, o *sqliteOp) error {
 			// %v: to the other callers this op's error is no answer.
 			return fmt.Errorf("rolling back after %v: %w", o.err, err)
 		}
+		if sqliteCode(o.err)&0xff == sqlite3.SQLITE_READONLY {
+			// Opened while the file was read-only, a connection stays so. A new
+			// one may not.
+			return o.err
+		}
 	}
 	if _, err := c.exec(ctx, `RELEASE op`); err != nil {
 		return fmt.Errorf("releasing a savepoint: %w", err)
