@@ -21,9 +21,7 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 	session, company, err := h.authorize(r, t)
 	countProtected(err)
 	if err != nil {
-		if errors.Is(err, flows.ErrUnavailable) && !errors.Is(err, context.Canceled) {
-			h.app.warnings.Warn(h.log, "a service did not answer", "error", err)
-		}
+		h.app.warnings.Unanswered(h.log, err)
 		leaveUnread(w, r, time.Now().Add(bodyWithin))
 		h.refuse(w, company, err)
 		return nil

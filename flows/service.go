@@ -147,9 +147,7 @@ func (s *Service) checked(r *Request, err error) error {
 	if !r.Route.MayFail(code) {
 		return s.defect(r, fmt.Errorf("it failed with %s, which its row does not list", code.Code))
 	}
-	if code == ErrUnavailable && !errors.Is(err, context.Canceled) {
-		s.warnings.Warn(s.Log, "a service did not answer", "company", r.Company, "route", r.Route.Path, "error", err)
-	}
+	s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", r.Route.Path)
 	return err
 }
 

@@ -1,6 +1,8 @@
 package flows
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -25,6 +27,13 @@ func (w *Warnings) Warn(log *slog.Logger, message string, args ...any) {
 			args = append(args, "omitted", omitted)
 		}
 		log.Warn(message, args...)
+	}
+}
+
+// Unanswered warns if err is ErrUnavailable, unless because the client has left.
+func (w *Warnings) Unanswered(log *slog.Logger, err error, args ...any) {
+	if errors.Is(err, ErrUnavailable) && !errors.Is(err, context.Canceled) {
+		w.Warn(log, "a service did not answer", append(args, "error", err)...)
 	}
 }
 
