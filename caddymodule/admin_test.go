@@ -111,7 +111,31 @@ func with(base fields, more fields) fields {
 	return merged
 }
 
+// What surrounds a login id does not count, for an operator as for its owner.
+func TestAdminTakesLoginIDsAsLoginsDo(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{})
+	s.admin("POST", "accounts", with(alice, fields{
+		"primary_email": "  A@x.example ", "primary_phone": " 00370 (600) 12345 ", "login_name": "\t\u00a0Alice \u3000\n",
+	})).wantStatus(201)
+	for field, want := range map[string]string{"primary_email": "A@x.example", "primary_phone": "+37060012345", "login_name": "Alice"} {
+		shown := s.admin("GET", "accounts/alice", nil).wantStatus(200)
+		if got := shown.str(field); got != want {
+			t.Errorf("%s is %q, want %q", field, got, want)
+		}
+	}
+	for _, loginID := range []string{"  A@x.example ", "a@X.EXAMPLE", "\u00a0ALICE\t", " 00370 (600) 12345 "} {
+		s.post("auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword}).wantState(flows.Authorized)
+	}
+	same := s.admin("PATCH", "accounts/alice", fields{"primary_email": " A@x.example"}).wantStatus(200)
+	if same.str("primary_email") != "A@x.example" {
+		t.Errorf("got %s", same.Body)
+	}
+	s.admin("PATCH", "accounts/alice", fields{"primary_email": "", "login_name": nil}).wantStatus(200)
+}
+
 func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
+	t.Parallel()
 	s := adminSite(t, siteConfig{})
 	created := s.admin("POST", "accounts", with(alice, fields{
 		"role": "tester", "second_factor": false, "control_question": "Cat?", "control_answer": "Tom",
@@ -168,6 +192,17 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 				t.Errorf("%q found %s", id, found.Body)
 			}
 		}
+		s.admin("PATCH", "accounts/alice", fields{"primary_email": "alice+home@example.com"}).wantStatus(200)
+		for _, query := range []string{ // + is a space
+			"+37060012345", "+370+600+12345", "%2B370%20600%2012345",
+			"alice+home@example.com", "Alice%2BHome%40example.com", "+alice+home@example.com+", "Liz+", "+liz",
+		} {
+			found := s.admin("GET", "accounts?login_id="+query, nil).wantStatus(200)
+			if accounts := found.JSON["accounts"].([]any); len(accounts) != 1 {
+				t.Errorf("%q found %s", query, found.Body)
+			}
+		}
+		s.admin("PATCH", "accounts/alice", fields{"primary_email": "alice@example.com"}).wantStatus(200)
 		if found := s.admin("GET", "accounts?login_id=nobody", nil).wantStatus(200); string(found.Body) != "{\"accounts\":[]}\n" {
 			t.Errorf("got %s", found.Body)
 		}
@@ -202,6 +237,7 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 }
 
 func TestAdminRefusesWithTheFieldAtFault(t *testing.T) {
+	t.Parallel()
 	s := adminSite(t, siteConfig{})
 	s.admin("POST", "accounts", with(alice, fields{"oauth_identities": []fields{{"provider_id": 1, "subject": "a"}}})).wantStatus(201)
 	s.admin("POST", "accounts", fields{"profile_mnemocode": "bob", "login_name": "bob"}).wantStatus(201)
@@ -232,6 +268,12 @@ func TestAdminRefusesWithTheFieldAtFault(t *testing.T) {
 		{bob(fields{"second_factor": "yes"}), 400, "second_factor"},
 		{bob(fields{"password": ""}), 400, "password"},
 		{bob(fields{"password": strings.Repeat("ä", 129)}), 400, "password"},
+		{bob(fields{"password": "no one can \x00 send it"}), 400, "password"},
+		{bob(fields{"primary_email": " "}), 400, "primary_email"},
+		{bob(fields{"primary_email": "x @example.com"}), 400, "primary_email"},
+		{bob(fields{"primary_email": "x@example.com" + strings.Repeat(" ", 300) + "x"}), 400, "primary_email"},
+		{bob(fields{"login_name": " \u00a0\u3000"}), 400, "login_name"},
+		{bob(fields{"login_name": "a\tb"}), 400, "login_name"},
 		{bob(fields{"password_hash": "plain"}), 400, "password_hash"},
 		{bob(fields{"password_hash": "$argon2id$v=19$m=4194304,t=99,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"}), 400, "password_hash"},
 		{bob(fields{"password_hash": fields{"type": "otp"}}), 400, "password_hash"},
@@ -299,9 +341,10 @@ func TestAdminRefusesWithTheFieldAtFault(t *testing.T) {
 }
 
 func TestAdminTakesMnemocodesWithOddCharacters(t *testing.T) {
+	t.Parallel()
 	s := adminSite(t, siteConfig{})
 	for _, mnemocode := range []string{"a/b", "..", ".", "50%", "%2F", "a?b#c", "a;b", "a//b", "~!@$&'()*+,=:[]|\\^`\"<>"} {
-		path := "accounts/" + escapeMnemocode(mnemocode)
+		path := "accounts/" + strings.ReplaceAll(url.PathEscape(mnemocode), ".", "%2E")
 		got := s.admin("POST", "accounts", fields{"profile_mnemocode": mnemocode}).wantStatus(201)
 		if location := got.Header.Get("Location"); location == "" {
 			t.Errorf("%q: no Location", mnemocode)
@@ -317,6 +360,7 @@ func TestAdminTakesMnemocodesWithOddCharacters(t *testing.T) {
 }
 
 func TestAdminPagesThroughAllAccountsInOrder(t *testing.T) {
+	t.Parallel()
 	s := adminSite(t, siteConfig{})
 	var lines strings.Builder
 	var want []string
@@ -347,6 +391,7 @@ func TestAdminPagesThroughAllAccountsInOrder(t *testing.T) {
 }
 
 func TestAdminEndsSessionsAtOnce(t *testing.T) {
+	t.Parallel()
 	s := adminSite(t, siteConfig{})
 	s.admin("POST", "accounts", alice).wantStatus(201)
 	ends := []struct {
@@ -403,7 +448,7 @@ func TestAdminEndsSessionsAtOnce(t *testing.T) {
 		for _, session := range sessions {
 			states[session.(fields)["session_state"].(string)]++
 		}
-		if states["authorized"] != 2 || states["checkpassword"] != 1 || len(sessions) != 3 || strings.Contains(string(list.Body), "mgs_") {
+		if states["authorized"] != 2 || len(sessions) != 2 || strings.Contains(string(list.Body), "mgs_") {
 			t.Errorf("got %s", list.Body)
 		}
 		s.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(204)
@@ -417,6 +462,7 @@ func TestAdminEndsSessionsAtOnce(t *testing.T) {
 }
 
 func TestAdminSetsPasswordsAndUnlocks(t *testing.T) {
+	t.Parallel()
 	s := adminSite(t, siteConfig{global: "limits {\nlock_after 2\ndisable_after 3\nlock_for 1s\nfailures_per_address 1000/1h\n}"})
 	s.admin("POST", "accounts", with(alice, fields{"must_set_password": true})).wantStatus(201)
 	wrong := func() answer {
@@ -482,6 +528,7 @@ func TestAdminSetsPasswordsAndUnlocks(t *testing.T) {
 }
 
 func TestAdminMakesBackupCodesThatWorkOnce(t *testing.T) {
+	t.Parallel()
 	s := adminSite(t, siteConfig{})
 	s.admin("POST", "accounts", with(alice, fields{"second_factor": true})).wantStatus(201)
 	codes := func() []any {
@@ -506,6 +553,7 @@ func TestAdminMakesBackupCodesThatWorkOnce(t *testing.T) {
 }
 
 func TestAdminSpeaksToTheConfigThatIsRunning(t *testing.T) {
+	t.Parallel()
 	s := adminSite(t, siteConfig{})
 	s.admin("POST", "accounts", alice).wantStatus(201)
 	good := s.config
@@ -543,4 +591,34 @@ func TestAdminSpeaksToTheConfigThatIsRunning(t *testing.T) {
 		}
 		s.admin("GET", "accounts", nil).wantRefused(503, "")
 	})
+}
+
+// A configured account that an operator deleted stays deleted, with its old
+// password, whatever brings the configuration again.
+func TestDeletedAccountOfTheConfigurationDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	c := siteConfig{company: "captcha off\naccount eve {\nlogin eve\npassword \"the old password\"\n}\naccount kept {\nlogin kept\n}"}
+	s := startSite(t, c)
+	s.admin("DELETE", "accounts/eve", nil).wantStatus(http.StatusNoContent)
+	old := fields{"login_id": "eve", "password": "the old password"}
+	gone := func() {
+		t.Helper()
+		s.admin("GET", "accounts/kept", nil).wantStatus(http.StatusOK)
+		s.admin("GET", "accounts/eve", nil).wantStatus(http.StatusNotFound)
+		s.post("auth/checkcredentials", "", old).want(flows.ErrCredentialsInvalid)
+	}
+	if err := s.reload(c); err != nil {
+		t.Fatal(err)
+	}
+	gone()
+	s.restart()
+	gone()
+
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "eve", "login_name": "eve", "password": "a new password"}).wantStatus(http.StatusCreated)
+	s.restart()
+	s.post("auth/checkcredentials", "", old).want(flows.ErrCredentialsInvalid)
+	s.post("auth/checkcredentials", "", fields{"login_id": "eve", "password": "a new password"}).wantState(flows.Authorized)
+	s.admin("DELETE", "accounts/eve", nil).wantStatus(http.StatusNoContent)
+	s.restart()
+	gone()
 }

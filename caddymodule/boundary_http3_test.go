@@ -22,6 +22,8 @@ import (
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 	"github.com/quic-go/quic-go/quicvarint"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
 
 // An h3site is a site that also listens for HTTP/3.
@@ -59,7 +61,7 @@ func startHTTP3(t *testing.T, c siteConfig) *h3site {
 // certificateFiles are a certificate for localhost and its key.
 func certificateFiles(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
 	t.Helper()
-	config, roots := testCertificate(t, "localhost")
+	config, roots := guesttest.Certificate(t, "localhost")
 	private, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
 	if err != nil {
 		t.Fatal(err)

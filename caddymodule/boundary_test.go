@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
 )
 
@@ -196,6 +197,7 @@ func (c *h1conn) close() {
 }
 
 func TestNoSpellingOfAnIdentityHeaderReachesTheApplication(t *testing.T) {
+	t.Parallel()
 	s := startBoundary(t, "")
 	token := s.login("alice@example.com")
 	h3 := s.h3client()
@@ -322,6 +324,93 @@ func (id identity) passesRaw(t *testing.T, how, status, body string) {
 	}
 }
 
+// Contract, 7: what is decided on as a header, or set by the proxy, comes from no
+// trailer, also where forward_authorization sends the header on.
+func TestNoTrailerPassesForAHeader(t *testing.T) {
+	t.Parallel()
+	s := startHTTP3(t, siteConfig{
+		company: people,
+		servers: "trusted_proxies static 127.0.0.0/8",
+		site: `
+		handle /forwarded {
+			mnemogate {
+				forward_authorization
+			}
+			reverse_proxy BACKEND
+		}
+		handle {
+			mnemogate
+			reverse_proxy BACKEND
+		}`,
+	})
+	token := s.login("alice@example.com")
+	names := []string{"Authorization", "X-Api-Key", "Cookie", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix",
+		"Forwarded", "Via", "Host", "Content-Type", "Proxy-Authorization", "Origin", "Early-Data",
+		"x_forwarded_for", "X_API_KEY", "authorization", "x-Forwarded_Port"}
+	for _, path := range []string{"/x", "/forwarded"} {
+		check := func(t *testing.T, how, status, raw string) {
+			t.Helper()
+			r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
+			if status != "200" || err != nil {
+				t.Fatalf("%s: got %s %q, %v", how, status, raw, err)
+			}
+			if _, err := io.ReadAll(r.Body); err != nil {
+				t.Fatal(err)
+			}
+			for name, values := range r.Trailer {
+				if name != "X-Sum" {
+					t.Errorf("%s: the application got the trailer %s: %q", how, name, values)
+				}
+			}
+			if strings.Contains(raw, "mallory") {
+				t.Errorf("%s: the application got %q", how, raw)
+			}
+			if want := path == "/forwarded"; want != (r.Header.Get("Authorization") == "Bearer "+token) {
+				t.Errorf("%s: Authorization is %q", how, r.Header["Authorization"])
+			}
+		}
+		fields := []string{":method", "POST", ":scheme", "https", ":authority", "localhost", ":path", path, "authorization", "Bearer " + token}
+		for _, announced := range []string{"", "X-Sum", strings.Join(names, ", "), "X-Sum, " + strings.Join(names, ", ")} {
+			how := fmt.Sprintf("%s, announced: %q", path, announced)
+			header, fields := "", slices.Clone(fields)
+			if announced != "" {
+				header = "Trailer: " + announced + "\r\n"
+				fields = append(fields, "trailer", announced)
+			}
+			trailer, trailers := "X-Sum: 9\r\n", []string{"x-sum", "9"}
+			for _, name := range names {
+				trailer += name + ": mallory\r\n"
+				if httpguts.ValidTrailerHeader(name) { // others the server takes in HTTP/1 only
+					trailers = append(trailers, strings.ToLower(name), "mallory")
+				}
+			}
+			s.run(how, func(t *testing.T) {
+				a := s.exchange("POST " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + token + "\r\n" +
+					"Transfer-Encoding: chunked\r\n" + header + "\r\n3\r\nabc\r\n0\r\n" + trailer + "\r\n")
+				check(t, "HTTP/1.1", fmt.Sprint(a.Status), string(a.Body))
+				if strings.HasPrefix(announced, "X-Sum") && !strings.Contains(string(a.Body), "\r\nX-Sum: 9\r\n") {
+					t.Errorf("the other trailer is lost: %q", a.Body)
+				}
+				c2, c3 := s.h2(), s.h3()
+				c2.headers(false, fields...)
+				c2.data("abc", false)
+				c2.headers(true, trailers...)
+				status, body := c2.answer("")
+				check(t, "HTTP/2", status, body)
+				c3.headers(fields...)
+				c3.write(h3data, []byte("abc"))
+				c3.headers(trailers...)
+				_ = c3.stream.Close()
+				status, body, err := c3.answer("")
+				if err != nil {
+					t.Fatal(err)
+				}
+				check(t, "HTTP/3", status, body)
+			})
+		}
+	}
+}
+
 // seen runs do and returns what the application got meanwhile, but for the
 // requests for /last.
 func (s *site) seen(do func()) []string {
@@ -419,6 +508,7 @@ func h1attacks() map[string]h1attack {
 }
 
 func TestEachRequestOverHTTP1IsRefusedOrHasOneIdentity(t *testing.T) {
+	t.Parallel()
 	for name, servers := range map[string]string{"plain": "", "full duplex": "enable_full_duplex"} {
 		t.Run(name, func(t *testing.T) { eachRequestOverHTTP1(t, startBoundary(t, servers)) })
 	}
@@ -581,6 +671,7 @@ func framedAttacks() map[string]framedAttack {
 }
 
 func TestEachRequestOverHTTP2And3IsRefusedOrHasOneIdentity(t *testing.T) {
+	t.Parallel()
 	s := startBoundary(t, "")
 	token := s.login("alice@example.com")
 	sent := 0

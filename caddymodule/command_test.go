@@ -69,6 +69,7 @@ func (o outcome) object() fields {
 }
 
 func TestCommandsManageAccounts(t *testing.T) {
+	t.Parallel()
 	s := adminSite(t, siteConfig{})
 	added := s.cli(testPassword+"\nTom\n", "account", "add", "alice", "--email", "Alice@example.com", "--phone", "0037060012345",
 		"--login", "alice", "--role", "tester", "--password", "--question", "Cat?", "--answer", "--identity", "2:sub-2").
@@ -147,6 +148,7 @@ func TestCommandsManageAccounts(t *testing.T) {
 }
 
 func TestCommandsImportAndExport(t *testing.T) {
+	t.Parallel()
 	s := adminSite(t, siteConfig{more: "company umbrella {\napi_key k\ncaptcha off\n}"})
 	file := func(name, content string) string {
 		t.Helper()
@@ -231,6 +233,7 @@ func TestCommandsImportAndExport(t *testing.T) {
 }
 
 func TestDoctorTellsWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -254,6 +257,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 }
 
 func TestCommandsDocumentThemselves(t *testing.T) {
+	t.Parallel()
 	s := &site{t: t, dir: t.TempDir()}
 	run := func(args ...string) string {
 		t.Helper()
@@ -285,16 +289,5 @@ func TestCommandsDocumentThemselves(t *testing.T) {
 	}
 	if got := run("__complete", "mnemogate", "account", "set", "alice", "--status", ""); !strings.Contains(got, "restricted\n") {
 		t.Errorf("completion: got %s", got)
-	}
-}
-
-func TestProgressTellsRateAndTimeLeft(t *testing.T) {
-	p := &progress{read: &countingReader{n: 25}, size: 100}
-	if got, want := p.line(importCounts{Created: 40_000, Failed: 2}, 20*time.Second), "40,002 accounts, 2,000 a second, 2 failed, 25 %, 1m0s left"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	p.size = 0
-	if got, want := p.line(importCounts{Skipped: 1500}, time.Second), "1,500 accounts, 1,500 a second"; got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -1,10 +1,14 @@
 package caddymodule
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -31,20 +35,25 @@ type composeBuild struct {
 	Dockerfile string `yaml:"dockerfile_inline"`
 }
 
-// Without an engine: the file is what Compose reads, all that it refers to is
-// there, and the Caddyfile in it is valid.
-func TestComposeFile(t *testing.T) {
-	const file = "../store/compose.yaml"
+func readCompose(t *testing.T, file string) (c composeFile) {
+	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c composeFile
 	decoder := yaml.NewDecoder(strings.NewReader(string(raw)))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&c); err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// Without an engine: the file is what Compose reads, all that it refers to is
+// there, and the Caddyfiles in it are valid.
+func TestComposeFile(t *testing.T) {
+	const file = "../store/compose.yaml"
+	c := readCompose(t, file)
 	built := map[string]bool{}
 	for name, service := range c.Services {
 		if service.Build != nil {
@@ -75,10 +84,10 @@ func TestComposeFile(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		for _, argument := range strings.Fields(service.Command) {
-			if host, port, _ := strings.Cut(argument, ":"); port == "80" && c.Services[host].Configs == nil {
-				t.Errorf("%s: there is no node %s", name, host)
-			}
+	}
+	for _, upstream := range balancedNodes.FindAllString(c.Configs["balancer"].Content, -1) {
+		if c.Services[strings.TrimSuffix(upstream, ":80")].Build == nil {
+			t.Errorf("the balancer sends to %s, which is no node", upstream)
 		}
 	}
 	if !built["mnemogate"] || c.Services["one"].Command != c.Services["two"].Command || len(c.Services["balancer"].Ports) != 1 {
@@ -87,6 +96,32 @@ func TestComposeFile(t *testing.T) {
 	if exec.Command("docker", "compose", "version").Run() == nil {
 		if out, err := exec.Command("docker", "compose", "-f", file, "config", "--quiet").CombinedOutput(); err != nil {
 			t.Errorf("docker compose config: %v: %s", err, out)
+		}
+	}
+}
+
+var balancedNodes = regexp.MustCompile(`\b(one|two):80\b`)
+
+// A node that is stopped costs its users nothing: what can't be sent to it goes
+// to the other, logins too.
+func TestComposeBalancerTriesTheOtherNode(t *testing.T) {
+	config := readCompose(t, "../store/compose.yaml").Configs["balancer"].Content
+	node := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(node.Close)
+	addresses := map[string]string{"one:80": strings.TrimPrefix(nobodyListens(t), "http://"), "two:80": node.Listener.Addr().String()}
+	config = balancedNodes.ReplaceAllStringFunc(config, func(name string) string { return addresses[name] })
+	config = strings.Replace(config, "auto_https off", "auto_https off\nadmin off", 1)
+	config = strings.Replace(config, "http:// {", "http:// {\nbind fd/3", 1)
+
+	s := &site{t: t, dir: shortTempDir(t), config: config}
+	s.addr, s.ln = listener(t)
+	s.URL = "http://" + s.addr
+	s.writeCaddyfile()
+	s.start()
+	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
+	for range 20 {
+		if a := s.do(s.request(http.MethodPost, "/", "{}")); a.Status != http.StatusOK {
+			t.Errorf("got %d %s", a.Status, a.Body)
 		}
 	}
 }

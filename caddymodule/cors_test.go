@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 // Contract, 7: with cors, a preflight of a listed origin is answered on both
 // kinds of path, and answers to listed origins carry what a browser needs.
 func TestListedOriginsAreAnswered(t *testing.T) {
+	t.Parallel()
 	const listed, unlisted = "https://app.example.com", "https://evil.example.com"
 	s := startSite(t, siteConfig{company: people, site: `
 		mnemogate {
@@ -126,23 +126,4 @@ func TestListedOriginsAreAnswered(t *testing.T) {
 			t.Errorf("got %q, %v", line, err)
 		}
 	})
-}
-
-// Without cors nothing is said of origins.
-func TestWithoutCORSThereIsNone(t *testing.T) {
-	h, _ := newHandler(nil)
-	r, w := httptest.NewRequest("OPTIONS", "/acme/v2/auth/login", nil), httptest.NewRecorder()
-	r.Header.Set("Origin", "https://app.example.com")
-	r.Header.Set("Access-Control-Request-Method", "POST")
-	if err := h.ServeHTTP(w, r, nil); err != nil {
-		t.Fatal(err)
-	}
-	for name := range w.Header() {
-		if strings.HasPrefix(name, "Access-Control-") || name == "Vary" {
-			t.Errorf("%s is set", name)
-		}
-	}
-	if w.Code != http.StatusMethodNotAllowed {
-		t.Errorf("got %d", w.Code)
-	}
 }

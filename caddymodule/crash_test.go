@@ -28,6 +28,7 @@ var kills = flag.Int("kills", 6, "how often TestCrashesLoseNothing kills a proce
 //
 //	go test ./caddymodule -run CrashesLoseNothing -v -kills 200 -timeout 2h
 func TestCrashesLoseNothing(t *testing.T) {
+	t.Parallel()
 	for _, d := range []struct {
 		name    string
 		start   func(*testing.T, siteConfig) *site
@@ -632,7 +633,7 @@ func (c *crash) steady(ask func() (answer, bool)) answer {
 func (c *crash) nothingOwed() {
 	accounts := c.s.accounts()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		owed, err := accounts.Endings(c.s.t.Context(), 10)
+		owed, err := accounts.Endings(c.s.t.Context(), flows.Ending{}, 10)
 		if err == nil && len(owed) == 0 {
 			return
 		}
@@ -882,6 +883,7 @@ func (w *crashWorker) logsIn(p *person) {
 // What a crash left owed is done once the servers are there, also if nobody
 // asks for anything.
 func TestOwedEndingsNeedNoRequest(t *testing.T) {
+	t.Parallel()
 	s := startDurable(t, siteConfig{company: roomy + account("alice", "")})
 	s.login("alice")
 	ctx, accounts := t.Context(), s.accounts()
@@ -893,7 +895,7 @@ func TestOwedEndingsNeedNoRequest(t *testing.T) {
 		node.stop(syscall.SIGKILL)
 	}
 	// As far as a change comes that is cut off before it ends the sessions.
-	if _, err := accounts.Update(ctx, time.Now(), "acme", a.ID, true, func(*flows.Account) error { return nil }); err != nil {
+	if _, err := accounts.Update(ctx, "acme", a.ID, func(*flows.Account) (bool, error) { return true, nil }); err != nil {
 		t.Fatal(err)
 	}
 	s.shared.postgres.Kill()
@@ -901,7 +903,7 @@ func TestOwedEndingsNeedNoRequest(t *testing.T) {
 	s.nodes[0].start()
 	restarted(t, s.shared.postgres.Start(durablePostgres...))
 	storetest.Eventually(t, 30*time.Second, "end of the sessions", func() bool {
-		owed, err := accounts.Endings(ctx, 1)
+		owed, err := accounts.Endings(ctx, flows.Ending{}, 1)
 		return err == nil && len(owed) == 0
 	})
 	s.wantSessions("alice")

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // nobodyListens returns the URL of a port that refuses connections, and is
@@ -83,16 +85,36 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/token":
 		form, _ := url.ParseQuery(string(body))
 		w.Header().Set("Content-Type", "application/json")
-		if form.Get("redirect_uri") != callback || !strings.HasPrefix(form.Get("code"), "code-of-") {
+		if form.Get("redirect_uri") != callback || !strings.Contains(form.Get("code"), "code-of-") {
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprint(w, `{"error":"invalid_grant"}`)
 			return
 		}
 		fmt.Fprintf(w, `{"access_token":"access-%s","token_type":"bearer"}`, form.Get("code"))
 	case "/user":
-		user := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer access-code-of-")
+		_, user, _ := strings.Cut(r.Header.Get("Authorization"), "code-of-")
 		fmt.Fprintf(w, `{"id":%q,"email":"%[1]s@example.com","verified":true}`, user)
 	}
+}
+
+// codeOf is a code of the gateway for a user that was never sent. It could be
+// exchanged any number of times.
+func codeOf(user string) string { return rand.Text() + "-code-of-" + user }
+
+// provider is the gateway as an OAuth provider in a Caddyfile.
+func (g *gateway) provider(id int, more string) string {
+	return fmt.Sprintf(`
+		oauth %d oauth2 {
+			token_url %s/token
+			userinfo_url %[2]s/user
+			subject id
+			email email verified
+			client_id me
+			client_secret hidden-client-secret
+			redirect_uri %s
+			%s
+		}
+	`, id, g.URL, callback, more)
 }
 
 // behave sets how the gateway answers from now on; nil is good.
@@ -192,6 +214,7 @@ func (a answer) unavailable() {
 // A gateway that fails makes service.unavailable, within its timeout. What it
 // was given is void but counts towards the budgets, and nothing lasts.
 func TestGatewaysMayFail(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	misbehaviours := g.misbehaviours()
 	names := slices.Sorted(maps.Keys(misbehaviours))
@@ -211,6 +234,7 @@ func TestGatewaysMayFail(t *testing.T) {
 			sms_per_account 3/10m
 			mails_per_account 2/1h
 			failures_per_address 1000/5m
+			logins_per_address 1000/1m
 		}
 		password {
 			argon2id 7168 5 1
@@ -329,7 +353,7 @@ func TestGatewaysMayFail(t *testing.T) {
 	})
 	each("OAuth", "", func(company, account string, fail, heal func()) {
 		login := func() answer {
-			return s.postTo(company, testKey, "auth/oauth", "", fields{"provider_id": 2, "code": "code-of-" + account, "redirect_uri": callback})
+			return s.postTo(company, testKey, "auth/oauth", "", fields{"provider_id": 2, "code": codeOf(account), "redirect_uri": callback})
 		}
 		sessions := len(s.sessionsOf(company, account))
 		fail()
@@ -357,6 +381,7 @@ func TestGatewaysMayFail(t *testing.T) {
 
 // A login at an OAuth 2.0 provider, as it should go and as it may.
 func TestOAuthOverHTTP(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	s := startSite(t, siteConfig{company: roomy + disclaimers + `
 		account alice {
@@ -372,17 +397,7 @@ func TestOAuthOverHTTP(t *testing.T) {
 			second_factor
 			must_set_password
 			identity 3 carol
-		}
-		oauth 3 oauth2 {
-			token_url ` + g.URL + `/token
-			userinfo_url ` + g.URL + `/user
-			subject id
-			email email verified
-			client_id me
-			client_secret hidden-client-secret
-			redirect_uri ` + callback + `
-			link_verified_email
-		}`})
+		}` + g.provider(3, "link_verified_email")})
 	login := func(code, redirectURI string) answer {
 		return s.post("auth/oauth", "", fields{"provider_id": 3, "code": code, "redirect_uri": redirectURI})
 	}
@@ -390,7 +405,7 @@ func TestOAuthOverHTTP(t *testing.T) {
 		return s.post("auth/acceptdisclaimers", token, fields{"accept_disclaimers": codes})
 	}
 	s.run("disclaimers, then authorized", func(t *testing.T) {
-		a := login("code-of-alice", callback).wantState(flows.AcceptDisclaimers)
+		a := login(codeOf("alice"), callback).wantState(flows.AcceptDisclaimers)
 		if list, _ := a.JSON["disclaimers_required"].([]any); len(list) != 2 {
 			t.Errorf("disclaimers_required is %v", list)
 		}
@@ -410,26 +425,32 @@ func TestOAuthOverHTTP(t *testing.T) {
 		if got := s.get("/", b.token()); got.Status != 200 || !strings.Contains(string(got.Body), "X-Profile-Mnemocode: alice\r\n") {
 			t.Errorf("got %d %s", got.Status, got.Body)
 		}
-		c := login("code-of-alice", callback).wantState(flows.Authorized)
+		c := login(codeOf("alice"), callback).wantState(flows.Authorized)
 		if c.str("profile_mnemocode") != "alice" {
 			t.Errorf("got %s", c.Body)
 		}
 	})
 	s.run("an account is bound by its verified email", func(*testing.T) {
-		accept(login("code-of-bob", callback).wantState(flows.AcceptDisclaimers).token(), "privacy", "terms").wantState(flows.Authorized)
+		accept(login(codeOf("bob"), callback).wantState(flows.AcceptDisclaimers).token(), "privacy", "terms").wantState(flows.Authorized)
 		a, err := s.accounts().ByIdentity(s.t.Context(), "acme", flows.Identity{Provider: 3, Subject: "bob"})
 		if err != nil || a.Mnemocode != "bob" {
 			s.t.Errorf("bound is %q, %v", a.Mnemocode, err)
 		}
+		storetest.Eventually(s.t, 10*time.Second, "notice to the owner", func() bool {
+			return len(s.sms.of("notice.identity_bound")) == 1
+		})
+		if to := s.sms.last("notice.identity_bound", "to"); to != "bob@example.com" {
+			s.t.Errorf("the notice went to %q", to)
+		}
 	})
 	s.run("no second factor and no new password", func(*testing.T) {
-		accept(login("code-of-carol", callback).wantState(flows.AcceptDisclaimers).token(), "privacy", "terms").wantState(flows.Authorized)
+		accept(login(codeOf("carol"), callback).wantState(flows.AcceptDisclaimers).token(), "privacy", "terms").wantState(flows.Authorized)
 	})
-	s.run("unknown user", func(*testing.T) { login("code-of-eve", callback).want(flows.ErrOAuthNotFound) })
+	s.run("unknown user", func(*testing.T) { login(codeOf("eve"), callback).want(flows.ErrOAuthNotFound) })
 	s.run("refused code", func(*testing.T) { login("made-up", callback).want(flows.ErrOAuthFailed) })
 	s.run("another redirect_uri", func(*testing.T) {
 		before := g.count("/token")
-		login("code-of-alice", callback+"/").want(flows.ErrOAuthFailed)
+		login(codeOf("alice"), callback+"/").want(flows.ErrOAuthFailed)
 		if g.count("/token") != before {
 			s.t.Error("the provider was asked")
 		}
@@ -441,13 +462,14 @@ func TestOAuthOverHTTP(t *testing.T) {
 			flows.StatusDenied:     flows.ErrUserDenied,
 		} {
 			s.update("carol", true, func(a *flows.Account) { a.Status = status })
-			login("code-of-carol", callback).want(want)
+			login(codeOf("carol"), callback).want(want)
 		}
 	})
 }
 
 // The notice of a changed password is never waited for.
 func TestNoticeNeverDelaysANewPassword(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	webhook := func(url string) string {
 		return " webhook " + url + " {\nsecret " + smsSecret + "\ntimeout 10s\n}\n"
@@ -482,6 +504,7 @@ func TestNoticeNeverDelaysANewPassword(t *testing.T) {
 
 // A webhook gets what the contract says, and nothing else.
 func TestWebhookPayloads(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, siteConfig{company: roomy +
 		account("alice", "email alice@example.com\nphone +37060000001\nsecond_factor") +
 		account("bob", "phone +37060000002\nquestion Cat? Whiskers")})

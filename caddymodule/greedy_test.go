@@ -25,6 +25,7 @@ var flood = flag.Duration("flood", 2*time.Second, "how long TestGreedyClientsHur
 // A body that does not come is given up: the client is told, and its connection
 // closed. Once a body is there, its request may take its time.
 func TestSlowBodiesAreGivenUp(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	s := startSite(t, siteConfig{
 		company: roomy + "sms webhook " + g.URL + "/sms {\nsecret " + smsSecret + "\ntimeout 20s\n}\n" +

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -149,6 +151,7 @@ func spellings(name string) []string {
 
 // Contract, 7: nothing but this module sets or unsets the identity headers.
 func TestOnlyOurIdentityHeadersReachTheApplication(t *testing.T) {
+	t.Parallel()
 	setups := []struct {
 		name          string
 		config        siteConfig
@@ -298,9 +301,151 @@ func (s *site) doH2(r *http.Request) answer {
 	return newAnswer(s.t, response, body)
 }
 
+// Contract, 7: no answer of the application is shared between users by a
+// browser's cache. What others say of Vary stays.
+func TestAnswersVaryByToken(t *testing.T) {
+	t.Parallel()
+	files := t.TempDir()
+	if err := os.WriteFile(files+"/page.txt", []byte("page"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := startSite(t, siteConfig{company: people, site: `
+		mnemogate {
+			cors https://app.example.com
+		}
+		handle /broken {
+			reverse_proxy 127.0.0.1:1
+		}
+		handle /missing {
+			error 404
+		}
+		handle /greeting {
+			respond hello
+		}
+		handle /nothing {
+		}
+		handle /page.txt {
+			file_server {
+				root ` + files + `
+			}
+		}
+		handle /header/* {
+			uri strip_prefix /header
+			header Vary X-Before
+			reverse_proxy BACKEND
+		}
+		handle /down/* {
+			uri strip_prefix /down
+			reverse_proxy BACKEND {
+				header_down Vary X-Down
+			}
+		}
+		handle /encoded/* {
+			uri strip_prefix /encoded
+			encode gzip
+			reverse_proxy BACKEND
+		}
+		handle {
+			reverse_proxy BACKEND
+		}
+		handle_errors 404 {
+			respond "no such page"
+		}`})
+	token := s.login("alice@example.com")
+	raw := func(head, body string) string {
+		return "/raw?answer=" + url.QueryEscape("HTTP/1.1 "+head+"\r\n\r\n"+body)
+	}
+	private := raw("200 OK\r\nCache-Control: private, max-age=60\r\nContent-Length: 2", "ok")
+	accepting := raw("200 OK\r\nVary: Accept-Language\r\nVary: X-Tenant, X-Other\r\nContent-Length: 2", "ok")
+	for _, test := range []struct {
+		name, path string
+		status     int
+		want       []string // beside Origin, which cors puts first
+	}{
+		{"private", private, 200, nil},
+		{"with a Vary of its own", accepting, 200, []string{"Accept-Language", "X-Tenant, X-Other"}},
+		{"by anything", raw("200 OK\r\nVary: *\r\nContent-Length: 2", "ok"), 200, []string{"*"}},
+		{"not modified", raw("304 Not Modified\r\nETag: \"1\"\r\nVary: Accept", ""), 304, []string{"Accept"}},
+		{"without content", raw("204 No Content", ""), 204, nil},
+		{"behind early hints", raw("103 Early Hints\r\nVary: X-Early\r\n\r\nHTTP/1.1 200 OK\r\nVary: Accept\r\nContent-Length: 2", "ok"), 200, []string{"Accept"}},
+		{"in chunks, with trailers", raw("200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked", "2\r\nok\r\n0\r\nX-Sum: 9\r\n\r\n"), 200, nil},
+		{"an error", raw("500 Oops\r\nContent-Length: 2", "no"), 500, nil},
+		{"no application", "/broken", 502, nil},
+		{"an error of Caddy's", "/missing", 404, nil},
+		{"no handler", "/nothing", 200, nil},
+		{"Caddy's own", "/greeting", 200, nil},
+		{"a file", "/page.txt", 200, []string{"Accept-Encoding"}},
+		{"header_down", "/down" + private, 200, []string{"X-Down"}},
+		{"encode", "/encoded" + raw("200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2000", strings.Repeat("compress me ", 200)[:2000]), 200, []string{"Accept-Encoding"}},
+	} {
+		s.run(test.name, func(t *testing.T) {
+			want := slices.Concat([]string{"Origin"}, test.want, []string{"Authorization"})
+			r := s.getRequest(test.path, token)
+			r.Header.Set("Accept-Encoding", "gzip")
+			if a := s.do(r).is(test.status); !slices.Equal(a.Header["Vary"], want) {
+				t.Errorf("Vary is %q, want %q", a.Header["Vary"], want)
+			}
+			r = s.getRequest(test.path, token)
+			r.Header.Set("Accept-Encoding", "gzip")
+			if a := s.doH2(r).is(test.status); !slices.Equal(a.Header["Vary"], want) {
+				t.Errorf("HTTP/2: Vary is %q, want %q", a.Header["Vary"], want)
+			}
+		})
+	}
+	s.run("a header directive replaces only what it knows of", func(t *testing.T) {
+		if got, want := s.get("/header"+private, token).is(200).Header["Vary"], []string{"X-Before", "Authorization"}; !slices.Equal(got, want) {
+			t.Errorf("Vary is %q, want %q", got, want)
+		}
+	})
+	want := []string{"Origin", "Authorization"}
+	authorized := "Authorization: Bearer " + token + "\r\n"
+	s.run("HEAD", func(t *testing.T) {
+		a := s.exchange("HEAD /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + authorized + "\r\n").is(200)
+		if !slices.Equal(a.Header["Vary"], want) {
+			t.Errorf("Vary is %q, want %q", a.Header["Vary"], want)
+		}
+	})
+	s.run("streams", func(t *testing.T) {
+		for path, status := range map[string]int{"/sse": 200, "/download": 200, "/socket": 101} {
+			upgrade := ""
+			if status == 101 {
+				upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+			}
+			conn, err := net.Dial("tcp", s.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+			if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n"+upgrade+authorized+"\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response.StatusCode != status || !slices.Equal(response.Header["Vary"], want) {
+				t.Errorf("%s: got %s, Vary is %q, want %q", path, response.Status, response.Header["Vary"], want)
+			}
+		}
+	})
+	s.run("refusals", func(t *testing.T) {
+		for _, a := range []answer{
+			s.get("/x", "").want(flows.ErrHeaderMissing),
+			s.get("/x", someToken).want(flows.ErrTokenInvalid),
+			s.exchange("TRACE /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + authorized + "\r\n").want(flows.ErrMethod),
+		} {
+			if !slices.Equal(a.Header["Vary"], want) {
+				t.Errorf("%s: Vary is %q, want %q", a.Body, a.Header["Vary"], want)
+			}
+		}
+	})
+}
+
 // Contract, 7: Connection keeps only close, keep-alive and upgrade, Upgrade
 // only websocket.
 func TestOnlyWebSocketsAreUpgraded(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, siteConfig{company: people})
 	token := s.login("alice@example.com")
 	start := "GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n"
@@ -351,6 +496,7 @@ func TestOnlyWebSocketsAreUpgraded(t *testing.T) {
 
 // Contract, 2, 3 and 7: what a request without a good token is answered.
 func TestProtectedPathRefuses(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, siteConfig{company: people, more: umbra + `
 	company brief {
 		api_key brief-key
@@ -375,7 +521,7 @@ func TestProtectedPathRefuses(t *testing.T) {
 	tests := []struct {
 		name, headers string
 		want          *flows.Error
-		challenge     string // behind the realm
+		challenge     string // behind the realm, which is one for all: it tells nobody which companies there are
 	}{
 		{"nothing", "", flows.ErrHeaderMissing, ""},
 		{"a cookie", "Cookie: Authorization=Bearer " + token + "; session_token=" + token + "\r\n", flows.ErrHeaderMissing, ""},
@@ -418,16 +564,16 @@ func TestProtectedPathRefuses(t *testing.T) {
 	for _, test := range tests {
 		s.run(test.name, func(t *testing.T) {
 			check(t, s.exchange("GET /acme/x?Authorization=Bearer+"+token+"&access_token="+token+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+test.headers+"\r\n"),
-				test.want, `Bearer realm="acme"`+test.challenge)
+				test.want, `Bearer realm="mnemogate"`+test.challenge)
 			// Nor does any other method, or what pretends to be another request.
 			for _, method := range []string{"OPTIONS", "POST", "DELETE", "PROPFIND", "get", "LONG-AND-UNKNOWN"} {
 				check(t, s.exchange(method+" http://other.example.com/acme/x HTTP/1.1\r\nHost: y\r\nConnection: close\r\nContent-Length: 0\r\n"+
 					"X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: localhost\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Prefix: /public\r\nX-Original-URL: /acme/v2/auth/login\r\n"+
 					"X-Rewrite-URL: /public\r\nX-HTTP-Method-Override: OPTIONS\r\nOrigin: http://x\r\nAccess-Control-Request-Method: GET\r\n"+test.headers+"\r\n"),
-					test.want, `Bearer realm="acme"`+test.challenge)
+					test.want, `Bearer realm="mnemogate"`+test.challenge)
 			}
 			head := s.exchange("HEAD /acme/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + test.headers + "\r\n")
-			if head.Status != test.want.Status || head.Header.Get("Www-Authenticate") != `Bearer realm="acme"`+test.challenge || len(head.Body) != 0 {
+			if head.Status != test.want.Status || head.Header.Get("Www-Authenticate") != `Bearer realm="mnemogate"`+test.challenge || len(head.Body) != 0 {
 				t.Errorf("HEAD: got %d %v %q", head.Status, head.Header, head.Body)
 			}
 			if strings.Contains(test.name, "another company") || strings.Contains(test.name, "other company's") {
@@ -437,8 +583,8 @@ func TestProtectedPathRefuses(t *testing.T) {
 		})
 	}
 	s.run("an expired session", func(t *testing.T) {
-		for path, realm := range map[string]string{"/brief/x": "brief", "/x": "mnemogate"} {
-			check(t, s.get(path, expired), flows.ErrTokenExpired, `Bearer realm="`+realm+`", error="invalid_token"`)
+		for _, path := range []string{"/brief/x", "/x"} {
+			check(t, s.get(path, expired), flows.ErrTokenExpired, `Bearer realm="mnemogate", error="invalid_token"`)
 		}
 	})
 	if got := s.backend.requests(); len(got) != before {
@@ -489,6 +635,7 @@ func TestProtectedPathRefuses(t *testing.T) {
 // What lies in the body of one request is no other request, however its length
 // is told, and whether the body is read or not.
 func TestNoRequestHidesInAnother(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, siteConfig{company: people})
 	token := s.login("alice@example.com")
 	authorized := "Host: x\r\nAuthorization: Bearer " + token + "\r\n"
@@ -540,6 +687,7 @@ func TestNoRequestHidesInAnother(t *testing.T) {
 
 // Contract, 7: CONNECT and TRACE are 405, with or without a token.
 func TestConnectAndTraceAreRefused(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, siteConfig{company: people, env: []string{"GODEBUG=http2xconnect=1"}})
 	token := s.login("alice@example.com")
 	before := len(s.backend.requests())
@@ -550,7 +698,7 @@ func TestConnectAndTraceAreRefused(t *testing.T) {
 				a.is(400)
 				continue
 			}
-			if a.want(errMethodNotAllowed); !strings.HasPrefix(a.Header.Get("Allow"), "GET, ") {
+			if a.want(flows.ErrMethod); !strings.HasPrefix(a.Header.Get("Allow"), "GET, ") {
 				t.Errorf("%s: Allow is %q", start, a.Header.Get("Allow"))
 			}
 		}
@@ -594,6 +742,7 @@ func TestConnectAndTraceAreRefused(t *testing.T) {
 // Contract, 2: a wrong key, two of them, another company's key and an unknown
 // company can't be told apart.
 func TestAPIKeysOfProtectedPaths(t *testing.T) {
+	t.Parallel()
 	sum := sha256.Sum256([]byte("second-key"))
 	s := startSite(t, siteConfig{company: people, handler: "require_api_key", more: strings.Replace(umbra, "other-key", "other-key sha256:"+hex.EncodeToString(sum[:]), 1)})
 	token := s.login("alice@example.com")
@@ -635,17 +784,13 @@ func TestAPIKeysOfProtectedPaths(t *testing.T) {
 		{"unknown company, wrong", "POST /nobody/v2/auth/logout", key("wrong"), flows.ErrAPIKeyInvalid},
 		{"company in another case", "POST /ACME/v2/auth/logout", key(testKey), flows.ErrAPIKeyInvalid},
 		{"another company's token", "GET /x", key("other-key"), flows.ErrTokenInvalid}, // the token must be the key's company's
-		{"TRACE", "TRACE /acme/x", "", errMethodNotAllowed},
+		{"TRACE", "TRACE /acme/x", "", flows.ErrMethod},
 	}
 	bodies := map[*flows.Error]string{}
 	for _, test := range refused {
 		s.run(test.name, func(t *testing.T) {
 			a := ask(test.start, test.keys, token).want(test.want)
-			realm := "mnemogate"
-			if segment, rest := split("", strings.Fields(test.start)[1]); rest != "" {
-				realm = segment
-			}
-			challenge := `Bearer realm="` + realm + `"`
+			challenge := `Bearer realm="mnemogate"`
 			if test.want == flows.ErrTokenInvalid {
 				challenge += `, error="invalid_token"`
 			}

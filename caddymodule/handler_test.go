@@ -1,26 +1,19 @@
 package caddymodule
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/mnemogate/mnemogate/flows"
 )
 
 // Contract, 2: what a body must be, and the order of the checks.
 func TestBodiesOfAuthRoutes(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, siteConfig{company: people, handler: "max_body 2KiB"})
 	credentials := `{"login_id":"alice@example.com","password":"` + testPassword + `"}`
 	const (
@@ -159,6 +152,7 @@ func TestBodiesOfAuthRoutes(t *testing.T) {
 // The placeholders are there for what comes behind the directive, and only
 // where someone is let through.
 func TestPlaceholdersTellTheUser(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, siteConfig{company: people, site: `
 		log
 		route {
@@ -171,12 +165,7 @@ func TestPlaceholdersTellTheUser(t *testing.T) {
 		t.Errorf("got %q, X-Who %q", a.Body, a.Header.Get("X-Who"))
 	}
 	// The access log is written when the answer is out.
-	for deadline := time.Now().Add(5 * time.Second); !strings.Contains(s.log(), `"user_id":"alice"`); {
-		if time.Now().After(deadline) {
-			t.Fatal("the access log does not name the user")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	s.tells(`"user_id":"alice"`)
 	a := s.get("/", "").want(flows.ErrHeaderMissing)
 	if a.Header.Get("X-Who") != "" {
 		t.Errorf("X-Who is %q", a.Header.Get("X-Who"))
@@ -185,6 +174,7 @@ func TestPlaceholdersTellTheUser(t *testing.T) {
 
 // Files are downloads that no proxy cuts.
 func TestFilesAreProtected(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "plan.txt"), []byte(strings.Repeat("secret plan\n", 10_000)), 0o600); err != nil {
 		t.Fatal(err)
@@ -204,148 +194,25 @@ func TestFilesAreProtected(t *testing.T) {
 	s.get("/none.txt", token).is(404)
 }
 
-// panickingSessions panic with what the log must not hold.
-type panickingSessions struct{ flows.Sessions }
-
-func (panickingSessions) Get(context.Context, flows.TokenHash) (flows.Session, error) {
-	panic(errors.New("the redis password"))
-}
-
-// liveSessions has one session, of which get tells.
-type liveSessions struct {
-	flows.Sessions
-	get func(context.Context) (flows.Session, error)
-}
-
-func (s liveSessions) Get(ctx context.Context, _ flows.TokenHash) (flows.Session, error) {
-	return s.get(ctx)
-}
-
 const someToken = "mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// newHandler returns a handler in front of these sessions, and its log.
-func newHandler(sessions flows.Sessions) (*Handler, *bytes.Buffer) {
-	log := new(bytes.Buffer)
-	app := &App{Companies: map[string]*Company{"acme": {streamRecheck: 100 * time.Millisecond}}}
-	app.service.Store(&flows.Service{
-		Sessions:  sessions,
-		Companies: map[string]*flows.Company{"acme": {}},
-		Now:       time.Now,
-		Log:       slog.New(slog.NewTextHandler(log, nil)),
-	})
-	return &Handler{
-		Header: defaultHeader, CompanyHeader: defaultCompanyHeader, MaxBody: defaultMaxBody,
-		app: app, log: slog.New(slog.NewTextHandler(log, nil)),
-	}, log
-}
-
-func handle(h *Handler, next caddyhttp.HandlerFunc) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("GET", "/x", nil)
-	r.Header.Set("Authorization", "Bearer "+someToken)
-	w := httptest.NewRecorder()
-	if err := h.ServeHTTP(w, r, next); err != nil {
-		panic(err)
-	}
-	return w
-}
-
-// Contract, 2: a panic answers service.error; its value reaches the log only
-// without secrets.
-func TestAPanicIsAnsweredAndTellsNoSecret(t *testing.T) {
-	h, log := newHandler(panickingSessions{})
-	w := handle(h, func(http.ResponseWriter, *http.Request) error {
-		t.Error("it was let through")
-		return nil
-	})
-	if w.Code != 500 || !strings.Contains(w.Body.String(), `"service.error"`) {
-		t.Errorf("got %d %s", w.Code, w.Body)
-	}
-	if got := log.String(); !strings.Contains(got, "panickingSessions") || strings.Contains(got, "redis password") || strings.Contains(got, someToken) {
-		t.Errorf("the log holds %s", got)
-	}
-	log.Reset()
-	var err error
-	func() {
-		defer h.contain(&err)
-		var none []int
-		_ = none[len(log.Bytes())]
-	}()
-	if !errors.Is(err, flows.ErrService) || !strings.Contains(log.String(), "index out of range") {
-		t.Errorf("got %v, log %s", err, log)
-	}
-}
-
-func TestAStoreThatDoesNotAnswerIsUnavailable(t *testing.T) {
-	h, log := newHandler(liveSessions{get: func(context.Context) (flows.Session, error) {
-		return flows.Session{}, errors.New("connection refused")
-	}})
-	w := handle(h, func(http.ResponseWriter, *http.Request) error {
-		t.Error("it was let through")
-		return nil
-	})
-	if w.Code != 503 || w.Header().Get("Retry-After") == "" {
-		t.Errorf("got %d %v %s", w.Code, w.Header(), w.Body)
-	}
-	if !strings.Contains(log.String(), "connection refused") {
-		t.Errorf("the log does not tell why: %s", log)
-	}
-	// Nor does a service that could not be started.
-	h.app = &App{starting: make(chan struct{}, 1), ctx: t.Context(), failed: errors.New("no such host"), failedAt: time.Now()}
-	w = handle(h, nil)
-	if w.Code != 503 || w.Header().Get("Retry-After") == "" {
-		t.Errorf("got %d %v %s", w.Code, w.Header(), w.Body)
-	}
-	r := httptest.NewRequest("POST", "/acme/v2/auth/login", nil)
-	w = httptest.NewRecorder()
-	if err := h.ServeHTTP(w, r, nil); err != nil || w.Code != 503 || w.Header().Get("Retry-After") == "" {
-		t.Errorf("got %v, %d %v %s", err, w.Code, w.Header(), w.Body)
-	}
-}
-
-func TestHandlerRefusesABadConfiguration(t *testing.T) {
-	for name, change := range map[string]func(*Handler){
-		"header: \"X P":    func(h *Handler) { h.Header = "X Profile" },
-		"header: \"x_p":    func(h *Handler) { h.Header = "x_p" },
-		"another meaning":  func(h *Handler) { h.Header = "authorization" },
-		"X-Forwarded-For":  func(h *Handler) { h.Header = "X-Forwarded-For" },
-		"company_header: ": func(h *Handler) { h.CompanyHeader = "te" },
-		"must differ":      func(h *Handler) { h.CompanyHeader = strings.ToLower(h.Header) },
-		"base_path: ":      func(h *Handler) { h.BasePath = "/api/" },
-		"api":              func(h *Handler) { h.BasePath = "api" },
-		"/a/../b":          func(h *Handler) { h.BasePath = "/a/../b" },
-		"/%61":             func(h *Handler) { h.BasePath = "/%61" },
-		"max_body: ":       func(h *Handler) { h.MaxBody = 1 },
-		"cors: ":           func(h *Handler) { h.CORS = []string{"https://app.example.com/"} },
-		"cors: \"*\"":      func(h *Handler) { h.CORS = []string{"*"} },
-		"lower case":       func(h *Handler) { h.CORS = []string{"https://App.example.com"} },
+// What is said of a site names what is missing or wrong, and nothing else.
+func TestErrorOfTheAppIsNotTakenForNone(t *testing.T) {
+	testEnvironment(t)
+	const site = "\nhttp://localhost:8080 {\nmnemogate {\n%s\n}\n}"
+	acme, beta := "company acme {\napi_key a-key-of-theirs\ncaptcha off\n%s\n}\n", "company beta {\napi_key a-key-of-theirs\ncaptcha off\n}\n"
+	for _, test := range []struct{ config, want, not string }{
+		{fmt.Sprintf(site, ""), "configure the companies in the global option mnemogate", ""},
+		{"{\nmnemogate {\n" + fmt.Sprintf(acme, "texts nowhere") + "}\n}" + fmt.Sprintf(site, ""), "company acme: texts: reading the directory", "configure the companies"},
+		{"{\nmnemogate {\n" + fmt.Sprintf(acme, "") + beta + "}\n}" + fmt.Sprintf(site, "require_api_key"), "require_api_key: company beta has an API key that another has, too", "configure the companies"},
+		{"{\nmnemogate {\n" + fmt.Sprintf(acme, "") + beta + "}\n}" + fmt.Sprintf(site, ""), "", ""},
 	} {
-		h, _ := newHandler(nil)
-		if err := h.Validate(); err != nil {
-			t.Fatal(err)
+		_, err := adaptAndValidate(test.config)
+		if err == nil && test.want == "" {
+			continue
 		}
-		change(h)
-		if err := h.Validate(); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: got %v", name, err)
-		}
-	}
-}
-
-func BenchmarkPass(b *testing.B) {
-	session := flows.Session{Company: "acme", Mnemocode: "alice", State: flows.Authorized, Expires: time.Now().Add(time.Hour), Ends: time.Now().Add(time.Hour)}
-	h, _ := newHandler(liveSessions{get: func(context.Context) (flows.Session, error) { return session, nil }})
-	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
-		w.WriteHeader(http.StatusNoContent)
-		return nil
-	})
-	r := httptest.NewRequest("GET", "/acme/orders/12345", nil)
-	r.Header.Set("Accept", "application/json")
-	r.Header.Set("User-Agent", "bench")
-	w := httptest.NewRecorder()
-	b.ReportAllocs()
-	for b.Loop() {
-		r.Header["Authorization"] = []string{"Bearer " + someToken}
-		if err := h.ServeHTTP(w, r, next); err != nil {
-			b.Fatal(err)
+		if err == nil || test.want == "" || !strings.Contains(err.Error(), test.want) || test.not != "" && strings.Contains(err.Error(), test.not) {
+			t.Errorf("%s\n\tgot %v, want %q", test.config, err, test.want)
 		}
 	}
 }

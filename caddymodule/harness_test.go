@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -39,13 +38,7 @@ func TestMain(m *testing.M) {
 		caddycmd.Main()
 		return
 	}
-	if help := helpers[os.Getenv("MNEMOGATE_TEST_HELPER")]; help != nil {
-		help()
-		return
-	}
-	code := storetest.Run(m)
-	forgetSeeds()
-	os.Exit(code)
+	os.Exit(storetest.Run(m))
 }
 
 const (
@@ -82,7 +75,7 @@ type site struct {
 
 // A siteConfig is what differs from site to site: lines of Caddyfile.
 type siteConfig struct {
-	stores  string // replaces SQLite
+	stores  string // replaces stores.SQLite
 	global  string // in the global option mnemogate, before the companies
 	company string // in company acme, in addition to its API key
 	more    string // further companies
@@ -229,18 +222,8 @@ func (s *site) start() {
 	s.cmd.ExtraFiles = append([]*os.File{s.ln}, s.more...)
 	s.cmd.Stderr = s
 	s.cmd.Stdout = s
-	started := make(chan error)
-	s.exited = make(chan struct{})
-	go func(cmd *exec.Cmd, exited chan struct{}) {
-		runtime.LockOSThread() // the death that Pdeathsig waits for is this thread's
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait()
-		}
-		close(exited)
-	}(s.cmd, s.exited)
-	if err := <-started; err != nil {
+	var err error
+	if s.exited, err = storetest.Start(s.cmd); err != nil {
 		s.t.Fatal(err)
 	}
 	deadline := time.Now().Add(20 * time.Second)
@@ -262,7 +245,6 @@ func (s *site) caddy(args ...string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), "MNEMOGATE_TEST_CADDY=1",
 		"XDG_DATA_HOME="+s.dir+"/data", "XDG_CONFIG_HOME="+s.dir+"/config", "HOME="+s.dir)
 	cmd.Env = append(cmd.Env, s.env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 
@@ -318,6 +300,12 @@ func (s *site) log() string {
 	return s.logs.String()
 }
 
+// tells waits until a text is in Caddy's log, which comes by a pipe.
+func (s *site) tells(text string) {
+	s.t.Helper()
+	storetest.Eventually(s.t, 20*time.Second, text+" in the log", func() bool { return strings.Contains(s.log(), text) })
+}
+
 // openStores are a site's, opened beside it, as an operator's tool would.
 type openStores interface {
 	Accounts() flows.Accounts
@@ -347,9 +335,9 @@ func (s *site) update(mnemocode string, ending bool, change func(*flows.Account)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	a, err = db.Accounts().Update(ctx, time.Now(), "acme", a.ID, ending, func(a *flows.Account) error {
+	a, err = db.Accounts().Update(ctx, "acme", a.ID, func(a *flows.Account) (bool, error) {
 		change(a)
-		return nil
+		return ending, nil
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -665,7 +653,7 @@ func (s *webhookSink) linkToken() string {
 // A rawBackend answers every request with the very bytes that it got. A
 // WebSocket handshake it accepts and then echoes; /sse it answers with an
 // event every 20 ms, /download as slowly but with a length, /pending not at
-// all, and /cors with headers for browsers.
+// all, /cors with headers for browsers, and /raw with the bytes in its query.
 type rawBackend struct {
 	t    *testing.T
 	addr string
@@ -724,6 +712,8 @@ func (b *rawBackend) serve(conn net.Conn) {
 		case r.URL.Path == "/pending":
 			_, _ = io.Copy(io.Discard, reader)
 			return
+		case r.URL.Path == "/raw":
+			_, _ = io.WriteString(conn, r.URL.Query().Get("answer"))
 		case r.URL.Path == "/cors":
 			fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nVary: Accept\r\n"+
 				"Access-Control-Allow-Origin: *\r\nAccess-Control-Allow-Origin: https://other.example.com\r\n"+

@@ -37,7 +37,7 @@ func (c tenant) recovery(loginID, method string) answer {
 
 func (c tenant) oauth(user string) answer {
 	c.s.t.Helper()
-	return c.post("auth/oauth", "", fields{"provider_id": 3, "code": "code-of-" + user, "redirect_uri": callback})
+	return c.post("auth/oauth", "", fields{"provider_id": 3, "code": codeOf(user), "redirect_uri": callback})
 }
 
 // lastCode is the newest login code that was sent for the company.
@@ -55,6 +55,7 @@ func (c tenant) lastCode() string {
 // Two companies whose accounts are alike in all that can be: nothing of one is
 // of use in the other, and nothing done to one is felt by the other.
 func TestCompaniesAreIsolated(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t)
 	twin := func(company, more string) string {
 		return `

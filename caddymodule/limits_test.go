@@ -25,7 +25,10 @@ func storm(n int, f func(i int) answer) []answer {
 
 // Of many guesses at once, all of them different and one right, one is compared;
 // and with renewals among them, one for each code that was sent.
-func TestGuessesAtOnceCompareOneCode(t *testing.T) { onEachDeployment(t, guessesAtOnceCompareOneCode) }
+func TestGuessesAtOnceCompareOneCode(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, guessesAtOnceCompareOneCode)
+}
 
 func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 	const guesses = 200
@@ -82,7 +85,10 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 
 // A thousand who ask at once get as many SMS as the budget allows, whichever
 // budget it is, and the one after them none.
-func TestSMSBudgetsAreSpentExactly(t *testing.T) { onEachDeployment(t, smsBudgetsAreSpentExactly) }
+func TestSMSBudgetsAreSpentExactly(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, smsBudgetsAreSpentExactly)
+}
 
 func smsBudgetsAreSpentExactly(t *testing.T, start starter) {
 	const asked, budget = 1000, 7
@@ -147,7 +153,10 @@ func smsBudgetsAreSpentExactly(t *testing.T, start starter) {
 
 // However an account is spelled, by whichever route and on whichever node, it
 // has one count of wrong passwords; and an unknown login id has one, too.
-func TestWrongPasswordsAreOneCount(t *testing.T) { onEachDeployment(t, wrongPasswordsAreOneCount) }
+func TestWrongPasswordsAreOneCount(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, wrongPasswordsAreOneCount)
+}
 
 func wrongPasswordsAreOneCount(t *testing.T, start starter) {
 	s := start(t, siteConfig{company: roomy + account("alice", "email alice@example.com\nphone +37060000001")})
@@ -185,7 +194,10 @@ func wrongPasswordsAreOneCount(t *testing.T, start starter) {
 
 // Neither renewing nor logging in again, another purpose or node, a success nor
 // the end of all processes takes a wrong code off the count.
-func TestNothingResetsWrongCodes(t *testing.T) { onEachDeployment(t, nothingResetsWrongCodes) }
+func TestNothingResetsWrongCodes(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, nothingResetsWrongCodes)
+}
 
 func nothingResetsWrongCodes(t *testing.T, start starter) {
 	s := start(t, siteConfig{company: `
@@ -252,6 +264,7 @@ func nothingResetsWrongCodes(t *testing.T, start starter) {
 // comes during a lock does not prolong it. Recovery stays open all the while,
 // and lets the owner in at once.
 func TestAStrangerLocksForNoLongerThanLockFor(t *testing.T) {
+	t.Parallel()
 	onEachDeployment(t, aStrangerLocksForNoLongerThanLockFor)
 }
 

@@ -2,26 +2,24 @@ package caddymodule
 
 import (
 	"bufio"
+	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
+	"go.yaml.in/yaml/v3"
 
+	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows"
-	"github.com/mnemogate/mnemogate/store"
 )
 
 // scrape returns the samples of ours at the admin endpoint, and those of Go's
@@ -71,6 +69,7 @@ func (s *site) fromAdmin(path string) string {
 }
 
 func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
+	t.Parallel()
 	c := siteConfig{company: people, global: "limits {\nlock_after 2\n}"}
 	s := startSite(t, c)
 	if s.scrape()[`mnemogate_locks_total{company="acme",lock="sms_per_company"}`] != 0 {
@@ -166,21 +165,86 @@ func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
 	}
 }
 
+// What captcha and OAuth providers answer is counted, and that they don't. Where
+// the admin endpoint is out of reach, a site serves the metrics as well.
+func TestMetricsOfProvidersOnASite(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{
+		"/captcha right": `{"success":true}`, "/captcha wrong": `{"success":false}`,
+		"/token good": `{"access_token":"x","token_type":"bearer"}`, "/user": `{"id":"alice"}`,
+	}
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ask := strings.TrimSpace(r.URL.Path + " " + r.FormValue("response") + r.FormValue("code"))
+		if ask == "/token bad" {
+			w.WriteHeader(http.StatusBadRequest)
+		} else if answers[ask] == "" {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, answers[ask])
+	}))
+	t.Cleanup(provider.Close)
+	s := startSite(t, siteConfig{
+		company: `captcha siteverify ` + provider.URL + `/captcha secret
+			oauth 2 oauth2 {
+				token_url ` + provider.URL + `/token
+				userinfo_url ` + provider.URL + `/user
+				subject id
+				client_id me
+				client_secret secret
+				redirect_uri https://app.example.com/
+			}
+			account alice {
+				login alice
+				question Cat? Whiskers
+				identity 2 alice
+			}`,
+		site: "handle /metrics {\nmetrics\n}\nhandle {\nmnemogate\nreverse_proxy BACKEND\n}",
+	})
+	recover := func(response string) answer {
+		return s.post("auth/recovery/recover", "", fields{"login_id": "alice", "method": "QUESTION", "captcha_response": response})
+	}
+	oauth := func(code string) answer {
+		return s.post("auth/oauth", "", fields{"provider_id": 2, "code": code, "redirect_uri": "https://app.example.com/"})
+	}
+	recover("right").wantState(flows.RecoveryQuestion)
+	recover("wrong").want(flows.ErrCaptchaInvalid)
+	recover("down").want(flows.ErrUnavailable)
+	oauth("good").wantState(flows.Authorized)
+	oauth("bad").want(flows.ErrOAuthFailed)
+	oauth("down").want(flows.ErrUnavailable)
+	metrics := string(s.get("/metrics", "").Body)
+	for _, result := range []string{"right", "wrong", "failed"} {
+		if want := `mnemogate_captchas_total{company="acme",result="` + result + `"} 1`; !strings.Contains(metrics, want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+	for _, result := range []string{"accepted", "refused", "failed"} {
+		if want := `mnemogate_provider_logins_total{company="acme",provider="2",result="` + result + `"} 1`; !strings.Contains(metrics, want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(metrics)
+	}
+}
+
 // What is scraped is what the table lists, and no label is unbounded.
 func TestMetricsAreThoseOfTheTable(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, siteConfig{company: people})
 	s.login("alice@example.com")
-	kinds := map[string]metricKind{}
-	for _, k := range metricKinds {
-		if kinds[k.name].name != "" || !strings.HasPrefix(k.name, "mnemogate_") || strings.HasSuffix(k.name, "_total") != (k.kind == "counter") {
+	kinds := map[string]app.MetricKind{}
+	for _, k := range app.MetricKinds {
+		if kinds[k.Name].Name != "" || !strings.HasPrefix(k.Name, "mnemogate_") || strings.HasSuffix(k.Name, "_total") != (k.Kind == "counter") {
 			t.Errorf("%+v", k)
 		}
-		kinds[k.name] = k
+		kinds[k.Name] = k
 	}
 	help := regexp.MustCompile(`(?m)^# (HELP|TYPE) (mnemogate_\w+) (.*)$`)
 	for _, m := range help.FindAllStringSubmatch(s.fromAdmin("/metrics"), -1) {
 		k, ok := kinds[m[2]]
-		if !ok || m[1] == "HELP" && m[3] != k.help || m[1] == "TYPE" && m[3] != k.kind {
+		if !ok || m[1] == "HELP" && m[3] != k.Help || m[1] == "TYPE" && m[3] != k.Kind {
 			t.Errorf("%s is not as the table has it: %+v", m[0], k)
 		}
 	}
@@ -191,66 +255,58 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 			family = strings.TrimSuffix(family, suffix)
 		}
 		for _, l := range label.FindAllStringSubmatch(labels, -1) {
-			if l[1] != "le" && !slices.Contains(kinds[family].labels, l[1]) {
+			if l[1] != "le" && !slices.Contains(kinds[family].Labels, l[1]) {
 				t.Errorf("%s: the table has no label %s", name, l[1])
 			}
 		}
 	}
 }
 
-// The dashboard and the alerts ask only for metrics and labels that exist.
-func TestDashboardAndAlertsUseOurMetrics(t *testing.T) {
-	known := map[string][]string{}
-	for _, k := range metricKinds {
-		known[k.name] = append([]string{"instance"}, k.labels...)
-		if k.kind == "histogram" {
-			known[k.name+"_bucket"], known[k.name+"_count"], known[k.name+"_sum"] = append(known[k.name], "le"), known[k.name], known[k.name]
-			delete(known, k.name)
+// An alert is a whole rule, and each way to fail that is counted has one.
+func TestAlertsCoverWhatFails(t *testing.T) {
+	raw, err := os.ReadFile("app/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
 		}
 	}
-	metric := regexp.MustCompile(`(mnemogate_\w+)(?:\{([^}]*)\})?`)
-	label := regexp.MustCompile(`(\w+)(?:=|!=|=~|!~)"([^"]*)"`)
-	locks := func(value string) bool {
-		return slices.ContainsFunc(flows.EventKinds, func(k flows.EventKind) bool { return k.Name == lockEvents+value })
+	decoder := yaml.NewDecoder(bytes.NewReader(raw))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&file); err != nil {
+		t.Fatal(err)
 	}
-	for _, file := range []string{"grafana.json", "alerts.yaml"} {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	var asked strings.Builder
+	for _, rule := range file.Groups[0].Rules {
+		if rule.Alert == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+			t.Errorf("a rule misses something: %+v", rule)
 		}
-		if strings.HasSuffix(file, ".json") && !json.Valid(content) {
-			t.Errorf("%s is no JSON", file)
-		}
-		text := strings.ReplaceAll(string(content), `\"`, `"`)
-		found := metric.FindAllStringSubmatch(text, -1)
-		if len(found) < 10 {
-			t.Errorf("%s: only %d metrics were found", file, len(found))
-		}
-		for _, m := range found {
-			labels, ok := known[m[1]]
-			if !ok {
-				t.Errorf("%s: there is no metric %s", file, m[1])
-			}
-			for _, l := range label.FindAllStringSubmatch(m[2], -1) {
-				if !slices.Contains(labels, l[1]) {
-					t.Errorf("%s: %s has no label %s", file, m[1], l[1])
-				}
-				for value := range strings.SplitSeq(l[2], "|") {
-					if l[1] == "lock" && !locks(value) {
-						t.Errorf("%s: there is no lock %s", file, value)
-					}
-				}
-			}
+		asked.WriteString(rule.Expr + "\n")
+	}
+	for _, failure := range []string{
+		`up{job="mnemogate"} == 0`, `absent(mnemogate_up)`, `mnemogate_up == 0`,
+		`mnemogate_store_seconds_count{result="error"}`, `mnemogate_messages_total{result="failed"}`,
+		`mnemogate_captchas_total{result="failed"}`, `mnemogate_provider_logins_total{result="failed"}`,
+		`mnemogate_hash_wait_seconds_count{result="busy"}`, `mnemogate_memory_trusted == 0`,
+	} {
+		if !strings.Contains(asked.String(), failure) {
+			t.Errorf("no alert asks for %s", failure)
 		}
 	}
 }
 
 func TestCountingAPassCostsNoMemory(t *testing.T) {
-	if n := testing.AllocsPerRun(1000, func() { countProtected(nil) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { app.CountProtected(nil) }); n != 0 {
 		t.Errorf("a pass costs %v allocations", n)
 	}
 	refused := &flows.Refusal{Err: flows.ErrTokenInvalid}
-	if n := testing.AllocsPerRun(1000, func() { countProtected(refused) }); n > 1 {
+	if n := testing.AllocsPerRun(1000, func() { app.CountProtected(refused) }); n > 1 {
 		t.Errorf("a refusal costs %v allocations", n)
 	}
 }
@@ -259,7 +315,7 @@ func BenchmarkCountPass(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(p *testing.PB) {
 		for p.Next() {
-			countProtected(nil)
+			app.CountProtected(nil)
 		}
 	})
 }
@@ -267,74 +323,32 @@ func BenchmarkCountPass(b *testing.B) {
 func BenchmarkCountRefusal(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		countProtected(flows.ErrTokenInvalid)
+		app.CountProtected(flows.ErrTokenInvalid)
 	}
 }
 
-// Only a store that did not answer counts as an error.
-func TestStoreAnswersAreNoErrors(t *testing.T) {
-	for err, want := range map[error]bool{
-		flows.ErrNotFound: false,
-		fmt.Errorf("loading: %w", flows.ErrConflict): false,
-		&flows.Full{}:                                  false,
-		&flows.TakenError{Field: "login_name"}:         false,
-		context.Canceled:                               false,
-		context.DeadlineExceeded:                       true,
-		errors.New("connection refused"):               true,
-		fmt.Errorf("dialing: %w", io.ErrUnexpectedEOF): true,
-	} {
-		if got := unanswered(err); got != want {
-			t.Errorf("%v: got %v, want %v", err, got, want)
-		}
-	}
-	if unanswered(nil) {
-		t.Error("a success counts as an error")
-	}
-	db := store.OpenSQLite(t.TempDir() + "/a.db")
-	if err := db.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	failures := storeSeconds.WithLabelValues("accounts", "tally", "error").(prometheus.Histogram)
-	count := func() uint64 {
-		m := new(dto.Metric)
-		if err := failures.Write(m); err != nil {
-			t.Fatal(err)
-		}
-		return m.GetHistogram().GetSampleCount()
-	}
-	before := count()
-	refuse := func(*flows.Tally) error { return errors.New("not so") }
-	if timed := (timedAccounts{db.Accounts()}); timed.Tally(t.Context(), time.Now(), flows.Subject{Company: "acme", Account: 1}, flows.WrongCodes, refuse) == nil {
-		t.Error("the function's error is lost")
-	}
-	if count() != before {
-		t.Error("the error of a function that the store was handed counts as its own")
-	}
-}
-
-// After a change: go test ./caddymodule -run README -update
-func TestREADMEShowsTheMetrics(t *testing.T) {
-	const file, begin, end = "../README.md", "<!-- metrics -->\n", "<!-- end of metrics -->"
+// After a change: go test ./caddymodule -run Pages -update
+func TestPagesShowTheMetrics(t *testing.T) {
+	const file, begin, end = "../docs/operators.md", "<!-- metrics -->\n", "<!-- end of metrics -->"
 	var table strings.Builder
 	table.WriteString("| Metric | Type | Labels | |\n| --- | --- | --- | --- |\n")
-	for _, k := range metricKinds {
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", k.name, k.kind, strings.Join(k.labels, ", "), k.help)
+	for _, k := range app.MetricKinds {
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", k.Name, k.Kind, strings.Join(k.Labels, ", "), k.Help)
 	}
-	readme, err := os.ReadFile(file)
+	page, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, rest, ok1 := strings.Cut(string(readme), begin)
+	head, rest, ok1 := strings.Cut(string(page), begin)
 	got, tail, ok2 := strings.Cut(rest, end)
 	switch {
 	case !ok1 || !ok2:
-		t.Error("README.md has no place for the metrics")
+		t.Error(file + " has no place for the metrics")
 	case *update:
 		if err := os.WriteFile(file, []byte(head+begin+table.String()+end+tail), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	case got != table.String():
-		t.Error("README.md: the metrics are not those of the table; run go test ./caddymodule -run README -update")
+		t.Error(file + ": the metrics are not those of the table; run go test ./caddymodule -run Pages -update")
 	}
 }

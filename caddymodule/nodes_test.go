@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -109,13 +108,27 @@ func (s *servers) open() openStores {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = sessions.Close() })
-	if err := errors.Join(accounts.Start(s.t.Context()), sessions.Start(s.t.Context())); err != nil {
-		s.t.Fatal(err)
-	}
+	startShared(s.t, accounts, sessions)
 	return struct {
 		*store.Postgres
 		*store.Redis
 	}{accounts, sessions}
+}
+
+// startShared starts stores as the nodes that share them do.
+func startShared(t testing.TB, accounts *store.Postgres, sessions *store.Redis) {
+	t.Helper()
+	if err := accounts.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	name, err := store.Deployment(t.Context(), accounts.Accounts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions.SetDeployment(name)
+	if err := sessions.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // What is promised: an answer in this time, no trust for longer than that, and
@@ -188,6 +201,7 @@ func (s *site) credentials(login, password string) answer {
 // A session that ends is ended: at once on the node that ended it, and soon
 // after on the others, which remember it.
 func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
+	t.Parallel()
 	all := startNodes(t, siteConfig{company: roomy +
 		account("alice", "phone +37060000001") + account("bob", "question Cat? Whiskers")})
 	one, two := all.nodes[0], all.nodes[1]
@@ -236,7 +250,7 @@ func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
 	}
 }
 
-var logouts = flag.Int("logouts", 50, "how many logouts TestLogoutIsHeard measures; the README's figures are of 1000")
+var logouts = flag.Int("logouts", 50, "how many logouts TestLogoutIsHeard measures; the figures in docs/many-nodes.md are of 1000")
 
 // How long after the answer to a logout another node, which remembers the
 // session, lets it pass, while both are busy. For the figures:
@@ -296,6 +310,7 @@ func TestLogoutIsHeard(t *testing.T) {
 
 // What a node has answered holds at the others when it is killed.
 func TestNodeIsKilled(t *testing.T) {
+	t.Parallel()
 	all := startNodes(t, siteConfig{company: roomy + account("alice", "")})
 	one, two := all.nodes[0], all.nodes[1]
 	live, ended := one.login("alice"), one.login("alice")
@@ -470,6 +485,7 @@ func TestNodeThatCannotHearPassesNobody(t *testing.T) {
 
 // What is lost with a subscription alone: nothing.
 func TestKilledSubscriptionMissesNothing(t *testing.T) {
+	t.Parallel()
 	s, all, _ := faulty(t, siteConfig{company: roomy + account("alice", "")})
 	for range 5 {
 		token, other := all.login("alice"), all.login("alice")
@@ -484,6 +500,7 @@ func TestKilledSubscriptionMissesNothing(t *testing.T) {
 // Locks and passwords that don't work any more live with the account: whoever
 // empties Redis has no more guesses than before.
 func TestLocksSurviveAnEmptyRedis(t *testing.T) {
+	t.Parallel()
 	s := sharedServers(t)
 	all := s.start(siteConfig{
 		company: strings.Replace(roomy, "lock_after 10", "lock_after 3", 1) + account("alice", "") + account("bob", ""),
@@ -527,7 +544,7 @@ func TestLocksSurviveAnEmptyRedis(t *testing.T) {
 // Whatever befalls PostgreSQL: those who have logged in go on, those who want
 // to are answered in time, and soon after all is normal.
 func TestFaultsOfPostgres(t *testing.T) {
-	s, all, ways := faulty(t, siteConfig{company: roomy +
+	s, all, ways := faulty(t, siteConfig{company: hurried +
 		account("alice", "phone +37060000001\nsecond_factor") + account("bob", "")})
 	for _, f := range postgresFaults {
 		all.run(f.name, func(t *testing.T) {
@@ -583,6 +600,7 @@ func TestFaultsOfPostgres(t *testing.T) {
 
 // An answer that is lost between the server and a node is no success.
 func TestLostAnswerOfAStoreIsNoSuccess(t *testing.T) {
+	t.Parallel()
 	_, all, ways := faulty(t, siteConfig{company: roomy + account("alice", "") + account("dave", "must_set_password")})
 	all.post("auth/logout", all.login("alice"), nil).wantState(flows.None) // so that Redis has the script
 	token := all.login("alice")
@@ -602,6 +620,7 @@ func TestLostAnswerOfAStoreIsNoSuccess(t *testing.T) {
 // Nodes start while the servers are down, and work once they are up; also all
 // at once, on a database that has nothing.
 func TestNodesStartBeforeTheirServers(t *testing.T) {
+	t.Parallel()
 	s := ownServers(t)
 	s.postgres.Stop()
 	s.redis.Kill()
@@ -625,6 +644,7 @@ func TestNodesStartBeforeTheirServers(t *testing.T) {
 
 // A config is loaded while PostgreSQL is away; what it adds is there later.
 func TestReloadWithoutPostgres(t *testing.T) {
+	t.Parallel()
 	s := sharedServers(t)
 	w := s.newWay()
 	c := siteConfig{company: roomy + account("alice", "")}

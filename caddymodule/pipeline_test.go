@@ -19,6 +19,7 @@ import (
 // Requests that follow one another on a connection are each answered for what
 // they are, and what is left of a refused one is none.
 func TestPipelinedRequestsAreAnsweredOneByOne(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, siteConfig{company: people})
 	auth := "Authorization: Bearer " + s.login("alice@example.com") + "\r\n"
 	good := "GET /a HTTP/1.1\r\nHost: x\r\n" + auth + "\r\n"
@@ -135,6 +136,7 @@ func (b *cannedBackend) serve(conn net.Conn) {
 // An application that does not switch protocols gets no more than the request:
 // what follows on the client's connection are requests as any.
 func TestAnUpgradeThatIsNotMadeIsNoTunnel(t *testing.T) {
+	t.Parallel()
 	answers := map[string]int{
 		"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n":                                                                     200,
 		"HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 0\r\n\r\n":          426,
@@ -180,6 +182,7 @@ func TestAnUpgradeThatIsNotMadeIsNoTunnel(t *testing.T) {
 // RFC 9220: a WebSocket over HTTP/3, with one identity and what the two sides
 // tell each other.
 func TestWebSocketOverHTTP3(t *testing.T) {
+	t.Parallel()
 	s := startHTTP3(t, siteConfig{company: people, site: "mnemogate\nreverse_proxy BACKEND"})
 	fields := []string{":method", "CONNECT", ":scheme", "https", ":authority", "localhost", ":path", "/acme/x", ":protocol", "websocket",
 		"sec-websocket-version", "13", "x-profile-mnemocode", "mallory", "x-company-code", "umbra"}

@@ -166,6 +166,7 @@ func below(target, p string) bool {
 // Contract, 2: no spelling of a protected path passes without a token, and none
 // of a company's with another's.
 func TestNoSpellingOfAProtectedPathPassesWithoutItsToken(t *testing.T) {
+	t.Parallel()
 	for site, mounts := range sites() {
 		protectedSpellings(t, startSite(t, siteConfig{company: people, more: umbra, site: site}), mounts)
 	}
@@ -223,6 +224,7 @@ func protectedSpellings(t *testing.T, s *site, mounts []mount) {
 // Contract, 2 and 4: whichever spelling of a route is answered, it is the same
 // route with the same counters and locks; any other is not answered as one.
 func TestSpellingsOfARouteShareItsLocks(t *testing.T) {
+	t.Parallel()
 	for site, mounts := range sites() {
 		routeSpellings(t, startHTTP3(t, siteConfig{global: "limits {\nlock_after 3\n}\n", company: people, site: site}), mounts)
 	}
@@ -319,6 +321,7 @@ func routeSpellings(t *testing.T, s *h3site, mounts []mount) {
 
 // What rewrites leave over can be read as another target altogether.
 func TestTargetsWithoutASlashAreNotSentOn(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, siteConfig{company: people, more: umbra, site: `
 		@re path_regexp re ^/re/(.*)$
 		handle @re {
@@ -359,6 +362,7 @@ func rawAnswer(t *testing.T, status, body string) answer {
 // Contract, 7: what a client says of itself in other headers changes neither
 // decisions nor the address that failures are counted for.
 func TestHeadersAboutTheClientMoveNoCounter(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, siteConfig{company: strings.Replace(people, "failures_per_address 1000/5m", "failures_per_address 5/5m", 1)})
 	about := []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Cluster-Client-Ip", "Client-Ip", "X-Forwarded-Host", "X-Original-Url", "X-Rewrite-Url", "Via", "Origin", "User-Agent"}
 	for i := range 10 {

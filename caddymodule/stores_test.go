@@ -6,6 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
 )
 
@@ -23,11 +24,11 @@ func (*accountsGuest) UnmarshalCaddyfile(*caddyfile.Dispenser) error { return ni
 
 func (*accountsGuest) Key() string { return "accounts_only" }
 
-func (*accountsGuest) Store() (Store, error) { return new(accountsOnly), nil }
+func (*accountsGuest) Store() (guest.Store, error) { return new(accountsOnly), nil }
 
 type accountsOnly struct{}
 
-func (*accountsOnly) Start(context.Context) error { return ErrUnreachable }
+func (*accountsOnly) Start(context.Context) error { return guest.ErrUnreachable }
 
 func (*accountsOnly) Close() error { return nil }
 

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"runtime"
 	"slices"
@@ -23,6 +24,9 @@ var stormFor = flag.Duration("storm", 4*time.Second, "how long TestLoginStorm st
 const (
 	stormTimes = 10
 	stormRate  = 500
+	// refusedPause is before whoever was refused comes again, so that it is not
+	// the machine's CPU that this process and Caddy fight for.
+	refusedPause = 250 * time.Millisecond
 )
 
 // A company's logins are far more than the machine can hash: no protected
@@ -178,5 +182,93 @@ func (o *stormOutcomes) note(a answer, err error, took time.Duration) {
 		o.served = max(o.served, took)
 	default:
 		o.t.Errorf("the storm got %d %s", a.Status, a.Body)
+	}
+}
+
+// One address with 140 connections to each node and the right password, and one
+// /48 of IPv6 with login ids that nobody has, hold up none of the company's
+// other users: by taking turns alone, and with logins_per_address besides. For a
+// minute each:
+//
+//	go test ./caddymodule -run HoldsUpOnlyItself -v -storm 1m
+func TestOneClientHoldsUpOnlyItself(t *testing.T) { onEachDeployment(t, oneClientHoldsUpOnlyItself) }
+
+func oneClientHoldsUpOnlyItself(t *testing.T, start starter) {
+	// Cheap, so that a busy machine too can do some in the 2 s.
+	const hashing = "password {\nargon2id 7168 2 1 insecure\n}\n"
+	users := account("alice", "") + account("bea", "")
+	s := start(t, siteConfig{
+		servers: "trusted_proxies static 127.0.0.1/32",
+		company: hurried + users,
+		more:    "company limited {\napi_key " + testKey + "\ncaptcha off\n" + hashing + users + "}\n",
+	})
+	c := &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
+	defer c.CloseIdleConnections()
+	// login returns the status that an address is answered.
+	login := func(company, address, loginID, password string) int {
+		r := s.postRequest(company, testKey, "auth/checkcredentials", "", fields{"login_id": loginID, "password": password})
+		r.Header.Set("X-Forwarded-For", address)
+		a, err := exchanged(t, c, r)
+		if err != nil {
+			t.Errorf("no answer: %v", err)
+		}
+		return a.Status
+	}
+	for company, refusal := range map[string]int{"acme": http.StatusServiceUnavailable, "limited": http.StatusTooManyRequests} {
+		var work sync.WaitGroup
+		stop := make(chan struct{})
+		loop := func(connections int, do func()) {
+			for range connections {
+				work.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+							do()
+						}
+					}
+				})
+			}
+		}
+		var mu sync.Mutex // guards storm and users
+		storm, others := map[int]int{}, []time.Duration(nil)
+		attack := func(address, loginID, password string) {
+			status := login(company, address, loginID, password)
+			mu.Lock()
+			storm[status]++
+			mu.Unlock()
+			if status == refusal {
+				time.Sleep(refusedPause)
+			}
+		}
+		loop(140*len(s.all()), func() { attack("203.0.113.7", "alice", testPassword) })
+		loop(20, func() {
+			n := rand.N(1 << 16)
+			attack(fmt.Sprintf("2001:db8:1:%x::1", n), fmt.Sprint("nobody-", n), "a wrong one")
+		})
+		loop(1, func() {
+			began := time.Now()
+			status := login(company, fmt.Sprintf("198.51.100.%d", rand.N(250)), "bea", testPassword)
+			took := time.Since(began)
+			if status != http.StatusOK {
+				t.Errorf("%s: another user is answered %d after %v", company, status, took)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			others = append(others, took)
+		})
+		time.Sleep(*stormFor)
+		close(stop)
+		work.Wait()
+		slices.Sort(others)
+		p50, p99 := others[len(others)/2], others[len(others)*99/100]
+		t.Logf("%s: %d logins of other users, p50 %v, p99 %v; the storm was answered %v", company, len(others), p50, p99, storm)
+		if p99 >= 2*time.Second {
+			t.Errorf("%s: p99 of other users is %v", company, p99)
+		}
+		if storm[refusal] == 0 {
+			t.Errorf("%s: this was no storm: %v", company, storm)
+		}
 	}
 }

@@ -1,19 +1,13 @@
 package caddymodule
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/mnemogate/mnemogate/flows"
 )
@@ -116,6 +110,7 @@ func (f *flowing) isCut(t *testing.T) {
 // Contract, 3: open streams of an ended or expired session are cut within
 // stream_recheck, and no others.
 func TestStreamsEndWithTheirSession(t *testing.T) {
+	t.Parallel()
 	s := startSite(t, siteConfig{global: "session {\nstream_recheck 200ms\n}\n", company: people, more: `
 	company brief {
 		api_key brief-key
@@ -170,210 +165,5 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 	}
 	if log := s.log(); strings.Contains(log, token) || strings.Contains(log, "panic") {
 		t.Errorf("the log holds what it must not: %s", log)
-	}
-}
-
-// A switchable store has a session, or fails.
-type switchable struct {
-	err atomic.Pointer[error]
-}
-
-func (s *switchable) fail(err error) { s.err.Store(&err) }
-
-func (s *switchable) get(context.Context) (flows.Session, error) {
-	if err := s.err.Load(); err != nil && *err != nil {
-		return flows.Session{}, *err
-	}
-	return flows.Session{Company: "acme", Mnemocode: "alice", State: flows.Authorized, Expires: time.Now().Add(time.Hour), Ends: time.Now().Add(time.Hour)}, nil
-}
-
-// watch serves one request whose handler is next, and returns what came.
-func watch(t *testing.T, recheck time.Duration, sessions *switchable, next caddyhttp.HandlerFunc) (status int, body string, err error) {
-	t.Helper()
-	h, _ := newHandler(liveSessions{get: sessions.get})
-	h.app.Companies["acme"].streamRecheck = recheck
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := h.ServeHTTP(w, r, next); err != nil {
-			w.WriteHeader(http.StatusBadGateway)
-		}
-	}))
-	defer server.Close()
-	r, err := http.NewRequest("GET", server.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+someToken)
-	response, err := client.Do(r)
-	if err != nil {
-		return 0, "", err
-	}
-	defer response.Body.Close()
-	b, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(b), err
-}
-
-// A reader that never ends, slowly.
-type endless struct{}
-
-func (endless) Read(p []byte) (int, error) {
-	time.Sleep(time.Millisecond)
-	return copy(p, "more"), nil
-}
-
-// Whatever the application's handler does, what it writes ends with the session.
-func TestHandlersThatIgnoreCancellationAreCut(t *testing.T) {
-	const recheck = 100 * time.Millisecond
-	for name, next := range map[string]func(http.ResponseWriter) error{
-		"writing": func(w http.ResponseWriter) error {
-			for {
-				if _, err := w.Write([]byte("more")); err != nil {
-					return nil // as file servers do
-				}
-				time.Sleep(time.Millisecond)
-			}
-		},
-		"copying": func(w http.ResponseWriter) error {
-			_, err := io.Copy(w, endless{})
-			return err
-		},
-		"flushing": func(w http.ResponseWriter) error {
-			for {
-				if err := http.NewResponseController(w).Flush(); err != nil {
-					return err
-				}
-				time.Sleep(time.Millisecond)
-			}
-		},
-		"a length": func(w http.ResponseWriter) error {
-			w.Header().Set("Content-Length", "1000000")
-			_, err := io.Copy(w, endless{})
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var sessions switchable
-			status, body, err := watch(t, recheck, &sessions, func(w http.ResponseWriter, _ *http.Request) error {
-				if _, err := io.WriteString(w, "begun "); err != nil {
-					return err
-				}
-				sessions.fail(flows.ErrNotFound)
-				return next(w)
-			})
-			if err == nil {
-				t.Errorf("got %d, and %d bytes that look whole", status, len(body))
-			}
-		})
-	}
-	t.Run("what had not begun is refused", func(t *testing.T) {
-		var sessions switchable
-		status, body, err := watch(t, recheck, &sessions, func(w http.ResponseWriter, r *http.Request) error {
-			sessions.fail(flows.ErrNotFound)
-			<-r.Context().Done()
-			w.Header().Set("Content-Encoding", "gzip")
-			w.WriteHeader(499) // as the reverse proxy does
-			return nil
-		})
-		if err != nil || status != 401 || !strings.Contains(body, `"auth.token.invalid"`) {
-			t.Errorf("got %d %s, %v", status, body, err)
-		}
-	})
-	t.Run("what lives is left alone", func(t *testing.T) {
-		var sessions switchable
-		status, body, err := watch(t, recheck, &sessions, func(w http.ResponseWriter, r *http.Request) error {
-			time.Sleep(3 * recheck)
-			w.WriteHeader(http.StatusCreated)
-			_, err := fmt.Fprint(w, "whole ", r.Context().Err())
-			return err
-		})
-		if err != nil || status != 201 || body != "whole <nil>" {
-			t.Errorf("got %d %q, %v", status, body, err)
-		}
-	})
-	t.Run("errors pass", func(t *testing.T) {
-		var sessions switchable
-		status, _, err := watch(t, recheck, &sessions, func(http.ResponseWriter, *http.Request) error { return errors.New("no upstream") })
-		if err != nil || status != 502 {
-			t.Errorf("got %d, %v", status, err)
-		}
-	})
-	t.Run("a panic in the store cuts, and ends nothing else", func(t *testing.T) {
-		var asked atomic.Bool
-		h, _ := newHandler(liveSessions{get: func(ctx context.Context) (flows.Session, error) {
-			if asked.Swap(true) {
-				panic("a defect")
-			}
-			return new(switchable).get(ctx)
-		}})
-		w := handle(h, func(_ http.ResponseWriter, r *http.Request) error {
-			<-r.Context().Done()
-			return r.Context().Err()
-		})
-		if w.Code != 500 || !strings.Contains(w.Body.String(), `"service.error"`) {
-			t.Errorf("got %d %s", w.Code, w.Body)
-		}
-	})
-}
-
-// A store that fails now and then cuts nothing; one that does not answer for
-// as long as stream_recheck does.
-func TestStreamsOutlastAStoreThatFailsForAMoment(t *testing.T) {
-	const recheck = 400 * time.Millisecond
-	outage := errors.New("connection refused")
-	t.Run("for a moment", func(t *testing.T) {
-		var sessions switchable
-		var asked atomic.Int32
-		h, _ := newHandler(liveSessions{get: func(ctx context.Context) (flows.Session, error) {
-			if asked.Add(1) == 2 {
-				return flows.Session{}, outage
-			}
-			return sessions.get(ctx)
-		}})
-		h.app.Companies["acme"].streamRecheck = recheck
-		w := handle(h, func(w http.ResponseWriter, r *http.Request) error {
-			deadline := time.After(10 * time.Second)
-			for asked.Load() < 4 {
-				select {
-				case <-r.Context().Done():
-					return r.Context().Err()
-				case <-deadline:
-					return errors.New("it is not asked again")
-				case <-time.After(time.Millisecond):
-				}
-			}
-			w.WriteHeader(http.StatusNoContent)
-			return nil
-		})
-		if w.Code != 204 {
-			t.Errorf("got %d %s", w.Code, w.Body)
-		}
-	})
-	for name, fail := range map[string]func(context.Context) error{
-		"for long": func(context.Context) error { return outage },
-		"hanging": func(ctx context.Context) error {
-			<-ctx.Done()
-			return ctx.Err()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var asked atomic.Int32
-			h, _ := newHandler(liveSessions{get: func(ctx context.Context) (flows.Session, error) {
-				if asked.Add(1) > 1 {
-					return flows.Session{}, fail(ctx)
-				}
-				return new(switchable).get(ctx)
-			}})
-			h.app.Companies["acme"].streamRecheck = recheck
-			began := time.Now()
-			w := handle(h, func(_ http.ResponseWriter, r *http.Request) error {
-				<-r.Context().Done()
-				return r.Context().Err()
-			})
-			if w.Code != 503 || !strings.Contains(w.Body.String(), `"service.unavailable"`) {
-				t.Errorf("got %d %s", w.Code, w.Body)
-			}
-			if took := time.Since(began); took < recheck*3/4 {
-				t.Errorf("cut after %v", took)
-			}
-		})
 	}
 }

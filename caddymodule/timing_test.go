@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/password"
 )
 
 var samples = flag.Int("samples", 8, "how many requests of each kind TestTiming measures")
@@ -36,6 +37,7 @@ func timing(t *testing.T, start starter) {
 		}
 		limits {
 			failures_per_address 1000000/5m
+			logins_per_address 1000000/1m
 			sms_per_address 1000000/1h
 			sms_per_account 1000/10m
 			sms_per_phone 1000/24h
@@ -159,7 +161,7 @@ func (p *timingPair) measure(s *site, kind, i int) {
 // crowd gives a company n accounts of each of several sorts.
 func (s *site) crowd(company string, n int) {
 	s.t.Helper()
-	hash, err := flows.NewHasher(1).Hash(s.t.Context(), company, flows.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}, testPassword)
+	hash, err := password.NewHasher(1).Hash(s.t.Context(), password.Turn{Company: company}, password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}, testPassword)
 	if err != nil {
 		s.t.Fatal(err)
 	}

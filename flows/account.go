@@ -1,6 +1,10 @@
 package flows
 
-import "time"
+import (
+	"context"
+	"errors"
+	"time"
+)
 
 // A Status tells whether an account may log in.
 type Status string
@@ -72,4 +76,43 @@ type Tally struct {
 	// Until is, for passwords, when the lock ends; for the others, when the
 	// window ends and the count with it.
 	Until time.Time
+}
+
+// account loads the account of the call's session. A decoy's is empty but for
+// Tallies, those of the login id it stands for; it takes as many calls.
+func (s *Service) account(ctx context.Context, c *call) (Account, error) {
+	if c.loaded != nil {
+		return *c.loaded, nil
+	}
+	if c.session.Account == 0 {
+		tallies, err := s.tallies(ctx, c.subject(Account{}, c.session.LoginID))
+		return Account{Tallies: tallies}, err
+	}
+	a, err := s.Accounts.ByID(ctx, c.company.Code, c.session.Account)
+	if errors.Is(err, ErrNotFound) || err == nil && a.Epoch != c.session.Epoch {
+		return Account{}, ErrTokenInvalid // its ending is only on the way to the sessions
+	}
+	if err != nil {
+		return Account{}, unavailable("loading the account", err)
+	}
+	c.found(a)
+	return a, nil
+}
+
+// accountByLoginID finds the account with a normalised login id, and the login
+// id's alias. An unknown one is no error: the account is then empty but for the
+// alias's Tallies.
+func (s *Service) accountByLoginID(ctx context.Context, c *call, loginID string) (a Account, alias string, err error) {
+	if alias, err = s.alias(ctx, c.company, loginID); err != nil {
+		return Account{}, "", err
+	}
+	a, err = s.Accounts.ByLoginID(ctx, c.company.Code, loginID, alias)
+	if errors.Is(err, ErrNotFound) {
+		return Account{Tallies: a.Tallies}, alias, nil
+	}
+	if err != nil {
+		return Account{}, "", unavailable("looking up the login id", err)
+	}
+	c.found(a)
+	return a, alias, nil
 }

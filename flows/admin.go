@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/mnemogate/mnemogate/flows/password"
 )
 
 // An Admin does for an operator what no user may: it creates, changes and
@@ -56,6 +58,24 @@ const (
 	maxPassword = 128
 	maxAnswer   = 256
 )
+
+// CheckSecrets refuses a plain password or control answer that no client could
+// send, and so nobody ever give: the error is a *FieldError. An empty one is none.
+func CheckSecrets(password, answer string) error {
+	switch {
+	case !sendable(password, maxPassword):
+		return &FieldError{"password", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL", maxPassword)}
+	case !sendable(answer, maxAnswer) || answer != "" && foldAnswer(answer) == "":
+		return &FieldError{"control_answer", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL, and not only spaces", maxAnswer)}
+	default:
+		return nil
+	}
+}
+
+// sendable reports whether decode takes s.
+func sendable(s string, longest int) bool {
+	return utf8.ValidString(s) && !strings.ContainsRune(s, 0) && utf8.RuneCountInString(s) <= longest
+}
 
 // Create stores a new account. Its Created time, if Apply sets one, is kept.
 func (ad *Admin) Create(ctx context.Context, ch Change) (Account, error) {
@@ -103,32 +123,29 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ Acc
 	}
 	var before Account
 	var fields []string
-	ending := false
-	stored, err := ad.update(ctx, a.ID, &ending, func(a *Account) error {
+	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *Account) (ends bool, err error) {
 		before = *a
 		if err := ch.apply(a); err != nil {
-			return err
+			return false, err
 		}
 		if err := ch.check(*a, before); err != nil {
-			return err
+			return false, err
 		}
 		hashed.set(a)
 		fields = changedFields(before, *a)
 		if len(fields) == 0 {
-			return errUnchanged
+			return false, errUnchanged
 		}
-		if !ending && slices.ContainsFunc(fields, endsSessions) {
-			return errEnds
-		}
-		return nil
+		a.Updated = ad.Now()
+		return slices.ContainsFunc(fields, endsSessions), nil
 	})
 	if errors.Is(err, errUnchanged) {
 		stored, err = before, nil
 	}
 	if err != nil {
-		return Account{}, false, err
+		return Account{}, false, adminError("changing the account", err)
 	}
-	fields, err = ad.finish(ctx, before, stored, fields, ending, ch)
+	fields, err = ad.finish(ctx, before, stored, fields, ch)
 	if err != nil || len(fields) == 0 {
 		return stored, false, err
 	}
@@ -136,32 +153,15 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ Acc
 	return a, true, adminError("loading the account", err)
 }
 
-// Why a change stores nothing.
-var (
-	errUnchanged = errors.New("nothing changes")
-	errEnds      = errors.New("the change ends sessions")
-)
-
-// update is Accounts.Update, which must know beforehand whether sessions end:
-// if change says errEnds they do, and it is called again.
-func (ad *Admin) update(ctx context.Context, id int64, ending *bool, change func(*Account) error) (Account, error) {
-	stored, err := ad.Accounts.Update(ctx, ad.Now(), ad.Company.Code, id, false, change)
-	if errors.Is(err, errEnds) {
-		*ending = true
-		stored, err = ad.Accounts.Update(ctx, ad.Now(), ad.Company.Code, id, true, change)
-	}
-	if errors.Is(err, errUnchanged) {
-		return Account{}, err
-	}
-	return stored, adminError("changing the account", err)
-}
+// errUnchanged is why a change stores nothing.
+var errUnchanged = errors.New("nothing changes")
 
 // finish does what comes after a change was stored, and returns all fields that
 // changed. Endings come first: they must not wait for anything.
-func (ad *Admin) finish(ctx context.Context, before, stored Account, fields []string, ending bool, ch Change) ([]string, error) {
+func (ad *Admin) finish(ctx context.Context, before, stored Account, fields []string, ch Change) ([]string, error) {
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
 	var owed error
-	if ending {
+	if stored.Epoch != before.Epoch {
 		e := Ending{Company: stored.Company, Account: stored.ID, Epoch: stored.Epoch}
 		owed = ad.endNow(ctx, e, EndedByChange)
 	}
@@ -170,7 +170,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored Account, fields []st
 			return nil, err
 		}
 		if !ad.Bulk {
-			ad.noticePassword(ad.Company, before) // where the owner was to be reached until now
+			ad.notice(ad.Company, before, NoticePasswordChanged) // where the owner was to be reached until now
 		}
 	}
 	if accepted := news(before.Accepted, ch.Accepted); len(accepted) > 0 {
@@ -227,17 +227,8 @@ func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (Account, error) 
 }
 
 func (ad *Admin) clear(ctx context.Context, a Account, kinds ...Kind) error {
-	subject := Subject{Company: a.Company, Account: a.ID}
-	for _, kind := range kinds {
-		err := ad.Accounts.Tally(ctx, ad.Now(), subject, kind, func(t *Tally) error {
-			*t = Tally{}
-			return nil
-		})
-		if err != nil {
-			return adminError("clearing the counts of wrong attempts", err)
-		}
-	}
-	return nil
+	err := ad.Service.clear(ctx, Subject{Company: a.Company, Account: a.ID}, kinds...)
+	return adminError("clearing the counts of wrong attempts", cmp.Or(err, ad.clearShown(ctx, ad.Company, a, kinds...)))
 }
 
 // Backup codes are 50 random bits in base32 (contract, 5), which has neither 0
@@ -263,7 +254,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 		codes[i] = code[:backupCodeLength/2] + "-" + code[backupCodeLength/2:]
 		normalized[i] = normalizeBackupCode(codes[i])
 	}
-	hashes, err := ad.Hasher.HashSet(ctx, ad.Company.Code, ad.Company.Password.Argon2id, normalized)
+	hashes, err := ad.Hasher.HashSet(ctx, password.Turn{Company: ad.Company.Code}, ad.Company.Password.Argon2id, normalized)
 	if err != nil {
 		return nil, unavailable("hashing the backup codes", err)
 	}
@@ -310,7 +301,10 @@ func (ad *Admin) EndSessions(ctx context.Context, mnemocode string) error {
 	if err != nil {
 		return err
 	}
-	a, err = ad.Accounts.Update(ctx, ad.Now(), a.Company, a.ID, true, func(*Account) error { return nil })
+	a, err = ad.Accounts.Update(ctx, a.Company, a.ID, func(a *Account) (ends bool, err error) {
+		a.Updated = ad.Now()
+		return true, nil
+	})
 	if err != nil {
 		return adminError("ending the sessions", err)
 	}
@@ -402,11 +396,8 @@ func (ch Change) apply(a *Account) error {
 // check refuses what the change would make of an account. The hashes that it
 // brings are looked at, not those that were there before or will be made here.
 func (ch Change) check(a, before Account) error {
-	if n := utf8.RuneCountInString(ch.Password); n > maxPassword {
-		return &FieldError{"password", fmt.Sprintf("it must have 1 to %d characters", maxPassword)}
-	}
-	if n := utf8.RuneCountInString(ch.Answer); n > maxAnswer || ch.Answer != "" && foldAnswer(ch.Answer) == "" {
-		return &FieldError{"control_answer", fmt.Sprintf("it must have 1 to %d characters, and not only spaces", maxAnswer)}
+	if err := CheckSecrets(ch.Password, ch.Answer); err != nil {
+		return err
 	}
 	if ch.Password != "" || a.PasswordHash == before.PasswordHash {
 		a.PasswordHash = ""
@@ -414,12 +405,12 @@ func (ch Change) check(a, before Account) error {
 	if ch.Answer != "" {
 		a.AnswerHash = ch.Answer // it will have one
 	} else if a.AnswerHash != "" && a.AnswerHash != before.AnswerHash {
-		if err := CheckHash(a.AnswerHash); err != nil {
+		if err := password.CheckHash(a.AnswerHash); err != nil {
 			return &FieldError{"control_answer_hash", err.Error()}
 		}
 	}
 	for _, hash := range ch.BackupCodes {
-		if err := CheckHash(hash); err != nil {
+		if err := password.CheckHash(hash); err != nil {
 			return &FieldError{"backup_code_hashes", err.Error()}
 		}
 	}
@@ -435,7 +426,7 @@ func (h hashedChange) set(a *Account) {
 }
 
 func (ad *Admin) hash(ctx context.Context, ch Change) (h hashedChange, err error) {
-	if h.password, err = ad.hashOne(ctx, normalizePassword(ch.Password)); err != nil {
+	if h.password, err = ad.hashOne(ctx, password.Normalize(ch.Password)); err != nil {
 		return h, err
 	}
 	h.answer, err = ad.hashOne(ctx, foldAnswer(ch.Answer))
@@ -447,8 +438,8 @@ func (ad *Admin) hashOne(ctx context.Context, secret string) (string, error) {
 		return "", nil
 	}
 	for {
-		hash, err := ad.Hasher.Hash(ctx, ad.Company.Code, ad.Company.Password.Argon2id, secret)
-		if ad.Bulk && errors.Is(err, ErrBusy) {
+		hash, err := ad.Hasher.Hash(ctx, password.Turn{Company: ad.Company.Code}, ad.Company.Password.Argon2id, secret)
+		if ad.Bulk && errors.Is(err, password.ErrBusy) {
 			select {
 			case <-time.After(100 * time.Millisecond):
 				continue

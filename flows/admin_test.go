@@ -161,3 +161,26 @@ func TestBackupCodesOfAnAdminAreFiftyRandomBits(t *testing.T) {
 		t.Errorf("%d codes are left, %v", len(hashes), err)
 	}
 }
+
+// What no client can send nobody could ever give.
+func TestAnAdminSetsNoSecretThatCanNotBeSent(t *testing.T) {
+	b := newBench(t)
+	for _, test := range []struct{ password, answer, field string }{
+		{password: "a\x00b", field: "password"},
+		{password: "a\xffb", field: "password"},
+		{password: strings.Repeat("é", 129), field: "password"},
+		{answer: "a\x00b", field: "control_answer"},
+		{answer: "\xc3", field: "control_answer"},
+		{answer: strings.Repeat("é", 257), field: "control_answer"},
+		{answer: " \u00a0 ", field: "control_answer"},
+		{password: strings.Repeat("é", 128), answer: strings.Repeat("é", 256)},
+		{password: "\u0001 \t\ufeff\u200b\U0001f600", answer: "\u0001"},
+	} {
+		change := flows.Change{Password: test.password, Answer: test.answer, Apply: func(a *flows.Account) error { return nil }}
+		_, _, err := b.admin().Change(t.Context(), mnemocode, change)
+		if field, _ := errors.AsType[*flows.FieldError](err); (test.field == "") != (err == nil) || field != nil && field.Field != test.field {
+			t.Errorf("%q, %q: got %v, want %q", test.password, test.answer, err, test.field)
+		}
+	}
+	wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "\u0001 \t\ufeff\u200b\U0001f600"}), flows.Authorized)
+}

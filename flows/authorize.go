@@ -15,6 +15,9 @@ func (s *Service) Authorize(ctx context.Context, company string, authorization [
 		return Session{}, err
 	}
 	now := s.Now()
+	if isSealed(token) {
+		return Session{}, s.refuseSealed(ctx, company, token, now)
+	}
 	session, err := s.lookup(ctx, tokenPrefix, token, company, now, func(ctx context.Context, hash TokenHash) (Session, error) {
 		return s.recall(ctx, company, hash)
 	})
@@ -50,8 +53,8 @@ func (s *Service) Live(ctx context.Context, session Session) error {
 
 // recall is Sessions.Get, from memory where there is one.
 func (s *Service) recall(ctx context.Context, company string, hash TokenHash) (Session, error) {
-	if m, ok := s.Sessions.(*Memory); ok {
-		return m.Recall(ctx, s.Now(), company, hash)
+	if memory, ok := s.Sessions.(Recaller); ok {
+		return memory.Recall(ctx, s.Now(), company, hash)
 	}
 	return s.Sessions.Get(ctx, hash)
 }
@@ -62,11 +65,14 @@ func (s *Service) recall(ctx context.Context, company string, hash TokenHash) (S
 // must not lock out who is logged in.
 func (s *Service) touch(ctx context.Context, now time.Time, session Session, idle time.Duration) error {
 	expires := now.Add(idle)
+	if expires.Sub(session.Expires) < min(time.Minute, idle/10) {
+		return nil
+	}
 	if expires.After(session.Ends) {
 		expires = session.Ends
 	}
-	if expires.Sub(session.Expires) < min(time.Minute, idle/10) {
-		return nil
+	if !expires.After(session.Expires) {
+		return nil // it lives to its end already
 	}
 	err := s.Sessions.Touch(ctx, now, session.Hash, expires)
 	if errors.Is(err, ErrNotFound) {

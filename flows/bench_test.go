@@ -8,6 +8,8 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -41,7 +44,7 @@ const (
 )
 
 // cheap makes hashing cost next to nothing; what it costs is measured elsewhere.
-var cheap = flows.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
+var cheap = pw.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
 
 type clock struct {
 	mu  sync.Mutex
@@ -58,6 +61,20 @@ func (c *clock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
+}
+
+// After lets nothing wait.
+func (c *clock) After(time.Duration) <-chan time.Time {
+	over := make(chan time.Time, 1)
+	over <- c.Now()
+	return over
+}
+
+// settle waits for what goes on behind answers.
+func settle(s *flows.Service) {
+	for s.Waiting() > 0 {
+		runtime.Gosched()
+	}
 }
 
 // An outbox is a gateway: it fails while broken is set.
@@ -93,12 +110,22 @@ func (o *outbox) await(n int) {
 
 func (o *outbox) last(t *testing.T) flows.Message {
 	t.Helper()
+	return o.lastOf(t, "")
+}
+
+// lastOf returns the last message of a type, empty for any: a notice may come at
+// any moment, behind the answer that it is about.
+func (o *outbox) lastOf(t *testing.T, kind string) flows.Message {
+	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.sent) == 0 {
-		t.Fatal("nothing was sent")
+	for _, m := range slices.Backward(o.sent) {
+		if kind == "" || m.Type == kind {
+			return m
+		}
 	}
-	return o.sent[len(o.sent)-1]
+	t.Fatalf("nothing was sent of type %q", kind)
+	return flows.Message{}
 }
 
 func (o *outbox) count() int {
@@ -107,18 +134,24 @@ func (o *outbox) count() int {
 	return len(o.sent)
 }
 
-// A provider vouches for the user that the code names.
+// A provider vouches for the user that the code names, as newGrant does.
 type provider struct{}
 
 func (provider) Exchange(_ context.Context, g flows.OAuthGrant) (flows.OAuthUser, error) {
-	switch g.Code {
+	user, _, _ := strings.Cut(g.Code, " ")
+	switch user {
 	case "down":
 		return flows.OAuthUser{}, errors.New("connection refused")
 	case "bad":
 		return flows.OAuthUser{}, flows.ErrOAuthFailed
 	}
-	return flows.OAuthUser{Subject: g.Code, Email: g.Code + "@example.com", EmailVerified: true}, nil
+	return flows.OAuthUser{Subject: user, Email: user + "@example.com", EmailVerified: true}, nil
 }
+
+var grants atomic.Int64
+
+// newGrant is a code that was never sent.
+func newGrant(user string) string { return fmt.Sprint(user, " ", grants.Add(1)) }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
@@ -150,9 +183,10 @@ func newBench(t *testing.T) *bench {
 		Accounts:  db.Accounts(),
 		Sessions:  db.Sessions(),
 		Companies: map[string]*flows.Company{code: b.company},
-		Hasher:    flows.NewHasher(2),
+		Hasher:    pw.NewHasher(2),
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Now:       b.clock.Now,
+		After:     b.clock.After,
 		Observe:   witness,
 	}
 	t.Cleanup(b.Close)
@@ -188,9 +222,9 @@ func (b *bench) seed(seed flows.Seed) {
 // update changes the account behind the flows' back.
 func (b *bench) update(ending bool, change func(*flows.Account)) {
 	b.t.Helper()
-	_, err := b.Accounts.Update(b.t.Context(), b.clock.Now(), code, b.account, ending, func(a *flows.Account) error {
+	_, err := b.Accounts.Update(b.t.Context(), code, b.account, func(a *flows.Account) (bool, error) {
 		change(a)
-		return nil
+		return ending, nil
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -233,7 +267,7 @@ func (b *bench) withoutPassword() {
 // backupCodes gives the account these backup codes.
 func (b *bench) backupCodes(codes ...string) {
 	b.t.Helper()
-	hashes, err := b.Hasher.HashSet(b.t.Context(), code, cheap, codes)
+	hashes, err := b.Hasher.HashSet(b.t.Context(), pw.Turn{Company: code}, cheap, codes)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -262,10 +296,14 @@ func (b *bench) tally(kind flows.Kind) int {
 }
 
 // A captcha is solved by what begins with good; down makes its provider fail.
-type captcha struct{ asked atomic.Int64 }
+type captcha struct {
+	asked   atomic.Int64
+	address atomic.Value // that was told last
+}
 
-func (c *captcha) Verify(_ context.Context, response, _ string) (bool, error) {
+func (c *captcha) Verify(_ context.Context, response, address string) (bool, error) {
 	c.asked.Add(1)
+	c.address.Store(address)
 	if response == "down" {
 		return false, errors.New("connection refused")
 	}
@@ -405,14 +443,14 @@ func (b *bench) goodBody(path string) object {
 	case "auth/checkcredentials":
 		return object{"login_id": email, "password": password}
 	case "auth/oauth":
-		return object{"provider_id": 1, "code": "alice", "redirect_uri": "https://app.example.com/cb"}
+		return object{"provider_id": 1, "code": newGrant("alice"), "redirect_uri": "https://app.example.com/cb"}
 	case "auth/recovery/recover":
 		return object{"login_id": email, "captcha_response": "x"}
 	case "auth/recovery/checkquestion":
 		return object{"control_answer": answer}
 	case "auth/recovery/checklink":
 		b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": "MAIL"})
-		return object{"token": strings.TrimPrefix(b.mail.last(b.t).Link, linkURL)}
+		return object{"token": strings.TrimPrefix(b.mail.lastOf(b.t, flows.RecoveryLink).Link, linkURL)}
 	}
 	return object{}
 }

@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // captchaMemory is how long a used response is remembered. The providers' own
@@ -13,29 +15,46 @@ import (
 const captchaMemory = time.Hour
 
 // solveCaptcha verifies a captcha response, each of which is good once, on
-// whichever node.
+// whichever node and in whichever company. A bad one is a failure of the address,
+// which the caller has looked at: beyond its limit no provider is asked.
 func (s *Service) solveCaptcha(ctx context.Context, c *call, response string) error {
 	if response == "" {
 		return &Refusal{Err: ErrCaptchaMissing, Captcha: true}
 	}
+	ok, err := s.goodCaptcha(ctx, c, response)
+	if err != nil || ok {
+		return err
+	}
+	if err := s.failAddress(ctx, c); err != nil {
+		return err
+	}
+	return &Refusal{Err: ErrCaptchaInvalid, Captcha: true}
+}
+
+// goodCaptcha reports whether a response is right, and marks it as used.
+// Providers trim what surrounds one, so it would be good again with a space.
+func (s *Service) goodCaptcha(ctx context.Context, c *call, response string) (bool, error) {
+	if strings.TrimFunc(response, trimmed) != response {
+		return false, nil
+	}
 	ok, err := c.company.Captcha.Verify(ctx, response, c.address)
 	if err != nil {
-		return unavailable("verifying the captcha response", err)
+		return false, unavailable("verifying the captcha response", err)
 	}
-	if !ok {
-		return &Refusal{Err: ErrCaptchaInvalid, Captcha: true}
-	}
-	if _, ok := c.company.Captcha.(ReusableCaptcha); ok {
-		return nil
+	if _, reusable := c.company.Captcha.(ReusableCaptcha); reusable || !ok {
+		return ok, nil
 	}
 	hash := sha256.Sum256([]byte(response))
-	used := Counter{Key: c.counterKey("captcha", hex.EncodeToString(hash[:])), Limit: 1, Window: captchaMemory}
+	used := Counter{Key: counterKey("", "captcha", hex.EncodeToString(hash[:])), Limit: 1, Window: captchaMemory}
 	err = s.Sessions.Charge(ctx, c.now, used)
-	if _, ok := errors.AsType[*Full](err); ok {
-		return &Refusal{Err: ErrCaptchaInvalid, Captcha: true}
+	if _, full := errors.AsType[*Full](err); full {
+		return false, nil
 	}
 	if err != nil {
-		return unavailable("marking the captcha response as used", err)
+		return false, unavailable("marking the captcha response as used", err)
 	}
-	return nil
+	return true, nil
 }
+
+// trimmed is what some language takes for white space.
+func trimmed(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }

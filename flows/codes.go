@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"math/big"
 	"strconv"
+	"strings"
+	"time"
 )
 
 // A newCode is a one-time code that is not yet sent.
@@ -20,21 +22,28 @@ type newCode struct {
 
 // newCode makes a one-time code for the session under token. A decoy gets one
 // that nothing equals, and no SMS; neither does a phone with a fixed one. An
-// account without a phone, its second factor the backup codes, gets no code.
+// account without a phone, its second factor the backup codes, gets no code, and
+// neither does a step that is codeless.
 func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 	nothing := func(context.Context) error { return nil }
 	a := st.account
-	if a.ID != 0 && a.Phone == "" {
+	if a.ID != 0 && (a.Phone == "" || st.codeless) {
 		if a.BackupCodes == 0 {
-			return newCode{}, ErrUserRestricted
+			return newCode{}, errNoSecondFactor
 		}
 		return newCode{send: nothing}, nil
 	}
 	digits, fixed := c.company.OTPFixed[a.Phone]
-	var counters []Counter
 	if !fixed {
-		counters = c.smsCounters(st)
 		digits = randomDigits(c.company.OTPLength)
+	}
+	hidden := c.company.Hardened && st.state == RecoveryOTP
+	var counters []Counter
+	switch {
+	case hidden:
+		counters = c.smsCounters(step{decoyOf: st.decoyOf})
+	case !fixed:
+		counters = c.smsCounters(st)
 	}
 	expires := c.now.Add(c.company.OTPTTL)
 	if a.ID == 0 {
@@ -51,48 +60,72 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 		message.Type = OTPRecovery
 	}
 	send := func(ctx context.Context) error { return s.send(ctx, c.company, c.company.SMS, a, message) }
+	if hidden {
+		send = s.withinHidden(c, a, send)
+	}
 	return newCode{code, counters, send}, nil
 }
 
-func (s *Service) deliver(ctx context.Context, code newCode) error {
-	if err := code.send(ctx); err != nil {
-		return unavailable("sending the code", err)
+// errNoSecondFactor is for an account whose next step would be a code, and that
+// has neither a phone to send it to nor backup codes.
+var errNoSecondFactor = &Refusal{
+	Err:     ErrUserRestricted,
+	Message: "The account has no phone that a code could be sent to; only an administrator can add one.",
+	Reason:  NoSecondFactor,
+}
+
+// codelessLogins bounds the sessions that strangers can begin for an account
+// without a password once its SMS are used up.
+var codelessLogins = Rate{30, 10 * time.Minute}
+
+// awaitCode is the step to CheckOTP. Where no more SMS may be sent, an account
+// that has backup codes left gets its session all the same (contract, 4, Second
+// factor).
+func (s *Service) awaitCode(ctx context.Context, c *call, st step) (Reply, error) {
+	st.state = CheckOTP
+	reply, err := s.enter(ctx, c, st)
+	refusal, ok := errors.AsType[*Refusal](err)
+	if !ok || !strings.HasPrefix(refusal.Lock, lockPrefix+"sms_") || st.account.BackupCodes == 0 {
+		return reply, err
 	}
-	return nil
+	st.codeless = true
+	if st.account.PasswordHash == "" {
+		of := strconv.FormatInt(st.account.ID, 10) + "/codeless"
+		st.counters = append(st.counters, c.counter("sms-per-account", of, codelessLogins))
+	}
+	return s.enter(ctx, c, st)
 }
 
 // smsCounters are the budgets that one SMS uses up. The narrowest come first:
-// it is theirs that the caller can wait for.
+// it is theirs that the caller can wait for. A decoy runs dry as an account
+// would, but for the company's.
 func (c *call) smsCounters(st step) []Counter {
-	l, a := &c.company.Limits, st.account
-	account, phone := strconv.FormatInt(a.ID, 10), a.Phone
-	if a.ID == 0 { // a decoy runs dry as an account would
-		account = "decoy/" + st.decoyOf
-		phone = account
+	var counters []Counter
+	if a := st.account; a.ID != 0 {
+		counters = c.accountSMS(strconv.FormatInt(a.ID, 10), a.Phone)
+	} else {
+		counters = c.accountSMS(decoyBudget(st.decoyOf), decoyBudget(st.decoyOf))
 	}
-	counters := []Counter{
-		c.counter("sms-per-account", account, l.SMSPerAccount),
-		c.counter("sms-per-phone", phone, l.SMSPerPhone),
-		c.counter("sms-per-address", c.address, l.SMSPerAddress),
+	counters = append(counters, c.perAddress("sms-per-address", c.company.Limits.SMSPerAddress)...)
+	company := c.companySMS()
+	if st.account.ID == 0 {
+		company = Look(company...)
 	}
-	if l.SMSPerCompany != (Rate{}) {
-		company := c.counter("sms-per-company", "", l.SMSPerCompany)
-		company.Look = a.ID == 0
-		counters = append(counters, company)
-	}
-	return counters
+	return append(counters, company...)
 }
 
-// send fills in a message's text and hands it to the gateway.
-func (s *Service) send(ctx context.Context, company *Company, sender Sender, a Account, m Message) error {
-	if sender == nil {
-		return errors.New("the company has no sender for it: configure sms or mail")
+func (c *call) accountSMS(account, phone string) []Counter {
+	l := &c.company.Limits
+	return []Counter{c.counter("sms-per-account", account, l.SMSPerAccount), c.counter("sms-per-phone", phone, l.SMSPerPhone)}
+}
+
+// companySMS is the company's own budget, if it has one.
+func (c *call) companySMS() []Counter {
+	rate := c.company.Limits.SMSPerCompany
+	if rate == (Rate{}) {
+		return nil
 	}
-	m.ID, m.Company, m.Mnemocode = newID(), company.Code, a.Mnemocode
-	if err := company.Texts.render(&m, s.Now()); err != nil {
-		return fmt.Errorf("filling in the text of %s: %w", m.Type, err)
-	}
-	return sender.Send(ctx, m)
+	return []Counter{c.counter("sms-per-company", "", rate)}
 }
 
 // randomDigits returns n digits, each drawn evenly.

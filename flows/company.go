@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"regexp"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/password"
 )
 
 // A Company is a tenant: it owns its API keys, accounts, policies, disclaimers
@@ -66,9 +68,9 @@ type PasswordPolicy struct {
 	MinLength        int            // characters after NFKC
 	Regex            *regexp.Regexp // nil for none
 	RegexSource      string         // as the client is told
-	RegexDescription string         // empty for none
-	Blocklist        *Blocklist
-	Argon2id         Argon2id
+	RegexDescription string         // of the Regex alone, for users; empty for none
+	Blocklist        *password.Blocklist
+	Argon2id         password.Argon2id
 	Required         bool // accounts without a password must set one
 }
 
@@ -98,6 +100,7 @@ type Limits struct {
 	DisableAfter int           // wrong passwords in a row, at most 100
 
 	FailuresPerAddress Rate
+	LoginsPerAddress   Rate // password checks and OAuth codes, right or wrong
 	WrongCodes         Rate // per account
 	WrongAnswers       Rate // per account
 	SMSPerAccount      Rate
@@ -105,6 +108,8 @@ type Limits struct {
 	SMSPerAddress      Rate
 	SMSPerCompany      Rate // the zero Rate: unlimited
 	MailsPerAccount    Rate
+
+	SessionsPerAccount int // authorized at once, at most MaxSessions
 }
 
 // A Rate is a number of events in a window that the first of them opens.
@@ -125,7 +130,7 @@ func DefaultPolicy() Policy {
 		OTPLength:    6,
 		OTPTTL:       5 * time.Minute,
 		OTPRenewals:  5,
-		Password:     PasswordPolicy{MinLength: 8, Blocklist: CommonPasswords(), Argon2id: DefaultArgon2id},
+		Password:     PasswordPolicy{MinLength: 8, Blocklist: password.Common(), Argon2id: password.DefaultArgon2id},
 		SecondFactor: SecondFactorPerAccount,
 		LinkTTL:      30 * time.Minute,
 		Limits: Limits{
@@ -134,12 +139,14 @@ func DefaultPolicy() Policy {
 			LockFor:            15 * time.Minute,
 			DisableAfter:       100,
 			FailuresPerAddress: Rate{30, 5 * time.Minute},
+			LoginsPerAddress:   Rate{60, time.Minute},
 			WrongCodes:         Rate{10, 24 * time.Hour},
 			WrongAnswers:       Rate{3, 24 * time.Hour},
 			SMSPerAccount:      Rate{5, 10 * time.Minute},
 			SMSPerPhone:        Rate{10, 24 * time.Hour},
 			SMSPerAddress:      Rate{30, time.Hour},
 			MailsPerAccount:    Rate{3, time.Hour},
+			SessionsPerAccount: 100,
 		},
 	}
 }

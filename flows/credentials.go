@@ -18,7 +18,7 @@ func (s *Service) checkCredentials(ctx context.Context, c *call, req *checkCrede
 	}
 	err = s.tryPassword(ctx, c, passwordAttempt{
 		account:  a,
-		subject:  c.subject(a, alias),
+		alias:    alias,
 		password: req.Password,
 		captcha:  req.CaptchaResponse,
 		wrong:    ErrCredentialsInvalid,

@@ -3,6 +3,7 @@ package flows
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -13,8 +14,9 @@ import (
 )
 
 // decode reads a body into req, a pointer to a struct whose fields carry the
-// tags json (the name), max (characters of a string, or of each element) and
-// need (the field is required and not empty). A struct without fields also
+// tags json (the name), max (characters of a string, or of each element), long
+// (the reason of a string that has more) and need (the field is required and not
+// empty). A struct without fields also
 // takes an empty body. Every error is request.validation.failed; none repeats
 // a value.
 func decode(body []byte, req any) error {
@@ -110,7 +112,8 @@ func checkField(f reflect.StructField, v reflect.Value) error {
 	switch v := v.Interface().(type) {
 	case string:
 		if utf8.RuneCountInString(v) > longest {
-			return invalid("The field %s is longer than %d characters.", fieldName(f), longest)
+			message := fmt.Sprintf("The field %s is longer than %d characters.", fieldName(f), longest)
+			return &Refusal{Err: ErrValidation, Message: message, Reason: Reason(f.Tag.Get("long"))}
 		}
 	case []string:
 		if len(v) > maxDisclaimers {

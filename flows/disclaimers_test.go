@@ -176,6 +176,36 @@ func TestAcceptDisclaimersEndsALoginByOAuth(t *testing.T) {
 	wantStep(t, b.must("auth/oauth", "", b.goodBody("auth/oauth")), flows.Authorized)
 }
 
+// A disclaimer can become pending while a user thinks of a new password: it is
+// accepted with that. After a recovery it waits for the login.
+func TestANewPasswordComesWithWhatBecamePending(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.SetPassword)
+	recovery := b.sessionIn(flows.RecoveryPassword)
+	b.company.Disclaimers = []flows.Disclaimer{terms, privacy}
+	secret := func(accept ...string) object {
+		return object{"new_password": "another fine secret", "accept_disclaimers": accept}
+	}
+	for _, body := range []object{secret(), secret("terms"), {"new_password": "another fine secret"}} {
+		_, err := b.serve("auth/setpassword", token, body)
+		wantError(t, err, flows.ErrDisclaimerInvalid)
+		if len(refusal(err).Disclaimers) != 2 {
+			t.Errorf("got disclaimers_required %v", refusal(err).Disclaimers)
+		}
+	}
+	b.wrong(flows.ErrQuality, "auth/setpassword", token, object{"new_password": "x", "accept_disclaimers": []string{"terms", "privacy"}})
+	wantAccepted(t, b)
+	wantStep(t, b.must("auth/setpassword", token, secret("privacy", "terms", "another")), flows.Authorized)
+	wantAccepted(t, b, "privacy 1 12:00:00", "terms 1 12:00:00")
+	b.wrong(flows.ErrTokenInvalid, "auth/setpassword", recovery, secret())
+
+	b = newBench(t)
+	recovery = b.sessionIn(flows.RecoveryPassword)
+	b.company.Disclaimers = []flows.Disclaimer{terms}
+	b.must("auth/setpassword", recovery, secret("terms"))
+	wantAccepted(t, b)
+}
+
 func TestDisclaimersOfManyCodesAreBounded(t *testing.T) {
 	b := newBench(t)
 	codes := make([]string, 65)

@@ -2,7 +2,8 @@ package flows
 
 import (
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -66,14 +67,54 @@ var (
 	ErrService     = &Error{"service.error", 500, "This is a defect of the server; its log says more."}
 )
 
+// A Reason is a word for programs where one code has several causes. Reasons
+// lists all of them.
+type Reason string
+
+// The reasons that are no lock's.
+const (
+	PasswordTooShort Reason = "password.too_short"
+	PasswordTooLong  Reason = "password.too_long"
+	PasswordCommon   Reason = "password.common"
+	PasswordPersonal Reason = "password.personal"
+	PasswordPattern  Reason = "password.pattern"
+	NoSecondFactor   Reason = "user.no_second_factor"
+)
+
+// lockReasons are the reasons of locks, by the names of their events.
+var lockReasons = map[string]Reason{
+	LockPassword:   "lock.password",
+	LockDisabled:   "lock.disabled",
+	LockCodes:      "lock.codes",
+	LockAnswers:    "lock.answers",
+	LockAddress:    "limit.address",
+	LockLogins:     "limit.logins",
+	LockRenewals:   "limit.renewals",
+	LockSMSAccount: "limit.sms_account",
+	LockSMSPhone:   "limit.sms_phone",
+	LockSMSAddress: "limit.sms_address",
+	LockSMSCompany: "limit.sms_company",
+	LockMails:      "limit.mails",
+}
+
+// Reasons lists what an error can have as its reason. One that is not here has
+// none.
+var Reasons = map[*Error][]Reason{
+	ErrQuality:        {PasswordTooShort, PasswordCommon, PasswordPersonal, PasswordPattern},
+	ErrValidation:     {PasswordTooLong},
+	ErrUserRestricted: {NoSecondFactor},
+	ErrRestricted:     slices.Sorted(maps.Values(lockReasons)),
+}
+
 // A Refusal is an Error with what one request adds to it.
 type Refusal struct {
 	Err         *Error
 	Message     string        // replaces the Error's, if set; holds no secret
+	Reason      Reason        // one of the Error's Reasons; empty for none
 	RetryAfter  time.Duration // with ErrRestricted and ErrUnavailable
 	Captcha     bool          // the next attempt needs a captcha_response
 	Disclaimers []Disclaimer  // with ErrDisclaimerInvalid: those required
-	Reason      string        // for the audit log, never for the client
+	Lock        string        // with ErrRestricted: the name of its event
 	Cause       error         // for the log, never for the client
 }
 
@@ -101,8 +142,7 @@ func invalid(format string, args ...any) error {
 // restricted is auth.restricted until a moment, by a lock that is named as its
 // event is.
 func restricted(lock string, now, until time.Time) error {
-	reason := strings.TrimPrefix(lock, lockPrefix)
-	return &Refusal{Err: ErrRestricted, Reason: reason, RetryAfter: max(until.Sub(now), time.Second)}
+	return &Refusal{Err: ErrRestricted, Lock: lock, Reason: lockReasons[lock], RetryAfter: max(until.Sub(now), time.Second)}
 }
 
 // unavailable is service.unavailable because of err. What is being done is

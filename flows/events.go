@@ -45,6 +45,7 @@ const (
 	LockCodes      = lockPrefix + "wrong_codes"
 	LockAnswers    = lockPrefix + "wrong_answers"
 	LockAddress    = lockPrefix + "failures_per_address"
+	LockLogins     = lockPrefix + "logins_per_address"
 	LockRenewals   = lockPrefix + "renewals"
 	LockSMSAccount = lockPrefix + "sms_per_account"
 	LockSMSPhone   = lockPrefix + "sms_per_phone"
@@ -101,6 +102,7 @@ func eventKinds() []EventKind {
 		EventKind{LockCodes, "`wrong_codes` is reached", attempt},
 		EventKind{LockAnswers, "`wrong_answers` is reached", attempt},
 		EventKind{LockAddress, "the first request of an address that `failures_per_address` refuses; once a window and node", attempt},
+		EventKind{LockLogins, "the first password or OAuth code of an address that `logins_per_address` refuses; once a window and node", attempt},
 		EventKind{LockRenewals, "the first renewal of a session that `otp renewals` refuses; once a session and node", attempt},
 		EventKind{LockSMSAccount, "the first SMS to an account that `sms_per_account` refuses; once a window and node", attempt},
 		EventKind{LockSMSPhone, "the first SMS to a phone that `sms_per_phone` refuses; once a window and node", attempt},
@@ -183,7 +185,7 @@ func outcome(err error) (result, reason string) {
 		result = code.Code
 	}
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
-		reason = cmp.Or(refusal.Reason, refusal.Message)
+		reason = cmp.Or(strings.TrimPrefix(refusal.Lock, lockPrefix), refusal.Message, string(refusal.Reason))
 		if reason == "" && refusal.Cause != nil {
 			reason = refusal.Cause.Error()
 		}
@@ -234,29 +236,4 @@ func (t *told) first(now time.Time, full *Full) bool {
 	}
 	t.until[full.Key] = full.Until
 	return true
-}
-
-// endings returns the events of the sessions that an ending is about to end.
-func (s *Service) endings(ctx context.Context, e Ending, reason string) []Event {
-	if s.Observe == nil {
-		return nil
-	}
-	sessions, err := s.Sessions.List(ctx, s.Now(), e.Company, e.Account)
-	if err != nil {
-		s.Log.Warn("the sessions that end could not be listed, so their endings are not in the audit log", "error", err)
-	}
-	var events []Event
-	for _, session := range sessions {
-		if session.Epoch < e.Epoch {
-			events = append(events, Event{
-				Name:      SessionEnded,
-				Company:   session.Company,
-				Mnemocode: session.Mnemocode,
-				Session:   session.ID,
-				State:     session.State,
-				Reason:    reason,
-			})
-		}
-	}
-	return events
 }

@@ -51,10 +51,33 @@ func (b *bench) Serve(ctx context.Context, r *flows.Request) (flows.Reply, error
 	if want := b.Companies[r.Company] != nil; want != (last.Company != "") {
 		b.t.Errorf("%s: the company is %q", r.Route.Path, last.Company)
 	}
+	checkExtensions(b.t, b.Companies[r.Company], reply, err)
 	if reply.SessionState != flows.None && (last.State != reply.SessionState || last.Session == "") {
 		b.t.Errorf("%s led to %s, but the event is %+v", r.Route.Path, reply.SessionState, last)
 	}
 	return reply, err
+}
+
+// checkExtensions checks expires_in and reason.
+func checkExtensions(t *testing.T, company *flows.Company, reply flows.Reply, err error) {
+	t.Helper()
+	if (reply.ExpiresIn != nil) != (reply.SessionToken != "") {
+		t.Errorf("expires_in is %v beside the token %q", reply.ExpiresIn, reply.SessionToken)
+	}
+	if reply.ExpiresIn != nil {
+		want := company.Temporary
+		if reply.SessionState == flows.Authorized {
+			want = min(company.Idle, company.Lifetime)
+		}
+		if *reply.ExpiresIn != int(want/time.Second) {
+			t.Errorf("%s: expires_in is %d, want %v", reply.SessionState, *reply.ExpiresIn, want)
+		}
+	}
+	code, _ := errors.AsType[*flows.Error](err)
+	reason, always := refusal(err).Reason, code == flows.ErrRestricted || code == flows.ErrQuality
+	if (reason != "" || always) && !slices.Contains(flows.Reasons[code], reason) {
+		t.Errorf("%v has the reason %q", err, reason)
+	}
 }
 
 func fieldsOf(e flows.Event) map[string]string {
@@ -202,31 +225,33 @@ func TestEachLockIsOneEvent(t *testing.T) {
 	}
 	one := flows.Rate{N: 1, Per: time.Hour}
 	for lock, test := range map[string]struct {
+		reason flows.Reason // that the client is told
 		limits func(*flows.Company)
 		state  flows.State // of a session that the tries need
 		try    func(b *bench) error
 		with   func(b *bench, token string) error
 	}{
-		flows.LockPassword: {limits: func(c *flows.Company) { c.Limits.LockAfter = 2 }, try: wrongPassword},
-		flows.LockDisabled: {limits: func(c *flows.Company) { c.Limits.LockAfter, c.Limits.DisableAfter = 2, 2 }, try: wrongPassword},
-		flows.LockAddress:  {limits: func(c *flows.Company) { c.Limits.FailuresPerAddress = one }, try: wrongPassword},
-		flows.LockCodes: {limits: func(c *flows.Company) { c.Limits.WrongCodes = one }, state: flows.CheckOTP,
+		flows.LockPassword: {reason: "lock.password", limits: func(c *flows.Company) { c.Limits.LockAfter = 2 }, try: wrongPassword},
+		flows.LockDisabled: {reason: "lock.disabled", limits: func(c *flows.Company) { c.Limits.LockAfter, c.Limits.DisableAfter = 2, 2 }, try: wrongPassword},
+		flows.LockAddress:  {reason: "limit.address", limits: func(c *flows.Company) { c.Limits.FailuresPerAddress = one }, try: wrongPassword},
+		flows.LockLogins:   {reason: "limit.logins", limits: func(c *flows.Company) { c.Limits.LoginsPerAddress = one }, try: wrongPassword},
+		flows.LockCodes: {reason: "lock.codes", limits: func(c *flows.Company) { c.Limits.WrongCodes = one }, state: flows.CheckOTP,
 			with: func(b *bench, token string) error {
 				_, err := b.serve("auth/checkotp", token, object{"backup_code": "wrong"})
 				return err
 			}},
-		flows.LockAnswers: {limits: func(c *flows.Company) { c.Limits.WrongAnswers = one }, state: flows.RecoveryQuestion,
+		flows.LockAnswers: {reason: "lock.answers", limits: func(c *flows.Company) { c.Limits.WrongAnswers = one }, state: flows.RecoveryQuestion,
 			with: func(b *bench, token string) error {
 				_, err := b.serve("auth/recovery/checkquestion", token, object{"control_answer": "wrong"})
 				return err
 			}},
-		flows.LockRenewals: {limits: func(c *flows.Company) { c.OTPRenewals = 1 }, state: flows.CheckOTP,
+		flows.LockRenewals: {reason: "limit.renewals", limits: func(c *flows.Company) { c.OTPRenewals = 1 }, state: flows.CheckOTP,
 			with: func(b *bench, token string) error { _, err := b.serve("auth/renewotp", token, nil); return err }},
-		flows.LockSMSAccount: {limits: func(c *flows.Company) { c.Limits.SMSPerAccount = one }, try: start},
-		flows.LockSMSPhone:   {limits: func(c *flows.Company) { c.Limits.SMSPerPhone = one }, try: start},
-		flows.LockSMSAddress: {limits: func(c *flows.Company) { c.Limits.SMSPerAddress = one }, try: start},
-		flows.LockSMSCompany: {limits: func(c *flows.Company) { c.Limits.SMSPerCompany = one }, try: start},
-		flows.LockMails:      {limits: func(c *flows.Company) { c.Limits.MailsPerAccount = one }, try: recover("MAIL")},
+		flows.LockSMSAccount: {reason: "limit.sms_account", limits: func(c *flows.Company) { c.Limits.SMSPerAccount = one }, try: start},
+		flows.LockSMSPhone:   {reason: "limit.sms_phone", limits: func(c *flows.Company) { c.Limits.SMSPerPhone = one }, try: start},
+		flows.LockSMSAddress: {reason: "limit.sms_address", limits: func(c *flows.Company) { c.Limits.SMSPerAddress = one }, try: start},
+		flows.LockSMSCompany: {reason: "limit.sms_company", limits: func(c *flows.Company) { c.Limits.SMSPerCompany = one }, try: start},
+		flows.LockMails:      {reason: "limit.mails", limits: func(c *flows.Company) { c.Limits.MailsPerAccount = one }, try: recover("MAIL")},
 	} {
 		t.Run(lock, func(t *testing.T) {
 			b := newBench(t)
@@ -244,6 +269,9 @@ func TestEachLockIsOneEvent(t *testing.T) {
 			for range 5 {
 				if err := try(b); errors.Is(err, flows.ErrRestricted) {
 					refused++
+					if got := refusal(err).Reason; got != test.reason {
+						t.Errorf("the client is told %q, want %q", got, test.reason)
+					}
 				}
 			}
 			if refused < 3 {
@@ -265,6 +293,18 @@ func TestEachLockIsOneEvent(t *testing.T) {
 				t.Errorf("got %+v", e[0])
 			}
 		})
+	}
+}
+
+func TestEachLockHasAReason(t *testing.T) {
+	locks := 0
+	for _, kind := range flows.EventKinds {
+		if strings.HasPrefix(kind.Name, "mnemogate.lock.") {
+			locks++
+		}
+	}
+	if got := len(flows.Reasons[flows.ErrRestricted]); got != locks {
+		t.Errorf("%d reasons for %d locks", got, locks)
 	}
 }
 
@@ -321,7 +361,7 @@ func TestEachEndedSessionIsAnEvent(t *testing.T) {
 	check("logout", *all, flows.EndedByLogout, ids)
 
 	b.sessionIn(flows.Authorized)
-	b.sessionIn(flows.CheckPassword)
+	b.sessionIn(flows.RecoveryQuestion)
 	b.goodBody("auth/recovery/checklink") // mails a link
 	ids = sessions()
 	token = b.sessionIn(flows.RecoveryPassword)
@@ -329,7 +369,7 @@ func TestEachEndedSessionIsAnEvent(t *testing.T) {
 	b.must("auth/setpassword", token, object{"new_password": "another fine secret"})
 	check("setpassword", *all, flows.EndedByPassword, ids)
 
-	b.must("auth/login", "", object{"login_id": email})
+	b.sessionIn(flows.RecoveryQuestion)
 	ids = sessions()
 	all = b.record()
 	b.update(true, func(a *flows.Account) { a.Phone = "" })
@@ -423,7 +463,7 @@ func (b *bench) signIn() string {
 	return reply.SessionToken
 }
 
-// eventTable is the README's list of events. The routes' differ in their names
+// eventTable is the list of events in docs/operators.md. The routes' differ in their names
 // only: they have two rows together.
 func eventTable() string {
 	var b strings.Builder

@@ -1,20 +1,18 @@
 package flows
 
 import (
-	"bytes"
-	"context"
 	"encoding/base64"
 	"errors"
 	"net/netip"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+	"github.com/mnemogate/mnemogate/flows/password"
 )
 
 // A target that a file is named after is in that file's tests; here is the rest.
@@ -47,7 +45,7 @@ func FuzzPhone(f *testing.F) {
 			t.Errorf("%+q becomes %q and then %q", s, phone, again)
 		}
 		// No digit is lost, added or moved: two numbers never become one.
-		given := strings.TrimPrefix(noDigit.ReplaceAllString(normalizePassword(s), ""), "00")
+		given := strings.TrimPrefix(noDigit.ReplaceAllString(password.Normalize(s), ""), "00")
 		if given != phone[1:] {
 			t.Errorf("%+q, with the digits %s, becomes %q", s, given, phone)
 		}
@@ -87,10 +85,10 @@ func FuzzControlAnswer(f *testing.F) {
 			t.Errorf("%+q becomes %+q, in other spaces %+q", s, folded, other)
 		}
 		wantBounded(t, s, folded)
-		if password := normalizePassword(s); normalizePassword(password) != password {
-			t.Errorf("the password %+q becomes %+q and then another", s, password)
+		if normal := password.Normalize(s); password.Normalize(normal) != normal {
+			t.Errorf("the password %+q becomes %+q and then another", s, normal)
 		}
-		wantBounded(t, s, normalizePassword(s))
+		wantBounded(t, s, password.Normalize(s))
 	})
 }
 
@@ -127,42 +125,50 @@ func FuzzBackupCode(f *testing.F) {
 	})
 }
 
-func FuzzAddressKey(f *testing.F) {
+func FuzzAddressRanges(f *testing.F) {
 	for _, s := range []string{
 		"192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "2001:DB8:0:0:1::2", "fe80::1%eth0", "::1", "@", "", "192.0.2.1:80", "[::1]", "::ffff:c000:201%x", "192.0.2.01",
 	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		key := addressKey(s)
-		if again := addressKey(key); again != key {
-			t.Errorf("%q is counted as %q, that as %q", s, key, again)
+		narrow, wide := addressRanges(s)
+		for _, key := range []string{narrow, wide} {
+			if again, _ := addressRanges(key); again != key {
+				t.Errorf("%q is counted as %q, that as %q", s, key, again)
+			}
 		}
 		ip, err := netip.ParseAddr(s)
 		if err != nil {
-			if key != s {
-				t.Errorf("%q, no address, is counted as %q", s, key)
+			if narrow != s || wide != s {
+				t.Errorf("%q, no address, is counted as %q and %q", s, narrow, wide)
 			}
 			return
 		}
-		bytes := ip.As16()
-		if !ip.Unmap().Is4() { // all of a /64 are one
-			bytes[8]++
-			bytes[15]++
+		if v4 := ip.Unmap().WithZone("").String(); ip.Unmap().Is4() && (narrow != v4 || wide != v4) {
+			t.Errorf("%q is counted as %q and %q", s, narrow, wide)
 		}
-		same := netip.AddrFrom16(bytes)
-		if ip.Unmap().Is4() && key != ip.Unmap().WithZone("").String() {
-			t.Errorf("%q is counted as %q", s, key)
-		}
-		for _, other := range []string{same.String(), same.StringExpanded(), same.WithZone("eth1").String(), same.Unmap().String()} {
-			if got := addressKey(other); got != key {
-				t.Errorf("%q is counted as %q, but %q as %q", s, key, other, got)
+		spellings := func(ip netip.Addr, what string, want func(n, w string) bool) {
+			for _, other := range []string{ip.String(), ip.StringExpanded(), ip.WithZone("eth1").String(), ip.Unmap().String()} {
+				if n, w := addressRanges(other); !want(n, w) {
+					t.Errorf("%q is counted as %q and %q, but %q, %s, as %q and %q", s, narrow, wide, other, what, n, w)
+				}
 			}
 		}
-		bytes[7]++ // the next /64, and of IPv4 no such thing
-		if next := netip.AddrFrom16(bytes); !ip.Unmap().Is4() && !next.Unmap().Is4() && addressKey(next.String()) == key {
-			t.Errorf("%q and %v are both counted as %q", s, next, key)
+		bytes := ip.As16()
+		if ip.Unmap().Is4() {
+			spellings(ip, "the same", func(n, w string) bool { return n == narrow && w == wide })
+			return
 		}
+		change := func(i int, what string, want func(n, w string) bool) {
+			bytes[i]++
+			if other := netip.AddrFrom16(bytes); !other.Unmap().Is4() {
+				spellings(other, what, want)
+			}
+		}
+		change(15, "of its /64", func(n, w string) bool { return n == narrow && w == wide })
+		change(7, "of its /48", func(n, w string) bool { return n != narrow && w == wide })
+		change(5, "of another /48", func(n, w string) bool { return n != narrow && w != wide })
 	})
 }
 
@@ -266,15 +272,15 @@ func FuzzNewPassword(f *testing.F) {
 		if !utf8.ValidString(s) || utf8.RuneCountInString(s) > 128 {
 			return
 		}
-		password := normalizePassword(s)
-		err := company.checkQuality(password, alice)
+		wanted := password.Normalize(s)
+		err := company.checkQuality(wanted, alice)
 		if err != nil {
 			var refused *Refusal
 			if !errors.As(err, &refused) || refused.Err != ErrQuality || len(s) > 16 && strings.Contains(refused.Message, s) {
 				t.Errorf("%+q: got %v", s, err)
 			}
 		}
-		if err == nil && utf8.RuneCountInString(password) < policy.Password.MinLength {
+		if err == nil && utf8.RuneCountInString(wanted) < policy.Password.MinLength {
 			t.Errorf("%+q is taken", s)
 		}
 		upper := strings.Map(func(r rune) rune {
@@ -282,11 +288,11 @@ func FuzzNewPassword(f *testing.F) {
 				r -= 'a' - 'A'
 			}
 			return r
-		}, password)
+		}, wanted)
 		if other := company.checkQuality(upper, alice); (other == nil) != (err == nil) {
 			t.Errorf("%+q: %v, in capitals %v", s, err, other)
 		}
-		if strings.Trim(s, "0123456789!") == "" && len(s) <= maxExtra {
+		if strings.Trim(s, "0123456789!") == "" && len(s) <= password.MaxExtra {
 			for _, word := range []string{"alice@example.com", "37060012345", "Alice the First", "ALICE-0001"} {
 				if company.checkQuality(word+s, alice) == nil || company.checkQuality(s+word, alice) == nil {
 					t.Errorf("%q is taken with %q at an end", word, s)
@@ -294,88 +300,4 @@ func FuzzNewPassword(f *testing.F) {
 			}
 		}
 	})
-}
-
-// FuzzKeycloak makes hashes of credentials: whatever comes of it is judged by
-// CheckHash as any other, and no error quotes it.
-func FuzzKeycloak(f *testing.F) {
-	for _, s := range []string{
-		`{"credentialData":"{\"hashIterations\":27500,\"algorithm\":\"pbkdf2-sha256\"}","secretData":"{\"value\":\"MDEyMzQ1Njc4OTAx\",\"salt\":\"MDEyMzQ1Njc\"}"}`,
-		`{"credentialData":{"hashIterations":5,"algorithm":"argon2","additionalParameters":{"type":["id"],"version":["1.3"],"memory":["7168"],"parallelism":["1"]}},"secretData":{"value":"MDEyMzQ1Njc4OTAx","salt":"MDEyMzQ1Njc"}}`,
-		`{"credentialData":{"hashIterations":-1,"algorithm":"pbkdf2","additionalParameters":{"type":[]}},"secretData":{"value":"$","salt":"$$"}}`,
-		`{}`, `[]`, `{"credentialData":"\"{}\"","secretData":null}`, "\xff",
-	} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, credential []byte) {
-		hash, err := KeycloakHash(credential)
-		if (err == nil) != (hash != "") {
-			t.Fatalf("%q: got %q, %v", credential, hash, err)
-		}
-		if err == nil {
-			err = CheckHash(hash)
-		}
-		if err == nil && !LooksLikeHash(hash) {
-			t.Errorf("%q is taken and does not look like a hash", hash)
-		}
-		if err != nil && len(credential) > 20 && strings.Contains(err.Error(), string(credential)) {
-			t.Error("the error repeats the credential")
-		}
-	})
-}
-
-// FuzzVerify lets a stranger's hash, of little cost, stand for an account's: it
-// is that of what derives its key, and of nothing else.
-func FuzzVerify(f *testing.F) {
-	for _, test := range foreignHashes {
-		f.Add(test.hash, test.secret)
-	}
-	for _, test := range exportedHashes {
-		f.Add(test.hash, test.secret)
-	}
-	f.Add("$argon2id$v=19$m=8,t=1,p=1$MDEyMzQ1Njc$MDEyMzQ1Njc", "")
-	f.Add("$scrypt$ln=1,r=1,p=1$MDEyMzQ1Njc$MDEyMzQ1Njc", "\x00")
-	f.Add("$pbkdf2-sha256$i=1,l=8$MDEyMzQ1Njc$MDEyMzQ1Njc", "b")
-	f.Add("$fbscrypt$v=1,n=1,r=1,p=1,ss=Bw,sk=MDEyMzQ1Njc4OTAxMjM0NQ$MDEyMzQ1Njc$MDEyMzQ1Njc4OTAxMjM0NQ", "c")
-	f.Add("pbkdf2_sha256$1$x$MDEyMzQ1Njc", "a")
-	h := NewHasher(1)
-	f.Fuzz(func(t *testing.T, hash, secret string) {
-		d, err := parseHash(hash)
-		if err != nil || !inexpensive(hash, d) {
-			return
-		}
-		derived, err := d.derive(secret)
-		if err != nil || len(derived) != len(d.key) {
-			t.Fatalf("%q: derived %d bytes, %v, want %d", hash, len(derived), err, len(d.key))
-		}
-		right := hash[:strings.LastIndexByte(hash, '$')+1] + base64.RawStdEncoding.EncodeToString(derived)
-		for hash, want := range map[string]bool{hash: bytes.Equal(derived, d.key), right: true} {
-			ok, _, err := h.Verify(context.Background(), "acme", quick, hash, secret)
-			if err != nil || ok != want {
-				t.Errorf("%q: got %v, %v, want %v", hash, ok, err, want)
-			}
-			match, err := h.Match(context.Background(), "acme", quick, []string{hash}, secret)
-			if err != nil || (match == hash) != want {
-				t.Errorf("%q: matched %q, %v, want %v", hash, match, err, want)
-			}
-		}
-	})
-}
-
-// inexpensive leaves out what would take long.
-func inexpensive(hash string, d digest) bool {
-	_, parameters, _ := strings.Cut(strings.TrimPrefix(hash, "$"), "$")
-	switch d.kind {
-	case "argon2id", "argon2i", "django_argon2":
-		return d.argon2.MemoryKiB*d.argon2.Iterations <= 4096
-	case "scrypt":
-		return strings.HasPrefix(parameters, "ln=1,r=1,p=1$")
-	case "fbscrypt":
-		return strings.HasPrefix(parameters, "v=1,n=1,r=1,p=1,")
-	case "pbkdf2", "pbkdf2-sha1", "pbkdf2-sha256", "pbkdf2-sha512", "django_pbkdf2_sha256", "django_pbkdf2_sha1":
-		iterations, _, _ := strings.Cut(parameters, "$")
-		return !slices.ContainsFunc(strings.FieldsFunc(iterations, func(r rune) bool { return r < '0' || r > '9' }),
-			func(digits string) bool { return len(digits) > 3 })
-	}
-	return false
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
 	"github.com/mnemogate/mnemogate/flows"
 )
 
@@ -114,6 +116,7 @@ var scripts = map[string]script{
 		b.company.Limits.SMSPerCompany = flows.Rate{N: 1, Per: time.Hour}
 		b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", Email: "bob@example.com", Phone: "+37060099999"}})
 		b.must("auth/recovery/recover", "", recovery(object{"login_id": "bob@example.com", "method": "PHONE", "captcha_response": "good 2"}))
+		settle(b.Service)
 		for i := range 3 {
 			say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE", "captcha_response": fmt.Sprint("good 3", i)})))
 			say(b.serve("auth/recovery/renewotp", before, nil))
@@ -142,6 +145,7 @@ func TestHardenedAnswersAlike(t *testing.T) {
 		}
 		var lines []string
 		run(b, id, func(reply flows.Reply, err error) flows.Reply {
+			settle(b.Service)
 			lines = append(lines, strings.ReplaceAll(shape(reply, err), id, "<id>"))
 			return reply
 		})
@@ -175,12 +179,20 @@ func TestHardenedAnswersAlike(t *testing.T) {
 	}
 }
 
-// Tokens of unknown login ids have no mark of their own: they are as steady as
-// an account's, and differ from one login id to the next.
+// Tokens of unknown login ids have no mark of their own: those of a login are as
+// long as an account's, and of no bucket; those of a recovery are as steady as an
+// account's, and differ from one login id to the next.
 func TestDecoyTokensHaveNoMark(t *testing.T) {
 	b := hardenedBench(t)
+	known := b.must("auth/login", "", object{"login_id": email}).SessionToken
+	if decoy := b.must("auth/login", "", object{"login_id": "nobody"}).SessionToken; len(decoy) != len(known) {
+		t.Errorf("a decoy's token has %d characters, an account's %d", len(decoy), len(known))
+	}
+	solved := 0
 	bucket := func(id string) int {
-		token := b.must("auth/login", "", object{"login_id": id}).SessionToken
+		b.clock.advance(time.Hour) // for the next SMS
+		solved++
+		token := b.must("auth/recovery/recover", "", object{"login_id": id, "captcha_response": fmt.Sprint("good", solved), "method": "PHONE"}).SessionToken
 		return flows.TokenHash(sha256.Sum256([]byte(token))).Bucket()
 	}
 	seen := map[int]bool{}
@@ -303,4 +315,108 @@ func (b *bench) goodBodyOfLink() object {
 	b.must("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
 	b.mail.await(before + 1)
 	return object{"token": strings.TrimPrefix(b.mail.last(b.t).Link, linkURL)}
+}
+
+// What a hardened company tells at login is the same for everyone: all of its
+// disclaimers, and no status.
+func TestALoginTellsNothingOfAnAccount(t *testing.T) {
+	b := hardenedBench(t)
+	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}, {Code: "privacy", Version: "1"}}
+	b.company.Captcha = nil
+	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms", "privacy"}})
+	unknown := b.must("auth/login", "", object{"login_id": "nobody"})
+	for _, status := range []flows.Status{flows.StatusActive, flows.StatusClosed, flows.StatusRestricted, flows.StatusDenied} {
+		b.update(true, func(a *flows.Account) { a.Status = status })
+		known := b.must("auth/login", "", object{"login_id": email})
+		token := known.SessionToken
+		known.SessionToken = unknown.SessionToken
+		if diff := gocmp.Diff(unknown, known); diff != "" {
+			t.Errorf("%s (-unknown +known):\n%s", status, diff)
+		}
+		b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
+		want := map[flows.Status]*flows.Error{flows.StatusClosed: flows.ErrUserClosed, flows.StatusRestricted: flows.ErrUserRestricted, flows.StatusDenied: flows.ErrUserDenied}[status]
+		if want != nil {
+			b.wrong(want, "auth/checkpassword", token, object{"password": password})
+			b.wrong(want, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+		}
+	}
+	b.update(true, func(a *flows.Account) { a.Status, a.PasswordHash = flows.StatusClosed, "" })
+	known := b.must("auth/login", "", object{"login_id": email})
+	known.SessionToken = unknown.SessionToken
+	if diff := gocmp.Diff(unknown, known); diff != "" {
+		t.Errorf("closed, without a password (-unknown +known):\n%s", diff)
+	}
+}
+
+// What is counted under one login id of an account does not show under another;
+// it holds all the same.
+func TestCountsTellNothingOfAnotherLoginID(t *testing.T) {
+	b := hardenedBench(t)
+	b.company.Captcha = nil
+	b.company.Limits.FailuresPerAddress.N = 1000
+	l := &b.company.Limits
+	for range l.LockAfter {
+		b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+	}
+	b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.must("auth/login", "", object{"login_id": phone})
+	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": phone, "password": "wrong"})
+	_, err := b.serve("auth/checkcredentials", "", object{"login_id": phone, "password": password})
+	wantError(t, err, flows.ErrRestricted)
+	if reason := refusal(err).Reason; reason != "lock.password" {
+		t.Errorf("the reason is %q", reason)
+	}
+	b.clock.advance(l.LockFor)
+	b.must("auth/checkcredentials", "", object{"login_id": phone, "password": password})
+
+}
+
+// A password that is disabled is not looked at, whichever login id is sent.
+func TestADisabledPasswordTellsNothing(t *testing.T) {
+	b := hardenedBench(t)
+	b.company.Captcha = nil
+	b.company.Limits.FailuresPerAddress.N = 1000
+	for range b.company.Limits.DisableAfter {
+		b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+		b.clock.advance(b.company.Limits.LockFor)
+	}
+	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": phone, "password": password})
+	b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+	if _, err := b.admin().Unlock(t.Context(), mnemocode); err != nil {
+		t.Fatal(err)
+	}
+	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+}
+
+// Budgets that recoveries use up under one login id of an account do not show
+// under another; no more is sent than the account may be sent.
+func TestBudgetsTellNothingOfAnotherLoginID(t *testing.T) {
+	for method, limit := range map[flows.Method]func(*flows.Limits) *flows.Rate{
+		flows.ByPhone: func(l *flows.Limits) *flows.Rate { return &l.SMSPerAccount },
+		flows.ByMail:  func(l *flows.Limits) *flows.Rate { return &l.MailsPerAccount },
+	} {
+		t.Run(string(method), func(t *testing.T) {
+			b := hardenedBench(t)
+			b.company.Captcha = nil
+			n := limit(&b.company.Limits).N
+			b.company.Limits.SMSPerAddress.N = 1000
+			recover := func(id string) error {
+				_, err := b.serve("auth/recovery/recover", "", object{"login_id": id, "captcha_response": "x", "method": string(method)})
+				return err
+			}
+			for _, id := range []string{email, phone} {
+				for range n {
+					if err := recover(id); err != nil {
+						t.Fatalf("%s: %v", id, err)
+					}
+				}
+				wantError(t, recover(id), flows.ErrRestricted)
+			}
+			b.Close() // which waits for what is sent later
+			if sent := b.sms.count() + b.mail.count(); sent != n {
+				t.Errorf("%d were sent, want %d", sent, n)
+			}
+		})
+	}
 }

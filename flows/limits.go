@@ -9,6 +9,8 @@ import (
 	"errors"
 	"net/netip"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/password"
 )
 
 // Attempts are counted so that any number of them that race, on any nodes, end
@@ -16,43 +18,76 @@ import (
 // only spares work; what counts is the one atomic step after it (settle…), in
 // which an attempt that comes too late is refused even if its secret was right.
 
-// counterKey makes the key of a counter. A company's code has no slash, so no
-// two companies share one.
-func (c *call) counterKey(name, of string) string { return c.company.Code + "/" + name + "/" + of }
+// counterKey makes the key of a company's counter or, with an empty code, of one
+// that all share. A code has no slash and is never empty, so no two have the same.
+func counterKey(company, name, of string) string { return company + "/" + name + "/" + of }
 
 func (c *call) counter(name, of string, rate Rate) Counter {
-	return Counter{Key: c.counterKey(name, of), Limit: rate.N, Window: rate.Per}
+	return Counter{Key: counterKey(c.company.Code, name, of), Limit: rate.N, Window: rate.Per}
 }
 
-// addressKey is what an address is counted as: an IPv6 address by its /64,
-// which one customer of a provider has whole.
-func addressKey(address string) string {
+// addressRanges are what an address is counted as: one of IPv6 as its /64, which
+// one customer of a provider has whole, and as its /48, the most that a provider
+// gives to one (RFC 6177). Any other is both itself.
+func addressRanges(address string) (narrow, wide string) {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
-		return address // a Unix socket's peer
+		return address, address // a Unix socket's peer
 	}
 	ip = ip.Unmap().WithZone("")
 	if ip.Is4() {
-		return ip.String()
+		return ip.String(), ip.String()
 	}
-	prefix, _ := ip.Prefix(64)
-	return prefix.String()
+	prefix := func(bits int) string { p, _ := ip.Prefix(bits); return p.String() }
+	return prefix(64), prefix(48)
 }
 
-func (c *call) addressFailures() Counter {
-	return c.counter("failures-of-address", c.address, c.company.Limits.FailuresPerAddress)
+// turn is the call's at hashing, where all of a /48 are one client.
+func (c *call) turn() password.Turn {
+	_, wide := addressRanges(c.address)
+	return password.Turn{Company: c.company.Code, Address: wide}
 }
 
-// addressLook is what checkAddress looks at, for a step that is to look itself.
-func (c *call) addressLook() Counter {
-	counter := c.addressFailures()
-	counter.Look = true
-	return counter
+// wideTimes is how many times an address's limit its /48 has.
+const wideTimes = 10
+
+// perAddress are the counters of the call's address.
+func (c *call) perAddress(name string, rate Rate) []Counter {
+	narrow, wide := addressRanges(c.address)
+	counters := []Counter{c.counter(name, narrow, rate)}
+	if wide != narrow {
+		counters = append(counters, c.counter(name, wide, Rate{wideTimes * rate.N, rate.Per}))
+	}
+	return counters
 }
+
+func (c *call) addressFailures() []Counter {
+	return c.perAddress("failures-of-address", c.company.Limits.FailuresPerAddress)
+}
+
+// addressLook are what checkAddress looks at, for a step that is to look itself.
+func (c *call) addressLook() []Counter { return Look(c.addressFailures()...) }
 
 // checkAddress refuses an address that has failed too often.
 func (s *Service) checkAddress(ctx context.Context, c *call) error {
-	return s.refused(c, s.Sessions.Peek(ctx, c.now, c.addressFailures()))
+	return s.charge(ctx, c, c.addressLook()...)
+}
+
+// addressLogins count the passwords of the address that were compared and the
+// OAuth codes that went to a provider, right or wrong.
+func (c *call) addressLogins() []Counter {
+	return c.perAddress("logins-per-address", c.company.Limits.LoginsPerAddress)
+}
+
+// checkLogins is checkAddress before a password: it also refuses an address with
+// too many of them.
+func (s *Service) checkLogins(ctx context.Context, c *call) error {
+	return s.charge(ctx, c, Look(append(c.addressFailures(), c.addressLogins()...)...)...)
+}
+
+// beginLogin is checkLogins, and counts a password that is about to be compared.
+func (s *Service) beginLogin(ctx context.Context, c *call) error {
+	return s.charge(ctx, c, append(c.addressLook(), c.addressLogins()...)...)
 }
 
 // addressFirst is for a refusal that came before the step which looks at the
@@ -64,7 +99,7 @@ func (s *Service) addressFirst(ctx context.Context, c *call, err error) error {
 // failAddress counts a failure of the address; it is refused if there were too
 // many before.
 func (s *Service) failAddress(ctx context.Context, c *call) error {
-	return s.charge(ctx, c, c.addressFailures())
+	return s.charge(ctx, c, c.addressFailures()...)
 }
 
 func (s *Service) charge(ctx context.Context, c *call, counters ...Counter) error {
@@ -104,30 +139,30 @@ func (c *call) subject(a Account, alias string) Subject {
 	return Subject{Company: c.company.Code, LoginID: alias}
 }
 
-// known is whose attempts are counted where an account was found or, with an
-// empty one, the call's session is a decoy.
-func (c *call) known(a Account) Subject {
-	if a.ID == 0 {
-		return c.subject(a, c.session.LoginID)
-	}
-	return c.subject(a, "")
-}
-
 // alias stands for a login id that no account has wherever something is kept of
 // it: a user may have typed a password there. Strangers can't work it out.
-func (s *Service) alias(ctx context.Context, c *call, loginID string) (string, error) {
-	secret := s.secret.Load()
-	if secret == nil {
-		loaded, err := s.Accounts.Secret(ctx)
-		if err != nil {
-			return "", unavailable("loading the secret of aliases", err)
-		}
-		secret = &loaded
-		s.secret.Store(secret)
+func (s *Service) alias(ctx context.Context, company *Company, loginID string) (string, error) {
+	secrets, err := s.storeSecrets(ctx)
+	if err != nil {
+		return "", err
 	}
-	mac := hmac.New(sha256.New, *secret)
-	mac.Write([]byte(c.counterKey("alias", loginID)))
+	mac := hmac.New(sha256.New, secrets.alias)
+	mac.Write([]byte(counterKey(company.Code, "alias", loginID)))
 	return hex.EncodeToString(mac.Sum(nil)), nil
+}
+
+// clear forgets wrong attempts, and with them their locks.
+func (s *Service) clear(ctx context.Context, subject Subject, kinds ...Kind) error {
+	for _, kind := range kinds {
+		err := s.Accounts.Tally(ctx, s.Now(), subject, kind, func(t *Tally) error {
+			*t = Tally{}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Service) tallies(ctx context.Context, subject Subject) (map[Kind]Tally, error) {
@@ -185,14 +220,18 @@ func (s *Service) settlePassword(ctx context.Context, c *call, subject Subject, 
 			*t = Tally{}
 			return nil
 		}
-		t.Count++
-		if t.Count >= c.company.Limits.LockAfter {
-			t.Until = c.now.Add(c.company.Limits.LockFor)
-		}
+		c.countWrongPassword(t)
 		captcha = c.captchaDue(*t)
 		return nil
 	})
 	return captcha, err
+}
+
+func (c *call) countWrongPassword(t *Tally) {
+	t.Count++
+	if t.Count >= c.company.Limits.LockAfter {
+		t.Until = c.now.Add(c.company.Limits.LockFor)
+	}
 }
 
 // checkWindow refuses while a tally that counts within a window is full.
@@ -230,12 +269,17 @@ func (s *Service) settleWindow(ctx context.Context, c *call, subject Subject, ki
 		if err := c.checkWindow(kind, *t, rate); err != nil || ok {
 			return err
 		}
-		if !c.now.Before(t.Until) {
-			*t = Tally{Until: c.now.Add(rate.Per)}
-		}
-		t.Count++
+		c.countWithin(t, rate)
 		return nil
 	})
+}
+
+// countWithin counts within a window that the first event opens.
+func (c *call) countWithin(t *Tally, rate Rate) {
+	if !c.now.Before(t.Until) {
+		*t = Tally{Until: c.now.Add(rate.Per)}
+	}
+	t.Count++
 }
 
 func (s *Service) tally(ctx context.Context, c *call, subject Subject, kind Kind, change func(*Tally) error) error {

@@ -2,10 +2,12 @@ package flows_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	pw "github.com/mnemogate/mnemogate/flows/password"
 )
 
 // fail sends n wrong passwords, each from another address.
@@ -141,7 +143,7 @@ func TestFailuresOfAnAddressAreCounted(t *testing.T) {
 					return err
 				},
 				func() error {
-					_, err := b.serveAs(code, c.fails, "auth/oauth", "", object{"provider_id": 1, "code": "bad", "redirect_uri": "https://app.example.com/cb"})
+					_, err := b.serveAs(code, c.fails, "auth/oauth", "", object{"provider_id": 1, "code": newGrant("bad"), "redirect_uri": "https://app.example.com/cb"})
 					return err
 				},
 			}
@@ -186,6 +188,86 @@ func TestFailuresOfAnAddressAreExactUnderRaces(t *testing.T) {
 	})
 	if want := b.company.Limits.FailuresPerAddress.N; got["auth.loginid.notfound"] != want {
 		t.Errorf("got %v, want %d answers", got, want)
+	}
+}
+
+// Passwords of an address are counted before they are compared, right or wrong,
+// also of login ids that no account has: one too many costs no hash.
+func TestPasswordsOfAnAddressAreCounted(t *testing.T) {
+	const limit = 7
+	for _, c := range []struct {
+		name, loginID, password, answer string
+	}{
+		{"right", email, password, ""},
+		{"wrong", email, "wrong", "auth.credentials.invalid"},
+		{"unknown", "nobody", "wrong", "auth.credentials.invalid"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.company.Limits.LoginsPerAddress = flows.Rate{N: limit, Per: time.Minute}
+			hashes := b.countHashes()
+			try := func(address string) error {
+				_, err := b.serveAs(code, address, "auth/checkcredentials", "", object{"login_id": c.loginID, "password": c.password})
+				return err
+			}
+			got := race(100, func(int) error { return try("203.0.113.7") })
+			if got[c.answer] != limit || got["auth.restricted"] != 100-limit || hashes.Load() != limit {
+				t.Errorf("got %v and %d hashes, want %d", got, hashes.Load(), limit)
+			}
+			b.clock.advance(20 * time.Second)
+			err := try("203.0.113.7")
+			wantError(t, err, flows.ErrRestricted)
+			if got := refusal(err).RetryAfter; got != 40*time.Second {
+				t.Errorf("got Retry-After %v, want 40s", got)
+			}
+			if err := try("203.0.113.8"); codeOf(err) != c.answer {
+				t.Errorf("another address: %v", err)
+			}
+			b.clock.advance(40 * time.Second)
+			if err := try("203.0.113.7"); codeOf(err) != c.answer {
+				t.Errorf("after the window: %v", err)
+			}
+		})
+	}
+}
+
+// countHashes counts the hashes that are computed from now on.
+func (b *bench) countHashes() *atomic.Int64 {
+	var n atomic.Int64
+	b.Hasher.Derive = func(hash, secret string) ([]byte, error) {
+		n.Add(1)
+		return pw.DeriveKey(hash, secret)
+	}
+	return &n
+}
+
+// What is refused before the password is looked at is none that was compared;
+// and where no more may be, no captcha is verified.
+func TestOnlyPasswordsThatAreComparedAreCounted(t *testing.T) {
+	for _, r := range passwordRoutes {
+		t.Run(r.path, func(t *testing.T) {
+			b := newBench(t)
+			asked := &captcha{}
+			b.company.Captcha = asked
+			l := &b.company.Limits
+			l.CaptchaAfter, l.LockAfter, l.LockFor = 1, 2, time.Second
+			l.LoginsPerAddress = flows.Rate{N: 3, Per: time.Hour}
+			token := b.sessionIn(flows.CheckPassword)
+			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, true) // 1
+			wantRefusal(t, b.try(r.path, token, "wrong", ""), flows.ErrCaptchaMissing, true)
+			wantRefusal(t, b.try(r.path, token, "wrong", "bad"), flows.ErrCaptchaInvalid, true)
+			wantRefusal(t, b.try(r.path, token, "wrong", "down"), flows.ErrUnavailable, false)
+			wantRefusal(t, b.try(r.path, token, "wrong", "good 1"), r.code, true) // 2
+			wantRefusal(t, b.try(r.path, token, password, "good 2"), flows.ErrRestricted, false)
+			b.clock.advance(l.LockFor)
+			wantRefusal(t, b.try(r.path, token, "wrong", "good 3"), r.code, true) // 3
+			b.clock.advance(l.LockFor)
+			before := asked.asked.Load()
+			wantRefusal(t, b.try(r.path, token, password, "good 4"), flows.ErrRestricted, false)
+			if asked.asked.Load() != before {
+				t.Error("a captcha was verified whose password could not be compared")
+			}
+		})
 	}
 }
 

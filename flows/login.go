@@ -12,32 +12,31 @@ func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply,
 	if err != nil {
 		return Reply{}, s.addressFirst(ctx, c, err)
 	}
+	if c.company.Hardened {
+		return s.loginHardened(ctx, c, a, alias)
+	}
 	state, err := c.loginState(a)
 	if err != nil {
 		return Reply{}, s.addressFirst(ctx, c, err)
 	}
-	if a.ID == 0 && !c.company.Hardened {
+	if a.ID == 0 {
 		if err := s.failAddress(ctx, c); err != nil {
 			return Reply{}, err
 		}
 		return Reply{}, ErrLoginIDNotFound
 	}
-	st := step{account: a, state: state, counters: []Counter{c.addressLook()}}
-	if a.ID == 0 {
-		// Counted as a failure, it could be told from a known one by the count.
-		st.decoyOf = alias
+	begin := s.enterSealed
+	if state == CheckOTP {
+		begin = s.awaitCode
 	}
-	reply, err := s.enter(ctx, c, st)
-	reply.DisclaimersRequired = []Disclaimer{}
-	if a.ID != 0 {
-		reply.DisclaimersRequired = c.company.pending(a, nil)
-	}
+	reply, err := begin(ctx, c, step{account: a, counters: c.addressLook()})
+	reply.DisclaimersRequired = c.company.pending(a, nil)
 	reply.CaptchaRequired = state == CheckPassword && c.captchaDue(a.Tallies[WrongPasswords])
 	return reply, err
 }
 
-// loginState is the state that a login begins in. An unknown login id is as one
-// with a password, which is never right.
+// loginState is the state that a login begins in. An unknown login id is locked
+// as one with a password.
 func (c *call) loginState(a Account) (State, error) {
 	passwords := a.Tallies[WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
@@ -62,7 +61,7 @@ func (c *call) loginState(a Account) (State, error) {
 	case !byCode:
 		return CheckPassword, nil
 	case a.Phone == "":
-		return None, ErrUserRestricted
+		return None, errNoSecondFactor
 	default:
 		return CheckOTP, nil
 	}

@@ -47,7 +47,11 @@ func TestLoginNeedsAPasswordOrAPhone(t *testing.T) {
 	b := newBench(t)
 	b.update(true, func(a *flows.Account) { a.PasswordHash, a.Phone = "", "" })
 	b.backupCodes("ABCDE23456")
-	b.wrong(flows.ErrUserRestricted, "auth/login", "", object{"login_id": email})
+	_, err := b.serve("auth/login", "", object{"login_id": email})
+	wantError(t, err, flows.ErrUserRestricted)
+	if got := refusal(err).Reason; got != flows.NoSecondFactor {
+		t.Errorf("the reason is %q", got)
+	}
 	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
 }
 
@@ -67,7 +71,7 @@ var statuses = map[flows.Status]*flows.Error{
 
 // Each route that may answer with the account's status does, before it looks
 // at a secret (which here is right, and then wrong), and uses nothing up but a
-// one-time code, which any attempt spends.
+// code, one-time or a provider's, which any attempt spends.
 func TestStatusIsAnsweredInEveryFlow(t *testing.T) {
 	for status, want := range statuses {
 		for i := range flows.Routes {
@@ -102,6 +106,9 @@ func TestStatusIsAnsweredInEveryFlow(t *testing.T) {
 				b.status(flows.StatusActive)
 				if _, ok := body["otp"]; ok {
 					b.must(strings.Replace(route.Path, "checkotp", "renewotp", 1), token, nil)
+					body = b.goodBody(route.Path)
+				}
+				if route.Path == "auth/oauth" {
 					body = b.goodBody(route.Path)
 				}
 				b.must(route.Path, token, body)
@@ -151,7 +158,13 @@ func TestANewAccountInheritsNothing(t *testing.T) {
 	// The ending is owed and not done: the tokens must not work all the same.
 	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", pending, object{"password": password})
 	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", link)
-	b.seed(flows.Seed{Account: flows.Account{Mnemocode: mnemocode, Phone: phone, Email: email, SecondFactor: true}, Password: password})
+	_, err := b.admin().Create(t.Context(), flows.Change{Password: password, Apply: func(a *flows.Account) error {
+		a.Mnemocode, a.Phone, a.Email, a.SecondFactor = mnemocode, phone, email, true
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	next, err := b.Accounts.ByMnemocode(t.Context(), code, mnemocode)
 	if err != nil {
 		t.Fatal(err)

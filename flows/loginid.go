@@ -4,7 +4,7 @@ import (
 	"strings"
 	"unicode"
 
-	"golang.org/x/text/cases"
+	"github.com/mnemogate/mnemogate/flows/password"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -38,31 +38,11 @@ func LoginIDs(a Account) map[string]string {
 	return ids
 }
 
-// fold makes texts equal that a person takes for the same. Folding can undo
-// NFKC, so that is applied again.
-func fold(s string) string {
-	s = cases.Fold().String(norm.NFKC.String(s))
-	s = norm.NFKC.String(strings.Map(foldCherokee, s))
-	return strings.TrimSpace(s)
-}
-
-// foldCherokee makes up for x/text, which folds Cherokee's capitals to small
-// letters and its small letters to capitals. Unicode folds both to capitals.
-func foldCherokee(r rune) rune {
-	switch {
-	case 0xab70 <= r && r <= 0xabbf:
-		return r - 0xab70 + 0x13a0
-	case 0x13f8 <= r && r <= 0x13fd:
-		return r - 8
-	}
-	return r
-}
+// fold makes texts equal that a person takes for the same.
+func fold(s string) string { return password.Fold(s) }
 
 // foldAnswer is fold with each run of spaces squeezed to one.
 func foldAnswer(s string) string { return strings.Join(strings.Fields(fold(s)), " ") }
-
-// normalizePassword is the form in which passwords are measured and hashed.
-func normalizePassword(s string) string { return norm.NFKC.String(s) }
 
 // phoneDigits returns + and the digits of an international number of 7 to 15
 // digits (ITU-T E.164), or "".

@@ -13,9 +13,9 @@ import (
 	"maps"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,6 +25,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mnemogate/mnemogate/flows"
+	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/store"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -47,7 +48,7 @@ func TestMachine(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = db.Close() })
-			stores[i] = machineStore{db.Accounts(), db.Sessions()}
+			stores[i] = machineStore{db.Accounts(), db.Sessions(), relayed(t, db)}
 		}
 		checkMachine(t, stores, false, 100)
 	})
@@ -71,7 +72,7 @@ func TestMachine(t *testing.T) {
 			if err := sessions.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			stores[i] = machineStore{accounts.Accounts(), sessions.Sessions()}
+			stores[i] = machineStore{accounts.Accounts(), sessions.Sessions(), relayed(t, sessions)}
 		}
 		checkMachine(t, stores, true, 100)
 	})
@@ -81,7 +82,35 @@ func TestMachine(t *testing.T) {
 type machineStore struct {
 	accounts flows.Accounts
 	sessions flows.Sessions
+	feed     *relay
 }
+
+// A relay passes on what a store tells, to the memory of whichever machine runs.
+// How long that is trusted, the machine says.
+type relay struct{ to atomic.Pointer[store.Memory] }
+
+// relayed listens to a store until the test ends.
+func relayed(t *testing.T, s interface {
+	Run(context.Context, flows.Feed)
+}) *relay {
+	r := &relay{}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { s.Run(ctx, r) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return r
+}
+
+func (r *relay) tell(what func(*store.Memory)) {
+	if m := r.to.Load(); m != nil {
+		what(m)
+	}
+}
+
+func (r *relay) Ended(hash flows.TokenHash)  { r.tell(func(m *store.Memory) { m.Ended(hash) }) }
+func (r *relay) EndedAccount(e flows.Ending) { r.tell(func(m *store.Memory) { m.EndedAccount(e) }) }
+func (r *relay) Flush()                      { r.tell(func(m *store.Memory) { m.Flush() }) }
+func (r *relay) Trust(time.Time)             {}
 
 // checkMachine runs so many sequences, unless the command line says how many.
 // Servers may fail to answer in time where the machine is busy: what they did is
@@ -162,7 +191,7 @@ const modelRedirect = "https://app.example.com/cb"
 
 func newMachine(t *rapid.T, stores [2]machineStore) *machine {
 	m := &machine{clock: &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}, outbox: newOutbox()}
-	m.now = m.clock.now
+	m.now, m.captchas = m.clock.now, map[string]time.Time{}
 	companies := map[string]*flows.Company{}
 	for range 2 {
 		c := m.drawCompany(t)
@@ -173,14 +202,15 @@ func newMachine(t *rapid.T, stores [2]machineStore) *machine {
 	remembers := rapid.Bool().Draw(t, "one node that remembers")
 	for _, s := range stores {
 		node := &flows.Service{
-			Accounts: s.accounts, Sessions: s.sessions, Companies: companies, Hasher: flows.NewHasher(2),
-			Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: m.clock.Now,
+			Accounts: s.accounts, Sessions: s.sessions, Companies: companies, Hasher: pw.NewHasher(2),
+			Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: m.clock.Now, After: m.clock.After,
 		}
 		m.nodes = append(m.nodes, node)
 		if remembers {
-			memory := flows.NewMemory(s.sessions, 1000)
+			memory := store.NewMemory(s.sessions, 1000)
 			memory.Trust(time.Now().Add(24 * time.Hour))
 			node.Sessions = memory
+			s.feed.to.Store(memory)
 			break
 		}
 	}
@@ -232,14 +262,15 @@ func (m *machine) drawCompany(t *rapid.T) *modelCompany {
 		l := &c.Limits
 		l.CaptchaAfter, l.LockAfter, l.DisableAfter = 1, 2, 4
 		l.WrongCodes.N, l.WrongAnswers.N = 2, 2
-		l.FailuresPerAddress.N = 8
+		l.FailuresPerAddress.N, l.LoginsPerAddress.N = 8, 4
 		l.SMSPerAccount.N, l.SMSPerPhone.N, l.SMSPerAddress.N, l.MailsPerAccount.N = 3, 5, 6, 2
 		l.SMSPerCompany = flows.Rate{N: 12, Per: time.Hour}
+		l.SessionsPerAccount = 2
 	}
 	if oneIn(t, 4, "otp fixed") {
 		c.OTPFixed = map[string]string{machinePhones[0]: "123456"}
 	}
-	return &modelCompany{Company: c, unknown: map[string]*modelAttempts{}, budgets: map[string]*modelCount{}, captchas: map[string]time.Time{}}
+	return &modelCompany{Company: c, unknown: map[string]*modelAttempts{}, budgets: map[string]*modelCount{}, grants: map[string]time.Time{}}
 }
 
 // The little that requests are made of, so that they meet.
@@ -396,12 +427,16 @@ func (m *machine) drawBody(t *rapid.T, c *modelCall) {
 		c.body[field] = right
 	}
 	captcha := func() {
-		switch pick(t, "captcha_response", "new", "new", "new", "used", "bad", "") {
+		// Sequences share their stores, and companies share what was used.
+		good := func(n int) string { return fmt.Sprint("good ", m.companies[0].Code, " ", n) }
+		switch pick(t, "captcha_response", "new", "new", "new", "used", "spaced", "bad", "") {
 		case "new":
 			m.drawn++
-			c.body["captcha_response"] = fmt.Sprint("good ", m.drawn)
+			c.body["captcha_response"] = good(m.drawn)
 		case "used":
-			c.body["captcha_response"] = "good 1"
+			c.body["captcha_response"] = good(1)
+		case "spaced":
+			c.body["captcha_response"] = good(m.drawn) + " "
 		case "bad":
 			c.body["captcha_response"] = "bad"
 		}
@@ -443,9 +478,11 @@ func (m *machine) drawBody(t *rapid.T, c *modelCall) {
 		accept()
 	case "auth/setpassword":
 		c.body["new_password"] = pick(t, "new_password", slices.Concat(machinePasswords, c.company.weak())...)
+		accept()
 	case "auth/oauth":
 		c.body["provider_id"] = pick(t, "provider_id", 1, 1, 1, 1, 1, 1, 1, 2)
-		c.body["code"] = pick(t, "code", "ann", "bob", "ann", "bob", "carol", "bad")
+		m.drawn++
+		c.body["code"] = fmt.Sprint(pick(t, "user", "ann", "bob", "ann", "bob", "carol", "bad"), " ", pick(t, "code", m.drawn, m.drawn, m.drawn, 1))
 		c.body["redirect_uri"] = pick(t, "redirect_uri", append(slices.Repeat([]string{modelRedirect}, 7), modelRedirect+"/")...)
 	case "auth/acceptdisclaimers":
 		accept()
@@ -510,6 +547,7 @@ func (m *machine) serve(t *rapid.T, c *modelCall) {
 		c.got.Captcha = c.got.Captcha || reply.CaptchaRequired
 		c.got.Phone, c.got.Email, c.got.Question, c.got.Method = reply.UserPhone, reply.UserEmail, reply.ControlQuestion, reply.Verification
 		c.got.Quality = reply.PasswordQuality != nil
+		c.got.ExpiresIn = reply.ExpiresIn
 		if reply.DisclaimersRequired != nil {
 			c.got.Disclaimers = codesOf(reply.DisclaimersRequired)
 		}
@@ -541,14 +579,12 @@ func (m *machine) watch(t *rapid.T, c *modelCall, call func() error) {
 	m.broken.Store(c.broken)
 	err := call()
 	for _, node := range m.nodes {
-		for node.Waiting() > 0 {
-			runtime.Gosched()
-		}
+		settle(node)
 	}
 	m.broken.Store(false)
 	if err != nil {
 		r := refusal(err)
-		c.got.Code, c.got.Captcha, c.got.retry = codeOf(err), r.Captcha, r.RetryAfter
+		c.got.Code, c.got.Captcha, c.got.lock = codeOf(err), r.Captcha, modelLock{r.Reason, r.RetryAfter}
 		if r.Disclaimers != nil {
 			c.got.Disclaimers = codesOf(r.Disclaimers)
 		}
@@ -598,8 +634,8 @@ func (m *machine) compare(t *rapid.T, c *modelCall, want modelAnswer) {
 	if diff := gocmp.Diff(want, c.got, cmpopts.IgnoreUnexported(modelAnswer{})); diff != "" {
 		t.Fatalf("%s %v (-model +service):\n%s", c.path, c.body, diff)
 	}
-	if want.Code == "auth.restricted" && !slices.Contains(want.retryAny, c.got.retry) {
-		t.Fatalf("%s %v: Retry-After %v, the model has %v", c.path, c.body, c.got.retry, want.retryAny)
+	if want.Code == "auth.restricted" && !slices.Contains(want.locks, c.got.lock) {
+		t.Fatalf("%s %v: %v, the model has %v", c.path, c.body, c.got.lock, want.locks)
 	}
 }
 
@@ -653,7 +689,7 @@ func (m *machine) pass(t *rapid.T, c *modelCall) {
 	node := pick(t, "node", m.nodes...)
 	m.watch(t, c, func() error {
 		session, err := node.Authorize(t.Context(), company, authorization(c))
-		if memory, ok := node.Sessions.(*flows.Memory); ok {
+		if memory, ok := node.Sessions.(*store.Memory); ok {
 			memory.Wait() // for the store to be told, before the clock moves
 		}
 		if err == nil {
@@ -824,6 +860,7 @@ func (m *machine) administer(t *rapid.T) {
 	case "unlock":
 		_, err = ad.Unlock(t.Context(), a.mnemocode)
 		a.modelAttempts = modelAttempts{}
+		c.forgive(a, true)
 	case "end sessions":
 		err = ad.EndSessions(t.Context(), a.mnemocode)
 		m.endAll(a)
@@ -905,8 +942,9 @@ func (m *machine) change(t *rapid.T, c *modelCompany, a *modelAccount, ad *flows
 	case taken:
 		*a = before
 	case field == "password":
-		want.Sent = m.notice(&before)
+		want.Sent = notice(flows.NoticePasswordChanged, &before)
 		a.passwords = modelCount{}
+		c.forgive(a, false)
 		m.endAll(a)
 	case a.status != before.status, a.phone != before.phone, a.email != before.email,
 		a.secondFactor != before.secondFactor, a.password != before.password:
@@ -940,10 +978,10 @@ func (m *machine) look(t *rapid.T) {
 	wanted := map[flows.TokenHash]bool{}
 	for _, s := range m.sessions {
 		hash := flows.TokenHash(sha256.Sum256([]byte(s.token)))
-		if s.account != a || s.ended || s.expired || s.state == flows.MailedLink || !m.now.Before(s.expires) {
+		if s.account != a || s.ended || s.expired || s.state == flows.MailedLink || s.state == flows.CheckPassword || !m.now.Before(s.expires) {
 			continue
 		}
-		if (s.forgotten || !m.now.Before(s.early)) && !sessions[hash] {
+		if (s.crowded || s.passed || s.forgotten || !m.now.Before(s.early)) && !sessions[hash] {
 			continue
 		}
 		wanted[hash] = true

@@ -18,15 +18,16 @@ import (
 type model struct {
 	now       time.Time
 	companies []*modelCompany
-	sessions  []*modelSession // all that ever were, mailed links among them, in the order of their tokens' issue
+	captchas  map[string]time.Time // the responses that were used
+	sessions  []*modelSession      // all that ever were, mailed links among them, in the order of their tokens' issue
 }
 
 type modelCompany struct {
 	*flows.Company
 	accounts []*modelAccount
 	unknown  map[string]*modelAttempts // by a login id that no account had when it was sent
-	budgets  map[string]*modelCount    // of SMS, mails and the failures of addresses
-	captchas map[string]time.Time      // the responses that were used
+	budgets  map[string]*modelCount    // of SMS, mails, and what addresses may do
+	grants   map[string]time.Time      // the codes that went to the provider
 }
 
 type modelAccount struct {
@@ -62,6 +63,9 @@ type modelSession struct {
 	ended     bool          // logged out, replaced or ended with its account's others
 	expired   bool          // its client was told so
 	forgotten bool          // the store may have forgotten that it was there
+	crowded   bool          // it may have made room for a younger one
+	passed    bool          // the store may have noted that it has expired
+	begun     time.Time
 	expires   time.Time
 	early     time.Time // from here on it may have expired: activity is written once a minute
 	ends      time.Time // its lifetime
@@ -103,11 +107,18 @@ type modelAnswer struct {
 	Method      flows.Method
 	Quality     bool
 	Sent        []string // messages: type and recipient
+	ExpiresIn   *int     // nil: not said
 
-	token    string        // that was issued, or that was mailed in a link
-	digits   string        // of the code that was sent
-	retry    time.Duration // Retry-After
-	retryAny []time.Duration
+	token  string      // that was issued, or that was mailed in a link
+	digits string      // of the code that was sent
+	lock   modelLock   // with auth.restricted
+	locks  []modelLock // that it may be
+}
+
+// A modelLock is why a request is refused, and for how long.
+type modelLock struct {
+	reason flows.Reason
+	retry  time.Duration // Retry-After
 }
 
 // A modelRefusal ends a call: the check that fails panics with it, so that each
@@ -116,13 +127,13 @@ type modelRefusal modelAnswer
 
 func refuse(code string) { panic(modelRefusal{Code: code}) }
 
-// restricted refuses by locks or budgets that last until then.
-func (m *model) restricted(until ...time.Time) {
-	no := modelRefusal{Code: "auth.restricted"}
-	for _, u := range until {
-		no.retryAny = append(no.retryAny, max(u.Sub(m.now), time.Second))
-	}
-	panic(no)
+// restricted refuses by any of these locks.
+func (m *model) restricted(locks ...modelLock) {
+	panic(modelRefusal{Code: "auth.restricted", locks: locks})
+}
+
+func (m *model) lock(reason flows.Reason, until time.Time) modelLock {
+	return modelLock{reason, max(until.Sub(m.now), time.Second)}
 }
 
 // run turns a refusal into the answer that it is.
@@ -233,14 +244,15 @@ func (m *model) find(c *modelCall, token string, link bool) (code string) {
 	s := m.sessions[i]
 	past := s.expired || !m.now.Before(s.expires)
 	maybe := !m.now.Before(s.early)
+	kept := s.state != flows.CheckPassword // else nobody notes what became of it
 	switch {
 	case s.ended, link != (s.state == flows.MailedLink), c.company != nil && s.company != c.company:
 		return "auth.token.invalid"
-	case c.got.Code == "auth.token.invalid" && (s.forgotten || past && !m.now.Before(s.expires.Add(time.Hour))):
-		s.ended = true
+	case c.got.Code == "auth.token.invalid" && (s.crowded || s.forgotten || past && !m.now.Before(s.expires.Add(time.Hour))):
+		s.ended = kept
 		return "auth.token.invalid"
-	case past, maybe && c.got.Code == "auth.token.expired":
-		s.expired = true
+	case past, (maybe || s.passed) && c.got.Code == "auth.token.expired":
+		s.expired = kept
 		return "auth.token.expired"
 	}
 	c.session = s
@@ -252,8 +264,14 @@ func (m *model) find(c *modelCall, token string, link bool) (code string) {
 // allowed refuses an address that has failed too often.
 func (m *model) allowed(c *modelCall) {
 	if b := c.company.budget("address " + c.address); b.full(m.now, c.company.Limits.FailuresPerAddress) {
-		m.restricted(b.until)
+		m.restricted(m.lock("limit.address", b.until))
 	}
+}
+
+// mayLogIn refuses an address that has failed, or sent passwords, too often.
+func (m *model) mayLogIn(c *modelCall) {
+	m.allowed(c)
+	m.windowOpen("limit.logins", c.company.budget("logins "+c.address), c.company.Limits.LoginsPerAddress)
 }
 
 // failed counts a failure of the address.
@@ -293,21 +311,43 @@ func (m *model) attempts(c *modelCompany, a *modelAccount, loginID string) *mode
 	return c.unknown[loginID]
 }
 
+// shown are the attempts that a stranger is told of: in a hardened company those
+// of the login id that was sent, whoever has it.
+func (m *model) shown(c *modelCompany, a *modelAccount, loginID string) *modelAttempts {
+	if c.Hardened {
+		a = nil
+	}
+	return m.attempts(c, a, loginID)
+}
+
+// forgive clears what strangers are told of an account's wrong passwords, and of
+// all else.
+func (c *modelCompany) forgive(a *modelAccount, all bool) {
+	for _, id := range []string{a.phone, a.email, a.loginName} {
+		if t := c.unknown[id]; t != nil && c.Hardened {
+			t.passwords = modelCount{}
+			if all {
+				*t = modelAttempts{}
+			}
+		}
+	}
+}
+
 // passwordsOpen: lock_after lasts for lock_for, disable_after until a password
 // is set or an operator unlocks.
 func (m *model) passwordsOpen(c *modelCompany, t *modelAttempts) {
 	if t.passwords.n >= c.Limits.DisableAfter {
-		m.restricted(m.now.Add(c.Limits.LockFor))
+		m.restricted(m.lock("lock.disabled", m.now.Add(c.Limits.LockFor)))
 	}
 	if m.now.Before(t.passwords.until) {
-		m.restricted(t.passwords.until)
+		m.restricted(m.lock("lock.password", t.passwords.until))
 	}
 }
 
-// windowOpen is the same for codes and answers.
-func (m *model) windowOpen(n *modelCount, rate flows.Rate) {
+// windowOpen is the same for what counts within a window.
+func (m *model) windowOpen(reason flows.Reason, n *modelCount, rate flows.Rate) {
 	if n.full(m.now, rate) {
-		m.restricted(n.until)
+		m.restricted(m.lock(reason, n.until))
 	}
 }
 
@@ -315,19 +355,22 @@ func captchaDue(c *modelCompany, t *modelAttempts) bool {
 	return c.Captcha != nil && t.passwords.n >= c.Limits.CaptchaAfter
 }
 
-// captcha looks at a response; each is good once.
+// captcha looks at a response; each is good once, in whichever company. A bad one
+// is a failure of the address.
 func (m *model) captcha(c *modelCall) {
 	response, _ := c.body["captcha_response"].(string)
-	used, ok := c.company.captchas[response]
+	used, ok := m.captchas[response]
 	switch {
 	case response == "":
 		panic(modelRefusal{Code: "auth.captcha.missing", Captcha: true})
-	case c.broken:
+	case c.broken && strings.TrimSpace(response) == response:
 		refuse("service.unavailable")
-	case !strings.HasPrefix(response, "good"), ok && m.now.Before(used.Add(time.Hour)): // no provider takes it after minutes
+	case !strings.HasPrefix(response, "good"), strings.TrimSpace(response) != response,
+		ok && m.now.Before(used.Add(time.Hour)): // no provider takes it after minutes
+		m.failed(c)
 		panic(modelRefusal{Code: "auth.captcha.invalid", Captcha: true})
 	}
-	c.company.captchas[response] = m.now
+	m.captchas[response] = m.now
 }
 
 // admit refuses an account by its status. A decoy (nil) has none.
@@ -341,14 +384,17 @@ func admit(a *modelAccount) {
 
 func (m *model) login(c *modelCall) modelAnswer {
 	a := c.company.byLoginID(c.loginID)
-	t := m.attempts(c.company, a, c.loginID)
+	t := m.shown(c.company, a, c.loginID)
 	byCode := a != nil && a.password == ""
+	if c.company.Hardened && byCode && (a.phone == "" || a.status != flows.StatusActive) {
+		a, byCode = nil, false // it can't log in, so it is as if there were none
+	}
 	m.allowed(c)
 	if byCode { // there is no password to be disabled
 		if m.now.Before(t.passwords.until) {
-			m.restricted(t.passwords.until)
+			m.restricted(m.lock("lock.password", t.passwords.until))
 		}
-		m.windowOpen(&t.codes, c.company.Limits.WrongCodes)
+		m.windowOpen("lock.codes", &a.codes, c.company.Limits.WrongCodes)
 	} else {
 		m.passwordsOpen(c.company, t)
 	}
@@ -356,7 +402,9 @@ func (m *model) login(c *modelCall) modelAnswer {
 		m.failed(c)
 		refuse("auth.loginid.notfound")
 	}
-	admit(a)
+	if !c.company.Hardened {
+		admit(a)
+	}
 	state := flows.CheckPassword
 	if byCode {
 		state = flows.CheckOTP
@@ -366,42 +414,70 @@ func (m *model) login(c *modelCall) modelAnswer {
 	}
 	reply := m.enter(c, &modelSession{account: a, of: c.loginID, state: state})
 	reply.Disclaimers = c.company.pending(a, nil)
+	if c.company.Hardened {
+		reply.Disclaimers = c.company.pending(&modelAccount{}, nil)
+	}
 	reply.Captcha = state == flows.CheckPassword && captchaDue(c.company, t)
 	return reply
 }
 
 func (m *model) checkPassword(c *modelCall) modelAnswer {
 	a := c.session.account
-	m.password(c, a, m.attempts(c.company, a, c.session.of), func() { admit(a) }, "auth.password.invalid")
+	before := func() { admit(a) }
+	if c.company.Hardened {
+		before = func() {}
+	}
+	m.password(c, a, m.shown(c.company, a, c.session.of), before, "auth.password.invalid")
+	admit(a)
 	return m.proven(c, a, false)
 }
 
 func (m *model) checkCredentials(c *modelCall) modelAnswer {
 	a := c.company.byLoginID(c.loginID)
-	m.password(c, a, m.attempts(c.company, a, c.loginID), func() {}, "auth.credentials.invalid")
+	m.password(c, a, m.shown(c.company, a, c.loginID), func() {}, "auth.credentials.invalid")
 	admit(a)
 	return m.proven(c, a, false)
 }
 
 // password takes one, right or wrong. An account that is not there has none.
 func (m *model) password(c *modelCall, a *modelAccount, t *modelAttempts, before func(), wrong string) {
-	m.allowed(c)
+	m.mayLogIn(c)
 	m.passwordsOpen(c.company, t)
 	if captchaDue(c.company, t) {
 		m.captcha(c)
 	}
 	before()
-	if a != nil && a.password != "" && a.password == c.body["password"] {
+	c.company.budget("logins "+c.address).add(m.now, c.company.Limits.LoginsPerAddress)
+	right := a != nil && a.password != "" && a.password == c.body["password"]
+	if c.company.Hardened && a != nil { // what holds for the account shows only to whoever has its password
+		own := &a.passwords
+		switch {
+		case own.n >= c.company.Limits.DisableAfter:
+			right = false
+		case m.now.Before(own.until) && right:
+			m.restricted(m.lock("lock.password", own.until))
+		case right:
+			*own = modelCount{}
+		default:
+			own.wrong(m.now, c.company)
+		}
+	}
+	if right {
 		t.passwords = modelCount{}
 		return
 	}
 	m.failed(c)
-	t.passwords.n++
-	t.passwords.changed = m.now
-	if t.passwords.n >= c.company.Limits.LockAfter {
-		t.passwords.until = m.now.Add(c.company.Limits.LockFor)
-	}
+	t.passwords.wrong(m.now, c.company)
 	panic(modelRefusal{Code: wrong, Captcha: captchaDue(c.company, t)})
+}
+
+// wrong counts a wrong password.
+func (n *modelCount) wrong(now time.Time, c *modelCompany) {
+	n.n++
+	n.changed = now
+	if n.n >= c.Limits.LockAfter {
+		n.until = now.Add(c.Limits.LockFor)
+	}
 }
 
 // proven goes on once a password or code was right: disclaimers, the second
@@ -410,7 +486,7 @@ func (m *model) proven(c *modelCall, a *modelAccount, secondDone bool) modelAnsw
 	next := &modelSession{account: a, accepted: m.accept(c, a)}
 	switch {
 	case !secondDone && c.company.needsSecond(a):
-		m.windowOpen(&a.codes, c.company.Limits.WrongCodes)
+		m.windowOpen("lock.codes", &a.codes, c.company.Limits.WrongCodes)
 		next.state = flows.CheckOTP
 	case a.mustSet || a.password == "" && c.company.Password.Required:
 		next.state = flows.SetPassword
@@ -462,7 +538,7 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 	switch s.state {
 	case flows.CheckOTP, flows.RecoveryOTP:
 		reply.Sent = m.sendCode(c, s)
-		if s.account != nil {
+		if s.account != nil && s.code != nil {
 			reply.Phone = masked(s.account.phone)
 		}
 	case flows.SetPassword, flows.RecoveryPassword:
@@ -471,7 +547,7 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 		reply.Mnemocode = s.account.mnemocode
 		maps.Copy(s.account.accepted, s.accepted)
 	}
-	s.company, s.token = c.company, c.got.token
+	s.company, s.token, s.begun = c.company, c.got.token, m.now
 	s.expires = m.now.Add(c.company.Temporary)
 	if s.state == flows.MailedLink {
 		s.expires = m.now.Add(c.company.LinkTTL)
@@ -488,8 +564,44 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 	if c.session != nil {
 		c.session.ended = true
 	}
+	for _, other := range m.sessions {
+		if other.account == s.account && other.state == s.state && !m.now.Before(other.early) {
+			other.passed = true
+		}
+	}
 	m.sessions = append(m.sessions, s)
+	if s.state == flows.Authorized {
+		m.makeRoom(s)
+	}
+	reply.ExpiresIn = new(int(s.expires.Sub(m.now) / time.Second))
 	return reply
+}
+
+// makeRoom ends the oldest of an account's authorized sessions. Which is the
+// oldest of those that began at one moment, and whether one lives of which that
+// is not sure, is the store's to say.
+func (m *model) makeRoom(next *modelSession) {
+	var others []*modelSession
+	for _, s := range m.sessions {
+		if s != next && s.account == next.account && s.state == flows.Authorized && !s.ended && !s.expired && m.now.Before(s.expires) {
+			others = append(others, s)
+		}
+	}
+	n := len(others) + 1 - next.company.Limits.SessionsPerAccount
+	if n <= 0 {
+		return
+	}
+	slices.SortStableFunc(others, func(a, b *modelSession) int { return a.begun.Compare(b.begun) })
+	unsure := slices.ContainsFunc(others, func(s *modelSession) bool { return s.crowded || s.passed || !m.now.Before(s.early) })
+	for _, s := range others {
+		switch last := others[n-1].begun; {
+		case s.begun.After(last):
+		case unsure || s.begun.Equal(last):
+			s.crowded = true
+		default:
+			s.ended = true
+		}
+	}
 }
 
 // One-time codes
@@ -505,32 +617,53 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 		return nil
 	}
 	type budget struct {
-		count *modelCount
-		rate  flows.Rate
+		reason flows.Reason
+		count  *modelCount
+		rate   flows.Rate
 	}
 	var budgets []budget
 	for _, r := range renewals {
-		budgets = append(budgets, budget{r, flows.Rate{N: c.company.OTPRenewals, Per: c.company.Temporary}})
+		budgets = append(budgets, budget{"limit.renewals", r, flows.Rate{N: c.company.OTPRenewals, Per: c.company.Temporary}})
 	}
+	hidden := c.company.Hardened && s.state == flows.RecoveryOTP // what is told is as of a decoy
 	account, phone, fixed := "decoy "+s.of, "decoy "+s.of, ""
 	if a != nil {
-		account, phone, fixed = a.key, a.phone, c.company.OTPFixed[a.phone]
+		fixed = c.company.OTPFixed[a.phone]
 	}
-	if fixed == "" {
-		budgets = append(budgets,
-			budget{c.company.budget("sms to account " + account), l.SMSPerAccount},
-			budget{c.company.budget("sms to phone " + phone), l.SMSPerPhone},
-			budget{c.company.budget("sms for " + c.address), l.SMSPerAddress},
-		)
-		if a != nil && l.SMSPerCompany.N > 0 {
-			budgets = append(budgets, budget{c.company.budget("sms"), l.SMSPerCompany})
+	if a != nil && !hidden {
+		account, phone = a.key, a.phone
+	}
+	company := budget{"limit.sms_company", c.company.budget("sms"), l.SMSPerCompany}
+	own := func(account, phone string) []budget {
+		return []budget{
+			{"limit.sms_account", c.company.budget("sms to account " + account), l.SMSPerAccount},
+			{"limit.sms_phone", c.company.budget("sms to phone " + phone), l.SMSPerPhone},
 		}
 	}
-	var full []time.Time
+	if fixed == "" || hidden {
+		budgets = append(append(budgets, own(account, phone)...),
+			budget{"limit.sms_address", c.company.budget("sms for " + c.address), l.SMSPerAddress})
+		if l.SMSPerCompany.N > 0 && a != nil && !hidden {
+			budgets = append(budgets, company)
+		}
+	}
+	var full []modelLock
 	for _, b := range budgets {
 		if b.count.full(m.now, b.rate) {
-			full = append(full, b.count.until)
+			full = append(full, m.lock(b.reason, b.count.until))
 		}
+	}
+	if full != nil && s.state == flows.CheckOTP && renewals == nil && len(a.backup) > 0 {
+		if a.password == "" {
+			strangers := c.company.budget("codeless logins of " + a.key)
+			rate := flows.Rate{N: 30, Per: 10 * time.Minute}
+			m.windowOpen("limit.sms_account", strangers, rate)
+			strangers.add(m.now, rate)
+		}
+		return nil // a backup code will do
+	}
+	if decoy := a == nil || hidden; decoy && l.SMSPerCompany.N > 0 && company.count.full(m.now, company.rate) {
+		full = append(full, m.lock(company.reason, company.count.until)) // it only looks
 	}
 	if full != nil {
 		m.restricted(full...)
@@ -539,6 +672,23 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 		b.count.add(m.now, b.rate)
 	}
 	s.code = nil // the one before has ended
+	if hidden && a != nil && fixed == "" {
+		if a.codes.full(m.now, l.WrongCodes) {
+			return nil
+		}
+		budgets := own(a.key, a.phone)
+		if l.SMSPerCompany.N > 0 {
+			budgets = append(budgets, company)
+		}
+		for _, b := range budgets {
+			if b.count.full(m.now, b.rate) {
+				return nil
+			}
+		}
+		for _, b := range budgets {
+			b.count.add(m.now, b.rate)
+		}
+	}
 	code := &modelCode{digits: fixed, expires: m.now.Add(c.company.OTPTTL)}
 	if a != nil && fixed == "" {
 		code.digits = c.got.digits
@@ -563,8 +713,17 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 func (m *model) codeStep(c *modelCall) {
 	a := c.session.account
 	m.allowed(c)
-	m.windowOpen(&m.attempts(c.company, a, c.session.of).codes, c.company.Limits.WrongCodes)
+	if m.hides(c) {
+		m.windowOpen("lock.codes", &m.shown(c.company, a, c.session.of).codes, c.company.Limits.WrongCodes)
+		return
+	}
+	m.windowOpen("lock.codes", &m.attempts(c.company, a, c.session.of).codes, c.company.Limits.WrongCodes)
 	admit(a)
+}
+
+// hides: a recovery of a hardened company tells nothing before the code was right.
+func (m *model) hides(c *modelCall) bool {
+	return c.company.Hardened && c.session.state == flows.RecoveryOTP
 }
 
 // tryCode spends the session's code. Only what is compared with one counts.
@@ -573,6 +732,10 @@ func (m *model) tryCode(c *modelCall) {
 	c.session.code = nil
 	lives := code != nil && m.now.Before(code.expires)
 	if lives && code.digits == c.body["otp"] {
+		if m.hides(c) {
+			m.windowOpen("lock.codes", &c.session.account.codes, c.company.Limits.WrongCodes)
+			admit(c.session.account)
+		}
 		return
 	}
 	if lives {
@@ -582,9 +745,15 @@ func (m *model) tryCode(c *modelCall) {
 }
 
 func (m *model) wrongCode(c *modelCall) {
-	t := m.attempts(c.company, c.session.account, c.session.of)
+	a := c.session.account
 	m.failed(c)
-	t.codes.add(m.now, c.company.Limits.WrongCodes)
+	if m.hides(c) {
+		m.shown(c.company, a, c.session.of).codes.add(m.now, c.company.Limits.WrongCodes)
+		if a == nil || a.codes.full(m.now, c.company.Limits.WrongCodes) {
+			return
+		}
+	}
+	m.attempts(c.company, a, c.session.of).codes.add(m.now, c.company.Limits.WrongCodes)
 }
 
 func (m *model) checkOTP(c *modelCall) modelAnswer {
@@ -651,8 +820,9 @@ func (m *model) setPassword(c *modelCall) modelAnswer {
 		accepted = m.accept(c, a)
 	}
 	reply := modelAnswer{}
-	sent := m.notice(a)
+	sent := notice(flows.NoticePasswordChanged, a)
 	m.newPassword(a, password)
+	c.company.forgive(a, false)
 	if s.state == flows.SetPassword {
 		reply = m.enter(c, &modelSession{account: a, state: flows.Authorized, accepted: accepted})
 	}
@@ -666,13 +836,13 @@ func (m *model) newPassword(a *modelAccount, password string) {
 	m.endAll(a)
 }
 
-// notice is the message that tells the owner of a new password.
-func (m *model) notice(a *modelAccount) []string {
+// notice is the message that tells the owner of what happened.
+func notice(what string, a *modelAccount) []string {
 	switch {
 	case a.email != "":
-		return []string{flows.NoticePasswordChanged + " " + a.email}
+		return []string{what + " " + a.email}
 	case a.phone != "":
-		return []string{flows.NoticePasswordChanged + " " + a.phone}
+		return []string{what + " " + a.phone}
 	}
 	return nil
 }
@@ -683,7 +853,7 @@ func (m *model) endAll(a *modelAccount) {
 	for _, s := range m.sessions {
 		switch {
 		case s.account != a:
-		case s.expired, !m.now.Before(s.expires):
+		case s.expired, s.passed, !m.now.Before(s.expires):
 			s.expired, s.forgotten = true, true
 		default:
 			s.ended = true
@@ -698,6 +868,11 @@ func (m *model) acceptDisclaimers(c *modelCall) modelAnswer {
 }
 
 func (m *model) logout(c *modelCall) modelAnswer {
+	if c.session.state == flows.CheckPassword { // anyone can begin one: to end it counts as a password
+		logins := c.company.budget("logins " + c.address)
+		m.windowOpen("limit.logins", logins, c.company.Limits.LoginsPerAddress)
+		logins.add(m.now, c.company.Limits.LoginsPerAddress)
+	}
 	c.session.ended = true
 	return modelAnswer{}
 }
@@ -711,14 +886,28 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 		refuse("request.validation.failed")
 	}
 	m.allowed(c)
-	user := c.body["code"].(string)
-	switch {
-	case c.body["redirect_uri"] == modelRedirect && c.broken:
-		refuse("service.unavailable")
-	case c.body["redirect_uri"] != modelRedirect, user == "bad":
+	fail := func() {
 		m.failed(c)
 		refuse("auth.oauth.failed")
 	}
+	if c.body["redirect_uri"] != modelRedirect {
+		fail()
+	}
+	m.mayLogIn(c)
+	grant := c.body["code"].(string)
+	if sent, again := c.company.grants[grant]; again && m.now.Before(sent.Add(time.Hour)) {
+		fail()
+	}
+	c.company.grants[grant] = m.now
+	c.company.budget("logins "+c.address).add(m.now, c.company.Limits.LoginsPerAddress)
+	user, _, _ := strings.Cut(grant, " ")
+	switch {
+	case c.broken:
+		refuse("service.unavailable")
+	case user == "bad":
+		fail()
+	}
+	var told []string
 	a := c.company.find(func(a *modelAccount) bool { return a.subject == user })
 	if a == nil && c.company.OAuth[1].LinkVerifiedEmail {
 		a = c.company.find(func(a *modelAccount) bool { return a.email == user+"@example.com" })
@@ -727,6 +916,7 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 				refuse("auth.oauth.notfound")
 			}
 			a.subject = user
+			told = notice(flows.NoticeIdentityBound, a)
 		}
 	}
 	if a == nil {
@@ -734,11 +924,14 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 	}
 	admit(a)
 	pending := c.company.pending(a, nil)
+	var reply modelAnswer
 	if len(pending) == 0 {
-		return m.enter(c, &modelSession{account: a, state: flows.Authorized})
+		reply = m.enter(c, &modelSession{account: a, state: flows.Authorized})
+	} else {
+		reply = m.enter(c, &modelSession{account: a, state: flows.AcceptDisclaimers})
+		reply.Disclaimers = pending
 	}
-	reply := m.enter(c, &modelSession{account: a, state: flows.AcceptDisclaimers})
-	reply.Disclaimers = pending
+	reply.Sent = told
 	return reply
 }
 
@@ -754,13 +947,13 @@ func (m *model) recover(c *modelCall) modelAnswer {
 	if c.company.Hardened { // it answers alike for whomever it can't help
 		a, method, impossible = c.company.hardenedMethod(flows.Method(wanted), a)
 	}
-	t := m.attempts(c.company, a, c.loginID)
+	t := m.shown(c.company, a, c.loginID)
 	m.allowed(c)
 	switch method {
 	case flows.ByPhone:
-		m.windowOpen(&t.codes, c.company.Limits.WrongCodes)
+		m.windowOpen("lock.codes", &t.codes, c.company.Limits.WrongCodes)
 	case flows.ByQuestion:
-		m.windowOpen(&t.answers, c.company.Limits.WrongAnswers)
+		m.windowOpen("lock.answers", &t.answers, c.company.Limits.WrongAnswers)
 	}
 	if c.company.Captcha != nil {
 		m.captcha(c)
@@ -792,11 +985,11 @@ func (m *model) recover(c *modelCall) modelAnswer {
 
 func (m *model) mailLink(c *modelCall, a *modelAccount) modelAnswer {
 	key := "decoy " + c.loginID
-	if a != nil {
+	if !c.company.Hardened {
 		key = a.key
 	}
 	mails := c.company.budget("mails to account " + key)
-	m.windowOpen(mails, c.company.Limits.MailsPerAccount)
+	m.windowOpen("limit.mails", mails, c.company.Limits.MailsPerAccount)
 	mails.add(m.now, c.company.Limits.MailsPerAccount)
 	reply := modelAnswer{}
 	if c.company.Hardened {
@@ -809,6 +1002,13 @@ func (m *model) mailLink(c *modelCall, a *modelAccount) modelAnswer {
 	}
 	if a == nil {
 		return reply
+	}
+	if c.company.Hardened { // the account's own budget is not told of
+		own := c.company.budget("mails to account " + a.key)
+		if own.full(m.now, c.company.Limits.MailsPerAccount) {
+			return reply
+		}
+		own.add(m.now, c.company.Limits.MailsPerAccount)
 	}
 	reply.Sent = []string{flows.RecoveryLink + " " + a.email}
 	if c.broken && !c.company.Hardened {
@@ -872,7 +1072,7 @@ func (c *modelCompany) hardenedMethod(wanted flows.Method, a *modelAccount) (*mo
 func (m *model) checkQuestion(c *modelCall) modelAnswer {
 	a := c.session.account
 	m.allowed(c)
-	m.windowOpen(&a.answers, c.company.Limits.WrongAnswers)
+	m.windowOpen("lock.answers", &a.answers, c.company.Limits.WrongAnswers)
 	admit(a)
 	if !strings.EqualFold(a.answer, c.body["control_answer"].(string)) {
 		m.failed(c)

@@ -2,9 +2,15 @@ package flows
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 )
 
 type oauthRequest struct {
@@ -15,17 +21,20 @@ type oauthRequest struct {
 	Nonce        string `json:"nonce" max:"256"`
 }
 
+// codeVerifier is RFC 7636, 4.1.
+var codeVerifier = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
+
 // oauth logs in with the code of a provider (interface, Endpoints 7).
 func (s *Service) oauth(ctx context.Context, c *call, req *oauthRequest) (Reply, error) {
+	if req.CodeVerifier != "" && !codeVerifier.MatchString(req.CodeVerifier) {
+		return Reply{}, invalid("The field code_verifier must have 43 to 128 letters, digits and -._~ (RFC 7636, 4.1).")
+	}
 	config, ok := c.company.OAuth[req.ProviderID]
 	if !ok {
 		return Reply{}, invalid("The field provider_id names no provider that is configured.")
 	}
 	if config.RequirePKCE && req.CodeVerifier == "" {
 		return Reply{}, invalid("The field code_verifier is missing; this provider is used with PKCE only.")
-	}
-	if err := s.checkAddress(ctx, c); err != nil {
-		return Reply{}, err
 	}
 	user, err := s.exchange(ctx, c, config, req)
 	if err != nil {
@@ -43,23 +52,11 @@ func (s *Service) oauth(ctx context.Context, c *call, req *oauthRequest) (Reply,
 	return reply, err
 }
 
-// exchange asks the provider. A failure counts against the address.
+// exchange returns whom the code stands for. A refusal counts against the address.
 func (s *Service) exchange(ctx context.Context, c *call, config OAuth, req *oauthRequest) (OAuthUser, error) {
-	var user OAuthUser
-	err := error(ErrOAuthFailed)
-	if slices.Contains(config.RedirectURIs, req.RedirectURI) {
-		user, err = config.Provider.Exchange(ctx, OAuthGrant{
-			Code:         req.Code,
-			RedirectURI:  req.RedirectURI,
-			CodeVerifier: req.CodeVerifier,
-			Nonce:        req.Nonce,
-		})
-	}
+	user, err := s.askProvider(ctx, c, config, req)
 	if err != nil && !errors.Is(err, ErrOAuthFailed) {
-		return OAuthUser{}, unavailable("asking the provider", err)
-	}
-	if err == nil && user.Subject == "" {
-		err = ErrOAuthFailed
+		return OAuthUser{}, err
 	}
 	if err := s.settleAddress(ctx, c, err == nil); err != nil {
 		return OAuthUser{}, err
@@ -69,6 +66,47 @@ func (s *Service) exchange(ctx context.Context, c *call, config OAuth, req *oaut
 		return OAuthUser{}, ErrOAuthFailed
 	}
 	return user, nil
+}
+
+// askProvider asks the provider, unless that would be in vain.
+func (s *Service) askProvider(ctx context.Context, c *call, config OAuth, req *oauthRequest) (OAuthUser, error) {
+	if !slices.Contains(config.RedirectURIs, req.RedirectURI) {
+		return OAuthUser{}, fmt.Errorf("%w: the redirect_uri is none of those configured", ErrOAuthFailed)
+	}
+	if err := s.spendGrant(ctx, c, req); err != nil {
+		return OAuthUser{}, err
+	}
+	user, err := config.Provider.Exchange(ctx, OAuthGrant{
+		Code:         req.Code,
+		RedirectURI:  req.RedirectURI,
+		CodeVerifier: req.CodeVerifier,
+		Nonce:        req.Nonce,
+	})
+	switch {
+	case err != nil && !errors.Is(err, ErrOAuthFailed):
+		return OAuthUser{}, unavailable("asking the provider", err)
+	case err == nil && user.Subject == "":
+		return OAuthUser{}, ErrOAuthFailed
+	}
+	return user, err
+}
+
+// grantMemory is how long a code is remembered that was sent. A provider's own
+// should be valid for ten minutes at most (RFC 6749, 4.1.2).
+const grantMemory = time.Hour
+
+// spendGrant lets each code be sent to its provider once, from whichever node
+// and whatever comes of it: RFC 6749, 4.1.2 asks it of clients, and not every
+// provider sees to it. A code is a login of the address, so that strangers can
+// have only so many remembered.
+func (s *Service) spendGrant(ctx context.Context, c *call, req *oauthRequest) error {
+	hash := sha256.Sum256([]byte(strings.TrimFunc(req.Code, trimmed)))
+	sent := c.counter("grant", strconv.Itoa(req.ProviderID)+"/"+hex.EncodeToString(hash[:]), Rate{1, grantMemory})
+	err := s.Sessions.Charge(ctx, c.now, append(slices.Concat(c.addressLook(), c.addressLogins()), sent)...)
+	if full, ok := errors.AsType[*Full](err); ok && full.Key == sent.Key {
+		return fmt.Errorf("%w: the code was sent before", ErrOAuthFailed)
+	}
+	return s.refused(c, err)
 }
 
 // accountOfUser finds the account bound to the user. With LinkVerifiedEmail one
@@ -85,18 +123,17 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config OAuth, iden
 	if !config.LinkVerifiedEmail || !user.EmailVerified || user.Email == "" {
 		return Account{}, ErrOAuthNotFound
 	}
-	email := NormalizeLoginID(user.Email)
-	a, _, err = s.accountByLoginID(ctx, c, email)
+	a, _, err = s.accountByLoginID(ctx, c, NormalizeLoginID(user.Email))
 	if err != nil {
 		return Account{}, err
 	}
-	if a.ID == 0 || NormalizeLoginID(a.Email) != email { // the login id may be its login name
+	if a.ID == 0 || !sameEmail(a.Email, user.Email) { // the login id may be its login name
 		return Account{}, ErrOAuthNotFound
 	}
 	if err := admitted(a); err != nil {
 		return Account{}, err
 	}
-	err = s.Accounts.Bind(ctx, c.now, c.company.Code, a.ID, identity)
+	err = s.bind(ctx, c, a.ID, identity)
 	if errors.Is(err, ErrConflict) {
 		// It is bound to another user of the provider, or has just been to this.
 		a, err = s.Accounts.ByIdentity(ctx, c.company.Code, identity)
@@ -111,5 +148,45 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config OAuth, iden
 		return Account{}, unavailable("binding the provider's user", err)
 	}
 	c.happened(IdentityBound, "provider "+strconv.Itoa(identity.Provider))
+	s.notice(c.company, a, NoticeIdentityBound)
 	return a, nil
+}
+
+// bind adds an identity to an account that has none of that provider. ErrConflict
+// if it has one or the identity is another account's.
+func (s *Service) bind(ctx context.Context, c *call, account int64, identity Identity) error {
+	_, err := s.Accounts.Update(ctx, c.company.Code, account, func(a *Account) (ends bool, err error) {
+		if slices.ContainsFunc(a.Identities, func(i Identity) bool { return i.Provider == identity.Provider }) {
+			return false, ErrConflict
+		}
+		a.Identities = append(a.Identities, identity)
+		a.Updated = c.now
+		return false, nil
+	})
+	if _, taken := errors.AsType[*TakenError](err); taken {
+		return ErrConflict
+	}
+	return err
+}
+
+// sameEmail compares byte for byte, but for the case of ASCII letters. Login ids
+// are folded further, and that makes one of addresses which are several people's:
+// faß.de and fass.de have different owners.
+func sameEmail(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if lowerASCII(a[i]) != lowerASCII(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lowerASCII(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		c += 'a' - 'A'
+	}
+	return c
 }

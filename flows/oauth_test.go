@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 )
@@ -25,7 +27,10 @@ func (v *voucher) Exchange(_ context.Context, g flows.OAuthGrant) (flows.OAuthUs
 	return v.user, v.err
 }
 
-const callback = "https://app.example.com/cb"
+const (
+	callback = "https://app.example.com/cb"
+	verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk" // RFC 7636, appendix B
+)
 
 // benchWithProvider adds provider 2.
 func benchWithProvider(t *testing.T, config flows.OAuth) (*bench, *voucher) {
@@ -42,7 +47,7 @@ func benchWithProvider(t *testing.T, config flows.OAuth) (*bench, *voucher) {
 }
 
 func grant(more object) object {
-	body := object{"provider_id": 2, "code": "abc", "redirect_uri": callback}
+	body := object{"provider_id": 2, "code": newGrant("abc"), "redirect_uri": callback}
 	for k, v := range more {
 		body[k] = v
 	}
@@ -51,8 +56,9 @@ func grant(more object) object {
 
 func TestOAuthPassesOnWhatTheClientBrought(t *testing.T) {
 	b, v := benchWithProvider(t, flows.OAuth{})
-	wantStep(t, b.must("auth/oauth", "not looked at", grant(object{"code_verifier": "verifier", "nonce": "nonce"})), flows.Authorized)
-	want := flows.OAuthGrant{Code: "abc", RedirectURI: callback, CodeVerifier: "verifier", Nonce: "nonce"}
+	brought := grant(object{"code": "abc", "code_verifier": verifier, "nonce": "nonce"})
+	wantStep(t, b.must("auth/oauth", "not looked at", brought), flows.Authorized)
+	want := flows.OAuthGrant{Code: "abc", RedirectURI: callback, CodeVerifier: verifier, Nonce: "nonce"}
 	if len(v.asked) != 1 || v.asked[0] != want {
 		t.Errorf("the provider was asked %+v", v.asked)
 	}
@@ -106,7 +112,88 @@ func TestRequirePKCE(t *testing.T) {
 	if len(v.asked) != 0 {
 		t.Error("a call went out")
 	}
-	b.must("auth/oauth", "", grant(object{"code_verifier": "verifier"}))
+	b.must("auth/oauth", "", grant(object{"code_verifier": verifier}))
+}
+
+// Nothing else is looked at before, not even the provider.
+func TestCodeVerifierIsThatOfRFC7636(t *testing.T) {
+	b, v := benchWithProvider(t, flows.OAuth{})
+	for _, bad := range []string{"x", verifier[1:], verifier[1:] + "+", verifier[1:] + " ", verifier[1:] + "é", verifier + "\n", strings.Repeat("x", 129)} {
+		_, err := b.serve("auth/oauth", "", grant(object{"code_verifier": bad, "provider_id": 3}))
+		if !errors.Is(err, flows.ErrValidation) || !strings.Contains(refusal(err).Message, "code_verifier") {
+			t.Errorf("%q: got %v, %q", bad, err, refusal(err).Message)
+		}
+	}
+	if len(v.asked) != 0 {
+		t.Error("a call went out")
+	}
+	for _, good := range []string{verifier, "-._~" + verifier, strings.Repeat("x", 128)} {
+		b.must("auth/oauth", "", grant(object{"code_verifier": good}))
+	}
+}
+
+// The provider here would take a code any number of times.
+func TestACodeIsExchangedOnce(t *testing.T) {
+	b, v := benchWithProvider(t, flows.OAuth{})
+	b.company.Limits.FailuresPerAddress.N = 1000
+	other := b.addCompany("other")
+	body := grant(nil)
+	code := body["code"].(string)
+	got := race(20, func(int) error {
+		_, err := b.serve("auth/oauth", "", body)
+		return err
+	})
+	if got[""] != 1 || got["auth.oauth.failed"] != 19 || len(v.asked) != 1 {
+		t.Errorf("got %v, and the provider was asked %d times", got, len(v.asked))
+	}
+	body["code"] = " " + code + "\n" // which a provider may overlook
+	b.wrong(flows.ErrOAuthFailed, "auth/oauth", "", body)
+	body["code"] = code
+	b.clock.advance(time.Hour - time.Second)
+	b.wrong(flows.ErrOAuthFailed, "auth/oauth", "", body)
+	if len(v.asked) != 1 {
+		t.Errorf("the provider was asked %d times", len(v.asked))
+	}
+	// Of another provider or company it is another code.
+	b.company.OAuth[3] = b.company.OAuth[2]
+	body["provider_id"] = 3
+	b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", body)
+	if _, err := b.serveAs(other.Code, "192.0.2.1", "auth/oauth", "", body); !errors.Is(err, flows.ErrOAuthNotFound) {
+		t.Errorf("of another company: %v", err)
+	}
+}
+
+// What strangers make up is not remembered without end, also while the provider
+// does not answer.
+func TestCodesOfAnAddressAreLogins(t *testing.T) {
+	b, v := benchWithProvider(t, flows.OAuth{})
+	v.err = errors.New("connection refused")
+	got := race(200, func(int) error {
+		_, err := b.serve("auth/oauth", "", grant(nil))
+		return err
+	})
+	limit := b.company.Limits.LoginsPerAddress.N
+	if got["service.unavailable"] != limit || got["auth.restricted"] != 200-limit || len(v.asked) != limit {
+		t.Errorf("got %v, and the provider was asked %d times, want %d", got, len(v.asked), limit)
+	}
+	if _, err := b.serve("auth/oauth", "", grant(nil)); refusal(err).Reason != "limit.logins" {
+		t.Errorf("got %v, %q", err, refusal(err).Reason)
+	}
+}
+
+// Whether it got there is not known, and nobody else may try it.
+func TestACodeIsSpentWhateverComesOfIt(t *testing.T) {
+	b, v := benchWithProvider(t, flows.OAuth{})
+	body := grant(nil)
+	v.err = errors.New("connection refused")
+	b.wrong(flows.ErrUnavailable, "auth/oauth", "", body)
+	v.err = nil
+	b.wrong(flows.ErrOAuthFailed, "auth/oauth", "", body)
+	// No provider was asked with these, so they are as good as new.
+	body = grant(object{"redirect_uri": callback + "/"})
+	b.wrong(flows.ErrOAuthFailed, "auth/oauth", "", body)
+	body["redirect_uri"] = callback
+	b.must("auth/oauth", "", body)
 }
 
 // An identity is its provider's: the same subject of another is someone else.
@@ -136,10 +223,26 @@ func TestLinkVerifiedEmail(t *testing.T) {
 		user    func(*flows.OAuthUser)
 		want    *flows.Error
 	}{
-		"verified":           {},
-		"not verified":       {user: func(u *flows.OAuthUser) { u.EmailVerified = false }, want: flows.ErrOAuthNotFound},
-		"no email":           {user: func(u *flows.OAuthUser) { u.Email = "" }, want: flows.ErrOAuthNotFound},
-		"another email":      {user: func(u *flows.OAuthUser) { u.Email = "bob@example.com" }, want: flows.ErrOAuthNotFound},
+		"verified":      {},
+		"not verified":  {user: func(u *flows.OAuthUser) { u.EmailVerified = false }, want: flows.ErrOAuthNotFound},
+		"no email":      {user: func(u *flows.OAuthUser) { u.Email = "" }, want: flows.ErrOAuthNotFound},
+		"another email": {user: func(u *flows.OAuthUser) { u.Email = "bob@example.com" }, want: flows.ErrOAuthNotFound},
+		"case of ASCII": {account: func(a *flows.Account) { a.Email = "aLice@EXAMPLE.com" }},
+		// Login ids are alike in what follows, but mailboxes are not.
+		"fullwidth":   {user: func(u *flows.OAuthUser) { u.Email = "ａlice@example.com" }, want: flows.ErrOAuthNotFound},
+		"Kelvin sign": {account: func(a *flows.Account) { a.Email = "kim@example.com" }, user: func(u *flows.OAuthUser) { u.Email = "\u212aim@example.com" }, want: flows.ErrOAuthNotFound},
+		"sharp s": {
+			account: func(a *flows.Account) { a.Email = "alice@fass.example" }, user: func(u *flows.OAuthUser) { u.Email = "alice@faß.example" }, want: flows.ErrOAuthNotFound,
+		},
+		"sharp s of the account": {
+			account: func(a *flows.Account) { a.Email = "alice@faß.example" }, user: func(u *flows.OAuthUser) { u.Email = "alice@fass.example" }, want: flows.ErrOAuthNotFound,
+		},
+		"the same sharp s": {
+			account: func(a *flows.Account) { a.Email = "alice@faß.example" }, user: func(u *flows.OAuthUser) { u.Email = "Alice@faß.example" },
+		},
+		"decomposed":         {account: func(a *flows.Account) { a.Email = "ren\u00e9@example.com" }, user: func(u *flows.OAuthUser) { u.Email = "rene\u0301@example.com" }, want: flows.ErrOAuthNotFound},
+		"a space behind":     {user: func(u *flows.OAuthUser) { u.Email = "alice@example.com " }, want: flows.ErrOAuthNotFound},
+		"case beyond ASCII":  {account: func(a *flows.Account) { a.Email = "\u00e9va@example.com" }, user: func(u *flows.OAuthUser) { u.Email = "\u00c9va@example.com" }, want: flows.ErrOAuthNotFound},
 		"the option is off":  {off: true, want: flows.ErrOAuthNotFound},
 		"a login name alike": {account: func(a *flows.Account) { a.Email, a.LoginName = "", email }, want: flows.ErrOAuthNotFound},
 		"a login name alike beside another email": {
@@ -167,17 +270,38 @@ func TestLinkVerifiedEmail(t *testing.T) {
 			before := b.load()
 			if c.want != nil {
 				b.wrong(c.want, "auth/oauth", "", grant(nil))
-				if got, want := fmt.Sprint(b.load().Identities), fmt.Sprint(before.Identities); got != want {
-					t.Errorf("the identities became %s from %s", got, want)
+				if got, want := fmt.Sprint(b.load().Identities), fmt.Sprint(before.Identities); got != want || b.mail.count() != 0 {
+					t.Errorf("the identities became %s from %s, and %d mails went out", got, want, b.mail.count())
 				}
 				return
 			}
 			wantStep(t, b.must("auth/oauth", "", grant(nil)), flows.Authorized)
+			b.mail.await(1)
+			if m := b.mail.last(t); m.Type != flows.NoticeIdentityBound || m.To != before.Email {
+				t.Errorf("the owner was told %+v", m)
+			}
 			v.user = flows.OAuthUser{Subject: "new"} // bound: the email is not needed again
 			wantStep(t, b.must("auth/oauth", "", grant(nil)), flows.Authorized)
 			v.user = flows.OAuthUser{Subject: "newer", Email: email, EmailVerified: true}
 			b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
+			if n := b.mail.count(); n != 1 {
+				t.Errorf("the owner was told %d times", n)
+			}
 		})
+	}
+}
+
+// The notice takes the phone where no mail can be sent, and holds up nothing.
+func TestTheNoticeOfABoundIdentityIsNotWaitedFor(t *testing.T) {
+	b, v := benchWithProvider(t, flows.OAuth{LinkVerifiedEmail: true})
+	b.update(true, func(a *flows.Account) { a.Identities = nil })
+	b.company.Mail = nil
+	b.sms.broken = errors.New("gateway timeout")
+	v.user = flows.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
+	wantStep(t, b.must("auth/oauth", "", grant(nil)), flows.Authorized)
+	b.sms.await(1)
+	if m := b.sms.last(t); m.Type != flows.NoticeIdentityBound || m.To != phone {
+		t.Errorf("the owner was told %+v", m)
 	}
 }
 
@@ -189,7 +313,22 @@ func TestRacingUsersAreBoundToOne(t *testing.T) {
 		_, err := b.serve("auth/oauth", "", grant(nil))
 		return err
 	})
-	if got[""] == 0 || got[""]+got["auth.oauth.notfound"] != 50 || len(b.load().Identities) != 1 {
-		t.Errorf("got %v and the identities %v", got, b.load().Identities)
+	b.Close()
+	if got[""] == 0 || got[""]+got["auth.oauth.notfound"] != 50 || len(b.load().Identities) != 1 || b.mail.count() != 1 {
+		t.Errorf("got %v, the identities %v and %d mails", got, b.load().Identities, b.mail.count())
+	}
+}
+
+func TestAnIdentityThatWasJustBoundIsItsAccounts(t *testing.T) {
+	b, v := benchWithProvider(t, flows.OAuth{LinkVerifiedEmail: true})
+	b.update(true, func(a *flows.Account) { a.Identities = nil })
+	v.user = flows.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
+	b.Accounts = overtaken{b.Accounts, func() {
+		b.seed(flows.Seed{Account: flows.Account{Mnemocode: "faster", Identities: []flows.Identity{{Provider: 2, Subject: "new"}}}})
+	}}
+	token := b.must("auth/oauth", "", grant(nil)).SessionToken
+	session, err := b.Authorize(t.Context(), code, []string{"Bearer " + token})
+	if err != nil || session.Mnemocode != "faster" || len(b.load().Identities) != 0 {
+		t.Errorf("logged in as %q, %v", session.Mnemocode, err)
 	}
 }

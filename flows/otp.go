@@ -75,14 +75,15 @@ func (s *Service) codeAccount(ctx context.Context, c *call) (Account, error) {
 	if err := s.checkAddress(ctx, c); err != nil {
 		return Account{}, err
 	}
-	return a, c.mayTryCode(a)
+	return a, s.mayTryCode(ctx, c, a)
 }
 
-func (c *call) mayTryCode(a Account) error {
-	if err := c.checkCodes(a); err != nil || a.ID == 0 {
-		return err
+func (s *Service) mayTryCode(ctx context.Context, c *call, a Account) error {
+	if c.hides() {
+		_, tallies, err := s.shown(ctx, c, a, c.session.LoginID)
+		return cmp.Or(err, c.checkCodes(Account{Tallies: tallies}))
 	}
-	return admitted(a)
+	return cmp.Or(c.checkCodes(a), admitted(a))
 }
 
 // spendCode returns a Sessions.Get that spends the code of a session in state,
@@ -90,7 +91,7 @@ func (c *call) mayTryCode(a Account) error {
 // whose session it is.
 func (s *Service) spendCode(c *call, state State) func(context.Context, TokenHash) (Session, error) {
 	return func(ctx context.Context, hash TokenHash) (Session, error) {
-		session, err := s.Sessions.SpendCode(ctx, c.now, c.company.Code, hash, state, c.addressLook())
+		session, err := s.Sessions.SpendCode(ctx, c.now, c.company.Code, hash, state, c.addressLook()...)
 		if errors.As(err, &c.limited) {
 			err = nil
 		}
@@ -110,7 +111,7 @@ func (s *Service) tryCode(ctx context.Context, c *call, otp string) (step, error
 	if c.limited != nil {
 		return step{}, s.refused(c, c.limited)
 	}
-	if err := c.mayTryCode(a); err != nil {
+	if err := s.mayTryCode(ctx, c, a); err != nil {
 		return step{}, err
 	}
 	code := c.session.Code
@@ -118,11 +119,21 @@ func (s *Service) tryCode(ctx context.Context, c *call, otp string) (step, error
 		return step{}, ErrOTPInvalid
 	}
 	sent := codeHash(c.token, c.session.State, a.Phone, otp)
-	if subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1 {
-		return step{account: a, counters: []Counter{c.addressLook()}}, nil
+	right := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
+	switch {
+	case right && c.hides(): // what the account has been spared so far shows now
+		err = cmp.Or(c.checkCodes(a), admitted(a))
+	case right:
+	case c.hides():
+		err = s.countCode(ctx, c, c.hidden(a, c.session.LoginID))
+		err = cmp.Or(err, s.settleWindow(ctx, c, c.subject(Account{}, c.session.LoginID), WrongCodes, c.company.Limits.WrongCodes, false))
+	default:
+		err = s.settleWindow(ctx, c, c.subject(a, ""), WrongCodes, c.company.Limits.WrongCodes, false)
 	}
-	err = s.settleWindow(ctx, c, c.known(a), WrongCodes, c.company.Limits.WrongCodes, false)
-	return step{}, cmp.Or(err, error(ErrOTPInvalid))
+	if err == nil && !right {
+		err = ErrOTPInvalid
+	}
+	return step{account: a, counters: c.addressLook()}, err
 }
 
 // tryBackupCode finds the backup code that was sent. It stays usable until the
@@ -136,16 +147,16 @@ func (s *Service) tryBackupCode(ctx context.Context, c *call, sent string) (step
 	if err != nil {
 		return step{}, unavailable("loading the backup codes", err)
 	}
-	match, err := s.Hasher.Match(ctx, c.company.Code, c.company.Password.Argon2id, hashes, normalizeBackupCode(sent))
+	match, err := s.Hasher.Match(ctx, c.turn(), c.company.Password.Argon2id, hashes, normalizeBackupCode(sent))
 	if err != nil {
 		return step{}, unavailable("checking the backup code", err)
 	}
-	err = s.settleWindow(ctx, c, c.known(a), WrongCodes, c.company.Limits.WrongCodes, match != "")
+	err = s.settleWindow(ctx, c, c.subject(a, ""), WrongCodes, c.company.Limits.WrongCodes, match != "")
 	if err == nil && match == "" {
 		err = ErrBackupCodeInvalid
 	}
 	use := func(ctx context.Context) error { return s.useBackupCode(ctx, c, a, match) }
-	return step{account: a, and: []func(context.Context) error{use}}, err
+	return step{account: a, then: []func(context.Context) error{use}}, err
 }
 
 func (s *Service) useBackupCode(ctx context.Context, c *call, a Account, hash string) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -347,6 +348,94 @@ func TestABackupCodeIsGoodOnceUnderRaces(t *testing.T) {
 	}
 }
 
+// Whoever has backup codes needs no SMS, by whichever route the code is due.
+func TestBackupCodesDoWhereNoMoreSMSMayBeSent(t *testing.T) {
+	one := flows.Rate{N: 1, Per: time.Hour}
+	for name, spend := range map[string]func(*flows.Limits){
+		"account": func(l *flows.Limits) { l.SMSPerAccount = one },
+		"phone":   func(l *flows.Limits) { l.SMSPerPhone = one },
+		"address": func(l *flows.Limits) { l.SMSPerAddress = one },
+		"company": func(l *flows.Limits) { l.SMSPerCompany = one },
+	} {
+		for _, route := range []string{"auth/login", "auth/checkpassword", "auth/checkcredentials"} {
+			t.Run(name+"/"+route, func(t *testing.T) {
+				b := newBench(t)
+				spend(&b.company.Limits)
+				b.update(true, func(a *flows.Account) {
+					if a.SecondFactor = true; route == "auth/login" {
+						a.PasswordHash = ""
+					}
+				})
+				step := func() (flows.Reply, error) {
+					token := ""
+					if route == "auth/checkpassword" {
+						token = b.sessionIn(flows.CheckPassword)
+					}
+					return b.serve(route, token, b.goodBody(route))
+				}
+				if reply, err := step(); err != nil || reply.UserPhone == "" {
+					t.Fatalf("got %+v, %v", reply, err)
+				}
+				_, err := step()
+				wantError(t, err, flows.ErrRestricted) // no backup codes
+				b.backupCodes("ABCDE23456")
+				reply, err := step()
+				if err != nil || reply.SessionState != flows.CheckOTP || reply.UserPhone != "" || b.sms.count() != 1 {
+					t.Fatalf("got %+v, %v, after %d SMS", reply, err, b.sms.count())
+				}
+				b.wrong(flows.ErrOTPInvalid, "auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
+				b.wrong(flows.ErrRestricted, "auth/renewotp", reply.SessionToken, nil)
+				wantStep(t, b.must("auth/checkotp", reply.SessionToken, object{"backup_code": "ABCDE-23456"}), flows.Authorized)
+				_, err = step()
+				wantError(t, err, flows.ErrRestricted) // there are none left
+				if n := b.tally(flows.WrongCodes); n != 0 {
+					t.Errorf("%d wrong codes were counted", n)
+				}
+			})
+		}
+	}
+}
+
+// The session that began without a code gets one once SMS may be sent again.
+func TestRenewingSendsTheCodeThatCouldNotBeSent(t *testing.T) {
+	b := benchWithCodes(t)
+	b.backupCodes("ABCDE23456")
+	b.company.Limits.SMSPerAccount = flows.Rate{N: 1, Per: time.Minute}
+	b.awaiting()
+	reply := b.must("auth/login", "", object{"login_id": email})
+	b.wrong(flows.ErrRestricted, "auth/renewotp", reply.SessionToken, nil)
+	b.clock.advance(time.Minute)
+	if got := b.must("auth/renewotp", reply.SessionToken, nil).UserPhone; got == "" || b.sms.count() != 2 {
+		t.Errorf("user_phone is %q after %d SMS", got, b.sms.count())
+	}
+	wantStep(t, b.must("auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), flows.Authorized)
+}
+
+// A gateway that fails is another thing than a budget that is spent.
+func TestAFailingGatewayIsNoReasonForBackupCodes(t *testing.T) {
+	b := benchWithCodes(t)
+	b.backupCodes("ABCDE23456")
+	b.sms.broken = errors.New("gateway timeout")
+	b.wrong(flows.ErrUnavailable, "auth/login", "", object{"login_id": email})
+}
+
+// Without a password anyone can begin such sessions, so their number has an end.
+func TestStrangersBeginFewSessionsWithoutSMS(t *testing.T) {
+	b := benchWithCodes(t)
+	b.backupCodes("ABCDE23456")
+	b.company.Limits.SMSPerAccount = flows.Rate{N: 1, Per: time.Hour}
+	got := race(200, func(i int) error {
+		_, err := b.serveAs(code, addressOf(i), "auth/login", "", object{"login_id": email})
+		return err
+	})
+	if got[""] != 31 || got["auth.restricted"] != 169 {
+		t.Errorf("got %v, want 31 sessions", got)
+	}
+	if _, err := b.serve("auth/login", "", object{"login_id": email}); refusal(err).Reason != "limit.sms_account" {
+		t.Errorf("got %v, %q", err, refusal(err).Reason)
+	}
+}
+
 // A required password is asked for behind the code of an account without one.
 func TestAnAccountWithoutAPasswordMustSetItWhereThatIsRequired(t *testing.T) {
 	b := benchWithCodes(t)
@@ -356,8 +445,8 @@ func TestAnAccountWithoutAPasswordMustSetItWhereThatIsRequired(t *testing.T) {
 	token, otp = b.awaiting()
 	reply := b.must("auth/checkotp", token, object{"otp": otp})
 	wantStep(t, reply, flows.SetPassword)
-	if reply.Regex != nil || reply.Description != nil {
-		t.Error("password_regex must be null where there is no rule")
+	if reply.Regex != nil || !strings.Contains(reply.Description, "At least 8 ") {
+		t.Errorf("got %v and %q, want null where there is no regular expression, and the other rules", reply.Regex, reply.Description)
 	}
 	wantStep(t, b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"}), flows.Authorized)
 	wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"}), flows.Authorized)

@@ -18,6 +18,7 @@ const (
 	OTPRecovery           = "otp.recovery"
 	RecoveryLink          = "recovery.link"
 	NoticePasswordChanged = "notice.password_changed"
+	NoticeIdentityBound   = "notice.identity_bound"
 )
 
 // A Message is an SMS or a mail, ready to be sent.

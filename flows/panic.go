@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -46,6 +47,16 @@ func Contain(f func() error) (err error) {
 		}
 	}()
 	return f()
+}
+
+// ContainLogged is Contain for what only the log hears of; the error is returned
+// as well.
+func ContainLogged(log *slog.Logger, doing string, f func() error) error {
+	err := Contain(f)
+	if p, ok := errors.AsType[*Panic](err); ok {
+		p.Log(log, "doing", doing)
+	}
+	return err
 }
 
 // whence is what panicked: the first that is not the runtime's below the panic.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	pw "github.com/mnemogate/mnemogate/flows/password"
 )
 
 func TestPanicTellsNoValue(t *testing.T) {
@@ -44,7 +45,7 @@ func TestPanicTellsNoValue(t *testing.T) {
 
 // Whatever panics while it has its turn at hashing gives the turn back.
 func TestPanicLeavesNoSlotOfTheHasherTaken(t *testing.T) {
-	h := flows.NewHasher(2)
+	h := pw.NewHasher(2)
 	_, limit := h.Queue()
 	var mu sync.Mutex
 	panics := true
@@ -59,7 +60,7 @@ func TestPanicLeavesNoSlotOfTheHasherTaken(t *testing.T) {
 	for range 2 * limit {
 		all.Go(func() {
 			err := flows.Contain(func() error {
-				_, err := h.Hash(t.Context(), "acme", cheap, "secret")
+				_, err := h.Hash(t.Context(), pw.Turn{Company: code}, cheap, "secret")
 				return err
 			})
 			if err == nil {
@@ -72,7 +73,7 @@ func TestPanicLeavesNoSlotOfTheHasherTaken(t *testing.T) {
 		t.Errorf("%d are still in the queue", n)
 	}
 	panics = false
-	if _, err := h.Hash(t.Context(), "acme", cheap, "secret"); err != nil {
+	if _, err := h.Hash(t.Context(), pw.Turn{Company: code}, cheap, "secret"); err != nil {
 		t.Error(err)
 	}
 }

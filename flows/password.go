@@ -1,6 +1,10 @@
 package flows
 
-import "context"
+import (
+	"context"
+
+	"github.com/mnemogate/mnemogate/flows/password"
+)
 
 type checkPasswordRequest struct {
 	Password          string   `json:"password" max:"128" need:"y"`
@@ -16,15 +20,18 @@ func (s *Service) checkPassword(ctx context.Context, c *call, req *checkPassword
 	}
 	attempt := passwordAttempt{
 		account:  a,
-		subject:  c.known(a),
+		alias:    c.session.LoginID,
 		password: req.Password,
 		captcha:  req.CaptchaResponse,
 		wrong:    ErrPasswordInvalid,
 	}
-	if a.ID != 0 {
+	if a.ID != 0 && !c.company.Hardened {
 		attempt.before = admitted(a)
 	}
 	if err := s.tryPassword(ctx, c, attempt); err != nil {
+		return Reply{}, err
+	}
+	if err := admitted(a); err != nil {
 		return Reply{}, err
 	}
 	accepted, err := c.accept(a, req.AcceptDisclaimers)
@@ -37,7 +44,7 @@ func (s *Service) checkPassword(ctx context.Context, c *call, req *checkPassword
 // A passwordAttempt is what checkpassword and checkcredentials have in common.
 type passwordAttempt struct {
 	account  Account // empty but for Tallies for an unknown login id
-	subject  Subject
+	alias    string  // of the login id that was sent; in a hardened company of a known one, too
 	password string
 	captcha  string
 	before   error  // what refuses the attempt once rates, locks and captcha let it through
@@ -47,14 +54,20 @@ type passwordAttempt struct {
 // tryPassword looks at rates and locks, the captcha, then the password. An
 // account without one, or none at all, costs the time of a wrong password.
 func (s *Service) tryPassword(ctx context.Context, c *call, t passwordAttempt) error {
-	if err := s.checkAddress(ctx, c); err != nil {
+	subject, tallies, err := s.shown(ctx, c, t.account, t.alias)
+	if err != nil {
 		return err
 	}
-	wrong := t.account.Tallies[WrongPasswords]
-	if err := c.checkPasswords(wrong); err != nil {
-		return err
+	wrong := tallies[WrongPasswords]
+	locked, due := c.checkPasswords(wrong), c.captchaDue(wrong)
+	if locked != nil || due || t.before != nil { // else beginLogin does, in one step
+		if err := s.checkLogins(ctx, c); err != nil {
+			return err
+		}
 	}
-	due := c.captchaDue(wrong)
+	if locked != nil {
+		return locked
+	}
 	if due {
 		if err := s.solveCaptcha(ctx, c, t.captcha); err != nil {
 			return err
@@ -63,12 +76,20 @@ func (s *Service) tryPassword(ctx context.Context, c *call, t passwordAttempt) e
 	if t.before != nil {
 		return t.before
 	}
-	password := normalizePassword(t.password)
-	ok, stale, err := s.Hasher.Verify(ctx, c.company.Code, c.company.Password.Argon2id, t.account.PasswordHash, password)
+	if err := s.beginLogin(ctx, c); err != nil {
+		return err
+	}
+	forms := password.Forms(t.password)
+	ok, stale, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, t.account.PasswordHash, forms...)
 	if err != nil {
 		return unavailable("checking the password", err)
 	}
-	captcha, err := s.settlePassword(ctx, c, t.subject, ok, due)
+	if c.company.Hardened {
+		if ok, err = s.settleHidden(ctx, c, c.hidden(t.account, t.alias), ok); err != nil {
+			return err
+		}
+	}
+	captcha, err := s.settlePassword(ctx, c, subject, ok, due)
 	if err != nil {
 		return err
 	}
@@ -76,17 +97,23 @@ func (s *Service) tryPassword(ctx context.Context, c *call, t passwordAttempt) e
 		return &Refusal{Err: t.wrong, Captcha: captcha}
 	}
 	if stale {
-		s.rehash(ctx, c, t.account, password)
+		s.rehash(ctx, c, t.account, forms[0])
 	}
 	return nil
 }
 
-// rehash replaces a weaker hash of a password that was right. If it fails, the
-// next login tries again.
+// rehash replaces a weaker hash of a password that was right. Nobody has changed
+// the account by that, so Updated stays. If it fails, the next login tries again.
 func (s *Service) rehash(ctx context.Context, c *call, a Account, password string) {
-	hash, err := s.Hasher.Hash(ctx, c.company.Code, c.company.Password.Argon2id, password)
+	hash, err := s.Hasher.Hash(ctx, c.turn(), c.company.Password.Argon2id, password)
 	if err == nil {
-		err = s.Accounts.Rehash(ctx, c.company.Code, a.ID, a.PasswordHash, hash)
+		_, err = s.Accounts.Update(ctx, c.company.Code, a.ID, func(now *Account) (ends bool, err error) {
+			if now.PasswordHash != a.PasswordHash {
+				return false, ErrConflict // another password, or rehashed by another login
+			}
+			now.PasswordHash = hash
+			return false, nil
+		})
 	}
 	if err != nil {
 		s.Log.Warn("a weak password hash was not replaced", "company", c.company.Code, "account", a.Mnemocode, "error", err)

@@ -1,9 +1,11 @@
 package flows_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/bcrypt"
 
@@ -65,7 +67,12 @@ func TestASecondFactorWithoutPhoneOrBackupCodesLetsNobodyIn(t *testing.T) {
 	b := newBench(t)
 	b.company.SecondFactor = flows.SecondFactorRequired
 	b.update(true, func(a *flows.Account) { a.Phone = "" })
-	b.wrong(flows.ErrUserRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+	all := b.record()
+	_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
+	wantError(t, err, flows.ErrUserRestricted)
+	if refusal(err).Reason != flows.NoSecondFactor || !strings.Contains((*all)[0].Reason, "no phone") {
+		t.Errorf("the client is told %q, the operator %q", refusal(err).Reason, (*all)[0].Reason)
+	}
 	b.backupCodes("ABCDE23456")
 	reply := b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 	if reply.SessionState != flows.CheckOTP || reply.UserPhone != "" || b.sms.count() != 0 {
@@ -103,10 +110,15 @@ func TestAWeakHashIsReplacedAtTheNextGoodLogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.update(true, func(a *flows.Account) { a.PasswordHash = string(weak) })
+	updated := b.load().Updated
+	b.clock.advance(time.Hour)
 	token := b.sessionIn(flows.Authorized)
 	stored := b.load().PasswordHash
 	if !strings.HasPrefix(stored, "$argon2id$") {
 		t.Fatalf("the hash is still a %.4s", stored)
+	}
+	if got := b.load().Updated; !got.Equal(updated) {
+		t.Errorf("the account says that it was changed at %v, by nobody", got)
 	}
 	b.must("auth/logout", token, nil) // nothing was ended by it
 	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", b.sessionIn(flows.CheckPassword), object{"password": "wrong"})
@@ -114,6 +126,36 @@ func TestAWeakHashIsReplacedAtTheNextGoodLogin(t *testing.T) {
 	if b.load().PasswordHash != stored {
 		t.Error("a good hash was replaced")
 	}
+}
+
+func TestAWeakHashDoesNotBringBackAnOldPassword(t *testing.T) {
+	b := newBench(t)
+	weak, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.update(true, func(a *flows.Account) { a.PasswordHash = string(weak) })
+	accounts := b.Accounts
+	b.Accounts = overtaken{accounts, func() {
+		if err := accounts.SetPassword(t.Context(), b.clock.Now(), code, b.account, b.load().Epoch, "new"); err != nil {
+			t.Error(err)
+		}
+	}}
+	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+	if got := b.load().PasswordHash; got != "new" {
+		t.Errorf("the hash is %q", got)
+	}
+}
+
+// overtaken are accounts of which something happens just before an Update.
+type overtaken struct {
+	flows.Accounts
+	before func()
+}
+
+func (o overtaken) Update(ctx context.Context, company string, id int64, change func(*flows.Account) (bool, error)) (flows.Account, error) {
+	o.before()
+	return o.Accounts.Update(ctx, company, id, change)
 }
 
 func TestAWrongPasswordLeavesTheSession(t *testing.T) {
@@ -163,6 +205,7 @@ func TestCaptchaIsDueAfterThreeFailures(t *testing.T) {
 			b := newBench(t)
 			asked := &captcha{}
 			b.company.Captcha = asked
+			b.company.Limits.FailuresPerAddress.N = 100
 			token := b.sessionIn(flows.CheckPassword)
 			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, false)
 			wantRefusal(t, b.try(r.path, token, "wrong", "good, but not due"), r.code, false)

@@ -1,41 +1,81 @@
 package flows
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/mnemogate/mnemogate/flows/password"
 )
 
 // hardenedMinLength is for passwords that are all that protects an account
 // (NIST SP 800-63B-4, section 3.1.1.2).
 const hardenedMinLength = 15
 
-// checkQuality refuses a new password, normalised, with a sentence that says
-// which rule it breaks.
+// PasswordQuality tells what a new password must be.
+type PasswordQuality struct {
+	Regex       *string `json:"password_regex"`             // null for none
+	Description string  `json:"password_regex_description"` // of all rules, the Regex among them
+}
+
+// A rule is what new passwords must keep to.
+type rule struct {
+	reason Reason
+	text   string                     // for the user
+	broken func(password string) bool // by one that is normalised
+}
+
+// rules are those for a new password of the account. Too long a one is refused
+// with the rest of its request.
+func (c *Company) rules(a Account) []rule {
+	p := &c.Password
+	least, because := p.MinLength, ""
+	if c.Hardened && !c.needsSecondFactor(a) && least < hardenedMinLength {
+		least, because = hardenedMinLength, ", since the account has no second factor"
+	}
+	rules := []rule{
+		{
+			PasswordTooShort, fmt.Sprintf("At least %d and at most %d characters%s.", least, maxPassword, because),
+			func(password string) bool { return utf8.RuneCountInString(password) < least },
+		},
+		{
+			PasswordCommon, "None of the passwords that many people use, which are the first to be tried.",
+			p.Blocklist.Contains,
+		},
+		{
+			PasswordPersonal, "Not made of the account's own login ids or the company's name.",
+			func(wanted string) bool { return password.MadeOf(wanted, c.ownWords(a)) },
+		},
+	}
+	if p.Regex == nil {
+		return rules
+	}
+	text := strings.TrimSuffix(cmp.Or(p.RegexDescription, "A match of the pattern "+p.RegexSource), ".") + "."
+	return append(rules, rule{PasswordPattern, text, func(password string) bool { return !p.Regex.MatchString(password) }})
+}
+
+// checkQuality refuses a new password, normalised, with the rule that it breaks.
 func (c *Company) checkQuality(password string, a Account) error {
-	weak := func(format string, args ...any) error {
-		return &Refusal{Err: ErrQuality, Message: fmt.Sprintf(format, args...)}
+	for _, r := range c.rules(a) {
+		if r.broken(password) {
+			return &Refusal{Err: ErrQuality, Message: "new_password breaks a rule: " + r.text, Reason: r.reason}
+		}
 	}
-	policy := c.Password
-	length := utf8.RuneCountInString(password)
-	alone := c.SecondFactor != SecondFactorRequired && (c.SecondFactor != SecondFactorPerAccount || !a.SecondFactor)
-	switch {
-	case length < policy.MinLength:
-		return weak("new_password is too short; use at least %d characters.", policy.MinLength)
-	case c.Hardened && alone && length < hardenedMinLength:
-		return weak("new_password is too short; use at least %d characters, since the account has no second factor.", hardenedMinLength)
-	case policy.Blocklist.Contains(password):
-		return weak("new_password is one that many people use, and so one of the first to be tried; choose another.")
-	case madeOf(password, c.ownWords(a)):
-		return weak("new_password is made of the account's own login ids or the company's name; choose something else.")
-	case policy.Regex == nil || policy.Regex.MatchString(password):
-		return nil
-	case policy.RegexDescription != "":
-		return weak("new_password does not match password_regex: %s", policy.RegexDescription)
+	return nil
+}
+
+func (c *Company) quality(a Account) *PasswordQuality {
+	quality := &PasswordQuality{}
+	if c.Password.Regex != nil {
+		quality.Regex = &c.Password.RegexSource
 	}
-	return weak("new_password does not match password_regex; choose one that does.")
+	var texts []string
+	for _, r := range c.rules(a) {
+		texts = append(texts, r.text)
+	}
+	quality.Description = strings.Join(texts, " ")
+	return quality
 }
 
 // ownWords are what a guesser who knows the account tries first.
@@ -50,36 +90,3 @@ func (c *Company) ownWords(a Account) []string {
 	}
 	return words
 }
-
-const (
-	minOwnWord = 4 // shorter words occur in good passwords by chance
-	maxExtra   = 6 // a year and two signs, say
-)
-
-// madeOf reports whether nothing but words, in any number and order, and up to
-// maxExtra characters that are no letters make up the password. It overlooks
-// case, and spaces and punctuation within the password.
-func madeOf(password string, words []string) bool {
-	for i, word := range words {
-		words[i] = squeeze(fold(word))
-	}
-	// The first that matches is taken: an email address before its local part.
-	slices.SortFunc(words, func(a, b string) int { return len(b) - len(a) })
-	var removed []string
-	for _, word := range words {
-		if utf8.RuneCountInString(word) >= minOwnWord {
-			removed = append(removed, word, "")
-		}
-	}
-	password = fold(password)
-	inner := strings.TrimFunc(password, isSeparator)
-	extra := utf8.RuneCountInString(password) - utf8.RuneCountInString(inner)
-	inner = squeeze(inner)
-	rest := strings.NewReplacer(removed...).Replace(inner)
-	return rest != inner && extra+utf8.RuneCountInString(rest) <= maxExtra && !strings.ContainsFunc(rest, unicode.IsLetter)
-}
-
-// squeeze leaves letters and digits.
-func squeeze(s string) string { return strings.Join(strings.FieldsFunc(s, isSeparator), "") }
-
-func isSeparator(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) }

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/password"
 )
 
 func TestNewPasswordQuality(t *testing.T) {
@@ -16,7 +18,7 @@ func TestNewPasswordQuality(t *testing.T) {
 		}
 		return c
 	}
-	digit := func(c *Company) { c.Password.Regex = regexp.MustCompile(`[0-9]`) }
+	digit := func(c *Company) { c.Password.RegexSource, c.Password.Regex = `[0-9]`, regexp.MustCompile(`[0-9]`) }
 	described := func(c *Company) { digit(c); c.Password.RegexDescription = "At least one digit." }
 	hardened := func(c *Company) { c.Hardened = true }
 
@@ -25,51 +27,52 @@ func TestNewPasswordQuality(t *testing.T) {
 		change   func(*Company)
 		second   bool // the account's SecondFactor
 		password string
-		want     string // of the message; empty if it is good
+		want     Reason // empty if it is good
+		says     string // the message, among other things
 	}{
-		{"good", nil, false, "lopsided-teapot", ""},
-		{"eight characters", nil, false, "ąčęėįšųū", ""},
-		{"seven characters", nil, false, "ąčęėįšų", "at least 8 characters"},
-		{"a longer minimum", func(c *Company) { c.Password.MinLength = 12 }, false, "lopsided-te", "at least 12 characters"},
+		{"good", nil, false, "lopsided-teapot", "", ""},
+		{"eight characters", nil, false, "ąčęėįšųū", "", ""},
+		{"seven characters", nil, false, "ąčęėįšų", PasswordTooShort, "At least 8"},
+		{"a longer minimum", func(c *Company) { c.Password.MinLength = 12 }, false, "lopsided-te", PasswordTooShort, "At least 12"},
 
-		{"hardened, 14", hardened, false, "lopsided-teapo", "at least 15 characters"},
-		{"hardened, 15", hardened, false, "lopsided-teapot", ""},
-		{"hardened, the account's second factor", hardened, true, "lopsided", ""},
-		{"hardened, second factor for all", func(c *Company) { hardened(c); c.SecondFactor = SecondFactorRequired }, false, "lopsided", ""},
-		{"hardened, second factor off", func(c *Company) { hardened(c); c.SecondFactor = SecondFactorOff }, true, "lopsided", "no second factor"},
-		{"hardened, 16 required", func(c *Company) { hardened(c); c.Password.MinLength = 16 }, false, "lopsided-teapot", "at least 16 characters"},
+		{"hardened, 14", hardened, false, "lopsided-teapo", PasswordTooShort, "At least 15"},
+		{"hardened, 15", hardened, false, "lopsided-teapot", "", ""},
+		{"hardened, the account's second factor", hardened, true, "lopsided", "", ""},
+		{"hardened, second factor for all", func(c *Company) { hardened(c); c.SecondFactor = SecondFactorRequired }, false, "lopsided", "", ""},
+		{"hardened, second factor off", func(c *Company) { hardened(c); c.SecondFactor = SecondFactorOff }, true, "lopsided", PasswordTooShort, "no second factor"},
+		{"hardened, 16 required", func(c *Company) { hardened(c); c.Password.MinLength = 16 }, false, "lopsided-teapot", PasswordTooShort, "At least 16"},
 
-		{"common", nil, false, "Iloveyou1", "many people"},
-		{"no list", func(c *Company) { c.Password.Blocklist = nil }, false, "iloveyou1", ""},
+		{"common", nil, false, "Iloveyou1", PasswordCommon, ""},
+		{"no list", func(c *Company) { c.Password.Blocklist = nil }, false, "iloveyou1", "", ""},
 
-		{"the company", nil, false, "acme_corp", "own login ids"},
-		{"the company, spelled otherwise", nil, false, "ACME-Corp", "own login ids"},
-		{"the company and a year", nil, false, "!AcmeCorp2024", "own login ids"},
-		{"the company in a sentence", nil, false, "acme corp pays late", ""},
-		{"the company and many digits", nil, false, "acmecorp83650174", ""},
-		{"the company and many signs", nil, false, "acmecorp$%*(]}~", ""},
-		{"the mnemocode", nil, false, "U77123-U77123", "own login ids"},
-		{"the email", nil, false, "john.smith@EXAMPLE.com", "own login ids"},
-		{"its local part", nil, false, "johnsmith1990", "own login ids"},
-		{"half of it", nil, false, "johnny-be-good", ""},
-		{"the login name, folded", nil, false, "ŽIŽKOV99", "own login ids"},
-		{"the login name twice", nil, false, "žižkovžižkov", "own login ids"},
-		{"two of them", nil, false, "johnsmith@acmecorp!", "own login ids"},
-		{"the phone", nil, false, "+37061234534", "own login ids"},
-		{"the phone as people write it", nil, false, "(+370) 612-34534", "own login ids"},
-		{"the phone with 00", nil, false, "0037061234534", "own login ids"},
-		{"the phone nationally", nil, false, "861234534", "own login ids"},
-		{"the phone in a sentence", nil, false, "call 61234534 now", ""},
-		{"other digits", nil, false, "8365017492", ""},
+		{"the company", nil, false, "acme_corp", PasswordPersonal, ""},
+		{"the company, spelled otherwise", nil, false, "ACME-Corp", PasswordPersonal, ""},
+		{"the company and a year", nil, false, "!AcmeCorp2024", PasswordPersonal, ""},
+		{"the company in a sentence", nil, false, "acme corp pays late", "", ""},
+		{"the company and many digits", nil, false, "acmecorp83650174", "", ""},
+		{"the company and many signs", nil, false, "acmecorp$%*(]}~", "", ""},
+		{"the mnemocode", nil, false, "U77123-U77123", PasswordPersonal, ""},
+		{"the email", nil, false, "john.smith@EXAMPLE.com", PasswordPersonal, ""},
+		{"its local part", nil, false, "johnsmith1990", PasswordPersonal, ""},
+		{"half of it", nil, false, "johnny-be-good", "", ""},
+		{"the login name, folded", nil, false, "ŽIŽKOV99", PasswordPersonal, ""},
+		{"the login name twice", nil, false, "žižkovžižkov", PasswordPersonal, ""},
+		{"two of them", nil, false, "johnsmith@acmecorp!", PasswordPersonal, ""},
+		{"the phone", nil, false, "+37061234534", PasswordPersonal, ""},
+		{"the phone as people write it", nil, false, "(+370) 612-34534", PasswordPersonal, ""},
+		{"the phone with 00", nil, false, "0037061234534", PasswordPersonal, ""},
+		{"the phone nationally", nil, false, "861234534", PasswordPersonal, ""},
+		{"the phone in a sentence", nil, false, "call 61234534 now", "", ""},
+		{"other digits", nil, false, "8365017492", "", ""},
 
-		{"no match", digit, false, "lopsided-teapot", "does not match password_regex"},
-		{"no match, described", described, false, "lopsided-teapot", "At least one digit."},
-		{"match", described, false, "lopsided-teapot7", ""},
+		{"no match", digit, false, "lopsided-teapot", PasswordPattern, "the pattern [0-9]"},
+		{"no match, described", described, false, "lopsided-teapot", PasswordPattern, "At least one digit."},
+		{"match", described, false, "lopsided-teapot7", "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			account := account
 			account.SecondFactor = test.second
-			err := company(test.change).checkQuality(normalizePassword(test.password), account)
+			err := company(test.change).checkQuality(password.Normalize(test.password), account)
 			if test.want == "" {
 				if err != nil {
 					t.Errorf("%+v", err)
@@ -77,13 +80,41 @@ func TestNewPasswordQuality(t *testing.T) {
 				return
 			}
 			refusal, ok := errors.AsType[*Refusal](err)
-			if !ok || refusal.Err != ErrQuality || !strings.Contains(refusal.Message, test.want) {
+			if !ok || refusal.Err != ErrQuality || refusal.Reason != test.want || !strings.Contains(refusal.Message, test.says) {
 				t.Fatalf("%+v, want %q", err, test.want)
 			}
 			if strings.Contains(refusal.Message, test.password) {
 				t.Error("the message repeats the password")
 			}
 		})
+	}
+}
+
+func TestTheDescriptionTellsAllRules(t *testing.T) {
+	c := &Company{Code: "acme", Policy: DefaultPolicy()}
+	rules := "At least 8 and at most 128 characters. None of the passwords that many people use, which are the first to be tried. " +
+		"Not made of the account's own login ids or the company's name."
+	hardened := strings.Replace(rules, "At least 8 and at most 128 characters.", "At least 15 and at most 128 characters, since the account has no second factor.", 1)
+	for _, test := range []struct {
+		hardened           bool
+		regex, description string
+		want               string
+	}{
+		{false, "", "", rules},
+		{true, "", "", hardened},
+		{false, "[0-9]", "", rules + " A match of the pattern [0-9]."},
+		{true, "[0-9]", "At least one digit", hardened + " At least one digit."},
+		{false, "[0-9]", "At least one digit.", rules + " At least one digit."},
+	} {
+		c.Hardened = test.hardened
+		c.Password.Regex, c.Password.RegexSource, c.Password.RegexDescription = nil, test.regex, test.description
+		if test.regex != "" {
+			c.Password.Regex = regexp.MustCompile(test.regex)
+		}
+		got := c.quality(Account{})
+		if got.Description != test.want || (got.Regex == nil) != (test.regex == "") || got.Regex != nil && *got.Regex != test.regex {
+			t.Errorf("%+v: got %q", test, got.Description)
+		}
 	}
 }
 

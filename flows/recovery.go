@@ -2,9 +2,7 @@ package flows
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,28 +27,15 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 	if err != nil {
 		return Reply{}, err
 	}
-	method, methodErr := c.company.method(req.Method, a)
 	if c.company.Hardened {
-		a, method, methodErr = c.company.hardenedMethod(req.Method, a)
-		// Of an account that can't be recovered so, those of the alias. Asked
-		// for in every case, they tell no one which it was.
-		if a.Tallies, err = s.tallies(ctx, c.subject(a, alias)); err != nil {
-			return Reply{}, err
-		}
+		return s.recoverHardened(ctx, c, req, a, alias)
 	}
-	if err := c.checkRecovery(a, method); err != nil {
+	method, methodErr := c.company.method(req.Method, a)
+	if err := c.checkRecovery(a.Tallies, method); err != nil {
 		return Reply{}, err
 	}
-	if c.company.Captcha != nil {
-		if err := s.solveCaptcha(ctx, c, req.CaptchaResponse); err != nil {
-			return Reply{}, err
-		}
-	}
-	if c.company.Hardened {
-		if methodErr != nil {
-			return Reply{}, methodErr
-		}
-		return s.recoverHardened(ctx, c, a, method, req.LoginID, alias)
+	if err := s.checkCaptcha(ctx, c, req.CaptchaResponse); err != nil {
+		return Reply{}, err
 	}
 	if a.ID == 0 {
 		if err := s.failAddress(ctx, c); err != nil {
@@ -83,15 +68,23 @@ func (s *Service) recoverBy(ctx context.Context, c *call, a Account, method Meth
 }
 
 // checkRecovery refuses while the attempts that the method needs are locked.
-func (c *call) checkRecovery(a Account, method Method) error {
+func (c *call) checkRecovery(tallies map[Kind]Tally, method Method) error {
 	switch method {
 	case ByPhone:
-		return c.checkCodes(a)
+		return c.checkCodes(Account{Tallies: tallies})
 	case ByQuestion:
-		return c.checkAnswers(a)
+		return c.checkAnswers(Account{Tallies: tallies})
 	default:
 		return nil
 	}
+}
+
+// checkCaptcha verifies the response that each recovery brings.
+func (s *Service) checkCaptcha(ctx context.Context, c *call, response string) error {
+	if c.company.Captcha == nil {
+		return nil
+	}
+	return s.solveCaptcha(ctx, c, response)
 }
 
 // method chooses how an account is recovered: by the wanted method or, where
@@ -129,22 +122,8 @@ func (c *Company) notSet(m Method, a Account) error {
 
 // mailLink mails a link that auth/recovery/checklink exchanges for a session.
 func (s *Service) mailLink(ctx context.Context, c *call, a Account) error {
-	if err := s.chargeMail(ctx, c, strconv.FormatInt(a.ID, 10)); err != nil {
+	if err := s.charge(ctx, c, c.mailCounter(strconv.FormatInt(a.ID, 10))); err != nil {
 		return err
-	}
-	if c.company.Hardened {
-		s.unseen("mailing a link to "+a.Mnemocode+" of "+c.company.Code, func(ctx context.Context) error {
-			link, message := c.newLink(a)
-			if err := s.store(ctx, c, link); err != nil {
-				return err
-			}
-			err := Contain(func() error { return s.send(ctx, c.company, c.company.Mail, a, message) })
-			if err != nil {
-				s.abandon(ctx, link.Hash)
-			}
-			return err
-		})
-		return nil
 	}
 	link, message := c.newLink(a)
 	ctx = context.WithoutCancel(ctx) // a link that was mailed must work, also if the client hung up meanwhile
@@ -154,8 +133,8 @@ func (s *Service) mailLink(ctx context.Context, c *call, a Account) error {
 	return s.store(ctx, c, link)
 }
 
-func (s *Service) chargeMail(ctx context.Context, c *call, account string) error {
-	return s.charge(ctx, c, c.counter("mails-per-account", account, c.company.Limits.MailsPerAccount))
+func (c *call) mailCounter(account string) Counter {
+	return c.counter("mails-per-account", account, c.company.Limits.MailsPerAccount)
 }
 
 // newLink is a session that only checklink takes, under a token of another
@@ -222,69 +201,15 @@ func (s *Service) checkQuestion(ctx context.Context, c *call, req *checkQuestion
 	if err := admitted(a); err != nil {
 		return Reply{}, err
 	}
-	ok, _, err := s.Hasher.Verify(ctx, c.company.Code, c.company.Password.Argon2id, a.AnswerHash, foldAnswer(req.ControlAnswer))
+	ok, _, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, a.AnswerHash, foldAnswer(req.ControlAnswer))
 	if err != nil {
 		return Reply{}, unavailable("checking the control answer", err)
 	}
-	if err := s.settleWindow(ctx, c, c.known(a), WrongAnswers, c.company.Limits.WrongAnswers, ok); err != nil {
+	if err := s.settleWindow(ctx, c, c.subject(a, ""), WrongAnswers, c.company.Limits.WrongAnswers, ok); err != nil {
 		return Reply{}, err
 	}
 	if !ok {
 		return Reply{}, ErrAnswerInvalid
 	}
 	return s.enter(ctx, c, step{account: a, state: RecoveryPassword})
-}
-
-// hardenedMethod chooses a method without regard to the account, which comes
-// back empty unless it can be recovered so.
-func (c *Company) hardenedMethod(wanted Method, a Account) (Account, Method, error) {
-	methods := slices.DeleteFunc(slices.Clone(c.Methods), func(m Method) bool { return m == ByQuestion })
-	if wanted == "" && len(methods) > 0 {
-		wanted = methods[0]
-	}
-	if !slices.Contains(methods, wanted) {
-		return Account{}, wanted, ErrMethodRestricted
-	}
-	bothFactors := wanted == ByPhone && c.needsSecondFactor(a) // one phone must not be both
-	if a.ID == 0 || admitted(a) != nil || c.notSet(wanted, a) != nil || bothFactors {
-		return Account{}, wanted, nil
-	}
-	return a, wanted, nil
-}
-
-// recoverHardened answers alike whether or not there is an account that can be
-// recovered: where there is none, a decoy is, and what there is to send is sent
-// after the answer.
-func (s *Service) recoverHardened(ctx context.Context, c *call, a Account, method Method, given, alias string) (Reply, error) {
-	if method == ByMail {
-		reply := Reply{Verification: ByMail, UserEmail: "***@***"}
-		if strings.Contains(NormalizeLoginID(given), "@") { // which the caller knows already
-			reply.UserEmail = strings.TrimSpace(given)
-		}
-		if a.ID == 0 {
-			return reply, s.chargeMail(ctx, c, "decoy/"+alias)
-		}
-		return reply, s.mailLink(ctx, c, a)
-	}
-	reply, err := s.enter(ctx, c, step{account: a, decoyOf: alias, state: RecoveryOTP})
-	if err != nil {
-		return Reply{}, err
-	}
-	reply.Verification = ByPhone
-	if a.ID == 0 {
-		reply.UserPhone = decoyPhone(NormalizeLoginID(given), alias)
-	}
-	return reply, nil
-}
-
-// decoyPhone is the masked phone that a login id without one seems to have:
-// the same at each call, and of no use to tell that it is none.
-func decoyPhone(loginID, alias string) string {
-	if NormalizePhone(loginID) != "" {
-		return maskPhone(loginID)
-	}
-	sum := sha256.Sum256([]byte(alias))
-	codes := []string{"33", "34", "35", "36", "37", "38", "39", "41", "44", "46", "48", "49"}
-	code := codes[int(sum[1])%len(codes)]
-	return fmt.Sprintf("+%s%s%02d", code, strings.Repeat("*", 7+int(sum[2])%2), sum[3]%100)
 }

@@ -95,7 +95,7 @@ var Routes = []Route{
 		Path:  "auth/logout",
 		From:  States[1:],
 		To:    to(None),
-		Fails: nil,
+		Fails: fails(nil, ErrRestricted),
 		run:   run((*Service).logout),
 	},
 	{ // recovery.go

@@ -1,10 +1,13 @@
 package flows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -13,6 +16,8 @@ const (
 	minPause        = 50 * time.Millisecond
 	maxPause        = 250 * time.Millisecond // before what an answer must not tell of
 	endingsEvery    = 2 * time.Second
+	endingsAtOnce   = 16
+	endingsPage     = 1000
 	sweepEvery      = time.Minute
 )
 
@@ -45,18 +50,23 @@ func (s *Service) maintain(doing string, do func() error) {
 }
 
 // EndOwed ends the sessions of accounts that were changed by someone who could
-// not end them.
+// not end them. One that can't be ended holds up no other.
 func (s *Service) EndOwed(ctx context.Context) error {
-	endings, err := s.Accounts.Endings(ctx, 1000)
-	if err != nil {
-		return err
-	}
-	for _, e := range endings {
-		if err := s.end(ctx, e, EndedLate); err != nil {
-			return err
+	var after Ending
+	var group errgroup.Group
+	group.SetLimit(endingsAtOnce)
+	var failed error
+	for {
+		endings, err := s.Accounts.Endings(ctx, after, endingsPage)
+		for _, e := range endings {
+			after = e
+			group.Go(func() error { return Contain(func() error { return s.end(ctx, e, EndedLate) }) })
+		}
+		failed = cmp.Or(failed, group.Wait(), err)
+		if err != nil || len(endings) < endingsPage {
+			return failed
 		}
 	}
-	return nil
 }
 
 // later does something that no request waits for, and logs its error. When too
@@ -90,9 +100,13 @@ func (s *Service) later(doing string, do func(context.Context) error) {
 // the answer, at a moment that nobody can foresee: begun at once it would take
 // its part of the machine from the answer, and so show in the time that takes.
 func (s *Service) unseen(doing string, do func(context.Context) error) {
+	after := s.After
+	if after == nil {
+		after = time.After
+	}
 	s.later(doing, func(ctx context.Context) error {
 		select {
-		case <-time.After(minPause + rand.N(maxPause-minPause)):
+		case <-after(minPause + rand.N(maxPause-minPause)):
 			return do(ctx)
 		case <-ctx.Done():
 			return ctx.Err()
@@ -105,21 +119,6 @@ func (s *Service) Waiting() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.waiting
-}
-
-// sendLater sends the code of a recovery after the answer; if that fails, the
-// code is void.
-func (s *Service) sendLater(company *Company, session TokenHash, send func(context.Context) error) {
-	s.unseen("sending a code", func(ctx context.Context) error {
-		err := Contain(func() error { return send(ctx) })
-		if err != nil {
-			_, spent := s.Sessions.SpendCode(ctx, s.Now(), company.Code, session, RecoveryOTP)
-			if !errors.Is(spent, ErrNotFound) {
-				err = errors.Join(err, spent)
-			}
-		}
-		return err
-	})
 }
 
 // Close waits for what goes on behind requests, for as long as its limit at

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mnemogate/mnemogate/flows/password"
 )
 
 // A FieldError tells what is wrong with a field of an account, in a sentence
@@ -37,8 +39,8 @@ func CheckAccount(a Account) error {
 		return wrong("status", "it must be active, restricted, closed or denied")
 	case (a.Question == "") != (a.AnswerHash == ""):
 		return wrong("control_question", "a question and its answer go together")
-	case a.PasswordHash != "" && CheckHash(a.PasswordHash) != nil:
-		return wrong("password_hash", CheckHash(a.PasswordHash).Error())
+	case a.PasswordHash != "" && password.CheckHash(a.PasswordHash) != nil:
+		return wrong("password_hash", password.CheckHash(a.PasswordHash).Error())
 	}
 	for _, i := range a.Identities {
 		if i.Provider < 1 || i.Provider > 5 || i.Subject == "" || len(i.Subject) > 255 {
@@ -65,27 +67,39 @@ func textShaped(s string) bool {
 // to be hashed.
 type Seed struct {
 	Account
-	Password string // plain, or a hash (LooksLikeHash); empty for none
+	Password string // plain, or a hash (password.LooksLikeHash); empty for none
 	Answer   string // to the Question
 }
 
-// Seed creates the account if the company has none of its mnemocode. It never
-// changes one that is there.
+// Seed creates the account if the company has none of its mnemocode, unless it
+// had: one that was deleted does not come back. It never changes one that is
+// there.
 func (s *Service) Seed(ctx context.Context, c *Company, seed Seed) error {
-	_, err := s.Accounts.ByMnemocode(ctx, c.Code, seed.Mnemocode)
-	if !errors.Is(err, ErrNotFound) {
+	done, err := s.Accounts.Seeded(ctx, c.Code, seed.Mnemocode)
+	if err != nil || done {
 		return err
 	}
+	_, err = s.Accounts.ByMnemocode(ctx, c.Code, seed.Mnemocode)
+	if errors.Is(err, ErrNotFound) {
+		err = s.createSeed(ctx, c, seed)
+	}
+	if err != nil {
+		return err
+	}
+	return s.Accounts.SetSeeded(ctx, c.Code, seed.Mnemocode)
+}
+
+func (s *Service) createSeed(ctx context.Context, c *Company, seed Seed) (err error) {
 	a := seed.Account
 	a.Company = c.Code
 	a.PasswordHash = seed.Password
-	if seed.Password != "" && !LooksLikeHash(seed.Password) {
-		if a.PasswordHash, err = s.Hasher.Hash(ctx, c.Code, c.Password.Argon2id, normalizePassword(seed.Password)); err != nil {
+	if seed.Password != "" && !password.LooksLikeHash(seed.Password) {
+		if a.PasswordHash, err = s.Hasher.Hash(ctx, password.Turn{Company: c.Code}, c.Password.Argon2id, password.Normalize(seed.Password)); err != nil {
 			return fmt.Errorf("hashing the password: %w", err)
 		}
 	}
 	if seed.Answer != "" {
-		if a.AnswerHash, err = s.Hasher.Hash(ctx, c.Code, c.Password.Argon2id, foldAnswer(seed.Answer)); err != nil {
+		if a.AnswerHash, err = s.Hasher.Hash(ctx, password.Turn{Company: c.Code}, c.Password.Argon2id, foldAnswer(seed.Answer)); err != nil {
 			return fmt.Errorf("hashing the control answer: %w", err)
 		}
 	}

@@ -3,10 +3,13 @@ package flows
 import (
 	"context"
 	"errors"
+
+	"github.com/mnemogate/mnemogate/flows/password"
 )
 
 type setPasswordRequest struct {
-	NewPassword string `json:"new_password" max:"128" need:"y"`
+	NewPassword       string   `json:"new_password" max:"128" long:"password.too_long" need:"y"`
+	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
 }
 
 // setPassword sets a new password (interface, Endpoints 5). It ends every
@@ -21,16 +24,16 @@ func (s *Service) setPassword(ctx context.Context, c *call, req *setPasswordRequ
 	if err := admitted(a); err != nil {
 		return Reply{}, err
 	}
-	password := normalizePassword(req.NewPassword)
+	password := password.Normalize(req.NewPassword)
 	if err := c.company.checkQuality(password, a); err != nil {
 		return Reply{}, err
 	}
-	if err := s.checkNotSame(ctx, c, a, password); err != nil {
+	if err := s.checkNotSame(ctx, c, a, req.NewPassword); err != nil {
 		return Reply{}, err
 	}
 	st := step{account: a}
 	if c.session.State == SetPassword {
-		if st.accepted, err = c.accept(a, nil); err != nil {
+		if st.accepted, err = c.accept(a, req.AcceptDisclaimers); err != nil {
 			return Reply{}, err
 		}
 	}
@@ -46,11 +49,11 @@ func (s *Service) setPassword(ctx context.Context, c *call, req *setPasswordRequ
 	return s.authorize(ctx, c, st)
 }
 
-func (s *Service) checkNotSame(ctx context.Context, c *call, a Account, password string) error {
+func (s *Service) checkNotSame(ctx context.Context, c *call, a Account, wanted string) error {
 	if a.PasswordHash == "" {
 		return nil
 	}
-	same, _, err := s.Hasher.Verify(ctx, c.company.Code, c.company.Password.Argon2id, a.PasswordHash, password)
+	same, _, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
 	if err != nil {
 		return unavailable("comparing with the present password", err)
 	}
@@ -61,11 +64,11 @@ func (s *Service) checkNotSame(ctx context.Context, c *call, a Account, password
 }
 
 func (s *Service) changePassword(ctx context.Context, c *call, a Account, password string) error {
-	hash, err := s.Hasher.Hash(ctx, c.company.Code, c.company.Password.Argon2id, password)
+	hash, err := s.Hasher.Hash(ctx, c.turn(), c.company.Password.Argon2id, password)
 	if err != nil {
 		return unavailable("hashing the password", err)
 	}
-	if err := s.take(ctx, c); err != nil {
+	if err := s.endOwn(ctx, c); err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // the token is gone: see it through
@@ -76,38 +79,9 @@ func (s *Service) changePassword(ctx context.Context, c *call, a Account, passwo
 	if err != nil {
 		return unavailable("storing the password", err)
 	}
-	s.noticePassword(c.company, a)
+	if err := s.clearShown(ctx, c.company, a, WrongPasswords); err != nil {
+		s.Log.Warn("a lock that strangers are told of goes on after a new password", "company", c.company.Code, "account", a.Mnemocode, "error", err)
+	}
+	s.notice(c.company, a, NoticePasswordChanged)
 	return s.end(ctx, Ending{Company: c.company.Code, Account: a.ID, Epoch: a.Epoch + 1}, EndedByPassword)
-}
-
-// end ends the sessions that a change of the account owes, for a reason of
-// SessionEnded. Should it fail, Run tries until it is done.
-func (s *Service) end(ctx context.Context, e Ending, reason string) error {
-	ctx = context.WithoutCancel(ctx) // the change is made: see it through
-	events := s.endings(ctx, e, reason)
-	if err := s.Sessions.End(ctx, s.Now(), e); err != nil {
-		return unavailable("ending the account's sessions", err)
-	}
-	for _, event := range events {
-		s.Emit(ctx, event)
-	}
-	if err := s.Accounts.Ended(ctx, e); err != nil {
-		s.Log.Warn("an ending that was done will be done again", "error", err)
-	}
-	return nil
-}
-
-// noticePassword tells the account's owner, by mail or else by SMS. It is
-// never waited for.
-func (s *Service) noticePassword(company *Company, a Account) {
-	sender, to := company.Mail, a.Email
-	if sender == nil || to == "" {
-		sender, to = company.SMS, a.Phone
-	}
-	if sender == nil || to == "" {
-		return
-	}
-	s.later("telling "+a.Mnemocode+" of "+company.Code+" of the changed password", func(ctx context.Context) error {
-		return s.send(ctx, company, sender, a, Message{Type: NoticePasswordChanged, To: to})
-	})
 }

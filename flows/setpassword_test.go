@@ -47,21 +47,22 @@ func TestARefusedPasswordLeavesTheSession(t *testing.T) {
 			for _, c := range []struct {
 				password string
 				want     *flows.Error
+				reason   flows.Reason
 				says     string
 			}{
-				{"short 1", flows.ErrQuality, "at least 8"},
-				{"ﬁﬁﬁ1", flows.ErrQuality, "at least 8"}, // seven characters after NFKC
-				{"password1", flows.ErrQuality, "many people"},
-				{"Alice@Example.com1", flows.ErrQuality, "login ids"},
-				{"+370 600 12345", flows.ErrQuality, "login ids"},
-				{"no digit at all", flows.ErrQuality, "Use a digit."},
-				{password, flows.ErrPasswordSame, ""},
-				{strings.Repeat("ab1", 43), flows.ErrValidation, "128"},
+				{"short 1", flows.ErrQuality, flows.PasswordTooShort, "At least 8"},
+				{"ﬁﬁﬁ1", flows.ErrQuality, flows.PasswordTooShort, "At least 8"}, // seven characters after NFKC
+				{"password1", flows.ErrQuality, flows.PasswordCommon, "many people"},
+				{"Alice@Example.com1", flows.ErrQuality, flows.PasswordPersonal, "login ids"},
+				{"+370 600 12345", flows.ErrQuality, flows.PasswordPersonal, "login ids"},
+				{"no digit at all", flows.ErrQuality, flows.PasswordPattern, "Use a digit."},
+				{password, flows.ErrPasswordSame, "", ""},
+				{strings.Repeat("ab1", 43), flows.ErrValidation, flows.PasswordTooLong, "128"},
 			} {
 				_, err := b.serve("auth/setpassword", token, object{"new_password": c.password})
 				wantError(t, err, c.want)
-				if r := refusal(err); !strings.Contains(r.Message, c.says) || strings.Contains(r.Message, c.password) {
-					t.Errorf("%q: the message is %q", c.password, r.Message)
+				if r := refusal(err); r.Reason != c.reason || !strings.Contains(r.Message, c.says) || strings.Contains(r.Message, c.password) {
+					t.Errorf("%q: the reason is %q, the message %q", c.password, r.Reason, r.Message)
 				}
 			}
 			b.must("auth/checkpassword", other, object{"password": password}) // nothing has ended
@@ -79,8 +80,8 @@ func TestPasswordRegexIsTold(t *testing.T) {
 	b.company.Password.Regex = regexp.MustCompile(`[0-9]`)
 	token := b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": "QUESTION"}).SessionToken
 	reply := b.must("auth/recovery/checkquestion", token, object{"control_answer": answer})
-	if reply.Regex == nil || *reply.Regex != `[0-9]` || reply.Description != nil {
-		t.Errorf("got %v and %v", reply.Regex, reply.Description)
+	if reply.Regex == nil || *reply.Regex != `[0-9]` || !strings.HasSuffix(reply.Description, " A match of the pattern [0-9].") {
+		t.Errorf("got %v and %q", reply.Regex, reply.Description)
 	}
 }
 

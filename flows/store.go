@@ -3,6 +3,7 @@ package flows
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -16,6 +17,14 @@ var (
 	ErrConflict = errors.New("conflict")
 )
 
+// IsAnswer reports whether an error of a store is one that it answers with: one
+// of those above, a Full or a TakenError.
+func IsAnswer(err error) bool {
+	_, taken := errors.AsType[*TakenError](err)
+	_, full := errors.AsType[*Full](err)
+	return taken || full || errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict)
+}
+
 // Accounts keeps what outlives a session: accounts and their login ids,
 // identities, acceptances and backup codes, and the tallies of wrong attempts,
 // which must not be lost with the sessions.
@@ -24,15 +33,25 @@ var (
 // does all it says or nothing. Account ids are never given twice, so a new
 // account inherits nothing from a deleted one; an account of another company
 // is as good as none. A function that is handed over must be quick and not call
-// the store: it runs while others wait.
+// the store: it runs while others wait, and may be called more than once.
 type Accounts interface {
-	// Create stores a new account and returns its id; a.ID, Epoch, Created and
-	// Updated are ignored. Its login ids are LoginIDs(a). A TakenError tells
-	// what another account of the company holds already.
-	Create(ctx context.Context, now time.Time, a Account) (int64, error)
+	AccountReader
+	AccountWriter
+	BackupCodes
+	Tallies
+	Endings
+	Seeds
 
-	// The four that follow return the account with its Tallies.
+	// Secret returns 32 random bytes, made at the first call and the same ever
+	// after, on every node.
+	Secret(ctx context.Context) ([]byte, error)
+	// Sweep forgets tallies of unknown login ids that did not change for a
+	// day. It holds no one up for long.
+	Sweep(ctx context.Context, now time.Time) error
+}
 
+// An AccountReader finds accounts. They come with their Tallies.
+type AccountReader interface {
 	// ByLoginID finds the account of the company that has this normalised
 	// login id. ErrNotFound if none has; then the account is empty but for
 	// Tallies, which are those of the login id's alias. It takes as long and
@@ -42,67 +61,91 @@ type Accounts interface {
 	ByID(ctx context.Context, company string, id int64) (Account, error)
 	// ByMnemocode finds an account by its mnemocode. ErrNotFound.
 	ByMnemocode(ctx context.Context, company, mnemocode string) (Account, error)
+	// ByIdentity finds the account bound to a provider's user. ErrNotFound.
+	ByIdentity(ctx context.Context, company string, identity Identity) (Account, error)
 	// List returns up to limit of the company's accounts, ordered by mnemocode
 	// (byte by byte), beginning behind after.
 	List(ctx context.Context, company, after string, limit int) ([]Account, error)
-	// ByIdentity finds the account bound to a provider's user. ErrNotFound.
-	ByIdentity(ctx context.Context, company string, identity Identity) (Account, error)
+}
 
+// An AccountWriter makes, changes and deletes accounts.
+type AccountWriter interface {
+	// Create stores a new account and returns its id; a.ID, Epoch, Created and
+	// Updated are ignored. Its login ids are LoginIDs(a). A TakenError tells
+	// what another account of the company holds already.
+	Create(ctx context.Context, now time.Time, a Account) (int64, error)
 	// Update loads the account, lets change alter it and stores it, in one
 	// step that no other write to the account can come between. It ignores
-	// changes of ID, Company, Epoch, Accepted, Tallies, Created and Updated. If change
-	// fails, nothing is stored and its error returned. ErrNotFound; a
-	// TakenError; ErrConflict never. If ending is true the account's Epoch
-	// grows by one and its ending is owed (see Endings). The account is
-	// returned as stored.
-	Update(ctx context.Context, now time.Time, company string, id int64, ending bool, change func(*Account) error) (Account, error)
-	// Delete removes the account with all that belongs to it; its ending is
-	// owed, for every epoch. ErrNotFound.
-	Delete(ctx context.Context, company string, id int64) error
-
+	// changes of ID, Company, Epoch, Accepted, BackupCodes, Tallies and Created;
+	// Updated, too, is what change makes of it. If change fails, nothing is
+	// stored and its error returned. ErrNotFound; a TakenError. If change says
+	// that it ends the account's sessions, the Epoch grows by one and the ending
+	// is owed (see Endings). The account is returned as stored.
+	Update(ctx context.Context, company string, id int64, change func(*Account) (ends bool, err error)) (Account, error)
 	// SetPassword stores a password hash, clears MustSetPassword and the tally
 	// of wrong passwords, raises the Epoch to epoch+1 and owes the ending, if
 	// the account is there and its Epoch still epoch; else ErrConflict. Of many
 	// callers with one epoch, one wins.
 	SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string) error
-	// Rehash replaces old, another hash of the same password, by hash. Nothing
-	// ends. ErrConflict unless the account's hash is still old.
-	Rehash(ctx context.Context, company string, id int64, old, hash string) error
 	// Accept records acceptances, each replacing an older version's. ErrNotFound.
 	Accept(ctx context.Context, company string, id int64, accepted []Acceptance) error
-	// Bind adds an identity to an account that has none of that provider.
-	// ErrConflict if it has one or the identity is another account's. ErrNotFound.
-	Bind(ctx context.Context, now time.Time, company string, id int64, identity Identity) error
+	// Delete removes the account with all that belongs to it; its ending is
+	// owed, for every epoch. ErrNotFound.
+	Delete(ctx context.Context, company string, id int64) error
+}
 
+// BackupCodes keeps the hashes of accounts' backup codes.
+type BackupCodes interface {
 	// SetBackupCodes replaces the account's backup codes by these hashes. ErrNotFound.
 	SetBackupCodes(ctx context.Context, company string, id int64, hashes []string) error
 	// BackupCodes returns the hashes of the codes that are left.
 	BackupCodes(ctx context.Context, company string, id int64) ([]string, error)
 	// UseBackupCode removes one. ErrConflict if it is gone already.
 	UseBackupCode(ctx context.Context, company string, id int64, hash string) error
+}
 
+// Tallies counts wrong attempts.
+type Tallies interface {
 	// Tally loads a tally (a zero one where there is none), lets change alter
 	// it and stores what it became, in one step that no other change of the
 	// tally can come between. If change fails nothing is stored and its error
-	// returned. change may be called more than once.
+	// returned.
 	Tally(ctx context.Context, now time.Time, subject Subject, kind Kind, change func(*Tally) error) error
 	// Tallies returns all tallies of the subject.
 	Tallies(ctx context.Context, subject Subject) (map[Kind]Tally, error)
+}
 
+// Endings remembers whose sessions are still to be ended: what Update, Delete
+// and SetPassword owe until Ended is called, so that a crash between the change
+// and Sessions.End loses no ending.
+type Endings interface {
 	// Endings returns up to limit accounts whose sessions are still to be
-	// ended: what Update, Delete and SetPassword owe until Ended is called, so
-	// that a crash between the change and Sessions.End loses no ending.
-	Endings(ctx context.Context, limit int) ([]Ending, error)
+	// ended, ordered by company and account, beginning behind after's.
+	Endings(ctx context.Context, after Ending, limit int) ([]Ending, error)
 	// Ended takes an ending off the list, if its epoch has not grown since.
 	Ended(ctx context.Context, ending Ending) error
+}
 
-	// Secret returns 32 random bytes, made at the first call and the same ever
-	// after, on every node.
-	Secret(ctx context.Context) ([]byte, error)
+// Seeds remembers which of the configuration's accounts were there once.
+type Seeds interface {
+	// SetSeeded records that the configuration's account of this mnemocode was
+	// there, which outlives the account: deleted, it is not created again.
+	SetSeeded(ctx context.Context, company, mnemocode string) error
+	// Seeded reports whether SetSeeded was called.
+	Seeded(ctx context.Context, company, mnemocode string) (bool, error)
+}
 
-	// Sweep forgets tallies of unknown login ids that did not change for a
-	// day. It holds no one up for long.
-	Sweep(ctx context.Context, now time.Time) error
+// A Census is an Accounts that answers what an operator wants to know of all
+// accounts. Not every Accounts is one.
+type Census interface {
+	// CompanyAfter returns the first company, in the order of its bytes, behind
+	// after that has accounts; empty if there is none.
+	CompanyAfter(ctx context.Context, after string) (string, error)
+	// Stranded counts the company's active accounts whose second factor could
+	// never be asked for: they have neither phone nor backup codes, nor an
+	// identity to log in with instead. It counts all such accounts, or only
+	// those whose SecondFactor is on.
+	Stranded(ctx context.Context, company string, all bool) (int, error)
 }
 
 // Sessions keeps what lives for minutes to days: sessions with their codes,
@@ -112,30 +155,47 @@ type Accounts interface {
 // does all it says or nothing. Time is what the caller hands over; a store's
 // own expiry only clears away, and never before Keep has passed.
 type Sessions interface {
+	SessionReader
+	SessionWriter
+	SessionCodes
+	Counters
+
+	// Sweep clears away what has expired more than Keep ago. It holds no one
+	// up for long.
+	Sweep(ctx context.Context, now time.Time) error
+}
+
+// A SessionReader finds sessions.
+type SessionReader interface {
+	// Get returns a session, also an expired one. ErrNotFound if it was ended
+	// or never was.
+	Get(ctx context.Context, hash TokenHash) (Session, error)
+	// List returns an account's sessions that are not expired, links among
+	// them, oldest first. Of more than MaxSessions in a state it returns the
+	// newest.
+	List(ctx context.Context, now time.Time, company string, account int64) ([]Session, error)
+}
+
+// A SessionWriter begins, carries on and ends sessions.
+type SessionWriter interface {
 	// Create stores a session. ErrConflict if its account's sessions of that
 	// Epoch have been ended. A session in state MailedLink ends the account's
-	// other links. A store may count on Hash.Bucket being the account's
-	// AccountBucket (a decoy's, Account 0, can be any), and on Replace's next
-	// being of the account of old.
+	// other links. If the account then has more than s.AtMost sessions in the
+	// state of s, the oldest of them that live are ended, and a Feed is told of
+	// each before Create returns. A store may count on Hash.Bucket being the
+	// account's AccountBucket (a decoy's, Account 0, can be any), and on
+	// Replace's next being of the account of old.
 	//
 	// The counters are charged in the same step: if one is at its limit, the
 	// error is Charge's and nothing is stored; if nothing is stored, nothing is
 	// charged. Only a store that keeps counters and sessions on different
 	// machines charges first, and may then have charged for an ErrConflict.
 	Create(ctx context.Context, now time.Time, s Session, counters ...Counter) error
-	// Get returns a session, also an expired one. ErrNotFound if it was ended
-	// or never was.
-	Get(ctx context.Context, hash TokenHash) (Session, error)
 	// Replace ends the session under old and stores next, in one step.
 	// ErrConflict unless old is there, in state from, not expired at now, and
 	// next's Epoch has not been ended. Of many callers with one token, one wins.
-	// The counters are charged as in Create.
+	// AtMost and the counters are as in Create.
 	Replace(ctx context.Context, now time.Time, old TokenHash, from State, next Session, counters ...Counter) error
-	// Delete ends a session. ErrNotFound if it is gone already.
-	Delete(ctx context.Context, hash TokenHash) error
-	// End ends all of an account's sessions and links with an Epoch below
-	// epoch, and Create and Replace refuse such from now on.
-	End(ctx context.Context, now time.Time, e Ending) error
 	// Touch moves Expires forward, never back and never behind Ends.
 	// ErrNotFound if the session is gone or was expired at now.
 	Touch(ctx context.Context, now time.Time, hash TokenHash, expires time.Time) error
@@ -143,10 +203,16 @@ type Sessions interface {
 	// time: Get returns it with the zero time as Expires. It is kept for as long
 	// as it would have been. ErrNotFound if there is none such.
 	Expire(ctx context.Context, now time.Time, hash TokenHash) error
-	// List returns an account's sessions that are not expired, links among
-	// them, oldest first.
-	List(ctx context.Context, now time.Time, company string, account int64) ([]Session, error)
+	// Delete ends a session. ErrNotFound if it is gone already.
+	Delete(ctx context.Context, hash TokenHash) error
+	// End ends all of an account's sessions and links with an Epoch below
+	// epoch, and Create and Replace refuse such from now on. It takes no longer
+	// for a million of them than for MaxSessions.
+	End(ctx context.Context, now time.Time, e Ending) error
+}
 
+// SessionCodes keeps the one-time codes of sessions.
+type SessionCodes interface {
 	// OpenCode removes the code of a session in state and returns the number
 	// under which SetCode may give it a new one: each call's is higher.
 	// ErrConflict unless the session is there, in that state, not expired.
@@ -158,20 +224,18 @@ type Sessions interface {
 	// the one that was taken. Nothing is taken, and Code is nil, unless the
 	// session is the company's, in state and not expired at now. If it is, and
 	// one of the counters, which are only looked at, is at its limit, nothing is
-	// taken either, and the session comes with Peek's Full error. Of many
+	// taken either, and the session comes with Charge's Full error. Of many
 	// callers, one gets the code.
 	SpendCode(ctx context.Context, now time.Time, company string, hash TokenHash, state State, counters ...Counter) (Session, error)
+}
 
-	// Charge adds one to each counter, or to none if one of them is at its
-	// limit: then the Full error tells until when. Of several, it names the
-	// first.
+// Counters counts what is limited in a time.
+type Counters interface {
+	// Charge adds one to each counter that is not only looked at, or to none if
+	// one of them is at its limit: then the Full error tells until when. Of
+	// several, which are of one company or all of none, it names the first.
+	// Counters that are all only looked at are read, and nothing is written.
 	Charge(ctx context.Context, now time.Time, counters ...Counter) error
-	// Peek returns a Full error if one of the counters is at its limit.
-	Peek(ctx context.Context, now time.Time, counters ...Counter) error
-
-	// Sweep clears away what has expired more than Keep ago. It holds no one
-	// up for long.
-	Sweep(ctx context.Context, now time.Time) error
 }
 
 // Keep is how long an expired session is remembered at least, so that its
@@ -191,11 +255,20 @@ const AllEpochs = int64(1) << 62
 // A Counter counts what happened within a window that begins with the first
 // event and ends after Window; then it starts again from nothing.
 type Counter struct {
-	Key    string // made by counterKey: one of no company equals one of another
+	Key    string // made by counterKey: what stands before the slash is the company, empty for a counter of all
 	Limit  int    // 0: nothing is let through
 	Window time.Duration
 	// Look: it is only looked at. At its limit it refuses like any other.
 	Look bool
+}
+
+// Look returns the counters, all of them to be only looked at.
+func Look(counters ...Counter) []Counter {
+	counters = slices.Clone(counters)
+	for i := range counters {
+		counters[i].Look = true
+	}
+	return counters
 }
 
 // Full says that a Counter is at its limit.
@@ -212,3 +285,26 @@ type TakenError struct {
 }
 
 func (e *TakenError) Error() string { return e.Field + " is taken by another account" }
+
+// A Feed is told by a store what happened to sessions on any node. Its methods
+// don't wait and may be called concurrently.
+type Feed interface {
+	// Ended: the session under hash was ended or replaced.
+	Ended(hash TokenHash)
+	// EndedAccount: the account's sessions with a lower Epoch were ended.
+	EndedAccount(e Ending)
+	// Flush: something may have been missed.
+	Flush()
+	// Trust: whatever is not heard of by until may have been missed. The zero
+	// time ends the trust, which a Memory begins without.
+	Trust(until time.Time)
+}
+
+// A Recaller is Sessions that remember: it answers the protected path without
+// asking, where it can.
+type Recaller interface {
+	// Recall is Get, at now, for the company whose token it must be; empty for
+	// any. What comes from memory lacks ID, Accepted and Created, which are of no
+	// use there.
+	Recall(ctx context.Context, now time.Time, company string, hash TokenHash) (Session, error)
+}

@@ -26,6 +26,8 @@ var textNames = []string{
 	textName(RecoveryLink, true),
 	textName(NoticePasswordChanged, false),
 	textName(NoticePasswordChanged, true),
+	textName(NoticeIdentityBound, false),
+	textName(NoticeIdentityBound, true),
 }
 
 func textName(typ string, mail bool) string {
@@ -71,8 +73,9 @@ var defaultTexts = sync.OnceValue(func() *Texts {
 
 // LoadTexts returns the built-in texts with those replaced for which dir holds
 // a file: otp.login.sms.txt, otp.recovery.sms.txt, recovery.link.mail.txt,
-// notice.password_changed.sms.txt and notice.password_changed.mail.txt. Each is
-// a text/template that may use .Company (its code), .Code, .Link and .Minutes
+// notice.password_changed.sms.txt, notice.password_changed.mail.txt,
+// notice.identity_bound.sms.txt and notice.identity_bound.mail.txt. Each is a
+// text/template that may use .Company (its code), .Code, .Link and .Minutes
 // (how long the code or link is valid). A mail's first line is "Subject: …",
 // its second is empty, and the rest is the text. Any other .txt file, and a
 // template that doesn't work, is an error; files with other names are ignored.

@@ -19,6 +19,8 @@ func textMessages() []Message {
 		{Type: OTPRecovery, Company: company, To: "+37060000034", Code: "1234567890", Expires: expires},
 		{Type: NoticePasswordChanged, Company: company, To: "+37060000034"},
 		{Type: NoticePasswordChanged, Company: company, To: "a@example.com"},
+		{Type: NoticeIdentityBound, Company: company, To: "+37060000034"},
+		{Type: NoticeIdentityBound, Company: company, To: "a@example.com"},
 		{Type: RecoveryLink, Company: company, To: "a@example.com", Link: "https://a.example/#mgl_x", Expires: expires},
 	}
 }

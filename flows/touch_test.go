@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store"
 )
 
 // A readOnly is a store that takes no activity.
@@ -28,10 +29,10 @@ func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 	for name, remembered := range map[string]bool{"asked for": false, "remembered": true} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			store := &readOnly{Sessions: b.Sessions}
-			b.Sessions = store
+			held := &readOnly{Sessions: b.Sessions}
+			b.Sessions = held
 			if remembered {
-				memory := flows.NewMemory(store, 1000)
+				memory := store.NewMemory(held, 1000)
 				memory.Trust(time.Now().Add(time.Hour))
 				b.Sessions = memory
 			}
@@ -39,14 +40,14 @@ func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 			for _, token := range []string{token, ended, healed} {
 				b.wantLive(token, nil)
 			}
-			store.full = true
+			held.full = true
 			for range 59 {
 				b.clock.advance(time.Minute)
 				b.wantLive(token, nil)
 			}
 			b.must("auth/logout", ended, nil)
 			b.wantLive(ended, flows.ErrTokenInvalid)
-			store.full = false
+			held.full = false
 			b.wantLive(healed, nil)
 			b.clock.advance(time.Minute)
 			b.wantLive(token, flows.ErrTokenExpired)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,6 +60,11 @@ func TestAccounts(t *testing.T) {
 			})
 		}
 	}
+}
+
+func withoutAtMost(s flows.Session) flows.Session {
+	s.AtMost = 0
+	return s
 }
 
 func TestSessions(t *testing.T) {
@@ -222,12 +228,25 @@ func create(t *testing.T, s flows.Accounts, a flows.Account) flows.Account {
 	return get[flows.Account](t)(s.ByID(bg, a.Company, id))
 }
 
-func nothing(*flows.Account) error { return nil }
+func nothing(*flows.Account) (ends bool, err error) { return false, nil }
+
+func ending(*flows.Account) (ends bool, err error) { return true, nil }
+
+// bind adds an identity to an account that has none of its provider.
+func bind(identity flows.Identity) func(*flows.Account) (ends bool, err error) {
+	return func(a *flows.Account) (bool, error) {
+		if slices.ContainsFunc(a.Identities, func(i flows.Identity) bool { return i.Provider == identity.Provider }) {
+			return false, flows.ErrConflict
+		}
+		a.Identities = append(a.Identities, identity)
+		return false, nil
+	}
+}
 
 func endings(t *testing.T, s flows.Accounts) map[flows.Ending]bool {
 	t.Helper()
 	all := map[flows.Ending]bool{}
-	for _, e := range get[[]flows.Ending](t)(s.Endings(bg, 1000)) {
+	for _, e := range get[[]flows.Ending](t)(s.Endings(bg, flows.Ending{}, 1000)) {
 		all[e] = true
 	}
 	return all
@@ -356,7 +375,6 @@ var accountsCases = []accountsCase{
 			before := get[flows.Account](t)(one.ByID(bg, "acme", a.ID))
 			wantStranger(t, two, "other", a.ID)
 			wantErr(t, "another's backup code", two.UseBackupCode(bg, "other", a.ID, "c"), flows.ErrConflict)
-			wantErr(t, "another's hash", two.Rehash(bg, "other", a.ID, a.PasswordHash, "h"), flows.ErrConflict)
 			wantErr(t, "another's epoch", two.SetPassword(bg, t0, "other", a.ID, a.Epoch, "h"), flows.ErrConflict)
 			wantEqual(t, "account", get[flows.Account](t)(one.ByID(bg, "acme", a.ID)), before)
 			for field, id := range flows.LoginIDs(b) {
@@ -391,10 +409,10 @@ var accountsCases = []accountsCase{
 				c.change(&a)
 				_, err := one.Create(bg, t0, a)
 				wantTaken(t, "Create", err, c.field)
-				_, err = one.Update(bg, t0, "acme", other.ID, true, func(a *flows.Account) error {
+				_, err = one.Update(bg, "acme", other.ID, func(a *flows.Account) (bool, error) {
 					a.Role = "changed"
 					c.change(a)
-					return nil
+					return true, nil
 				})
 				wantTaken(t, "Update", err, c.field)
 			}
@@ -413,9 +431,9 @@ var accountsCases = []accountsCase{
 			a = create(t, one, a)
 			got := get[flows.Account](t)(one.ByLoginID(bg, "acme", "me@example.com", "alias"))
 			wantEqual(t, "account", got, a)
-			_, err := one.Update(bg, t0, "acme", a.ID, false, func(a *flows.Account) error {
+			_, err := one.Update(bg, "acme", a.ID, func(a *flows.Account) (bool, error) {
 				a.LoginName = ""
-				return nil
+				return false, nil
 			})
 			must(t, err)
 			_, err = one.ByLoginID(bg, "acme", "me@example.com", "alias")
@@ -437,7 +455,7 @@ var accountsCases = []accountsCase{
 	},
 	{
 		name:    "update",
-		promise: "Update stores what change altered and returns the account as stored; it ignores changes of ID, Company, Epoch, Accepted, Created and Updated.",
+		promise: "Update stores what change altered and returns the account as stored; it ignores changes of ID, Company, Epoch, Accepted, BackupCodes, Tallies and Created.",
 		run: func(t *testing.T, one, two flows.Accounts) {
 			before := create(t, one, someone("acme", "m1"))
 			want := someone("acme", "m9")
@@ -445,12 +463,12 @@ var accountsCases = []accountsCase{
 			want.SecondFactor, want.MustSetPassword = false, false
 			want.Identities = []flows.Identity{{Provider: 2, Subject: "a"}, {Provider: 2, Subject: "b"}}
 			later := t0.Add(time.Minute)
-			got := get[flows.Account](t)(one.Update(bg, later, "acme", before.ID, false, func(a *flows.Account) error {
+			got := get[flows.Account](t)(one.Update(bg, "acme", before.ID, func(a *flows.Account) (bool, error) {
 				wantEqual(t, "loaded", *a, before)
 				*a = want
 				a.ID, a.Company, a.Epoch, a.BackupCodes = 5, "other", 99, 7
-				a.Accepted, a.Created, a.Updated = nil, t0.Add(-time.Hour), t0.Add(-time.Hour)
-				return nil
+				a.Accepted, a.Created, a.Updated = nil, t0.Add(-time.Hour), later
+				return false, nil
 			}))
 			want.ID, want.Epoch, want.Created, want.Updated = before.ID, before.Epoch, t0, later
 			wantEqual(t, "returned", got, want)
@@ -470,10 +488,10 @@ var accountsCases = []accountsCase{
 	},
 	{
 		name:    "update that ends",
-		promise: "If ending is true the account's Epoch grows by one and its ending is owed.",
+		promise: "If change says that it ends the account's sessions, the Epoch grows by one and the ending is owed.",
 		run: func(t *testing.T, one, two flows.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
-			got := get[flows.Account](t)(one.Update(bg, t0, "acme", a.ID, true, nothing))
+			got := get[flows.Account](t)(one.Update(bg, "acme", a.ID, ending))
 			wantEqual(t, "epoch", got.Epoch, a.Epoch+1)
 			wantEqual(t, "endings", endings(t, two), map[flows.Ending]bool{{Company: "acme", Account: a.ID, Epoch: a.Epoch + 1}: true})
 			must(t, two.SetPassword(bg, t0, "acme", a.ID, a.Epoch+1, "h"))
@@ -486,9 +504,9 @@ var accountsCases = []accountsCase{
 		run: func(t *testing.T, one, _ flows.Accounts) {
 			before := create(t, one, someone("acme", "m1"))
 			refused := errors.New("refused")
-			_, err := one.Update(bg, t0.Add(time.Hour), "acme", before.ID, true, func(a *flows.Account) error {
-				a.Role, a.Email = "r", ""
-				return refused
+			_, err := one.Update(bg, "acme", before.ID, func(a *flows.Account) (bool, error) {
+				a.Role, a.Email, a.Updated = "r", "", t0.Add(time.Hour)
+				return true, refused
 			})
 			if err != refused {
 				t.Errorf("got error %v, want change's own", err)
@@ -503,9 +521,9 @@ var accountsCases = []accountsCase{
 		run: func(t *testing.T, one, two flows.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			errs := race(100, one, two, func(_ int, s flows.Accounts) error {
-				_, err := s.Update(bg, t0, "acme", a.ID, true, func(a *flows.Account) error {
+				_, err := s.Update(bg, "acme", a.ID, func(a *flows.Account) (bool, error) {
 					a.Role += "x"
-					return nil
+					return true, nil
 				})
 				return err
 			})
@@ -522,7 +540,7 @@ var accountsCases = []accountsCase{
 			must(t, one.SetBackupCodes(bg, "acme", old.ID, []string{"c"}))
 			subject := flows.Subject{Company: "acme", Account: old.ID}
 			must(t, one.Tally(bg, t0, subject, flows.WrongCodes, add(3)))
-			_, err := one.Update(bg, t0, "acme", old.ID, true, nothing)
+			_, err := one.Update(bg, "acme", old.ID, ending)
 			must(t, err)
 
 			must(t, two.Delete(bg, "acme", old.ID))
@@ -587,14 +605,17 @@ var accountsCases = []accountsCase{
 		},
 	},
 	{
-		name:    "rehash",
-		promise: "Rehash replaces old by hash; nothing ends. ErrConflict unless the hash is still old.",
+		name:    "update that nobody made",
+		promise: "Updated is what change makes of it; without a word of change nothing ends.",
 		run: func(t *testing.T, one, two flows.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
-			must(t, one.Rehash(bg, "acme", a.ID, a.PasswordHash, "better"))
-			wantErr(t, "again", two.Rehash(bg, "acme", a.ID, a.PasswordHash, "worse"), flows.ErrConflict)
 			a.PasswordHash = "better"
-			wantEqual(t, "account", get[flows.Account](t)(two.ByID(bg, "acme", a.ID)), a)
+			got := get[flows.Account](t)(one.Update(bg, "acme", a.ID, func(now *flows.Account) (bool, error) {
+				now.PasswordHash = "better"
+				return false, nil
+			}))
+			wantEqual(t, "returned", got, a)
+			wantEqual(t, "stored", get[flows.Account](t)(two.ByID(bg, "acme", a.ID)), a)
 			wantEqual(t, "endings", len(endings(t, two)), 0)
 		},
 	},
@@ -616,38 +637,21 @@ var accountsCases = []accountsCase{
 		},
 	},
 	{
-		name:    "bind",
-		promise: "Bind adds an identity to an account that has none of that provider. ErrConflict if it has one or the identity is another account's.",
-		run: func(t *testing.T, one, two flows.Accounts) {
-			a := create(t, one, someone("acme", "m1"))
-			b := create(t, one, plain("acme", "m2"))
-			later := t0.Add(time.Hour)
-			wantErr(t, "another's identity", one.Bind(bg, later, "acme", b.ID, a.Identities[0]), flows.ErrConflict)
-			wantErr(t, "a second of the provider", one.Bind(bg, later, "acme", a.ID, flows.Identity{Provider: 1, Subject: "x"}), flows.ErrConflict)
-			wantErr(t, "its own", one.Bind(bg, later, "acme", a.ID, a.Identities[0]), flows.ErrConflict)
-			wantEqual(t, "first account", get[flows.Account](t)(two.ByID(bg, "acme", a.ID)), a)
-			wantEqual(t, "second account", get[flows.Account](t)(two.ByID(bg, "acme", b.ID)), b)
-
-			must(t, one.Bind(bg, later, "acme", a.ID, flows.Identity{Provider: 2, Subject: "x"}))
-			a.Identities = []flows.Identity{a.Identities[0], {Provider: 2, Subject: "x"}, a.Identities[1]}
-			a.Updated = later
-			wantEqual(t, "account", get[flows.Account](t)(two.ByIdentity(bg, "acme", flows.Identity{Provider: 2, Subject: "x"})), a)
-		},
-	},
-	{
-		name:    "racing Bind",
-		promise: "An identity is bound to at most one account, and an account to one identity of a provider.",
+		name:    "racing Update for an identity",
+		promise: "An identity is at most one account's, and a change sees what the one before it has stored.",
 		run: func(t *testing.T, one, two flows.Accounts) {
 			var ids []int64
 			for i := range 20 {
 				ids = append(ids, create(t, one, plain("acme", fmt.Sprint(i))).ID)
 			}
 			errs := race(20, one, two, func(i int, s flows.Accounts) error {
-				return s.Bind(bg, t0, "acme", ids[i], flows.Identity{Provider: 1, Subject: "x"})
+				_, err := s.Update(bg, "acme", ids[i], bind(flows.Identity{Provider: 1, Subject: "x"}))
+				return err
 			})
-			wantWinners(t, errs, 1, is(flows.ErrConflict))
+			wantWinners(t, errs, 1, isA[*flows.TakenError])
 			errs = race(20, one, two, func(i int, s flows.Accounts) error {
-				return s.Bind(bg, t0, "acme", ids[0], flows.Identity{Provider: 2, Subject: fmt.Sprint(i)})
+				_, err := s.Update(bg, "acme", ids[0], bind(flows.Identity{Provider: 2, Subject: fmt.Sprint(i)}))
+				return err
 			})
 			wantWinners(t, errs, 1, is(flows.ErrConflict))
 		},
@@ -783,11 +787,13 @@ var accountsCases = []accountsCase{
 			a := create(t, one, plain("acme", "m1"))
 			b := create(t, one, plain("acme", "m2"))
 			for range 2 {
-				_, err := one.Update(bg, t0, "acme", a.ID, true, nothing)
+				_, err := one.Update(bg, "acme", a.ID, ending)
 				must(t, err)
 			}
 			must(t, one.Delete(bg, "acme", b.ID))
-			wantEqual(t, "limited", len(get[[]flows.Ending](t)(two.Endings(bg, 1))), 1)
+			page := get[[]flows.Ending](t)(two.Endings(bg, flows.Ending{}, 1))
+			rest := get[[]flows.Ending](t)(two.Endings(bg, page[len(page)-1], 1000))
+			wantEqual(t, "page by page", append(page, rest...), get[[]flows.Ending](t)(one.Endings(bg, flows.Ending{}, 1000)))
 			first := flows.Ending{Company: "acme", Account: a.ID, Epoch: a.Epoch + 1}
 			second := flows.Ending{Company: "acme", Account: a.ID, Epoch: a.Epoch + 2}
 			all := flows.Ending{Company: "acme", Account: b.ID, Epoch: flows.AllEpochs}
@@ -798,6 +804,70 @@ var accountsCases = []accountsCase{
 			must(t, two.Ended(bg, second))
 			must(t, two.Ended(bg, all))
 			wantEqual(t, "owed", len(endings(t, one)), 0)
+		},
+	},
+	{
+		name:    "census",
+		promise: "CompanyAfter finds each company that has accounts; Stranded counts those whose second factor can't be asked for.",
+		run: func(t *testing.T, one, two flows.Accounts) {
+			companies := func() (all []string) {
+				for company := get[string](t)(two.(flows.Census).CompanyAfter(bg, "")); company != ""; company = get[string](t)(two.(flows.Census).CompanyAfter(bg, company)) {
+					all = append(all, company)
+				}
+				return all
+			}
+			wantEqual(t, "companies of none", companies(), nil)
+			stranded := func(company string, all bool, want int) {
+				t.Helper()
+				wantEqual(t, fmt.Sprintf("stranded of %.20q (all: %v)", company, all), get[int](t)(two.(flows.Census).Stranded(bg, company, all)), want)
+			}
+			for _, company := range []string{"b", "Acme", odd, "acme"} {
+				for i, change := range []func(*flows.Account){
+					func(a *flows.Account) {},
+					func(a *flows.Account) { a.SecondFactor = true },
+					func(a *flows.Account) { a.SecondFactor, a.Phone = true, "+37060012345" },
+					func(a *flows.Account) { a.SecondFactor, a.Status = true, flows.StatusClosed },
+					func(a *flows.Account) {
+						a.SecondFactor, a.Identities = true, []flows.Identity{{Provider: 1, Subject: "x"}}
+					},
+				} {
+					a := plain(company, fmt.Sprint(i))
+					change(&a)
+					create(t, one, a)
+				}
+				stranded(company, true, 2)
+				stranded(company, false, 1)
+			}
+			wantEqual(t, "companies", companies(), []string{"Acme", "acme", "b", odd})
+			coded := plain("b", "coded")
+			coded.SecondFactor = true
+			must(t, one.SetBackupCodes(bg, "b", create(t, one, coded).ID, []string{"c"}))
+			stranded("b", true, 2)
+			for _, mnemocode := range []string{"0", "1", "2", "3", "4", "coded"} {
+				must(t, one.Delete(bg, "b", get[flows.Account](t)(one.ByMnemocode(bg, "b", mnemocode)).ID))
+			}
+			wantEqual(t, "companies after deletes", companies(), []string{"Acme", "acme", odd})
+			stranded("b", true, 0)
+		},
+	},
+	{
+		name:    "seeds",
+		promise: "SetSeeded records that the configuration's account was there, which outlives the account.",
+		run: func(t *testing.T, one, two flows.Accounts) {
+			want := func(s flows.Accounts, company, mnemocode string, want bool) {
+				t.Helper()
+				wantEqual(t, fmt.Sprintf("Seeded of %s %.20q", company, mnemocode), get[bool](t)(s.Seeded(bg, company, mnemocode)), want)
+			}
+			for _, mnemocode := range []string{"m1", odd} {
+				a := create(t, one, plain("acme", mnemocode))
+				want(two, "acme", mnemocode, false)
+				wantWinners(t, race(10, one, two, func(_ int, s flows.Accounts) error { return s.SetSeeded(bg, "acme", mnemocode) }), 10, is(nil))
+				want(two, "acme", mnemocode, true)
+				must(t, one.Delete(bg, "acme", a.ID))
+				want(one, "acme", mnemocode, true)
+			}
+			want(one, "other", "m1", false)
+			want(one, "acme", "M1", false)
 		},
 	},
 	{
@@ -880,9 +950,9 @@ var accountsCases = []accountsCase{
 				if i%4 == 0 {
 					go cancel()
 				}
-				_, err := s.Update(ctx, t0, "acme", a.ID, false, func(a *flows.Account) error {
+				_, err := s.Update(ctx, "acme", a.ID, func(a *flows.Account) (bool, error) {
 					a.Role += fmt.Sprintf("<%d>", i)
-					return nil
+					return false, nil
 				})
 				return err
 			})
@@ -910,18 +980,16 @@ func wantStranger(t *testing.T, s flows.Accounts, company string, id int64) {
 	t.Helper()
 	_, err := s.ByID(bg, company, id)
 	wantErr(t, "ByID", err, flows.ErrNotFound)
-	_, err = s.Update(bg, t0, company, id, true, func(*flows.Account) error {
+	_, err = s.Update(bg, company, id, func(*flows.Account) (bool, error) {
 		t.Error("Update called change without an account")
-		return nil
+		return true, nil
 	})
 	wantErr(t, "Update", err, flows.ErrNotFound)
 	wantErr(t, "Delete", s.Delete(bg, company, id), flows.ErrNotFound)
 	for epoch := range int64(3) {
 		wantErr(t, "SetPassword", s.SetPassword(bg, t0, company, id, epoch, "h"), flows.ErrConflict)
 	}
-	wantErr(t, "Rehash", s.Rehash(bg, company, id, "", "h"), flows.ErrConflict)
 	wantErr(t, "Accept", s.Accept(bg, company, id, []flows.Acceptance{{Code: "z", Version: "1", At: t0}}), flows.ErrNotFound)
-	wantErr(t, "Bind", s.Bind(bg, t0, company, id, flows.Identity{Provider: 5, Subject: "z"}), flows.ErrNotFound)
 	wantErr(t, "SetBackupCodes", s.SetBackupCodes(bg, company, id, []string{"z"}), flows.ErrNotFound)
 	wantErr(t, "UseBackupCode", s.UseBackupCode(bg, company, id, "z"), flows.ErrConflict)
 	codes := get[[]string](t)(s.BackupCodes(bg, company, id))
@@ -938,22 +1006,24 @@ func callAllAccounts(ctx context.Context, s flows.Accounts, a flows.Account) map
 		"ByID":        second(s.ByID(ctx, a.Company, a.ID)),
 		"ByMnemocode": second(s.ByMnemocode(ctx, a.Company, a.Mnemocode)),
 		"ByIdentity":  second(s.ByIdentity(ctx, a.Company, a.Identities[0])),
-		"Update": second(s.Update(ctx, t0, a.Company, a.ID, true, func(a *flows.Account) error {
+		"Update": second(s.Update(ctx, a.Company, a.ID, func(a *flows.Account) (bool, error) {
 			a.Role = "changed"
-			return nil
+			return true, nil
 		})),
-		"Rehash":         s.Rehash(ctx, a.Company, a.ID, a.PasswordHash, "new"),
 		"Accept":         s.Accept(ctx, a.Company, a.ID, []flows.Acceptance{{Code: "z", Version: "1", At: t0}}),
-		"Bind":           s.Bind(ctx, t0, a.Company, a.ID, flows.Identity{Provider: 5, Subject: "z"}),
 		"BackupCodes":    second(s.BackupCodes(ctx, a.Company, a.ID)),
 		"UseBackupCode":  s.UseBackupCode(ctx, a.Company, a.ID, "c"),
 		"SetBackupCodes": s.SetBackupCodes(ctx, a.Company, a.ID, []string{"z"}),
 		"Tally":          s.Tally(ctx, t0, subject, flows.WrongCodes, add(1)),
 		"Tallies":        second(s.Tallies(ctx, subject)),
 		"SetPassword":    s.SetPassword(ctx, t0, a.Company, a.ID, a.Epoch, "new"),
-		"Endings":        second(s.Endings(ctx, 1)),
+		"Endings":        second(s.Endings(ctx, flows.Ending{}, 1)),
 		"Ended":          s.Ended(ctx, flows.Ending{Company: a.Company, Account: a.ID, Epoch: flows.AllEpochs}),
 		"Secret":         second(s.Secret(ctx)),
+		"SetSeeded":      s.SetSeeded(ctx, a.Company, a.Mnemocode),
+		"Seeded":         second(s.Seeded(ctx, a.Company, a.Mnemocode)),
+		"CompanyAfter":   second(s.(flows.Census).CompanyAfter(ctx, "")),
+		"Stranded":       second(s.(flows.Census).Stranded(ctx, a.Company, true)),
 		"Sweep":          s.Sweep(ctx, t0),
 		"Delete":         s.Delete(ctx, a.Company, a.ID),
 	}
@@ -1059,14 +1129,14 @@ var sessionsCases = []sessionsCase{
 			must(t, one.Create(bg, t0, s))
 			wantSession(t, two, s)
 			next := s
-			next.Hash[31] = 1
+			next.Hash[31], next.State = 1, flows.Authorized // others are listed as little as they are kept
 			must(t, two.Replace(bg, t0, s.Hash, flows.State(odd), next))
 			wantSession(t, one, next)
 			all := get[[]flows.Session](t)(one.List(bg, t0, odd, 1))
 			wantEqual(t, "list", all, []flows.Session{next})
 			c := flows.Counter{Key: odd, Limit: 1, Window: time.Minute}
 			must(t, one.Charge(bg, t0, c))
-			wantFull(t, "Peek", two.Peek(bg, t0, c), odd, t0.Add(time.Minute))
+			wantFull(t, "a look", two.Charge(bg, t0, flows.Look(c)...), odd, t0.Add(time.Minute))
 		},
 	},
 	{
@@ -1188,6 +1258,71 @@ var sessionsCases = []sessionsCase{
 			wantErr(t, "an old epoch", one.Create(bg, t0, session("new", 1, 2, flows.CheckOTP)), flows.ErrConflict)
 			must(t, one.Create(bg, t0, session("new", 1, 3, flows.CheckOTP)))
 			must(t, one.Create(bg, t0, session("new2@2", 2, 1, flows.CheckOTP)))
+		},
+	},
+	{
+		name: "room",
+		promise: "If the account then has more than AtMost sessions in the state of s, the oldest of them that live " +
+			"are ended, and a Feed is told of each before Create returns.",
+		run: func(t *testing.T, one, two flows.Sessions) {
+			at := func(name string, account int64, state flows.State, minute int) flows.Session {
+				s := session(name, account, 1, state)
+				s.Created = t0.Add(time.Duration(minute) * time.Minute)
+				s.AtMost = 3
+				return s
+			}
+			must(t, one.Create(bg, t0, at("b", 1, flows.Authorized, 2)))
+			must(t, two.Create(bg, t0, at("a", 1, flows.Authorized, 1)))
+			must(t, one.Create(bg, t0, at("step", 1, flows.CheckOTP, 0)))
+			must(t, one.Create(bg, t0, at("other@2", 2, flows.Authorized, 0)))
+			must(t, one.Touch(bg, t0, hash("a"), t0.Add(50*time.Minute))) // which makes it no younger
+			must(t, two.Create(bg, t0, at("c", 1, flows.Authorized, 3)))
+			must(t, two.Create(bg, t0, at("d", 1, flows.Authorized, 4)))
+			wantGone(t, one, "a")
+			must(t, one.Replace(bg, t0, hash("step"), flows.CheckOTP, at("e", 1, flows.Authorized, 5)))
+			wantGone(t, two, "a", "b", "step")
+			names := func(all []flows.Session) (ids []string) {
+				for _, s := range all {
+					ids = append(ids, s.ID)
+				}
+				return ids
+			}
+			wantEqual(t, "left", names(get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))),
+				names([]flows.Session{session("c", 1, 1, ""), session("d", 1, 1, ""), session("e", 1, 1, "")}))
+			wantSession(t, one, withoutAtMost(at("other@2", 2, flows.Authorized, 0)))
+
+			// One that comes with an earlier time than theirs is not the oldest.
+			early := at("early@2", 2, flows.Authorized, -5)
+			early.AtMost = 1
+			must(t, two.Create(bg, t0, early))
+			wantGone(t, one, "other@2")
+			wantSession(t, one, withoutAtMost(early))
+
+			// What has expired takes no room, and answers as before.
+			old := at("old@3", 3, flows.Authorized, -1)
+			old.Expires = t0.Add(time.Minute)
+			must(t, one.Create(bg, t0, old))
+			late := t0.Add(2 * time.Minute)
+			for i := range 3 {
+				must(t, one.Create(bg, late, at(fmt.Sprintf("new%d@3", i), 3, flows.Authorized, i)))
+			}
+			for _, name := range []string{"old@3", "new0@3", "new1@3", "new2@3"} {
+				_, err := one.Get(bg, hash(name))
+				wantErr(t, name, err, nil)
+			}
+		},
+	},
+	{
+		name:    "racing for room",
+		promise: "If the account then has more than AtMost sessions in the state of s, the oldest of them that live are ended.",
+		run: func(t *testing.T, one, two flows.Sessions) {
+			errs := race(60, one, two, func(i int, n flows.Sessions) error {
+				s := session(fmt.Sprint(i), 1, 1, flows.Authorized)
+				s.AtMost = 7
+				return n.Create(bg, t0, s)
+			})
+			wantWinners(t, errs, 60, is(nil))
+			wantEqual(t, "left", len(get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))), 7)
 		},
 	},
 	{
@@ -1503,7 +1638,7 @@ var sessionsCases = []sessionsCase{
 			first, second := session("a", 1, 1, flows.CheckOTP), session("b", 1, 1, flows.Authorized)
 			link, decoy := session("link", 1, 1, flows.MailedLink), session("decoy", 0, 0, flows.CheckPassword)
 			must(t, one.Create(bg, t0, first, look, a))
-			must(t, one.Peek(bg, t0, a, b)) // one more of each
+			must(t, one.Charge(bg, t0, flows.Look(a, b)...)) // one more of each
 			must(t, one.Charge(bg, t0, b))
 			for what, err := range map[string]error{
 				"Create":            two.Create(bg, t0, second, a, b),
@@ -1527,7 +1662,7 @@ var sessionsCases = []sessionsCase{
 			must(t, one.Create(bg, later, decoy, a))
 			wantSession(t, two, link)
 			wantSession(t, two, decoy)
-			wantFull(t, "Peek", two.Peek(bg, later, a), "acme/a", later.Add(time.Minute))
+			wantFull(t, "a look", two.Charge(bg, later, flows.Look(a)...), "acme/a", later.Add(time.Minute))
 		},
 	},
 	{
@@ -1551,9 +1686,9 @@ var sessionsCases = []sessionsCase{
 			})
 			wantWinners(t, errs, 30, isA[*flows.Full])
 			wide.Limit = 30
-			wantFull(t, "what the refused left", one.Peek(bg, t0, wide), "acme/wide", t0.Add(time.Minute))
+			wantFull(t, "what the refused left", one.Charge(bg, t0, flows.Look(wide)...), "acme/wide", t0.Add(time.Minute))
 			wide.Limit = 31
-			must(t, one.Peek(bg, t0, wide))
+			must(t, one.Charge(bg, t0, flows.Look(wide)...))
 			left := map[flows.State]int{}
 			for _, s := range get[[]flows.Session](t)(two.List(bg, t0, "acme", 1)) {
 				left[s.State]++
@@ -1576,21 +1711,21 @@ var sessionsCases = []sessionsCase{
 	},
 	{
 		name:    "counters",
-		promise: "Charge adds one to each counter, or to none if one of them is at its limit: then the Full error tells until when. Peek adds nothing.",
+		promise: "Charge adds one to each counter, or to none if one of them is at its limit: then the Full error tells until when. A look adds nothing.",
 		run: func(t *testing.T, one, two flows.Sessions) {
 			a := flows.Counter{Key: "a", Limit: 3, Window: time.Minute}
 			b := flows.Counter{Key: "b", Limit: 2, Window: time.Hour}
-			must(t, one.Peek(bg, t0, a, b))
+			must(t, one.Charge(bg, t0, flows.Look(a, b)...))
 			must(t, one.Charge(bg, t0, a, b))
 			must(t, two.Charge(bg, t0.Add(time.Second), a, b))
 			wantFull(t, "Charge", one.Charge(bg, t0, a, b), "b", t0.Add(time.Hour))
 			wantFull(t, "Charge", one.Charge(bg, t0, b, a), "b", t0.Add(time.Hour))
-			wantFull(t, "Peek", two.Peek(bg, t0, a, b), "b", t0.Add(time.Hour))
-			must(t, two.Peek(bg, t0, a))
+			wantFull(t, "a look", two.Charge(bg, t0, flows.Look(a, b)...), "b", t0.Add(time.Hour))
+			must(t, two.Charge(bg, t0, flows.Look(a)...))
 			must(t, two.Charge(bg, t0, a)) // neither refusal has counted
 			wantFull(t, "Charge", two.Charge(bg, t0, a), "a", t0.Add(time.Minute))
 			must(t, one.Charge(bg, t0))
-			must(t, one.Peek(bg, t0))
+			must(t, one.Charge(bg, t0))
 		},
 	},
 	{
@@ -1602,7 +1737,7 @@ var sessionsCases = []sessionsCase{
 			must(t, one.Charge(bg, t0.Add(50*time.Second), c))
 			wantFull(t, "Charge", one.Charge(bg, t0.Add(time.Minute-time.Microsecond), c), "a", t0.Add(time.Minute))
 			again := t0.Add(time.Minute)
-			must(t, two.Peek(bg, again, c))
+			must(t, two.Charge(bg, again, flows.Look(c)...))
 			must(t, two.Charge(bg, again, c))
 			must(t, two.Charge(bg, again, c))
 			wantFull(t, "Charge", one.Charge(bg, again, c), "a", again.Add(time.Minute))
@@ -1614,7 +1749,7 @@ var sessionsCases = []sessionsCase{
 		run: func(t *testing.T, one, _ flows.Sessions) {
 			none := flows.Counter{Key: "a", Limit: 0, Window: time.Minute}
 			wantFull(t, "Charge", one.Charge(bg, t0, none), "a", t0.Add(time.Minute))
-			wantFull(t, "Peek", one.Peek(bg, t0, none), "a", t0.Add(time.Minute))
+			wantFull(t, "a look", one.Charge(bg, t0, flows.Look(none)...), "a", t0.Add(time.Minute))
 			some := flows.Counter{Key: "a", Limit: 2, Window: time.Minute}
 			must(t, one.Charge(bg, t0, some))
 			must(t, one.Charge(bg, t0, some))
@@ -1649,9 +1784,9 @@ var sessionsCases = []sessionsCase{
 			})
 			wantWinners(t, errs, 30, isA[*flows.Full])
 			wide.Limit = 30
-			wantFull(t, "what the refused left", one.Peek(bg, t0, wide), "wide", t0.Add(time.Minute))
+			wantFull(t, "what the refused left", one.Charge(bg, t0, flows.Look(wide)...), "wide", t0.Add(time.Minute))
 			wide.Limit = 31
-			must(t, one.Peek(bg, t0, wide))
+			must(t, one.Charge(bg, t0, flows.Look(wide)...))
 		},
 	},
 	{
@@ -1671,9 +1806,9 @@ var sessionsCases = []sessionsCase{
 			must(t, two.Sweep(bg, s.Expires.Add(flows.Keep+time.Second)))
 			wantGone(t, one, "a")
 			wantSession(t, one, lasting)
-			wantFull(t, "Peek", one.Peek(bg, t0, counter), "a", t0.Add(24*time.Hour))
+			wantFull(t, "a look", one.Charge(bg, t0, flows.Look(counter)...), "a", t0.Add(24*time.Hour))
 			must(t, two.Sweep(bg, t0.Add(26*time.Hour)))
-			must(t, one.Peek(bg, t0, counter))
+			must(t, one.Charge(bg, t0, flows.Look(counter)...))
 		},
 	},
 	{
@@ -1722,7 +1857,7 @@ func callAllSessions(ctx context.Context, s flows.Sessions, on flows.Session) ma
 		"SetCode":   s.SetCode(ctx, on.Hash, 0, newCode("z")),
 		"SpendCode": second(s.SpendCode(ctx, t0, on.Company, on.Hash, on.State)),
 		"Charge":    s.Charge(ctx, t0, counter),
-		"Peek":      s.Peek(ctx, t0, counter),
+		"a look":    s.Charge(ctx, t0, flows.Look(counter)...),
 		"Sweep":     s.Sweep(ctx, t0.Add(24*time.Hour)),
 		"Replace":   s.Replace(ctx, t0, on.Hash, on.State, session("c", 1, 1, flows.Authorized)),
 		"End":       s.End(ctx, t0, flows.Ending{Company: on.Company, Account: on.Account, Epoch: flows.AllEpochs}),

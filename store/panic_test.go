@@ -32,23 +32,23 @@ func TestPanicInAChangeLeavesNothingLocked(t *testing.T) {
 			for range 10 { // more than there are connections
 				if err := flows.Contain(func() error {
 					return accounts.Tally(ctx, t0, subject, flows.WrongCodes, func(*flows.Tally) error { panic("hunter2") })
-				}); err == nil || isAnswer(err) {
+				}); err == nil || flows.IsAnswer(err) {
 					t.Fatalf("got %v, want an error that is no answer", err)
 				}
 				if err := flows.Contain(func() error {
-					_, err := accounts.Update(ctx, t0, "acme", a.ID, true, func(a *flows.Account) error {
+					_, err := accounts.Update(ctx, "acme", a.ID, func(a *flows.Account) (bool, error) {
 						a.Role = "changed"
 						panic("hunter2")
 					})
 					return err
-				}); err == nil || isAnswer(err) {
+				}); err == nil || flows.IsAnswer(err) {
 					t.Fatalf("got %v, want an error that is no answer", err)
 				}
 			}
 			wantEqual(t, "account", get[flows.Account](t)(accounts.ByID(ctx, "acme", a.ID)), a)
 			wantEqual(t, "endings", len(endings(t, accounts)), 0)
 			must(t, accounts.Tally(ctx, t0, subject, flows.WrongCodes, add(1)))
-			_, err := accounts.Update(ctx, t0, "acme", a.ID, false, func(a *flows.Account) error { a.Role = "changed"; return nil })
+			_, err := accounts.Update(ctx, "acme", a.ID, func(a *flows.Account) (bool, error) { a.Role = "changed"; return false, nil })
 			must(t, err)
 		})
 	}

@@ -60,11 +60,6 @@ const (
 
 var errPostgresNotOpen = errors.New("the PostgreSQL store is not open")
 
-// ErrUnreachable, wrapped by the error of a Start, says that the server did not
-// answer, or not as it will, or that a disk takes no writes. Start may be called
-// again.
-var ErrUnreachable = errors.New("the store can't be reached")
-
 // OpenPostgres returns the store in the database that dsn names. It does not
 // connect before Start.
 //
@@ -614,7 +609,7 @@ func translatePostgres(doing string, err error) error {
 	if errors.Is(err, pgx.ErrNoRows) || postgresCode(err) == "23503" { // its account was deleted
 		return flows.ErrNotFound
 	}
-	if isAnswer(err) {
+	if flows.IsAnswer(err) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", doing, err)

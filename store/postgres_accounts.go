@@ -38,7 +38,7 @@ func postgresKeys(a flows.Account) []int64 {
 		keys = append(keys, postgresKey(a.Company, "login id", id))
 	}
 	for _, i := range a.Identities {
-		keys = append(keys, postgresIdentityKey(a.Company, i))
+		keys = append(keys, postgresKey(a.Company, fmt.Sprint("identity of ", i.Provider), i.Subject))
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
@@ -47,10 +47,6 @@ func postgresKeys(a flows.Account) []int64 {
 func postgresKey(company, kind, value string) int64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %s %q", company, kind, value))
 	return int64(binary.BigEndian.Uint64(sum[:]))
-}
-
-func postgresIdentityKey(company string, i flows.Identity) int64 {
-	return postgresKey(company, fmt.Sprint("identity of ", i.Provider), i.Subject)
 }
 
 // newPostgresKeys returns the keys of after that before does not have.
@@ -288,7 +284,7 @@ const (
 )
 
 func (s postgresAccounts) Update(
-	ctx context.Context, now time.Time, company string, id int64, ending bool, change func(*flows.Account) error,
+	ctx context.Context, company string, id int64, change func(*flows.Account) (ends bool, err error),
 ) (flows.Account, error) {
 	var stored flows.Account
 	err := s.transact(ctx, func(ctx context.Context, q postgresQueries) error {
@@ -298,14 +294,15 @@ func (s postgresAccounts) Update(
 		}
 		after := before
 		after.Identities, after.Accepted = slices.Clone(before.Identities), slices.Clone(before.Accepted)
-		if err := change(&after); err != nil {
+		ends, err := change(&after)
+		if err != nil {
 			return refusal{err}
 		}
-		after.ID, after.Company, after.Epoch, after.Updated = id, company, before.Epoch, now
-		if ending {
+		after.ID, after.Company, after.Epoch = id, company, before.Epoch
+		if ends {
 			after.Epoch++
 		}
-		stored, err = storePostgresUpdate(ctx, q, before, after, ending)
+		stored, err = storePostgresUpdate(ctx, q, before, after, ends)
 		return err
 	})
 	if err != nil {
@@ -330,11 +327,11 @@ func lockPostgresAccount(ctx context.Context, q postgresQueries, company string,
 // storePostgresUpdate stores after in place of before and returns it as it is
 // then stored.
 func storePostgresUpdate(
-	ctx context.Context, q postgresQueries, before, after flows.Account, ending bool,
+	ctx context.Context, q postgresQueries, before, after flows.Account, ends bool,
 ) (stored flows.Account, err error) {
 	args := append(postgresKeyArgs(after), after.Role, after.Phone, after.Email, after.LoginName, string(after.Status),
 		after.SecondFactor, after.MustSetPassword, after.PasswordHash, after.Question, after.AnswerHash, after.Epoch,
-		micros(after.Updated), ending)
+		micros(after.Updated), ends)
 	var taken string
 	var b postgresBatch
 	b.add(postgresLockKeys, newPostgresKeys(before, after))
@@ -382,14 +379,6 @@ func (s postgresAccounts) SetPassword(ctx context.Context, now time.Time, compan
 	}))
 }
 
-const postgresRehash = `UPDATE accounts SET password_hash = $4 WHERE company = $1 AND id = $2 AND password_hash = $3`
-
-func (s postgresAccounts) Rehash(ctx context.Context, company string, id int64, old, hash string) error {
-	return translatePostgres("rehashing password", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
-		return q.execOr(ctx, flows.ErrConflict, postgresRehash, company, id, old, hash)
-	}))
-}
-
 // DISTINCT ON, because one statement can't change a row twice.
 const postgresAccept = `
 	INSERT INTO acceptances (account, code, version, at)
@@ -408,27 +397,6 @@ func (s postgresAccounts) Accept(ctx context.Context, company string, id int64, 
 		var b postgresBatch
 		b.addOr(flows.ErrNotFound, postgresLockAccount, company, id)
 		b.add(postgresAccept, company, id, codes, versions, ats)
-		return q.run(ctx, &b)
-	}))
-}
-
-const postgresBind = `
-	WITH bound AS (
-		INSERT INTO identities (company, provider, subject, account)
-		SELECT $1, $4, $5, id FROM accounts WHERE company = $1 AND id = $2
-			AND NOT EXISTS (SELECT 1 FROM identities WHERE account = $2 AND provider = $4)
-		ON CONFLICT DO NOTHING
-		RETURNING account
-	)
-	UPDATE accounts SET updated = $3 FROM bound WHERE id = bound.account`
-
-func (s postgresAccounts) Bind(ctx context.Context, now time.Time, company string, id int64, identity flows.Identity) error {
-	key := []int64{postgresIdentityKey(company, identity)}
-	return translatePostgres("binding identity", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
-		var b postgresBatch
-		b.addOr(flows.ErrNotFound, postgresLockAccount, company, id)
-		b.add(postgresLockKeys, key)
-		b.addOr(flows.ErrConflict, postgresBind, company, id, micros(now), identity.Provider, identity.Subject)
 		return q.run(ctx, &b)
 	}))
 }
@@ -494,7 +462,7 @@ func (s postgresAccounts) Tally(
 ) error {
 	key := []any{subject.Company, subject.Account, subject.LoginID, string(kind)}
 	return translatePostgres("updating tally", s.transact(ctx, func(ctx context.Context, q postgresQueries) error {
-		before, err := scanPostgresTally(q.row(ctx, postgresLockTally, key...))
+		before, err := scanTally(q.row(ctx, postgresLockTally, key...))
 		missing := errors.Is(err, pgx.ErrNoRows)
 		if err != nil && !missing {
 			return err
@@ -516,16 +484,6 @@ func (s postgresAccounts) Tally(
 		}
 		return err
 	}))
-}
-
-func scanPostgresTally(row scanner) (flows.Tally, error) {
-	var t flows.Tally
-	var until int64
-	if err := row.Scan(&t.Count, &until); err != nil {
-		return flows.Tally{}, err
-	}
-	t.Until = fromMicros(until)
-	return t, nil
 }
 
 const postgresTalliesOf = `SELECT kind, count, until FROM tallies WHERE company = $1 AND account = $2 AND login_id = $3`
@@ -558,18 +516,60 @@ func (s postgresAccounts) Sweep(ctx context.Context, now time.Time) error {
 	return translatePostgres("sweeping tallies", s.sweep(ctx, postgresSweepTallies, micros(now.Add(-24*time.Hour))))
 }
 
+// Configured accounts
+
+const (
+	postgresInsertSeed = `INSERT INTO seeds (company, mnemocode) VALUES ($1, $2) ON CONFLICT DO NOTHING`
+	postgresSelectSeed = `SELECT EXISTS (SELECT 1 FROM seeds WHERE company = $1 AND mnemocode = $2)`
+)
+
+func (s postgresAccounts) SetSeeded(ctx context.Context, company, mnemocode string) error {
+	return translatePostgres("recording a configured account", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+		_, err := q.exec(ctx, postgresInsertSeed, company, mnemocode)
+		return err
+	}))
+}
+
+func (s postgresAccounts) Seeded(ctx context.Context, company, mnemocode string) (seeded bool, err error) {
+	err = s.read(ctx, func(ctx context.Context, q postgresQueries) error {
+		return q.row(ctx, postgresSelectSeed, company, mnemocode).Scan(&seeded)
+	})
+	return seeded, translatePostgres("looking up a configured account", err)
+}
+
+// Census
+
+const (
+	postgresCompanyAfter = `SELECT coalesce(min(company), '') FROM accounts WHERE company > $1`
+	postgresStranded     = `
+		SELECT count(*) FROM accounts WHERE company = $1 AND phone = '' AND status = $2 AND (second_factor OR $3)
+			AND NOT EXISTS (SELECT 1 FROM backup_codes WHERE account = accounts.id)
+			AND NOT EXISTS (SELECT 1 FROM identities WHERE account = accounts.id)`
+)
+
+func (s postgresAccounts) CompanyAfter(ctx context.Context, after string) (company string, err error) {
+	err = s.read(ctx, func(ctx context.Context, q postgresQueries) error {
+		return q.row(ctx, postgresCompanyAfter, after).Scan(&company)
+	})
+	return company, translatePostgres("looking for companies", err)
+}
+
+func (s postgresAccounts) Stranded(ctx context.Context, company string, all bool) (n int, err error) {
+	err = s.read(ctx, func(ctx context.Context, q postgresQueries) error {
+		return q.row(ctx, postgresStranded, company, string(flows.StatusActive), all).Scan(&n)
+	})
+	return n, translatePostgres("counting accounts without a second factor", err)
+}
+
 // Endings and the secret
 
-const postgresSelectEndings = `SELECT company, account, epoch FROM endings ORDER BY number LIMIT $1`
+const postgresSelectEndings = `
+	SELECT company, account, epoch FROM endings WHERE (company, account) > ($1, $2) ORDER BY company, account LIMIT $3`
 
-func (s postgresAccounts) Endings(ctx context.Context, limit int) ([]flows.Ending, error) {
+func (s postgresAccounts) Endings(ctx context.Context, after flows.Ending, limit int) ([]flows.Ending, error) {
 	var endings []flows.Ending
-	scan := func(row scanner) (e flows.Ending, err error) {
-		err = row.Scan(&e.Company, &e.Account, &e.Epoch)
-		return e, err
-	}
 	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
-		endings, err = collectPostgres(ctx, q, scan, postgresSelectEndings, limit)
+		endings, err = collectPostgres(ctx, q, scanEnding, postgresSelectEndings, after.Company, after.Account, limit)
 		return err
 	})
 	return endings, translatePostgres("loading endings", err)

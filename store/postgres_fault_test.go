@@ -44,11 +44,11 @@ func trouble(t *testing.T, p *Postgres, a flows.Account, n int) []error {
 		case 0:
 			_, err = s.ByID(bg, "acme", a.ID)
 		case 1:
-			err = s.Rehash(bg, "acme", a.ID, a.PasswordHash, a.PasswordHash)
+			err = s.Accept(bg, "acme", a.ID, []flows.Acceptance{{Code: "c", Version: "1", At: t0}})
 		case 2:
 			err = s.Tally(bg, t0, flows.Subject{Company: "acme", LoginID: fmt.Sprint(i)}, flows.WrongCodes, add(1))
 		case 3:
-			_, err = s.Update(bg, t0, "acme", a.ID, false, nothing)
+			_, err = s.Update(bg, "acme", a.ID, nothing)
 		}
 		return err
 	})
@@ -56,7 +56,7 @@ func trouble(t *testing.T, p *Postgres, a flows.Account, n int) []error {
 		t.Errorf("a call took %v, of which the machine is to blame for %v", slowest, stall)
 	}
 	for i, err := range errs {
-		if err != nil && (isAnswer(err) || strings.Contains(err.Error(), "hunter2")) {
+		if err != nil && (flows.IsAnswer(err) || strings.Contains(err.Error(), "hunter2")) {
 			t.Errorf("call %d: error %v", i, err)
 		}
 	}
@@ -77,6 +77,7 @@ func wantNormal(t *testing.T, p *Postgres, a flows.Account) {
 }
 
 func TestPostgresUnderFaults(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		begin  func(*storetest.Proxy)
@@ -93,6 +94,7 @@ func TestPostgresUnderFaults(t *testing.T) {
 		}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			p, proxy, a := behindProxy(t, PostgresOptions{})
 			must(t, errors.Join(trouble(t, p, a, 24)...)) // so that the pool is full
 			c.begin(proxy)
@@ -110,6 +112,7 @@ func TestPostgresUnderFaults(t *testing.T) {
 }
 
 func TestPostgresAfterConnectionsWereForgotten(t *testing.T) {
+	t.Parallel()
 	p, proxy, a := behindProxy(t, PostgresOptions{})
 	must(t, errors.Join(trouble(t, p, a, 200)...)) // so that the pool is full
 	time.Sleep(1100 * time.Millisecond)            // so that the pool will ask whether they are alive
@@ -137,10 +140,10 @@ func TestPostgresSlowCallsLeaveOthersAlone(t *testing.T) {
 	other := startPostgres(t, s.DSN(schema), PostgresOptions{})
 	done := make(chan error)
 	go func() {
-		_, err := other.Accounts().Update(bg, t0, "acme", a.ID, false, func(*flows.Account) error {
+		_, err := other.Accounts().Update(bg, "acme", a.ID, func(*flows.Account) (bool, error) {
 			close(locked)
 			<-release
-			return nil
+			return false, nil
 		})
 		done <- err
 	}()
@@ -148,7 +151,7 @@ func TestPostgresSlowCallsLeaveOthersAlone(t *testing.T) {
 	errs := make(chan error)
 	go func() { errs <- errors.Join(trouble(t, p, a, 4)...) }() // more than these wait for the lock
 	for range 20 {
-		must(t, p.Accounts().Rehash(bg, "acme", b.ID, b.PasswordHash, b.PasswordHash))
+		must(t, p.Accounts().Accept(bg, "acme", b.ID, []flows.Acceptance{{Code: "c", Version: "1", At: t0}}))
 	}
 	close(release)
 	must(t, <-done)
@@ -158,18 +161,19 @@ func TestPostgresSlowCallsLeaveOthersAlone(t *testing.T) {
 // A node that vanishes in a transaction, or whose change does not return, must
 // not hold up the others for long.
 func TestPostgresLocksDoNotOutliveTheirNode(t *testing.T) {
+	t.Parallel()
 	p, proxy, a := behindProxy(t, PostgresOptions{})
 	direct := startPostgres(t, storetest.SharedPostgres(t).DSN(p.config.ConnConfig.RuntimeParams["search_path"]), PostgresOptions{})
-	_, err := p.Accounts().Update(bg, t0, "acme", a.ID, false, func(*flows.Account) error {
+	_, err := p.Accounts().Update(bg, "acme", a.ID, func(*flows.Account) (bool, error) {
 		proxy.Blackhole()
-		return nil
+		return false, nil
 	})
-	if err == nil || isAnswer(err) {
+	if err == nil || flows.IsAnswer(err) {
 		t.Errorf("Update into a black hole: %v", err)
 	}
 	began := time.Now()
 	for time.Since(began) < pgNormalWithin {
-		if _, err = direct.Accounts().Update(bg, t0, "acme", a.ID, false, nothing); err == nil {
+		if _, err = direct.Accounts().Update(bg, "acme", a.ID, nothing); err == nil {
 			return
 		}
 	}
@@ -197,12 +201,6 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			got, err := s.ByID(bg, "acme", a.ID)
 			return err == nil && got.PasswordHash == "new" && got.Epoch == a.Epoch+1
 		}},
-		{"Bind", "", func(s flows.Accounts, a flows.Account) error {
-			return s.Bind(bg, t0, "acme", a.ID, flows.Identity{Provider: 1, Subject: "x"})
-		}, func(s flows.Accounts, a flows.Account) bool {
-			_, err := s.ByIdentity(bg, "acme", flows.Identity{Provider: 1, Subject: "x"})
-			return err == nil
-		}},
 		{"UseBackupCode", "", func(s flows.Accounts, a flows.Account) error {
 			return s.UseBackupCode(bg, "acme", a.ID, "c")
 		}, func(s flows.Accounts, a flows.Account) bool {
@@ -216,9 +214,9 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			return errors.Is(err, flows.ErrNotFound)
 		}},
 		{"Update", "commit\x00", func(s flows.Accounts, a flows.Account) error {
-			_, err := s.Update(bg, t0, "acme", a.ID, true, func(a *flows.Account) error {
+			_, err := s.Update(bg, "acme", a.ID, func(a *flows.Account) (bool, error) {
 				a.Role += "x"
-				return nil
+				return true, nil
 			})
 			return err
 		}, func(s flows.Accounts, a flows.Account) bool {
@@ -238,12 +236,12 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			// Once before, so that there is nothing left to prepare.
 			warm := create(t, p.Accounts(), plain("other", "m1"))
 			for method, err := range callAllAccounts(bg, p.Accounts(), withIdentity(warm)) {
-				if err != nil && !isAnswer(err) {
+				if err != nil && !flows.IsAnswer(err) {
 					t.Fatalf("%s: %v", method, err)
 				}
 			}
 			proxy.CutAnswerTo(c.request)
-			if err := c.call(p.Accounts(), a); err == nil || isAnswer(err) {
+			if err := c.call(p.Accounts(), a); err == nil || flows.IsAnswer(err) {
 				t.Errorf("got error %v, want one that is no answer", err)
 			}
 			proxy.Heal()
@@ -279,10 +277,12 @@ func TestPostgresReadsAgainWhenAConnectionBroke(t *testing.T) {
 }
 
 func TestPostgresWorksAgainWhenTheServerDoes(t *testing.T) {
+	t.Parallel()
 	s := storetest.OwnPostgres(t)
-	p := startPostgres(t, s.DSN("public"), PostgresOptions{})
+	p := startPostgres(t, s.DSN("public")+" synchronous_commit=on", PostgresOptions{}) // so that what it has acknowledged is there again
 	a := create(t, p.Accounts(), plain("acme", "m1"))
 	must(t, errors.Join(trouble(t, p, a, 24)...))
+	s.Exec(t, "CHECKPOINT") // it writes when it likes
 	for range 2 {
 		s.Stop()
 		for _, err := range trouble(t, p, a, 200) {
@@ -296,6 +296,7 @@ func TestPostgresWorksAgainWhenTheServerDoes(t *testing.T) {
 }
 
 func TestPostgresFollowsAFailover(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		lose func(t *testing.T, primary *storetest.Postgres)
@@ -306,6 +307,7 @@ func TestPostgresFollowsAFailover(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			primary := storetest.OwnPostgres(t)
 			primary.Stop()
 			must(t, primary.Start("wal_level=replica", "max_wal_senders=3"))
@@ -316,8 +318,8 @@ func TestPostgresFollowsAFailover(t *testing.T) {
 			replica.WaitFor(t, primary)
 			c.lose(t, primary)
 			for attempt := 0; ; attempt++ { // a reload takes effect a moment later
-				err := p.Accounts().Rehash(bg, "acme", a.ID, a.PasswordHash, a.PasswordHash)
-				if err != nil && !isAnswer(err) {
+				err := p.Accounts().Accept(bg, "acme", a.ID, []flows.Acceptance{{Code: "c", Version: "1", At: t0}})
+				if err != nil && !flows.IsAnswer(err) {
 					break
 				}
 				if attempt == 1000 {
@@ -336,10 +338,10 @@ func TestPostgresCallersThatGoAwayCostNoConnection(t *testing.T) {
 	a := create(t, p.Accounts(), plain("acme", "m1"))
 	before := p.pool.Stat().NewConnsCount()
 	ctx, cancel := context.WithCancel(bg)
-	got := get[flows.Account](t)(p.Accounts().Update(ctx, t0, "acme", a.ID, false, func(a *flows.Account) error {
+	got := get[flows.Account](t)(p.Accounts().Update(ctx, "acme", a.ID, func(a *flows.Account) (bool, error) {
 		cancel()
 		a.Role = "r"
-		return nil
+		return false, nil
 	}))
 	wantEqual(t, "role", got.Role, "r")
 	must(t, errors.Join(trouble(t, p, a, 1)...))

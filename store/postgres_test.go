@@ -166,6 +166,7 @@ var fillPostgres = []string{
 	`INSERT INTO tallies SELECT company, id, '', 'password', 1, 0, id FROM accounts WHERE id % 10 = 0`,
 	`INSERT INTO tallies SELECT 'company1', 0, 'unknown' || n, 'password', 1, 0, n FROM generate_series(1, 100000) n`,
 	`INSERT INTO endings SELECT company, id, 2 FROM accounts WHERE id % 10 = 0`,
+	`INSERT INTO seeds SELECT company, mnemocode FROM accounts WHERE id % 10 = 0`,
 	`ANALYZE`,
 }
 
@@ -190,7 +191,7 @@ func TestPostgresReadsNoTableOfAMillionAccountsWhole(t *testing.T) {
 	a := create(t, p.Accounts(), someone("company1", "m1"))
 	must(t, p.Accounts().SetBackupCodes(bg, "company1", a.ID, []string{"c"}))
 	for method, err := range callAllAccounts(bg, p.Accounts(), a) {
-		if err != nil && !isAnswer(err) {
+		if err != nil && !flows.IsAnswer(err) {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
@@ -233,11 +234,11 @@ func TestPostgresCloseWaitsForCallsInFlight(t *testing.T) {
 	a := create(t, p.Accounts(), plain("acme", "m1"))
 	begun, finish, done := make(chan bool), make(chan bool), make(chan error)
 	go func() {
-		_, err := p.Accounts().Update(bg, t0, "acme", a.ID, false, func(a *flows.Account) error {
+		_, err := p.Accounts().Update(bg, "acme", a.ID, func(a *flows.Account) (bool, error) {
 			close(begun)
 			<-finish
 			a.Role = "r"
-			return nil
+			return false, nil
 		})
 		done <- err
 	}()
@@ -281,11 +282,12 @@ func TestPostgresTakesTablesOfANewerVersion(t *testing.T) {
 		"INSERT INTO mnemogate_migrations VALUES ('999_future.sql')")
 	p := startPostgres(t, s.DSN(schema), PostgresOptions{})
 	a := create(t, p.Accounts(), someone("acme", "m1"))
-	_, err := p.Accounts().Update(bg, t0, "acme", a.ID, true, nothing)
+	_, err := p.Accounts().Update(bg, "acme", a.ID, ending)
 	must(t, err)
 }
 
 func TestPostgresStartsLaterWhereTheServerIsNotThereYet(t *testing.T) {
+	t.Parallel()
 	s := storetest.SharedPostgres(t)
 	proxy := storetest.NewProxy(t, "unix", s.Socket())
 	p := openPostgres(t, s.DSNThrough(proxy, s.NewSchema(t)), PostgresOptions{})
@@ -390,7 +392,7 @@ func TestPostgresHasAsManyConnectionsAsItMay(t *testing.T) {
 	for given, want := range map[int32]int32{0: postgresMaxConns, 3: 3, 50: 50} {
 		p := startPostgres(t, dsn, PostgresOptions{MaxConns: given})
 		race(200, p.Accounts(), p.Accounts(), func(_ int, s flows.Accounts) error {
-			_, err := s.Endings(bg, 1)
+			_, err := s.Endings(bg, flows.Ending{}, 1)
 			return err
 		})
 		if got := p.pool.Stat().TotalConns(); got > want {
@@ -419,7 +421,8 @@ func TestPostgresWritersNeverDeadlock(t *testing.T) {
 		case 0:
 			return s.Accept(bg, "acme", id, []flows.Acceptance{{Code: x, At: t0}, {Code: y, At: t0}})
 		case 1:
-			return s.Bind(bg, t0, "acme", id, flows.Identity{Provider: i%2 + 1, Subject: x})
+			_, err := s.Update(bg, "acme", id, bind(flows.Identity{Provider: i%2 + 1, Subject: x}))
+			return err
 		case 2:
 			return s.SetPassword(bg, t0, "acme", id, 1, "h")
 		case 3:
@@ -432,17 +435,17 @@ func TestPostgresWritersNeverDeadlock(t *testing.T) {
 				return s.Delete(bg, "acme", id)
 			}
 		}
-		_, err := s.Update(bg, t0, "acme", id, true, func(a *flows.Account) error {
+		_, err := s.Update(bg, "acme", id, func(a *flows.Account) (bool, error) {
 			a.Email, a.LoginName, a.Identities = x, y, []flows.Identity{{Provider: 1, Subject: x}, {Provider: 2, Subject: y}}
 			if i%3 == 0 {
 				a.Email, a.LoginName, a.Identities = "", "", nil
 			}
-			return nil
+			return true, nil
 		})
 		return err
 	})
 	for i, err := range errs {
-		if err != nil && !isAnswer(err) {
+		if err != nil && !flows.IsAnswer(err) {
 			t.Errorf("call %d: %v", i, err)
 		}
 	}
@@ -463,9 +466,9 @@ func TestPostgresUpdatesThatRaceForALoginIDOrIdentity(t *testing.T) {
 	for round := range 10 {
 		value := fmt.Sprint("wanted ", round)
 		errs := race(40, one, two, func(i int, s flows.Accounts) error {
-			_, err := s.Update(bg, t0, "acme", ids[i], false, func(a *flows.Account) error {
+			_, err := s.Update(bg, "acme", ids[i], func(a *flows.Account) (bool, error) {
 				a.Email = value
-				return nil
+				return false, nil
 			})
 			return err
 		})
@@ -473,11 +476,12 @@ func TestPostgresUpdatesThatRaceForALoginIDOrIdentity(t *testing.T) {
 		identity := flows.Identity{Provider: 1, Subject: value}
 		errs = race(40, one, two, func(i int, s flows.Accounts) error {
 			if i%4 < 2 {
-				return s.Bind(bg, t0, "acme", ids[i], identity)
+				_, err := s.Update(bg, "acme", ids[i], bind(identity))
+				return err
 			}
-			_, err := s.Update(bg, t0, "acme", ids[i], false, func(a *flows.Account) error {
+			_, err := s.Update(bg, "acme", ids[i], func(a *flows.Account) (bool, error) {
 				a.Identities = []flows.Identity{identity}
-				return nil
+				return false, nil
 			})
 			return err
 		})

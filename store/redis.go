@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,14 +28,18 @@ import (
 //
 // Each change is one script. Its keys have one hash tag, so that a Cluster keeps
 // them in one place: {mg:<bucket>} for what belongs to an account (see
-// flows.AccountBucket), {mg:<company>} for the company's counters.
+// flows.AccountBucket), {mg:<company>} for the company's counters; a deployment's
+// name stands before either (see SetDeployment).
 type Redis struct {
 	single  *redis.Client        // nil where cluster is not
 	cluster *redis.ClusterClient // nil where single is not
 	wait    int
 	db      int
 	log     *slog.Logger
-	tags    []string // of all buckets
+	feed    atomic.Pointer[flows.Feed] // of Run; nil before
+
+	deployment string   // stands in front of what a tag is made of; see SetDeployment
+	tags       []string // by bucket
 
 	mu     sync.RWMutex // guards closed, and calls against an Add after Close
 	closed bool
@@ -109,7 +114,7 @@ func OpenRedis(o RedisOptions) (*Redis, error) {
 	}
 	log := cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	redisLogging.Do(func() { redis.SetLogger(redisLog{log}) })
-	r := &Redis{wait: o.WaitReplicas, db: target.options.DB, log: log, tags: bucketTags()}
+	r := &Redis{wait: o.WaitReplicas, db: target.options.DB, log: log, tags: bucketTags("")}
 	switch {
 	case o.SentinelMaster != "":
 		r.single, err = target.sentinel(o.SentinelMaster, addrs)
@@ -310,31 +315,62 @@ func readCAs(file string) (*x509.CertPool, error) {
 // may be called again; what else is called works as soon as
 // the server is there, whether or not Start did.
 func (r *Redis) Start(ctx context.Context) error {
-	err := r.call(ctx, "connecting to Redis", func(ctx context.Context) error {
-		if r.single != nil {
-			return r.inspect(ctx, r.single)
-		}
-		return r.cluster.ForEachMaster(ctx, r.inspect)
-	})
+	faults, err := r.Faults(ctx)
+	for _, f := range faults {
+		r.log.Warn(f.What, "advice", f.Advice)
+	}
 	if err != nil && !errors.Is(err, errRedisIsCluster) {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	return err
 }
 
-func (r *Redis) inspect(ctx context.Context, server *redis.Client) error {
-	info, err := server.Info(ctx).Result()
-	if err != nil {
-		return err
+// A Fault is a setting of a server by which it can lose what it was given.
+type Fault struct {
+	What   string // is wrong, with the server's address
+	Advice string
+}
+
+// Faults asks each server for its settings.
+func (r *Redis) Faults(ctx context.Context) (faults []Fault, err error) {
+	var mu sync.Mutex
+	inspect := func(ctx context.Context, server *redis.Client) error {
+		info, err := server.Info(ctx).Result()
+		if err != nil {
+			return err
+		}
+		if r.cluster == nil && infoField(info, "cluster_enabled") == "1" {
+			return errRedisIsCluster
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		faults = append(faults, faultsOf(server.Options().Addr, info)...)
+		return nil
 	}
-	if r.cluster == nil && infoField(info, "cluster_enabled") == "1" {
-		return errRedisIsCluster
-	}
+	err = r.call(ctx, "connecting to Redis", func(ctx context.Context) error {
+		faults = nil // it may be called again
+		if r.single != nil {
+			return inspect(ctx, r.single)
+		}
+		return r.cluster.ForEachMaster(ctx, inspect)
+	})
+	return faults, err
+}
+
+func faultsOf(server, info string) (faults []Fault) {
 	if policy := infoField(info, "maxmemory_policy"); policy != "" && policy != "noeviction" {
-		r.log.Warn("Redis may end sessions and forget counters to free memory; set maxmemory-policy to noeviction",
-			"server", server.Options().Addr, "maxmemory_policy", policy)
+		faults = append(faults, Fault{
+			What:   fmt.Sprintf("Redis at %s may end sessions and forget counters to free memory: its maxmemory-policy is %s", server, policy),
+			Advice: "set maxmemory-policy noeviction",
+		})
 	}
-	return nil
+	if infoField(info, "aof_enabled") == "0" {
+		faults = append(faults, Fault{
+			What:   fmt.Sprintf("Redis at %s forgets at its restart what came after its last snapshot: sessions, and that some were ended and codes spent; its appendonly is off", server),
+			Advice: "set appendonly yes",
+		})
+	}
+	return faults
 }
 
 // infoField returns a field of what INFO answers.
@@ -364,6 +400,14 @@ func (r *Redis) Close() error {
 	return r.single.Close()
 }
 
+// SetDeployment names whose sessions these are. Several deployments that use one
+// Redis see nothing of each other if each has a name of its own. It must be
+// called before Start, if it is, with any text but braces.
+func (r *Redis) SetDeployment(name string) {
+	r.deployment = name + ":"
+	r.tags = bucketTags(r.deployment)
+}
+
 // Sessions returns the sessions in Redis.
 func (r *Redis) Sessions() flows.Sessions { return redisSessions{r} }
 
@@ -373,7 +417,7 @@ func (r *Redis) Sessions() flows.Sessions { return redisSessions{r} }
 // tells what was being done.
 func (r *Redis) call(ctx context.Context, doing string, f func(context.Context) error) error {
 	err := r.limited(ctx, f)
-	if err == nil || isAnswer(err) {
+	if err == nil || flows.IsAnswer(err) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", doing, err)

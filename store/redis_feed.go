@@ -37,6 +37,7 @@ const (
 //
 // That a session was touched or its code changed is not told.
 func (r *Redis) Run(ctx context.Context, feed flows.Feed) {
+	r.feed.Store(&feed)
 	ctx, cancel := context.WithCancel(ctx)
 	l := &listener{redis: r, feed: feed, start: time.Now(), ears: map[*redis.Client]*ear{}}
 	defer func() {

@@ -20,61 +20,57 @@ import (
 //
 // The keys, each with its tag before it:
 //
-//	s<hash>               a session, a Redis hash (see encodeRedisSession)
-//	i<company>/<account>  the account's sessions, a sorted set of hashes by when they expire
-//	f<company>/<account>  the fence: sessions with a lower epoch are refused
-//	l<company>/<account>  the hash of the account's mailed link
-//	c<key>                a counter: n, its count, and u, until when
-//	h                     a name that the bucket's data got when they were empty (see Run)
+//	s<hash>                       a session, a Redis hash (see encodeRedisSession)
+//	i<state>/<company>/<account>  the account's sessions in a state, a sorted set of hashes, the oldest first
+//	f<company>/<account>          the fence: sessions with a lower epoch are refused
+//	l<company>/<account>          the hash of the account's mailed link
+//	c<key>                        a counter: n, its count, and u, until when
+//	h                             a name that the bucket's data got when they were empty (see Run)
 //
 // Of decoys there is only the session.
 type redisSessions struct{ *Redis }
 
-func bucketTag(bucket int) string { return "{mg:" + strconv.Itoa(bucket) + "}" }
-
-// bucketTags returns the tag of each bucket there can be.
-func bucketTags() []string {
+// bucketTags returns the tag of each bucket, by its number.
+func bucketTags(deployment string) []string {
 	var tags []string
 	for i := range 256 {
-		if tag := bucketTag(flows.TokenHash{byte(i)}.Bucket()); !slices.Contains(tags, tag) {
-			tags = append(tags, tag)
+		if bucket := (flows.TokenHash{byte(i)}).Bucket(); bucket == len(tags) {
+			tags = append(tags, "{mg:"+deployment+strconv.Itoa(bucket)+"}")
 		}
 	}
 	return tags
 }
 
-func sessionKey(hash flows.TokenHash) string { return bucketTag(hash.Bucket()) + "s" + string(hash[:]) }
-
-// accountKey makes a key of kind i, f or l.
-func accountKey(kind, company string, account int64) string {
-	return bucketTag(flows.AccountBucket(company, account)) + kind + company + "/" + strconv.FormatInt(account, 10)
+func (r *Redis) sessionKey(hash flows.TokenHash) string {
+	return r.tags[hash.Bucket()] + "s" + string(hash[:])
 }
 
-// A counter's tag is its company's, so that one Charge of any of them is one
-// script: exact, at the price that all counters of a company are on one node of
-// a Cluster. That bears some 100,000 a second; the passwords that are hashed
+// accountKey makes a key of kind f or l, or i with a state.
+func (r *Redis) accountKey(kind, company string, account int64) string {
+	return r.tags[flows.AccountBucket(company, account)] + kind + company + "/" + strconv.FormatInt(account, 10)
+}
+
+func indexKind(state flows.State) string { return "i" + string(state) + "/" }
+
+// A counter's tag is its company's, empty for those that all share, so that one
+// Charge of any of them is one script: exact, at the price that all counters of
+// a company are on one node of a Cluster. That bears some 100,000 a second; the passwords that are hashed
 // meanwhile keep thousands of CPUs busy.
-func counterTag(key string) string {
-	for i := range len(key) {
-		if key[i] == '/' {
-			return "{mg:" + key[:i] + "}"
-		}
-	}
-	return "{mg:}"
+func (r *Redis) counterTag(key string) string {
+	return "{mg:" + r.deployment + key[:max(0, strings.IndexByte(key, '/'))] + "}"
 }
 
 // channel is what is told on when sessions end: "d" and the hashes, or "a" and
 // the account (see encodeEnding). Redis tells it to clients of every database.
-func (r *Redis) channel() string { return "mnemogate:" + strconv.Itoa(r.db) }
+func (r *Redis) channel() string {
+	return strings.TrimSuffix("mnemogate:"+strconv.Itoa(r.db)+":"+r.deployment, ":")
+}
 
 // ttl is how long a session is kept in Redis, in milliseconds. It depends on no
 // clock but the caller's.
 func ttl(now, expires time.Time) int64 {
 	return (max(expires.Sub(now), 0) + flows.Keep + time.Millisecond).Milliseconds()
 }
-
-// stale is when what is forgotten now has expired.
-func stale(now time.Time) int64 { return micros(now.Add(-flows.Keep)) }
 
 var (
 	createScript = newScript("create")
@@ -90,12 +86,14 @@ func (s redisSessions) Create(ctx context.Context, now time.Time, sess flows.Ses
 		if counters, err = s.chargeElsewhere(ctx, now, counters); err != nil {
 			return err
 		}
+		script, kinds := createScript, []string{"f", indexKind(sess.State)}
 		if sess.State == flows.MailedLink && sess.Account != 0 {
-			return s.createLink(ctx, now, sess, fields, counters)
+			script, kinds = linkScript, append(kinds, "l")
 		}
-		keys := append([]string{sessionKey(sess.Hash)}, owner(sess, "f", "i")...)
-		args := append([]any{sess.Epoch, sess.Hash[:], micros(sess.Expires), ttl(now, sess.Expires), stale(now)}, fields...)
-		return s.charges(ctx, now, counters, createScript, keys, args)
+		keys := append([]string{s.sessionKey(sess.Hash)}, s.owner(sess, kinds...)...)
+		args := append([]any{sess.Epoch, sess.Hash[:], micros(sess.Created), ttl(now, sess.Expires), sess.AtMost,
+			micros(now), s.channel()}, fields...)
+		return s.store(ctx, now, counters, script, keys, args)
 	})
 }
 
@@ -108,25 +106,34 @@ func (s redisSessions) chargeElsewhere(ctx context.Context, now time.Time, count
 	return nil, s.count(ctx, now, counters)
 }
 
-// charges runs a script that stores a session and charges counters. One that
-// changes nothing has met either a full counter or a conflict.
-func (s redisSessions) charges(ctx context.Context, now time.Time, counters []flows.Counter, script *script, keys []string, args []any) error {
-	keys, args = addCounters(keys, args, now, counters)
+// store runs a script that stores a session and charges counters. One that
+// changes nothing has met either a full counter or a conflict. What remembers
+// sessions is told which of them had to make room.
+func (s redisSessions) store(ctx context.Context, now time.Time, counters []flows.Counter, script *script, keys []string, args []any) error {
+	keys, args = s.addCounters(keys, args, now, counters)
 	changed, answer, err := s.run(ctx, script, keys, args...)
-	if err == nil && !changed {
-		err = cmp.Or(asFull(counters, answer), flows.ErrConflict)
+	if err != nil {
+		return err
 	}
-	return err
+	if !changed {
+		return cmp.Or(asFull(counters, answer), flows.ErrConflict)
+	}
+	if feed := s.feed.Load(); feed != nil {
+		for _, hash := range answer {
+			(*feed).Ended(flows.TokenHash([]byte(hash.(string))))
+		}
+	}
+	return nil
 }
 
 // owner returns keys of a session's account, none for a decoy.
-func owner(s flows.Session, kinds ...string) []string {
+func (r *Redis) owner(s flows.Session, kinds ...string) []string {
 	if s.Account == 0 {
 		return nil
 	}
 	var keys []string
 	for _, kind := range kinds {
-		keys = append(keys, accountKey(kind, s.Company, s.Account))
+		keys = append(keys, r.accountKey(kind, s.Company, s.Account))
 	}
 	return keys
 }
@@ -140,47 +147,10 @@ func (s redisSessions) changes(ctx context.Context, otherwise error, script *scr
 	return err
 }
 
-// createLink knows the account's last link from reading; if another came
-// meanwhile, it goes on with that.
-func (s redisSessions) createLink(ctx context.Context, now time.Time, sess flows.Session, fields []any, counters []flows.Counter) error {
-	keys := append([]string{sessionKey(sess.Hash)}, owner(sess, "f", "i", "l")...)
-	link, err := s.readString(ctx, keys[3])
-	for err == nil {
-		all := keys
-		if link != "" {
-			all = append(slices.Clip(keys), bucketTag(sess.Hash.Bucket())+"s"+link)
-		}
-		args := append([]any{sess.Epoch, sess.Hash[:], micros(sess.Expires), ttl(now, sess.Expires), stale(now), s.channel(), link}, fields...)
-		all, args = addCounters(all, args, now, counters)
-		changed, answer, runErr := s.run(ctx, linkScript, all, args...)
-		if runErr != nil || changed {
-			return runErr
-		}
-		if full := asFull(counters, answer); full != nil {
-			return full
-		}
-		if len(answer) == 0 {
-			return flows.ErrConflict
-		}
-		link, err = answer[0].(string), ctx.Err()
-	}
-	return err
-}
-
-// readString returns the string under a key, empty if there is none.
-func (s redisSessions) readString(ctx context.Context, key string) (string, error) {
-	get := redis.NewStringCmd(ctx, "get", key)
-	err := s.at(ctx, key, func(p redisPlace) error { return p.do(ctx, get) })
-	if errors.Is(err, redis.Nil) {
-		return "", nil
-	}
-	return get.Val(), err
-}
-
 func (s redisSessions) Get(ctx context.Context, hash flows.TokenHash) (flows.Session, error) {
 	var sess flows.Session
 	err := s.call(ctx, "loading session", func(ctx context.Context) error {
-		fields, err := s.readTwice(ctx, sessionKey(hash))
+		fields, err := s.readTwice(ctx, s.sessionKey(hash))
 		if err != nil {
 			return err
 		}
@@ -218,10 +188,10 @@ func (s redisSessions) Replace(
 		if counters, err = s.chargeElsewhere(ctx, now, counters); err != nil {
 			return err
 		}
-		keys := append([]string{sessionKey(old), sessionKey(next.Hash)}, owner(next, "f", "i")...)
+		keys := append([]string{s.sessionKey(old), s.sessionKey(next.Hash)}, s.owner(next, "f", indexKind(next.State))...)
 		args := append([]any{micros(now), string(from), old[:], s.channel(),
-			next.Epoch, next.Hash[:], micros(next.Expires), ttl(now, next.Expires), stale(now)}, fields...)
-		return s.charges(ctx, now, counters, replaceScript, keys, args)
+			next.Epoch, next.Hash[:], micros(next.Created), ttl(now, next.Expires), next.AtMost}, fields...)
+		return s.store(ctx, now, counters, replaceScript, keys, args)
 	})
 }
 
@@ -229,73 +199,30 @@ var deleteScript = newScript("delete")
 
 func (s redisSessions) Delete(ctx context.Context, hash flows.TokenHash) error {
 	return s.call(ctx, "ending session", func(ctx context.Context) error {
-		keys, err := s.locate(ctx, hash)
-		if err != nil {
-			return err
-		}
-		return s.changes(ctx, flows.ErrNotFound, deleteScript, keys, hash[:], s.channel())
+		return s.changes(ctx, flows.ErrNotFound, deleteScript, []string{s.sessionKey(hash)}, hash[:], s.channel())
 	})
-}
-
-// locate returns the keys of a session and its account's index. Whose session a
-// hash is never changes.
-func (s redisSessions) locate(ctx context.Context, hash flows.TokenHash) ([]string, error) {
-	key := sessionKey(hash)
-	get := redis.NewSliceCmd(ctx, "hmget", key, "c", "a")
-	if err := s.at(ctx, key, func(p redisPlace) error { return p.do(ctx, get) }); err != nil {
-		return nil, err
-	}
-	company, ok := get.Val()[0].(string)
-	if !ok {
-		return nil, flows.ErrNotFound
-	}
-	account, _ := get.Val()[1].(string)
-	id, err := strconv.ParseInt(account, 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("decoding account: %w", err)
-	}
-	return append([]string{key}, owner(flows.Session{Company: company, Account: id}, "i")...), nil
 }
 
 var endScript = newScript("end")
 
-// End ends the sessions it has read from the index. Those that came meanwhile
-// are ended by a second script: the first one's fence lets no more come.
 func (s redisSessions) End(ctx context.Context, now time.Time, e flows.Ending) error {
 	if e.Account == 0 { // decoys are nobody's
 		return nil
 	}
 	return s.call(ctx, "ending sessions", func(ctx context.Context) error {
-		hashes, err := s.readIndex(ctx, e.Company, e.Account)
-		for tries := 0; err == nil && tries < 2; tries++ {
-			hashes, err = s.endThese(ctx, e, hashes)
-			if len(hashes) == 0 {
-				break
-			}
-		}
+		keys := append([]string{s.accountKey("f", e.Company, e.Account)}, s.indexes(e.Company, e.Account)...)
+		_, _, err := s.run(ctx, endScript, keys, e.Epoch, fenceLife.Milliseconds(), s.channel(), encodeEnding(e))
 		return err
 	})
 }
 
-func (s redisSessions) endThese(ctx context.Context, e flows.Ending, hashes []string) (others []string, err error) {
-	keys := []string{accountKey("f", e.Company, e.Account), accountKey("i", e.Company, e.Account)}
-	args := []any{e.Epoch, fenceLife.Milliseconds(), s.channel(), encodeEnding(e)}
-	tag := bucketTag(flows.AccountBucket(e.Company, e.Account))
-	for _, hash := range hashes {
-		keys, args = append(keys, tag+"s"+hash), append(args, hash)
+// indexes are the keys of an account's sessions in each state.
+func (s redisSessions) indexes(company string, account int64) []string {
+	var keys []string
+	for _, state := range storedStates {
+		keys = append(keys, s.accountKey(indexKind(state), company, account))
 	}
-	_, answer, err := s.run(ctx, endScript, keys, args...)
-	for _, hash := range answer {
-		others = append(others, hash.(string))
-	}
-	return others, err
-}
-
-func (s redisSessions) readIndex(ctx context.Context, company string, account int64) ([]string, error) {
-	key := accountKey("i", company, account)
-	index := redis.NewStringSliceCmd(ctx, "zrange", key, 0, -1)
-	err := s.at(ctx, key, func(p redisPlace) error { return p.do(ctx, index) })
-	return index.Val(), err
+	return keys
 }
 
 // A lost Touch ends a session early, no more.
@@ -303,63 +230,37 @@ var touchScript = newLooseScript("touch")
 
 func (s redisSessions) Touch(ctx context.Context, now time.Time, hash flows.TokenHash, expires time.Time) error {
 	return s.call(ctx, "touching session", func(ctx context.Context) error {
-		keys, err := s.locate(ctx, hash)
-		if err != nil {
-			return err
-		}
-		return s.changes(ctx, flows.ErrNotFound, touchScript, keys,
-			micros(now), micros(expires), flows.Keep.Milliseconds(), hash[:])
+		return s.changes(ctx, flows.ErrNotFound, touchScript, []string{s.sessionKey(hash)},
+			micros(now), micros(expires), flows.Keep.Milliseconds())
 	})
 }
+
+var listScript = newLooseScript("list")
 
 func (s redisSessions) List(ctx context.Context, now time.Time, company string, account int64) ([]flows.Session, error) {
 	var all []flows.Session
 	err := s.call(ctx, "listing sessions", func(ctx context.Context) error {
-		hashes, err := s.readIndex(ctx, company, account)
-		// One that is replaced meanwhile is gone and its successor not yet
-		// known; then the index, read again at last, has one more.
-		for tries := 0; err == nil && tries < 3; tries++ {
-			var after []string
-			all, after, err = s.loadThese(ctx, company, account, hashes)
-			if !slices.ContainsFunc(after, func(h string) bool { return !slices.Contains(hashes, h) }) {
-				break
-			}
-			hashes = after
+		_, answer, err := s.run(ctx, listScript, s.indexes(company, account), micros(now))
+		for i := 0; err == nil && i+1 < len(answer); i += 2 {
+			var sess flows.Session
+			hash := flows.TokenHash([]byte(answer[i].(string)))
+			sess, err = decodeRedisSession(hash, redisFields(answer[i+1]))
+			all = append(all, sess)
 		}
-		all = slices.DeleteFunc(all, func(s flows.Session) bool { return !s.Expires.After(now) })
-		slices.SortFunc(all, func(a, b flows.Session) int {
-			return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
-		})
 		return err
 	})
+	sortByAge(all)
 	return all, err
 }
 
-// loadThese returns the sessions under hashes that are there, and the index
-// after they were read.
-func (s redisSessions) loadThese(ctx context.Context, company string, account int64, hashes []string) ([]flows.Session, []string, error) {
-	tag := bucketTag(flows.AccountBucket(company, account))
-	var commands []redis.Cmder
-	for _, hash := range hashes {
-		commands = append(commands, redis.NewMapStringStringCmd(ctx, "hgetall", tag+"s"+hash))
+// redisFields are those of a Redis hash in a script's answer.
+func redisFields(answer any) map[string]string {
+	fields := map[string]string{}
+	list := answer.([]any)
+	for i := 0; i+1 < len(list); i += 2 {
+		fields[list[i].(string)] = list[i+1].(string)
 	}
-	index := redis.NewStringSliceCmd(ctx, "zrange", accountKey("i", company, account), 0, -1)
-	commands = append(commands, index)
-	if err := s.at(ctx, tag, func(p redisPlace) error { return p.do(ctx, commands...) }); err != nil {
-		return nil, nil, err
-	}
-	var all []flows.Session
-	for i, hash := range hashes {
-		read := commands[i].(*redis.MapStringStringCmd)
-		sess, err := decodeRedisSession(flows.TokenHash([]byte(hash)), read.Val())
-		switch err := cmp.Or(read.Err(), err); {
-		case err == nil:
-			all = append(all, sess)
-		case !errors.Is(err, flows.ErrNotFound):
-			return nil, nil, err
-		}
-	}
-	return all, index.Val(), index.Err()
+	return fields
 }
 
 // Codes
@@ -369,7 +270,7 @@ var openCodeScript = newScript("opencode")
 func (s redisSessions) OpenCode(ctx context.Context, now time.Time, hash flows.TokenHash, state flows.State) (int64, error) {
 	var number int64
 	err := s.call(ctx, "opening code", func(ctx context.Context) error {
-		changed, answer, err := s.run(ctx, openCodeScript, []string{sessionKey(hash)}, micros(now), string(state))
+		changed, answer, err := s.run(ctx, openCodeScript, []string{s.sessionKey(hash)}, micros(now), string(state))
 		if err != nil {
 			return err
 		}
@@ -386,7 +287,7 @@ var setCodeScript = newScript("setcode")
 
 func (s redisSessions) SetCode(ctx context.Context, hash flows.TokenHash, number int64, code flows.Code) error {
 	return s.call(ctx, "setting code", func(ctx context.Context) error {
-		return s.changes(ctx, flows.ErrConflict, setCodeScript, []string{sessionKey(hash)},
+		return s.changes(ctx, flows.ErrConflict, setCodeScript, []string{s.sessionKey(hash)},
 			append([]any{number}, encodeRedisCode(code)...)...)
 	})
 }
@@ -398,11 +299,11 @@ func (s redisSessions) SpendCode(
 ) (flows.Session, error) {
 	var sess flows.Session
 	err := s.call(ctx, "spending code", func(ctx context.Context) (err error) {
-		counters = looks(counters)
+		counters = flows.Look(counters...)
 		var full error
 		if s.cluster != nil {
 			full, counters = s.count(ctx, now, counters), nil
-			if full != nil && !isAnswer(full) {
+			if full != nil && !flows.IsAnswer(full) {
 				return full
 			}
 		}
@@ -428,17 +329,12 @@ func (s redisSessions) spendCode(
 	if may {
 		take = 1
 	}
-	keys, args := addCounters([]string{sessionKey(hash)}, []any{micros(now), company, string(state), take}, now, counters)
+	keys, args := s.addCounters([]string{s.sessionKey(hash)}, []any{micros(now), company, string(state), take}, now, counters)
 	taken, answer, err := s.run(ctx, spendCodeScript, keys, args...)
 	if err != nil {
 		return flows.Session{}, err
 	}
-	fields := map[string]string{}
-	list := answer[0].([]any)
-	for i := 0; i+1 < len(list); i += 2 {
-		fields[list[i].(string)] = list[i+1].(string)
-	}
-	sess, err := decodeRedisSession(hash, fields)
+	sess, err := decodeRedisSession(hash, redisFields(answer[0]))
 	if err != nil {
 		return flows.Session{}, err
 	}
@@ -453,7 +349,7 @@ func (s redisSessions) spendCode(
 var (
 	chargeScript = newScript("count")
 	// To look waits for no replicas.
-	peekScript = newLooseScript("count")
+	lookScript = newLooseScript("count")
 )
 
 func (s redisSessions) Charge(ctx context.Context, now time.Time, counters ...flows.Counter) error {
@@ -462,30 +358,15 @@ func (s redisSessions) Charge(ctx context.Context, now time.Time, counters ...fl
 	})
 }
 
-func (s redisSessions) Peek(ctx context.Context, now time.Time, counters ...flows.Counter) error {
-	return s.call(ctx, "reading counters", func(ctx context.Context) error {
-		return s.count(ctx, now, looks(counters))
-	})
-}
-
-// looks are the counters, all of them only to be looked at.
-func looks(counters []flows.Counter) []flows.Counter {
-	counters = slices.Clone(counters)
-	for i := range counters {
-		counters[i].Look = true
-	}
-	return counters
-}
-
 func (s redisSessions) count(ctx context.Context, now time.Time, counters []flows.Counter) error {
 	if len(counters) == 0 {
 		return nil
 	}
-	script := peekScript
-	if slices.ContainsFunc(counters, func(c flows.Counter) bool { return !c.Look }) {
+	script := lookScript
+	if slices.ContainsFunc(counters, isCharged) {
 		script = chargeScript
 	}
-	keys, args := addCounters(nil, nil, now, counters)
+	keys, args := s.addCounters(nil, nil, now, counters)
 	changed, answer, err := s.run(ctx, script, keys, args...)
 	if err == nil && !changed {
 		err = asFull(counters, answer)
@@ -494,13 +375,13 @@ func (s redisSessions) count(ctx context.Context, now time.Time, counters []flow
 }
 
 // addCounters adds what the function counters in common.lua takes off again.
-func addCounters(keys []string, args []any, now time.Time, counters []flows.Counter) ([]string, []any) {
+func (r *Redis) addCounters(keys []string, args []any, now time.Time, counters []flows.Counter) ([]string, []any) {
 	for _, c := range counters {
 		add := 1
 		if c.Look {
 			add = 0
 		}
-		keys = append(keys, counterTag(c.Key)+"c"+c.Key)
+		keys = append(keys, r.counterTag(c.Key)+"c"+c.Key)
 		args = append(args, c.Limit, c.Window.Microseconds(), add)
 	}
 	return keys, append(args, micros(now), flows.Keep.Milliseconds(), len(counters))

@@ -1,13 +1,7 @@
-// Package store keeps what package flows needs kept: it implements
-// flows.Accounts and flows.Sessions, whose comments say what every method
-// promises. Start there; then read one backend, sqlite.go first.
-//
-// All backends pass the one list of cases in conformance_test.go. A fix in one
-// of them begins with a case there. They share no SQL and no migrations, also
-// where these look alike.
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -15,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,7 +33,16 @@ import (
 // Reads run on a few connections of their own. Writes queue for one goroutine,
 // which commits all that wait in one transaction: an fsync costs more than a
 // hundred writes.
+//
+// What is deleted is overwritten: once the sweep of the accounts that follows
+// has ended, none of the files has it any more. Only where SQLite had moved a row
+// to another page, a copy may be left in the unused part of the first (seen with
+// one row in thousands), until VACUUM writes the file anew.
 type SQLite struct {
+	// Log is told what an operator should know; nil for nobody. It is set before
+	// Start.
+	Log *slog.Logger
+
 	file string
 
 	mu    sync.RWMutex // guards phase, and calls against an Add after Close
@@ -48,8 +53,10 @@ type SQLite struct {
 	reads   *sqliteQueries
 	writers *sql.DB // one connection at most
 	ops     chan *sqliteOp
-	quit    chan struct{} // closed by Close
-	stopped chan struct{} // closed by the goroutine that writes
+	empties chan chan error            // of emptyLog
+	feed    atomic.Pointer[flows.Feed] // of Run; nil before
+	quit    chan struct{}              // closed by Close
+	stopped chan struct{}              // closed by the goroutine that writes
 }
 
 type sqlitePhase int
@@ -66,6 +73,8 @@ const (
 	sqliteDrainTimeout = 5 * time.Second
 	sqliteStartTimeout = 10 * time.Second
 	sqliteSweepChunk   = 500
+	sqliteBusyTimeout  = "5000" // milliseconds
+	sqliteClearChunk   = 100    // of sessions that an ending leaves, each in a page of its own
 )
 
 var errSQLiteNotOpen = errors.New("the SQLite store is not open")
@@ -100,7 +109,8 @@ func (s *SQLite) Start(ctx context.Context) error {
 		}
 		return err
 	}
-	s.ops, s.quit, s.stopped = make(chan *sqliteOp), make(chan struct{}), make(chan struct{})
+	s.ops, s.empties = make(chan *sqliteOp), make(chan chan error)
+	s.quit, s.stopped = make(chan struct{}), make(chan struct{})
 	s.phase = sqliteOpen
 	go s.commitLoop()
 	return nil
@@ -130,8 +140,8 @@ func (s *SQLite) Close() error {
 	return errors.Join(s.readers.Close(), s.writers.Close())
 }
 
-// enter begins a call, unless the store is not open. Each one needs a leave.
-func (s *SQLite) enter() error {
+// beginCall begins a call, unless the store is not open. Each one needs an endCall.
+func (s *SQLite) beginCall() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.phase != sqliteOpen {
@@ -141,7 +151,7 @@ func (s *SQLite) enter() error {
 	return nil
 }
 
-func (s *SQLite) leave() { s.calls.Done() }
+func (s *SQLite) endCall() { s.calls.Done() }
 
 // Opening
 
@@ -153,9 +163,12 @@ func (s *SQLite) open(ctx context.Context) error {
 	if err := createPrivateFile(file); err != nil {
 		return err
 	}
+	s.makePrivate(file)
 	writers, err := sql.Open("sqlite", sqliteDSN(file, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
 		// A checkpoint each 4 MB; what a burst adds to the log is given back.
-		"wal_autocheckpoint(1000)", "journal_size_limit(16777216)"))
+		"wal_autocheckpoint(1000)", "journal_size_limit(16777216)",
+		// What is deleted is overwritten. The log still has it: see emptyLog.
+		"secure_delete(1)"))
 	if err != nil {
 		return err
 	}
@@ -195,6 +208,26 @@ func createPrivateFile(file string) error {
 	return f.Close()
 }
 
+// makePrivate sees to it that nobody else can read files that were there before,
+// as one that was copied into place.
+func (s *SQLite) makePrivate(file string) {
+	if runtime.GOOS == "windows" {
+		return // which has no file modes
+	}
+	log := cmp.Or(s.Log, slog.New(slog.DiscardHandler))
+	for _, name := range []string{file, file + "-wal", file + "-shm"} {
+		info, err := os.Stat(name)
+		if err != nil || info.Mode().Perm()&0o077 == 0 {
+			continue
+		}
+		if err := os.Chmod(name, info.Mode().Perm()&^0o077); err != nil {
+			log.Warn("others may read or write this file, with all accounts: let its owner run chmod 600 on it", "file", name, "mode", info.Mode(), "error", err)
+			continue
+		}
+		log.Warn("others could read or write this file, with all accounts; it is this user's alone now", "file", name, "mode", info.Mode())
+	}
+}
+
 // sqliteDSN names the file as a URI, so that a space, % or ? in it is a part of the
 // name. The pragmas are applied to each connection that is opened.
 func sqliteDSN(file string, pragmas ...string) string {
@@ -203,7 +236,7 @@ func sqliteDSN(file string, pragmas ...string) string {
 		file = "/" + file
 	}
 	query := url.Values{
-		"_pragma": append([]string{"busy_timeout(5000)"}, pragmas...),
+		"_pragma": append([]string{"busy_timeout(" + sqliteBusyTimeout + ")"}, pragmas...),
 		"_txlock": {"immediate"},
 	}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: file, RawQuery: query.Encode()}).String()
@@ -230,10 +263,11 @@ func migrateSQLite(ctx context.Context, db *sql.DB) error {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	ctx, cancel := context.WithTimeout(ctx, sqliteStartTimeout)
+	// Only waiting is bounded: to index a large file takes its time.
+	waiting, cancel := context.WithTimeout(ctx, sqliteStartTimeout)
 	defer cancel()
 	for i := range names {
-		if err := whileSQLiteIsBusy(ctx, func() error { return migrateSQLiteOnce(ctx, db, names, names[i]) }); err != nil {
+		if err := whileSQLiteIsBusy(waiting, func() error { return migrateSQLiteOnce(ctx, db, names, names[i]) }); err != nil {
 			return fmt.Errorf("applying migration %s: %w", names[i], err)
 		}
 	}
@@ -329,10 +363,10 @@ func (s *SQLite) read(ctx context.Context, f func(context.Context, *sqliteQuerie
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.enter(); err != nil {
+	if err := s.beginCall(); err != nil {
 		return err
 	}
-	defer s.leave()
+	defer s.endCall()
 	return f(context.WithoutCancel(ctx), s.reads)
 }
 
@@ -352,10 +386,10 @@ func (s *SQLite) write(ctx context.Context, f func(context.Context, *sqliteQueri
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.enter(); err != nil {
+	if err := s.beginCall(); err != nil {
 		return err
 	}
-	defer s.leave()
+	defer s.endCall()
 	o := &sqliteOp{run: f, done: make(chan error, 1)}
 	select {
 	case s.ops <- o:
@@ -375,6 +409,23 @@ func (s *SQLite) write(ctx context.Context, f func(context.Context, *sqliteQueri
 	}
 }
 
+// emptyLog takes what was deleted out of the log, see sqliteWriter.
+func (s *SQLite) emptyLog(ctx context.Context) error {
+	if err := s.beginCall(); err != nil {
+		return err
+	}
+	defer s.endCall()
+	done := make(chan error, 1)
+	select {
+	case s.empties <- done:
+		return <-done
+	case <-s.quit:
+		return errSQLiteNotOpen
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // commitLoop commits what waits, until Close.
 func (s *SQLite) commitLoop() {
 	defer close(s.stopped)
@@ -384,6 +435,12 @@ func (s *SQLite) commitLoop() {
 		select {
 		case o := <-s.ops:
 			s.commit(&c, s.waiting(o))
+		case done := <-s.empties:
+			err := flows.Contain(func() error { return c.emptyLog(context.Background(), s.writers) })
+			if err != nil && err != errSQLiteRead {
+				c.discard() // its busy timeout may be the short one
+			}
+			done <- err
 		case <-s.quit:
 			return
 		}
@@ -427,13 +484,21 @@ type sqliteWriter struct {
 	*sqliteQueries
 }
 
+func (c *sqliteWriter) connect(ctx context.Context, db *sql.DB) error {
+	if c.conn != nil {
+		return nil
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connecting: %w", err)
+	}
+	c.conn, c.sqliteQueries = conn, newSQLiteQueries(conn)
+	return nil
+}
+
 func (c *sqliteWriter) transact(ctx context.Context, db *sql.DB, batch []*sqliteOp) error {
-	if c.conn == nil {
-		conn, err := db.Conn(ctx)
-		if err != nil {
-			return fmt.Errorf("connecting: %w", err)
-		}
-		c.conn, c.sqliteQueries = conn, newSQLiteQueries(conn)
+	if err := c.connect(ctx, db); err != nil {
+		return err
 	}
 	if _, err := c.exec(ctx, `BEGIN IMMEDIATE`); err != nil {
 		return fmt.Errorf("beginning: %w", err)
@@ -474,6 +539,32 @@ func (c *sqliteWriter) attempt(ctx context.Context, o *sqliteOp) error {
 	}
 	return nil
 }
+
+// emptyLog moves what the log holds into the file, where secure_delete has
+// overwritten what was deleted, and cuts the log to nothing: until then the log
+// still has what was deleted. Whoever reads an older state is waited for, but
+// not for long, since nobody can write meanwhile.
+func (c *sqliteWriter) emptyLog(ctx context.Context, db *sql.DB) error {
+	if err := c.connect(ctx, db); err != nil {
+		return err
+	}
+	// Not prepared: SQLite sets this while it compiles the statement.
+	if _, err := c.conn.ExecContext(ctx, `PRAGMA busy_timeout = 100`); err != nil {
+		return err
+	}
+	var busy, length, moved int
+	if err := c.row(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &length, &moved); err != nil {
+		return err
+	}
+	_, err := c.conn.ExecContext(ctx, `PRAGMA busy_timeout = `+sqliteBusyTimeout)
+	if err == nil && busy != 0 {
+		return errSQLiteRead
+	}
+	return err
+}
+
+var errSQLiteRead = errors.New("another process reads or writes the file all the time, " +
+	"so what was deleted can't be taken out of its log yet")
 
 // discard closes the connection instead of giving it back to its pool. Without
 // its statements being closed, SQLite would keep it open, and what it has locked.
@@ -541,9 +632,6 @@ func (q *sqliteQueries) execOr(ctx context.Context, otherwise error, query strin
 	return err
 }
 
-// A scanner is a row.
-type scanner interface{ Scan(dest ...any) error }
-
 func (q *sqliteQueries) row(ctx context.Context, query string, args ...any) scanner {
 	stmt, err := q.prepare(ctx, query)
 	if err != nil {
@@ -597,9 +685,6 @@ func (s *SQLite) sweep(ctx context.Context, query string, before int64) error {
 
 // Errors
 
-// A refusal is the error of a function that the caller handed over.
-type refusal struct{ error }
-
 // translateSQLite returns what the interfaces promise in place of the driver's
 // errors, and any other error with what was being done.
 func translateSQLite(doing string, err error) error {
@@ -618,17 +703,10 @@ func translateSQLite(doing string, err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return flows.ErrNotFound
 	}
-	if isAnswer(err) {
+	if flows.IsAnswer(err) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", doing, err)
-}
-
-// isAnswer reports whether err is one that the interfaces promise.
-func isAnswer(err error) bool {
-	_, taken := errors.AsType[*flows.TakenError](err)
-	_, full := errors.AsType[*flows.Full](err)
-	return taken || full || errors.Is(err, flows.ErrNotFound) || errors.Is(err, flows.ErrConflict)
 }
 
 // sqliteCode returns SQLite's extended result code, 0 if err is not SQLite's.
@@ -637,21 +715,4 @@ func sqliteCode(err error) int {
 		return e.Code()
 	}
 	return 0
-}
-
-// Times
-
-// micros is a time as it is stored; the zero time is 0.
-func micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
-func fromMicros(n int64) time.Time {
-	if n == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(n).UTC()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -45,10 +44,6 @@ func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a flows.Accou
 	}
 	return a.ID, nil
 }
-
-// loginIDFields orders flows.LoginIDs, so that of several login ids that are
-// taken the same one is told each time.
-var loginIDFields = []string{"primary_phone", "primary_email", "login_name"}
 
 const (
 	sqliteMnemocodeTaken = `SELECT EXISTS (SELECT 1 FROM accounts WHERE company = ? AND mnemocode = ? AND id <> ?)`
@@ -224,7 +219,7 @@ const (
 )
 
 func (s sqliteAccounts) Update(
-	ctx context.Context, now time.Time, company string, id int64, ending bool, change func(*flows.Account) error,
+	ctx context.Context, company string, id int64, change func(*flows.Account) (ends bool, err error),
 ) (flows.Account, error) {
 	var stored flows.Account
 	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
@@ -233,14 +228,15 @@ func (s sqliteAccounts) Update(
 			return err
 		}
 		epoch := a.Epoch
-		if err := change(&a); err != nil {
+		ends, err := change(&a)
+		if err != nil {
 			return refusal{err}
 		}
-		a.ID, a.Company, a.Epoch, a.Updated = id, company, epoch, now
-		if ending {
+		a.ID, a.Company, a.Epoch = id, company, epoch
+		if ends {
 			a.Epoch++
 		}
-		if err := tx.storeUpdate(ctx, a, ending); err != nil {
+		if err := tx.storeUpdate(ctx, a, ends); err != nil {
 			return err
 		}
 		stored, err = scanSQLiteAccount(tx.row(ctx, sqliteAccountByID, company, id))
@@ -252,7 +248,7 @@ func (s sqliteAccounts) Update(
 	return stored, nil
 }
 
-func (tx *sqliteQueries) storeUpdate(ctx context.Context, a flows.Account, ending bool) error {
+func (tx *sqliteQueries) storeUpdate(ctx context.Context, a flows.Account, ends bool) error {
 	if err := tx.refuseTaken(ctx, a); err != nil {
 		return err
 	}
@@ -261,7 +257,7 @@ func (tx *sqliteQueries) storeUpdate(ctx context.Context, a flows.Account, endin
 	if err != nil {
 		return err
 	}
-	if ending {
+	if ends {
 		if _, err := tx.exec(ctx, sqliteOweEnding, a.Company, a.ID, a.Epoch); err != nil {
 			return err
 		}
@@ -305,14 +301,6 @@ func (s sqliteAccounts) SetPassword(ctx context.Context, now time.Time, company 
 	}))
 }
 
-const sqliteRehash = `UPDATE accounts SET password_hash = ? WHERE company = ? AND id = ? AND password_hash = ?`
-
-func (s sqliteAccounts) Rehash(ctx context.Context, company string, id int64, old, hash string) error {
-	return translateSQLite("rehashing password", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.execOr(ctx, flows.ErrConflict, sqliteRehash, hash, company, id, old)
-	}))
-}
-
 const sqliteAcceptOne = `
 	INSERT INTO acceptances (account, code, version, at)
 	SELECT id, ?, ?, ? FROM accounts WHERE company = ? AND id = ?
@@ -332,22 +320,6 @@ func (tx *sqliteQueries) accept(ctx context.Context, company string, id int64, a
 		}
 	}
 	return nil
-}
-
-const (
-	sqliteSetUpdated = `UPDATE accounts SET updated = ? WHERE company = ? AND id = ?`
-	sqliteBind       = `
-		INSERT INTO identities (company, provider, subject, account) SELECT ?1, ?2, ?3, ?4
-		WHERE NOT EXISTS (SELECT 1 FROM identities WHERE account = ?4 AND provider = ?2)`
-)
-
-func (s sqliteAccounts) Bind(ctx context.Context, now time.Time, company string, id int64, identity flows.Identity) error {
-	return translateSQLite("binding identity", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		if err := tx.execOr(ctx, flows.ErrNotFound, sqliteSetUpdated, micros(now), company, id); err != nil {
-			return err
-		}
-		return tx.execOr(ctx, flows.ErrConflict, sqliteBind, company, identity.Provider, identity.Subject, id)
-	}))
 }
 
 const (
@@ -385,11 +357,6 @@ func (s sqliteAccounts) BackupCodes(ctx context.Context, company string, id int6
 	return hashes, translateSQLite("loading backup codes", err)
 }
 
-func scanString(row scanner) (s string, err error) {
-	err = row.Scan(&s)
-	return s, err
-}
-
 const sqliteUseBackupCode = `
 	DELETE FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE company = ? AND id = ?) AND hash = ?`
 
@@ -413,7 +380,7 @@ func (s sqliteAccounts) Tally(
 ) error {
 	key := []any{subject.Company, subject.Account, subject.LoginID, string(kind)}
 	return translateSQLite("updating tally", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		before, err := scanSQLiteTally(tx.row(ctx, sqliteSelectTally, key...))
+		before, err := scanTally(tx.row(ctx, sqliteSelectTally, key...))
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -431,16 +398,6 @@ func (s sqliteAccounts) Tally(
 		}
 		return err
 	}))
-}
-
-func scanSQLiteTally(row scanner) (flows.Tally, error) {
-	var t flows.Tally
-	var until int64
-	if err := row.Scan(&t.Count, &until); err != nil {
-		return flows.Tally{}, err
-	}
-	t.Until = fromMicros(until)
-	return t, nil
 }
 
 const sqliteTalliesOf = `SELECT kind, count, until FROM tallies WHERE company = ? AND account = ? AND login_id = ?`
@@ -462,20 +419,16 @@ func (s sqliteAccounts) Tallies(ctx context.Context, subject flows.Subject) (map
 	return tallies, translateSQLite("loading tallies", err)
 }
 
-const sqliteSelectEndings = `SELECT company, account, epoch FROM endings LIMIT ?`
+const sqliteSelectEndings = `
+	SELECT company, account, epoch FROM endings WHERE (company, account) > (?, ?) ORDER BY company, account LIMIT ?`
 
-func (s sqliteAccounts) Endings(ctx context.Context, limit int) ([]flows.Ending, error) {
+func (s sqliteAccounts) Endings(ctx context.Context, after flows.Ending, limit int) ([]flows.Ending, error) {
 	var endings []flows.Ending
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
-		endings, err = collectSQLite(ctx, q, scanSQLiteEnding, sqliteSelectEndings, limit)
+		endings, err = collectSQLite(ctx, q, scanEnding, sqliteSelectEndings, after.Company, after.Account, limit)
 		return err
 	})
 	return endings, translateSQLite("loading endings", err)
-}
-
-func scanSQLiteEnding(row scanner) (e flows.Ending, err error) {
-	err = row.Scan(&e.Company, &e.Account, &e.Epoch)
-	return e, err
 }
 
 const sqliteDeleteEnding = `DELETE FROM endings WHERE company = ? AND account = ? AND epoch <= ?`
@@ -512,85 +465,57 @@ func (s sqliteAccounts) Secret(ctx context.Context) ([]byte, error) {
 	return secret, nil
 }
 
+const (
+	sqliteInsertSeed = `INSERT INTO seeds (company, mnemocode) VALUES (?, ?) ON CONFLICT DO NOTHING`
+	sqliteSelectSeed = `SELECT EXISTS (SELECT 1 FROM seeds WHERE company = ? AND mnemocode = ?)`
+)
+
+func (s sqliteAccounts) SetSeeded(ctx context.Context, company, mnemocode string) error {
+	return translateSQLite("recording a configured account", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		_, err := tx.exec(ctx, sqliteInsertSeed, company, mnemocode)
+		return err
+	}))
+}
+
+func (s sqliteAccounts) Seeded(ctx context.Context, company, mnemocode string) (seeded bool, err error) {
+	err = s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
+		return q.row(ctx, sqliteSelectSeed, company, mnemocode).Scan(&seeded)
+	})
+	return seeded, translateSQLite("looking up a configured account", err)
+}
+
+const (
+	sqliteCompanyAfter = `SELECT coalesce(min(company), '') FROM accounts WHERE company > ?`
+	sqliteStranded     = `
+		SELECT count(*) FROM accounts WHERE company = ? AND phone = '' AND status = ? AND (second_factor OR ?)
+			AND NOT EXISTS (SELECT 1 FROM backup_codes WHERE account = accounts.id)
+			AND NOT EXISTS (SELECT 1 FROM identities WHERE account = accounts.id)`
+)
+
+func (s sqliteAccounts) CompanyAfter(ctx context.Context, after string) (company string, err error) {
+	err = s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
+		return q.row(ctx, sqliteCompanyAfter, after).Scan(&company)
+	})
+	return company, translateSQLite("looking for companies", err)
+}
+
+func (s sqliteAccounts) Stranded(ctx context.Context, company string, all bool) (n int, err error) {
+	err = s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
+		return q.row(ctx, sqliteStranded, company, string(flows.StatusActive), all).Scan(&n)
+	})
+	return n, translateSQLite("counting accounts without a second factor", err)
+}
+
 const sqliteSweepTallies = `
 	DELETE FROM tallies WHERE account = 0 AND (company, login_id, kind) IN
 		(SELECT company, login_id, kind FROM tallies WHERE account = 0 AND changed < ? LIMIT ?)`
 
 func (s sqliteAccounts) Sweep(ctx context.Context, now time.Time) error {
-	return translateSQLite("sweeping tallies", s.sweep(ctx, sqliteSweepTallies, micros(now.Add(-24*time.Hour))))
+	if err := s.sweep(ctx, sqliteSweepTallies, micros(now.Add(-24*time.Hour))); err != nil {
+		return translateSQLite("sweeping tallies", err)
+	}
+	return translateSQLite("emptying the log", s.emptyLog(ctx))
 }
 
-// Child rows, as JSON
-
-// What follows returns nil where there is nothing, without parsing: the usual
-// case.
-
-func decodeIdentities(data []byte) ([]flows.Identity, error) {
-	if string(data) == "[]" {
-		return nil, nil
-	}
-	var stored []struct {
-		Provider int    `json:"provider"`
-		Subject  string `json:"subject"`
-	}
-	if err := json.Unmarshal(data, &stored); err != nil {
-		return nil, err
-	}
-	var identities []flows.Identity
-	for _, i := range stored {
-		identities = append(identities, flows.Identity{Provider: i.Provider, Subject: i.Subject})
-	}
-	return identities, nil
-}
-
-// A storedAcceptance is an acceptance with its time in micros.
-type storedAcceptance struct {
-	Code    string `json:"code"`
-	Version string `json:"version"`
-	At      int64  `json:"at"`
-}
-
-func encodeAcceptances(accepted []flows.Acceptance) (string, error) {
-	stored := make([]storedAcceptance, len(accepted))
-	for i, a := range accepted {
-		stored[i] = storedAcceptance{a.Code, a.Version, micros(a.At)}
-	}
-	data, err := json.Marshal(stored)
-	return string(data), err
-}
-
-func decodeAcceptances(data []byte) ([]flows.Acceptance, error) {
-	if string(data) == "[]" {
-		return nil, nil
-	}
-	var stored []storedAcceptance
-	if err := json.Unmarshal(data, &stored); err != nil {
-		return nil, err
-	}
-	accepted := make([]flows.Acceptance, len(stored))
-	for i, a := range stored {
-		accepted[i] = flows.Acceptance{Code: a.Code, Version: a.Version, At: fromMicros(a.At)}
-	}
-	return accepted, nil
-}
-
-func decodeTallies(data []byte, text func(string) string) (map[flows.Kind]flows.Tally, error) {
-	if string(data) == "[]" {
-		return nil, nil
-	}
-	var stored []struct {
-		Kind  string `json:"kind"`
-		Count int    `json:"count"`
-		Until int64  `json:"until"`
-	}
-	if err := json.Unmarshal(data, &stored); err != nil {
-		return nil, err
-	}
-	tallies := make(map[flows.Kind]flows.Tally, len(stored))
-	for _, t := range stored {
-		tallies[flows.Kind(text(t.Kind))] = flows.Tally{Count: t.Count, Until: fromMicros(t.Until)}
-	}
-	return tallies, nil
-}
-
+// asItIs is what decodeTallies does to a text here.
 func asItIs(s string) string { return s }

@@ -7,19 +7,18 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 )
 
-const (
-	// feedEvery is how often the file is looked at: what another process ended
-	// must be heard of within 100 ms (contract, section 3).
-	feedEvery = 50 * time.Millisecond
-	feedLease = time.Second
-)
+// feedEvery is how often the file is looked at: what another process ended must
+// be heard of within 100 ms (contract, section 3).
+const feedEvery = 50 * time.Millisecond
 
 const sqliteDataVersion = `PRAGMA data_version`
 
 // Run tells feed what other processes do to the file, until ctx ends: SQLite
 // counts, for each connection, the commits of others. What this process does
-// its own Memory knows.
+// its own Memory knows, but for the sessions that make room for others: of these
+// feed is told, too.
 func (s *SQLite) Run(ctx context.Context, feed flows.Feed) {
+	s.feed.Store(&feed)
 	tick := time.NewTicker(feedEvery)
 	defer tick.Stop()
 	defer feed.Trust(time.Time{})

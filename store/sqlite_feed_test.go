@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,9 +32,10 @@ func TestSQLiteHearsOfOtherProcesses(t *testing.T) {
 	flushes := feed.flushes.Load()
 
 	must(t, one.Sessions().Create(bg, t0, session("own", 1, 1, flows.Authorized)))
+	must(t, one.Accounts().Sweep(bg, t0))
 	time.Sleep(3 * feedEvery) // long enough to have been told, were it to be told
 	if n := feed.flushes.Load(); n != flushes {
-		t.Errorf("the process's own commit flushed its memory (%d times)", n-flushes)
+		t.Errorf("the process's own commit or sweep flushed its memory (%d times)", n-flushes)
 	}
 	must(t, two.Sessions().Create(bg, t0, session("other", 1, 1, flows.Authorized)))
 	eventually(t, "a flush after another process's commit", func() bool { return feed.flushes.Load() > flushes })
@@ -45,15 +47,43 @@ func TestSQLiteHearsOfOtherProcesses(t *testing.T) {
 	}
 }
 
+// What remembers sessions is told, before Create returns, which one had to make
+// room: it may be asked for it at once.
+func TestRoomIsToldBeforeCreateReturns(t *testing.T) {
+	one, two := openServer(t, storetest.StartRedis(t)), startSQLite(t, tempFile(t))
+	for name, s := range map[string]interface {
+		Run(context.Context, flows.Feed)
+		Sessions() flows.Sessions
+	}{"redis": one, "sqlite": two} {
+		feed := &recordedFeed{}
+		ctx, cancel := context.WithCancel(bg)
+		var running sync.WaitGroup
+		running.Go(func() { s.Run(ctx, feed) })
+		eventually(t, "trust", func() bool { return feed.trusted.Load() })
+		first, second := session("first", 1, 1, flows.Authorized), session("second", 1, 1, flows.Authorized)
+		second.Created, second.AtMost = t0.Add(time.Second), 1
+		must(t, s.Sessions().Create(bg, t0, first))
+		must(t, s.Sessions().Create(bg, t0, second))
+		if _, told := feed.ended.Load(first.Hash); !told {
+			t.Errorf("%s: Create has returned and the session that it ended is still remembered", name)
+		}
+		cancel()
+		running.Wait()
+	}
+}
+
 type recordedFeed struct {
 	flushes atomic.Int64
 	trusted atomic.Bool
+	ended   sync.Map
+
+	accounts atomic.Int64 // that ended
 }
 
-func (f *recordedFeed) Ended(flows.TokenHash)     {}
-func (f *recordedFeed) EndedAccount(flows.Ending) {}
-func (f *recordedFeed) Flush()                    { f.flushes.Add(1) }
-func (f *recordedFeed) Trust(until time.Time)     { f.trusted.Store(!until.IsZero()) }
+func (f *recordedFeed) Ended(hash flows.TokenHash) { f.ended.Store(hash, true) }
+func (f *recordedFeed) EndedAccount(flows.Ending)  { f.accounts.Add(1) }
+func (f *recordedFeed) Flush()                     { f.flushes.Add(1) }
+func (f *recordedFeed) Trust(until time.Time)      { f.trusted.Store(!until.IsZero()) }
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()

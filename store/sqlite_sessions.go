@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
@@ -13,16 +14,15 @@ import (
 // moment it expires.
 type sqliteSessions struct{ *SQLite }
 
-const (
-	// fenceLife is how long an ended epoch stays forbidden: longer than a
-	// session can live (contract, section 5).
-	fenceLife = 31 * 24 * time.Hour
-)
+// sqliteNotEnded is a condition on sessions. An ending is a fence, which
+// counts from its commit on; the rows behind it are deleted as there is time.
+// Of a decoy, account 0, there is never a fence.
+const sqliteNotEnded = ` NOT EXISTS (SELECT 1 FROM fences
+		WHERE company = sessions.company AND account = sessions.account AND epoch > sessions.epoch)`
 
 const (
 	sqliteDeleteLinks = `DELETE FROM sessions WHERE company = ? AND account = ? AND state = ?`
 
-	// Of a decoy, account 0, there is never a fence.
 	sqliteInsertSession = `
 		INSERT INTO sessions (hash, id, company, account, mnemocode, login_id, epoch, state, accepted,
 			created, expires, ends, code_hash, code_phone, code_expires)
@@ -31,17 +31,42 @@ const (
 )
 
 func (s sqliteSessions) Create(ctx context.Context, now time.Time, sess flows.Session, counters ...flows.Counter) error {
-	return translateSQLite("creating session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+	return s.store(ctx, "creating session", now, sess, counters, func(ctx context.Context, tx *sqliteQueries) error {
+		if sess.State != flows.MailedLink || sess.Account == 0 {
+			return nil
+		}
+		_, err := tx.exec(ctx, sqliteDeleteLinks, sess.Company, sess.Account, string(flows.MailedLink))
+		return err
+	})
+}
+
+// store charges the counters, does what comes before and stores a session. What
+// remembers sessions is told which of them had to make room, whatever came of
+// it: an error does not say that nothing was stored.
+func (s sqliteSessions) store(
+	ctx context.Context, doing string, now time.Time, sess flows.Session, counters []flows.Counter,
+	before func(context.Context, *sqliteQueries) error,
+) error {
+	var ended []flows.TokenHash
+	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		if err := tx.charge(ctx, now, counters); err != nil {
 			return err
 		}
-		if sess.State == flows.MailedLink && sess.Account != 0 {
-			if _, err := tx.exec(ctx, sqliteDeleteLinks, sess.Company, sess.Account, string(flows.MailedLink)); err != nil {
-				return err
-			}
+		if err := before(ctx, tx); err != nil {
+			return err
 		}
-		return tx.storeSession(ctx, sess)
-	}))
+		err := tx.storeSession(ctx, sess)
+		if err == nil && sess.AtMost > 0 && sess.Account != 0 {
+			ended, err = tx.makeRoom(ctx, now, sess)
+		}
+		return err
+	})
+	if feed := s.feed.Load(); feed != nil {
+		for _, hash := range ended {
+			(*feed).Ended(hash)
+		}
+	}
+	return translateSQLite(doing, err)
 }
 
 func (tx *sqliteQueries) storeSession(ctx context.Context, s flows.Session) error {
@@ -61,11 +86,44 @@ func (tx *sqliteQueries) storeSession(ctx context.Context, s flows.Session) erro
 }
 
 const (
+	// Expired ones are counted, too: from the index alone.
+	sqliteCrowded   = `SELECT 1 FROM sessions WHERE company = ? AND account = ? AND state = ? LIMIT 1 OFFSET ?`
+	sqliteEndOldest = `
+		DELETE FROM sessions WHERE hash IN (
+			SELECT hash FROM sessions
+			WHERE company = ?1 AND account = ?2 AND state = ?3 AND expires > ?4 AND hash <> ?5 AND` + sqliteNotEnded + `
+			ORDER BY created DESC LIMIT -1 OFFSET ?6)
+		RETURNING hash`
+)
+
+// makeRoom ends the oldest of an account's sessions in the state of s, but for s
+// itself, so that no more than s.AtMost are left.
+func (tx *sqliteQueries) makeRoom(ctx context.Context, now time.Time, s flows.Session) ([]flows.TokenHash, error) {
+	var crowded int
+	err := tx.row(ctx, sqliteCrowded, s.Company, s.Account, string(s.State), s.AtMost).Scan(&crowded)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return collectSQLite(ctx, tx, scanSQLiteHash, sqliteEndOldest,
+		s.Company, s.Account, string(s.State), micros(now), s.Hash[:], s.AtMost-1)
+}
+
+func scanSQLiteHash(row scanner) (hash flows.TokenHash, err error) {
+	var raw []byte
+	err = row.Scan(&raw)
+	copy(hash[:], raw)
+	return hash, err
+}
+
+const (
 	sqliteSelectSession = `
 		SELECT hash, id, company, account, mnemocode, login_id, epoch, state, accepted,
 			created, expires, ends, code_hash, code_phone, code_expires
 		FROM sessions`
-	sqliteSessionByHash = sqliteSelectSession + ` WHERE hash = ?`
+	sqliteSessionByHash = sqliteSelectSession + ` WHERE hash = ? AND` + sqliteNotEnded
 )
 
 func (s sqliteSessions) Get(ctx context.Context, hash flows.TokenHash) (flows.Session, error) {
@@ -104,24 +162,17 @@ func makeCode(hash []byte, phone string, expires int64) *flows.Code {
 	return code
 }
 
-const sqliteTakeSession = `DELETE FROM sessions WHERE hash = ? AND state = ? AND expires > ?`
+const sqliteTakeSession = `DELETE FROM sessions WHERE hash = ? AND state = ? AND expires > ? AND` + sqliteNotEnded
 
 func (s sqliteSessions) Replace(
 	ctx context.Context, now time.Time, old flows.TokenHash, from flows.State, next flows.Session, counters ...flows.Counter,
 ) error {
-	return translateSQLite("replacing session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		if err := tx.charge(ctx, now, counters); err != nil {
-			return err
-		}
-		err := tx.execOr(ctx, flows.ErrConflict, sqliteTakeSession, old[:], string(from), micros(now))
-		if err != nil {
-			return err
-		}
-		return tx.storeSession(ctx, next)
-	}))
+	return s.store(ctx, "replacing session", now, next, counters, func(ctx context.Context, tx *sqliteQueries) error {
+		return tx.execOr(ctx, flows.ErrConflict, sqliteTakeSession, old[:], string(from), micros(now))
+	})
 }
 
-const sqliteDeleteSession = `DELETE FROM sessions WHERE hash = ?`
+const sqliteDeleteSession = `DELETE FROM sessions WHERE hash = ? AND` + sqliteNotEnded
 
 func (s sqliteSessions) Delete(ctx context.Context, hash flows.TokenHash) error {
 	return translateSQLite("ending session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
@@ -131,12 +182,17 @@ func (s sqliteSessions) Delete(ctx context.Context, hash flows.TokenHash) error 
 
 const (
 	sqliteStoreFence = `
-		INSERT INTO fences (company, account, epoch, expires) VALUES (?, ?, ?, ?)
+		INSERT INTO fences (company, account, epoch, expires, uncleared) VALUES (?, ?, ?, ?, 1)
 		ON CONFLICT (company, account) DO UPDATE
-		SET epoch = max(epoch, excluded.epoch), expires = max(expires, excluded.expires)`
-	sqliteEndSessions = `DELETE FROM sessions WHERE company = ? AND account = ? AND epoch < ?`
+		SET epoch = max(epoch, excluded.epoch), expires = max(expires, excluded.expires), uncleared = 1`
+	sqliteClearEnded = `
+		DELETE FROM sessions WHERE hash IN
+			(SELECT hash FROM sessions WHERE company = ? AND account = ? AND epoch < ? LIMIT ?)`
+	sqliteCleared = `UPDATE fences SET uncleared = 0 WHERE company = ? AND account = ? AND epoch = ?`
 )
 
+// End deletes at once no more rows than an account usually has. Of more, the
+// sweep takes the rest.
 func (s sqliteSessions) End(ctx context.Context, now time.Time, e flows.Ending) error {
 	if e.Account == 0 { // decoys are nobody's
 		return nil
@@ -146,12 +202,23 @@ func (s sqliteSessions) End(ctx context.Context, now time.Time, e flows.Ending) 
 		if err != nil {
 			return err
 		}
-		_, err = tx.exec(ctx, sqliteEndSessions, e.Company, e.Account, e.Epoch)
+		_, err = tx.clearEnded(ctx, e)
 		return err
 	}))
 }
 
-const sqliteTouchSession = `UPDATE sessions SET expires = max(expires, min(?, ends)) WHERE hash = ? AND expires > ?`
+// clearEnded deletes some of the rows behind a fence, and reports whether there
+// may be more.
+func (tx *sqliteQueries) clearEnded(ctx context.Context, e flows.Ending) (more bool, err error) {
+	n, err := tx.exec(ctx, sqliteClearEnded, e.Company, e.Account, e.Epoch, sqliteClearChunk)
+	if err != nil || n == sqliteClearChunk {
+		return true, err
+	}
+	_, err = tx.exec(ctx, sqliteCleared, e.Company, e.Account, e.Epoch)
+	return false, err
+}
+
+const sqliteTouchSession = `UPDATE sessions SET expires = max(expires, min(?, ends)) WHERE hash = ? AND expires > ? AND` + sqliteNotEnded
 
 func (s sqliteSessions) Touch(ctx context.Context, now time.Time, hash flows.TokenHash, expires time.Time) error {
 	return translateSQLite("touching session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
@@ -162,7 +229,7 @@ func (s sqliteSessions) Touch(ctx context.Context, now time.Time, hash flows.Tok
 // What is no longer true of expires, ends tells the sweep.
 const sqliteExpireSession = `
 	UPDATE sessions SET expires = 0, ends = expires, code_hash = NULL, code_phone = ''
-	WHERE hash = ? AND expires > 0 AND expires <= ?`
+	WHERE hash = ? AND expires > 0 AND expires <= ? AND` + sqliteNotEnded
 
 func (s sqliteSessions) Expire(ctx context.Context, now time.Time, hash flows.TokenHash) error {
 	return translateSQLite("expiring session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
@@ -170,20 +237,30 @@ func (s sqliteSessions) Expire(ctx context.Context, now time.Time, hash flows.To
 	}))
 }
 
-const sqliteSessionsByAccount = sqliteSelectSession + ` WHERE company = ? AND account = ? AND expires > ? ORDER BY created, id`
+const sqliteSessionsByState = sqliteSelectSession + `
+	WHERE company = ? AND account = ? AND state = ? AND expires > ? AND` + sqliteNotEnded + `
+	ORDER BY created DESC LIMIT ?`
 
 func (s sqliteSessions) List(ctx context.Context, now time.Time, company string, account int64) ([]flows.Session, error) {
 	var all []flows.Session
-	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
-		all, err = collectSQLite(ctx, q, scanSQLiteSession, sqliteSessionsByAccount, company, account, micros(now))
-		return err
+	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
+		for _, state := range storedStates {
+			found, err := collectSQLite(ctx, q, scanSQLiteSession, sqliteSessionsByState,
+				company, account, string(state), micros(now), flows.MaxSessions)
+			if err != nil {
+				return err
+			}
+			all = append(all, found...)
+		}
+		return nil
 	})
+	sortByAge(all)
 	return all, translateSQLite("listing sessions", err)
 }
 
 const sqliteOpenCode = `
 	UPDATE sessions SET code_number = code_number + 1, code_hash = NULL, code_phone = ''
-	WHERE hash = ? AND state = ? AND expires > ? RETURNING code_number`
+	WHERE hash = ? AND state = ? AND expires > ? AND` + sqliteNotEnded + ` RETURNING code_number`
 
 func (s sqliteSessions) OpenCode(ctx context.Context, now time.Time, hash flows.TokenHash, state flows.State) (int64, error) {
 	var number int64
@@ -197,7 +274,7 @@ func (s sqliteSessions) OpenCode(ctx context.Context, now time.Time, hash flows.
 	return number, translateSQLite("opening code", err)
 }
 
-const sqliteSetCode = `UPDATE sessions SET code_hash = ?, code_phone = ?, code_expires = ? WHERE hash = ? AND code_number = ?`
+const sqliteSetCode = `UPDATE sessions SET code_hash = ?, code_phone = ?, code_expires = ? WHERE hash = ? AND code_number = ? AND` + sqliteNotEnded
 
 func (s sqliteSessions) SetCode(ctx context.Context, hash flows.TokenHash, number int64, code flows.Code) error {
 	return translateSQLite("setting code", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
@@ -205,7 +282,7 @@ func (s sqliteSessions) SetCode(ctx context.Context, hash flows.TokenHash, numbe
 	}))
 }
 
-const sqliteTakeCode = `UPDATE sessions SET code_hash = NULL, code_phone = '' WHERE hash = ? AND code_hash = ?`
+const sqliteTakeCode = `UPDATE sessions SET code_hash = NULL, code_phone = '' WHERE hash = ? AND code_hash = ? AND` + sqliteNotEnded
 
 // SpendCode reads before it writes, so that those who have nothing to spend
 // don't queue. Of those who have read the same code, one removes it; to the
@@ -223,7 +300,7 @@ func (s sqliteSessions) SpendCode(
 		return sess, nil
 	}
 	if code == nil {
-		return sess, s.Peek(ctx, now, counters...)
+		return sess, s.look(ctx, now, counters)
 	}
 	var taken int64
 	err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
@@ -249,7 +326,12 @@ const (
 	sqliteFullCounter = `SELECT until FROM counters WHERE key = ? AND until > ? AND count >= ?`
 )
 
+// Charge reads before it writes, so that a flood of what is refused does not keep
+// the one writer from others; what is only looked at never does.
 func (s sqliteSessions) Charge(ctx context.Context, now time.Time, counters ...flows.Counter) error {
+	if err := s.look(ctx, now, counters); err != nil || !slices.ContainsFunc(counters, isCharged) {
+		return err
+	}
 	return translateSQLite("charging counters", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		return tx.charge(ctx, now, counters)
 	}))
@@ -291,7 +373,7 @@ func (q *sqliteQueries) full(ctx context.Context, now time.Time, c flows.Counter
 	return nil
 }
 
-func (s sqliteSessions) Peek(ctx context.Context, now time.Time, counters ...flows.Counter) error {
+func (s sqliteSessions) look(ctx context.Context, now time.Time, counters []flows.Counter) error {
 	return translateSQLite("reading counters", s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
 		return q.look(ctx, now, counters)
 	}))
@@ -315,6 +397,8 @@ const (
 		DELETE FROM fences WHERE (company, account) IN (SELECT company, account FROM fences WHERE expires < ? LIMIT ?)`
 )
 
+const sqliteUncleared = `SELECT company, account, epoch FROM fences WHERE uncleared = 1 LIMIT 1`
+
 func (s sqliteSessions) Sweep(ctx context.Context, now time.Time) error {
 	before := micros(now.Add(-flows.Keep))
 	for _, query := range []string{sqliteSweepSessions, sqliteSweepCounters, sqliteSweepFences} {
@@ -322,5 +406,26 @@ func (s sqliteSessions) Sweep(ctx context.Context, now time.Time) error {
 			return translateSQLite("sweeping sessions", err)
 		}
 	}
-	return nil
+	return translateSQLite("sweeping ended sessions", s.sweepEnded(ctx))
+}
+
+// sweepEnded deletes what endings have left over, each chunk in a write of its
+// own.
+func (s sqliteSessions) sweepEnded(ctx context.Context) error {
+	for {
+		err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+			e, err := scanEnding(tx.row(ctx, sqliteUncleared))
+			if err != nil {
+				return err
+			}
+			_, err = tx.clearEnded(ctx, e)
+			return err
+		})
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }

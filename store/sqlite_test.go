@@ -2,11 +2,15 @@ package store
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,10 +57,10 @@ func sqliteSessionNodes(t *testing.T) (one, two flows.Sessions) {
 // Since every store of every test is asked, no statement goes unseen.
 func wantNoScans(t testing.TB, s *SQLite) {
 	t.Helper()
-	if s.enter() != nil {
+	if s.beginCall() != nil {
 		return // closed by the test
 	}
-	s.leave()
+	s.endCall()
 	var all []string
 	for query := range s.reads.prepared {
 		all = append(all, query)
@@ -155,7 +159,7 @@ func TestSQLiteKeepsAllAcrossReopening(t *testing.T) {
 	wantEqual(t, "endings", endings(t, s.Accounts()), owed)
 	wantSession(t, s.Sessions(), sess)
 	wantErr(t, "an ended epoch", s.Sessions().Create(bg, t0, session("b", a.ID, 8, flows.CheckOTP)), flows.ErrConflict)
-	wantFull(t, "Peek", s.Sessions().Peek(bg, t0, counter), "k", t0.Add(time.Hour))
+	wantFull(t, "a look", s.Sessions().Charge(bg, t0, flows.Look(counter)...), "k", t0.Add(time.Hour))
 }
 
 func TestSQLiteFileIsTheUsersAlone(t *testing.T) {
@@ -171,6 +175,33 @@ func TestSQLiteFileIsTheUsersAlone(t *testing.T) {
 		info, err := os.Stat(name)
 		must(t, err)
 		wantEqual(t, "mode of "+filepath.Base(name), info.Mode(), want)
+	}
+}
+
+// A file that others could read, as a copy that was put into place, is made
+// private, and the log says so.
+func TestSQLiteFileBecomesTheUsersAlone(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no file modes")
+	}
+	var log bytes.Buffer
+	file := tempFile(t)
+	one := startSQLite(t, file)
+	must(t, one.Sessions().Create(bg, t0, session("a", 1, 1, flows.CheckOTP)))
+	for name, mode := range map[string]os.FileMode{file: 0o644, file + "-wal": 0o660, file + "-shm": 0o604} {
+		must(t, os.Chmod(name, mode))
+	}
+	two := OpenSQLite(file)
+	two.Log = slog.New(slog.NewTextHandler(&log, nil))
+	must(t, two.Start(bg))
+	defer two.Close()
+	for _, name := range []string{file, file + "-wal", file + "-shm"} {
+		info, err := os.Stat(name)
+		must(t, err)
+		wantEqual(t, "mode of "+filepath.Base(name), info.Mode(), os.FileMode(0o600))
+		if !strings.Contains(log.String(), "file="+name+" ") {
+			t.Errorf("the log does not tell of %s:\n%s", name, &log)
+		}
 	}
 }
 
@@ -316,7 +347,7 @@ func TestSQLiteSurvivesALostTransaction(t *testing.T) {
 		_, err := tx.exec(ctx, `ROLLBACK`)
 		return errors.Join(err, flows.ErrConflict)
 	})
-	if err = translateSQLite("testing", err); isAnswer(err) {
+	if err = translateSQLite("testing", err); flows.IsAnswer(err) {
 		t.Errorf("got error %v, an answer that comes from a lost transaction", err)
 	}
 }
@@ -345,6 +376,19 @@ func TestSQLiteGivesUpOnlyWritesThatHaveNotBegun(t *testing.T) {
 	close(finish)
 	must(t, <-slow)
 	_, err := s.Sessions().Get(bg, hash("slow"))
+	must(t, err)
+}
+
+// Whoever only looks at counters does not queue behind those who write.
+func TestSQLiteLooksAtCountersWhileSomeoneWrites(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	a := create(t, s.Accounts(), plain("acme", "m1"))
+	counter := flows.Counter{Key: "k", Limit: 1, Window: time.Hour}
+	_, err := s.Accounts().Update(bg, "acme", a.ID, func(*flows.Account) (bool, error) {
+		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
+		defer cancel()
+		return false, s.Sessions().Charge(ctx, t0, flows.Look(counter)...)
+	})
 	must(t, err)
 }
 
@@ -490,4 +534,104 @@ func BenchmarkSQLiteCreateParallel(b *testing.B) {
 			})
 		})
 	}
+}
+
+// A deleted account can't be read from the disk once the accounts were swept.
+func TestSQLiteOverwritesWhatIsDeleted(t *testing.T) {
+	const n = 400
+	random := mathrand.New(mathrand.NewPCG(1, 2)) // the same each time
+	file := tempFile(t)
+	s := startSQLite(t, file)
+	accounts := map[int]int64{}
+	for _, i := range random.Perm(n) {
+		a := plain("acme", fmt.Sprintf("%08x", random.Uint32()))
+		a.Email = fmt.Sprintf("%s-%d@example.com", []string{"kept", "gone"}[i%2], i)
+		accounts[i] = get[int64](t)(s.Accounts().Create(bg, t0, a))
+	}
+	for _, i := range random.Perm(n) {
+		if i%2 == 0 {
+			continue
+		}
+		sess := session(fmt.Sprint("s@", accounts[i]), accounts[i], 1, flows.CheckOTP)
+		sess.Code = &flows.Code{Phone: "gone-phone", Expires: t0.Add(time.Minute)}
+		must(t, s.Sessions().Create(bg, t0, sess))
+		must(t, s.Accounts().Delete(bg, "acme", accounts[i]))
+		must(t, s.Sessions().End(bg, t0, flows.Ending{Company: "acme", Account: accounts[i], Epoch: flows.AllEpochs}))
+	}
+	must(t, s.Accounts().Sweep(bg, t0))
+	kept := 0
+	for _, name := range []string{file, file + "-wal", file + "-shm"} {
+		content, err := os.ReadFile(name)
+		must(t, err)
+		kept += bytes.Count(content, []byte("kept-"))
+		if n := bytes.Count(content, []byte("gone-")); n > 0 {
+			t.Errorf("%s has what was deleted %d times", filepath.Base(name), n)
+		}
+	}
+	if kept < n/2 {
+		t.Errorf("only %d of what was kept are found so", kept)
+	}
+}
+
+// A reader that does not end holds up neither the sweep nor the writers, and is
+// told of; the next sweep makes good for it.
+func TestSQLiteSweepsWhileSomeoneReads(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	a := create(t, s.Accounts(), plain("acme", "m1"))
+	reader, err := s.readers.BeginTx(bg, &sql.TxOptions{ReadOnly: true})
+	must(t, err)
+	must(t, reader.QueryRow("SELECT count(*) FROM accounts").Scan(new(int)))
+	must(t, s.Accounts().Delete(bg, "acme", a.ID))
+	began := time.Now()
+	wantErr(t, "a sweep while someone reads", s.Accounts().Sweep(bg, t0), errSQLiteRead)
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("the sweep took %s", took)
+	}
+	create(t, s.Accounts(), plain("acme", "m2"))
+	must(t, reader.Rollback())
+	must(t, s.Accounts().Sweep(bg, t0))
+	info, err := os.Stat(s.file + "-wal")
+	must(t, err)
+	wantEqual(t, "length of the log", info.Size(), 0)
+}
+
+var leftover = flag.Int("leftover", 20_000, "how many sessions TestSQLiteEndsAnyNumberOfSessionsAtOnce ends")
+
+// However many rows an older version has left, an ending counts when End
+// returns, which deletes no more of them than one write should; the sweep takes
+// the rest. With a million:
+//
+//	go test ./store -run AnyNumberOfSessions -v -leftover 1000000
+func TestSQLiteEndsAnyNumberOfSessionsAtOnce(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	sessions := s.Sessions()
+	must(t, sessions.Create(bg, t0, session("alive", 1, 1, flows.Authorized)))
+	const many = `
+		WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?1)
+		INSERT INTO sessions (hash, id, company, account, mnemocode, login_id, epoch, state, accepted, created, expires, ends, code_phone, code_expires)
+		SELECT randomblob(32), n, 'acme', 1, 'm1', '', 1, 'checkpassword', '[]', ?2 + n, ?3, ?3, '', 0 FROM numbers`
+	db := get[*sql.DB](t)(sql.Open("sqlite", sqliteDSN(s.file)))
+	_, err := db.Exec(many, *leftover, micros(t0), micros(t0.Add(10*time.Minute)))
+	must(t, errors.Join(err, db.Close()))
+	if n := len(get[[]flows.Session](t)(sessions.List(bg, t0, "acme", 1))); n != flows.MaxSessions+1 {
+		t.Errorf("%d sessions are listed", n)
+	}
+	left := func() (n int) {
+		must(t, s.read(bg, func(ctx context.Context, q *sqliteQueries) error {
+			return q.row(ctx, `SELECT count(*) FROM sessions INDEXED BY sessions_account WHERE company = 'acme'`).Scan(&n)
+		}))
+		return n
+	}
+	began := time.Now()
+	must(t, sessions.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2}))
+	t.Logf("End of %d sessions took %v", *leftover, time.Since(began))
+	wantGone(t, sessions, "alive")
+	wantEqual(t, "list", len(get[[]flows.Session](t)(sessions.List(bg, t0, "acme", 1))), 0)
+	wantEqual(t, "rows that End has left", left(), *leftover+1-sqliteClearChunk)
+	must(t, sessions.Create(bg, t0, session("next", 1, 2, flows.Authorized)))
+	began = time.Now()
+	must(t, sessions.Sweep(bg, t0))
+	t.Logf("the sweep of the rest took %v", time.Since(began))
+	wantEqual(t, "rows that the sweep has left", left(), 1)
+	wantSession(t, sessions, session("next", 1, 2, flows.Authorized))
 }

@@ -64,21 +64,16 @@ local function counters()
 	end
 end
 
--- put stores the session s, whose fields are the arguments from first on, and
--- notes it in the account's index; a decoy has none. Sessions that the index
--- forgets are forgotten themselves: an ending would not find them, should the
--- clock go back.
-local function put(key, index, s, first)
-	redis.call('HSET', key, unpack(ARGV, first))
-	redis.call('PEXPIRE', key, s.ttl)
-	if index then
-		local prefix = string.sub(key, 1, -1 - #s.hash)
-		for _, hash in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', s.stale)) do
-			redis.call('DEL', prefix .. hash)
-			redis.call('ZREM', index, hash)
-		end
-		redis.call('ZADD', index, s.expires, s.hash)
-		keep(index, s.ttl)
+-- tag is what the keys of one bucket begin with.
+local function tag(key)
+	return string.match(key, '^{[^}]*}')
+end
+
+-- index_of is the key of the index that a session is in, nil for a decoy's.
+local function index_of(key)
+	local s = redis.call('HMGET', key, 's', 'c', 'a')
+	if s[3] and s[3] ~= '0' then
+		return tag(key) .. 'i' .. s[1] .. '/' .. s[2] .. '/' .. s[3]
 	end
 end
 
@@ -89,4 +84,46 @@ local function drop(key, index, hash, channel)
 		redis.call('ZREM', index, hash)
 	end
 	redis.call('PUBLISH', channel, 'd' .. hash)
+end
+
+-- make_room ends the oldest sessions of an index beside the one under new, so
+-- that no more than most are left that live (0: any number). One that has expired
+-- leaves the index, and stays expired, since an ending would not find it. The
+-- hashes of both, of which every node is told, are returned behind a 1.
+local function make_room(index, new, most, now, channel)
+	local prefix, gone, others = tag(index) .. 's', {1}, {}
+	local crowded = most > 0 and redis.call('ZCARD', index) > most
+	-- Where there is room, it is enough to let go of two for each that comes.
+	for _, hash in ipairs(redis.call('ZRANGE', index, 0, crowded and -1 or 1)) do
+		local expires = redis.call('HGET', prefix .. hash, 'x')
+		if not expires then
+			redis.call('ZREM', index, hash)
+		elseif tonumber(expires) <= now then
+			redis.call('HSET', prefix .. hash, 'x', 0)
+			redis.call('ZREM', index, hash)
+			redis.call('PUBLISH', channel, 'd' .. hash)
+			gone[#gone + 1] = hash
+		elseif hash ~= new then
+			others[#others + 1] = hash
+		end
+	end
+	for i = 1, crowded and #others + 1 - most or 0 do
+		drop(prefix .. others[i], index, others[i], channel)
+		gone[#gone + 1] = others[i]
+	end
+	return gone
+end
+
+-- put stores the session s, whose fields are the arguments from first on, and
+-- notes it in the index of its state and account; a decoy has none. It returns
+-- what a script answers then: which sessions are gone.
+local function put(key, index, s, first)
+	redis.call('HSET', key, unpack(ARGV, first))
+	redis.call('PEXPIRE', key, s.ttl)
+	if not index then
+		return {1}
+	end
+	redis.call('ZADD', index, s.created, s.hash)
+	keep(index, s.ttl)
+	return make_room(index, s.hash, tonumber(s.most), tonumber(s.now), s.channel)
 end

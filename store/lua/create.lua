@@ -1,5 +1,5 @@
 -- KEYS  session; unless it is a decoy: fence, index; then counters (see there)
--- ARGV  epoch, hash, expires, ttl, stale, field, value, …; then counters
+-- ARGV  epoch, hash, created, ttl, most, now, channel, field, value, …; then counters
 local add, full = counters()
 if full then
 	return full
@@ -7,6 +7,7 @@ end
 if redis.call('EXISTS', KEYS[1]) == 1 or fenced(KEYS[2], ARGV[1]) then
 	return {0}
 end
-put(KEYS[1], KEYS[3], {hash = ARGV[2], expires = ARGV[3], ttl = ARGV[4], stale = ARGV[5]}, 6)
+local gone = put(KEYS[1], KEYS[3],
+	{hash = ARGV[2], created = ARGV[3], ttl = ARGV[4], most = ARGV[5], now = ARGV[6], channel = ARGV[7]}, 8)
 add()
-return {1}
+return gone

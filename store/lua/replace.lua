@@ -1,5 +1,5 @@
--- KEYS  old session, next; unless they are a decoy's: fence, index; then counters (see there)
--- ARGV  now, from, old hash, channel, epoch, hash, expires, ttl, stale, field, value, …; then counters
+-- KEYS  old session, next; unless they are a decoy's: fence, next's index; then counters (see there)
+-- ARGV  now, from, old hash, channel, epoch, hash, created, ttl, most, field, value, …; then counters
 local add, full = counters()
 if full then
 	return full
@@ -11,7 +11,8 @@ end
 if redis.call('EXISTS', KEYS[2]) == 1 or fenced(KEYS[3], ARGV[5]) then
 	return {0}
 end
-put(KEYS[2], KEYS[4], {hash = ARGV[6], expires = ARGV[7], ttl = ARGV[8], stale = ARGV[9]}, 10)
+local gone = put(KEYS[2], KEYS[4],
+	{hash = ARGV[6], created = ARGV[7], ttl = ARGV[8], most = ARGV[9], now = ARGV[1], channel = ARGV[4]}, 10)
 add()
-drop(KEYS[1], KEYS[4], ARGV[3], ARGV[4])
-return {1}
+drop(KEYS[1], index_of(KEYS[1]), ARGV[3], ARGV[4])
+return gone

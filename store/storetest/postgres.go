@@ -129,7 +129,7 @@ func (s *Postgres) command(name string, args ...string) *exec.Cmd {
 func (s *Postgres) Start(settings ...string) error {
 	args := []string{"-D", s.data(), "-k", s.path, "-p", fmt.Sprint(s.Port)}
 	for _, setting := range append([]string{"listen_addresses=", "fsync=off", "full_page_writes=off",
-		"synchronous_commit=off", "shared_buffers=512MB", "wal_level=minimal", "max_wal_senders=0", "autovacuum=off",
+		"synchronous_commit=off", "shared_buffers=512MB", "max_connections=400", "wal_level=minimal", "max_wal_senders=0", "autovacuum=off",
 		"max_wal_size=2GB"}, settings...) {
 		args = append(args, "-c", setting)
 	}
@@ -140,7 +140,7 @@ func (s *Postgres) Start(settings ...string) error {
 	}
 	defer log.Close()
 	s.cmd.Stdout, s.cmd.Stderr = log, log
-	if s.exited, err = run(s.cmd); err != nil {
+	if s.exited, err = Start(s.cmd); err != nil {
 		return err
 	}
 	return s.waitUntilUp()

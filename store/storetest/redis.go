@@ -77,7 +77,7 @@ func (s *Redis) Start() (err error) {
 	s.output = &bytes.Buffer{}
 	s.cmd = s.command("redis-server", s.args...)
 	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
-	if s.exited, err = run(s.cmd); err != nil {
+	if s.exited, err = Start(s.cmd); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {

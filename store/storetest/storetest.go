@@ -15,6 +15,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"flag"
 	"fmt"
 	"math/big"
 	mathrand "math/rand/v2"
@@ -26,6 +27,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -36,15 +38,19 @@ import (
 var atExit []func()
 
 // Run runs the tests and then stops the servers that they share. It returns
-// what to exit with.
+// what to exit with. Of those in parallel two run at a time, unless -parallel says
+// how many: more of them keep one another from answering in time.
 func Run(m *testing.M) int {
 	sweepDirs()
+	_ = flag.Set("test.parallel", strconv.Itoa(sideBySide))
 	code := m.Run()
 	for _, stop := range atExit {
 		stop()
 	}
 	return code
 }
+
+const sideBySide = 2
 
 // SkipOrFail ends a test that lacks something on this machine. Where nothing
 // may be left out, that is a failure.
@@ -54,6 +60,19 @@ func SkipOrFail(t testing.TB, why string) {
 		t.Fatal(why)
 	}
 	t.Skip(why)
+}
+
+// NeedPeers skips the test where Node, or the packages in the directory peers,
+// are missing, unless nothing may be skipped.
+func NeedPeers(t testing.TB, peers string) {
+	t.Helper()
+	_, err := exec.LookPath("node")
+	if err == nil {
+		_, err = os.Stat(filepath.Join(peers, "node_modules"))
+	}
+	if err != nil {
+		SkipOrFail(t, fmt.Sprintf("%v: install Node 20 or later and, in the module's root, run npm ci --prefix caddymodule/testdata/peers", err))
+	}
 }
 
 // Eventually waits until something is so, and fails the test where it is not
@@ -92,13 +111,16 @@ func WatchStalls() (stop func() time.Duration) {
 }
 
 // FreePorts returns n ports that are free, as are those 10,000 above them, which
-// a Cluster's nodes use. Both are below what is given out to clients.
+// a Cluster's nodes use. Both are below what is given out to clients. No port is
+// returned twice.
 func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
+	portsMu.Lock()
+	defer portsMu.Unlock()
 	var ports []int
-	for port := 20000 + mathrand.IntN(2000); len(ports) < n && port < 22768; port++ {
-		if isFree(port) && isFree(port+10000) {
-			ports = append(ports, port)
+	for ; len(ports) < n && nextPort < 22768; nextPort++ {
+		if isFree(nextPort) && isFree(nextPort+10000) {
+			ports = append(ports, nextPort)
 		}
 	}
 	if len(ports) < n {
@@ -106,6 +128,11 @@ func FreePorts(t testing.TB, n int) []int {
 	}
 	return ports
 }
+
+var (
+	portsMu  sync.Mutex
+	nextPort = 20000 + mathrand.IntN(2000) // not where another test binary looks
+)
 
 func isFree(port int) bool {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -168,12 +195,17 @@ func (d directory) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = d.path
 	cmd.Env = []string{"LC_ALL=C", "PATH=" + os.Getenv("PATH")}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: d.as, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: d.as}
 	return cmd
 }
 
-// run starts a program. What it returns is closed once it has ended.
-func run(cmd *exec.Cmd) (exited chan struct{}, err error) {
+// Start starts a program that ends with the tests. What it returns is closed once
+// it has ended.
+func Start(cmd *exec.Cmd) (exited chan struct{}, err error) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error)
 	exited = make(chan struct{})
 	go func() {

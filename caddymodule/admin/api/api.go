@@ -1,0 +1,121 @@
+// Package api is what the admin API says: its JSON, and the lines of imports and
+// exports, for admin, which answers, and for command, which asks.
+package api
+
+import (
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+const (
+	// Root is what the paths of the admin API begin with.
+	Root = "/mnemogate/"
+	// MaxAccount bounds the JSON of one account, in a body or in a line.
+	MaxAccount = 64 << 10
+)
+
+// A Session is a session as an operator sees it. The id is of no use as a
+// token.
+type Session struct {
+	ID      string      `json:"session_id"`
+	State   flows.State `json:"session_state"`
+	Created time.Time   `json:"created_at"`
+	Expires time.Time   `json:"expires_at"` // unless it is used
+	Ends    time.Time   `json:"ends_at"`
+}
+
+// A Page is an answer to a search for accounts.
+type Page struct {
+	Accounts []Account `json:"accounts"`
+	// Next is the after of the next page; empty if there is none.
+	Next string `json:"next,omitempty"`
+}
+
+// How many accounts a page has if nothing is said of it, and at most.
+const (
+	DefaultPage = 100
+	MaxPage     = 1000
+)
+
+// An Account is an account as the admin API shows it. Every field is
+// always there.
+type Account struct {
+	Mnemocode       string       `json:"profile_mnemocode"`
+	Role            *string      `json:"role"`
+	Phone           *string      `json:"primary_phone"`
+	Email           *string      `json:"primary_email"`
+	LoginName       *string      `json:"login_name"`
+	Status          flows.Status `json:"status"`
+	SecondFactor    bool         `json:"second_factor"`
+	MustSetPassword bool         `json:"must_set_password"`
+	PasswordSet     bool         `json:"password_set"`
+	Question        *string      `json:"control_question"`
+	BackupCodes     int          `json:"backup_codes_left"`
+	Identities      []Identity   `json:"oauth_identities"`
+	Accepted        []Acceptance `json:"disclaimers_accepted"`
+	LockedUntil     *time.Time   `json:"locked_until"`
+	Created         time.Time    `json:"created_at"`
+	Updated         time.Time    `json:"updated_at"`
+}
+
+// An Identity is a user of an OAuth provider who logs in as the account.
+type Identity struct {
+	Provider int    `json:"provider_id"`
+	Subject  string `json:"subject"`
+}
+
+// An Acceptance is a disclaimer that was accepted.
+type Acceptance struct {
+	Code    string `json:"code"`
+	Version string `json:"version"`
+	// At is now, where it is not given.
+	At time.Time `json:"accepted_at,omitzero"`
+}
+
+// Fields are the names of the fields that can be written, in the order in
+// which they are applied.
+var Fields = []string{
+	"profile_mnemocode", "role", "primary_phone", "primary_email", "login_name", "status", "second_factor",
+	"password", "password_hash", "must_set_password", "control_question", "control_answer", "control_answer_hash",
+	"oauth_identities", "disclaimers_accepted", "backup_code_hashes", "created_at",
+}
+
+// A Failure is the answer to a line that was not imported.
+type Failure struct {
+	Line  int    `json:"line"`
+	Field string `json:"field,omitempty"`
+	Error string `json:"error"`
+}
+
+// Counts is the last line of the answer. With Error the import was given
+// up at Line: what comes from there on has to be sent again.
+type Counts struct {
+	Created int    `json:"created"`
+	Updated int    `json:"updated"`
+	Skipped int    `json:"skipped"`
+	Failed  int    `json:"failed"`
+	Line    int    `json:"line,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// A Finding is what the doctor has to say of one thing.
+type Finding struct {
+	Check   string `json:"check"`
+	Company string `json:"company,omitempty"` // none: it is everybody's
+	Result  string `json:"result"`            // ok, warning or failed
+	Took    string `json:"took,omitempty"`
+	Message string `json:"message"`
+	Advice  string `json:"advice,omitempty"` // what to do
+}
+
+// Results of a finding.
+const (
+	OK      = "ok"
+	Warning = "warning"
+	Failed  = "failed"
+)
+
+// MaxSkew is when clocks that differ begin to hurt: times that one node
+// stores are read by others.
+const MaxSkew = 2 * time.Second

@@ -1,0 +1,208 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mnemogate/mnemogate/caddymodule/admin/api"
+	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+const (
+	// doctorTimeout bounds each check.
+	doctorTimeout = 5 * time.Second
+	// slowStore is when a round trip is worth a warning: the protected path
+	// makes one for each session that is not remembered.
+	slowStore = 100 * time.Millisecond
+)
+
+// doctor answers with what is right and wrong with the running configuration.
+// It asks the stores and knocks at the gateways; no message is sent.
+func (c *call) doctor() error {
+	service, err := c.running()
+	if err != nil {
+		return err
+	}
+	d := &doctor{app: c.app, service: service}
+	d.run(c.Context())
+	c.writeJSON(http.StatusOK, map[string]any{"time": time.Now().UTC(), "findings": d.findings})
+	return nil
+}
+
+type doctor struct {
+	app     *app.App
+	service *flows.Service
+
+	mu       sync.Mutex
+	findings []api.Finding
+}
+
+// run makes all checks at once and orders what they found.
+func (d *doctor) run(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+	defer cancel()
+	var checks sync.WaitGroup
+	check := func(name string, f func()) {
+		checks.Go(func() {
+			err := flows.ContainLogged(d.app.Log(), "checking "+name, func() error { f(); return nil })
+			if err != nil {
+				d.found(api.Finding{Check: name, Result: api.Failed, Message: "a defect: " + err.Error(), Advice: "report it, with the log"})
+			}
+		})
+	}
+	check("accounts store", func() { d.accounts(ctx) })
+	check("sessions store", func() { d.sessions(ctx) })
+	check("clock", func() { d.clocks(ctx) })
+	check("settings of the stores", func() { d.faults(ctx) })
+	for code, company := range d.app.Sorted() {
+		check("gateways", func() { d.gateways(ctx, code, company) })
+		check("second_factor", func() { d.weak(d.app.Stranded(ctx, code)) })
+	}
+	check("company", func() { d.weak(d.app.Orphans(ctx)) })
+	check("settings", func() { d.weak(d.app.Weaknesses(), nil) })
+	checks.Wait()
+	slices.SortStableFunc(d.findings, func(a, b api.Finding) int {
+		order := func(f api.Finding) string { return f.Company + "\x00" + f.Check + "\x00" + f.Message }
+		return strings.Compare(order(a), order(b))
+	})
+}
+
+func (d *doctor) found(f api.Finding) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.findings = append(d.findings, f)
+}
+
+// timed tells of a round trip to a store.
+func (d *doctor) timed(check, advice string, trip func() error) {
+	began := time.Now()
+	err := trip()
+	took := time.Since(began)
+	f := api.Finding{Check: check, Result: api.OK, Took: took.Round(10 * time.Microsecond).String(), Message: "it reads and writes"}
+	switch {
+	case err != nil:
+		f.Result, f.Message, f.Advice = api.Failed, err.Error(), advice
+	case took > slowStore:
+		f.Result, f.Message = api.Warning, "a read and a write take more than "+slowStore.String()
+		f.Advice = "look at the load of its server or disk, and at the way there: every login waits several times as long"
+	}
+	d.found(f)
+}
+
+const storeAdvice = "see that the server runs, is reached from here and has room on its disk; until it answers, so do the routes with service.unavailable"
+
+// accounts counts a wrong attempt of a login id that no one can have, and
+// forgets it.
+func (d *doctor) accounts(ctx context.Context) {
+	d.timed("accounts store", storeAdvice, func() error {
+		subject := flows.Subject{Company: "/doctor", LoginID: "doctor"}
+		for _, count := range []int{1, 0} {
+			err := d.service.Accounts.Tally(ctx, time.Now(), subject, flows.WrongPasswords, func(t *flows.Tally) error {
+				*t = flows.Tally{Count: count}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		_, err := d.service.Accounts.Tallies(ctx, subject)
+		return err
+	})
+}
+
+// sessions asks for a session that is not there, and counts.
+func (d *doctor) sessions(ctx context.Context) {
+	d.timed("sessions store", storeAdvice, func() error {
+		var hash flows.TokenHash
+		rand.Read(hash[:]) // never fails: it ends the process instead
+		if _, err := d.service.Sessions.Get(ctx, hash); !errors.Is(err, flows.ErrNotFound) {
+			return err
+		}
+		counter := flows.Counter{Key: "/doctor", Limit: 1 << 30, Window: time.Second}
+		return d.service.Sessions.Charge(ctx, time.Now(), counter)
+	})
+}
+
+// clocks compares this machine's with those of the stores' servers.
+func (d *doctor) clocks(ctx context.Context) {
+	for s := range d.app.Stores() {
+		server, ok := s.(guest.ClockStore)
+		if !ok {
+			continue // it is on this machine, or does not tell
+		}
+		f := api.Finding{Check: "clock", Result: api.OK}
+		began := time.Now()
+		there, err := server.Clock(ctx)
+		if err != nil {
+			continue // the store's own check says so
+		}
+		skew := there.Sub(began.Add(time.Since(began) / 2))
+		f.Message = fmt.Sprintf("%T: its server's clock differs by %s", s, skew.Abs().Round(time.Millisecond))
+		f.Message = strings.Replace(f.Message, "*store.", "", 1)
+		if skew.Abs() > api.MaxSkew {
+			f.Result, f.Advice = api.Failed, "let both machines take their time from NTP: sessions and codes expire too early or too late"
+		}
+		d.found(f)
+	}
+}
+
+// faults tells of servers that can lose what they keep.
+func (d *doctor) faults(ctx context.Context) {
+	for s := range d.app.Stores() {
+		server, ok := s.(guest.FaultyStore)
+		if !ok {
+			continue
+		}
+		faults, _ := server.Faults(ctx) // that it does not answer is said by the store's own check
+		for _, f := range faults {
+			d.found(api.Finding{Check: "settings of the stores", Result: api.Warning, Message: f.What, Advice: f.Advice})
+		}
+	}
+}
+
+// gateways knocks at what a company sends to.
+func (d *doctor) gateways(ctx context.Context, code string, c *app.Company) {
+	var knocks sync.WaitGroup
+	for _, g := range c.Guests() {
+		if remote, ok := g.Module.(guest.Remote); ok {
+			endpoint := remote.Endpoint()
+			knocks.Go(func() { d.knock(ctx, code, g.Directive, endpoint) })
+		}
+	}
+	knocks.Wait()
+}
+
+func (d *doctor) knock(ctx context.Context, code, name, endpoint string) {
+	began := time.Now()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", endpoint)
+	f := api.Finding{Check: name, Company: code, Result: api.OK, Message: endpoint + " is reached"}
+	if err != nil {
+		f.Result = api.Failed
+		f.Message = endpoint + " is not reached: " + guest.Cause(err).Error()
+		f.Advice = "see that the address is right, that names are resolved here and that no firewall is between"
+	} else {
+		_ = conn.Close()
+		f.Took = time.Since(began).Round(10 * time.Microsecond).String()
+	}
+	d.found(f)
+}
+
+// weak tells of weaknesses, or why they were not found out.
+func (d *doctor) weak(found []app.Weakness, err error) {
+	for _, w := range found {
+		d.found(api.Finding{Check: w.Directive, Company: w.Company, Result: api.Warning, Message: w.Message, Advice: w.Advice})
+	}
+	if err != nil {
+		d.found(api.Finding{Check: "accounts", Result: api.Failed, Message: err.Error(), Advice: storeAdvice})
+	}
+}

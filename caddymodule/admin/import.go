@@ -1,0 +1,314 @@
+package admin
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mnemogate/mnemogate/caddymodule/admin/api"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+const (
+	// importWorkers lines are stored at once: the embedded store commits what
+	// waits together.
+	importWorkers = 64
+	// importStall is how long a client may leave an import without a byte.
+	importStall = time.Minute
+	exportPage  = 500
+)
+
+// importLines takes one account a line and answers while it reads: a line for
+// each that failed, and the counts at last. An account that is there already is
+// skipped, or changed as by PATCH with update=true, so an import that was
+// interrupted can be sent again as a whole.
+func (c *call) importLines() error {
+	query, err := c.query("update")
+	if err != nil {
+		return err
+	}
+	update := query.Get("update")
+	if update != "" && update != "true" && update != "false" {
+		return &apiError{status: http.StatusBadRequest, field: "update", message: "update: it must be true or false"}
+	}
+	control := http.NewResponseController(c.w)
+	_ = control.EnableFullDuplex() // HTTP/2 needs none
+	c.w.Header().Set("Content-Type", "application/x-ndjson")
+	c.w.Header().Set("Cache-Control", "no-store")
+	c.admin.Bulk = true
+	i := newImporter(c.admin, update == "true", c.w)
+	// The server's deadline is for short requests.
+	body := readerFunc(func(p []byte) (int, error) {
+		_ = control.SetReadDeadline(time.Now().Add(importStall))
+		return c.Body.Read(p)
+	})
+	counts := i.run(c.Context(), body)
+	if counts.Error != "" {
+		c.app.Log().Warn("an import was given up", "company", c.admin.Company.Code, "line", counts.Line, "error", i.broken)
+	}
+	_ = api.WriteLine(c.w, counts) // the client may be gone
+	return nil
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// An importer stores the accounts of many lines at once, with the outcome of one
+// after another: a line waits for those before it that it could collide with.
+type importer struct {
+	admin   *flows.Admin
+	update  bool
+	workers chan struct{}
+	hashing chan struct{} // held while plain secrets are hashed, so that logins are not held up
+	running sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	out    io.Writer
+	busy   map[string]bool // what the lines claim that are being stored
+	counts api.Counts
+	broken error // why the import is given up
+}
+
+func newImporter(admin *flows.Admin, update bool, out io.Writer) *importer {
+	return &importer{
+		admin:   admin,
+		update:  update,
+		out:     out,
+		busy:    map[string]bool{},
+		workers: make(chan struct{}, importWorkers),
+		hashing: make(chan struct{}, 1),
+	}
+}
+
+func (i *importer) run(ctx context.Context, body io.Reader) api.Counts {
+	lines := bufio.NewReaderSize(body, api.MaxAccount+1)
+	n := 0
+	for i.alive() {
+		line, err := api.ReadLine(lines)
+		if err != nil && err != io.EOF && err != api.ErrLongLine {
+			i.giveUp(n+1, fmt.Errorf("the rest could not be read: %w", err))
+			break
+		}
+		n++
+		if n == 1 {
+			line = bytes.TrimPrefix(line, []byte("\ufeff"))
+		}
+		if err == api.ErrLongLine {
+			i.fail(n, &apiError{message: fmt.Sprintf("the line has more than %d bytes", api.MaxAccount)})
+		} else if line = bytes.TrimSpace(line); len(line) > 0 {
+			i.take(ctx, n, line)
+		}
+		if err == io.EOF {
+			break
+		}
+	}
+	i.running.Wait()
+	return i.counts
+}
+
+func (i *importer) alive() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.broken == nil
+}
+
+// take parses a line and has it stored.
+func (i *importer) take(ctx context.Context, n int, line []byte) {
+	change, err := parseChange(line, changeImport)
+	if err != nil {
+		i.fail(n, err)
+		return
+	}
+	var a flows.Account
+	if err := change.Apply(&a); err != nil {
+		i.fail(n, err)
+		return
+	}
+	claims := claimsOf(a)
+	if !i.claim(claims) {
+		i.running.Wait()
+		i.claim(claims)
+	}
+	i.workers <- struct{}{}
+	i.running.Go(func() {
+		defer func() { <-i.workers }()
+		defer i.release(claims)
+		if err := flows.Contain(func() error { i.store(ctx, n, a.Mnemocode, change); return nil }); err != nil {
+			i.giveUp(n, err)
+		}
+	})
+}
+
+// claimsOf is what no two accounts can have, and so no two lines at once.
+func claimsOf(a flows.Account) []string {
+	claims := []string{"mnemocode " + a.Mnemocode}
+	for _, id := range flows.LoginIDs(a) {
+		claims = append(claims, "login "+id)
+	}
+	for _, identity := range a.Identities {
+		claims = append(claims, fmt.Sprint("identity ", identity.Provider, " ", identity.Subject))
+	}
+	return claims
+}
+
+func (i *importer) claim(claims []string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, claim := range claims {
+		if i.busy[claim] {
+			return false
+		}
+	}
+	for _, claim := range claims {
+		i.busy[claim] = true
+	}
+	return true
+}
+
+func (i *importer) release(claims []string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, claim := range claims {
+		delete(i.busy, claim)
+	}
+}
+
+func (i *importer) store(ctx context.Context, n int, mnemocode string, change flows.Change) {
+	plain := change.Password != "" || change.Answer != ""
+	if plain {
+		// Hashing takes long: not for an account that will be skipped.
+		if _, err := i.admin.ByMnemocode(ctx, mnemocode); err == nil && !i.update {
+			i.count(&i.counts.Skipped)
+			return
+		}
+		i.hashing <- struct{}{}
+		defer func() { <-i.hashing }()
+	}
+	_, err := i.admin.Create(ctx, change)
+	taken, ok := errors.AsType[*flows.TakenError](err)
+	there := ok && taken.Field == "profile_mnemocode"
+	switch {
+	case err == nil:
+		i.count(&i.counts.Created)
+	case there && !i.update:
+		i.count(&i.counts.Skipped)
+	case there:
+		i.change(ctx, n, mnemocode, change)
+	default:
+		i.failOrGiveUp(n, err)
+	}
+}
+
+func (i *importer) change(ctx context.Context, n int, mnemocode string, change flows.Change) {
+	_, changed, err := i.admin.Change(ctx, mnemocode, change)
+	switch {
+	case err != nil:
+		i.failOrGiveUp(n, err)
+	case changed:
+		i.count(&i.counts.Updated)
+	default:
+		i.count(&i.counts.Skipped)
+	}
+}
+
+func (i *importer) count(what *int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	*what++
+}
+
+// failOrGiveUp tells the line's fault from the store's, in which all that
+// follow would fail, too.
+func (i *importer) failOrGiveUp(n int, err error) {
+	if asAPIError(err).status == http.StatusServiceUnavailable {
+		i.giveUp(n, err)
+		return
+	}
+	i.fail(n, err)
+}
+
+func (i *importer) fail(n int, err error) {
+	refusal := asAPIError(err)
+	// The field is told apart.
+	message := strings.TrimPrefix(refusal.message, refusal.field+": ")
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.counts.Failed++
+	_ = api.WriteLine(i.out, api.Failure{Line: n, Field: refusal.field, Error: message}) // the client may be gone
+}
+
+func (i *importer) giveUp(n int, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.broken == nil || n < i.counts.Line {
+		i.broken = err
+		i.counts.Line = n
+		i.counts.Error = cmp.Or(asAPIError(err).message, err.Error())
+	}
+}
+
+// export writes all accounts as lines that import takes, secrets as hashes: it
+// is for moving to another store. Accounts that are created or deleted
+// meanwhile may be there or not.
+func (c *call) export() error {
+	if _, err := c.query(); err != nil {
+		return err
+	}
+	after, began := "", false
+	for {
+		ctx, cancel := c.within()
+		lines, last, err := c.exportPage(ctx, after)
+		cancel()
+		if err != nil && !began {
+			return err
+		}
+		if err != nil {
+			c.app.Log().Warn("an export broke off", "company", c.admin.Company.Code, "error", err)
+			panic(http.ErrAbortHandler) // so that the client does not take it for whole
+		}
+		if !began {
+			c.w.Header().Set("Content-Type", "application/x-ndjson")
+			c.w.Header().Set("Cache-Control", "no-store")
+			began = true
+		}
+		if _, err := c.w.Write(lines); err != nil {
+			return nil // the client is gone
+		}
+		if last == "" {
+			return nil
+		}
+		after = last
+	}
+}
+
+// exportPage returns the lines behind after, and the last mnemocode of a page
+// behind which there may be more.
+func (c *call) exportPage(ctx context.Context, after string) (lines []byte, last string, err error) {
+	accounts, err := c.admin.List(ctx, after, exportPage)
+	if err != nil {
+		return nil, "", err
+	}
+	var b bytes.Buffer
+	for _, a := range accounts {
+		codes, err := c.admin.BackupCodeHashes(ctx, a)
+		if err != nil {
+			return nil, "", err
+		}
+		if err := api.WriteLine(&b, newExportedAccount(a, codes)); err != nil {
+			return nil, "", err
+		}
+	}
+	if len(accounts) == exportPage {
+		last = accounts[exportPage-1].Mnemocode
+	}
+	return b.Bytes(), last, nil
+}

@@ -1,0 +1,53 @@
+package admin
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mnemogate/mnemogate/caddymodule/admin/api"
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/store"
+)
+
+func TestFieldNamesAreThoseThatAreTaken(t *testing.T) {
+	var names []string
+	for _, f := range accountFields {
+		names = append(names, f.name)
+	}
+	if diff := cmp.Diff(names, api.Fields); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// BenchmarkImport stores accounts with ready hashes as an import of theirs does,
+// with real fsyncs; 100,000 must take a minute or less:
+//
+//	go test -bench Import -benchtime 100000x -run - ./caddymodule
+func BenchmarkImport(b *testing.B) {
+	db := store.OpenSQLite(b.TempDir() + "/bench.db")
+	if err := db.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	policy := flows.DefaultPolicy()
+	service := &flows.Service{Accounts: db.Accounts(), Sessions: db.Sessions(), Hasher: password.NewHasher(1), Log: slog.Default(), Now: time.Now}
+	i := newImporter(&flows.Admin{Service: service, Company: &flows.Company{Code: "acme", Policy: policy}, Bulk: true}, false, io.Discard)
+	r, w := io.Pipe()
+	go func() {
+		for n := range b.N {
+			fmt.Fprintln(w, importLine(n))
+		}
+		_ = w.Close()
+	}()
+	counts := i.run(b.Context(), r)
+	if counts.Created != b.N {
+		b.Fatalf("%+v", counts)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "accounts/s")
+}

@@ -1,0 +1,414 @@
+// Package app is what is configured: the companies, from a Caddyfile or JSON, the
+// stores that they share, and what is seen of it all from outside, events and
+// metrics. Start at App; company.go has what is a company's own, package policy
+// what it may decide, and stores.go how stores outlive a configuration. It
+// imports no guest: those are found by Caddy's names.
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/hashing"
+	"github.com/mnemogate/mnemogate/caddymodule/policy"
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/password"
+)
+
+func init() { caddy.RegisterModule(new(App)) }
+
+const (
+	defaultStreamRecheck = caddy.Duration(10 * time.Second)
+	// StartAgainAfter is how long a failed start is not tried again: each try
+	// may take a store's whole timeout.
+	StartAgainAfter = time.Second
+	// startWait is how long a request waits for a start.
+	startWait = 1800 * time.Millisecond
+	// seedAgainAfter is when accounts are created that a store could not take.
+	seedAgainAfter = 5 * time.Second
+	// A config that was replaced keeps its stores while its requests go on: for
+	// at least as long as the old server lets a connection take for its first
+	// request (http.Server.Shutdown), and at most so long.
+	keepAtLeast  = 5 * time.Second
+	keepAtMost   = time.Minute
+	defaultCache = 250_000
+)
+
+// App is the auth service: its companies, their policies, and what they share.
+// The handler `mnemogate` puts it in front of an application.
+type App struct {
+	// Where accounts are kept, and sessions if `sessions` is not set. Default:
+	// `sqlite` with its default file.
+	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=mnemogate.accounts inline_key=module"`
+
+	// Where sessions, one-time codes and counters are kept. Default: where the
+	// accounts are; needed with a store that can't keep sessions.
+	SessionsRaw json.RawMessage `json:"sessions,omitempty" caddy:"namespace=mnemogate.sessions inline_key=module"`
+
+	// How many authorized sessions this node remembers at most, so that it need
+	// not ask the store for them with each request; about 200 bytes each, taken
+	// as they come. Those used least are forgotten first. A smaller number holds
+	// from the next restart. Default: 250000.
+	Cache int `json:"cache,omitempty"`
+
+	// What companies inherit.
+	policy.Policy
+
+	// The companies by code, which is the first segment of their routes' paths:
+	// 1 to 64 letters, digits, `_` and `-`. At least one.
+	Companies map[string]*Company `json:"companies,omitempty"`
+
+	log       *slog.Logger
+	warnings  flows.Warnings
+	ctx       context.Context // ends when the config is unloaded
+	cancel    context.CancelFunc
+	storeKeys []string // of the stores in use
+	stores    []*pooledStore
+	guests    []Guest // that keep the stores
+	accounts  flows.Accounts
+	census    flows.Census // nil if the accounts are none
+	sessions  flows.Sessions
+	watcher   *watcher
+	servers   map[*caddyhttp.Server]bool // that a handler stands in
+	bypasses  []Weakness                 // of their routes
+	begun     bool                       // Start was called
+
+	service  atomic.Pointer[flows.Service] // nil until it has started
+	starting chan struct{}                 // holds one while someone starts it; guards the two below
+	failed   error
+	failedAt time.Time
+	workers  sync.WaitGroup
+	calls    atomic.Int64 // how many use the service now
+}
+
+// CaddyModule returns the Caddy module information.
+func (*App) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate", New: func() caddy.Module { return new(App) }}
+}
+
+// hasher is one for all configs: what it bounds is the machine's. Its size is
+// known only once Caddy has set GOMAXPROCS.
+var hasher = sync.OnceValue(func() *password.Hasher {
+	h := password.NewHasher(0)
+	h.Waited = hashWaited
+	h.Derive = hashing.New(h.Slots()).Derive
+	return h
+})
+
+// Provision resolves secrets, loads the guest modules and works out what
+// applies to each company. It reads the files that the configuration names,
+// and touches neither database nor network.
+func (a *App) Provision(ctx caddy.Context) error {
+	a.log = ctx.Slogger()
+	a.ctx, a.cancel = context.WithCancel(ctx)
+	a.starting = make(chan struct{}, 1)
+	a.Cache = cmp.Or(a.Cache, defaultCache)
+	if err := a.Policy.Load(ctx); err != nil {
+		return err
+	}
+	for code, c := range a.Sorted() {
+		if c == nil {
+			return fmt.Errorf("company %s: it is null; leave it out, or configure it", code)
+		}
+		if err := c.provision(ctx, code, &a.Policy); err != nil {
+			return fmt.Errorf("company %s: %w", code, err)
+		}
+	}
+	a.watcher = newWatcher(ctx)
+	a.servers = map[*caddyhttp.Server]bool{}
+	if err := a.registerMetrics(ctx); err != nil {
+		return err
+	}
+	return a.loadStores(ctx)
+}
+
+// Sorted yields the companies by code, so that of several mistakes the same one
+// is named each time.
+func (a *App) Sorted() iter.Seq2[string, *Company] {
+	return func(yield func(string, *Company) bool) {
+		for _, code := range slices.Sorted(maps.Keys(a.Companies)) {
+			if !yield(code, a.Companies[code]) {
+				return
+			}
+		}
+	}
+}
+
+// Validate refuses what can't work and what a standard forbids, and warns of
+// what is weak.
+func (a *App) Validate() error {
+	if err := a.checkCompanies(); err != nil {
+		return err
+	}
+	if a.Cache < 1000 || a.Cache > 100_000_000 {
+		return errors.New("cache: choose 1000 to 100000000 sessions")
+	}
+	if err := a.Policy.Check(); err != nil {
+		return err
+	}
+	for code, c := range a.Sorted() {
+		if err := c.check(&a.Policy); err != nil {
+			return fmt.Errorf("company %s: %w", code, err)
+		}
+	}
+	a.warn(a.Weaknesses())
+	return nil
+}
+
+func (a *App) warn(found []Weakness) {
+	for _, w := range found {
+		a.log.Warn(w.Directive+": "+w.Message, "company", w.Company, "advice", w.Advice)
+	}
+}
+
+func (a *App) checkCompanies() error {
+	if len(a.Companies) == 0 {
+		return errors.New("company is missing; add at least one")
+	}
+	return nil
+}
+
+// Start makes the service ready. A store whose server does not answer is no
+// reason to refuse the config: it is asked again, also where no request comes,
+// since a crash may have left sessions to be ended.
+func (a *App) Start() error {
+	a.begun = true
+	_, err := a.started(a.ctx)
+	if errors.Is(err, guest.ErrUnreachable) {
+		a.log.Error("a store can't be reached; until it can, requests are answered service.unavailable", "error", err)
+		a.workers.Go(a.startLater)
+		return nil
+	}
+	return err
+}
+
+func (a *App) startLater() {
+	for {
+		select {
+		case <-a.ctx.Done():
+			return
+		case <-time.After(StartAgainAfter):
+		}
+		if _, err := a.started(a.ctx); err == nil {
+			return
+		}
+	}
+}
+
+// StandIn notes that a handler stands in the server. What is weak about its
+// routes is looked for once, however many handlers stand there.
+func (a *App) StandIn(server *caddyhttp.Server, look func(*caddyhttp.Server) ([]Weakness, error)) error {
+	if a.servers[server] {
+		return nil
+	}
+	a.servers[server] = true
+	a.closeFirst(server)
+	found, err := look(server)
+	found = slices.DeleteFunc(found, func(w Weakness) bool { return slices.Contains(a.bypasses, w) }) // one site, two servers
+	a.warn(found)
+	a.bypasses = append(a.bypasses, found...)
+	return err
+}
+
+// Stop does nothing: the apps stop in random order, so the handler may still
+// have requests. Cleanup comes when they all have.
+func (a *App) Stop() error { return nil }
+
+// Cleanup ends what works in the background and then gives the stores back,
+// which only the last config that uses them closes.
+func (a *App) Cleanup() error {
+	if a.cancel == nil {
+		return nil // Provision was not called, or Cleanup was
+	}
+	a.cancel()
+	a.cancel = nil
+	a.starting <- struct{}{} // a start under way ends first, and none begins any more
+	a.workers.Wait()
+	service := a.service.Load()
+	if service == nil {
+		return a.giveBack()
+	}
+	if caddy.Exiting() {
+		service.Close()
+		return a.giveBack()
+	}
+	// Caddy does not wait for requests under way, and a reload does not wait for
+	// gateways.
+	go func() {
+		a.drain()
+		service.Close()
+		if err := a.giveBack(); err != nil {
+			a.log.Error("a store was not closed", "error", err)
+		}
+	}()
+	return nil
+}
+
+// Enter begins a use of the service, which may outlast the config. Each one
+// needs a leave.
+func (a *App) Enter() { a.calls.Add(1) }
+
+// Leave ends what enter began.
+func (a *App) Leave() { a.calls.Add(-1) }
+
+// drain waits until nobody uses the service any more.
+func (a *App) drain() {
+	time.Sleep(keepAtLeast)
+	for end := time.Now().Add(keepAtMost); a.calls.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// Service returns the service, ready for use. The first call starts it, since
+// requests may come before Start. If that fails, later calls try again. A start
+// that takes long goes on when the caller is told that there is no service yet.
+func (a *App) Service(ctx context.Context) (*flows.Service, error) {
+	if service := a.service.Load(); service != nil {
+		return service, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startWait, errStarting)
+	defer cancel()
+	return a.started(ctx)
+}
+
+var errStarting = fmt.Errorf("%w: the start takes long and goes on", guest.ErrUnreachable)
+
+// started waits for the start, which is one for all callers.
+func (a *App) started(ctx context.Context) (*flows.Service, error) {
+	select {
+	case a.starting <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-a.ctx.Done():
+		return nil, a.ctx.Err()
+	}
+	service, err := a.service.Load(), a.failed
+	if service != nil || err != nil && time.Since(a.failedAt) < StartAgainAfter {
+		<-a.starting
+		return service, err
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { <-a.starting }()
+		// Not with the caller's context: the others wait for this start, too.
+		err = flows.ContainLogged(a.log, "starting", func() (err error) {
+			service, err = a.start(a.ctx)
+			return err
+		})
+		if err != nil {
+			a.failed, a.failedAt = err, time.Now()
+			return
+		}
+		a.failed = nil
+		a.service.Store(service)
+	}()
+	select {
+	case <-done:
+		return service, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (a *App) start(ctx context.Context) (*flows.Service, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for _, s := range a.stores {
+		if err := s.Start(ctx, a.accounts); err != nil {
+			return nil, err
+		}
+	}
+	service := &flows.Service{
+		Accounts:  a.accounts,
+		Sessions:  a.sessions,
+		Companies: map[string]*flows.Company{},
+		Hasher:    hasher(),
+		Log:       a.log,
+		Now:       time.Now,
+		Observe:   a.watcher.observe,
+	}
+	for code, c := range a.Companies {
+		service.Companies[code] = counted(c.effective)
+	}
+	if !a.createAccounts(ctx, service) {
+		a.workers.Go(func() { a.createAccountsLater(ctx, service) })
+	}
+	a.workers.Go(func() { a.warnOfOrphans(ctx) })
+	a.workers.Go(func() { service.Run(ctx) })
+	a.workers.Go(func() { a.watcher.run(ctx, a) })
+	return service, nil
+}
+
+// createAccounts creates the configured accounts that are absent, and forgets
+// their passwords. One that can't be is no reason to lock all the others out. It
+// returns false where the store did not answer: each try may take its timeout.
+func (a *App) createAccounts(ctx context.Context, service *flows.Service) bool {
+	for code, c := range a.Sorted() {
+		for len(c.seeds) > 0 {
+			err := flows.Contain(func() error { return service.Seed(ctx, service.Companies[code], c.seeds[0]) })
+			if err != nil {
+				a.log.Error("a configured account was not created", "company", code, "account", c.seeds[0].Mnemocode, "error", err)
+			}
+			if _, wrong := errors.AsType[*flows.FieldError](err); unanswered(err) && !wrong {
+				return false
+			}
+			c.seeds = c.seeds[1:]
+		}
+	}
+	return true
+}
+
+func (a *App) createAccountsLater(ctx context.Context, service *flows.Service) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(seedAgainAfter):
+		}
+		if a.createAccounts(ctx, service) {
+			a.log.Info("the configured accounts are there")
+			return
+		}
+	}
+}
+
+// Log is the app's, for whoever speaks in its name.
+func (a *App) Log() *slog.Logger { return a.log }
+
+// WarnUnanswered writes to log, now and then, that a store does not answer.
+func (a *App) WarnUnanswered(log *slog.Logger, err error) { a.warnings.Unanswered(log, err) }
+
+// StreamRecheck is how often an open stream of the company is cut if its
+// session has ended.
+func (a *App) StreamRecheck(company string) time.Duration {
+	if c := a.Companies[company]; c != nil {
+		return c.streamRecheck
+	}
+	return time.Duration(defaultStreamRecheck)
+}
+
+// Interface guards
+var (
+	_ caddy.App             = (*App)(nil)
+	_ caddy.Provisioner     = (*App)(nil)
+	_ caddy.Validator       = (*App)(nil)
+	_ caddy.CleanerUpper    = (*App)(nil)
+	_ caddyfile.Unmarshaler = (*App)(nil)
+)

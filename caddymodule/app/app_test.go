@@ -1,0 +1,314 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/password"
+)
+
+const acme = "company acme {\napi_key key-of-acme\ncaptcha off\n"
+
+// newApp is an app whose only company is acme, with more in its block.
+func newApp(t *testing.T, file, more string) *App {
+	t.Helper()
+	app, err := provisioned(t, "store sqlite "+file+"\n"+acme+more+"\n}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return app
+}
+
+// logged makes the app write its log to what is returned.
+func logged(app *App) *bytes.Buffer {
+	out := new(bytes.Buffer)
+	app.log = slog.New(slog.NewTextHandler(out, nil))
+	return out
+}
+
+func byMnemocode(t *testing.T, s *flows.Service, mnemocode string) flows.Account {
+	t.Helper()
+	a, err := s.Accounts.ByMnemocode(t.Context(), "acme", mnemocode)
+	if err != nil {
+		t.Fatalf("%s: %v", mnemocode, err)
+	}
+	return a
+}
+
+func TestServiceStartsOnceForAllWhoAsk(t *testing.T) {
+	app := newApp(t, t.TempDir()+"/a.db", in("account alice", "email alice@example.com"))
+	services := make([]*flows.Service, 16)
+	var all sync.WaitGroup
+	for i := range services {
+		all.Go(func() { services[i], _ = app.Service(t.Context()) })
+	}
+	if err := app.Start(); err != nil {
+		t.Fatal(err)
+	}
+	all.Wait()
+	for _, s := range services {
+		if s == nil || s != services[0] {
+			t.Fatal("there is more than one service, or none")
+		}
+	}
+	byMnemocode(t, services[0], "alice")
+}
+
+func TestFailedStartIsTriedAgain(t *testing.T) {
+	file := t.TempDir() + "/a.db"
+	if err := os.Mkdir(file, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	app := newApp(t, file, "")
+	if err := app.Start(); err == nil {
+		t.Fatal("a directory serves as a database")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := app.Service(t.Context()); err == nil {
+		t.Fatal("it is tried again at once")
+	}
+	app.failedAt = app.failedAt.Add(-StartAgainAfter)
+	if _, err := app.Service(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestUnreachableStoreRefusesNoConfig(t *testing.T) {
+	app, err := provisioned(t, "store sqlite "+t.TempDir()+"/a.db\n"+acme+"}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app.stores = []*pooledStore{newPooledStore("accounts_only", new(accountsOnly))}
+	if err := app.Start(); err != nil {
+		t.Errorf("Start: %v", err)
+	}
+	if _, err := app.Service(t.Context()); !errors.Is(err, guest.ErrUnreachable) {
+		t.Errorf("Service: %v", err)
+	}
+}
+
+func TestReloadKeepsTheStore(t *testing.T) {
+	file := t.TempDir() + "/a.db"
+	older := newApp(t, file, in("account alice", "email alice@example.com"))
+	newer := newApp(t, file, in("account bob", "email bob@example.com"))
+	if older.stores[0] != newer.stores[0] {
+		t.Fatal("each config has a store of its own")
+	}
+	first, err := older.Service(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := newer.Service(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := older.Cleanup(); err != nil {
+		t.Fatal(err)
+	}
+	older.cancel = nil           // it has been cleaned up
+	byMnemocode(t, first, "bob") // a request of the old config, still under way
+	byMnemocode(t, second, "alice")
+	if err := newer.Cleanup(); err != nil {
+		t.Fatal(err)
+	}
+	// A reload waits neither for the old config's messages nor for the store.
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		_, kept := stores.References(newer.storeKeys[0])
+		_, err := second.Accounts.ByMnemocode(t.Context(), "acme", "alice")
+		if !kept && err != nil && !errors.Is(err, flows.ErrNotFound) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the store is still in use (%v) or open (%v)", kept, err)
+		}
+	}
+}
+
+func TestNothingStartsAfterCleanup(t *testing.T) {
+	app := newApp(t, t.TempDir()+"/a.db", "")
+	if err := app.Cleanup(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := app.Service(t.Context()); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCleanupOfWhatWasNotProvisioned(t *testing.T) {
+	if err := new(App).Cleanup(); err != nil {
+		t.Error(err)
+	}
+	// Both stop at a company, before and after a store is taken.
+	for _, config := range []string{`{"companies":{"acme":null}}`, `{"companies":{"acme":{}}}`} {
+		if _, err := fromJSON(t, config); err == nil {
+			t.Errorf("%s is valid", config)
+		}
+	}
+}
+
+// A secret comes from a file as it is, and no client could send this one.
+func TestConfiguredSecretsCanBeSent(t *testing.T) {
+	testEnvironment(t)
+	file := t.TempDir() + "/secret"
+	if err := os.WriteFile(file, []byte("a\x00b"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for option, want := range map[string]string{
+		"password {file." + file + "}":      "company acme: account alice: password: it must have 1 to 128 characters",
+		"question Cat? {file." + file + "}": "company acme: account alice: question: it must have 1 to 256 characters",
+	} {
+		_, err := provisioned(t, acme+in("account alice", "phone +37060012345\n"+option)+"}")
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\x00") {
+			t.Errorf("%s: got %v", option, err)
+		}
+	}
+}
+
+func TestConfiguredAccounts(t *testing.T) {
+	testEnvironment(t)
+	file := t.TempDir() + "/a.db"
+	first := newApp(t, file, in("account alice", `
+		phone "00 370 (600) 12345"
+		email " Alice@example.com"
+		login "alice "
+		password {env.MNEMOGATE_TEST_SECRET}
+		question "Who?" I
+		second_factor
+		must_set_password
+		identity 2 42`))
+	service, err := first.Service(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := byMnemocode(t, service, "alice")
+	if a.Phone != "+37060012345" || a.Email != "Alice@example.com" || a.LoginName != "alice" || a.Question != "Who?" ||
+		!a.SecondFactor || !a.MustSetPassword || a.Status != flows.StatusActive ||
+		len(a.Identities) != 1 || a.Identities[0] != (flows.Identity{Provider: 2, Subject: "42"}) {
+		t.Errorf("got %+v", a)
+	}
+	if ok, _, err := hasher().Verify(t.Context(), password.Turn{Company: "acme"}, password.DefaultArgon2id, a.PasswordHash, testSecret); !ok || err != nil {
+		t.Errorf("the password is not what the placeholder stands for: %v", err)
+	}
+
+	second := newApp(t, file, in("account alice", "email changed@example.com")+
+		in("account bob", "login ALICE")+in("account carol", "login carol"))
+	log := logged(second)
+	if err := second.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if got := byMnemocode(t, service, "alice"); got.Email != a.Email || got.Updated != a.Updated {
+		t.Errorf("a configured account was changed: %+v", got)
+	}
+	byMnemocode(t, service, "carol")
+	if _, err := service.Accounts.ByMnemocode(t.Context(), "acme", "bob"); !errors.Is(err, flows.ErrNotFound) {
+		t.Errorf("bob: %v", err)
+	}
+	if !strings.Contains(log.String(), "account=bob") || strings.Contains(log.String(), "account=alice") {
+		t.Errorf("the log says\n%s", log)
+	}
+}
+
+// Each company is told what is weak about it, and no secret with it.
+func TestWeaknessesAreOfEachCompany(t *testing.T) {
+	testEnvironment(t)
+	app, err := provisioned(t, "store sqlite "+t.TempDir()+`/a.db
+		otp {
+			ttl 1h insecure
+		}
+		password {
+			regex "[[:digit:]]"
+		}
+		company acme {
+			api_key off
+			captcha off
+			otp {
+				fixed 123456 +37060000001
+			}
+			recovery {
+				link https://app.example.com/recover?t={token}
+			}
+			session {
+				temporary 1h insecure
+			}
+		}
+		company beta {
+			api_key k
+			captcha static tea-time
+			password {
+				regex "(?i)[a-z]"
+			}
+			recovery {
+				link https://app.example.com/recover#{token}
+			}
+		}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := logged(app)
+	if err := app.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string][]string{}
+	for _, w := range app.Weaknesses() {
+		found[w.Company] = append(found[w.Company], w.Directive)
+		if !strings.Contains(log.String(), w.Directive+": "+w.Message) {
+			t.Errorf("the log does not say %s: %s", w.Directive, w.Message)
+		}
+	}
+	want := map[string][]string{
+		"acme": {"api_key", "captcha", "otp fixed", "recovery", "recovery link", "insecure"},
+		"beta": {"captcha", "password regex", "api_key", "recovery", "insecure"},
+		"":     {"password regex"},
+	}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Error(diff)
+	}
+	for _, part := range []string{"+37060000001", "otp.ttl, session.temporary"} {
+		if !strings.Contains(log.String(), part) {
+			t.Errorf("no word on %q in\n%s", part, log)
+		}
+	}
+	if strings.Contains(log.String(), "123456") || strings.Contains(log.String(), "tea-time") {
+		t.Errorf("the log says too much:\n%s", log)
+	}
+}
+
+func TestAPIKeysAreKeptAsHashes(t *testing.T) {
+	testEnvironment(t)
+	want := sha256.Sum256([]byte("key-of-acme"))
+	app, err := provisioned(t, "company acme {\ncaptcha off\napi_key {env.MNEMOGATE_TEST_KEY} sha256:E3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := app.Companies["acme"]
+	if len(c.effective.APIKeys) != 2 || c.effective.APIKeys[0] != want || c.effective.APIKeys[1] != sha256.Sum256(nil) {
+		t.Errorf("got %x", c.effective.APIKeys)
+	}
+	if c.APIKeys != nil {
+		t.Error("the key itself is kept")
+	}
+}
+
+func BenchmarkService(b *testing.B) {
+	app := new(App)
+	app.service.Store(new(flows.Service))
+	for b.Loop() {
+		if _, err := app.Service(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

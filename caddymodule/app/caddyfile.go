@@ -1,0 +1,246 @@
+package app
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+)
+
+func init() { httpcaddyfile.RegisterGlobalOption("mnemogate", parseGlobalOption) }
+
+func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
+	if existing != nil {
+		return nil, d.Err("mnemogate already specified")
+	}
+	app := new(App)
+	if err := app.UnmarshalCaddyfile(d); err != nil {
+		return nil, err
+	}
+	return httpcaddyfile.App{Name: "mnemogate", Value: caddyconfig.JSON(app, nil)}, nil
+}
+
+// UnmarshalCaddyfile sets up the app from Caddyfile tokens. Syntax:
+//
+//	mnemogate {
+//		store <module> ...
+//		sessions <module> ...
+//		cache <sessions>
+//		<policies>
+//
+//		company <code> {
+//			api_key <key>...|off
+//			disclaimer <code> [<version>] {
+//				title <text>
+//				description <text>
+//				link <url>
+//			}
+//			oauth <1-5> <module> ...
+//			account <profile_mnemocode> {
+//				phone <e164>
+//				email <address>
+//				login <name>
+//				password <plain or hash>
+//				question <text> <answer>
+//				second_factor
+//				must_set_password
+//				identity <1-5> <subject>
+//			}
+//			<policies>
+//		}
+//	}
+//
+// The options company, disclaimer, oauth, account and identity may be repeated.
+// The policies are written at policy.Policy.Options.
+func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	a.Companies = map[string]*Company{}
+	options := a.Policy.Options(d)
+	options["store"] = guest.Module(d, "mnemogate.accounts", &a.StoreRaw)
+	options["sessions"] = guest.Module(d, "mnemogate.sessions", &a.SessionsRaw)
+	options["cache"] = guest.OneValue(d, guest.Int(&a.Cache))
+	guest.Naming(options)
+	options["company"] = func() error { return parseNamed(d, a.Companies, (*Company).parse) }
+	if err := guest.CheckedOptions(d, a.Policy.Check, options, "company"); err != nil {
+		return err
+	}
+	return a.checkWhole(d)
+}
+
+// checkWhole refuses what is known to miss something, once all is read.
+func (a *App) checkWhole(d *caddyfile.Dispenser) error {
+	if err := a.checkCompanies(); err != nil {
+		return d.WrapErr(err)
+	}
+	for code, c := range a.Sorted() {
+		if err := c.checkGiven(&a.Policy); err != nil {
+			at := caddyfile.NewDispenser([]caddyfile.Token{c.at})
+			at.Next()
+			return at.WrapErr(guest.Inside("company "+code, err))
+		}
+	}
+	return nil
+}
+
+// parseNamed parses an option whose one argument is a name that may be given
+// once, and then what belongs to it.
+func parseNamed[T any](d *caddyfile.Dispenser, all map[string]*T, parse func(*T, *caddyfile.Dispenser) error) error {
+	option := d.Val()
+	var name string
+	if !d.AllArgs(&name) || name == "" {
+		return guest.Inside(option, d.ArgErr())
+	}
+	if all[name] != nil {
+		return d.Errf("%s %s already specified", option, name)
+	}
+	all[name] = new(T)
+	return guest.Inside(option+" "+name, parse(all[name], d))
+}
+
+func (c *Company) parse(d *caddyfile.Dispenser) error {
+	c.code, c.at = d.Val(), d.Token()
+	if err := c.checkCode(); err != nil {
+		return d.WrapErr(err)
+	}
+	c.OAuthRaw = map[string]json.RawMessage{}
+	c.Accounts = map[string]*Account{}
+	options := c.Policy.Options(d)
+	options["api_key"] = func() error { return c.parseAPIKeys(d) }
+	guest.Naming(options)
+	options["disclaimer"] = func() error { return c.parseDisclaimer(d) }
+	options["oauth"] = func() error { return c.parseOAuth(d) }
+	options["account"] = func() error { return parseNamed(d, c.Accounts, (*Account).parse) }
+	return guest.CheckedOptions(d, c.Policy.Check, options, "disclaimer", "oauth", "account")
+}
+
+// parseAPIKeys parses one of
+//
+//	api_key <key>...
+//	api_key off
+func (c *Company) parseAPIKeys(d *caddyfile.Dispenser) error {
+	keys := d.RemainingArgs()
+	switch {
+	case len(keys) == 0:
+		return d.ArgErr()
+	case len(keys) == 1 && keys[0] == "off":
+		c.APIKeyOff = true
+	case slices.Contains(keys, "off"):
+		return d.Err("off takes no keys besides")
+	default:
+		c.APIKeys = keys
+	}
+	for _, key := range c.APIKeys {
+		if err := guest.CheckReplaced(key); err != nil {
+			return d.WrapErr(err)
+		}
+		if err := guest.Literally(d, key, checkAPIKey); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parseDisclaimer parses
+//
+//	disclaimer <code> [<version>] {
+//		title <text>
+//		description <text>
+//		link <url>
+//	}
+func (c *Company) parseDisclaimer(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) < 1 || len(args) > 2 {
+		return guest.Inside("disclaimer", d.ArgErr())
+	}
+	disclaimer := Disclaimer{Code: args[0]}
+	if len(args) == 2 {
+		disclaimer.Version = args[1]
+	}
+	for _, other := range c.Disclaimers {
+		if other.Code == disclaimer.Code {
+			return d.Errf("disclaimer %s already specified", disclaimer.Code)
+		}
+	}
+	err := guest.Options(d, map[string]func() error{
+		"title":       guest.Text(d, &disclaimer.Title),
+		"description": guest.Text(d, &disclaimer.Description),
+		"link":        guest.CheckedText(d, &disclaimer.Link, guest.CheckURL),
+	})
+	c.Disclaimers = append(c.Disclaimers, disclaimer)
+	return guest.Inside("disclaimer "+disclaimer.Code, err)
+}
+
+// parseOAuth parses
+//
+//	oauth <1-5> <module> ...
+func (c *Company) parseOAuth(d *caddyfile.Dispenser) error {
+	if !d.NextArg() {
+		return guest.Inside("oauth", d.ArgErr())
+	}
+	id := d.Val()
+	if n, err := strconv.Atoi(id); err != nil || n < 1 || n > 5 || id != strconv.Itoa(n) {
+		return d.Errf("oauth: '%s' is no provider id; choose 1 to 5", id)
+	}
+	if c.OAuthRaw[id] != nil {
+		return d.Errf("oauth %s already specified", id)
+	}
+	var raw json.RawMessage
+	err := guest.ParseModule(d, "mnemogate.oauth", &raw)
+	c.OAuthRaw[id] = raw
+	return guest.Inside("oauth "+id, err)
+}
+
+// parse parses the block of
+//
+//	account <profile_mnemocode> {
+//		phone <e164>
+//		email <address>
+//		login <name>
+//		password <plain or hash>
+//		question <text> <answer>
+//		second_factor
+//		must_set_password
+//		identity <1-5> <subject>
+//	}
+func (a *Account) parse(d *caddyfile.Dispenser) error {
+	mnemocode := d.Val()
+	err := guest.Options(d, map[string]func() error{
+		"phone":             guest.Text(d, &a.Phone),
+		"email":             guest.Text(d, &a.Email),
+		"login":             guest.Text(d, &a.Login),
+		"password":          guest.Text(d, &a.Password),
+		"question":          func() error { return a.parseQuestion(d) },
+		"second_factor":     guest.Flag(d, &a.SecondFactor),
+		"must_set_password": guest.Flag(d, &a.MustSetPassword),
+		"identity":          func() error { return a.parseIdentity(d) },
+	}, "identity")
+	return guest.Complete(d, err, func() error { return a.check(mnemocode) })
+}
+
+func (a *Account) parseQuestion(d *caddyfile.Dispenser) error {
+	if !d.AllArgs(&a.Question, &a.Answer) || a.Question == "" || a.Answer == "" {
+		return d.ArgErr()
+	}
+	return nil
+}
+
+func (a *Account) parseIdentity(d *caddyfile.Dispenser) error {
+	var provider, subject string
+	if !d.AllArgs(&provider, &subject) {
+		return d.ArgErr()
+	}
+	n, err := strconv.Atoi(provider)
+	if err != nil {
+		return d.Errf("'%s' is no provider id; choose 1 to 5", provider)
+	}
+	a.Identities = append(a.Identities, Identity{Provider: n, Subject: subject})
+	return nil
+}

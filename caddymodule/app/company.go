@@ -1,0 +1,463 @@
+package app
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/policy"
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/password"
+)
+
+// Trimmed is s without the spaces around it. One of nothing but spaces stays as
+// it is, and will be refused: it is not meant for none.
+func Trimmed(s string) string { return cmp.Or(strings.TrimSpace(s), s) }
+
+// Company is a tenant. It owns its API keys, accounts, policies, disclaimers
+// and providers; nothing of one company can be seen or used from another.
+type Company struct {
+	// The keys that clients send in X-Api-Key; any of them will do. Each is the
+	// key itself, for which a placeholder like {env.NAME} or {file.PATH} should
+	// stand here, or its SHA-256, as `sha256:` and 64 hex digits. At least one,
+	// unless `api_key_off` is set. A key of fewer than 12 characters, and one
+	// that is another company's too, are warned of at each start.
+	APIKeys []string `json:"api_keys,omitempty"`
+
+	// Ask for no API key: anyone may call the company's auth routes. A warning
+	// at each start says so. Default: false.
+	APIKeyOff bool `json:"api_key_off,omitempty"`
+
+	// The legal texts that users must accept, in the order in which clients are
+	// told of them; at most 64. Default: none.
+	Disclaimers []Disclaimer `json:"disclaimers,omitempty"`
+
+	// The OAuth providers by the provider_id that clients send, 1 to 5.
+	// Default: none.
+	OAuthRaw map[string]json.RawMessage `json:"oauth,omitempty" caddy:"namespace=mnemogate.oauth inline_key=module"`
+
+	// Accounts by profile_mnemocode. Each is created at the first start with it,
+	// if the company has none of that mnemocode, and never changed. One that was
+	// deleted is not created again; the admin API can. Default: none.
+	Accounts map[string]*Account `json:"accounts,omitempty"`
+
+	// What the company decides otherwise than the app.
+	policy.Policy
+
+	code          string
+	at            caddyfile.Token // where its block begins, while a Caddyfile is read
+	effective     flows.Company   // with all that was inherited
+	shortKey      bool            // an API key that is soon guessed
+	streamRecheck time.Duration
+	seeds         []flows.Seed // by mnemocode
+}
+
+// Disclaimer is a legal text that users must accept.
+type Disclaimer struct {
+	// What clients send to accept it: 1 to 64 characters, once in a company.
+	Code string `json:"code"`
+
+	// Who accepted another version must accept this one anew. Default: empty,
+	// which is a version like any other.
+	Version string `json:"version,omitempty"`
+
+	// The title, for display.
+	Title string `json:"title,omitempty"`
+
+	// A short description, for display.
+	Description string `json:"description,omitempty"`
+
+	// The URL of the whole text.
+	Link string `json:"link,omitempty"`
+}
+
+// Account is created at start if it is absent and was not deleted before, and
+// never overwritten. Every field may be left out; without password and phone
+// nobody can log in.
+type Account struct {
+	// The primary phone, as an international number.
+	Phone string `json:"phone,omitempty"`
+
+	// The primary email.
+	Email string `json:"email,omitempty"`
+
+	// The login name.
+	Login string `json:"login,omitempty"`
+
+	// The password, for which a placeholder like {env.NAME} or {file.PATH}
+	// should stand here, or its hash: argon2id, bcrypt, scrypt or pbkdf2 in PHC
+	// or crypt form. A plain one has at most 128 characters; the rules for new
+	// passwords are not applied to it.
+	Password string `json:"password,omitempty"`
+
+	// The control question. It needs an answer.
+	Question string `json:"question,omitempty"`
+
+	// The answer to it. May be a placeholder like {env.NAME} or {file.PATH}.
+	Answer string `json:"answer,omitempty"`
+
+	// Whether a one-time code follows the password. Default: false.
+	SecondFactor bool `json:"second_factor,omitempty"`
+
+	// Whether a new password must be set at the next login. Default: false.
+	MustSetPassword bool `json:"must_set_password,omitempty"`
+
+	// Users of OAuth providers who log in as this account.
+	Identities []Identity `json:"identities,omitempty"`
+}
+
+// Identity is a user of an OAuth provider.
+type Identity struct {
+	// The provider_id, 1 to 5.
+	Provider int `json:"provider"`
+
+	// The provider's id of the user.
+	Subject string `json:"subject"`
+}
+
+// provision loads what the company names and works out what applies to it. The
+// errors begin with the directive.
+func (c *Company) provision(ctx caddy.Context, code string, app *policy.Policy) error {
+	c.code = code
+	c.effective = flows.Company{
+		Code:     code,
+		NoAPIKey: c.APIKeyOff,
+		Texts:    flows.DefaultTexts(),
+		Policy:   flows.DefaultPolicy(),
+	}
+	if err := c.Policy.Load(ctx); err != nil {
+		return err
+	}
+	app.Apply(&c.effective)
+	c.Policy.Apply(&c.effective)
+	c.effective.Methods = c.methods(c.effective.Methods)
+	c.streamRecheck = time.Duration(cmp.Or(c.Session.StreamRecheck, app.Session.StreamRecheck, defaultStreamRecheck))
+	for _, d := range c.Disclaimers {
+		c.effective.Disclaimers = append(c.effective.Disclaimers,
+			flows.Disclaimer{Code: d.Code, Title: d.Title, Description: d.Description, Link: d.Link, Version: d.Version})
+	}
+	return cmp.Or(c.hashAPIKeys(), c.loadOAuth(ctx), c.resolveAccounts())
+}
+
+// methods returns the ways of recovery. By default QUESTION is none of them:
+// OWASP ASVS 5.0, 6.4.2 forbids it. A company that is hardened by its own word
+// leaves it out of what it inherits; if both stand side by side, check refuses
+// that.
+func (c *Company) methods(named []flows.Method) []flows.Method {
+	switch {
+	case named == nil:
+		return c.usableMethods()
+	case c.Recovery.Methods == nil && c.Hardened != nil && *c.Hardened:
+		return slices.DeleteFunc(slices.Clone(named), func(m flows.Method) bool { return m == flows.ByQuestion })
+	default:
+		return named
+	}
+}
+
+func (c *Company) usableMethods() []flows.Method {
+	var methods []flows.Method
+	if c.effective.SMS != nil {
+		methods = append(methods, flows.ByPhone)
+	}
+	if c.effective.Mail != nil && c.effective.Link != "" {
+		methods = append(methods, flows.ByMail)
+	}
+	return methods
+}
+
+// hashAPIKeys forgets the keys: only their hashes stay in memory.
+func (c *Company) hashAPIKeys() error {
+	for _, key := range c.APIKeys {
+		if err := guest.ResolveInto("api_key", &key); err != nil {
+			return err
+		}
+		hash, err := hashAPIKey(key)
+		if err != nil {
+			return fmt.Errorf("api_key: %w", err)
+		}
+		c.effective.APIKeys = append(c.effective.APIKeys, hash)
+		c.shortKey = c.shortKey || len(key) < minAPIKey
+	}
+	c.APIKeys = nil
+	return nil
+}
+
+// minAPIKey is how many characters a key has at least, without a warning.
+const minAPIKey = 12
+
+// hashAPIKey returns the SHA-256 of a key, which may be given already.
+func hashAPIKey(key string) (hash [sha256.Size]byte, err error) {
+	if err := checkAPIKey(key); err != nil {
+		return hash, err
+	}
+	if digits, given := strings.CutPrefix(key, hashedKey); given {
+		_, err = hex.Decode(hash[:], []byte(digits))
+		return hash, err
+	}
+	return sha256.Sum256([]byte(key)), nil
+}
+
+// hashedKey stands before the SHA-256 of an API key.
+const hashedKey = "sha256:"
+
+func checkAPIKey(key string) error {
+	digits, given := strings.CutPrefix(key, hashedKey)
+	hash, err := hex.DecodeString(digits)
+	switch {
+	case given && (err != nil || len(hash) != sha256.Size):
+		return errors.New("behind sha256: must be 64 hex digits")
+	case key == "":
+		return errors.New("it is empty; write a key, or the word off alone for none")
+	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return errors.New("it must be visible ASCII without spaces, since a header has to carry it")
+	}
+	return nil
+}
+
+func (c *Company) loadOAuth(ctx caddy.Context) error {
+	c.effective.OAuth = map[int]flows.OAuth{}
+	for _, id := range slices.Sorted(maps.Keys(c.OAuthRaw)) {
+		n, err := strconv.Atoi(id)
+		if err != nil || n < 1 || n > 5 || id != strconv.Itoa(n) {
+			return fmt.Errorf("oauth %s: a provider's id is 1 to 5", id)
+		}
+		// Alone, since an error for all of them would not tell which it is.
+		provider := struct {
+			Raw json.RawMessage `caddy:"namespace=mnemogate.oauth inline_key=module"`
+		}{c.OAuthRaw[id]}
+		g, err := guest.Load[guest.OAuthModule](ctx, &provider, "Raw")
+		if err != nil {
+			return fmt.Errorf("oauth %s: %w", id, err)
+		}
+		settings := g.Settings()
+		settings.Provider = g
+		c.effective.OAuth[n] = settings
+	}
+	c.OAuthRaw = nil
+	return nil
+}
+
+// resolveAccounts makes seeds of the accounts and forgets their secrets.
+func (c *Company) resolveAccounts() error {
+	for _, mnemocode := range slices.Sorted(maps.Keys(c.Accounts)) {
+		seed, err := c.Accounts[mnemocode].seed(mnemocode)
+		if err != nil {
+			return fmt.Errorf("account %s: %w", mnemocode, err)
+		}
+		seed.Company = c.code
+		c.seeds = append(c.seeds, seed)
+	}
+	c.Accounts = nil
+	return nil
+}
+
+func (a *Account) seed(mnemocode string) (seed flows.Seed, err error) {
+	if a == nil {
+		return seed, errors.New("it is null; leave it out, or write {}")
+	}
+	if seed.Password, err = guest.ResolveGiven("password", a.Password); err != nil {
+		return seed, err
+	}
+	if seed.Answer, err = guest.ResolveGiven("question", a.Answer); err != nil {
+		return seed, err
+	}
+	seed.Account = a.account(mnemocode)
+	return seed, nil
+}
+
+// account is the account without its secrets.
+func (a *Account) account(mnemocode string) flows.Account {
+	account := flows.Account{
+		Mnemocode:       mnemocode,
+		Phone:           cmp.Or(flows.NormalizePhone(a.Phone), a.Phone), // the latter will be refused
+		Email:           Trimmed(a.Email),
+		LoginName:       Trimmed(a.Login),
+		Status:          flows.StatusActive,
+		SecondFactor:    a.SecondFactor,
+		MustSetPassword: a.MustSetPassword,
+		Question:        a.Question,
+	}
+	for _, i := range a.Identities {
+		account.Identities = append(account.Identities, flows.Identity{Provider: i.Provider, Subject: i.Subject})
+	}
+	return account
+}
+
+// check refuses what is known to be wrong before the secrets are.
+func (a *Account) check(mnemocode string) error {
+	seed := flows.Seed{Account: a.account(mnemocode), Answer: a.Answer}
+	if !strings.Contains(a.Password, "{") {
+		seed.Password = a.Password
+	}
+	return checkSeed(seed)
+}
+
+// Checking
+
+var companyCode = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// check refuses what does not fit together. The errors begin with the
+// directive.
+func (c *Company) check(app *policy.Policy) error {
+	return cmp.Or(
+		c.checkCode(),
+		c.checkGiven(app),
+		c.Policy.Check(),
+		c.checkSenders(),
+		c.checkFixed(),
+		c.checkDisclaimers(),
+		c.checkAccounts(),
+	)
+}
+
+func (c *Company) checkCode() error {
+	if !companyCode.MatchString(c.code) {
+		return errors.New("its code must be 1 to 64 letters, digits, _ and -")
+	}
+	return nil
+}
+
+// checkGiven refuses a company without a word on what it must decide. What was
+// provisioned counts as what it was made of.
+func (c *Company) checkGiven(app *policy.Policy) error {
+	captcha := c.NamesCaptcha() || app.NamesCaptcha()
+	switch keys := len(c.APIKeys) + len(c.effective.APIKeys); {
+	case keys == 0 && !c.APIKeyOff:
+		return errors.New("api_key is missing; add one, or api_key off")
+	case keys > 0 && c.APIKeyOff:
+		return errors.New("api_key: there are keys and it is off; leave one of the two")
+	case !captcha:
+		return errors.New("captcha is missing; choose one, or captcha off")
+	}
+	return nil
+}
+
+// checkSenders refuses what nobody could deliver, and what hardened forbids.
+func (c *Company) checkSenders() error {
+	e := &c.effective
+	named := func(m flows.Method) bool { return slices.Contains(e.Methods, m) }
+	switch {
+	case e.SecondFactor == flows.SecondFactorRequired && e.SMS == nil:
+		return errors.New("second_factor required needs an sms sender; add sms")
+	case named(flows.ByPhone) && e.SMS == nil:
+		return errors.New("recovery methods: PHONE needs an sms sender; add sms, or take PHONE out")
+	case named(flows.ByMail) && e.Mail == nil:
+		return errors.New("recovery methods: MAIL needs a mail sender; add mail, or take MAIL out")
+	case named(flows.ByMail) && e.Link == "":
+		return errors.New("recovery methods: MAIL needs a link; add recovery link, or take MAIL out")
+	case named(flows.ByQuestion) && e.Hardened:
+		return errors.New("recovery methods: QUESTION is never allowed with hardened; take one of them out")
+	}
+	return nil
+}
+
+// checkFixed can be done only now: the codes may be the app's and their length
+// the company's.
+func (c *Company) checkFixed() error {
+	for _, code := range c.effective.OTPFixed {
+		if len(code) != c.effective.OTPLength || strings.Trim(code, "0123456789") != "" {
+			return fmt.Errorf("otp fixed: a code must have %d digits, as otp length says", c.effective.OTPLength)
+		}
+	}
+	return nil
+}
+
+func (c *Company) checkDisclaimers() error {
+	if len(c.Disclaimers) > 64 {
+		return errors.New("disclaimer: there are more than 64, which a client can't accept at once; leave some out")
+	}
+	seen := map[string]bool{}
+	for _, d := range c.Disclaimers {
+		switch n := utf8.RuneCountInString(d.Code); {
+		case n < 1 || n > 64:
+			return fmt.Errorf("disclaimer %q: its code must have 1 to 64 characters", d.Code)
+		case seen[d.Code]:
+			return fmt.Errorf("disclaimer %s already specified", d.Code)
+		}
+		seen[d.Code] = true
+		if d.Link != "" {
+			if err := guest.CheckURL(d.Link); err != nil {
+				return fmt.Errorf("disclaimer %s: link: %w", d.Code, err)
+			}
+		}
+	}
+	return nil
+}
+
+// accountDirectives names the fields of an account as the Caddyfile does.
+var accountDirectives = map[string]string{
+	"primary_phone":    "phone",
+	"primary_email":    "email",
+	"login_name":       "login",
+	"password_hash":    "password",
+	"control_question": "question",
+	"control_answer":   "question",
+	"oauth_identities": "identity",
+}
+
+// checkAccounts refuses accounts that can't be, one by one and side by side.
+func (c *Company) checkAccounts() error {
+	owners := map[string]string{} // of login ids and identities
+	claim := func(mnemocode, directive, value string) error {
+		owner, taken := owners[value]
+		owners[value] = mnemocode
+		if taken && owner != mnemocode {
+			return fmt.Errorf("account %s: %s: account %s has it already; change one of them", mnemocode, directive, owner)
+		}
+		return nil
+	}
+	for _, seed := range c.seeds {
+		if err := checkSeed(seed); err != nil {
+			return fmt.Errorf("account %s: %w", seed.Mnemocode, err)
+		}
+		ids := flows.LoginIDs(seed.Account)
+		for _, field := range slices.Sorted(maps.Keys(ids)) {
+			if err := claim(seed.Mnemocode, accountDirectives[field], "login "+ids[field]); err != nil {
+				return err
+			}
+		}
+		for _, i := range seed.Identities {
+			if err := claim(seed.Mnemocode, "identity", fmt.Sprintf("identity %d %s", i.Provider, i.Subject)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkSeed(seed flows.Seed) error {
+	a := seed.Account
+	a.AnswerHash = seed.Answer // will be hashed; here it is there or not
+	if password.LooksLikeHash(seed.Password) {
+		a.PasswordHash = seed.Password
+		seed.Password = ""
+	}
+	err := cmp.Or(flows.CheckSecrets(seed.Password, seed.Answer), flows.CheckAccount(a))
+	if field, ok := errors.AsType[*flows.FieldError](err); ok {
+		return fmt.Errorf("%s: %s", cmp.Or(accountDirectives[field.Field], field.Field), field.Message)
+	}
+	if err != nil {
+		return err
+	}
+	for i, identity := range a.Identities {
+		same := func(other flows.Identity) bool { return other.Provider == identity.Provider }
+		if slices.ContainsFunc(a.Identities[:i], same) {
+			return fmt.Errorf("identity %d already specified; an account has one of each provider", identity.Provider)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// A watcher is told of every flows.Event of a config. It counts it, writes it to
+// the audit log and hands it to whoever listens in Caddy's events app.
+//
+// The audit log is the logger mnemogate.audit, a line for each event with its
+// name as the message; flows.EventKinds lists the names and their fields. It is
+// part of Caddy's log until it is given a file of its own:
+//
+//	{
+//		log audit {
+//			include mnemogate.audit
+//			output file /var/log/caddy/audit.log
+//			format json
+//		}
+//	}
+//
+// With the events app a module of the namespace events.handlers gets them, all
+// or those of a name:
+//
+//	{
+//		events {
+//			on mnemogate.lock.disabled <handler>
+//		}
+//	}
+//
+// Handlers run one after another behind the requests, so that none can slow a
+// login. One that is too slow misses events (mnemogate_events_dropped_total);
+// the audit log has them all.
+type watcher struct {
+	ctx     caddy.Context
+	log     *slog.Logger
+	audit   *zap.Logger
+	queue   chan flows.Event
+	settled atomic.Bool      // who listens; set behind events
+	events  *caddyevents.App // nil if nobody does
+}
+
+const (
+	eventQueue = 1024
+	drainFor   = time.Second // at the end
+)
+
+func newWatcher(ctx caddy.Context) *watcher {
+	return &watcher{ctx: ctx, log: ctx.Slogger(), audit: ctx.Logger().Named("audit"), queue: make(chan flows.Event, eventQueue)}
+}
+
+// observe is flows.Service.Observe.
+func (w *watcher) observe(_ context.Context, e flows.Event) {
+	countEvent(e)
+	if line := w.audit.Check(zapcore.InfoLevel, e.Name); line != nil {
+		fields := make([]zap.Field, 0, 8)
+		eachField(e, func(name, value string) { fields = append(fields, zap.String(name, value)) })
+		line.Write(fields...)
+	}
+	if w.settled.Load() && !w.wanted(e.Name) {
+		return
+	}
+	select {
+	case w.queue <- e:
+	default:
+		eventsDropped.Inc()
+	}
+}
+
+// eachField calls f with each field that the event has, beside name and time.
+func eachField(e flows.Event, f func(name, value string)) {
+	for _, field := range [...]struct{ name, value string }{
+		{"company", e.Company},
+		{"mnemocode", e.Mnemocode},
+		{"session", e.Session},
+		{"state", string(e.State)},
+		{"address", e.Address},
+		{"route", e.Route},
+		{"result", e.Result},
+		{"reason", e.Reason},
+	} {
+		if field.value != "" {
+			f(field.name, field.value)
+		}
+	}
+}
+
+// wanted reports whether anyone listens to events of a name.
+func (w *watcher) wanted(name string) bool { return w.events != nil && w.events.ShouldEmit(name) }
+
+// run emits what is observed, until ctx ends. It begins once the config runs:
+// before, its other modules may still subscribe.
+func (w *watcher) run(ctx context.Context, app *App) {
+	for !w.settle(app) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	for {
+		select {
+		case e := <-w.queue:
+			w.emit(e)
+		case <-ctx.Done():
+			w.drain()
+			return
+		}
+	}
+}
+
+// settle looks up who listens, once the config of app runs.
+func (w *watcher) settle(app *App) bool {
+	active := caddy.ActiveContext()
+	if appOf(active) != app {
+		return false
+	}
+	if events, err := active.AppIfConfigured("events"); err == nil {
+		w.events = events.(*caddyevents.App)
+	}
+	w.settled.Store(true)
+	return true
+}
+
+// drain emits what was observed before the end.
+func (w *watcher) drain() {
+	end := time.Now().Add(drainFor)
+	for time.Now().Before(end) {
+		select {
+		case e := <-w.queue:
+			w.emit(e)
+		default:
+			return
+		}
+	}
+	eventsDropped.Add(float64(len(w.queue)))
+}
+
+func (w *watcher) emit(e flows.Event) {
+	if !w.wanted(e.Name) {
+		return
+	}
+	data := map[string]any{"time": e.Time}
+	eachField(e, func(name, value string) { data[name] = value })
+	ctx := w.ctx
+	ctx.Context = context.WithoutCancel(ctx.Context) // Caddy drops what comes after the config's end
+	_ = flows.ContainLogged(w.log, "handling the event "+e.Name, func() error { w.events.Emit(ctx, e.Name, data); return nil })
+}
+
+// running is the app of the config that runs, nil if none does. It is not the
+// one that was provisioned last if that failed.
+func running() *App { return appOf(caddy.ActiveContext()) }
+
+func appOf(ctx caddy.Context) *App {
+	app, err := ctx.AppIfConfigured("mnemogate")
+	if err != nil {
+		return nil
+	}
+	return app.(*App)
+}

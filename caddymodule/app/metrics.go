@@ -1,0 +1,333 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store"
+)
+
+// The metrics, on Caddy's registry: at /metrics of the admin endpoint, and
+// where the directive metrics is. They belong to the process and not to the
+// config, so that they go on over reloads. No label holds what a client sent.
+var (
+	requests = counters("mnemogate_requests_total",
+		"Requests to the auth API, by route without auth/ (none: no such route) and result (success or the error_code).",
+		"company", "route", "result")
+	protected = counters("mnemogate_protected_requests_total",
+		"Requests for the application behind, by result (pass or the error_code).",
+		"result")
+	locks = counters("mnemogate_locks_total",
+		"Locks and budgets that were reached, named as the mnemogate.lock events are.",
+		"company", "lock")
+	sessionsBegun = counters("mnemogate_sessions_begun_total",
+		"Steps that led a session into a state.",
+		"company", "state")
+	sessionsEnded = counters("mnemogate_sessions_ended_total",
+		"Sessions that were ended before their time, by the reason of the event mnemogate.session.ended.",
+		"company", "reason")
+	accountChanges = counters("mnemogate_account_changes_total",
+		"Accounts that were created, changed, deleted, unlocked and so on, named as the mnemogate.account events are.",
+		"company", "change")
+	messages = counters("mnemogate_messages_total",
+		"SMS and mails that were handed to a gateway, by type of message and result (accepted or failed).",
+		"company", "channel", "type", "result")
+	captchas = counters("mnemogate_captchas_total",
+		"Captcha responses that a provider was asked to verify, by result (right, wrong, or failed: it did not answer).",
+		"company", "result")
+	providerLogins = counters("mnemogate_provider_logins_total",
+		"Codes that OAuth providers were asked to exchange, by provider_id and result (accepted, refused, or failed: it did not answer).",
+		"company", "provider", "result")
+	storeSeconds = histogram("mnemogate_store_seconds",
+		"Time that calls to the stores took, by store (accounts or sessions), method and result (ok, or error: it did not answer).",
+		[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
+		"store", "method", "result")
+	hashWait = histogram("mnemogate_hash_wait_seconds",
+		"Time that logins waited until it was their turn to have a secret hashed, by result (turn or busy: they were turned away).",
+		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2},
+		"result")
+	defects = withoutLabels(counters("mnemogate_defects_total",
+		"Requests that were answered service.error; the log says why."))
+	eventsDropped = withoutLabels(counters("mnemogate_events_dropped_total",
+		"Events that no handler of the events app got, because the handlers were too slow."))
+
+	// What the config that runs is asked for at each scrape.
+	up = desc("mnemogate_up", "gauge",
+		"1 once the service has started, which needs its stores to have answered.")
+	memorySessions = desc("mnemogate_memory_sessions", "gauge",
+		"Sessions that this node remembers.")
+	memoryHits = desc("mnemogate_memory_hits_total", "counter",
+		"Requests for the application behind whose session was remembered.")
+	memoryMisses = desc("mnemogate_memory_misses_total", "counter",
+		"Requests for the application behind whose session the store was asked for.")
+	memoryTrusted = desc("mnemogate_memory_trusted", "gauge",
+		"1 while this node hears what ends on others. While it does not, it asks the store for each request.")
+	hashQueue = desc("mnemogate_hash_queue", "gauge",
+		"Logins that wait for a hash or have one computed.")
+	hashQueueLimit = desc("mnemogate_hash_queue_limit", "gauge",
+		"How many of them there may be; the rest is turned away.")
+	backgroundMessages = desc("mnemogate_background_messages", "gauge",
+		"Messages under way that no request waits for.")
+
+	// These are looked up once: what passes costs an atomic addition, and what
+	// is rare begins at 0.
+	passed   = protected.WithLabelValues("pass")
+	hashTurn = hashWait.WithLabelValues("turn")
+	hashBusy = hashWait.WithLabelValues("busy")
+)
+
+// A MetricKind documents a metric.
+type MetricKind struct {
+	Name   string
+	Kind   string
+	Help   string
+	Labels []string
+}
+
+var (
+	// MetricKinds are all that there are.
+	MetricKinds []MetricKind
+	collectors  = []prometheus.Collector{live{}}
+)
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	MetricKinds = append(MetricKinds, MetricKind{name, "counter", help, labels})
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	collectors = append(collectors, c)
+	return c
+}
+
+func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	MetricKinds = append(MetricKinds, MetricKind{name, "histogram", help, labels})
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	collectors = append(collectors, h)
+	return h
+}
+
+// withoutLabels is the counter of a family without labels.
+func withoutLabels(c *prometheus.CounterVec) prometheus.Counter { return c.WithLabelValues() }
+
+func desc(name, kind, help string) *prometheus.Desc {
+	MetricKinds = append(MetricKinds, MetricKind{name, kind, help, nil})
+	return prometheus.NewDesc(name, help, nil, nil)
+}
+
+// RegisterMetrics puts the metrics into the registry of a config, unless they
+// are there.
+func RegisterMetrics(ctx caddy.Context) error {
+	registry := ctx.GetMetricsRegistry()
+	for _, c := range collectors {
+		err := registry.Register(c)
+		if _, twice := errors.AsType[prometheus.AlreadyRegisteredError](err); err != nil && !twice {
+			return fmt.Errorf("registering the metrics: %w", err)
+		}
+	}
+	return nil
+}
+
+// registerMetrics also begins the rare ones at 0, so that the first of them is
+// seen as an increase.
+func (a *App) registerMetrics(ctx caddy.Context) error {
+	if err := RegisterMetrics(ctx); err != nil {
+		return err
+	}
+	for code := range a.Companies {
+		for _, kind := range flows.EventKinds {
+			if lock, ok := strings.CutPrefix(kind.Name, lockEvents); ok {
+				locks.WithLabelValues(code, lock)
+			}
+		}
+	}
+	return nil
+}
+
+const (
+	lockEvents    = "mnemogate.lock."
+	accountEvents = "mnemogate.account."
+)
+
+// countEvent counts what is no request's result: that is counted where it is
+// answered.
+func countEvent(e flows.Event) {
+	if lock, ok := strings.CutPrefix(e.Name, lockEvents); ok {
+		locks.WithLabelValues(e.Company, lock).Inc()
+	} else if change, ok := strings.CutPrefix(e.Name, accountEvents); ok {
+		accountChanges.WithLabelValues(e.Company, change).Inc()
+	} else if e.Name == flows.SessionEnded {
+		sessionsEnded.WithLabelValues(e.Company, e.Reason).Inc()
+	}
+}
+
+// CountRequest counts the answer of an auth route.
+func (a *App) CountRequest(company string, route *flows.Route, state flows.State, err error) {
+	if a.Companies[company] == nil {
+		company = "unknown"
+	}
+	name := "none"
+	if route != nil {
+		name = strings.TrimPrefix(route.Path, "auth/")
+	}
+	requests.WithLabelValues(company, name, counts(err)).Inc()
+	if err == nil && state != flows.None {
+		sessionsBegun.WithLabelValues(company, string(state)).Inc()
+	}
+}
+
+// CountProtected counts a decision of the protected path.
+func CountProtected(err error) {
+	if err == nil {
+		passed.Inc()
+		return
+	}
+	protected.WithLabelValues(counts(err)).Inc()
+}
+
+// counts is what an error counts as: its code.
+func counts(err error) string {
+	if err == nil {
+		return flows.Success
+	}
+	if code, ok := errors.AsType[*flows.Error](err); ok && code != flows.ErrService {
+		return code.Code
+	}
+	defects.Inc()
+	return flows.ErrService.Code
+}
+
+// counted is the company with what it asks of gateways and providers counted.
+func counted(c flows.Company) *flows.Company {
+	if c.SMS != nil {
+		c.SMS = countedSender{c.SMS, "sms"}
+	}
+	if c.Mail != nil {
+		c.Mail = countedSender{c.Mail, "mail"}
+	}
+	if _, test := c.Captcha.(flows.ReusableCaptcha); c.Captcha != nil && !test {
+		c.Captcha = countedCaptcha{c.Captcha, c.Code}
+	}
+	c.OAuth = maps.Clone(c.OAuth)
+	for id, settings := range c.OAuth {
+		settings.Provider = countedProvider{settings.Provider, c.Code, strconv.Itoa(id)}
+		c.OAuth[id] = settings
+	}
+	return &c
+}
+
+type countedSender struct {
+	flows.Sender
+	channel string
+}
+
+// Send implements flows.Sender.
+func (s countedSender) Send(ctx context.Context, m flows.Message) error {
+	err := s.Sender.Send(ctx, m)
+	result := "accepted"
+	if err != nil {
+		result = "failed"
+	}
+	messages.WithLabelValues(m.Company, s.channel, m.Type, result).Inc()
+	return err
+}
+
+type countedCaptcha struct {
+	flows.Captcha
+	company string
+}
+
+// Verify implements flows.Captcha.
+func (c countedCaptcha) Verify(ctx context.Context, response, address string) (bool, error) {
+	ok, err := c.Captcha.Verify(ctx, response, address)
+	result := "wrong"
+	if err != nil {
+		result = "failed"
+	} else if ok {
+		result = "right"
+	}
+	captchas.WithLabelValues(c.company, result).Inc()
+	return ok, err
+}
+
+type countedProvider struct {
+	flows.OAuthProvider
+	company, id string
+}
+
+// Exchange implements flows.OAuthProvider.
+func (p countedProvider) Exchange(ctx context.Context, grant flows.OAuthGrant) (flows.OAuthUser, error) {
+	user, err := p.OAuthProvider.Exchange(ctx, grant)
+	result := "accepted"
+	if errors.Is(err, flows.ErrOAuthFailed) {
+		result = "refused"
+	} else if err != nil {
+		result = "failed"
+	}
+	providerLogins.WithLabelValues(p.company, p.id, result).Inc()
+	return user, err
+}
+
+// hashWaited is password.Hasher.Waited.
+func hashWaited(d time.Duration, got bool) {
+	if got {
+		hashTurn.Observe(d.Seconds())
+	} else {
+		hashBusy.Observe(d.Seconds())
+	}
+}
+
+// live collects what the config that runs says of itself. The one that is
+// collected may be another: one that failed to load.
+type live struct{}
+
+// Describe implements prometheus.Collector.
+func (live) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		up, memorySessions, memoryHits, memoryMisses, memoryTrusted, hashQueue, hashQueueLimit, backgroundMessages,
+	} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (live) Collect(to chan<- prometheus.Metric) {
+	app := running()
+	if app == nil {
+		return
+	}
+	gauge := func(d *prometheus.Desc, value float64) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
+	}
+	counter := func(d *prometheus.Desc, value uint64) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value))
+	}
+	service := app.service.Load()
+	gauge(up, number(service != nil))
+	if service != nil {
+		gauge(backgroundMessages, float64(service.Waiting()))
+	}
+	if memory, ok := app.sessions.(*store.Memory); ok {
+		hits, misses := memory.Asked()
+		gauge(memorySessions, float64(memory.Len()))
+		counter(memoryHits, hits)
+		counter(memoryMisses, misses)
+		gauge(memoryTrusted, number(memory.Trusted()))
+	}
+	length, limit := hasher().Queue()
+	gauge(hashQueue, float64(length))
+	gauge(hashQueueLimit, float64(limit))
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,110 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store"
+)
+
+// The dashboard and the alerts ask only for metrics and labels that exist.
+func TestDashboardAndAlertsUseOurMetrics(t *testing.T) {
+	known := map[string][]string{}
+	for _, k := range MetricKinds {
+		known[k.Name] = append([]string{"instance"}, k.Labels...)
+		if k.Kind == "histogram" {
+			known[k.Name+"_bucket"], known[k.Name+"_count"], known[k.Name+"_sum"] = append(known[k.Name], "le"), known[k.Name], known[k.Name]
+			delete(known, k.Name)
+		}
+	}
+	metric := regexp.MustCompile(`(mnemogate_\w+)(?:\{([^}]*)\})?`)
+	label := regexp.MustCompile(`(\w+)(?:=|!=|=~|!~)"([^"]*)"`)
+	locks := func(value string) bool {
+		return slices.ContainsFunc(flows.EventKinds, func(k flows.EventKind) bool { return k.Name == lockEvents+value })
+	}
+	for _, file := range []string{"grafana.json", "alerts.yaml"} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, ".json") && !json.Valid(content) {
+			t.Errorf("%s is no JSON", file)
+		}
+		text := strings.ReplaceAll(string(content), `\"`, `"`)
+		found := metric.FindAllStringSubmatch(text, -1)
+		if len(found) < 10 {
+			t.Errorf("%s: only %d metrics were found", file, len(found))
+		}
+		for _, m := range found {
+			labels, ok := known[m[1]]
+			if !ok {
+				t.Errorf("%s: there is no metric %s", file, m[1])
+			}
+			for _, l := range label.FindAllStringSubmatch(m[2], -1) {
+				if !slices.Contains(labels, l[1]) {
+					t.Errorf("%s: %s has no label %s", file, m[1], l[1])
+				}
+				for value := range strings.SplitSeq(l[2], "|") {
+					if l[1] == "lock" && !locks(value) {
+						t.Errorf("%s: there is no lock %s", file, value)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Only a store that did not answer counts as an error.
+func TestStoreAnswersAreNoErrors(t *testing.T) {
+	for err, want := range map[error]bool{
+		flows.ErrNotFound: false,
+		fmt.Errorf("loading: %w", flows.ErrConflict): false,
+		&flows.Full{}:                                  false,
+		&flows.TakenError{Field: "login_name"}:         false,
+		context.Canceled:                               false,
+		context.DeadlineExceeded:                       true,
+		errors.New("connection refused"):               true,
+		fmt.Errorf("dialing: %w", io.ErrUnexpectedEOF): true,
+	} {
+		if got := unanswered(err); got != want {
+			t.Errorf("%v: got %v, want %v", err, got, want)
+		}
+	}
+	if unanswered(nil) {
+		t.Error("a success counts as an error")
+	}
+	db := store.OpenSQLite(t.TempDir() + "/a.db")
+	if err := db.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	failures := storeSeconds.WithLabelValues("accounts", "tally", "error").(prometheus.Histogram)
+	count := func() uint64 {
+		m := new(dto.Metric)
+		if err := failures.Write(m); err != nil {
+			t.Fatal(err)
+		}
+		return m.GetHistogram().GetSampleCount()
+	}
+	before := count()
+	refuse := func(*flows.Tally) error { return errors.New("not so") }
+	if timed := (timedAccounts{db.Accounts()}); timed.Tally(t.Context(), time.Now(), flows.Subject{Company: "acme", Account: 1}, flows.WrongCodes, refuse) == nil {
+		t.Error("the function's error is lost")
+	}
+	if count() != before {
+		t.Error("the error of a function that the store was handed counts as its own")
+	}
+}

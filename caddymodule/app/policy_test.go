@@ -1,0 +1,277 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/google/go-cmp/cmp"
+
+	_ "github.com/mnemogate/mnemogate/caddymodule/captcha"
+	_ "github.com/mnemogate/mnemogate/caddymodule/oauth"
+	"github.com/mnemogate/mnemogate/caddymodule/policy"
+	_ "github.com/mnemogate/mnemogate/caddymodule/senders"
+	_ "github.com/mnemogate/mnemogate/caddymodule/stores"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// provisioned returns the app that the lines of a global option make, as far
+// as Provision brings it, and what cleans it up.
+func provisioned(t *testing.T, lines string) (*App, error) {
+	t.Helper()
+	parsed := new(App)
+	if err := parsed.UnmarshalCaddyfile(caddyfile.NewTestDispenser("mnemogate {\n" + lines + "\n}")); err != nil {
+		t.Fatal(err)
+	}
+	adapted, err := json.Marshal(parsed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fromJSON(t, string(adapted))
+}
+
+func fromJSON(t *testing.T, config string) (*App, error) {
+	t.Helper()
+	app := new(App)
+	if err := caddy.StrictUnmarshalJSON([]byte(config), app); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
+	t.Cleanup(func() {
+		cancel()
+		if err := app.Cleanup(); err != nil {
+			t.Error(err)
+		}
+	})
+	err := app.Provision(ctx)
+	if err == nil {
+		err = app.Validate()
+	}
+	return app, err
+}
+
+// A leaf is one option of a policy: what the app says, what the company says,
+// and where it shows.
+type leaf struct {
+	app, company string
+	read         func(*flows.Company) any
+}
+
+func in(block, lines string) string { return block + " {\n" + lines + "\n}\n" }
+
+func (l leaf) String() string { return strings.Join(strings.Fields(strings.Trim(l.app, "}\n")), " ") }
+
+// Senders and a captcha that warn of nothing.
+const (
+	smsOption     = "sms webhook https://sms.example.com {\nsecret " + testSecret + "\n}\n"
+	mailOption    = "mail webhook https://mail.example.com {\nsecret " + testSecret + "\n}\n"
+	captchaOption = "captcha siteverify https://captcha.example.com secret\n"
+)
+
+var leaves = []leaf{
+	{in("session", "temporary 1m"), in("session", "temporary 2m"), func(c *flows.Company) any { return c.Temporary }},
+	{in("session", "idle 1m"), in("session", "idle 2m"), func(c *flows.Company) any { return c.Idle }},
+	{in("session", "lifetime 1m"), in("session", "lifetime 2m"), func(c *flows.Company) any { return c.Lifetime }},
+	{in("otp", "length 7"), in("otp", "length 8"), func(c *flows.Company) any { return c.OTPLength }},
+	{in("otp", "ttl 1m"), in("otp", "ttl 2m"), func(c *flows.Company) any { return c.OTPTTL }},
+	{in("otp", "renewals 1"), in("otp", "renewals 0"), func(c *flows.Company) any { return c.OTPRenewals }},
+	{in("otp", "fixed 123456 +37060000001"), in("otp", "fixed 123456 +37060000002"), func(c *flows.Company) any { return c.OTPFixed }},
+	{in("password", "min_length 9"), in("password", "min_length 10"), func(c *flows.Company) any { return c.Password.MinLength }},
+	{in("password", "regex a"), in("password", "regex b"), func(c *flows.Company) any { return c.Password.RegexSource }},
+	{in("password", "argon2id 19456 3 1"), in("password", "argon2id 19456 4 1"), func(c *flows.Company) any { return c.Password.Argon2id }},
+	{in("password", "required"), in("password", "required off"), func(c *flows.Company) any { return c.Password.Required }},
+	{"second_factor off", "second_factor per_account", func(c *flows.Company) any { return c.SecondFactor }},
+	{captchaOption, "captcha off", func(c *flows.Company) any { return c.Captcha != nil }},
+	{smsOption, "sms log", func(c *flows.Company) any { return fmt.Sprintf("%T", c.SMS) }},
+	{mailOption, "mail log", func(c *flows.Company) any { return fmt.Sprintf("%T", c.Mail) }},
+	{in("recovery", "methods QUESTION"), in("recovery", "methods off"), func(c *flows.Company) any { return fmt.Sprint(c.Methods) }},
+	{in("recovery", "link https://one.example/#{token}"), in("recovery", "link https://two.example/#{token}"), func(c *flows.Company) any { return c.Link }},
+	{in("recovery", "link_ttl 1m"), in("recovery", "link_ttl 2m"), func(c *flows.Company) any { return c.LinkTTL }},
+	{in("limits", "captcha_after 1"), in("limits", "captcha_after 2"), func(c *flows.Company) any { return c.Limits.CaptchaAfter }},
+	{in("limits", "lock_after 1"), in("limits", "lock_after 2"), func(c *flows.Company) any { return c.Limits.LockAfter }},
+	{in("limits", "lock_for 1m"), in("limits", "lock_for 2m"), func(c *flows.Company) any { return c.Limits.LockFor }},
+	{in("limits", "disable_after 1"), in("limits", "disable_after 2"), func(c *flows.Company) any { return c.Limits.DisableAfter }},
+	{in("limits", "failures_per_address 1/1m"), in("limits", "failures_per_address 2/2m"), func(c *flows.Company) any { return c.Limits.FailuresPerAddress }},
+	{in("limits", "logins_per_address 1/1m"), in("limits", "logins_per_address 2/2m"), func(c *flows.Company) any { return c.Limits.LoginsPerAddress }},
+	{in("limits", "wrong_codes 1/1m"), in("limits", "wrong_codes 2/2m"), func(c *flows.Company) any { return c.Limits.WrongCodes }},
+	{in("limits", "wrong_answers 1/1m"), in("limits", "wrong_answers 2/2m"), func(c *flows.Company) any { return c.Limits.WrongAnswers }},
+	{in("limits", "sms_per_account 1/1m"), in("limits", "sms_per_account 2/2m"), func(c *flows.Company) any { return c.Limits.SMSPerAccount }},
+	{in("limits", "sms_per_phone 1/1m"), in("limits", "sms_per_phone 2/2m"), func(c *flows.Company) any { return c.Limits.SMSPerPhone }},
+	{in("limits", "sms_per_address 1/1m"), in("limits", "sms_per_address 2/2m"), func(c *flows.Company) any { return c.Limits.SMSPerAddress }},
+	{in("limits", "sms_per_company 1/1m"), in("limits", "sms_per_company unlimited"), func(c *flows.Company) any { return c.Limits.SMSPerCompany }},
+	{in("limits", "mails_per_account 1/1m"), in("limits", "mails_per_account 2/2m"), func(c *flows.Company) any { return c.Limits.MailsPerAccount }},
+	{in("limits", "sessions_per_account 1"), in("limits", "sessions_per_account 2"), func(c *flows.Company) any { return c.Limits.SessionsPerAccount }},
+	{"hardened", "hardened off", func(c *flows.Company) any { return c.Hardened }},
+	{in("password", "blocklist ../testdata/blocklist"), in("password", "blocklist ../testdata/texts/otp.login.sms.txt"), func(c *flows.Company) any { return c.Password.Blocklist.Contains("our-company-2026") }},
+	{"texts ../testdata/texts", "texts ../testdata", func(c *flows.Company) any { return fmt.Sprintf("%p", c.Texts) }},
+}
+
+// policyOf returns what applies to a company of an app.
+func policyOf(t *testing.T, app, company string) *flows.Company {
+	t.Helper()
+	captcha := "captcha off\n"
+	if strings.Contains(app+company, "captcha ") {
+		captcha = ""
+	}
+	a, err := provisioned(t, app+"\n"+in("company acme", "api_key k\n"+captcha+company))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &a.Companies["acme"].effective
+}
+
+func TestPolicyIsInheritedLeafByLeaf(t *testing.T) {
+	testEnvironment(t)
+	unset := policyOf(t, "", "")
+	for _, l := range leaves {
+		t.Run(l.String(), func(t *testing.T) {
+			if strings.Contains(l.app, "captcha ") {
+				// There is no default, so one that shows nothing stands for it.
+				unset = policyOf(t, "", "captcha off")
+			}
+			inherited := l.read(policyOf(t, l.app, ""))
+			if def := l.read(unset); reflect.DeepEqual(inherited, def) {
+				t.Errorf("the app's option changes nothing: %v", def)
+			}
+			own := l.read(policyOf(t, "", l.company))
+			over := l.read(policyOf(t, l.app, l.company))
+			if strings.HasPrefix(l.app, "texts") {
+				own = over // a pointer, which is another each time
+			}
+			if !reflect.DeepEqual(over, own) || reflect.DeepEqual(over, inherited) {
+				t.Errorf("the app says %v, the company alone %v, both %v", inherited, own, over)
+			}
+			for _, other := range leaves {
+				same := other.app == l.app || strings.HasPrefix(other.app, "texts")
+				depends := strings.HasPrefix(l.app, "sms") && strings.Contains(other.app, "methods")
+				if same || depends {
+					continue
+				}
+				if got, want := other.read(policyOf(t, l.app, "")), other.read(unset); !reflect.DeepEqual(got, want) {
+					t.Errorf("%s makes %v of %v for %s", l, got, want, other)
+				}
+			}
+		})
+	}
+}
+
+// TestLeavesAreComplete: a policy that is added to flows needs a leaf above.
+func TestLeavesAreComplete(t *testing.T) {
+	policy, password, limits := reflect.TypeFor[flows.Policy](), reflect.TypeFor[flows.PasswordPolicy](), reflect.TypeFor[flows.Limits]()
+	const (
+		blocks  = 2 // Password and Limits
+		senders = 4 // SMS, Mail, Captcha and Texts, which a company has besides
+		regexes = 2 // Regex, RegexSource and RegexDescription are one leaf
+	)
+	want := policy.NumField() - blocks + password.NumField() + limits.NumField() + senders - regexes
+	if got := len(leaves); got != want {
+		t.Errorf("%d leaves are tested, but there are %d", got, want)
+	}
+}
+
+func TestRegexBringsItsOwnDescription(t *testing.T) {
+	for _, c := range []struct{ app, company, regex, description string }{
+		{"regex a described", "", "a", "described"},
+		{"regex a described", "regex b", "b", ""},
+		{"regex a described", "regex b other", "b", "other"},
+		{"", "regex b other", "b", "other"},
+	} {
+		got := policyOf(t, in("password", c.app), in("password", c.company)).Password
+		if got.RegexSource != c.regex || got.RegexDescription != c.description || !got.Regex.MatchString(c.regex) {
+			t.Errorf("%q and %q: got %q %q", c.app, c.company, got.RegexSource, got.RegexDescription)
+		}
+	}
+}
+
+func TestMethodsOfRecovery(t *testing.T) {
+	const link = "link https://app.example.com/#{token}"
+	for _, c := range []struct {
+		name, app, company string
+		want               []flows.Method
+	}{
+		{"no sender", "", "", nil},
+		{"sms", smsOption, "", []flows.Method{flows.ByPhone}},
+		{"mail without a link", smsOption + mailOption, "", []flows.Method{flows.ByPhone}},
+		{"the app's mail, the company's link", smsOption + mailOption, in("recovery", link), []flows.Method{flows.ByPhone, flows.ByMail}},
+		{"named", smsOption + in("recovery", "methods QUESTION PHONE"), "", []flows.Method{flows.ByQuestion, flows.ByPhone}},
+		{"off", smsOption, in("recovery", "methods off"), []flows.Method{}},
+		{"hardened leaves out an inherited QUESTION", smsOption + in("recovery", "methods QUESTION PHONE"), "hardened", []flows.Method{flows.ByPhone}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := policyOf(t, c.app, c.company).Methods
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestStreamRecheck(t *testing.T) {
+	app, err := provisioned(t, in("session", "stream_recheck 5s")+
+		in("company a", "api_key k\ncaptcha off")+
+		in("company b", "api_key k\ncaptcha off\nsession {\nstream_recheck 3s\n}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for company, want := range map[string]time.Duration{"a": 5 * time.Second, "b": 3 * time.Second, "c": 10 * time.Second} {
+		if got := app.StreamRecheck(company); got != want {
+			t.Errorf("%s: got %v, want %v", company, got, want)
+		}
+	}
+}
+
+// TestJSONIsRefused has the mistakes that a Caddyfile can't even make.
+func TestJSONIsRefused(t *testing.T) {
+	const acme = `"companies":{"acme":{"api_key_off":true,"captcha":{"module":"off"}`
+	for config, want := range map[string]string{
+		`{}`:                                     "company is missing",
+		`{"companies":{"acme":null}}`:            "company acme: it is null",
+		`{` + acme + `,"api_keys":["k"]}}}`:      "company acme: api_key: there are keys and it is off",
+		`{` + acme + `,"accounts":{"a":null}}}}`: "company acme: account a: it is null",
+		`{` + acme + `,"accounts":{"a":{"question":"Who?"}}}}}`: "company acme: account a: question: a question and its answer go together",
+		`{` + acme + `,"accounts":{"a":{"answer":"I"}}}}}`:      "company acme: account a: question: a question and its answer go together",
+		`{` + acme + `,"oauth":{"9":{"module":"oidc","issuer":"https://a.example","client_id":"a","client_secret":"b","redirect_uri":["https://a.example"]}}}}}`: "company acme: oauth 9: a provider's id is 1 to 5",
+		`{` + acme + `,"disclaimers":[{"code":"a"},{"code":"a"}]}}}`:       "company acme: disclaimer a already specified",
+		`{` + acme + `}},"session":{"idle":-1}}`:                           "session idle: -1ns is out of range",
+		`{` + acme + `}},"limits":{"lock_after":-1}}`:                      "limits lock_after: -1 is out of range",
+		`{` + acme + `}},"otp":{"fixed":[{"code":"123456","phones":[]}]}}`: "otp fixed: a code has no phone",
+		`{` + acme + `}},"insecure":["otp.renewals"]}`:                     `insecure: no standard bounds "otp.renewals"`,
+		`{` + acme + `}},"sms":{"module":"pigeon"}}`:                       "sms: ",
+	} {
+		_, err := fromJSON(t, config)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", config, err, want)
+		}
+	}
+}
+
+func TestRate(t *testing.T) {
+	for text, want := range map[string]string{
+		"5/10m":     "5/10m",
+		"30/300s":   "30/5m",
+		"10/1d":     "10/24h",
+		"1/90m":     "1/1h30m",
+		"1/1s":      "1/1s",
+		"1/1m30s":   "1/1m30s",
+		"unlimited": "unlimited",
+	} {
+		var r policy.Rate
+		if err := r.UnmarshalText([]byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		if got, _ := r.MarshalText(); string(got) != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
+	}
+	for _, text := range []string{"", "5", "5/", "/5m", "0/5m", "-1/5m", "5/0s", "5/-1m", "5/1m/2", "1.5/1m", "5/400d", "1000001/1h", "5 / 1m"} {
+		if err := new(policy.Rate).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q passes", text)
+		}
+	}
+}

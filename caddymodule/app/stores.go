@@ -1,0 +1,199 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store"
+)
+
+// stores holds those in use, by key, so that a reload keeps them.
+var stores = caddy.NewUsagePool()
+
+// A pooledStore is a store with what the configs that share it have in common:
+// what is remembered of its sessions. It closes when no config uses it any more.
+type pooledStore struct {
+	guest.Store
+	module string        // its name, for errors
+	memory *store.Memory // nil if it is no guest.FeedingStore
+	naming sync.Mutex    // guards named
+	named  bool          // the deployment, if it is a guest.SharedStore
+	feed   sync.Once
+	ctx    context.Context // ends with the store
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func newPooledStore(module string, s guest.Store) *pooledStore {
+	p := &pooledStore{Store: s, module: module}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	if feeding, ok := s.(guest.FeedingStore); ok {
+		p.memory = store.NewMemory(timedSessions{feeding.Sessions()}, defaultCache)
+	}
+	return p
+}
+
+// Start starts the store and, once, what feeds its memory. The accounts store,
+// which says what deployment it is, has been started.
+func (p *pooledStore) Start(ctx context.Context, accounts flows.Accounts) error {
+	if err := p.nameDeployment(ctx, accounts); err != nil {
+		return err
+	}
+	err := p.Store.Start(ctx)
+	if p.memory != nil && (err == nil || errors.Is(err, guest.ErrUnreachable)) {
+		p.feed.Do(func() {
+			p.done.Go(p.hear)
+		})
+	}
+	return err
+}
+
+// nameDeployment names a guest.SharedStore after what its accounts store alone has.
+func (p *pooledStore) nameDeployment(ctx context.Context, accounts flows.Accounts) error {
+	shared, ok := p.Store.(guest.SharedStore)
+	p.naming.Lock()
+	defer p.naming.Unlock()
+	if !ok || p.named {
+		return nil
+	}
+	name, err := store.Deployment(ctx, accounts)
+	if err != nil {
+		return fmt.Errorf("%w: asking which deployment this is: %w", guest.ErrUnreachable, err)
+	}
+	shared.SetDeployment(name)
+	p.named = true
+	return nil
+}
+
+// hear feeds the memory until the store closes. After a panic nothing that is
+// remembered is believed until it is heard anew.
+func (p *pooledStore) hear() {
+	for p.ctx.Err() == nil {
+		err := flows.Contain(func() error { p.Store.(guest.FeedingStore).Run(p.ctx, p.memory); return nil })
+		defect, ok := errors.AsType[*flows.Panic](err)
+		if !ok {
+			return
+		}
+		p.memory.Trust(time.Time{})
+		p.memory.Flush()
+		caddy.Log().Named("mnemogate").Error("a defect of this program, please report it",
+			zap.String("doing", "hearing what ends on other nodes"), zap.String("panic", defect.What), zap.String("stack", defect.Stack))
+		select {
+		case <-p.ctx.Done():
+		case <-time.After(StartAgainAfter):
+		}
+	}
+}
+
+// Destruct implements caddy.Destructor.
+func (p *pooledStore) Destruct() error {
+	p.cancel()
+	p.done.Wait()
+	if p.memory != nil {
+		p.memory.Wait()
+	}
+	return p.Close()
+}
+
+// sessions returns the store's, with their memory. It keeps up to cache of them.
+func (p *pooledStore) sessions(cache int) (flows.Sessions, bool) {
+	if p.memory != nil {
+		p.memory.SetLimit(cache)
+		return p.memory, true
+	}
+	keeps, ok := p.Store.(guest.SessionsStore)
+	if !ok {
+		return nil, false
+	}
+	return timedSessions{keeps.Sessions()}, true
+}
+
+// loadStores takes the stores out of the pool, or puts them there.
+func (a *App) loadStores(ctx caddy.Context) error {
+	module, err := a.loadAccountsModule(ctx)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	main, err := a.use("store", module, "")
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	accounts, ok := main.Store.(guest.AccountsStore)
+	if !ok {
+		return fmt.Errorf("store %s: it keeps no accounts; use another module", main.module)
+	}
+	a.accounts = timedAccounts{accounts.Accounts()}
+	a.census, _ = accounts.Accounts().(flows.Census)
+	if a.SessionsRaw != nil {
+		if module, err = ctx.LoadModule(a, "SessionsRaw"); err != nil {
+			return fmt.Errorf("sessions: %w", err)
+		}
+		if main, err = a.use("sessions", module, " of "+a.storeKeys[0]); err != nil {
+			return fmt.Errorf("sessions: %w", err)
+		}
+	}
+	if a.sessions, ok = main.sessions(a.Cache); !ok {
+		return fmt.Errorf("sessions: %s keeps none; say where they are kept, as in sessions redis <url>", main.module)
+	}
+	return nil
+}
+
+func (a *App) loadAccountsModule(ctx caddy.Context) (any, error) {
+	if a.StoreRaw == nil {
+		return ctx.LoadModuleByID("mnemogate.accounts.sqlite", nil)
+	}
+	return ctx.LoadModule(a, "StoreRaw")
+}
+
+// use returns the store of a guest module, and notes that it has to be given
+// back. What is more than its own key makes it another store.
+func (a *App) use(directive string, module any, more string) (*pooledStore, error) {
+	name := module.(caddy.Module).CaddyModule().ID.Name()
+	g, ok := module.(guest.StoreModule)
+	if !ok {
+		return nil, fmt.Errorf("the module %s is no store; use another", name)
+	}
+	key := g.Key() + more
+	value, _, err := stores.LoadOrNew(key, func() (caddy.Destructor, error) {
+		made, err := g.Store()
+		return newPooledStore(name, made), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.storeKeys = append(a.storeKeys, key)
+	a.guests = append(a.guests, Guest{directive, module})
+	used := value.(*pooledStore)
+	a.stores = append(a.stores, used)
+	return used, nil
+}
+
+// Stores yields the stores in use.
+func (a *App) Stores() iter.Seq[guest.Store] {
+	return func(yield func(guest.Store) bool) {
+		for _, s := range a.stores {
+			if !yield(s.Store) {
+				return
+			}
+		}
+	}
+}
+
+// giveBack releases the stores. The last config to do so closes them.
+func (a *App) giveBack() error {
+	var errs []error
+	for _, key := range a.storeKeys {
+		_, err := stores.Delete(key)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

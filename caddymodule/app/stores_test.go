@@ -1,0 +1,14 @@
+package app
+
+import (
+	"context"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func (*accountsOnly) Start(context.Context) error { return guest.ErrUnreachable }
+
+func (*accountsOnly) Close() error { return nil }
+
+func (*accountsOnly) Accounts() flows.Accounts { return nil }

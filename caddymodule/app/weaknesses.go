@@ -1,0 +1,114 @@
+package app
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/policy"
+)
+
+// A Weakness is one of the configuration's.
+type Weakness struct {
+	Company   string // none: it is everybody's
+	Directive string
+	guest.Weakness
+}
+
+// Weaknesses lists what is for tests, or weaker than it should be. It is the
+// one list of it: for the log at each start, and for doctor.
+func (a *App) Weaknesses() []Weakness {
+	found := slices.Concat(weakGuests(a.guests), under("password regex", a.WeakRegex()), a.SharedKeys(), a.bypasses)
+	for code, c := range a.Sorted() {
+		for _, w := range c.weaknesses(&a.Policy) {
+			w.Company = code
+			found = append(found, w)
+		}
+	}
+	return found
+}
+
+// SharedKeys lists the companies whose API keys are another's, too.
+func (a *App) SharedKeys() (found []Weakness) {
+	owners := map[[sha256.Size]byte]string{}
+	for code, c := range a.Sorted() {
+		for _, key := range c.effective.APIKeys {
+			if owner, taken := owners[key]; taken && owner != code {
+				found = append(found, Weakness{Company: code, Directive: "api_key", Weakness: guest.Weakness{
+					Message: "company " + owner + " has the same: whoever knows it can call both",
+					Advice:  "give each company keys of its own",
+				}})
+			}
+			owners[key] = code
+		}
+	}
+	return found
+}
+
+func (c *Company) weaknesses(app *policy.Policy) []Weakness {
+	found := append(weakGuests(c.Guests()), under("password regex", c.WeakRegex())...)
+	add := func(directive, message, advice string) {
+		found = append(found, Weakness{Directive: directive, Weakness: guest.Weakness{Message: message, Advice: advice}})
+	}
+	e := &c.effective
+	if e.NoAPIKey {
+		add("api_key", "it is off: anyone may call the auth routes", "set one, unless something in front of Caddy keeps strangers out")
+	}
+	if c.shortKey {
+		add("api_key", fmt.Sprintf("it has fewer than %d characters, which a program can guess", minAPIKey), "make one up at random, as by openssl rand -hex 16")
+	}
+	if e.Captcha == nil {
+		add("captcha", "it is off: only rates and locks hold off programs that guess", "choose turnstile, hcaptcha, recaptcha or siteverify")
+	}
+	if len(e.OTPFixed) > 0 {
+		add("otp fixed", "whoever knows the code needs no SMS to "+strings.Join(slices.Sorted(maps.Keys(e.OTPFixed)), ", "),
+			"take them out when the review or test is over")
+	}
+	if len(e.Methods) == 0 {
+		add("recovery", "no method is possible: whoever forgets the password needs an operator", "configure sms, or mail and recovery link")
+	}
+	if policy.TokenIsLogged(e.Link) {
+		add("recovery link", "the token is not in the fragment, so the logs of servers hold it", "put {token} behind #")
+	}
+	if beyond := slices.Concat(app.Insecure, c.Insecure); len(beyond) > 0 {
+		slices.Sort(beyond)
+		add("insecure", "beyond what standards allow: "+strings.Join(slices.Compact(beyond), ", "), "take the word insecure out, and see what is refused")
+	}
+	return found
+}
+
+// A Guest is a guest module and the directive that it stands behind.
+type Guest struct {
+	Directive string
+	Module    any // nil if there is none
+}
+
+// Guests lists the company's guest modules.
+func (c *Company) Guests() []Guest {
+	e := &c.effective
+	guests := []Guest{{"captcha", e.Captcha}, {"sms", e.SMS}, {"mail", e.Mail}}
+	for _, id := range slices.Sorted(maps.Keys(e.OAuth)) {
+		guests = append(guests, Guest{fmt.Sprintf("oauth %d", id), e.OAuth[id].Provider})
+	}
+	return guests
+}
+
+func weakGuests(guests []Guest) (found []Weakness) {
+	for _, g := range guests {
+		if weak, ok := g.Module.(guest.Weak); ok {
+			found = append(found, under(g.Directive, weak.Weaknesses())...)
+		}
+	}
+	return found
+}
+
+// under tells of what is weak about a directive.
+func under(directive string, weak []guest.Weakness) (found []Weakness) {
+	for _, w := range weak {
+		found = append(found, Weakness{Directive: directive, Weakness: w})
+	}
+	return found
+}

@@ -1,0 +1,594 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/crypto/argon2"
+
+	"github.com/mnemogate/mnemogate/flows/password"
+)
+
+// The processes of the benchmarks: Caddys, bare and with mnemogate, the
+// application behind them, and what they are compared with. All are this test
+// binary.
+
+// A subject is a Caddy that is measured.
+type subject struct {
+	b      testing.TB
+	addr   string
+	warmUp string // the address of a site that does all but proxy
+	dir    string
+	admin  *http.Client
+	cmd    *exec.Cmd
+	files  []*os.File // fd/3 and fd/4
+	exited chan struct{}
+	log    logBuffer
+}
+
+// A subjectConfig is what differs between subjects: lines of Caddyfile. DIR is
+// the subject's own directory.
+type subjectConfig struct {
+	global string // in the global options
+	guard  string // before reverse_proxy
+	more   string // in the site
+	db     string // a file to begin with, copied to DIR/mnemogate.db
+}
+
+func (c subjectConfig) caddyfile(dir, upstream string) []byte {
+	return []byte(strings.ReplaceAll(fmt.Sprintf(`{
+	admin unix/DIR/admin.sock
+	persist_config off
+	auto_https off
+	servers {
+		protocols h1 h2c
+	}
+	%s
+}
+http:// {
+	bind fd/3
+	%s
+	%s
+	reverse_proxy %s {
+		transport http {
+			keepalive_idle_conns_per_host 512
+		}
+	}
+}
+http:// {
+	bind fd/4
+	%[2]s
+	respond 204
+}
+`, c.global, c.guard, c.more, upstream), "DIR", dir))
+}
+
+func startSubject(b testing.TB, c subjectConfig, upstream string) *subject {
+	b.Helper()
+	s := newSubject(b, c, upstream)
+	s.start()
+	s.awaitLog("serving initial configuration")
+	return s
+}
+
+// newSubject prepares a Caddy without starting it.
+func newSubject(b testing.TB, c subjectConfig, upstream string) *subject {
+	b.Helper()
+	dir, err := os.MkdirTemp("", "mg")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = os.RemoveAll(dir) })
+	s := &subject{b: b, dir: dir}
+	s.admin = &http.Client{Transport: &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", dir+"/admin.sock") },
+	}}
+	for _, addr := range []*string{&s.addr, &s.warmUp} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		file, err := ln.(*net.TCPListener).File()
+		if err != nil {
+			b.Fatal(err)
+		}
+		*addr = ln.Addr().String()
+		_ = ln.Close()
+		b.Cleanup(func() { _ = file.Close() })
+		s.files = append(s.files, file)
+	}
+	if c.db != "" {
+		copyFile(b, c.db, dir+"/mnemogate.db")
+	}
+	if err := os.WriteFile(dir+"/Caddyfile", c.caddyfile(dir, upstream), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(s.kill)
+	return s
+}
+
+func copyFile(b testing.TB, from, to string) {
+	b.Helper()
+	source, err := os.Open(from)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer source.Close()
+	target, err := os.Create(to)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer target.Close()
+	if _, err := io.Copy(target, source); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// child is this test binary as another program.
+func child(as string, args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), as)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+func (s *subject) start() {
+	s.b.Helper()
+	s.cmd = child("MNEMOGATE_TEST_CADDY=1", "run", "--config", s.dir+"/Caddyfile")
+	s.cmd.Env = append(s.cmd.Env, "XDG_DATA_HOME="+s.dir+"/data", "XDG_CONFIG_HOME="+s.dir+"/config", "HOME="+s.dir)
+	s.cmd.ExtraFiles = s.files
+	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
+	if err := s.cmd.Start(); err != nil {
+		s.b.Fatal(err)
+	}
+	s.exited = make(chan struct{})
+	go func(cmd *exec.Cmd, exited chan struct{}) {
+		_ = cmd.Wait()
+		close(exited)
+	}(s.cmd, s.exited)
+}
+
+func (s *subject) awaitLog(line string) {
+	s.b.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(s.log.String(), line); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) || s.hasExited() {
+			s.b.Fatalf("caddy does not come up:\n%s", s.log.String())
+		}
+	}
+}
+
+func (s *subject) hasExited() bool {
+	select {
+	case <-s.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *subject) kill() {
+	if s.cmd != nil {
+		_ = s.cmd.Process.Kill()
+		<-s.exited
+	}
+	s.admin.CloseIdleConnections()
+}
+
+// A logBuffer keeps what a process writes.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func (l *logBuffer) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Len()
+}
+
+// ask calls the admin endpoint.
+func (s *subject) ask(method, path, contentType string, body []byte) []byte {
+	s.b.Helper()
+	r, err := http.NewRequestWithContext(s.b.Context(), method, "http://localhost"+path, bytes.NewReader(body))
+	if err != nil {
+		s.b.Fatal(err)
+	}
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	response, err := s.admin.Do(r)
+	if err != nil {
+		s.b.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		s.b.Fatalf("%s %s: %d %s, %v", method, path, response.StatusCode, answer, err)
+	}
+	return answer
+}
+
+// metric is the value of a metric without labels.
+func (s *subject) metric(name string) float64 {
+	s.b.Helper()
+	for line := range strings.Lines(string(s.ask("GET", "/metrics", "", nil))) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			number, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				s.b.Fatal(err)
+			}
+			return number
+		}
+	}
+	s.b.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+// What Go's runtime says of a subject, by an admin route of the test binary
+
+func init() { caddy.RegisterModule(benchAdmin{}) }
+
+type benchAdmin struct{}
+
+// CaddyModule implements caddy.Module.
+func (benchAdmin) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "admin.api.mnemogate_bench", New: func() caddy.Module { return benchAdmin{} }}
+}
+
+// Routes implements caddy.AdminRouter.
+func (benchAdmin) Routes() []caddy.AdminRoute {
+	return []caddy.AdminRoute{{Pattern: "/bench/runtime", Handler: caddy.AdminHandlerFunc(tellRuntime)}}
+}
+
+// A usage is what a process has used since it began.
+type usage struct {
+	CPU        time.Duration // as the kernel counts it, in steps of 10 ms
+	Objects    uint64        // allocated
+	Bytes      uint64        // allocated
+	GC         time.Duration // CPU time of the collector but for what nobody else wanted, as of the last collection
+	GCs        uint64        // collections
+	Heap       uint64        // live objects and what is not yet collected
+	Collecting time.Duration // how long the collections took that this call asked for
+}
+
+// tellRuntime answers with the usage, after the collections that a POST asks for.
+func tellRuntime(w http.ResponseWriter, r *http.Request) error {
+	var u usage
+	if n, _ := strconv.Atoi(r.URL.Query().Get("collect")); n > 0 {
+		began := time.Now()
+		for range n {
+			runtime.GC()
+		}
+		u.Collecting = time.Since(began)
+	}
+	samples := []metrics.Sample{
+		{Name: "/gc/heap/allocs:objects"},
+		{Name: "/gc/heap/allocs:bytes"},
+		{Name: "/cpu/classes/gc/total:cpu-seconds"},
+		{Name: "/cpu/classes/gc/mark/idle:cpu-seconds"},
+		{Name: "/gc/cycles/total:gc-cycles"},
+		{Name: "/memory/classes/heap/objects:bytes"},
+	}
+	metrics.Read(samples)
+	u.Objects, u.Bytes = samples[0].Value.Uint64(), samples[1].Value.Uint64()
+	u.GC = time.Duration((samples[2].Value.Float64() - samples[3].Value.Float64()) * 1e9)
+	u.GCs, u.Heap = samples[4].Value.Uint64(), samples[5].Value.Uint64()
+	return json.NewEncoder(w).Encode(u)
+}
+
+// usage asks a subject, which collects garbage so often before.
+func (s *subject) usage(collections int) usage {
+	s.b.Helper()
+	var u usage
+	if err := json.Unmarshal(s.ask("GET", fmt.Sprint("/bench/runtime?collect=", collections), "", nil), &u); err != nil {
+		s.b.Fatal(err)
+	}
+	u.CPU = cpuTime(s.cmd.Process.Pid)
+	return u
+}
+
+// cpuTime is what a process used, 0 where there is no /proc.
+func cpuTime(pid int) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100
+}
+
+// peakMemory is the most that a process has ever had resident, and each of its
+// descendants, in bytes.
+func peakMemory(pid int) int {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	sum := 0
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kb, _ := strconv.Atoi(strings.Fields(value)[0])
+			sum = kb << 10
+		}
+	}
+	children, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, file := range children {
+		list, _ := os.ReadFile(file)
+		for _, field := range strings.Fields(string(list)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				sum += peakMemory(pid)
+			}
+		}
+	}
+	return sum
+}
+
+// Helpers
+
+// helpers are what the test binary can be besides a Caddy.
+var helpers = map[string]func(){
+	"upstream": serveUpstream,
+	"argon2":   hashOnCommand,
+}
+
+// A helper is told by lines and answers by lines.
+type helper struct {
+	b      testing.TB
+	stdin  io.Writer
+	stdout *bufio.Reader
+}
+
+func startHelper(b testing.TB, name string) *helper {
+	b.Helper()
+	cmd := child("MNEMOGATE_TEST_HELPER=" + name)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return &helper{b, stdin, bufio.NewReader(stdout)}
+}
+
+func (h *helper) ask(line string) string {
+	h.b.Helper()
+	if _, err := fmt.Fprintln(h.stdin, line); err != nil {
+		h.b.Fatal(err)
+	}
+	return h.hear()
+}
+
+func (h *helper) hear() string {
+	h.b.Helper()
+	line, err := h.stdout.ReadString('\n')
+	if err != nil {
+		h.b.Fatal(err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// startUpstream starts the application that all requests end at.
+func startUpstream(b testing.TB) (addr string) {
+	b.Helper()
+	return startHelper(b, "upstream").hear()
+}
+
+// serveUpstream answers each request, which has no body, with the same few bytes.
+func serveUpstream() {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(ln.Addr())
+	response := []byte("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"items\": []}")
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			panic(err)
+		}
+		go func() {
+			defer conn.Close()
+			buf, n := make([]byte, 8<<10), 0
+			for {
+				more, err := conn.Read(buf[n:])
+				if err != nil {
+					return
+				}
+				if n += more; !bytes.HasSuffix(buf[:n], headerEnd) {
+					continue
+				}
+				n = 0
+				if _, err := conn.Write(response); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}
+
+// hashOnCommand computes argon2id hashes for as long as a line says, as many at
+// once as logins may, and answers with how many it did in a second.
+func hashOnCommand() {
+	p := password.DefaultArgon2id
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		d, err := time.ParseDuration(lines.Text())
+		if err != nil {
+			panic(err)
+		}
+		var all sync.WaitGroup
+		counts := make([]int, max(1, runtime.GOMAXPROCS(0)-1))
+		began := time.Now()
+		for i := range counts {
+			all.Go(func() {
+				for ; time.Since(began) < d; counts[i]++ {
+					argon2.IDKey([]byte(testPassword), []byte("a salt, 16 bytes"), p.Iterations, p.MemoryKiB, p.Parallelism, 32)
+				}
+			})
+		}
+		all.Wait()
+		sum := 0
+		for _, n := range counts {
+			sum += n
+		}
+		fmt.Println(float64(sum) / time.Since(began).Seconds())
+	}
+}
+
+// The trial handler that asks Redis for each request
+
+func init() {
+	caddy.RegisterModule(redisGet{})
+	httpcaddyfile.RegisterHandlerDirective("mnemogate_redis_get", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		g := new(redisGet)
+		h.Next()
+		if !h.AllArgs(&g.Socket) {
+			return nil, h.ArgErr()
+		}
+		return g, nil
+	})
+	httpcaddyfile.RegisterDirectiveOrder("mnemogate_redis_get", httpcaddyfile.Before, "basicauth")
+}
+
+// A redisGet lets a request pass whose token is a key in Redis, and tells the
+// application whose it is. It remembers nothing.
+type redisGet struct {
+	Socket string `json:"socket"` // as unix:<file>
+	client *redis.Client
+}
+
+// CaddyModule implements caddy.Module.
+func (redisGet) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.mnemogate_redis_get", New: func() caddy.Module { return new(redisGet) }}
+}
+
+// Provision implements caddy.Provisioner.
+func (g *redisGet) Provision(caddy.Context) error {
+	g.client = redis.NewClient(&redis.Options{Network: "unix", Addr: strings.TrimPrefix(g.Socket, "unix:")})
+	return nil
+}
+
+// Cleanup implements caddy.CleanerUpper.
+func (g *redisGet) Cleanup() error { return g.client.Close() }
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (g *redisGet) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	who, err := g.client.Get(r.Context(), "trial:"+token).Result()
+	if err != nil {
+		w.WriteHeader(http.StatusUnauthorized)
+		return nil
+	}
+	r.Header.Set("X-Profile-Mnemocode", who)
+	r.Header.Del("Authorization")
+	return next.ServeHTTP(w, r)
+}
+
+// Tables
+
+// A figuresTable is what a benchmark prints for docs/performance.md, besides its metrics.
+type figuresTable struct {
+	head []string
+	rows [][]string
+}
+
+func (t *figuresTable) add(cells ...any) {
+	row := make([]string, len(cells))
+	for i, cell := range cells {
+		switch v := cell.(type) {
+		case time.Duration:
+			row[i] = number3(float64(v)/1e6) + " ms"
+		case float64:
+			row[i] = number3(v)
+		default:
+			row[i] = fmt.Sprint(v)
+		}
+	}
+	t.rows = append(t.rows, row)
+}
+
+// number3 has three digits that mean something, and no exponent.
+func number3(v float64) string {
+	switch {
+	case v >= 100 || v <= -100:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case v >= 10 || v <= -10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64)
+}
+
+// print writes the table once the benchmark's own line is out.
+func (t *figuresTable) print() {
+	if len(t.rows) == 0 {
+		return
+	}
+	line := func(cells []string) { fmt.Println("| " + strings.Join(cells, " | ") + " |") }
+	fmt.Println()
+	line(t.head)
+	line(slices.Repeat([]string{"---"}, len(t.head)))
+	for _, row := range t.rows {
+		line(row)
+	}
+	fmt.Println()
+}
+
+func median[T cmp.Ordered](values []T) T {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+// Interface guards
+var (
+	_ caddy.AdminRouter = benchAdmin{}
+
+	_ caddy.Provisioner           = (*redisGet)(nil)
+	_ caddy.CleanerUpper          = (*redisGet)(nil)
+	_ caddyhttp.MiddlewareHandler = (*redisGet)(nil)
+)

@@ -1,0 +1,466 @@
+package bench
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// A load is a number of clients, each with a connection of its own and one
+// request under way at a time. They cost as little as they can, since they
+// share the machine with what is measured.
+type load struct {
+	template
+	clients []*loadClient
+}
+
+// A template is what all requests of a load have in common.
+type template struct {
+	addr   string
+	method string
+	path   string
+	key    string // X-Api-Key
+	http2  bool
+	want   int // the status of an answer that is none of the failures
+}
+
+// A shot is what is special to a request.
+type shot struct{ token, body string }
+
+// A magazine hands each client what it sends. What it returns is called by that
+// client alone, until it says that there is no more.
+type magazine func(client int) func() (shot, bool)
+
+type loadClient struct {
+	template *template
+	next     func() (shot, bool)
+	conn     wire
+}
+
+// A wire is a connection that speaks a version of HTTP.
+type wire interface {
+	exchange(t *template, s shot) (status int, err error)
+	net.Conn
+}
+
+func newLoad(t template, clients int, shots magazine) *load {
+	l := &load{template: t}
+	for i := range clients {
+		l.clients = append(l.clients, &loadClient{template: &l.template, next: shots(i)})
+	}
+	return l
+}
+
+func (l *load) close() {
+	for _, c := range l.clients {
+		c.hangUp()
+	}
+}
+
+func (c *loadClient) hangUp() {
+	if c.conn != nil {
+		_ = c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// shoot sends a request and returns the status of its answer. After an error
+// the next one goes over a new connection.
+func (c *loadClient) shoot(s shot) (int, error) {
+	if c.conn == nil {
+		conn, err := net.Dial("tcp", c.template.addr)
+		if err != nil {
+			return 0, err
+		}
+		if c.conn, err = newWire(conn, c.template.http2); err != nil {
+			return 0, errors.Join(err, conn.Close())
+		}
+	}
+	status, err := c.conn.exchange(c.template, s)
+	if err != nil {
+		c.hangUp()
+	}
+	return status, err
+}
+
+func newWire(conn net.Conn, http2 bool) (wire, error) {
+	if http2 {
+		return newWire2(conn)
+	}
+	return &wire1{Conn: conn, in: make([]byte, 16<<10)}, nil
+}
+
+// Results of a run
+
+// A tally is what came of the requests of a run. Its times are those of the
+// answers that were wanted.
+type tally struct {
+	times
+	late     times // by how much the clients themselves were late, in open loop
+	requests int   // answered as wanted
+	statuses map[int]int
+	errors   int
+	err      error // one of them
+	elapsed  time.Duration
+}
+
+func (t *tally) add(status, want int, err error, took time.Duration) {
+	switch {
+	case err != nil:
+		t.errors++
+		t.err = err
+		return
+	case status == want:
+		t.requests++
+		t.times.add(took)
+	}
+	if t.statuses == nil {
+		t.statuses = map[int]int{}
+	}
+	t.statuses[status]++
+}
+
+func (t *tally) merge(other *tally) {
+	t.times.merge(&other.times)
+	t.late.merge(&other.late)
+	t.requests += other.requests
+	t.errors += other.errors
+	t.err = errors.Join(t.err, other.err)
+	for status, n := range other.statuses {
+		if t.statuses == nil {
+			t.statuses = map[int]int{}
+		}
+		t.statuses[status] += n
+	}
+}
+
+// failed returns how many requests were not answered as wanted.
+func (t *tally) failed() int {
+	n := t.errors - t.requests
+	for _, count := range t.statuses {
+		n += count
+	}
+	return n
+}
+
+func (t *tally) rate() float64 { return float64(t.requests) / t.elapsed.Seconds() }
+
+// busy returns how many requests were answered service.unavailable: on a
+// machine that is too slow for them, which is no fault of a benchmark's.
+func (t *tally) busy() int { return t.statuses[http.StatusServiceUnavailable] }
+
+// must ends a benchmark that measures something else than it should.
+func (t *tally) must(b testing.TB) {
+	b.Helper()
+	if t.failed() > t.busy() || t.requests == 0 {
+		b.Fatalf("of %d requests %d failed: statuses %v, %v", t.requests+t.failed(), t.failed(), t.statuses, t.err)
+	}
+}
+
+// times is a histogram of durations, whose buckets are 3 % wide.
+type times struct {
+	buckets [32 * 28]uint32
+	n       int
+}
+
+const subBits = 5
+
+func (h *times) add(d time.Duration) {
+	h.buckets[bucketOf(d)]++
+	h.n++
+}
+
+// bucketOf returns d's power of two from 1 µs (nearly: 1024 ns) on, and the next
+// bits of d within that.
+func bucketOf(d time.Duration) int {
+	v := max(uint64(max(d, 0))>>subBits, 1<<subBits)
+	power := bits.Len64(v) - 1 - subBits
+	return min(power<<subBits+int(v>>power)&(1<<subBits-1), len(times{}.buckets)-1)
+}
+
+// bucketTop is the longest duration of a bucket.
+func bucketTop(i int) time.Duration {
+	power, sub := i>>subBits, i&(1<<subBits-1)
+	return time.Duration((1<<subBits+uint64(sub)+1)<<power<<subBits - 1)
+}
+
+func (h *times) merge(other *times) {
+	for i, n := range other.buckets {
+		h.buckets[i] += n
+	}
+	h.n += other.n
+}
+
+// quantile returns what a share of the durations, 0 to 1, did not exceed.
+func (h *times) quantile(share float64) time.Duration {
+	rank := int(share*float64(h.n-1)) + 1
+	for i, n := range h.buckets {
+		if rank -= int(n); rank <= 0 && h.n > 0 {
+			return bucketTop(i)
+		}
+	}
+	return 0
+}
+
+// Running
+
+// run has each client send one request after another (closed loop).
+func (l *load) run(d time.Duration) *tally {
+	return l.each(d, func(_ int, c *loadClient, t *tally, start time.Time) {
+		for before := time.Now(); before.Sub(start) < d; {
+			s, ok := c.next()
+			if !ok {
+				return
+			}
+			status, err := c.shoot(s)
+			after := time.Now()
+			t.add(status, l.want, err, after.Sub(before))
+			before = after
+			if err != nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+	})
+}
+
+// runAt has the clients send so many requests a second in all, each at its
+// time (open loop). A request's time counts from when it should have been sent:
+// that of one which waits for the answer before it is longer by the wait.
+func (l *load) runAt(rate float64, d time.Duration) *tally {
+	interval := time.Duration(float64(time.Second) * float64(len(l.clients)) / rate)
+	return l.each(d, func(i int, c *loadClient, t *tally, start time.Time) {
+		for due := start.Add(interval * time.Duration(i) / time.Duration(len(l.clients))); due.Sub(start) < d; due = due.Add(interval) {
+			if wait := time.Until(due); wait > 0 {
+				time.Sleep(wait)
+				t.late.add(time.Since(due))
+			}
+			s, ok := c.next()
+			if !ok {
+				return
+			}
+			status, err := c.shoot(s)
+			t.add(status, l.want, err, time.Since(due))
+		}
+	})
+}
+
+// each runs all clients and adds up what they counted. The last answer ends the
+// time, so that none is counted in half.
+func (l *load) each(d time.Duration, client func(i int, c *loadClient, t *tally, start time.Time)) *tally {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var sum tally
+	start := time.Now()
+	for i, c := range l.clients {
+		all.Go(func() {
+			if c.conn != nil {
+				_ = c.conn.SetDeadline(start.Add(d + 30*time.Second))
+			}
+			var t tally
+			client(i, c, &t, start)
+			mu.Lock()
+			defer mu.Unlock()
+			sum.merge(&t)
+		})
+	}
+	all.Wait()
+	sum.elapsed = time.Since(start)
+	return &sum
+}
+
+// HTTP/1.1
+
+type wire1 struct {
+	net.Conn
+	out, in []byte
+}
+
+var (
+	headerEnd     = []byte("\r\n\r\n")
+	contentLength = []byte("\r\nContent-Length: ")
+)
+
+func (w *wire1) exchange(t *template, s shot) (status int, err error) {
+	w.out = append(append(append(append(w.out[:0], t.method...), ' '), t.path...), " HTTP/1.1\r\nHost: api.example.com\r\n"...)
+	if s.token != "" {
+		w.out = append(append(append(w.out, "Authorization: Bearer "...), s.token...), "\r\n"...)
+	}
+	if t.key != "" {
+		w.out = append(append(append(w.out, "X-Api-Key: "...), t.key...), "\r\n"...)
+	}
+	if s.body != "" {
+		w.out = append(strconv.AppendInt(append(w.out, "Content-Type: application/json\r\nContent-Length: "...), int64(len(s.body)), 10), "\r\n"...)
+	}
+	w.out = append(append(w.out, "\r\n"...), s.body...)
+	if _, err := w.Write(w.out); err != nil {
+		return 0, err
+	}
+	n, end := 0, -1
+	for end < 0 {
+		if n == len(w.in) {
+			return 0, errors.New("the answer's header is too long")
+		}
+		more, err := w.Read(w.in[n:])
+		if err != nil {
+			return 0, err
+		}
+		n += more
+		end = bytes.Index(w.in[:n], headerEnd)
+	}
+	head := w.in[:end+2]
+	if len(head) < 12 {
+		return 0, fmt.Errorf("the answer is %q", head)
+	}
+	if status, err = strconv.Atoi(string(head[9:12])); err != nil {
+		return 0, err
+	}
+	length := 0
+	if i := bytes.Index(head, contentLength); i >= 0 {
+		digits, _, _ := bytes.Cut(head[i+len(contentLength):], headerEnd[:2])
+		if length, err = strconv.Atoi(string(digits)); err != nil {
+			return 0, err
+		}
+	} else if status != 204 {
+		return 0, fmt.Errorf("the answer has no length: %q", head)
+	}
+	rest := end + len(headerEnd) + length - n
+	if rest < 0 {
+		return 0, errors.New("there is more than one answer")
+	}
+	if rest > 0 {
+		_, err = io.CopyN(io.Discard, w.Conn, int64(rest))
+	}
+	return status, err
+}
+
+// HTTP/2
+
+type wire2 struct {
+	net.Conn
+	frames  *http2.Framer
+	out     bytes.Buffer // is written at once
+	block   bytes.Buffer
+	headers *hpack.Encoder
+	stream  uint32
+	unacked uint32
+}
+
+const window = 1 << 30
+
+func newWire2(conn net.Conn) (*wire2, error) {
+	w := &wire2{Conn: conn, stream: 1}
+	w.frames = http2.NewFramer(&w.out, conn)
+	w.frames.SetReuseFrames()
+	w.headers = hpack.NewEncoder(&w.block)
+	w.out.WriteString(http2.ClientPreface)
+	err := errors.Join(
+		w.frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}),
+		w.frames.WriteWindowUpdate(0, window),
+	)
+	return w, err
+}
+
+func (w *wire2) exchange(t *template, s shot) (status int, err error) {
+	if s.body != "" {
+		return 0, errors.New("no bodies over HTTP/2")
+	}
+	w.block.Reset()
+	for _, f := range [...]hpack.HeaderField{
+		{Name: ":method", Value: t.method}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: t.path},
+		{Name: ":authority", Value: "api.example.com"},
+		{Name: "authorization", Value: "Bearer " + s.token, Sensitive: true},
+	} {
+		if err := w.headers.WriteField(f); err != nil {
+			return 0, err
+		}
+	}
+	stream := w.stream
+	w.stream += 2
+	err = w.frames.WriteHeaders(http2.HeadersFrameParam{
+		StreamID: stream, BlockFragment: w.block.Bytes(), EndStream: true, EndHeaders: true,
+	})
+	for ended := false; err == nil && !ended; {
+		if w.out.Len() > 0 {
+			_, err = w.out.WriteTo(w.Conn)
+			if err != nil {
+				break
+			}
+		}
+		status, ended, err = w.read(stream, status)
+	}
+	return status, err
+}
+
+// read reads a frame. What the answer's headers say besides the status is not
+// decoded: that comes first and, in HPACK's static table, is one byte.
+func (w *wire2) read(stream uint32, status int) (int, bool, error) {
+	frame, err := w.frames.ReadFrame()
+	if err != nil {
+		return status, false, err
+	}
+	ended := frame.Header().StreamID == stream && frame.Header().Flags.Has(http2.FlagDataEndStream)
+	switch f := frame.(type) {
+	case *http2.SettingsFrame:
+		if !f.IsAck() {
+			err = w.frames.WriteSettingsAck()
+		}
+		return status, false, err
+	case *http2.PingFrame:
+		if !f.IsAck() {
+			err = w.frames.WritePing(true, f.Data)
+		}
+		return status, false, err
+	case *http2.HeadersFrame:
+		return statusOf(f.HeaderBlockFragment()), ended, nil
+	case *http2.DataFrame:
+		if w.unacked += uint32(len(f.Data())); w.unacked > window/2 {
+			err = w.frames.WriteWindowUpdate(0, w.unacked)
+			w.unacked = 0
+		}
+		return status, ended, err
+	case *http2.RSTStreamFrame:
+		return status, false, fmt.Errorf("the stream is reset: %v", f.ErrCode)
+	case *http2.GoAwayFrame:
+		return status, false, fmt.Errorf("the connection ends: %v", f.ErrCode)
+	}
+	return status, false, nil
+}
+
+var staticStatuses = [...]int{200, 204, 206, 304, 400, 404, 500}
+
+// statusOf returns the status that a header block begins with, 1 for one that
+// is in no static table.
+func statusOf(block []byte) int {
+	if len(block) > 0 && block[0] >= 0x88 && int(block[0]-0x88) < len(staticStatuses) {
+		return staticStatuses[block[0]-0x88]
+	}
+	return 1
+}
+
+// What the percentiles are read from must be right to a bucket.
+func TestLoadTimes(t *testing.T) {
+	var h times
+	for i := range 1000 {
+		h.add(time.Duration(i+1) * 10 * time.Microsecond)
+	}
+	for share, want := range map[float64]time.Duration{0: 10 * time.Microsecond, .5: 5 * time.Millisecond, .99: 9900 * time.Microsecond, 1: 10 * time.Millisecond} {
+		if got := h.quantile(share); got < want || float64(got) > 1.04*float64(want) {
+			t.Errorf("of 10 µs to 10 ms the %v quantile is %v, want %v", share, got, want)
+		}
+	}
+	h.add(time.Hour)
+	if got := h.quantile(1); got < 2*time.Minute {
+		t.Errorf("an hour is counted as %v", got)
+	}
+}

@@ -1,0 +1,46 @@
+package captcha
+
+import (
+	"context"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func init() { caddy.RegisterModule(Off{}) }
+
+// Off means that no captcha is asked for: the locks are what is left
+// against guessing.
+type Off struct{}
+
+// CaddyModule returns the Caddy module information.
+func (Off) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.captcha.off", New: func() caddy.Module { return new(Off) }}
+}
+
+// UnmarshalCaddyfile takes no arguments. Syntax:
+//
+//	off
+func (*Off) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return guest.Options(d, nil)
+}
+
+// Verify implements flows.Captcha: every response is right.
+func (*Off) Verify(context.Context, string, string) (bool, error) { return true, nil }
+
+// Absent implements guest.Absent.
+func (*Off) Absent() {}
+
+// Interface guards
+var (
+	_ flows.Captcha         = (*Off)(nil)
+	_ guest.Absent          = (*Off)(nil)
+	_ caddyfile.Unmarshaler = (*Off)(nil)
+)

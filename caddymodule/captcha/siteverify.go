@@ -1,0 +1,315 @@
+// Package captcha has the built-in guests that verify captchas, a file for each
+// kind: siteverify, which Turnstile, hCaptcha and reCAPTCHA speak, static for
+// tests, and off. A new one is a flows.Captcha, registered as
+// mnemogate.captcha.<name>; see package guest.
+package captcha
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"go.uber.org/zap"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func init() {
+	caddy.RegisterModule(Turnstile{})
+	caddy.RegisterModule(HCaptcha{})
+	caddy.RegisterModule(ReCaptcha{})
+	caddy.RegisterModule(Siteverify{})
+}
+
+const (
+	defaultCaptchaTimeout = caddy.Duration(3 * time.Second)
+	maxSiteverifyAnswer   = 64 << 10
+)
+
+// siteverify is what the captcha providers share: the form POST that reCAPTCHA
+// brought up and the others took over.
+type siteverify struct {
+	// The secret key of the site; required. Use a placeholder like {env.NAME}
+	// or {file.PATH} for it.
+	Secret string `json:"secret,omitempty"`
+
+	// The host names that captchas may have been solved on; a response from
+	// any other is invalid. Default: the provider's own list decides.
+	Hostname []string `json:"hostname,omitempty"`
+
+	// Where responses are verified, and the secret is sent to: an https URL
+	// (http for this machine only). Default: the provider's address;
+	// `siteverify` has none.
+	URL string `json:"url,omitempty"`
+
+	// Whether the URL may be http on another machine: everyone on the way then
+	// reads the secret, and can say that any response is right. A warning at
+	// each start says so. Default: false.
+	Insecure bool `json:"insecure,omitempty"`
+
+	// How long the provider may take to answer, at most 1m. Default: 3s.
+	Timeout caddy.Duration `json:"timeout,omitempty"`
+
+	what     string
+	minScore float64 // of an answer that has a score
+	client   *http.Client
+	logger   *zap.Logger
+}
+
+// Turnstile verifies responses of Cloudflare Turnstile. If Cloudflare does not
+// answer, or says that the secret is wrong, nobody passes.
+type Turnstile struct{ siteverify }
+
+// CaddyModule returns the Caddy module information.
+func (Turnstile) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.captcha.turnstile", New: func() caddy.Module { return new(Turnstile) }}
+}
+
+// Provision sets the defaults and resolves the placeholders.
+func (t *Turnstile) Provision(ctx caddy.Context) error {
+	return t.provision(ctx, "captcha turnstile", "https://challenges.cloudflare.com/turnstile/v0/siteverify")
+}
+
+// HCaptcha verifies responses of hCaptcha. If it does not answer, or says that
+// the secret is wrong, nobody passes.
+type HCaptcha struct{ siteverify }
+
+// CaddyModule returns the Caddy module information.
+func (HCaptcha) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.captcha.hcaptcha", New: func() caddy.Module { return new(HCaptcha) }}
+}
+
+// Provision sets the defaults and resolves the placeholders.
+func (h *HCaptcha) Provision(ctx caddy.Context) error {
+	return h.provision(ctx, "captcha hcaptcha", "https://api.hcaptcha.com/siteverify")
+}
+
+// ReCaptcha verifies responses of Google reCAPTCHA, v2 and v3. Of v3, which
+// confirms every response and adds a score, 0.5 is asked for: Google's own
+// default. If Google does not answer, or says that the secret is wrong, nobody
+// passes.
+type ReCaptcha struct{ siteverify }
+
+// CaddyModule returns the Caddy module information.
+func (ReCaptcha) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.captcha.recaptcha", New: func() caddy.Module { return new(ReCaptcha) }}
+}
+
+// Provision sets the defaults and resolves the placeholders.
+func (r *ReCaptcha) Provision(ctx caddy.Context) error {
+	r.minScore = 0.5
+	return r.provision(ctx, "captcha recaptcha", "https://www.google.com/recaptcha/api/siteverify")
+}
+
+// Siteverify verifies responses with any service that speaks reCAPTCHA's
+// siteverify: a form with secret, response and remoteip is posted to it, and
+// it answers a JSON object with success and, where they are asked for,
+// hostname and error-codes. If it does not answer, nobody passes.
+type Siteverify struct{ siteverify }
+
+// CaddyModule returns the Caddy module information.
+func (Siteverify) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.captcha.siteverify", New: func() caddy.Module { return new(Siteverify) }}
+}
+
+// Provision sets the defaults and resolves the placeholders.
+func (s *Siteverify) Provision(ctx caddy.Context) error {
+	return s.provision(ctx, "captcha siteverify", "")
+}
+
+// UnmarshalCaddyfile sets up the service from Caddyfile tokens. Syntax:
+//
+//	siteverify <url> [insecure] <secret> {
+//		hostname <name>...
+//		timeout <duration>
+//	}
+//
+// The word insecure may also stand behind the secret.
+func (s *Siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	args := d.RemainingArgs()
+	if i := slices.Index(args, guest.Insecure); i > 0 && len(args) == 3 {
+		s.Insecure = true
+		args = slices.Delete(args, i, i+1)
+	}
+	if len(args) != 2 {
+		return d.ArgErr()
+	}
+	s.URL, s.Secret = args[0], args[1]
+	if err := guest.Literally(d, s.URL, guest.CheckAddress(s.Insecure)); err != nil {
+		return err
+	}
+	return s.options(d)
+}
+
+// UnmarshalCaddyfile sets up the provider from Caddyfile tokens. Syntax:
+//
+//	turnstile|hcaptcha|recaptcha <secret> {
+//		hostname <name>...
+//		timeout <duration>
+//	}
+func (s *siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if !d.AllArgs(&s.Secret) {
+		return d.ArgErr()
+	}
+	return s.options(d)
+}
+
+func (s *siteverify) options(d *caddyfile.Dispenser) error {
+	return guest.Options(d, map[string]func() error{
+		"hostname": guest.List(d, &s.Hostname),
+		"timeout":  guest.OneValue(d, guest.Timeout(&s.Timeout)),
+	})
+}
+
+func (s *siteverify) provision(ctx caddy.Context, what, defaultURL string) error {
+	s.what, s.logger = what, ctx.Logger()
+	if s.URL == "" {
+		s.URL = defaultURL
+	}
+	if s.Timeout == 0 {
+		s.Timeout = defaultCaptchaTimeout
+	}
+	s.client = guest.Client(guest.Transport{MaxAnswer: maxSiteverifyAnswer}, s.Timeout)
+	return guest.ResolveInto(what+": secret", &s.Secret)
+}
+
+// Validate refuses what no response could be verified with.
+func (s *siteverify) Validate() error {
+	if _, err := guest.RemoteURL(s.URL, s.Insecure); err != nil {
+		return fmt.Errorf("%s: url: %w", s.what, err)
+	}
+	if s.Secret == "" {
+		return fmt.Errorf("%s: the secret is missing; copy it from the provider's console", s.what)
+	}
+	return guest.CheckTimeout(s.what, s.Timeout)
+}
+
+// verdict is the provider's answer.
+type verdict struct {
+	Success    *bool    `json:"success"`
+	Hostname   string   `json:"hostname"`
+	Score      *float64 `json:"score"`
+	ErrorCodes []string `json:"error-codes"`
+}
+
+// operatorErrors are the error codes of Turnstile, hCaptcha and reCAPTCHA that
+// tell of our fault or theirs, and nothing of the user.
+var operatorErrors = []string{
+	"missing-input-secret",
+	"invalid-input-secret",
+	"sitekey-secret-mismatch",
+	"not-using-dummy-passcode",
+	"missing-remoteip",
+	"invalid-remoteip",
+	"bad-request",
+	"internal-error",
+}
+
+// Verify implements flows.Captcha.
+func (s *siteverify) Verify(ctx context.Context, response, address string) (bool, error) {
+	if response == "" {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.Timeout))
+	defer cancel()
+	body, err := s.ask(ctx, response, address)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", s.what, err)
+	}
+	v, err := parseVerdict(body)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", s.what, err)
+	}
+	return s.accepts(v), nil
+}
+
+func (s *siteverify) ask(ctx context.Context, response, address string) ([]byte, error) {
+	form := url.Values{"secret": {s.Secret}, "response": {response}}
+	if address != "" {
+		form.Set("remoteip", address)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, errors.New("making the request failed")
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Accept", "application/json")
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("asking the provider: %w", guest.Cause(err))
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the provider answered %d", resp.StatusCode)
+	}
+	return io.ReadAll(resp.Body)
+}
+
+// parseVerdict returns an error if the answer says nothing about the response.
+func parseVerdict(body []byte) (verdict, error) {
+	var v verdict
+	if json.Unmarshal(body, &v) != nil || v.Success == nil {
+		return verdict{}, errors.New("the provider's answer is not a JSON object with success")
+	}
+	for _, code := range operatorErrors {
+		if !*v.Success && slices.Contains(v.ErrorCodes, code) {
+			return verdict{}, fmt.Errorf("the provider answered %s; check the secret and the site key", code)
+		}
+	}
+	return v, nil
+}
+
+// Endpoint implements guest.Remote.
+func (s *siteverify) Endpoint() string { return guest.EndpointOf(s.URL) }
+
+// Weaknesses implements guest.Weak.
+func (s *siteverify) Weaknesses() []guest.Weakness { return guest.HTTPWeakness(s.Insecure, s.URL) }
+
+func (s *siteverify) accepts(v verdict) bool {
+	if !*v.Success || v.Score != nil && *v.Score < s.minScore {
+		return false
+	}
+	sameHost := func(name string) bool { return strings.EqualFold(name, v.Hostname) }
+	if len(s.Hostname) > 0 && !slices.ContainsFunc(s.Hostname, sameHost) {
+		s.logger.Debug("captcha refused: solved on another host", zap.String("hostname", guest.Scrub(v.Hostname)))
+		return false
+	}
+	return true
+}
+
+// Interface guards
+var (
+	_ flows.Captcha         = (*Turnstile)(nil)
+	_ guest.Remote          = (*Turnstile)(nil)
+	_ guest.Weak            = (*Turnstile)(nil)
+	_ caddy.Provisioner     = (*Turnstile)(nil)
+	_ caddy.Validator       = (*Turnstile)(nil)
+	_ caddyfile.Unmarshaler = (*Turnstile)(nil)
+
+	_ flows.Captcha         = (*HCaptcha)(nil)
+	_ caddy.Provisioner     = (*HCaptcha)(nil)
+	_ caddy.Validator       = (*HCaptcha)(nil)
+	_ caddyfile.Unmarshaler = (*HCaptcha)(nil)
+
+	_ flows.Captcha         = (*ReCaptcha)(nil)
+	_ caddy.Provisioner     = (*ReCaptcha)(nil)
+	_ caddy.Validator       = (*ReCaptcha)(nil)
+	_ caddyfile.Unmarshaler = (*ReCaptcha)(nil)
+
+	_ flows.Captcha         = (*Siteverify)(nil)
+	_ caddy.Provisioner     = (*Siteverify)(nil)
+	_ caddy.Validator       = (*Siteverify)(nil)
+	_ caddyfile.Unmarshaler = (*Siteverify)(nil)
+)

@@ -1,0 +1,79 @@
+package captcha
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func init() { caddy.RegisterModule(Static{}) }
+
+// Static takes one response, which the configuration names, for right,
+// and any other for wrong. It is for tests: whoever knows the response passes,
+// as often as they like. A warning at each start says so.
+type Static struct {
+	// The right response. May contain placeholders like {env.NAME}.
+	Token string `json:"token,omitempty"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (Static) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.captcha.static", New: func() caddy.Module { return new(Static) }}
+}
+
+// UnmarshalCaddyfile takes the right response. Syntax:
+//
+//	static <token>
+func (s *Static) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if err := guest.Text(d, &s.Token)(); err != nil {
+		return err
+	}
+	return guest.Options(d, nil)
+}
+
+// Provision resolves the placeholders.
+func (s *Static) Provision(caddy.Context) error {
+	return guest.ResolveInto("captcha static", &s.Token)
+}
+
+// Validate refuses an empty response.
+func (s *Static) Validate() error {
+	if s.Token == "" {
+		return errors.New("captcha static: the token is missing; add the response to take for right")
+	}
+	return nil
+}
+
+// Verify implements flows.Captcha.
+func (s *Static) Verify(_ context.Context, response, _ string) (bool, error) {
+	got, want := sha256.Sum256([]byte(response)), sha256.Sum256([]byte(s.Token))
+	return subtle.ConstantTimeCompare(got[:], want[:]) == 1, nil
+}
+
+// Reusable implements flows.ReusableCaptcha.
+func (*Static) Reusable() {}
+
+// Weaknesses implements guest.Weak.
+func (*Static) Weaknesses() []guest.Weakness {
+	return []guest.Weakness{{
+		Message: "it is static, for tests: whoever knows the response passes",
+		Advice:  "choose turnstile, hcaptcha, recaptcha or siteverify",
+	}}
+}
+
+// Interface guards
+var (
+	_ flows.ReusableCaptcha = (*Static)(nil)
+	_ guest.Weak            = (*Static)(nil)
+	_ caddy.Provisioner     = (*Static)(nil)
+	_ caddy.Validator       = (*Static)(nil)
+	_ caddyfile.Unmarshaler = (*Static)(nil)
+)

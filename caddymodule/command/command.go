@@ -1,0 +1,347 @@
+// Package command is caddy mnemogate …: a client of the admin API over HTTP, which
+// knows nothing of the server. command.go finds the endpoint and asks; a file
+// for each group of commands follows.
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+
+	"github.com/mnemogate/mnemogate/caddymodule/admin/api"
+)
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "mnemogate",
+		Usage: "<command>",
+		Short: "Manages the accounts and sessions of a running mnemogate",
+		Long: `Manages the accounts and sessions of a running mnemogate, through the admin
+endpoint of its Caddy. What is done holds at once, on all nodes: a change of
+status, password, phone, email or second factor ends the account's sessions
+before the command returns.
+
+The admin endpoint is found as 'caddy reload' finds it: --address, else the one
+in --config, else the environment variable CADDY_ADMIN, else localhost:2019. A
+Unix socket is written unix//run/caddy/admin.sock.
+
+--company names the company; it can be left out where only one is configured.
+
+An <account> is a mnemocode or any login id, in any spelling. Where two accounts
+answer to it, the command does nothing and asks for --by.
+
+Passwords, control answers and password hashes are never arguments, which other
+users of the machine could read: the command prompts for them, without echo, or
+takes them from standard input, one a line, where that is no terminal.
+
+With --json the answers are JSON, one object a line, and so is an error on
+standard error.
+
+The exit status is 0 if all was done, 1 if not, 2 if there is no such account or
+company, 3 if a login id, mnemocode or identity is another account's, 4 if the
+server or one of its stores did not answer.`,
+		CobraFunc: func(cmd *cobra.Command) {
+			cmd.Example = `  $ caddy mnemogate account add alice --email alice@example.com --password
+  $ caddy mnemogate account unlock alice@example.com
+  $ caddy mnemogate sessions end alice
+  $ caddy mnemogate account import users.jsonl
+  $ caddy mnemogate doctor`
+			c := new(cli)
+			c.flags(cmd)
+			cmd.AddCommand(c.accountCommand(), c.backupCodesCommand(), c.sessionsCommand(), c.importCommand(), c.exportCommand(), c.doctorCommand())
+		},
+	})
+}
+
+// Exit statuses, as the manual page has them.
+const (
+	exitFailed      = 1
+	exitNotFound    = 2
+	exitConflict    = 3
+	exitUnreachable = 4
+)
+
+// A cliError ends a command.
+type cliError struct {
+	exit    int
+	field   string
+	message string
+}
+
+func (e *cliError) Error() string { return e.message }
+
+// A cli holds what all commands have in common.
+type cli struct {
+	address, config, adapter string
+	companyCode              string
+	by                       string
+	json                     bool
+
+	client *http.Client // made at the first request
+	origin string
+}
+
+func (c *cli) flags(cmd *cobra.Command) {
+	f := cmd.PersistentFlags()
+	f.StringVar(&c.address, "address", "", "The address of the admin endpoint, also unix//path")
+	f.StringVarP(&c.config, "config", "c", "", "A configuration file that names the admin endpoint")
+	f.StringVarP(&c.adapter, "adapter", "a", "", "The adapter of the configuration file")
+	f.StringVar(&c.companyCode, "company", "", "The code of the company; not needed where there is only one")
+	f.BoolVar(&c.json, "json", false, "Answer in JSON")
+	_ = cmd.RegisterFlagCompletionFunc("company", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		companies, _ := c.companies(cmd.Context())
+		return companies, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// command makes a command of f, whose errors decide the exit status.
+func (c *cli) command(use, short, long string, args cobra.PositionalArgs, f func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use:                   use,
+		Short:                 short,
+		Long:                  short + ".\n\n" + long,
+		Args:                  args,
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction:     cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := f(cmd, args)
+			if err == nil {
+				return nil
+			}
+			cmd.SilenceErrors = true // told here
+			ended, ok := errors.AsType[*cliError](err)
+			if !ok {
+				ended = &cliError{exit: exitFailed, message: err.Error()}
+			}
+			c.tell(cmd.ErrOrStderr(), ended)
+			if ended.exit == exitFailed {
+				return err
+			}
+			// Only Caddy can make an error with an exit status.
+			return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return ended.exit, nil })(cmd, args)
+		},
+	}
+}
+
+func (c *cli) tell(w io.Writer, e *cliError) {
+	switch {
+	case e.message == "": // all is said
+	case c.json:
+		_ = api.WriteLine(w, struct {
+			Error string `json:"error"`
+			Field string `json:"field,omitempty"`
+		}{e.message, e.field})
+	default:
+		fmt.Fprintln(w, "Error: "+e.message)
+	}
+}
+
+// connect finds the admin endpoint.
+func (c *cli) connect() error {
+	if c.client != nil {
+		return nil
+	}
+	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)
+	if err != nil {
+		return err
+	}
+	parsed, err := caddy.ParseNetworkAddress(address)
+	if err != nil || parsed.PortRangeSize() > 1 {
+		return fmt.Errorf("%q is no address of an admin endpoint", address)
+	}
+	c.address = address
+	c.origin = "http://" + parsed.JoinHostPort(0)
+	if parsed.IsUnixNetwork() {
+		parsed.Host, _, _ = strings.Cut(parsed.Host, "|") // the socket's permissions
+		c.origin = "http://127.0.0.1"                     // as Caddy's own commands say; it is not looked at
+	}
+	c.client = &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, parsed.Network, parsed.JoinHostPort(0))
+		},
+	}}
+	return nil
+}
+
+// open sends a request and returns the answer if it is a success.
+func (c *cli) open(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	if err := c.connect(); err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, method, c.origin+path, body)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.client.Do(r)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, errors.New("interrupted")
+		}
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = wrapped.Err
+		}
+		return nil, &cliError{exit: exitUnreachable, message: fmt.Sprintf(
+			"the admin endpoint at %s does not answer (%v): is Caddy running? If its admin endpoint is elsewhere, say where with --address", c.address, err)}
+	}
+	if response.StatusCode < 300 {
+		return response, nil
+	}
+	defer response.Body.Close()
+	return nil, refusalOf(response)
+}
+
+// refusalOf makes an error of an answer that is no success.
+func refusalOf(response *http.Response) error {
+	var refusal struct{ Error, Field string }
+	data, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	if json.Unmarshal(data, &refusal) != nil || refusal.Error == "" {
+		refusal.Error = fmt.Sprintf("the admin endpoint answered %s; does this Caddy have mnemogate?", response.Status)
+	}
+	e := &cliError{exit: exitFailed, field: refusal.Field, message: refusal.Error}
+	switch response.StatusCode {
+	case http.StatusNotFound:
+		e.exit = exitNotFound
+	case http.StatusConflict:
+		e.exit = exitConflict
+	case http.StatusServiceUnavailable:
+		e.exit = exitUnreachable
+	}
+	return e
+}
+
+// ask sends in as JSON, if it is not nil, and returns the answer's body.
+func (c *cli) ask(ctx context.Context, method, path string, in any) ([]byte, error) {
+	var body io.Reader
+	if in != nil {
+		var b bytes.Buffer
+		if err := api.WriteLine(&b, in); err != nil {
+			return nil, err
+		}
+		body = &b
+	}
+	response, err := c.open(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, &cliError{exit: exitUnreachable, message: "the answer broke off: " + err.Error()}
+	}
+	return data, nil
+}
+
+func (c *cli) companies(ctx context.Context) ([]string, error) {
+	data, err := c.ask(ctx, http.MethodGet, api.Root, nil)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct{ Companies []string }
+	return answer.Companies, json.Unmarshal(data, &answer)
+}
+
+// company returns the path of the company's resources.
+func (c *cli) company(ctx context.Context) (string, error) {
+	if c.companyCode == "" {
+		companies, err := c.companies(ctx)
+		if err != nil {
+			return "", err
+		}
+		if len(companies) != 1 {
+			return "", errors.New("there are several companies; choose one with --company: " + strings.Join(companies, ", "))
+		}
+		c.companyCode = companies[0]
+	}
+	return api.Root + url.PathEscape(c.companyCode), nil
+}
+
+// What --by may be.
+const (
+	nameIsMnemocode = "mnemocode"
+	nameIsLoginID   = "login-id"
+)
+
+func (c *cli) byFlag(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringVar(&c.by, "by", "", "What <account> is: mnemocode or login-id")
+	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{nameIsMnemocode, nameIsLoginID}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// account finds the account that an argument names, and its path.
+func (c *cli) account(ctx context.Context, name string) (path string, a api.Account, err error) {
+	if c.by != "" && c.by != nameIsMnemocode && c.by != nameIsLoginID {
+		return "", a, fmt.Errorf("--by is %s or %s", nameIsMnemocode, nameIsLoginID)
+	}
+	company, err := c.company(ctx)
+	if err != nil {
+		return "", a, err
+	}
+	var found []api.Account
+	if c.by != nameIsLoginID {
+		data, err := c.ask(ctx, http.MethodGet, company+"/accounts/"+escapeMnemocode(name), nil)
+		if refused, ok := errors.AsType[*cliError](err); err != nil && (!ok || refused.exit != exitNotFound || refused.field != "") {
+			return "", a, err
+		}
+		if err == nil {
+			if err := json.Unmarshal(data, &a); err != nil {
+				return "", a, err
+			}
+			found = append(found, a)
+		}
+	}
+	if c.by != nameIsMnemocode {
+		data, err := c.ask(ctx, http.MethodGet, company+"/accounts?login_id="+url.QueryEscape(name), nil)
+		if err != nil {
+			return "", a, err
+		}
+		var p api.Page
+		if err := json.Unmarshal(data, &p); err != nil {
+			return "", a, err
+		}
+		for _, other := range p.Accounts {
+			if len(found) == 0 || found[0].Mnemocode != other.Mnemocode {
+				found = append(found, other)
+			}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", a, &cliError{exit: exitNotFound, message: fmt.Sprintf("the company has no account %q", name)}
+	case 1:
+		return company + "/accounts/" + escapeMnemocode(found[0].Mnemocode), found[0], nil
+	default:
+		return "", a, &cliError{exit: exitConflict, message: fmt.Sprintf(
+			"%q is the mnemocode of one account and a login id of another, %s; say which with --by %s or --by %s",
+			name, found[1].Mnemocode, nameIsMnemocode, nameIsLoginID)}
+	}
+}
+
+// escapeMnemocode is url.PathEscape for a mnemocode that may be a dot or two,
+// which paths are cleaned of.
+func escapeMnemocode(mnemocode string) string {
+	return strings.ReplaceAll(url.PathEscape(mnemocode), ".", "%2E")
+}
+
+// table writes rows in columns, for people.
+func table(w io.Writer, rows ...[]string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	return t.Flush()
+}

@@ -1,0 +1,99 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+type success struct {
+	Status string `json:"status"`
+	flows.Reply
+}
+
+type failure struct {
+	Status              string             `json:"status"`
+	ErrorCode           string             `json:"error_code"`
+	Message             string             `json:"message"`
+	Reason              flows.Reason       `json:"reason,omitempty"`
+	CaptchaRequired     bool               `json:"captcha_required,omitempty"`
+	DisclaimersRequired []flows.Disclaimer `json:"disclaimers_required,omitzero"`
+}
+
+// refuse is the one place that answers errors.
+func (h *Handler) refuse(w http.ResponseWriter, err error) {
+	var code *flows.Error
+	if !errors.As(err, &code) {
+		h.log.Error("a defect of this program, please report it", "error", err)
+		code = flows.ErrService
+	}
+	body := failure{Status: "error", ErrorCode: code.Code, Message: code.Message}
+	header := w.Header()
+	if refusal, ok := errors.AsType[*flows.Refusal](err); ok {
+		if refusal.Message != "" {
+			body.Message = refusal.Message
+		}
+		body.Reason = refusal.Reason
+		body.CaptchaRequired = refusal.Captcha
+		body.DisclaimersRequired = refusal.Disclaimers
+		if refusal.RetryAfter > 0 {
+			header.Set("Retry-After", strconv.Itoa(int(math.Ceil(refusal.RetryAfter.Seconds()))))
+		}
+	}
+	switch code {
+	case flows.ErrMethod:
+		header.Set("Allow", http.MethodPost)
+	case errDocumentMethod:
+		header.Set("Allow", http.MethodGet)
+	case errMethodNotAllowed:
+		header.Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+	}
+	if challenge := challengeFor(code); challenge != "" {
+		header.Set("WWW-Authenticate", challenge)
+	}
+	writeJSON(w, code.Status, body)
+}
+
+// challengeFor is the WWW-Authenticate header (RFC 6750, 3): on every 401, and
+// on the other answers about a token. The realm is one for all: a company's code
+// would tell strangers which companies there are.
+func challengeFor(code *flows.Error) string {
+	challenge := `Bearer realm="mnemogate"`
+	switch code {
+	case flows.ErrHeaderInvalid:
+		challenge += `, error="invalid_request"`
+	case flows.ErrTokenInvalid, flows.ErrTokenExpired:
+		challenge += `, error="invalid_token"`
+	case flows.ErrSessionInvalid:
+		challenge += `, error="insufficient_scope"`
+	default:
+		if code.Status != http.StatusUnauthorized {
+			return ""
+		}
+	}
+	return challenge
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false) // it is no HTML, and people read it
+	_ = encoder.Encode(body)     // plain structs; a buffer takes all
+	writeBody(w, status, b.Bytes())
+}
+
+// writeBody answers with JSON.
+func writeBody(w http.ResponseWriter, status int, body []byte) {
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client may be gone
+}

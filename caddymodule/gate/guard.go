@@ -1,0 +1,97 @@
+package gate
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// guard lets a request pass to the application if its token is good.
+func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
+	h.strip(r)
+	session, err := h.authorize(r, t)
+	app.CountProtected(err)
+	if err != nil {
+		h.app.WarnUnanswered(h.log, err)
+		h.deny(w, r, err)
+		return nil
+	}
+	return h.pass(w, r, session, next)
+}
+
+// deny answers a request that does not pass, or no more.
+func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) {
+	leaveUnread(w, r, time.Now().Add(bodyWithin))
+	w.Header().Add("Vary", "Authorization")
+	h.refuse(w, err)
+}
+
+// authorize decides.
+func (h *Handler) authorize(r *http.Request, t target) (session flows.Session, err error) {
+	defer h.contain(&err)
+	h.app.Enter()
+	defer h.app.Leave()
+	service, err := h.service(r.Context())
+	if err != nil {
+		return session, err
+	}
+	if r.Method == http.MethodTrace || r.Method == http.MethodConnect && !isExtendedWebSocket(r) {
+		return session, errMethodNotAllowed
+	}
+	company, ambiguous := named(service, t)
+	if h.RequireAPIKey { // whose token it must be
+		if company, err = keyOwner(service, company, r.Header[apiKeyHeader]); err != nil {
+			return session, err
+		}
+	}
+	session, err = service.Authorize(r.Context(), company, r.Header["Authorization"])
+	if err == nil && ambiguous {
+		err = flows.ErrTokenInvalid // no token is two companies'
+	}
+	return session, err
+}
+
+// named returns the company that a path names, if it is one of ours, and
+// whether it can be read so that it names another one.
+func named(service *flows.Service, t target) (company string, ambiguous bool) {
+	if service.Companies[t.company] != nil {
+		company = t.company
+	}
+	for _, other := range t.others {
+		if other == company || service.Companies[other] == nil {
+			continue
+		}
+		if company != "" {
+			return company, true
+		}
+		company = other
+	}
+	return company, false
+}
+
+// keyOwner returns the company whose API key was sent: the one that the path
+// names or, where it names none, any.
+func keyOwner(service *flows.Service, company string, keys []string) (string, error) {
+	var owner *flows.Company
+	var err error
+	if company != "" {
+		owner, err = service.Company(company, keys)
+	} else {
+		owner, err = service.CompanyByKey(keys)
+	}
+	if err != nil {
+		return "", err
+	}
+	return owner.Code, nil
+}
+
+// errMethodNotAllowed is ErrMethod where any method but two will do.
+var errMethodNotAllowed = &flows.Error{
+	Code:    flows.ErrMethod.Code,
+	Status:  http.StatusMethodNotAllowed,
+	Message: "CONNECT and TRACE are not let through.",
+}

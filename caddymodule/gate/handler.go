@@ -1,0 +1,328 @@
+// Package gate decides what a request meets: a route of the auth API, its OpenAPI
+// document, a refusal, or the application behind. Start at Handler.ServeHTTP;
+// path.go says which is meant, guard.go who passes, identity.go what the
+// application is told, stream.go when a long answer is cut.
+package gate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/dustin/go-humanize"
+
+	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func init() {
+	caddy.RegisterModule(Handler{})
+	httpcaddyfile.RegisterHandlerDirective("mnemogate", parseHandler)
+	// Whatever answers for or forwards to the application comes behind it.
+	httpcaddyfile.RegisterDirectiveOrder("mnemogate", httpcaddyfile.Before, "basic_auth")
+}
+
+const (
+	defaultHeader        = "X-Profile-Mnemocode"
+	defaultCompanyHeader = "X-Company-Code"
+	defaultMaxBody       = 16 << 10
+	apiKeyHeader         = "X-Api-Key"
+)
+
+// Handler stands in front of an application. It answers the routes of the auth
+// API, `POST /{company_code}/v2/auth/…`, and serves their OpenAPI document, `GET
+// /{company_code}/v2/openapi.json`. It lets any other request pass only with the
+// Bearer token of an authorized session, whose user it then tells the
+// application in headers that nobody else can set. A request without one is
+// answered here, with JSON and 400, 401, 403, or 503 where a store does not
+// answer.
+//
+// Every request that comes to the application must meet it, once. Routes that
+// let some past it, by a matcher or behind reverse_proxy, or that hold it twice,
+// are refused as far as they show it, and else warned of: at each start, and by
+// `caddy mnemogate doctor`.
+//
+// It sets these placeholders on requests that pass:
+//
+// Placeholder | Description
+// ------------|------------
+// `{http.auth.user.id}` | The profile_mnemocode of the user
+// `{http.auth.user.company}` | The code of the user's company
+//
+// The companies and all that they share are configured in the app `mnemogate`.
+type Handler struct {
+	// The header in which the application finds the user's
+	// profile_mnemocode. Default: `X-Profile-Mnemocode`.
+	Header string `json:"header,omitempty"`
+
+	// The header in which the application finds the user's company.
+	// Default: `X-Company-Code`.
+	CompanyHeader string `json:"company_header,omitempty"`
+
+	// What stands in front of `/{company_code}` in the paths of this site,
+	// such as `/api`. Default: nothing.
+	BasePath string `json:"base_path,omitempty"`
+
+	// Whether the application is sent the Authorization header, with the
+	// session token in it. Whoever has the token is the user: leave it off
+	// unless the application needs it. Default: false.
+	ForwardAuthorization bool `json:"forward_authorization,omitempty"`
+
+	// Whether requests that go to the application need the company's API key
+	// in X-Api-Key, as the auth routes do. Users of a company with `api_key
+	// off` then reach only the paths that begin with its code. Default: false.
+	RequireAPIKey bool `json:"require_api_key,omitempty"`
+
+	// The largest body that an auth route reads, in bytes.
+	// Default: 16384.
+	MaxBody int64 `json:"max_body,omitempty"`
+
+	// The origins, such as `https://app.example.com`, whose pages may call
+	// this site: their browsers' preflights are answered here, and answers to
+	// them carry the headers that a browser asks for. Default: none.
+	CORS []string `json:"cors,omitempty"`
+
+	app      *app.App
+	log      *slog.Logger
+	document []byte // the OpenAPI document
+}
+
+// CaddyModule returns the Caddy module information.
+func (Handler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.mnemogate",
+		New: func() caddy.Module { return new(Handler) },
+	}
+}
+
+// Provision sets the defaults and finds the app.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	h.log = ctx.Slogger()
+	h.setDefaults()
+	configured, err := ctx.AppIfConfigured("mnemogate")
+	if errors.Is(err, caddy.ErrNotConfigured) {
+		return fmt.Errorf("mnemogate: configure the companies in the global option mnemogate: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	h.app = configured.(*app.App)
+	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
+		if err := h.app.StandIn(server, bypasses); err != nil {
+			return err
+		}
+	}
+	h.document = openAPI(h.BasePath)
+	return nil
+}
+
+func (h *Handler) setDefaults() {
+	h.Header = http.CanonicalHeaderKey(cmp.Or(h.Header, defaultHeader))
+	h.CompanyHeader = http.CanonicalHeaderKey(cmp.Or(h.CompanyHeader, defaultCompanyHeader))
+	h.MaxBody = cmp.Or(h.MaxBody, defaultMaxBody)
+}
+
+var (
+	headerName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+	basePath   = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)
+	origin     = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^/?#]+$`)
+)
+
+// otherHeaders have a meaning of their own, or are set or dropped by the proxy.
+var otherHeaders = []string{
+	"Authorization", apiKeyHeader, "Host", "Content-Length", "Content-Type", "Content-Encoding", "Cookie", "Origin", "Expect",
+	"Connection", "Close", "Upgrade", "Te", "Trailer", "Transfer-Encoding", "Keep-Alive",
+	"Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Alt-Svc", "Early-Data",
+	"Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
+}
+
+// Validate refuses what could not work.
+func (h *Handler) Validate() error {
+	if shared := h.app.SharedKeys(); h.RequireAPIKey && len(shared) > 0 {
+		return fmt.Errorf("require_api_key: company %s has an API key that another has, too, so it can't tell whose users may pass; give each company keys of its own", shared[0].Company)
+	}
+	return h.check()
+}
+
+// check refuses what is wrong with the handler by itself. The errors begin with
+// the directive.
+func (h *Handler) check() error {
+	for directive, name := range map[string]string{"header": h.Header, "company_header": h.CompanyHeader} {
+		if !headerName.MatchString(name) {
+			return fmt.Errorf("%s: %q is no name for a header here; use letters, digits and dashes", directive, name)
+		}
+		if slices.Contains(otherHeaders, http.CanonicalHeaderKey(name)) {
+			return fmt.Errorf("%s: %s has another meaning; choose another name", directive, name)
+		}
+	}
+	if strings.EqualFold(h.Header, h.CompanyHeader) {
+		return errors.New("company_header: it must differ from header")
+	}
+	if !basePath.MatchString(h.BasePath) || strings.Contains(h.BasePath+"/", "/./") || strings.Contains(h.BasePath+"/", "/../") {
+		return fmt.Errorf("base_path: %q must begin with a slash, not end with one, and need no escapes", h.BasePath)
+	}
+	if h.MaxBody < 1024 || h.MaxBody > 1<<20 {
+		return errors.New("max_body: it must be from 1KiB to 1MiB")
+	}
+	for _, o := range h.CORS {
+		if !origin.MatchString(o) || o != strings.ToLower(o) {
+			return fmt.Errorf("cors: %q is no origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com", o)
+		}
+	}
+	return nil
+}
+
+// ServeHTTP answers an auth route, or lets a request with a good token pass.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if h.crossOrigin(w, r) {
+		w = &corsWriter{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, origin: r.Header.Get("Origin")}
+		if isPreflight(r) {
+			answerPreflight(w, r)
+			return nil
+		}
+	}
+	t := targetOf(h.BasePath, r.URL)
+	switch t.kind {
+	case protectedPath:
+		return h.guard(w, r, t, next)
+	case apiDocument:
+		h.serveDocument(w, r, t)
+		return nil
+	}
+	reply, err := h.answer(w, r, t)
+	h.app.CountRequest(t.company, t.route, reply.SessionState, err)
+	if err != nil {
+		h.refuse(w, err)
+		return nil
+	}
+	writeJSON(w, http.StatusOK, success{Status: "success", Reply: reply})
+	return nil
+}
+
+// answer runs an auth route.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (reply flows.Reply, err error) {
+	h.app.Enter()
+	defer h.app.Leave()
+	bodyUntil, read := time.Now().Add(bodyWithin), false
+	defer func() {
+		if !read {
+			leaveUnread(w, r, bodyUntil)
+		}
+	}()
+	defer h.contain(&err)
+	if t.kind == noAuthRoute {
+		return flows.Reply{}, flows.ErrNoRoute
+	}
+	if r.Method != http.MethodPost {
+		return flows.Reply{}, flows.ErrMethod
+	}
+	service, err := h.service(r.Context())
+	if err != nil {
+		return flows.Reply{}, err
+	}
+	return service.Serve(r.Context(), &flows.Request{
+		Company:       t.company,
+		Route:         t.route,
+		APIKeys:       r.Header[apiKeyHeader],
+		Authorization: r.Header["Authorization"],
+		Address:       clientAddress(r),
+		Body: func() ([]byte, error) {
+			body, err := readBody(w, r, h.MaxBody, bodyUntil)
+			read = err == nil
+			return body, err
+		},
+	})
+}
+
+// service returns the service; none is as if a store did not answer.
+func (h *Handler) service(ctx context.Context) (*flows.Service, error) {
+	service, err := h.app.Service(ctx)
+	if err != nil {
+		return nil, &flows.Refusal{Err: flows.ErrUnavailable, RetryAfter: app.StartAgainAfter, Cause: err}
+	}
+	return service, nil
+}
+
+// contain turns a panic into service.error.
+func (h *Handler) contain(err *error) {
+	if p := flows.Recovered(recover()); p != nil {
+		p.Log(h.log)
+		*err = flows.ErrService
+	}
+}
+
+// clientAddress is the address that Caddy takes for the client's
+// (trusted_proxies); no other header is looked at.
+func clientAddress(r *http.Request) string {
+	address, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	return address
+}
+
+func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	handler := new(Handler)
+	return handler, handler.UnmarshalCaddyfile(h.Dispenser)
+}
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens:
+//
+//	mnemogate {
+//		header <name>
+//		company_header <name>
+//		base_path <path>
+//		forward_authorization
+//		require_api_key
+//		max_body <size>
+//		cors <origin>...
+//	}
+func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	check := func() error {
+		so := *h
+		so.setDefaults()
+		return so.check()
+	}
+	return guest.CheckedOptions(d, check, guest.Naming(map[string]func() error{
+		"header":                guest.Text(d, &h.Header),
+		"company_header":        guest.Text(d, &h.CompanyHeader),
+		"base_path":             guest.Text(d, &h.BasePath),
+		"forward_authorization": guest.Flag(d, &h.ForwardAuthorization),
+		"require_api_key":       guest.Flag(d, &h.RequireAPIKey),
+		"max_body":              guest.OneValue(d, sizeValue(&h.MaxBody)),
+		"cors":                  guest.List(d, &h.CORS),
+	}))
+}
+
+func sizeValue(to *int64) guest.Value {
+	return func(arg string) string {
+		n, err := humanize.ParseBytes(arg)
+		if err != nil || n > math.MaxInt32 {
+			return "no size like 16KiB"
+		}
+		*to = int64(n)
+		return ""
+	}
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddy.Validator             = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+	_ caddyfile.Unmarshaler       = (*Handler)(nil)
+)

@@ -1,0 +1,142 @@
+package gate
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// isExtendedWebSocket reports whether r opens a WebSocket over HTTP/2 or
+// HTTP/3 (RFC 8441, RFC 9220), which the reverse proxy turns into a GET. No
+// HTTP/1 request can look so: a name with a colon is none of a header.
+func isExtendedWebSocket(r *http.Request) bool {
+	return r.ProtoMajor == 2 && r.Header.Get(":protocol") == "websocket" || r.ProtoMajor == 3 && r.Proto == "websocket"
+}
+
+// strip removes what a client could pass for our own word: every spelling of
+// the identity headers that some upstream reads as theirs, also as trailers,
+// and what would make a proxy behind us drop or reinterpret them.
+func (h *Handler) strip(r *http.Request) {
+	for name := range r.Header {
+		if h.isIdentity(name) {
+			delete(r.Header, name)
+		}
+	}
+	if r.Trailer != nil {
+		h.stripTrailer(r.Trailer)
+		r.Body = &trailerFilter{ReadCloser: r.Body, strip: h.stripTrailer, trailer: r.Trailer}
+	}
+	if values, ok := r.Header["Upgrade"]; ok && !(len(values) == 1 && strings.EqualFold(values[0], "websocket")) {
+		delete(r.Header, "Upgrade")
+	}
+	if values, ok := r.Header["Connection"]; ok {
+		keepConnection(r.Header, values)
+	}
+}
+
+// keepConnection leaves close, keep-alive and upgrade in the Connection header.
+// Any other name in it asks the next proxy to drop that header.
+func keepConnection(header http.Header, values []string) {
+	var kept []string
+	for _, value := range values {
+		for option := range strings.SplitSeq(value, ",") {
+			option = strings.TrimSpace(option)
+			switch strings.ToLower(option) {
+			case "upgrade":
+				if _, ok := header["Upgrade"]; ok {
+					kept = append(kept, option)
+				}
+			case "close", "keep-alive":
+				kept = append(kept, option)
+			}
+		}
+	}
+	if len(kept) == 0 {
+		delete(header, "Connection")
+		return
+	}
+	header["Connection"] = []string{strings.Join(kept, ", ")}
+}
+
+func (h *Handler) isIdentity(name string) bool {
+	return sameName(name, h.Header) || sameName(name, h.CompanyHeader)
+}
+
+// stripTrailer also removes what has a meaning only as a header: an upstream
+// that adds trailers to the headers would else find what was decided on, or set
+// by the proxy, in a client's words.
+func (h *Handler) stripTrailer(trailer http.Header) {
+	for name := range trailer {
+		if h.isIdentity(name) || isForwarded(name) || slices.ContainsFunc(otherHeaders, func(o string) bool { return sameName(name, o) }) {
+			delete(trailer, name)
+		}
+	}
+}
+
+func isForwarded(name string) bool {
+	const prefix = "X-Forwarded-"
+	return len(name) > len(prefix) && sameName(name[:len(prefix)], prefix)
+}
+
+// sameName reports whether two header names are equal once lower-cased and
+// with a dash for each character that is no letter or digit: so CGI and its
+// descendants make variables of them, and some servers headers.
+func sameName(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if dashed(a[i]) != dashed(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func dashed(c byte) byte {
+	switch {
+	case 'A' <= c && c <= 'Z':
+		return c | 0x20
+	case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		return c
+	default:
+		return '-'
+	}
+}
+
+// A trailerFilter strips the trailers that a body brings at its end, before
+// whoever reads the body sees that it ended.
+type trailerFilter struct {
+	io.ReadCloser
+	strip   func(http.Header)
+	trailer http.Header
+}
+
+func (f *trailerFilter) Read(p []byte) (int, error) {
+	n, err := f.ReadCloser.Read(p)
+	if err == io.EOF {
+		f.strip(f.trailer)
+	}
+	return n, err
+}
+
+// identify tells the application, and Caddy's own directives, who the user is.
+// The values are the memory of its headers.
+func (h *Handler) identify(r *http.Request, session *flows.Session, values *[2]string) {
+	if !h.ForwardAuthorization {
+		delete(r.Header, "Authorization")
+	}
+	delete(r.Header, apiKeyHeader)
+	*values = [2]string{session.Mnemocode, session.Company}
+	r.Header[h.Header] = values[:1:1]
+	r.Header[h.CompanyHeader] = values[1:2:2]
+	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		repl.Set("http.auth.user.id", session.Mnemocode)
+		repl.Set("http.auth.user.company", session.Company)
+	}
+}

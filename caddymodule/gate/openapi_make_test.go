@@ -1,0 +1,423 @@
+package gate
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// makeOpenAPI returns the OpenAPI 3.1 document of the auth routes, openapi.json.
+// What a route takes and may answer is read from the table of the routes;
+// openapi_text_test.go has the words, and the fields of each answer.
+func makeOpenAPI() ([]byte, error) {
+	doc := &documentParts{}
+	paths := object{}
+	for i := range flows.Routes {
+		r := &flows.Routes[i]
+		paths = append(paths, member{"/{company_code}/v2/" + r.Path, object{
+			{"parameters", []any{ref("parameters", "company_code")}},
+			{"post", doc.operation(r)},
+		}})
+	}
+	b, err := appendJSON(nil, "", object{
+		{"openapi", "3.1.0"},
+		{"info", object{
+			{"title", "Authentication and access recovery"},
+			{"version", "v2"},
+			{"description", apiDescription},
+			{"license", object{{"name", "Apache 2.0"}, {"identifier", "Apache-2.0"}}},
+		}},
+		{"servers", []any{object{{"url", "/"}, {"description", "This server"}}}},
+		{"tags", []any{
+			object{{"name", "login"}, {"description", "From a login id, or the code of a provider, to an authorized session, and to its end."}},
+			object{{"name", "recovery"}, {"description", "For users who have lost their password: to a new one."}},
+		}},
+		{"paths", paths},
+		{"components", object{
+			{"securitySchemes", securitySchemes},
+			{"parameters", object{{"company_code", companyParameter}}},
+			{"schemas", append(doc.schemas, member{"Disclaimer", disclaimerSchema})},
+			{"responses", doc.responses},
+			{"examples", doc.examples},
+		}},
+	})
+	return append(b, '\n'), err
+}
+
+// documentParts are the components that the operations refer to, each in the
+// order of its first use.
+type documentParts struct {
+	schemas, responses, examples object
+}
+
+func (d *documentParts) operation(r *flows.Route) object {
+	name := strings.TrimPrefix(r.Path, "auth/")
+	tag := "login"
+	if strings.HasPrefix(name, "recovery/") {
+		tag = "recovery"
+	}
+	texts := routeTexts[r.Path]
+	o := object{
+		{"operationId", strings.ReplaceAll(name, "/", "_")},
+		{"tags", []string{tag}},
+		{"summary", texts.summary},
+		{"description", texts.description + " " + takes(r)},
+		{"security", []any{security(r)}},
+		{"requestBody", requestBody(r, texts.example)},
+	}
+	return append(o, member{"responses", d.answers(r)})
+}
+
+// takes is a sentence on the token that a route takes.
+func takes(r *flows.Route) string {
+	switch {
+	case !r.TakesToken():
+		return "Takes no session token."
+	case len(r.From) == len(flows.States)-1:
+		return "Takes a token in any state."
+	}
+	states := make([]string, len(r.From))
+	for i, s := range r.From {
+		states[i] = "`" + string(s) + "`"
+	}
+	return "Takes a token in state " + strings.Join(states, " or ") + "."
+}
+
+func security(r *flows.Route) object {
+	needs := object{{"apiKey", []any{}}}
+	if r.TakesToken() {
+		needs = append(needs, member{"session", []any{}})
+	}
+	return needs
+}
+
+func requestBody(r *flows.Route, exampleFields []string) object {
+	fields := r.Fields()
+	if len(fields) == 0 {
+		return object{
+			{"description", "Nothing, or an empty object."},
+			{"required", false},
+			{"content", jsonContent(object{{"type", "object"}})},
+		}
+	}
+	required, properties := []string{}, object{}
+	for _, f := range fields {
+		if f.Required {
+			required = append(required, f.Name)
+		}
+		properties = append(properties, member{f.Name, requestField(f)})
+	}
+	schema := object{{"type", "object"}}
+	if len(required) > 0 {
+		schema = append(schema, member{"required", required})
+	}
+	example := object{}
+	for _, name := range exampleFields {
+		example = append(example, member{name, exampleOf(name)})
+	}
+	return object{
+		{"required", true},
+		{"content", jsonContent(append(schema, member{"properties", properties}), member{"example", example})},
+	}
+}
+
+func requestField(f flows.Field) object {
+	var schema object
+	for _, m := range fieldSchemas[f.Name] {
+		switch {
+		case m.name == "type" && !f.Required:
+			m.value = []any{m.value, "null"}
+		case m.name == "enum" && !f.Required:
+			m.value = append(slices.Clone(m.value.([]any)), nil)
+		}
+		schema = append(schema, m)
+	}
+	switch {
+	case f.MaxItems > 0:
+		one := object{{"type", "string"}, {"minLength", 1}, {"maxLength", f.Max}}
+		schema = append(schema, member{"maxItems", f.MaxItems}, member{"items", one})
+	case f.Max > 0 && f.Required:
+		schema = append(schema, member{"minLength", 1}, member{"maxLength", f.Max})
+	case f.Max > 0:
+		schema = append(schema, member{"maxLength", f.Max})
+	}
+	return schema
+}
+
+// answers are the responses of a route: the successful one, then the errors by
+// their status.
+func (d *documentParts) answers(r *flows.Route) object {
+	byStatus := map[int][]*flows.Error{}
+	statuses := []int{}
+	for _, e := range errorsOf(r) {
+		if !slices.Contains(statuses, e.Status) {
+			statuses = append(statuses, e.Status)
+		}
+		byStatus[e.Status] = append(byStatus[e.Status], e)
+	}
+	slices.Sort(statuses)
+	responses := object{{"200", d.success(r)}}
+	for _, status := range statuses {
+		responses = append(responses, member{strconv.Itoa(status), d.failure(byStatus[status])})
+	}
+	return responses
+}
+
+func (d *documentParts) success(r *flows.Route) object {
+	var schemas []any
+	examples := object{}
+	var descriptions []string
+	for _, state := range r.To {
+		answer := answerOf(r, state)
+		d.schemas.addOnce(answer.name, func() any { return answer.schema(state) })
+		d.examples.addOnce(answer.name, func() any { return object{{"value", answer.example(state)}} })
+		schemas = append(schemas, ref("schemas", answer.name))
+		examples = append(examples, member{answer.name, ref("examples", answer.name)})
+		descriptions = append(descriptions, answer.description)
+	}
+	schema := schemas[0]
+	description := descriptions[0]
+	if len(schemas) > 1 {
+		schema = object{{"oneOf", schemas}}
+		description = "One of:\n\n- " + strings.Join(descriptions, "\n- ")
+	}
+	return object{{"description", description}, {"content", jsonContent(schema, member{"examples", examples})}}
+}
+
+func answerOf(r *flows.Route, state flows.State) answerText {
+	if own, ok := routeAnswers[r.Path][state]; ok {
+		return own
+	}
+	return stateAnswers[state]
+}
+
+func (a answerText) all(state flows.State) []answerField {
+	if state == flows.None {
+		return a.fields
+	}
+	return append([]answerField{{name: "session_token"}, {name: "session_state"}, {name: "expires_in"}}, a.fields...)
+}
+
+func (a answerText) schema(state flows.State) object {
+	required := []string{"status"}
+	properties := object{{"status", object{{"type", "string"}, {"enum", []any{"success"}}}}}
+	for _, f := range a.all(state) {
+		schema := slices.Clone(fieldSchemas[f.name])
+		switch {
+		case f.name == "session_state":
+			schema = append(schema, member{"enum", []any{state}})
+		case f.value != "":
+			schema = append(schema, member{"enum", []any{f.value}})
+		}
+		properties = append(properties, member{f.name, schema})
+		if !f.optional {
+			required = append(required, f.name)
+		}
+	}
+	schema := object{
+		{"type", "object"},
+		{"description", a.description},
+		{"required", required},
+		{"properties", properties},
+	}
+	if a.name == passwordRecovered {
+		withToken := object{{"required", []string{"session_token"}}, {"properties", object{{"session_token", object{}}}}}
+		schema = append(schema, member{"not", withToken})
+	}
+	return schema
+}
+
+func (a answerText) example(state flows.State) object {
+	example := object{{"status", "success"}}
+	for _, f := range a.all(state) {
+		switch {
+		case f.name == "session_state":
+			example = append(example, member{f.name, state})
+		case f.value != "":
+			example = append(example, member{f.name, f.value})
+		default:
+			example = append(example, member{f.name, exampleOf(f.name)})
+		}
+	}
+	return example
+}
+
+// failure is the response with errors of one status. One that has a single code
+// is the same on every route.
+func (d *documentParts) failure(errs []*flows.Error) object {
+	if len(errs) > 1 {
+		return d.failureOf(http.StatusText(errs[0].Status)+".", errs)
+	}
+	name := errorName(errs[0])
+	d.responses.addOnce(name, func() any { return d.failureOf(errs[0].Message, errs) })
+	return ref("responses", name)
+}
+
+func (d *documentParts) failureOf(description string, errs []*flows.Error) object {
+	codes, reasons, examples := []any{}, []any{}, object{}
+	challenge, challenges, captcha, disclaimers, retry := "", 0, false, false, false
+	for _, e := range errs {
+		codes = append(codes, e.Code)
+		for _, reason := range flows.Reasons[e] {
+			reasons = append(reasons, reason)
+		}
+		d.examples.addOnce(errorName(e), func() any { return object{{"value", errorExample(e)}} })
+		examples = append(examples, member{errorName(e), ref("examples", errorName(e))})
+		if c := challengeFor(e); c != "" {
+			challenge = c
+			challenges++
+		}
+		captcha = captcha || slices.Contains(captchaErrors, e)
+		disclaimers = disclaimers || e == flows.ErrDisclaimerInvalid
+		retry = retry || slices.Contains(retryErrors, e)
+	}
+	properties := object{
+		{"status", object{{"type", "string"}, {"enum", []any{"error"}}}},
+		{"error_code", object{{"type", "string"}, {"enum", codes}}},
+		{"message", object{{"type", "string"}, {"description", "One sentence for the developer of the client."}}},
+	}
+	if len(reasons) > 0 {
+		properties = append(properties, member{"reason", object{
+			{"type", "string"},
+			{"description", "The cause, where an error_code has several."},
+			{"enum", reasons},
+		}})
+	}
+	if captcha {
+		properties = append(properties, member{"captcha_required", fieldSchemas["captcha_required"]})
+	}
+	if disclaimers {
+		properties = append(properties, member{"disclaimers_required", fieldSchemas["disclaimers_required"]})
+	}
+	headers := object{}
+	if challenges > 0 {
+		headers = append(headers, member{"WWW-Authenticate", object{
+			{"description", "What is missing or wrong (RFC 6750)."},
+			{"required", challenges == len(errs)},
+			{"schema", object{{"type", "string"}}},
+			{"example", challenge},
+		}})
+	}
+	if retry {
+		headers = append(headers, member{"Retry-After", object{
+			{"description", "After how many seconds to try again."},
+			{"required", true},
+			{"schema", object{{"type", "integer"}, {"minimum", 1}}},
+			{"example", 60},
+		}})
+	}
+	response := object{{"description", description}}
+	if len(headers) > 0 {
+		response = append(response, member{"headers", headers})
+	}
+	return append(response, member{"content", jsonContent(object{
+		{"type", "object"},
+		{"required", []string{"status", "error_code", "message"}},
+		{"properties", properties},
+	}, member{"examples", examples})})
+}
+
+var (
+	// captchaErrors may come with captcha_required.
+	captchaErrors = []*flows.Error{flows.ErrCaptchaMissing, flows.ErrCaptchaInvalid, flows.ErrPasswordInvalid, flows.ErrCredentialsInvalid}
+	// retryErrors come with Retry-After.
+	retryErrors = []*flows.Error{flows.ErrRestricted, flows.ErrUnavailable}
+)
+
+// errorName names an error in the document; a code can have several statuses.
+func errorName(e *flows.Error) string { return fmt.Sprintf("%s.%d", e.Code, e.Status) }
+
+func errorExample(e *flows.Error) object {
+	example := object{{"status", "error"}, {"error_code", e.Code}, {"message", e.Message}}
+	if e == flows.ErrQuality || e == flows.ErrRestricted { // which always have one
+		example = append(example, member{"reason", flows.Reasons[e][0]})
+	}
+	if e == flows.ErrDisclaimerInvalid {
+		example = append(example, member{"disclaimers_required", exampleOf("disclaimers_required")})
+	}
+	if e == flows.ErrCaptchaMissing || e == flows.ErrCaptchaInvalid {
+		example = append(example, member{"captcha_required", true})
+	}
+	return example
+}
+
+// exampleOf is the example of a field.
+func exampleOf(field string) any {
+	for _, m := range fieldSchemas[field] {
+		if m.name == "examples" {
+			return m.value.([]any)[0]
+		}
+	}
+	return nil
+}
+
+func ref(kind, name string) object {
+	return object{{"$ref", "#/components/" + kind + "/" + name}}
+}
+
+func jsonContent(schema any, more ...member) object {
+	return object{{"application/json", append(object{{"schema", schema}}, more...)}}
+}
+
+// An object is a JSON object that keeps its members in order, as a reader
+// would have them.
+type object []member
+
+type member struct {
+	name  string
+	value any
+}
+
+// addOnce adds a member unless there is one of that name.
+func (o *object) addOnce(name string, value func() any) {
+	if !slices.ContainsFunc(*o, func(m member) bool { return m.name == name }) {
+		*o = append(*o, member{name, value()})
+	}
+}
+
+// MarshalJSONTo implements json.MarshalerTo.
+func (o object) MarshalJSONTo(e *jsontext.Encoder) error {
+	if err := e.WriteToken(jsontext.BeginObject); err != nil {
+		return err
+	}
+	for _, m := range o {
+		if err := e.WriteToken(jsontext.String(m.name)); err != nil {
+			return err
+		}
+		if err := json.MarshalEncode(e, m.value); err != nil {
+			return err
+		}
+	}
+	return e.WriteToken(jsontext.EndObject)
+}
+
+// appendJSON appends a value as people like to read it: in one line if it is
+// short, else a line for each of what it holds.
+func appendJSON(b []byte, indent string, value any) ([]byte, error) {
+	line, err := json.Marshal(value, jsontext.SpaceAfterColon(true), jsontext.SpaceAfterComma(true))
+	if err != nil {
+		return nil, err
+	}
+	o, isObject := value.(object)
+	if !isObject || len(indent)+len(line) <= 100 {
+		return append(b, line...), nil
+	}
+	b = append(b, '{')
+	for i, m := range o {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = fmt.Appendf(b, "\n%s  %q: ", indent, m.name)
+		if b, err = appendJSON(b, indent+"  ", m.value); err != nil {
+			return nil, err
+		}
+	}
+	return fmt.Appendf(b, "\n%s}", indent), nil
+}

@@ -1,0 +1,148 @@
+package gate
+
+import (
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// A target is what a request's path asks for.
+type target struct {
+	kind  targetKind
+	route *flows.Route
+	// company is the path's first segment. On a protected path it is not
+	// necessarily a company, and others are what an upstream may take for the
+	// first segment instead.
+	company string
+	others  []string
+}
+
+type targetKind int
+
+const (
+	protectedPath targetKind = iota
+	authRoute
+	noAuthRoute // below an auth prefix, and no route: 404
+	apiDocument // the OpenAPI document of the routes
+)
+
+// targetOf classifies the path of a URL. One that does not begin with a slash
+// (`GET http:acme/v2/auth/login`, or what a rewrite left over) is sent on as it
+// is, and who knows how it is read there.
+func targetOf(base string, u *url.URL) target {
+	escaped := u.EscapedPath()
+	if u.Opaque != "" || escaped != "" && escaped != "*" && escaped[0] != '/' {
+		return target{kind: noAuthRoute}
+	}
+	return classify(base, escaped)
+}
+
+// classify reads a path as it was sent, escapes and all, below base. A route
+// has one spelling. What an upstream could take for an auth path is none for
+// it to see.
+func classify(base, escaped string) target {
+	company, rest := split(base, escaped)
+	if isCode(company) {
+		if name, ok := strings.CutPrefix(rest, "v2/"); ok {
+			if route := flows.RouteByPath(name); route != nil {
+				return target{kind: authRoute, company: company, route: route}
+			}
+		}
+		if rest == documentPath {
+			return target{kind: apiDocument, company: company}
+		}
+	}
+	if plain(escaped) { // the common case: there is one way to read it
+		return target{kind: kindOf(company, rest), company: company}
+	}
+	t := target{company: company}
+	for _, reading := range readings(escaped) {
+		cleaned := clean(reading)
+		first, _ := split(base, reading)
+		firstCleaned, rest := split(base, cleaned)
+		if kindOf(firstCleaned, rest) == noAuthRoute {
+			return target{kind: noAuthRoute, company: firstCleaned}
+		}
+		t.others = append(t.others, first, firstCleaned)
+		if segments := strings.Split(reading, "/"); slices.Contains(segments, "..") {
+			t.others = append(t.others, segments...) // what is first depends on when dots go up
+		}
+	}
+	return t
+}
+
+// split returns the first segment of what lies below base, and what follows
+// it; nothing where p does not lie there.
+func split(base, p string) (segment, rest string) {
+	below, ok := strings.CutPrefix(p, base)
+	if !ok || !strings.HasPrefix(below, "/") {
+		return "", ""
+	}
+	segment, rest, _ = strings.Cut(below[1:], "/")
+	return segment, rest
+}
+
+func kindOf(company, rest string) targetKind {
+	if isCode(company) && strings.HasPrefix(rest, "v2/auth/") {
+		return noAuthRoute
+	}
+	return protectedPath
+}
+
+// isCode reports whether s can be a company_code: [A-Za-z0-9_-]{1,64}.
+func isCode(s string) bool {
+	for i := range len(s) {
+		if s[i] != '-' && s[i] != '_' && dashed(s[i]) == '-' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 64
+}
+
+// plain reports whether everyone reads a path as it is written.
+func plain(p string) bool {
+	for i := range len(p) {
+		switch p[i] {
+		case '%', '\\', ';':
+			return false
+		case '/':
+			if i+1 < len(p) && (p[i+1] == '/' || p[i+1] == '.') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// readings returns a path as an upstream may come to read it: decoded and with
+// \ for /, and then without what some cut off from a segment, its parameters
+// (;x) or all behind a NUL.
+func readings(escaped string) []string {
+	decoded, err := url.PathUnescape(escaped)
+	if err != nil {
+		decoded = escaped
+	}
+	decoded = strings.ReplaceAll(decoded, `\`, "/")
+	if !strings.ContainsAny(decoded, ";\x00") {
+		return []string{decoded}
+	}
+	segments := strings.Split(decoded, "/")
+	for i, s := range segments {
+		if cut := strings.IndexAny(s, ";\x00"); cut >= 0 {
+			segments[i] = s[:cut]
+		}
+	}
+	return []string{decoded, strings.Join(segments, "/")}
+}
+
+// clean takes empty and dot segments out; a trailing slash stays.
+func clean(p string) string {
+	cleaned := path.Clean("/" + p)
+	if strings.HasSuffix(p, "/") && cleaned != "/" {
+		cleaned += "/"
+	}
+	return cleaned
+}

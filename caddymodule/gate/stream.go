@@ -1,0 +1,194 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// pass passes a request on, with the identity that the application trusts, and,
+// while that takes long (a WebSocket, SSE, a large download), looks whether its
+// session still lives.
+func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session flows.Session, next caddyhttp.Handler) error {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	now := time.Now()
+	s := &stream{
+		ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
+		handler:               h,
+		session:               session,
+		recheck:               h.app.StreamRecheck(session.Company),
+		confirmed:             now,
+		ctx:                   ctx,
+		cancel:                cancel,
+	}
+	h.identify(r, &s.session, &s.identity)
+	streams.add(s, now, s.recheck/2)
+	defer streams.remove(s)
+	r = r.WithContext(ctx)
+	if r.ProtoMajor == 1 && r.ContentLength < 0 {
+		s.body.ReadCloser = r.Body
+		r.Body = &s.body
+	}
+	err := next.ServeHTTP(s, r)
+	if !s.begun {
+		s.vary() // for the answer that Caddy itself gives
+	}
+	if s.body.broken.Load() {
+		if s.begun {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Connection", "close")
+	}
+	switch {
+	case !s.cut.Load():
+		return err
+	case s.begun:
+		panic(http.ErrAbortHandler) // which closes it, so that it does not look whole
+	default:
+		clear(w.Header())
+		h.deny(w, r, s.why)
+		return nil
+	}
+}
+
+// A stream is a request that passed, and its answer. It is cut once its session
+// has ended, or could not be asked for as long as stream_recheck: the request
+// is cancelled, as if the client were gone, and for handlers that don't care
+// nothing more is written.
+type stream struct {
+	caddyhttp.ResponseWriterWrapper
+	handler   *Handler
+	session   flows.Session
+	recheck   time.Duration
+	confirmed time.Time // when the session was last known to live
+	ctx       context.Context
+	cancel    context.CancelFunc
+	identity  [2]string
+	varies    [1]string
+	body      chunkedBody
+	why       error // it was cut; set before cut
+	cut       atomic.Bool
+	begun     bool // the answer
+
+	// These are the watch's.
+	list         *streamList
+	before, next *stream
+	due          time.Time
+}
+
+// check looks whether the session lives. That it does is worth asking once
+// within stream_recheck; that the store does not answer, several times.
+func (s *stream) check() {
+	asked, again := time.Now(), s.recheck/8
+	until := s.confirmed.Add(s.recheck)
+	if soon := asked.Add(again); until.Before(soon) {
+		until = soon // the whole process was held up; that is no reason not to ask
+	}
+	ctx, cancel := context.WithDeadline(s.ctx, until)
+	defer cancel()
+	err := s.handler.live(ctx, s.session)
+	switch {
+	case s.ctx.Err() != nil: // the request has ended
+	case err == nil:
+		s.confirmed = asked
+		streams.add(s, time.Now(), s.recheck/2)
+	case errors.Is(err, flows.ErrUnavailable) && time.Since(s.confirmed)+again < s.recheck:
+		streams.add(s, time.Now(), again)
+	default:
+		s.why = err
+		s.cut.Store(true)
+		s.cancel()
+	}
+}
+
+func (h *Handler) live(ctx context.Context, session flows.Session) (err error) {
+	defer h.contain(&err)
+	h.app.Enter()
+	defer h.app.Leave()
+	service, err := h.service(ctx)
+	if err != nil {
+		return err
+	}
+	return service.Live(ctx, session)
+}
+
+// begin notes that the answer begins, and what it varies by.
+func (s *stream) begin() {
+	if !s.begun {
+		s.begun = true
+		s.vary()
+	}
+}
+
+// vary says that the answer is only for who sends this token: a browser's cache
+// would else answer its next user with it (RFC 9111, 4.1). That comes at the
+// last moment, since what the application and Caddy's directives say of Vary
+// stays beside it.
+func (s *stream) vary() {
+	header := s.Header()
+	if others := header["Vary"]; others != nil {
+		header["Vary"] = append(others, "Authorization")
+		return
+	}
+	s.varies[0] = "Authorization"
+	header["Vary"] = s.varies[:]
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (s *stream) WriteHeader(status int) {
+	if !s.begun && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		if s.cut.Load() {
+			return
+		}
+		s.begin()
+	}
+	s.ResponseWriterWrapper.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (s *stream) Write(b []byte) (int, error) {
+	if s.cut.Load() {
+		return 0, s.why
+	}
+	s.begin()
+	return s.ResponseWriterWrapper.Write(b)
+}
+
+// ReadFrom implements io.ReaderFrom.
+func (s *stream) ReadFrom(r io.Reader) (int64, error) {
+	if s.cut.Load() {
+		return 0, s.why
+	}
+	s.begin()
+	return s.ResponseWriterWrapper.ReadFrom(&uncutReader{r, s})
+}
+
+// FlushError implements what http.ResponseController flushes.
+func (s *stream) FlushError() error {
+	if s.cut.Load() {
+		return s.why
+	}
+	s.begin()
+	return http.NewResponseController(s.ResponseWriter).Flush()
+}
+
+// An uncutReader reads until the stream is cut.
+type uncutReader struct {
+	io.Reader
+	stream *stream
+}
+
+func (r *uncutReader) Read(p []byte) (int, error) {
+	if r.stream.cut.Load() {
+		return 0, r.stream.why
+	}
+	return r.Reader.Read(p)
+}

@@ -1,0 +1,48 @@
+// Package guest is what a guest module must be, a gateway, captcha, provider or
+// store, and helpers to write one: the package that others import. What each
+// kind must do is an interface of package flows (Sender, Captcha) or is here
+// (OAuthModule, StoreModule); any may also be Weak, Remote or Absent. Then
+// options.go parses its block of a Caddyfile, secrets.go its placeholders, and
+// outbound.go asks what is somewhere else. Package guesttest tests one. Read
+// senders/webhook.go for an example.
+package guest
+
+import "github.com/mnemogate/mnemogate/flows"
+
+// What a guest module may be besides what its namespace asks for. The app finds
+// each of these by a type assertion.
+
+// A Weak is a guest module whose configuration can be for tests, or weaker
+// than it should be.
+type Weak interface {
+	// Weaknesses lists what is weak, and is asked for once the module is
+	// validated. Each start logs it as a warning; caddy mnemogate doctor tells
+	// it with the advice.
+	Weaknesses() []Weakness
+}
+
+// A Weakness is one thing that is weak about a configuration.
+type Weakness struct {
+	Message string // what may happen, as in "codes go to the log and to nobody's phone"
+	Advice  string // what to do about it
+}
+
+// A Remote is a gateway or provider that is somewhere else.
+type Remote interface {
+	// Endpoint is the host:port that it speaks to, at which caddy mnemogate
+	// doctor knocks.
+	Endpoint() string
+}
+
+// An Absent stands for there being none, as captcha off does.
+type Absent interface {
+	Absent()
+}
+
+// An OAuthModule is what a module of the namespace mnemogate.oauth must be.
+type OAuthModule interface {
+	flows.OAuthProvider
+	// Settings returns what the company decided for this provider; the field
+	// Provider is not set.
+	Settings() flows.OAuth
+}

@@ -1,0 +1,200 @@
+// Package guesttest helps to test guest modules: their Caddyfile, their start,
+// and that their errors tell no secret.
+package guesttest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// Answering is a provider that always answers the same.
+func Answering(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		w.Write([]byte(body))
+	}
+}
+
+// Case is a Caddyfile of a guest module and what becomes of it: what the
+// module then is, or a part of the error.
+type Case struct {
+	Name, Text string
+	Want       caddyfile.Unmarshaler
+	Err        string
+}
+
+// Caddyfiles parses each case into a new module of the type of want.
+func Caddyfiles(t *testing.T, zero caddyfile.Unmarshaler, cases []Case) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			got := reflect.New(reflect.TypeOf(zero).Elem()).Interface().(caddyfile.Unmarshaler)
+			err := got.UnmarshalCaddyfile(caddyfile.NewTestDispenser(c.Text))
+			if c.Err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.Err) {
+					t.Fatalf("got %v, want an error with %q", err, c.Err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, c.Want) {
+				t.Errorf("got %#v\nwant %#v", got, c.Want)
+			}
+			roundTrip(t, got)
+		})
+	}
+}
+
+// roundTrip proves that what the Caddyfile adapts to loads again.
+func roundTrip(t *testing.T, m caddyfile.Unmarshaler) {
+	t.Helper()
+	text, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := reflect.New(reflect.TypeOf(m).Elem()).Interface()
+	if err := caddy.StrictUnmarshalJSON(text, again); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(m, again) {
+		t.Errorf("%s became %#v", text, again)
+	}
+}
+
+// Start does what Caddy does with a module before it uses it.
+func Start(t *testing.T, m any) error {
+	t.Helper()
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
+	t.Cleanup(cancel)
+	if p, ok := m.(caddy.Provisioner); ok {
+		if err := p.Provision(ctx); err != nil {
+			return err
+		}
+	}
+	if v, ok := m.(caddy.Validator); ok {
+		return v.Validate()
+	}
+	return nil
+}
+
+// MustStart is Start for a module that has to start.
+func MustStart[M any](t *testing.T, m M) M {
+	t.Helper()
+	if err := Start(t, m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// NoSecrets proves that an error tells none of the secrets.
+func NoSecrets(t *testing.T, err error, secrets ...string) {
+	t.Helper()
+	if err == nil {
+		t.Error("there is no error")
+		return
+	}
+	for _, secret := range secrets {
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("%q tells %q", err, secret)
+		}
+	}
+}
+
+// Hang is a handler that answers nothing for as long as the client waits.
+func Hang(_ http.ResponseWriter, r *http.Request) {
+	io.Copy(io.Discard, r.Body) // only then the server sees the client leave
+	<-r.Context().Done()
+}
+
+// Serve runs a handler on loopback.
+func Serve(t *testing.T, h http.Handler) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// SMS is an SMS to send.
+var SMS = flows.Message{
+	ID:        "0123456789abcdef",
+	Type:      flows.OTPLogin,
+	Company:   "acme",
+	Mnemocode: "u-1",
+	To:        "+37060000034",
+	Code:      "918273",
+	Text:      "918273 is your code <&>",
+	Expires:   time.Date(2026, 1, 2, 3, 4, 5, 678, time.FixedZone("", 7200)),
+}
+
+// Mail is a mail to send.
+var Mail = flows.Message{
+	ID:        "fedcba9876543210",
+	Type:      flows.RecoveryLink,
+	Company:   "acme",
+	Mnemocode: "u-1",
+	To:        "ana@example.com",
+	Link:      "https://app.example.com/recover#mgl_secretlink",
+	Subject:   "Recover",
+	Text:      "Open https://app.example.com/recover#mgl_secretlink\n.\nEnd",
+	Expires:   time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+}
+
+// Raw answers what is no valid HTTP.
+func Raw(answer string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		io.WriteString(conn, answer)
+	}
+}
+
+// Certificate makes one for 127.0.0.1 and the names, and a pool that trusts it.
+func Certificate(t *testing.T, names ...string) (*tls.Config, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		DNSNames:     names,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(leaf)
+	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}, roots
+}

@@ -1,0 +1,56 @@
+package guest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// Module parses an option whose value is a guest module, which parses the
+// arguments and the block behind its name.
+func Module(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage) func() error {
+	return func() error { return ParseModule(d, namespace, raw) }
+}
+
+func ParseModule(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	name := d.Val()
+	if _, err := caddy.GetModule(namespace + "." + name); err != nil {
+		return d.Errf("there is no module '%s'; this Caddy has: %s", name, strings.Join(guestNames(namespace), ", "))
+	}
+	guest, err := caddyfile.UnmarshalModule(d, namespace+"."+name)
+	if err != nil {
+		return err
+	}
+	*raw = caddyconfig.JSONModuleObject(guest, "module", name, nil)
+	return nil
+}
+
+func guestNames(namespace string) []string {
+	names := map[string]bool{}
+	for _, module := range caddy.GetModules(namespace) {
+		names[module.ID.Name()] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// Load loads the guest module in a field of host, which is a pointer.
+func Load[T any](ctx caddy.Context, host any, field string) (guest T, err error) {
+	module, err := ctx.LoadModule(host, field)
+	if err != nil {
+		return guest, err
+	}
+	guest, ok := module.(T)
+	if !ok {
+		return guest, fmt.Errorf("the module's type %T is not what this option needs; use another module", module)
+	}
+	return guest, nil
+}

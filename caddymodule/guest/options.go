@@ -1,0 +1,235 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// maxTimeout bounds how long somebody else is waited for.
+const maxTimeout = caddy.Duration(time.Minute)
+
+// CheckTimeout refuses what is no time to wait for somebody else.
+func CheckTimeout(what string, timeout caddy.Duration) error {
+	if timeout < 0 || timeout > maxTimeout {
+		return fmt.Errorf("%s: timeout: choose one of at most 1m", what)
+	}
+	return nil
+}
+
+// Options parses the block, if there is one, that follows a guest module's
+// name and arguments. Each option may be given once, unless it is among the
+// repeatable ones. Errors begin with the option's name.
+func Options(d *caddyfile.Dispenser, options map[string]func() error, repeatable ...string) error {
+	return CheckedOptions(d, func() error { return nil }, Naming(options), repeatable...)
+}
+
+// CheckedOptions is Options for options that name themselves in errors, and
+// checks what is set after each of them: so what is wrong with one is told with
+// its line. The check is the one that is made again when the placeholders are
+// resolved; its errors begin with the whole directive.
+func CheckedOptions(
+	d *caddyfile.Dispenser, check func() error, options map[string]func() error, repeatable ...string,
+) error {
+	given := map[string]bool{}
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		name := d.Val()
+		parse, known := options[name]
+		if !known {
+			return d.Errf("unrecognized subdirective '%s'", name)
+		}
+		if given[name] && !slices.Contains(repeatable, name) {
+			return d.Errf("%s already specified", name)
+		}
+		given[name] = true
+		if err := parse(); err != nil {
+			return err
+		}
+		if err := check(); err != nil {
+			return checkError{d.WrapErr(err)}
+		}
+	}
+	return nil
+}
+
+// A checkError begins with its whole directive already.
+type checkError struct{ error }
+
+func (e checkError) Unwrap() error { return e.error }
+
+// Complete checks, once a block was parsed without an error, whether it misses
+// something.
+func Complete(d *caddyfile.Dispenser, err error, check func() error) error {
+	if err != nil {
+		return err
+	}
+	if err := check(); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
+}
+
+// Naming makes the errors of all options begin with their names, as those of
+// Provision and Validate do.
+func Naming(options map[string]func() error) map[string]func() error {
+	for name, parse := range options {
+		options[name] = func() error {
+			err := parse()
+			if _, named := errors.AsType[checkError](err); named {
+				return err
+			}
+			return Inside(name, err)
+		}
+	}
+	return options
+}
+
+// Inside makes an error begin with the name of what it is about.
+func Inside(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// Text parses exactly one argument, which is not empty.
+func Text(d *caddyfile.Dispenser, s *string) func() error {
+	return func() error {
+		if !d.AllArgs(s) || *s == "" {
+			return d.ArgErr()
+		}
+		return nil
+	}
+}
+
+// Address parses the address of something that is sent codes or secrets,
+// behind which the word insecure may stand. Each address needs its own.
+func Address(d *caddyfile.Dispenser, address *string, insecure *bool) func() error {
+	return func() error {
+		args := d.RemainingArgs()
+		word := len(args) == 2 && args[1] == Insecure
+		if word {
+			*insecure = true
+			args = args[:1]
+		}
+		if len(args) != 1 || args[0] == "" {
+			return d.ArgErr()
+		}
+		*address = args[0]
+		return Literally(d, args[0], CheckAddress(word))
+	}
+}
+
+// CheckAddress is the check of an address.
+func CheckAddress(insecure bool) func(string) error {
+	return func(s string) error {
+		_, err := RemoteURL(s, insecure)
+		return err
+	}
+}
+
+// Literally checks a value where it stands, so that the error has the line. One
+// with a placeholder is known only later.
+func Literally(d *caddyfile.Dispenser, s string, check func(string) error) error {
+	if strings.Contains(s, "{") {
+		return nil
+	}
+	if err := check(s); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
+}
+
+// CheckedText is Text whose value is checked.
+func CheckedText(d *caddyfile.Dispenser, s *string, check func(string) error) func() error {
+	return func() error {
+		if err := Text(d, s)(); err != nil {
+			return err
+		}
+		return Literally(d, *s, check)
+	}
+}
+
+// List parses one or more arguments.
+func List(d *caddyfile.Dispenser, list *[]string) func() error {
+	return func() error {
+		if *list = d.RemainingArgs(); len(*list) == 0 {
+			return d.ArgErr()
+		}
+		return nil
+	}
+}
+
+// Flag parses an option that is on if it is there.
+func Flag(d *caddyfile.Dispenser, on *bool) func() error {
+	return func() error {
+		if *on = true; d.NextArg() {
+			return d.ArgErr()
+		}
+		return nil
+	}
+}
+
+// A Value reads one argument, or says why it can't.
+type Value func(arg string) (complaint string)
+
+// OneValue parses an option with one value.
+func OneValue(d *caddyfile.Dispenser, read Value) func() error {
+	return func() error {
+		var arg string
+		if !d.AllArgs(&arg) {
+			return d.ArgErr()
+		}
+		if complaint := read(arg); complaint != "" {
+			return d.Errf("'%s' is %s", arg, complaint)
+		}
+		return nil
+	}
+}
+
+// Duration reads a duration above zero.
+func Duration(to *caddy.Duration) Value {
+	return func(arg string) string {
+		duration, err := caddy.ParseDuration(arg)
+		if err != nil || duration <= 0 {
+			return "no duration like 5m"
+		}
+		*to = caddy.Duration(duration)
+		return ""
+	}
+}
+
+// Timeout is Duration for somebody else's time.
+func Timeout(to *caddy.Duration) Value {
+	return func(arg string) string {
+		complaint := Duration(to)(arg)
+		if complaint == "" && *to > maxTimeout {
+			return "too long; choose at most 1m"
+		}
+		return complaint
+	}
+}
+
+// Int reads a number above zero, which would mean that the option is not
+// set.
+func Int(to *int) Value {
+	return func(arg string) string {
+		n, err := strconv.Atoi(arg)
+		if err != nil || n < 1 {
+			return "no number above 0"
+		}
+		*to = n
+		return ""
+	}
+}
+
+// Values
+
+// Insecure stands behind what a standard forbids.
+const Insecure = "insecure"

@@ -1,0 +1,202 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// Outbound carries the requests of all guest modules, and outlives a config
+// reload, so that no connection is made anew for one.
+var Outbound = newTransport()
+
+func newTransport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = 16 // of many logins at once
+	t.MaxResponseHeaderBytes = 64 << 10
+	return t
+}
+
+var (
+	errNoAnswer = errors.New("no answer in time")
+	// ErrTooLarge is the answer of whole to one over its limit.
+	ErrTooLarge = errors.New("its answer is too large")
+	errInsecure = errors.New("its URL is not https")
+)
+
+// An outage is an answer that says that the server can't answer now.
+type outage struct{ status int }
+
+func (o *outage) Error() string { return fmt.Sprintf("it answered %d", o.status) }
+
+// Client returns a client that follows no redirect.
+func Client(t http.RoundTripper, timeout caddy.Duration) *http.Client {
+	return &http.Client{
+		Transport:     t,
+		Timeout:       time.Duration(timeout),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// SendOnce lets Go's transport send a request again when the idle connection
+// it chose turns out to be closed, as it does with a GET. The header is not
+// sent: see http.Transport.
+func SendOnce(h http.Header) { h["Idempotency-Key"] = []string{} }
+
+// Transport is a transport that reads an answer to its end before it hands it on:
+// whatever goes wrong on the way is then an error of the request, and not one
+// of whoever parses the answer. A 429 or 5xx is an error, too.
+type Transport struct {
+	MaxAnswer int64
+	HTTPSOnly bool // but for this machine
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if w.HTTPSOnly && !secureURL(r.URL) {
+		if r.Body != nil {
+			r.Body.Close()
+		}
+		return nil, errInsecure
+	}
+	r = r.Clone(r.Context())
+	SendOnce(r.Header)
+	resp, err := Outbound.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests {
+		return nil, &outage{resp.StatusCode}
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, w.MaxAnswer+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(body)) > w.MaxAnswer {
+		return nil, ErrTooLarge
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
+}
+
+// Cause returns what is wrong in words that are known to hold no secret:
+// an error of package http tells the URL, and may quote what the server sent.
+func Cause(err error) error {
+	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+		return errNoAnswer
+	}
+	for _, plain := range []error{context.Canceled, ErrTooLarge, errInsecure} {
+		if errors.Is(err, plain) {
+			return plain
+		}
+	}
+	if o, ok := errors.AsType[*outage](err); ok {
+		return o
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op
+	}
+	if cert, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return cert
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("it closed the connection")
+	}
+	return errors.New("its answer is not valid HTTP")
+}
+
+// HTTPURL parses the URL of something to be asked. The error does not repeat
+// it: it may hold credentials.
+func HTTPURL(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return nil, errors.New("write a URL like https://host/path")
+	}
+	return u, nil
+}
+
+func CheckURL(s string) error {
+	_, err := HTTPURL(s)
+	return err
+}
+
+// RemoteURL parses the URL of something that is sent codes or secrets. Plain http
+// is taken for this machine only, unless it may be insecure.
+func RemoteURL(s string, insecure bool) (*url.URL, error) {
+	u, err := HTTPURL(s)
+	if err == nil && !insecure && !secureURL(u) {
+		return nil, errors.New("everyone on the way can read http; write https or, if you must, the word insecure behind the address")
+	}
+	return u, err
+}
+
+// HTTPWeakness tells of an address that may be insecure, and is.
+func HTTPWeakness(insecure bool, addresses ...string) []Weakness {
+	for _, address := range addresses {
+		if u, err := url.Parse(address); insecure && err == nil && !secureURL(u) {
+			return []Weakness{{
+				Message: "everyone on the way to " + u.Host + " can read what is sent there over http",
+				Advice:  "write https, and take the word insecure out",
+			}}
+		}
+	}
+	return nil
+}
+
+// HTTPSURL parses the URL of a page that is given secrets.
+func HTTPSURL(s string) (*url.URL, error) {
+	u, err := HTTPURL(s)
+	if err != nil {
+		return nil, err
+	}
+	if !secureURL(u) || u.User != nil {
+		return nil, errors.New("write an https URL without credentials; http is taken for this machine only")
+	}
+	return u, nil
+}
+
+func secureURL(u *url.URL) bool {
+	return u.Scheme == "https" || u.Scheme == "http" && Loopback(u.Hostname())
+}
+
+// Loopback reports whether host is this machine.
+func Loopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// HostPort returns the host:port of a URL, or of the proxy that the environment
+// sets for it.
+func HostPort(u *url.URL) string {
+	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u}); err == nil && proxy != nil {
+		u = proxy
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// EndpointOf is HostPort for a URL that is text; empty if it is none.
+func EndpointOf(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return ""
+	}
+	return HostPort(u)
+}

@@ -1,0 +1,90 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// ResolveGiven is resolveSecret for one that may be left out: what is given
+// must not come to nothing.
+func ResolveGiven(what, s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	resolved, err := resolveSecret(what, s)
+	if err == nil && resolved == "" {
+		err = fmt.Errorf("%s: it resolves to nothing", what)
+	}
+	return resolved, err
+}
+
+// placeholderOnly matches a secret that is nothing but a placeholder, so that
+// an error may name it.
+var placeholderOnly = regexp.MustCompile(`^\{(env\.\w+|file\.[^{}]+)\}$`)
+
+// shellVariable matches what a shell would replace, and Caddy does not.
+var shellVariable = regexp.MustCompile(`^\$(\{\w+\}|[A-Z][A-Z0-9_]*)$`)
+
+// CheckReplaced refuses a secret that would be the name of a variable instead of
+// its value.
+func CheckReplaced(s string) error {
+	if shellVariable.MatchString(s) {
+		return errors.New("it looks like a variable of a shell, which is taken as it stands; write {env.NAME} for the value of NAME")
+	}
+	return nil
+}
+
+// resolveSecret replaces {env.NAME} and {file.PATH} in s, which the directive
+// what was given. The error names the directive and never the value: even a
+// part of it that only looks like a placeholder may be a part of a password.
+func resolveSecret(what, s string) (string, error) {
+	if err := CheckReplaced(s); err != nil {
+		return "", fmt.Errorf("%s: %w", what, err)
+	}
+	resolved, err := caddy.NewReplacer().ReplaceOrErr(s, true, true)
+	switch {
+	case err == nil:
+		return resolved, nil
+	case placeholderOnly.MatchString(s):
+		return "", fmt.Errorf("%s: %s stands for nothing; set the variable or fill the file", what, s)
+	default:
+		return "", fmt.Errorf(`%s: a placeholder in it is unknown or stands for nothing; write {env.NAME} or {file.PATH}, and a brace that is meant as such \{`, what)
+	}
+}
+
+// ResolveInto replaces a secret by what resolveSecret makes of it.
+func ResolveInto(what string, s *string) error {
+	resolved, err := resolveSecret(what, *s)
+	if err == nil {
+		*s = resolved
+	}
+	return err
+}
+
+// maxQuoted bounds what a log line tells of a stranger's words.
+const maxQuoted = 300
+
+// Scrub makes what a stranger said fit for a log line: without the secrets,
+// on one line, and short.
+func Scrub(text string, secrets ...string) string {
+	for _, secret := range secrets {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "(removed)")
+		}
+	}
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) > maxQuoted {
+		text = strings.ToValidUTF8(text[:maxQuoted], "") + "…"
+	}
+	return text
+}

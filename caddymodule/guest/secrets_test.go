@@ -1,0 +1,56 @@
+package guest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+)
+
+func TestSecretsAreResolvedOrRefusedWithoutBeingTold(t *testing.T) {
+	t.Setenv("MNEMOGATE_TEST_SECRET", "s3cr3t")
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for in, want := range map[string]string{
+		"plain":                              "plain",
+		"":                                   "",
+		"{env.MNEMOGATE_TEST_SECRET}":        "s3cr3t",
+		"pre-{env.MNEMOGATE_TEST_SECRET}":    "pre-s3cr3t",
+		"{file." + file + "}":                "from-file",
+		`a\{b\}c`:                            "a{b}c",
+		"{env.MNEMOGATE_TEST_SECRET}{}" + "": "",
+	} {
+		got, err := resolveSecret("sms webhook: secret", in)
+		if strings.HasSuffix(in, "{}") {
+			guesttest.NoSecrets(t, err, "s3cr3t", "{}")
+			continue
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", in, got, err, want)
+		}
+	}
+	for in, want := range map[string]string{
+		"{env.MNEMOGATE_TEST_ABSENT}":  "{env.MNEMOGATE_TEST_ABSENT}",
+		"{file.absent-file}":           "{file.absent-file}",
+		"pass{word}":                   "sms webhook: secret",
+		"x{env.MNEMOGATE_TEST_ABSENT}": "sms webhook: secret",
+	} {
+		_, err := resolveSecret("sms webhook: secret", in)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "sms webhook: secret") {
+			t.Errorf("%s: got %v, want an error with %q", in, err, want)
+		}
+	}
+	_, err := resolveSecret("sms webhook: secret", "pass{word}")
+	guesttest.NoSecrets(t, err, "word}", "pass")
+}
+
+func TestScrubLeavesOneShortLineWithoutSecrets(t *testing.T) {
+	got := Scrub("a\r\nb s3cr3t c"+strings.Repeat("ü", 400), "s3cr3t", "")
+	if strings.ContainsAny(got, "\r\n") || strings.Contains(got, "s3cr3t") || len(got) > maxQuoted+3 {
+		t.Errorf("got %q", got)
+	}
+}

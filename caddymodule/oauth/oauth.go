@@ -1,0 +1,275 @@
+// Package oauth has the built-in guests that log users in with a provider, a file
+// for each kind: oidc and oauth2; oauth.go is what they share. A new one is a
+// guest.OAuthModule, registered as mnemogate.oauth.<name>.
+package oauth
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+	"golang.org/x/time/rate"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+const (
+	defaultOAuthTimeout = caddy.Duration(5 * time.Second)
+	maxOAuthAnswer      = 1 << 20
+	maxSubject          = 255 // OpenID Connect Core 2, sub
+	clockSkew           = 5 * time.Minute
+)
+
+// oauthClient is what the providers share: who we are to them.
+type oauthClient struct {
+	// The client id that the provider gave you; required.
+	ClientID string `json:"client_id,omitempty"`
+
+	// The client secret that the provider gave you. Use a placeholder like
+	// {env.NAME} or {file.PATH} for it. May be left out only with
+	// require_pkce.
+	ClientSecret string `json:"client_secret,omitempty"`
+
+	// The redirect URIs that clients may use, character by character; at
+	// least one.
+	RedirectURI []string `json:"redirect_uri,omitempty"`
+
+	// Refuse a login without code_verifier (RFC 7636). Default: false.
+	RequirePKCE bool `json:"require_pkce,omitempty"`
+
+	// Bind an account to the provider's user at the first login if its primary
+	// email is one that the provider says it has verified: the same byte for
+	// byte, but for the case of ASCII letters. The account's owner is told of
+	// it, by mail or else by SMS. Only for providers that you trust with every
+	// account. Default: false.
+	LinkVerifiedEmail bool `json:"link_verified_email,omitempty"`
+
+	// How long one login may take at the provider, all requests together, at
+	// most 1m. Default: 5s.
+	Timeout caddy.Duration `json:"timeout,omitempty"`
+
+	// Whether the provider's addresses may be http on another machine: everyone
+	// on the way then reads codes, secrets and tokens, and can log in as anyone.
+	// A warning at each start says so. Default: false.
+	Insecure bool `json:"insecure,omitempty"`
+
+	client *http.Client
+}
+
+// Settings implements guest.OAuthModule.
+func (c *oauthClient) Settings() flows.OAuth {
+	return flows.OAuth{
+		RedirectURIs:      slices.Clone(c.RedirectURI),
+		RequirePKCE:       c.RequirePKCE,
+		LinkVerifiedEmail: c.LinkVerifiedEmail,
+	}
+}
+
+// options returns those that every provider has.
+func (c *oauthClient) options(d *caddyfile.Dispenser) map[string]func() error {
+	return map[string]func() error{
+		"client_id":           guest.Text(d, &c.ClientID),
+		"client_secret":       guest.Text(d, &c.ClientSecret),
+		"redirect_uri":        guest.List(d, &c.RedirectURI),
+		"require_pkce":        guest.Flag(d, &c.RequirePKCE),
+		"link_verified_email": guest.Flag(d, &c.LinkVerifiedEmail),
+		"timeout":             guest.OneValue(d, guest.Timeout(&c.Timeout)),
+	}
+}
+
+func (c *oauthClient) provision(what string) error {
+	if c.Timeout == 0 {
+		c.Timeout = defaultOAuthTimeout
+	}
+	c.client = guest.Client(guest.Transport{MaxAnswer: maxOAuthAnswer, HTTPSOnly: !c.Insecure}, c.Timeout)
+	return errors.Join(
+		guest.ResolveInto(what+": client_id", &c.ClientID),
+		guest.ResolveInto(what+": client_secret", &c.ClientSecret))
+}
+
+// checkGiven refuses a client that misses something.
+func (c *oauthClient) checkGiven() error {
+	switch {
+	case c.ClientID == "":
+		return errors.New("client_id is missing")
+	case c.ClientSecret == "" && !c.RequirePKCE:
+		return errors.New("client_secret is missing; a client without one needs require_pkce")
+	case len(c.RedirectURI) == 0:
+		return errors.New("redirect_uri is missing; name each that clients use")
+	}
+	return nil
+}
+
+func (c *oauthClient) validate(what string) error {
+	if err := c.checkGiven(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	for _, uri := range c.RedirectURI {
+		if u, err := url.Parse(uri); err != nil || u.Scheme == "" || strings.Contains(uri, "#") {
+			return fmt.Errorf("%s: redirect_uri: %q is not an absolute URI without a fragment", what, uri)
+		}
+	}
+	return guest.CheckTimeout(what, c.Timeout)
+}
+
+// url parses one of the provider's addresses.
+func (c *oauthClient) url(s string) (*url.URL, error) {
+	u, err := guest.RemoteURL(s, c.Insecure)
+	if err == nil && u.User != nil {
+		return nil, errors.New("write it without credentials, which client_id and client_secret are for")
+	}
+	return u, err
+}
+
+// begin bounds all that one login does at the provider.
+func (c *oauthClient) begin(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx = oidc.ClientContext(ctx, c.client) // is x/oauth2's, too
+	return context.WithTimeout(ctx, time.Duration(c.Timeout))
+}
+
+// exchange trades the code for tokens. The style is never x/oauth2's own
+// choice: to find one it would spend the code twice.
+func (c *oauthClient) exchange(ctx context.Context, tokenURL string, style oauth2.AuthStyle, grant flows.OAuthGrant) (*oauth2.Token, error) {
+	if c.ClientSecret == "" {
+		style = oauth2.AuthStyleInParams // RFC 6749 3.2.1: a public client names itself
+	}
+	config := oauth2.Config{
+		ClientID:     c.ClientID,
+		ClientSecret: c.ClientSecret,
+		RedirectURL:  grant.RedirectURI,
+		Endpoint:     oauth2.Endpoint{TokenURL: tokenURL, AuthStyle: style},
+	}
+	var options []oauth2.AuthCodeOption
+	if grant.CodeVerifier != "" {
+		options = append(options, oauth2.VerifierOption(grant.CodeVerifier))
+	}
+	token, err := config.Exchange(ctx, grant.Code, options...)
+	if err != nil {
+		return nil, tokenError(err)
+	}
+	return token, nil
+}
+
+// oauthFailed says why the provider's word is not taken.
+func oauthFailed(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", flows.ErrOAuthFailed, fmt.Sprintf(format, args...))
+}
+
+// tokenErrorCodes are those of RFC 6749 5.2 and of GitHub. Any other might be
+// what was sent.
+var tokenErrorCodes = []string{
+	"invalid_request",
+	"invalid_client",
+	"invalid_grant",
+	"unauthorized_client",
+	"unsupported_grant_type",
+	"invalid_scope",
+	"incorrect_client_credentials",
+	"redirect_uri_mismatch",
+	"bad_verification_code",
+}
+
+// tokenError tells a refusal from an outage: a provider refuses with an OAuth
+// error, some of them with 200, or with a 4xx, some of them without an OAuth
+// error. Whatever else comes, such as an answer that broke off, says nothing of
+// the code. The text of x/oauth2's error holds the answer's body, so none of it
+// is used.
+func tokenError(err error) error {
+	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+	switch {
+	case ok && slices.Contains(tokenErrorCodes, refused.ErrorCode):
+		return oauthFailed("the token endpoint answered %s", refused.ErrorCode)
+	case ok && (refused.ErrorCode != "" || refused.Response.StatusCode >= 400):
+		return oauthFailed("the token endpoint answered %d", refused.Response.StatusCode)
+	case ok:
+		return fmt.Errorf("the token endpoint answered %d", refused.Response.StatusCode)
+	case unreached(err):
+		return fmt.Errorf("asking the token endpoint: %w", guest.Cause(err))
+	default:
+		return errors.New("the token endpoint's answer is too large, or not JSON with an access_token")
+	}
+}
+
+// unreached reports whether a request failed, rather than its answer.
+func unreached(err error) bool {
+	if errors.Is(err, guest.ErrTooLarge) {
+		return false
+	}
+	_, ok := errors.AsType[*url.Error](err)
+	return ok || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// usableSubject reports whether a store can keep the subject.
+func usableSubject(s string) bool {
+	return s != "" && len(s) <= maxSubject && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
+// newOAuthUser refuses a subject that can't be kept, and leaves out an email
+// that is none.
+func newOAuthUser(subject, email string, verified bool) (flows.OAuthUser, error) {
+	if !usableSubject(subject) {
+		return flows.OAuthUser{}, oauthFailed("the provider names the user in a way that can't be kept")
+	}
+	if !strings.Contains(email, "@") || strings.ContainsFunc(email, unicode.IsControl) {
+		return flows.OAuthUser{Subject: subject}, nil
+	}
+	return flows.OAuthUser{Subject: subject, Email: email, EmailVerified: verified}, nil
+}
+
+// fresh is a transport that asks for a document within measure, and else answers
+// with the last one. go-oidc asks for the keys anew for each ID token whose key it
+// does not know, since providers change keys (OpenID Connect Core 10.1.1): one
+// that says a new key id each time would have us ask each time.
+type fresh struct {
+	http.RoundTripper
+	now func() time.Time
+
+	mu    sync.Mutex // held while the server is asked: others wait for its answer
+	body  []byte     // nil before the first answer
+	asked *rate.Limiter
+}
+
+// Two may be needed at once: the keys as they were, and then new ones.
+const (
+	keysFresh  = 10 * time.Second
+	keysAtOnce = 2
+)
+
+func newFresh(t http.RoundTripper, now func() time.Time) *fresh {
+	return &fresh{RoundTripper: t, now: now, asked: rate.NewLimiter(rate.Every(keysFresh), keysAtOnce)}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (f *fresh) RoundTrip(r *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.asked.AllowN(f.now(), 1) && f.body != nil {
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(f.body)), Request: r}, nil
+	}
+	resp, err := f.RoundTripper.RoundTrip(r)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return resp, err
+	}
+	if f.body, err = io.ReadAll(resp.Body); err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(f.body))
+	return resp, nil
+}
+
+const authPost = "post"

@@ -1,0 +1,238 @@
+package oauth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"golang.org/x/net/http/httpguts"
+	"golang.org/x/oauth2"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func init() { caddy.RegisterModule(OAuth2{}) }
+
+// OAuth2 logs users in with a provider that speaks OAuth 2.0 without OpenID
+// Connect, like GitHub: the code is exchanged for an access token, and the
+// user is who the provider's userinfo answer says. Only https is spoken, but
+// to this machine or where it may be insecure, and no redirect is followed.
+type OAuth2 struct {
+	// Where codes are exchanged; required.
+	TokenURL string `json:"token_url,omitempty"`
+
+	// Where the user is asked for, with the access token as a Bearer token;
+	// required. The answer is a JSON object.
+	UserinfoURL string `json:"userinfo_url,omitempty"`
+
+	// The field of that object that identifies the user for good: a string or
+	// an integer. A dot leads into an object or, before a number, into a list:
+	// `data.id`, `response.0.id`. Never use an email or a name that can be
+	// changed. Required.
+	Subject string `json:"subject,omitempty"`
+
+	// The field with the email, written like subject. Default: none.
+	Email string `json:"email,omitempty"`
+
+	// The field that is true (or "true") if the provider has verified the
+	// email, written like subject. Default: none; no email is verified then.
+	Verified string `json:"verified,omitempty"`
+
+	// How the client secret is sent: `basic`, in the Authorization header, or
+	// `post`, in the body. Default: `basic` (RFC 6749 2.3.1).
+	AuthStyle string `json:"auth_style,omitempty"`
+	oauthClient
+}
+
+const authBasic = "basic"
+
+// CaddyModule returns the Caddy module information.
+func (OAuth2) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.oauth.oauth2", New: func() caddy.Module { return new(OAuth2) }}
+}
+
+// UnmarshalCaddyfile sets up the provider from Caddyfile tokens. Syntax:
+//
+//	oauth2 {
+//		token_url <url> [insecure]
+//		userinfo_url <url> [insecure]
+//		subject <json field>
+//		email <json field> [<verified json field>]
+//		auth_style basic|post
+//		client_id <id>
+//		client_secret <secret>
+//		redirect_uri <uri>...
+//		require_pkce
+//		link_verified_email
+//		timeout <duration>
+//	}
+func (p *OAuth2) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	options := p.options(d)
+	options["token_url"] = guest.Address(d, &p.TokenURL, &p.Insecure)
+	options["userinfo_url"] = guest.Address(d, &p.UserinfoURL, &p.Insecure)
+	options["subject"] = guest.Text(d, &p.Subject)
+	options["auth_style"] = guest.Text(d, &p.AuthStyle)
+	options["email"] = func() error {
+		if d.CountRemainingArgs() == 1 {
+			return guest.Text(d, &p.Email)()
+		}
+		if !d.AllArgs(&p.Email, &p.Verified) {
+			return d.ArgErr()
+		}
+		return nil
+	}
+	return guest.Complete(d, guest.Options(d, options), p.checkGiven)
+}
+
+// Provision sets the defaults and resolves the placeholders.
+func (p *OAuth2) Provision(caddy.Context) error {
+	if p.AuthStyle == "" {
+		p.AuthStyle = authBasic
+	}
+	return p.provision("oauth oauth2")
+}
+
+// Validate refuses an incomplete provider.
+func (p *OAuth2) Validate() error {
+	if _, err := p.url(p.TokenURL); err != nil {
+		return fmt.Errorf("oauth oauth2: token_url: %w", err)
+	}
+	if _, err := p.url(p.UserinfoURL); err != nil {
+		return fmt.Errorf("oauth oauth2: userinfo_url: %w", err)
+	}
+	if p.Subject == "" {
+		return errors.New("oauth oauth2: subject is missing; name the field that identifies the user")
+	}
+	if p.AuthStyle != authBasic && p.AuthStyle != authPost {
+		return fmt.Errorf("oauth oauth2: auth_style: %q is neither basic nor post", p.AuthStyle)
+	}
+	if p.LinkVerifiedEmail && (p.Email == "" || p.Verified == "") {
+		return errors.New("oauth oauth2: link_verified_email needs email with the field that says whether it is verified")
+	}
+	return p.validate("oauth oauth2")
+}
+
+// Endpoint implements guest.Remote.
+func (p *OAuth2) Endpoint() string { return guest.EndpointOf(p.TokenURL) }
+
+// Weaknesses implements guest.Weak.
+func (p *OAuth2) Weaknesses() []guest.Weakness {
+	return guest.HTTPWeakness(p.Insecure, p.TokenURL, p.UserinfoURL)
+}
+
+// Exchange implements flows.OAuthProvider.
+func (p *OAuth2) Exchange(ctx context.Context, grant flows.OAuthGrant) (flows.OAuthUser, error) {
+	ctx, cancel := p.begin(ctx)
+	defer cancel()
+	user, err := p.login(ctx, grant)
+	if err != nil {
+		return flows.OAuthUser{}, fmt.Errorf("oauth oauth2 %s: %w", p.ClientID, err)
+	}
+	return user, nil
+}
+
+func (p *OAuth2) login(ctx context.Context, grant flows.OAuthGrant) (flows.OAuthUser, error) {
+	style := oauth2.AuthStyleInHeader
+	if p.AuthStyle == authPost {
+		style = oauth2.AuthStyleInParams
+	}
+	token, err := p.exchange(ctx, p.TokenURL, style, grant)
+	if err != nil {
+		return flows.OAuthUser{}, err
+	}
+	info, err := p.userinfo(ctx, token.AccessToken)
+	if err != nil {
+		return flows.OAuthUser{}, err
+	}
+	return p.user(info)
+}
+
+// userinfo asks who the access token stands for.
+func (p *OAuth2) userinfo(ctx context.Context, accessToken string) ([]byte, error) {
+	if !httpguts.ValidHeaderFieldValue(accessToken) {
+		return nil, oauthFailed("the access token can't be sent in a header")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.UserinfoURL, nil)
+	if err != nil {
+		return nil, errors.New("making the userinfo request failed")
+	}
+	req.Header.Set("Authorization", "Bearer "+accessToken)
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "mnemogate") // GitHub asks for one
+	resp, err := p.client.Do(req)
+	if errors.Is(err, guest.ErrTooLarge) {
+		return nil, oauthFailed("userinfo: %v", guest.ErrTooLarge)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking userinfo: %w", guest.Cause(err))
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, oauthFailed("userinfo answered %d", resp.StatusCode)
+	}
+	return io.ReadAll(resp.Body)
+}
+
+// user picks the configured fields from a userinfo answer.
+func (p *OAuth2) user(info []byte) (flows.OAuthUser, error) {
+	decoder := json.NewDecoder(strings.NewReader(string(info)))
+	decoder.UseNumber() // ids above 2^53 must not be rounded
+	var doc map[string]any
+	if decoder.Decode(&doc) != nil || decoder.More() {
+		return flows.OAuthUser{}, oauthFailed("userinfo's answer is not a JSON object")
+	}
+	subject, ok := field(doc, p.Subject).(string)
+	if number, is := field(doc, p.Subject).(json.Number); is && !strings.ContainsAny(number.String(), ".eE") {
+		subject, ok = number.String(), true
+	}
+	if !ok {
+		return flows.OAuthUser{}, oauthFailed("userinfo's answer has no string or integer at %s", p.Subject)
+	}
+	email, _ := field(doc, p.Email).(string)
+	verified := field(doc, p.Verified)
+	return newOAuthUser(subject, email, verified == true || verified == "true")
+}
+
+// field follows a dotted path into a JSON document; nil if it leads nowhere.
+func field(doc any, path string) any {
+	if path == "" {
+		return nil
+	}
+	for _, step := range strings.Split(path, ".") {
+		switch at := doc.(type) {
+		case map[string]any:
+			doc = at[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(at) {
+				return nil
+			}
+			doc = at[i]
+		default:
+			return nil
+		}
+	}
+	return doc
+}
+
+// Interface guards
+var (
+	_ guest.OAuthModule     = (*OAuth2)(nil)
+	_ guest.Remote          = (*OAuth2)(nil)
+	_ guest.Weak            = (*OAuth2)(nil)
+	_ caddy.Provisioner     = (*OAuth2)(nil)
+	_ caddy.Validator       = (*OAuth2)(nil)
+	_ caddyfile.Unmarshaler = (*OAuth2)(nil)
+)

@@ -1,0 +1,277 @@
+package oauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func init() { caddy.RegisterModule(new(OIDC)) }
+
+// OIDC logs users in with an OpenID Connect provider. Its discovery document
+// is fetched at the first login and kept until the configuration is loaded
+// anew; a failure is tried again with the next login. The ID token's
+// signature, issuer, audience and times are verified, and its nonce if the
+// client sends one; the email is taken from it. Only https is spoken, but to
+// this machine or where it may be insecure, and no redirect is followed.
+type OIDC struct {
+	// The issuer, exactly as the provider writes it; its discovery document is
+	// below it, at /.well-known/openid-configuration.
+	Issuer string `json:"issuer,omitempty"`
+	oauthClient
+
+	found  atomic.Pointer[discovery]
+	flight singleflight.Group
+	now    func() time.Time
+}
+
+// discovery is what an issuer says of itself.
+type discovery struct {
+	TokenURL    string   `json:"token_endpoint"`
+	KeysURL     string   `json:"jwks_uri"`
+	Algorithms  []string `json:"id_token_signing_alg_values_supported"`
+	AuthMethods []string `json:"token_endpoint_auth_methods_supported"`
+
+	style oauth2.AuthStyle
+	keys  oidc.KeySet
+}
+
+// CaddyModule returns the Caddy module information.
+func (*OIDC) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.oauth.oidc", New: func() caddy.Module { return new(OIDC) }}
+}
+
+// UnmarshalCaddyfile sets up the provider from Caddyfile tokens. Syntax:
+//
+//	oidc <issuer> [insecure] {
+//		client_id <id>
+//		client_secret <secret>
+//		redirect_uri <uri>...
+//		require_pkce
+//		link_verified_email
+//		timeout <duration>
+//	}
+func (p *OIDC) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if err := guest.Address(d, &p.Issuer, &p.Insecure)(); err != nil {
+		return err
+	}
+	return guest.Complete(d, guest.Options(d, p.options(d)), p.checkGiven)
+}
+
+// Provision sets the defaults and resolves the placeholders.
+func (p *OIDC) Provision(caddy.Context) error {
+	p.now = time.Now
+	return p.provision("oauth oidc")
+}
+
+// Validate refuses an incomplete provider.
+func (p *OIDC) Validate() error {
+	if u, err := p.url(p.Issuer); err != nil {
+		return fmt.Errorf("oauth oidc: issuer: %w", err)
+	} else if u.RawQuery != "" || u.Fragment != "" {
+		return errors.New("oauth oidc: issuer: leave out what follows ? or #")
+	}
+	return p.validate("oauth oidc")
+}
+
+// Endpoint implements guest.Remote.
+func (p *OIDC) Endpoint() string { return guest.EndpointOf(p.Issuer) }
+
+// Weaknesses implements guest.Weak.
+func (p *OIDC) Weaknesses() []guest.Weakness { return guest.HTTPWeakness(p.Insecure, p.Issuer) }
+
+// Exchange implements flows.OAuthProvider.
+func (p *OIDC) Exchange(ctx context.Context, grant flows.OAuthGrant) (flows.OAuthUser, error) {
+	ctx, cancel := p.begin(ctx)
+	defer cancel()
+	user, err := p.login(ctx, grant)
+	if err != nil {
+		return flows.OAuthUser{}, fmt.Errorf("oauth oidc %s: %w", p.Issuer, err)
+	}
+	return user, nil
+}
+
+func (p *OIDC) login(ctx context.Context, grant flows.OAuthGrant) (flows.OAuthUser, error) {
+	at, err := p.discovered(ctx)
+	if err != nil {
+		return flows.OAuthUser{}, fmt.Errorf("discovery: %w", err)
+	}
+	token, err := p.exchange(ctx, at.TokenURL, at.style, grant)
+	if err != nil {
+		return flows.OAuthUser{}, err
+	}
+	raw, ok := token.Extra("id_token").(string)
+	if !ok {
+		return flows.OAuthUser{}, oauthFailed("the token endpoint answered no id_token")
+	}
+	return p.verify(ctx, at, raw, grant)
+}
+
+// discovered returns what is known of the issuer. Callers who come while it is
+// being asked share the answer, each for as long as its own time lasts.
+func (p *OIDC) discovered(ctx context.Context) (*discovery, error) {
+	if known := p.found.Load(); known != nil {
+		return known, nil
+	}
+	answer := p.flight.DoChan("", func() (any, error) {
+		ctx, cancel := p.begin(context.WithoutCancel(ctx))
+		defer cancel()
+		var at *discovery
+		err := flows.Contain(func() (err error) { // this goroutine is nobody's
+			at, err = p.discover(ctx)
+			return err
+		})
+		if err == nil {
+			p.found.Store(at)
+		}
+		return at, err
+	})
+	select {
+	case <-ctx.Done():
+		return nil, guest.Cause(ctx.Err())
+	case result := <-answer:
+		at, _ := result.Val.(*discovery)
+		return at, result.Err
+	}
+}
+
+func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
+	provider, err := oidc.NewProvider(ctx, p.Issuer)
+	if other, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
+		return nil, fmt.Errorf("the document is the issuer's %q, which must be written exactly so", guest.Scrub(other.Discovered))
+	}
+	if unreached(err) {
+		return nil, guest.Cause(err)
+	}
+	if err != nil {
+		return nil, errors.New("there is no discovery document that can be read")
+	}
+	at := new(discovery)
+	if err := provider.Claims(at); err != nil {
+		return nil, errors.New("the document has a field of an unexpected type")
+	}
+	for _, endpoint := range []string{at.TokenURL, at.KeysURL} {
+		if _, err := p.url(endpoint); err != nil {
+			return nil, errors.New("the document's token_endpoint or jwks_uri is missing or not https")
+		}
+	}
+	at.Algorithms = slices.DeleteFunc(at.Algorithms, func(alg string) bool { return !slices.Contains(idTokenAlgorithms, alg) })
+	keys := *p.client
+	keys.Transport = newFresh(keys.Transport, p.now)
+	at.keys = oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), &keys), at.KeysURL)
+	at.style, err = at.authStyle()
+	return at, err
+}
+
+// idTokenAlgorithms are the asymmetric ones: a signature that anyone could
+// make who knows the client secret, or without a key, proves nothing.
+var idTokenAlgorithms = []string{
+	oidc.RS256, oidc.RS384, oidc.RS512,
+	oidc.ES256, oidc.ES384, oidc.ES512,
+	oidc.PS256, oidc.PS384, oidc.PS512,
+	oidc.EdDSA,
+}
+
+// authStyle chooses how the client secret is sent. Without a list it is
+// client_secret_basic: OpenID Connect Discovery 3.
+func (at *discovery) authStyle() (oauth2.AuthStyle, error) {
+	switch methods := at.AuthMethods; {
+	case len(methods) == 0, slices.Contains(methods, "client_secret_basic"):
+		return oauth2.AuthStyleInHeader, nil
+	case slices.Contains(methods, "client_secret_post"), slices.Contains(methods, "none"):
+		return oauth2.AuthStyleInParams, nil
+	default:
+		return 0, errors.New("the provider takes neither client_secret_basic nor client_secret_post")
+	}
+}
+
+// keyErrors keeps the error of a KeySet, which go-oidc turns into text.
+type keyErrors struct {
+	oidc.KeySet
+	err error
+}
+
+// VerifySignature implements oidc.KeySet.
+func (k *keyErrors) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
+	payload, err := k.KeySet.VerifySignature(ctx, jwt)
+	k.err = err
+	return payload, err
+}
+
+// idClaims are the claims of an ID token that go-oidc leaves to us.
+type idClaims struct {
+	AuthorizedParty string    `json:"azp"`
+	Email           string    `json:"email"`
+	EmailVerified   looseBool `json:"email_verified"`
+}
+
+// looseBool is a bool that some providers write as a string.
+type looseBool bool
+
+// UnmarshalJSON implements json.Unmarshaler. All but true is false.
+func (b *looseBool) UnmarshalJSON(text []byte) error {
+	*b = string(text) == "true" || string(text) == `"true"`
+	return nil
+}
+
+// verify checks an ID token: OpenID Connect Core 3.1.3.7.
+func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant flows.OAuthGrant) (flows.OAuthUser, error) {
+	keys := &keyErrors{KeySet: at.keys}
+	config := &oidc.Config{ClientID: p.ClientID, SupportedSigningAlgs: at.Algorithms}
+	token, err := oidc.NewVerifier(p.Issuer, keys, config).Verify(ctx, raw)
+	if unreached(keys.err) {
+		return flows.OAuthUser{}, fmt.Errorf("asking for the provider's keys: %w", guest.Cause(keys.err))
+	}
+	if err != nil {
+		return flows.OAuthUser{}, oauthFailed("its ID token: %s", guest.Scrub(err.Error(), p.secrets(raw, grant)...))
+	}
+	var claims idClaims
+	if token.Claims(&claims) != nil {
+		return flows.OAuthUser{}, oauthFailed("its ID token: a claim has an unexpected type")
+	}
+	if err := p.checkClaims(token, claims, grant.Nonce, p.now()); err != nil {
+		return flows.OAuthUser{}, err
+	}
+	return newOAuthUser(token.Subject, claims.Email, bool(claims.EmailVerified))
+}
+
+// secrets lists what a provider might repeat in a token that is refused.
+func (p *OIDC) secrets(raw string, grant flows.OAuthGrant) []string {
+	return []string{raw, p.ClientSecret, grant.Code, grant.CodeVerifier, grant.Nonce}
+}
+
+func (p *OIDC) checkClaims(token *oidc.IDToken, claims idClaims, nonce string, now time.Time) error {
+	switch {
+	case token.IssuedAt.IsZero() || token.IssuedAt.After(now.Add(clockSkew)):
+		return oauthFailed("its ID token has no iat, or one in the future")
+	case len(token.Audience) > 1 && claims.AuthorizedParty != p.ClientID:
+		return oauthFailed("its ID token has several audiences, and azp is not this client")
+	case nonce != "" && token.Nonce != nonce:
+		return oauthFailed("its ID token has no nonce, or another than the client sent")
+	default:
+		return nil
+	}
+}
+
+// Interface guards
+var (
+	_ guest.OAuthModule     = (*OIDC)(nil)
+	_ guest.Remote          = (*OIDC)(nil)
+	_ guest.Weak            = (*OIDC)(nil)
+	_ caddy.Provisioner     = (*OIDC)(nil)
+	_ caddy.Validator       = (*OIDC)(nil)
+	_ caddyfile.Unmarshaler = (*OIDC)(nil)
+)

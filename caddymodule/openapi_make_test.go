@@ -1,0 +1,15 @@
+package caddymodule
+
+import (
+	"slices"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// errorsOf lists what a route may answer with.
+func errorsOf(r *flows.Route) []*flows.Error {
+	if r.TakesToken() {
+		return slices.Concat(flows.Common, flows.TokenErrors, r.Fails)
+	}
+	return slices.Concat(flows.Common, r.Fails)
+}

@@ -1,0 +1,271 @@
+package policy
+
+import (
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// Options returns the parsers of the policies, each of which may be given once.
+// Syntax:
+//
+//	session {
+//		temporary <duration>
+//		idle <duration>
+//		lifetime <duration>
+//		stream_recheck <duration>
+//	}
+//	otp {
+//		length <digits>
+//		ttl <duration>
+//		renewals <n>
+//		fixed <code> <phone>...
+//	}
+//	password {
+//		min_length <characters>
+//		regex <re2> [<description>]
+//		blocklist <file>
+//		argon2id <memory_KiB> <iterations> <parallelism>
+//		required [off]
+//	}
+//	second_factor per_account|required|off
+//	captcha <module> ...
+//	sms <module> ...
+//	mail <module> ...
+//	texts <dir>
+//	recovery {
+//		methods PHONE|MAIL|QUESTION...|off
+//		link <url with {token}>
+//		link_ttl <duration>
+//	}
+//	limits {
+//		captcha_after <n>
+//		lock_after <n>
+//		lock_for <duration>
+//		disable_after <n>
+//		failures_per_address <n>/<duration>
+//		logins_per_address <n>/<duration>
+//		wrong_codes <n>/<duration>
+//		wrong_answers <n>/<duration>
+//		sms_per_account <n>/<duration>
+//		sms_per_phone <n>/<duration>
+//		sms_per_address <n>/<duration>
+//		sms_per_company <n>/<duration>|unlimited
+//		mails_per_account <n>/<duration>
+//		sessions_per_account <n>
+//	}
+//	hardened [off]
+//
+// Only fixed may be repeated. The word insecure, as the last argument, allows
+// what a standard forbids; it is taken by session temporary, idle and lifetime,
+// otp length and ttl, password min_length and argon2id, recovery link_ttl, and
+// limits captcha_after, lock_after, disable_after, wrong_codes and
+// wrong_answers.
+func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
+	return map[string]func() error{
+		"session":       p.block(d, p.sessionOptions),
+		"otp":           p.block(d, p.otpOptions, "fixed"),
+		"password":      p.block(d, p.passwordOptions),
+		"second_factor": guest.Text(d, (*string)(&p.SecondFactor)),
+		"captcha":       guest.Module(d, "mnemogate.captcha", &p.CaptchaRaw),
+		"sms":           guest.Module(d, "mnemogate.sms", &p.SMSRaw),
+		"mail":          guest.Module(d, "mnemogate.mail", &p.MailRaw),
+		"texts":         guest.Text(d, &p.Texts),
+		"recovery":      p.block(d, p.recoveryOptions),
+		"limits":        p.block(d, p.limitOptions),
+		"hardened":      unlessOff(d, &p.Hardened),
+	}
+}
+
+// block parses an option that has no arguments.
+func (p *Policy) block(d *caddyfile.Dispenser, options func(*caddyfile.Dispenser) map[string]func() error, repeatable ...string) func() error {
+	return func() error {
+		if d.NextArg() {
+			return d.ArgErr()
+		}
+		return guest.CheckedOptions(d, p.Check, guest.Naming(options(d)), repeatable...)
+	}
+}
+
+func (p *Policy) sessionOptions(d *caddyfile.Dispenser) map[string]func() error {
+	s := &p.Session
+	return map[string]func() error{
+		"temporary":      p.insecure(d, "session.temporary", guest.Duration(&s.Temporary)),
+		"idle":           p.insecure(d, "session.idle", guest.Duration(&s.Idle)),
+		"lifetime":       p.insecure(d, "session.lifetime", guest.Duration(&s.Lifetime)),
+		"stream_recheck": guest.OneValue(d, guest.Duration(&s.StreamRecheck)),
+	}
+}
+
+func (p *Policy) otpOptions(d *caddyfile.Dispenser) map[string]func() error {
+	o := &p.OTP
+	return map[string]func() error{
+		"length":   p.insecure(d, "otp.length", guest.Int(&o.Length)),
+		"ttl":      p.insecure(d, "otp.ttl", guest.Duration(&o.TTL)),
+		"renewals": func() error { return o.parseRenewals(d) },
+		"fixed":    func() error { return o.parseFixed(d) },
+	}
+}
+
+func (o *OTP) parseRenewals(d *caddyfile.Dispenser) error {
+	var s string
+	if !d.AllArgs(&s) {
+		return d.ArgErr()
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return d.Errf("'%s' is no number", s)
+	}
+	o.Renewals = &n
+	return nil
+}
+
+func (o *OTP) parseFixed(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) < 2 {
+		return d.ArgErr()
+	}
+	o.Fixed = append(o.Fixed, FixedCode{Code: args[0], Phones: args[1:]})
+	return nil
+}
+
+func (p *Policy) passwordOptions(d *caddyfile.Dispenser) map[string]func() error {
+	return map[string]func() error{
+		"min_length": p.insecure(d, "password.min_length", guest.Int(&p.Password.MinLength)),
+		"regex":      func() error { return p.Password.parseRegex(d) },
+		"blocklist":  guest.Text(d, &p.Password.Blocklist),
+		"argon2id":   func() error { return p.parseArgon2id(d) },
+		"required":   unlessOff(d, &p.Password.Required),
+	}
+}
+
+func (p *Passwords) parseRegex(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) < 1 || len(args) > 2 || args[0] == "" {
+		return d.ArgErr()
+	}
+	p.Regex = args[0]
+	if len(args) == 2 {
+		p.RegexDescription = args[1]
+	}
+	return nil
+}
+
+func (p *Policy) parseArgon2id(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) == 4 && args[3] == guest.Insecure {
+		p.Insecure = append(p.Insecure, "password.argon2id")
+		args = args[:3]
+	}
+	if len(args) != 3 {
+		return d.ArgErr()
+	}
+	var n [3]uint64
+	for i, bits := range []int{32, 32, 8} {
+		var err error
+		if n[i], err = strconv.ParseUint(args[i], 10, bits); err != nil {
+			return d.Errf("'%s' is not one of the numbers <memory_KiB> <iterations> <parallelism>", args[i])
+		}
+	}
+	p.Password.Argon2id = &Argon2id{MemoryKiB: uint32(n[0]), Iterations: uint32(n[1]), Parallelism: uint8(n[2])}
+	return nil
+}
+
+func (p *Policy) recoveryOptions(d *caddyfile.Dispenser) map[string]func() error {
+	r := &p.Recovery
+	return map[string]func() error{
+		"methods":  func() error { return r.parseMethods(d) },
+		"link":     guest.Text(d, &r.Link),
+		"link_ttl": p.insecure(d, "recovery.link_ttl", guest.Duration(&r.LinkTTL)),
+	}
+}
+
+// parseMethods parses one of
+//
+//	methods PHONE|MAIL|QUESTION...
+//	methods off
+func (r *Recovery) parseMethods(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) == 0 {
+		return d.ArgErr()
+	}
+	r.Methods = []flows.Method{}
+	if len(args) == 1 && args[0] == "off" {
+		return nil
+	}
+	for _, arg := range args {
+		r.Methods = append(r.Methods, flows.Method(arg))
+	}
+	return nil
+}
+
+func (p *Policy) limitOptions(d *caddyfile.Dispenser) map[string]func() error {
+	l := &p.Limits
+	return map[string]func() error{
+		"captcha_after":        p.insecure(d, "limits.captcha_after", guest.Int(&l.CaptchaAfter)),
+		"lock_after":           p.insecure(d, "limits.lock_after", guest.Int(&l.LockAfter)),
+		"lock_for":             guest.OneValue(d, guest.Duration(&l.LockFor)),
+		"disable_after":        p.insecure(d, "limits.disable_after", guest.Int(&l.DisableAfter)),
+		"failures_per_address": guest.OneValue(d, rateValue(&l.FailuresPerAddress)),
+		"logins_per_address":   guest.OneValue(d, rateValue(&l.LoginsPerAddress)),
+		"wrong_codes":          p.insecure(d, "limits.wrong_codes", rateValue(&l.WrongCodes)),
+		"wrong_answers":        p.insecure(d, "limits.wrong_answers", rateValue(&l.WrongAnswers)),
+		"sms_per_account":      guest.OneValue(d, rateValue(&l.SMSPerAccount)),
+		"sms_per_phone":        guest.OneValue(d, rateValue(&l.SMSPerPhone)),
+		"sms_per_address":      guest.OneValue(d, rateValue(&l.SMSPerAddress)),
+		"sms_per_company":      guest.OneValue(d, rateValue(&l.SMSPerCompany)),
+		"mails_per_account":    guest.OneValue(d, rateValue(&l.MailsPerAccount)),
+		"sessions_per_account": guest.OneValue(d, guest.Int(&l.SessionsPerAccount)),
+	}
+}
+
+// insecure parses an option with one value, behind which the word insecure may
+// stand.
+func (p *Policy) insecure(d *caddyfile.Dispenser, option string, read guest.Value) func() error {
+	return func() error {
+		args := d.RemainingArgs()
+		if len(args) == 2 && args[1] == guest.Insecure {
+			p.Insecure = append(p.Insecure, option)
+			args = args[:1]
+		}
+		if len(args) != 1 {
+			return d.ArgErr()
+		}
+		if complaint := read(args[0]); complaint != "" {
+			return d.Errf("'%s' is %s", args[0], complaint)
+		}
+		return nil
+	}
+}
+
+func rateValue(to **Rate) guest.Value {
+	return func(arg string) string {
+		var rate Rate
+		if err := rate.UnmarshalText([]byte(arg)); err != nil {
+			return "no rate; " + err.Error()
+		}
+		*to = &rate
+		return ""
+	}
+}
+
+// unlessOff parses an option that is on if it is there: the word off behind it
+// is for a company whose app has switched it on.
+func unlessOff(d *caddyfile.Dispenser, to **bool) func() error {
+	return func() error {
+		on := true
+		if d.NextArg() {
+			if on = false; d.Val() != "off" {
+				return d.ArgErr()
+			}
+		}
+		if d.NextArg() {
+			return d.ArgErr()
+		}
+		*to = &on
+		return nil
+	}
+}

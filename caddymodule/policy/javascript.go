@@ -1,0 +1,70 @@
+package policy
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+)
+
+// unlikeJavaScript returns the first part of a regular expression of RE2 that
+// JavaScript refuses or reads otherwise, "" if there is none. JavaScript's are
+// those of `new RegExp(re)`, without flags (ECMA-262, 22.2.1 and B.1.2). That its
+// dot takes no line end, and half of a character beyond U+FFFF, is let pass: it
+// would be said of most expressions, and hardly any password shows it.
+func unlikeJavaScript(re string) string {
+	inClass, assertion := false, ""
+	for re != "" {
+		tokens := re2Tokens
+		if inClass {
+			tokens = re2ClassTokens
+		}
+		token := tokens.FindString(re)
+		if otherwise.MatchString(token) || !inClass && otherwiseOutside.MatchString(token) {
+			return token
+		}
+		if assertion != "" && repetition.MatchString(token) {
+			return assertion + token
+		}
+		assertion = ""
+		switch {
+		case inClass:
+			inClass = token != "]"
+		case token[0] == '[':
+			inClass = true
+		case token == "^", token == "$", token == `\b`, token == `\B`:
+			assertion = token
+		}
+		re = re[len(token):]
+	}
+	return ""
+}
+
+const re2Escape = `\\[pP]\{.*?\}|\\[pP].|\\x\{.*?\}|\\x..|\\[0-7]{1,3}|\\.`
+
+var (
+	// re2Tokens matches the next token of an expression that RE2 takes.
+	re2Tokens      = regexp.MustCompile(`^(?s:` + re2Escape + `|\[\^?\]?|\(\?P?<.*?>|\(\?[a-zA-Z-]*[:)]|\{[0-9]+,?[0-9]*\}|.)`)
+	re2ClassTokens = regexp.MustCompile(`^(?s:` + re2Escape + `|\[:\^?[a-z]+:\]|.)`)
+
+	// otherwise matches tokens that JavaScript reads otherwise: escapes (its digits
+	// may be a group's number), classes of POSIX, and characters that are two of
+	// its own.
+	otherwise = regexp.MustCompile(`^(\\[1-9AaPpQsSz]|\\x\{|\[:|[\x{10000}-\x{10ffff}])`)
+	// otherwiseOutside matches those outside of classes: groups but (?: and (?<name>,
+	// and a ] at the beginning of a class, which is literal to RE2.
+	otherwiseOutside = regexp.MustCompile(`^(\(\?[^:<]|\(\?<[0-9]|\[\^?\])`)
+	repetition       = regexp.MustCompile(`^([*+?]|\{.+)$`)
+)
+
+// WeakRegex is about the policy's own expression, which others may inherit.
+func (p *Policy) WeakRegex() []guest.Weakness {
+	part := unlikeJavaScript(p.Password.Regex)
+	if part == "" {
+		return nil
+	}
+	return []guest.Weakness{{
+		Message: fmt.Sprintf("JavaScript can't read %s, or reads it otherwise, so that clients which try new passwords with it are wrong", part),
+		Advice:  `write what both read alike, as in [0-9] for \pN, [A-Za-z] for (?i)[a-z], [^ ] for \S, ^ and $ for \A and \z`,
+	}}
+}

@@ -1,0 +1,613 @@
+// Package policy is what a company may decide, or its app for all: how long
+// sessions live, what passwords must be, how much may be guessed and sent. Start
+// at Policy, whose fields are the options with their defaults; Check has their
+// bounds, caddyfile.go their syntax.
+package policy
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/password"
+)
+
+// Policy is what a company may decide. What the app sets is every company's
+// default; a company overrides it option by option. What neither sets has the
+// default that its comment names.
+//
+// Most bounds come from NIST SP 800-63B-4 and OWASP ASVS 5.0. An option beyond
+// them is refused unless it is listed in `insecure`.
+type Policy struct {
+	// How long sessions live.
+	Session Sessions `json:"session,omitzero"`
+
+	// The one-time codes sent by SMS.
+	OTP OTP `json:"otp,omitzero"`
+
+	// What a new password must be, and how passwords are kept.
+	Password Passwords `json:"password,omitzero"`
+
+	// Whose password is followed by a one-time code: `per_account` (those whose
+	// second_factor is on), `required` (everyone; needs `sms`), or `off`.
+	// Default: `per_account`.
+	SecondFactor flows.SecondFactor `json:"second_factor,omitempty"`
+
+	// What verifies captchas, or `off` for none. There is no default: a company
+	// without a word on it, its own or the app's, is refused.
+	CaptchaRaw json.RawMessage `json:"captcha,omitempty" caddy:"namespace=mnemogate.captcha inline_key=module"`
+
+	// What sends SMS. Default: none, and then nobody logs in or recovers by
+	// phone.
+	SMSRaw json.RawMessage `json:"sms,omitempty" caddy:"namespace=mnemogate.sms inline_key=module"`
+
+	// What sends mails. Default: none, and then nobody recovers by mail.
+	MailRaw json.RawMessage `json:"mail,omitempty" caddy:"namespace=mnemogate.mail inline_key=module"`
+
+	// A directory with templates that replace the built-in texts of SMS and
+	// mails. Default: the built-in texts.
+	Texts string `json:"texts,omitempty"`
+
+	// How users who lost access get it back.
+	Recovery Recovery `json:"recovery,omitzero"`
+
+	// How much can be guessed and sent.
+	Limits Limits `json:"limits,omitzero"`
+
+	// Tell strangers less than the interface document says: a login id that is
+	// unknown is answered like a known one, emails are masked, QUESTION and
+	// recovery by the phone of the second factor are refused, and passwords
+	// without a second factor need 15 characters. Default: false.
+	Hardened *bool `json:"hardened,omitempty"`
+
+	// The options set here that may exceed what a standard allows, as in
+	// `otp.length` or `limits.wrong_codes`. A warning at each start names them.
+	// Default: none.
+	Insecure []string `json:"insecure,omitempty"`
+
+	captchaSet bool // captcha off leaves captcha nil
+	captcha    flows.Captcha
+	sms, mail  flows.Sender
+	texts      *flows.Texts
+	regex      *regexp.Regexp
+	blocklist  *password.Blocklist
+}
+
+// Sessions is how long sessions live.
+type Sessions struct {
+	// The life of the token of a step that is not the last. Nothing extends
+	// it. At most 15m. Default: 10m.
+	Temporary caddy.Duration `json:"temporary,omitempty"`
+
+	// An authorized session ends after this long without a request. At most
+	// 30d. Default: 1h.
+	Idle caddy.Duration `json:"idle,omitempty"`
+
+	// An authorized session ends after this long whatever happens. At most
+	// 30d. Default: 24h.
+	Lifetime caddy.Duration `json:"lifetime,omitempty"`
+
+	// How often an open stream (WebSocket, SSE, a long download) is cut if its
+	// session has ended; each time costs a read of the store. From 100ms to
+	// 1h. Default: 10s.
+	StreamRecheck caddy.Duration `json:"stream_recheck,omitempty"`
+}
+
+// OTP is about one-time codes.
+type OTP struct {
+	// The digits of a code, 6 to 10. Default: 6.
+	Length int `json:"length,omitempty"`
+
+	// How long a code is valid. At most 10m. Default: 5m.
+	TTL caddy.Duration `json:"ttl,omitempty"`
+
+	// How often a code can be renewed in one session, 0 to 100. Default: 5.
+	Renewals *int `json:"renewals,omitempty"`
+
+	// Phones that always get the same code and no SMS: for the reviewers of app
+	// stores and for tests. Whoever knows the code needs no phone; a warning at
+	// each start says so. Default: none.
+	Fixed []FixedCode `json:"fixed,omitempty"`
+}
+
+// FixedCode is the one-time code of some phones.
+type FixedCode struct {
+	// The code: as many digits as codes have.
+	Code string `json:"code"`
+
+	// The phones, as international numbers; at least one.
+	Phones []string `json:"phones"`
+}
+
+// Passwords is about passwords.
+type Passwords struct {
+	// The fewest characters that a new password may have, 8 to 128. Default: 8.
+	MinLength int `json:"min_length,omitempty"`
+
+	// A regular expression, in RE2's syntax, that new passwords must match; it
+	// is unanchored, and clients are shown it. A warning at each start says if
+	// JavaScript can't read it, or reads it otherwise. Default: none.
+	Regex string `json:"regex,omitempty"`
+
+	// What the regular expression asks for, for users to read: clients are told
+	// it behind the other rules. A company's own `regex` comes without the app's
+	// description. Default: the expression itself.
+	RegexDescription string `json:"regex_description,omitempty"`
+
+	// A file of passwords that nobody may set, one a line, besides the built-in
+	// list of the commonest. Default: the built-in list alone.
+	Blocklist string `json:"blocklist,omitempty"`
+
+	// What hashing a password costs. Stored hashes that are weaker are replaced
+	// at their account's next login. At least OWASP's minimum. Default: 19456
+	// KiB, 2 iterations, parallelism 1.
+	Argon2id *Argon2id `json:"argon2id,omitempty"`
+
+	// Whether accounts without a password must set one when they log in.
+	// Default: false.
+	Required *bool `json:"required,omitempty"`
+}
+
+// Argon2id are the parameters of RFC 9106. All three are needed.
+type Argon2id struct {
+	// The memory that one hash takes, in KiB.
+	MemoryKiB uint32 `json:"memory_kib"`
+
+	// The passes over the memory.
+	Iterations uint32 `json:"iterations"`
+
+	// The lanes of the memory.
+	Parallelism uint8 `json:"parallelism"`
+}
+
+// Recovery is about users who lost access.
+type Recovery struct {
+	// The methods that are allowed, the default first: `PHONE` (needs `sms`),
+	// `MAIL` (needs `mail` and `link`), `QUESTION`. An empty list allows none.
+	// Default: PHONE where there is `sms`, then MAIL where there are `mail` and
+	// `link`.
+	Methods []flows.Method `json:"methods,omitzero"`
+
+	// Where the mailed link leads: an https URL (http for this machine only)
+	// with `{token}` where the token belongs. Put it into the fragment, as in
+	// `https://app.example.com/recover#{token}`: no server's log sees it there.
+	// Default: none, and then nobody recovers by mail.
+	Link string `json:"link,omitempty"`
+
+	// How long a mailed link is valid. At most 24h. Default: 30m.
+	LinkTTL caddy.Duration `json:"link_ttl,omitempty"`
+}
+
+// Limits bound what can be guessed and what can be sent. A rate such as
+// `5/10m` is a number of events within a time that the first of them opens.
+type Limits struct {
+	// After this many wrong passwords in a row the next attempt needs a
+	// captcha. 1 to 100. Default: 3.
+	CaptchaAfter int `json:"captcha_after,omitempty"`
+
+	// From this many wrong passwords in a row on, each locks the account for
+	// `lock_for`. 1 to 100. Default: 10.
+	LockAfter int `json:"lock_after,omitempty"`
+
+	// How long such a lock holds. Default: 15m.
+	LockFor caddy.Duration `json:"lock_for,omitempty"`
+
+	// After this many wrong passwords in a row the password no longer works
+	// until a recovery or an operator helps. 1 to 100. Default: 100.
+	DisableAfter int `json:"disable_after,omitempty"`
+
+	// What one address (of IPv6: its /64, and its /48 ten times as much) may get
+	// wrong. Default: `30/5m`.
+	FailuresPerAddress *Rate `json:"failures_per_address,omitempty"`
+
+	// The passwords of one address (of IPv6 as above) that are compared, and its
+	// codes that go to OAuth providers, right or wrong. One that is over it costs
+	// no hash and asks no provider. Raise it where many users share an address.
+	// Default: `60/1m`.
+	LoginsPerAddress *Rate `json:"logins_per_address,omitempty"`
+
+	// The wrong one-time and backup codes of an account, at most 100. Default:
+	// `10/24h`.
+	WrongCodes *Rate `json:"wrong_codes,omitempty"`
+
+	// The wrong answers to an account's control question, at most 100. Default:
+	// `3/24h`.
+	WrongAnswers *Rate `json:"wrong_answers,omitempty"`
+
+	// The SMS that an account causes. Default: `5/10m`.
+	SMSPerAccount *Rate `json:"sms_per_account,omitempty"`
+
+	// The SMS to one phone. Default: `10/24h`.
+	SMSPerPhone *Rate `json:"sms_per_phone,omitempty"`
+
+	// The SMS that one address (of IPv6 as above) causes. Default: `30/1h`.
+	SMSPerAddress *Rate `json:"sms_per_address,omitempty"`
+
+	// The SMS of a company in all, or `unlimited`. Default: `unlimited`.
+	SMSPerCompany *Rate `json:"sms_per_company,omitempty"`
+
+	// The recovery mails to an account. Default: `3/1h`.
+	MailsPerAccount *Rate `json:"mails_per_account,omitempty"`
+
+	// The authorized sessions that an account may have at once; one more ends
+	// the oldest. 1 to 10000. Default: 100.
+	SessionsPerAccount int `json:"sessions_per_account,omitempty"`
+}
+
+// Load loads what the policy names. The errors begin with the directive.
+func (p *Policy) Load(ctx caddy.Context) error {
+	if err := p.loadGuests(ctx); err != nil {
+		return err
+	}
+	var err error
+	if p.regex, err = p.Password.compile(); err != nil {
+		return err
+	}
+	if p.Password.Blocklist != "" {
+		if p.blocklist, err = readBlocklist(p.Password.Blocklist); err != nil {
+			return fmt.Errorf("password blocklist: %w", err)
+		}
+	}
+	if p.Texts != "" {
+		if p.texts, err = flows.LoadTexts(p.Texts); err != nil {
+			return fmt.Errorf("texts: %w", err)
+		}
+	}
+	return nil
+}
+
+// compile returns the regular expression, nil if there is none.
+func (p *Passwords) compile() (*regexp.Regexp, error) {
+	if p.Regex == "" {
+		return nil, nil
+	}
+	compiled, err := regexp.Compile(p.Regex)
+	if err != nil {
+		return nil, fmt.Errorf("password regex: RE2 can't compile it, correct it: %w", err)
+	}
+	return compiled, nil
+}
+
+// NamesCaptcha reports whether the policy has a word on captchas, if only off.
+func (p *Policy) NamesCaptcha() bool { return p.captchaSet || p.CaptchaRaw != nil }
+
+func (p *Policy) loadGuests(ctx caddy.Context) (err error) {
+	if p.SMSRaw != nil {
+		if p.sms, err = guest.Load[flows.Sender](ctx, p, "SMSRaw"); err != nil {
+			return fmt.Errorf("sms: %w", err)
+		}
+	}
+	if p.MailRaw != nil {
+		if p.mail, err = guest.Load[flows.Sender](ctx, p, "MailRaw"); err != nil {
+			return fmt.Errorf("mail: %w", err)
+		}
+	}
+	if p.CaptchaRaw != nil {
+		p.captchaSet = true
+		if p.captcha, err = guest.Load[flows.Captcha](ctx, p, "CaptchaRaw"); err != nil {
+			return fmt.Errorf("captcha: %w", err)
+		}
+		if _, off := p.captcha.(guest.Absent); off {
+			p.captcha = nil
+		}
+	}
+	return nil
+}
+
+func readBlocklist(name string) (*password.Blocklist, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return password.Common().With(file)
+}
+
+// Apply overrides in c what the policy sets.
+func (p *Policy) Apply(c *flows.Company) {
+	override(&c.SMS, p.sms)
+	override(&c.Mail, p.mail)
+	override(&c.Texts, p.texts)
+	if p.captchaSet {
+		c.Captcha = p.captcha
+	}
+	override(&c.Temporary, time.Duration(p.Session.Temporary))
+	override(&c.Idle, time.Duration(p.Session.Idle))
+	override(&c.Lifetime, time.Duration(p.Session.Lifetime))
+	override(&c.OTPLength, p.OTP.Length)
+	override(&c.OTPTTL, time.Duration(p.OTP.TTL))
+	overrideBy(&c.OTPRenewals, p.OTP.Renewals)
+	if p.OTP.Fixed != nil {
+		c.OTPFixed = p.OTP.fixedCodes()
+	}
+	p.Password.apply(&c.Password, p.regex)
+	override(&c.Password.Blocklist, p.blocklist)
+	override(&c.SecondFactor, p.SecondFactor)
+	if p.Recovery.Methods != nil {
+		c.Methods = p.Recovery.Methods
+	}
+	override(&c.Link, p.Recovery.Link)
+	override(&c.LinkTTL, time.Duration(p.Recovery.LinkTTL))
+	p.Limits.apply(&c.Limits)
+	overrideBy(&c.Hardened, p.Hardened)
+}
+
+func (p *Passwords) apply(to *flows.PasswordPolicy, regex *regexp.Regexp) {
+	override(&to.MinLength, p.MinLength)
+	if regex != nil {
+		to.Regex, to.RegexSource, to.RegexDescription = regex, p.Regex, ""
+	}
+	override(&to.RegexDescription, p.RegexDescription)
+	if p.Argon2id != nil {
+		to.Argon2id = password.Argon2id(*p.Argon2id)
+	}
+	overrideBy(&to.Required, p.Required)
+}
+
+func (l *Limits) apply(to *flows.Limits) {
+	override(&to.CaptchaAfter, l.CaptchaAfter)
+	override(&to.LockAfter, l.LockAfter)
+	override(&to.LockFor, time.Duration(l.LockFor))
+	override(&to.DisableAfter, l.DisableAfter)
+	overrideBy(&to.FailuresPerAddress, (*flows.Rate)(l.FailuresPerAddress))
+	overrideBy(&to.LoginsPerAddress, (*flows.Rate)(l.LoginsPerAddress))
+	overrideBy(&to.WrongCodes, (*flows.Rate)(l.WrongCodes))
+	overrideBy(&to.WrongAnswers, (*flows.Rate)(l.WrongAnswers))
+	overrideBy(&to.SMSPerAccount, (*flows.Rate)(l.SMSPerAccount))
+	overrideBy(&to.SMSPerPhone, (*flows.Rate)(l.SMSPerPhone))
+	overrideBy(&to.SMSPerAddress, (*flows.Rate)(l.SMSPerAddress))
+	overrideBy(&to.SMSPerCompany, (*flows.Rate)(l.SMSPerCompany))
+	overrideBy(&to.MailsPerAccount, (*flows.Rate)(l.MailsPerAccount))
+	override(&to.SessionsPerAccount, l.SessionsPerAccount)
+}
+
+// override replaces what was inherited, unless value is zero: not set.
+func override[T comparable](inherited *T, value T) {
+	var unset T
+	if value != unset {
+		*inherited = value
+	}
+}
+
+// overrideBy is override for what may be set to zero.
+func overrideBy[T any](inherited, value *T) {
+	if value != nil {
+		*inherited = *value
+	}
+}
+
+// fixedCodes returns the codes by phone.
+func (o *OTP) fixedCodes() map[string]string {
+	codes := map[string]string{}
+	for _, fixed := range o.Fixed {
+		for _, phone := range fixed.Phones {
+			codes[flows.NormalizePhone(phone)] = fixed.Code
+		}
+	}
+	return codes
+}
+
+// Checking
+
+const (
+	day  = 24 * time.Hour
+	year = 366 * day
+)
+
+// Check refuses what is wrong with the policy by itself. The errors begin with
+// the directive.
+func (p *Policy) Check() error {
+	return cmp.Or(
+		p.checkInsecure(),
+		p.checkSessions(),
+		p.checkOTP(),
+		p.checkPasswords(),
+		p.checkSecondFactor(),
+		p.checkRecovery(),
+		p.checkLimits(),
+	)
+}
+
+// boundedOptions are those that `insecure` may name.
+var boundedOptions = []string{
+	"session.temporary", "session.idle", "session.lifetime",
+	"otp.length", "otp.ttl",
+	"password.min_length", "password.argon2id",
+	"recovery.link_ttl",
+	"limits.captcha_after", "limits.lock_after", "limits.disable_after", "limits.wrong_codes", "limits.wrong_answers",
+}
+
+func (p *Policy) checkInsecure() error {
+	for _, option := range p.Insecure {
+		if !slices.Contains(boundedOptions, option) {
+			return fmt.Errorf("insecure: no standard bounds %q; it can be any of %s", option, strings.Join(boundedOptions, ", "))
+		}
+	}
+	return nil
+}
+
+func (p *Policy) checkSessions() error {
+	s := &p.Session
+	const nist = "NIST SP 800-63B-4, section 2.2.3"
+	return cmp.Or(
+		bounded(p, "session.temporary", time.Duration(s.Temporary), span[time.Duration]{1, year}, span[time.Duration]{1, 15 * time.Minute}, "NIST SP 800-63B-4, section 3.1.3"),
+		bounded(p, "session.idle", time.Duration(s.Idle), span[time.Duration]{1, year}, span[time.Duration]{1, 30 * day}, nist),
+		bounded(p, "session.lifetime", time.Duration(s.Lifetime), span[time.Duration]{1, year}, span[time.Duration]{1, 30 * day}, nist),
+		within("session.stream_recheck", time.Duration(s.StreamRecheck), span[time.Duration]{100 * time.Millisecond, time.Hour}),
+	)
+}
+
+func (p *Policy) checkOTP() error {
+	o := &p.OTP
+	if o.Renewals != nil && (*o.Renewals < 0 || *o.Renewals > 100) {
+		return fmt.Errorf("otp renewals: %d is out of range; choose 0 to 100", *o.Renewals)
+	}
+	phones := map[string]bool{}
+	for _, fixed := range o.Fixed {
+		if len(fixed.Phones) == 0 {
+			return errors.New("otp fixed: a code has no phone; name those that get it")
+		}
+		for _, given := range fixed.Phones {
+			phone := flows.NormalizePhone(given)
+			switch {
+			case phone == "":
+				return fmt.Errorf("otp fixed: %q is no international number; write it as in +37060012345", given)
+			case phones[phone]:
+				return fmt.Errorf("otp fixed: %s has two codes; leave one", phone)
+			}
+			phones[phone] = true
+		}
+	}
+	return cmp.Or(
+		bounded(p, "otp.length", o.Length, span[int]{4, 10}, span[int]{6, 10}, "OWASP ASVS 5.0, 6.5.4"),
+		bounded(p, "otp.ttl", time.Duration(o.TTL), span[time.Duration]{1, day}, span[time.Duration]{1, 10 * time.Minute}, "OWASP ASVS 5.0, 6.5.5"),
+	)
+}
+
+func (p *Policy) checkPasswords() error {
+	if _, err := p.Password.compile(); err != nil {
+		return err
+	}
+	if a := p.Password.Argon2id; a != nil {
+		if err := p.checkArgon2id(password.Argon2id(*a)); err != nil {
+			return fmt.Errorf("password argon2id: %w", err)
+		}
+	}
+	return bounded(p, "password.min_length", p.Password.MinLength, span[int]{1, 128}, span[int]{8, 128}, "OWASP ASVS 5.0, 6.2.1")
+}
+
+func (p *Policy) checkArgon2id(a password.Argon2id) error {
+	err := a.Check()
+	if err == nil || !slices.Contains(p.Insecure, "password.argon2id") {
+		return err
+	}
+	return a.Bounded()
+}
+
+func (p *Policy) checkSecondFactor() error {
+	switch p.SecondFactor {
+	case "", flows.SecondFactorPerAccount, flows.SecondFactorRequired, flows.SecondFactorOff:
+		return nil
+	default:
+		return fmt.Errorf("second_factor: %q is unknown; choose per_account, required or off", p.SecondFactor)
+	}
+}
+
+func (p *Policy) checkRecovery() error {
+	r := &p.Recovery
+	for i, m := range r.Methods {
+		switch {
+		case m != flows.ByPhone && m != flows.ByMail && m != flows.ByQuestion:
+			return fmt.Errorf("recovery methods: %q is unknown; choose from PHONE, MAIL and QUESTION", m)
+		case slices.Contains(r.Methods[:i], m):
+			return fmt.Errorf("recovery methods: %s already specified", m)
+		}
+	}
+	if r.Link != "" {
+		if _, err := parseLink(r.Link); err != nil {
+			return fmt.Errorf("recovery link: %w", err)
+		}
+	}
+	return bounded(p, "recovery.link_ttl", time.Duration(r.LinkTTL), span[time.Duration]{1, year}, span[time.Duration]{1, day}, "NIST SP 800-63B-4, section 4.2.1.2")
+}
+
+// linkToken stands for a token where a link is parsed.
+const linkToken = "mgl_token"
+
+// parseLink parses a link with linkToken in place of {token}.
+func parseLink(link string) (*url.URL, error) {
+	if !strings.Contains(link, "{token}") {
+		return nil, errors.New("it has no {token}; write it as in https://app.example.com/recover#{token}")
+	}
+	u, err := guest.HTTPSURL(strings.ReplaceAll(link, "{token}", linkToken))
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(u.Host, linkToken) {
+		return nil, errors.New("the token is in the host's name; put it behind #")
+	}
+	return u, nil
+}
+
+// TokenIsLogged reports whether the logs of servers will hold a link's token.
+func TokenIsLogged(link string) bool {
+	u, err := parseLink(link)
+	return err == nil && !strings.Contains(u.Fragment, linkToken)
+}
+
+func (p *Policy) checkLimits() error {
+	l := &p.Limits
+	const nist = "NIST SP 800-63B-4, section 3.2.2"
+	attempts, works := span[int]{1, 100}, span[int]{1, maxEvents}
+	return cmp.Or(
+		bounded(p, "limits.captcha_after", l.CaptchaAfter, works, attempts, nist),
+		bounded(p, "limits.lock_after", l.LockAfter, works, attempts, nist),
+		bounded(p, "limits.disable_after", l.DisableAfter, works, attempts, nist),
+		within("limits.lock_for", time.Duration(l.LockFor), span[time.Duration]{1, year}),
+		l.WrongCodes.check("wrong_codes"),
+		bounded(p, "limits.wrong_codes", l.WrongCodes.n(), works, attempts, nist),
+		l.WrongAnswers.check("wrong_answers"),
+		bounded(p, "limits.wrong_answers", l.WrongAnswers.n(), works, attempts, nist),
+		l.FailuresPerAddress.check("failures_per_address"),
+		l.LoginsPerAddress.check("logins_per_address"),
+		l.SMSPerAccount.check("sms_per_account"),
+		l.SMSPerPhone.check("sms_per_phone"),
+		l.SMSPerAddress.check("sms_per_address"),
+		l.MailsPerAccount.check("mails_per_account"),
+		within("limits.sessions_per_account", l.SessionsPerAccount, span[int]{1, flows.MaxSessions}),
+	)
+}
+
+// A span is what lies from least to most.
+type span[T int | time.Duration] struct{ least, most T }
+
+func (s span[T]) has(value T) bool { return s.least <= value && value <= s.most }
+
+// within refuses a value that would break something. Zero is not set.
+func within[T int | time.Duration](option string, value T, works span[T]) error {
+	if value == 0 || works.has(value) {
+		return nil
+	}
+	if least := any(works.least); least == time.Nanosecond {
+		return fmt.Errorf("%s: %s is out of range; choose one above 0 and at most %s", directive(option), text(value), text(works.most))
+	}
+	return fmt.Errorf("%s: %s is out of range; choose %s to %s", directive(option), text(value), text(works.least), text(works.most))
+}
+
+// bounded also refuses a value that a standard forbids, unless the policy
+// says that it may be insecure.
+func bounded[T int | time.Duration](p *Policy, option string, value T, works, standard span[T], source string) error {
+	if err := within(option, value, works); err != nil {
+		return err
+	}
+	if value == 0 || standard.has(value) || slices.Contains(p.Insecure, option) {
+		return nil
+	}
+	bound, limit := "at most", standard.most
+	if value < standard.least {
+		bound, limit = "at least", standard.least
+	}
+	return fmt.Errorf("%s: %s is against %s; choose %s %s or, if you must, write insecure behind it",
+		directive(option), text(value), source, bound, text(limit))
+}
+
+// directive names an option as it stands in a Caddyfile.
+func directive(option string) string { return strings.Replace(option, ".", " ", 1) }
+
+func text[T int | time.Duration](value T) string {
+	if d, ok := any(value).(time.Duration); ok {
+		return shortDuration(d)
+	}
+	return fmt.Sprint(value)
+}

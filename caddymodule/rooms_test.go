@@ -1,0 +1,87 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/mnemogate/mnemogate/"
+
+// rooms says which package of ours may import which, beside those that are no
+// rooms of Caddy's: imports run downwards only. What is not here may not be.
+var rooms = map[string][]string{
+	"caddymodule":                 {"caddymodule/admin", "caddymodule/captcha", "caddymodule/command", "caddymodule/gate", "caddymodule/oauth", "caddymodule/senders", "caddymodule/stores"},
+	"caddymodule/command":         {"caddymodule/admin/api", "flows"},
+	"caddymodule/admin":           {"caddymodule/admin/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/password"},
+	"caddymodule/admin/api":       {"flows"},
+	"caddymodule/gate":            {"caddymodule/app", "caddymodule/guest", "flows"},
+	"caddymodule/app":             {"caddymodule/guest", "caddymodule/hashing", "caddymodule/policy", "flows", "flows/password", "store"},
+	"caddymodule/policy":          {"caddymodule/guest", "flows", "flows/password"},
+	"caddymodule/hashing":         {"flows", "flows/password"},
+	"caddymodule/senders":         {"caddymodule/guest", "flows"},
+	"caddymodule/captcha":         {"caddymodule/guest", "flows"},
+	"caddymodule/oauth":           {"caddymodule/guest", "flows"},
+	"caddymodule/stores":          {"caddymodule/guest", "flows", "store"},
+	"caddymodule/guest":           {"flows", "store"},
+	"caddymodule/guest/guesttest": {"caddymodule/guest", "flows"},
+	"caddymodule/bench":           nil, // tests only
+	"store":                       {"flows"},
+	"store/storetest":             {"store", "flows"},
+	"flows":                       {"flows/password"},
+	"flows/password":              nil,
+}
+
+// Imports run downwards only, and the protocol knows neither Caddy nor HTTP nor
+// a database.
+func TestImportsRunDownwards(t *testing.T) {
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(p.ImportPath, module)
+		allowed, ok := rooms[name]
+		if !ok {
+			t.Errorf("%s has no door: say in rooms what it may import", name)
+		}
+		for _, path := range p.Imports {
+			if other, ours := strings.CutPrefix(path, module); ours {
+				if !slices.Contains(allowed, other) {
+					t.Errorf("%s imports %s", name, other)
+				}
+			} else if strings.HasPrefix(name, "flows") && !protocolMayImport(path) {
+				t.Errorf("%s imports %s", name, path)
+			}
+		}
+	}
+}
+
+// protocolMayImport reports whether flows may import a package that is not
+// ours: of the standard library what has no sockets, and what computes.
+func protocolMayImport(path string) bool {
+	if domain, _, _ := strings.Cut(path, "/"); strings.Contains(domain, ".") {
+		for _, computing := range []string{"golang.org/x/crypto/", "golang.org/x/text/", "golang.org/x/sync/", "github.com/go-json-experiment/json"} {
+			if strings.HasPrefix(path, computing) {
+				return true
+			}
+		}
+		return false
+	}
+	return path != "net" && path != "database/sql" && !strings.HasPrefix(path, "net/http")
+}

@@ -1,0 +1,91 @@
+package senders
+
+import (
+	"context"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"go.uber.org/zap"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func init() {
+	caddy.RegisterModule(SMSLog{})
+	caddy.RegisterModule(MailLog{})
+}
+
+// logSender is what SMSLog and MailLog share.
+type logSender struct{ logger *zap.Logger }
+
+// SMSLog writes every SMS, with its code, to Caddy's log at level INFO and
+// sends nothing. It is for trying out: whoever reads the log can log in as
+// anyone. A warning at each start says so.
+type SMSLog struct{ logSender }
+
+// CaddyModule returns the Caddy module information.
+func (SMSLog) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.sms.log", New: func() caddy.Module { return new(SMSLog) }}
+}
+
+// Weaknesses implements guest.Weak.
+func (*SMSLog) Weaknesses() []guest.Weakness {
+	return []guest.Weakness{{Message: "codes go to the log and to nobody's phone", Advice: "configure sms webhook"}}
+}
+
+// MailLog writes every mail, with its link, to Caddy's log at level INFO and
+// sends nothing. It is for trying out: whoever reads the log can take over any
+// account. A warning at each start says so.
+type MailLog struct{ logSender }
+
+// CaddyModule returns the Caddy module information.
+func (MailLog) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.mail.log", New: func() caddy.Module { return new(MailLog) }}
+}
+
+// Weaknesses implements guest.Weak.
+func (*MailLog) Weaknesses() []guest.Weakness {
+	return []guest.Weakness{{Message: "links go to the log and to nobody's mailbox", Advice: "configure mail smtp or mail webhook"}}
+}
+
+// UnmarshalCaddyfile takes no arguments. Syntax:
+//
+//	log
+func (l *logSender) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return guest.Options(d, nil)
+}
+
+// Provision gets the log.
+func (l *logSender) Provision(ctx caddy.Context) error {
+	l.logger = ctx.Logger()
+	return nil
+}
+
+// Send implements flows.Sender.
+func (l *logSender) Send(_ context.Context, m flows.Message) error {
+	l.logger.Info("message not sent, but logged",
+		zap.String("type", m.Type),
+		zap.String("company", m.Company),
+		zap.String("to", m.To),
+		zap.String("subject", m.Subject),
+		zap.String("text", m.Text))
+	return nil
+}
+
+// Interface guards
+var (
+	_ flows.Sender          = (*SMSLog)(nil)
+	_ guest.Weak            = (*SMSLog)(nil)
+	_ caddy.Provisioner     = (*SMSLog)(nil)
+	_ caddyfile.Unmarshaler = (*SMSLog)(nil)
+
+	_ flows.Sender          = (*MailLog)(nil)
+	_ guest.Weak            = (*MailLog)(nil)
+	_ caddy.Provisioner     = (*MailLog)(nil)
+	_ caddyfile.Unmarshaler = (*MailLog)(nil)
+)

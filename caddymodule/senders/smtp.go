@@ -1,0 +1,297 @@
+package senders
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	netmail "net/mail"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/wneessen/go-mail"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func init() { caddy.RegisterModule(SMTP{}) }
+
+// SMTP sends mails through an SMTP server: one connection for each mail, whose
+// certificate is verified by the system's roots. The headers Message-ID, Date
+// and Auto-Submitted (auto-generated) are set.
+type SMTP struct {
+	// The server, as host:port. Usual ports are 587 for starttls and 465 for
+	// implicit TLS.
+	Address string `json:"address,omitempty"`
+
+	// The sender of the mails, as an address or as `Name <address>`.
+	From string `json:"from,omitempty"`
+
+	// The name to log in at the server with. Default: no login. May contain
+	// placeholders like {env.NAME}.
+	Username string `json:"username,omitempty"`
+
+	// The password to log in at the server with. Use a placeholder like
+	// {env.NAME} or {file.PATH} for it.
+	Password string `json:"password,omitempty"`
+
+	// How the connection is encrypted: `starttls` (no mail is sent if the
+	// server can't), `implicit`, or `off`. With `off` whoever is on the way
+	// reads the links, which a warning at each start says; a username is refused
+	// then. Neither holds for a server on this machine. Default: `starttls`.
+	TLS string `json:"tls,omitempty"`
+
+	// How long sending one mail may take in all, at most 1m. Default: 5s.
+	Timeout caddy.Duration `json:"timeout,omitempty"`
+
+	host  string
+	port  int
+	from  *netmail.Address
+	roots *x509.CertPool // nil for the system's
+}
+
+const tlsStartTLS = "starttls"
+
+// maxSMTPAnswers bounds what a server may say while it takes one mail.
+const maxSMTPAnswers = 256 << 10
+
+// CaddyModule returns the Caddy module information.
+func (SMTP) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.mail.smtp", New: func() caddy.Module { return new(SMTP) }}
+}
+
+// UnmarshalCaddyfile sets up the server from Caddyfile tokens. Syntax:
+//
+//	smtp <host:port> {
+//		from <address>
+//		username <name>
+//		password <secret>
+//		tls starttls|implicit|off
+//		timeout <duration>
+//	}
+func (s *SMTP) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if err := guest.Text(d, &s.Address)(); err != nil {
+		return err
+	}
+	return guest.Options(d, map[string]func() error{
+		"from":     guest.Text(d, &s.From),
+		"username": guest.Text(d, &s.Username),
+		"password": guest.Text(d, &s.Password),
+		"tls":      guest.Text(d, &s.TLS),
+		"timeout":  guest.OneValue(d, guest.Timeout(&s.Timeout)),
+	})
+}
+
+// Provision sets the defaults and resolves the placeholders.
+func (s *SMTP) Provision(caddy.Context) error {
+	if s.TLS == "" {
+		s.TLS = tlsStartTLS
+	}
+	if s.Timeout == 0 {
+		s.Timeout = defaultSendTimeout
+	}
+	return errors.Join(
+		guest.ResolveInto("mail smtp: username", &s.Username),
+		guest.ResolveInto("mail smtp: password", &s.Password))
+}
+
+// Validate refuses a server that can't be reached or must not be trusted with
+// a password.
+func (s *SMTP) Validate() error {
+	host, port, err := net.SplitHostPort(s.Address)
+	if s.port, _ = strconv.Atoi(port); err != nil || host == "" || s.port < 1 || s.port > 65535 {
+		return errors.New("mail smtp: write the server as host:port")
+	}
+	s.host = host
+	if s.from, err = netmail.ParseAddress(s.From); err != nil {
+		return errors.New("mail smtp: from: write an address, like noreply@example.com")
+	}
+	if !slices.Contains([]string{tlsStartTLS, tlsImplicit, tlsOff}, s.TLS) {
+		return fmt.Errorf("mail smtp: tls: %q is none of starttls, implicit, off", s.TLS)
+	}
+	if (s.Username == "") != (s.Password == "") {
+		return errors.New("mail smtp: username and password go together; add the other one")
+	}
+	if s.Username != "" && s.TLS == tlsOff && !guest.Loopback(host) {
+		return errors.New("mail smtp: tls off would show the password to the network; use starttls or implicit")
+	}
+	return guest.CheckTimeout("mail smtp", s.Timeout)
+}
+
+// Send implements flows.Sender.
+func (s *SMTP) Send(ctx context.Context, m flows.Message) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.Timeout))
+	defer cancel()
+	message, err := s.message(m)
+	if err != nil {
+		return err
+	}
+	if err := s.deliver(ctx, message); err != nil {
+		if ctx.Err() != nil {
+			err = guest.Cause(ctx.Err())
+		}
+		return fmt.Errorf("mail smtp: %s: %s", s.Address, smtpCause(err, m.Code, m.Link, s.Username, s.Password))
+	}
+	return nil
+}
+
+// Endpoint implements guest.Remote.
+func (s *SMTP) Endpoint() string { return s.Address }
+
+// Weaknesses implements guest.Weak.
+func (s *SMTP) Weaknesses() []guest.Weakness {
+	if s.TLS != tlsOff || guest.Loopback(s.host) {
+		return nil
+	}
+	return []guest.Weakness{{
+		Message: "everyone on the way to " + s.Address + " can read the links, since tls is off",
+		Advice:  "use starttls or implicit",
+	}}
+}
+
+// message makes the mail. What comes from an account or a template reaches
+// headers encoded only.
+func (s *SMTP) message(m flows.Message) (*mail.Msg, error) {
+	to, err := netmail.ParseAddress(m.To)
+	if err != nil || to.Address != m.To {
+		return nil, errors.New("mail smtp: the account's email is not an address that mail can be sent to")
+	}
+	message := mail.NewMsg(mail.WithNoDefaultUserAgent())
+	message.SetAddrHeaderFromMailAddress(mail.HeaderFrom, s.from)
+	message.SetAddrHeaderFromMailAddress(mail.HeaderTo, to)
+	message.Subject(m.Subject)
+	message.SetDate()
+	message.SetMessageIDWithValue(m.ID + s.from.Address[strings.LastIndexByte(s.from.Address, '@'):])
+	message.SetGenHeader("Auto-Submitted", "auto-generated") // RFC 3834
+	message.SetBodyString(mail.TypeTextPlain, m.Text)
+	return message, nil
+}
+
+// deliver hands the mail to the server. Once the server has accepted it,
+// nothing is an error any more.
+func (s *SMTP) deliver(ctx context.Context, message *mail.Msg) error {
+	raw, err := new(net.Dialer).DialContext(ctx, "tcp", s.Address)
+	if err != nil {
+		return err
+	}
+	conn := &smtpConn{Conn: raw, left: maxSMTPAnswers}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+
+	client, err := s.client(conn)
+	if err != nil {
+		return err
+	}
+	session, err := client.DialToSMTPClientWithContext(ctx)
+	if err != nil {
+		return err
+	}
+	err = client.SendWithSMTPClient(session, message)
+	if !message.IsDelivered() {
+		return cmp.Or(err, errors.New("it did not take the mail"))
+	}
+	raw.SetDeadline(time.Now().Add(quitTimeout))
+	session.Quit() // for politeness
+	return nil
+}
+
+// client makes go-mail speak over conn. The TLS of implicit is ours, since
+// go-mail leaves it to whoever brings the connection.
+func (s *SMTP) client(conn net.Conn) (*mail.Client, error) {
+	config := &tls.Config{ServerName: s.host, RootCAs: s.roots, MinVersion: tls.VersionTLS12}
+	policy := mail.TLSMandatory
+	if s.TLS != tlsStartTLS {
+		policy = mail.NoTLS
+	}
+	if s.TLS == tlsImplicit {
+		conn = tls.Client(conn, config)
+	}
+	options := []mail.Option{
+		mail.WithPort(s.port),
+		mail.WithTLSPolicy(policy),
+		mail.WithTLSConfig(config),
+		mail.WithTimeout(time.Duration(s.Timeout)),
+		mail.WithoutNoop(),
+		mail.WithoutRset(),
+		mail.WithDialContextFunc(func(context.Context, string, string) (net.Conn, error) { return conn, nil }),
+	}
+	if s.Username != "" {
+		options = append(options, mail.WithUsername(s.Username), mail.WithPassword(s.Password),
+			mail.WithOpportunisticSMTPAuth(s.mechanisms()...))
+	}
+	return mail.NewClient(s.host, options...)
+}
+
+// mechanisms lists how to log in. Without TLS the server is this machine:
+// Validate has seen to that.
+func (s *SMTP) mechanisms() []mail.SMTPAuthType {
+	if s.TLS == tlsOff {
+		return []mail.SMTPAuthType{mail.SMTPAuthSCRAMSHA256, mail.SMTPAuthPlainNoEnc, mail.SMTPAuthLoginNoEnc}
+	}
+	return []mail.SMTPAuthType{mail.SMTPAuthSCRAMSHA256, mail.SMTPAuthPlain, mail.SMTPAuthLogin}
+}
+
+// smtpCause tells what went wrong without what the server said: it may quote
+// the mail.
+func smtpCause(err error, secrets ...string) string {
+	if refused, ok := errors.AsType[*mail.SendError](err); ok {
+		if refused.ErrorCode() == 0 {
+			return fmt.Sprintf("%v failed: the connection broke", refused.Reason)
+		}
+		return strings.TrimSpace(fmt.Sprintf("%v failed: %d %s", refused.Reason, refused.ErrorCode(), refused.EnhancedStatusCode()))
+	}
+	if answer, ok := errors.AsType[*textproto.Error](err); ok {
+		return fmt.Sprintf("it answered %d", answer.Code)
+	}
+	if _, ok := errors.AsType[textproto.ProtocolError](err); ok {
+		return "its answer is not SMTP"
+	}
+	return guest.Scrub(err.Error(), secrets...)
+}
+
+// smtpConn is a connection that ends with the whole mail's context: go-mail
+// would set a new deadline with every step. It also bounds what the server may
+// say.
+type smtpConn struct {
+	net.Conn
+	left int
+}
+
+// SetDeadline implements net.Conn.
+func (*smtpConn) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements net.Conn.
+func (*smtpConn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements net.Conn.
+func (*smtpConn) SetWriteDeadline(time.Time) error { return nil }
+
+// Read implements net.Conn.
+func (c *smtpConn) Read(b []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, guest.ErrTooLarge
+	}
+	n, err := c.Conn.Read(b[:min(len(b), c.left)])
+	c.left -= n
+	return n, err
+}
+
+// Interface guards
+var (
+	_ flows.Sender          = (*SMTP)(nil)
+	_ guest.Remote          = (*SMTP)(nil)
+	_ guest.Weak            = (*SMTP)(nil)
+	_ caddy.Provisioner     = (*SMTP)(nil)
+	_ caddy.Validator       = (*SMTP)(nil)
+	_ caddyfile.Unmarshaler = (*SMTP)(nil)
+)

@@ -1,0 +1,321 @@
+// Package senders has the built-in guests that bring SMS and mails to users, a
+// file for each kind: webhook, smtp, and log for trying out. A new one is a
+// flows.Sender, registered as mnemogate.sms.<name> or mnemogate.mail.<name>;
+// see package guest.
+package senders
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func init() {
+	caddy.RegisterModule(SMSWebhook{})
+	caddy.RegisterModule(MailWebhook{})
+}
+
+// defaultSendTimeout is how long a gateway may take.
+const defaultSendTimeout = caddy.Duration(5 * time.Second)
+
+// maxDrained is how much of a gateway's answer is read, only so that the
+// connection can be used again.
+const maxDrained = 64 << 10
+
+// webhook is what SMSWebhook and MailWebhook share.
+type webhook struct {
+	// Where each message is posted to: an https URL (http for this machine
+	// only). May contain placeholders like {env.NAME}, since some gateways have
+	// a key in their URL. A redirect is not followed, but counts as not
+	// delivered.
+	URL string `json:"url,omitempty"`
+
+	// Whether the URL may be http on another machine: everyone on the way then
+	// reads the codes and links. A warning at each start says so. Default:
+	// false.
+	Insecure bool `json:"insecure,omitempty"`
+
+	// The key that the gateway verifies the signature with; required. One in
+	// the form of Standard Webhooks, `whsec_` and base64, stands for the bytes
+	// that the base64 encodes. Of any other the characters are the key, which
+	// each start warns of: the libraries of Standard Webhooks decode it as
+	// base64, too, so there the key is `whsec_` and the base64 of the
+	// characters. Use a placeholder like {env.NAME} or {file.PATH} for it.
+	Secret string `json:"secret,omitempty"`
+
+	// How long the gateway may take to answer, at most 1m. Default: 5s.
+	Timeout caddy.Duration `json:"timeout,omitempty"`
+
+	// More header fields of the request, by name. Their values may contain
+	// placeholders.
+	Headers map[string]string `json:"headers,omitempty"`
+
+	what   string
+	target *url.URL
+	key    []byte
+	client *http.Client
+}
+
+// SMSWebhook posts each SMS to an HTTP gateway as a Standard Webhooks request:
+// the headers webhook-id, webhook-timestamp and webhook-signature, and a JSON
+// object with type (otp.login, otp.recovery, notice.password_changed or
+// notice.identity_bound), company_code, profile_mnemocode, to, code, text and
+// expires_at (RFC 3339; none with a notice). Any 2xx answer means that the SMS is on its way.
+type SMSWebhook struct{ webhook }
+
+// CaddyModule returns the Caddy module information.
+func (SMSWebhook) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.sms.webhook", New: func() caddy.Module { return new(SMSWebhook) }}
+}
+
+// Provision resolves the placeholders.
+func (w *SMSWebhook) Provision(caddy.Context) error { return w.provision("sms webhook") }
+
+// MailWebhook posts each mail to an HTTP gateway as a Standard Webhooks
+// request: the headers webhook-id, webhook-timestamp and webhook-signature, and
+// a JSON object with type (recovery.link, notice.password_changed or
+// notice.identity_bound), company_code, profile_mnemocode, to, link, subject,
+// text and expires_at (RFC 3339; none with a notice). Any 2xx answer means that the mail is on its way.
+type MailWebhook struct{ webhook }
+
+// CaddyModule returns the Caddy module information.
+func (MailWebhook) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.mail.webhook", New: func() caddy.Module { return new(MailWebhook) }}
+}
+
+// Provision resolves the placeholders.
+func (w *MailWebhook) Provision(caddy.Context) error { return w.provision("mail webhook") }
+
+// UnmarshalCaddyfile sets up the gateway from Caddyfile tokens. Syntax:
+//
+//	webhook <url> [insecure] {
+//		secret <key>
+//		timeout <duration>
+//		header <name> <value>
+//	}
+//
+// header may be repeated, with another name.
+func (w *webhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if err := guest.Address(d, &w.URL, &w.Insecure)(); err != nil {
+		return err
+	}
+	err := guest.Options(d, map[string]func() error{
+		"secret":  guest.CheckedText(d, &w.Secret, checkWebhookKey),
+		"timeout": guest.OneValue(d, guest.Timeout(&w.Timeout)),
+		"header":  func() error { return w.parseHeader(d) },
+	}, "header")
+	return guest.Complete(d, err, w.checkGiven)
+}
+
+// checkGiven refuses a gateway that misses something.
+func (w *webhook) checkGiven() error {
+	if w.Secret == "" {
+		return errors.New("secret: the gateway needs a key to know these requests by; add one")
+	}
+	return nil
+}
+
+func (w *webhook) parseHeader(d *caddyfile.Dispenser) error {
+	var name, value string
+	if !d.AllArgs(&name, &value) {
+		return d.ArgErr()
+	}
+	for other := range w.Headers {
+		if strings.EqualFold(other, name) {
+			return d.Errf("%s already specified", name)
+		}
+	}
+	if w.Headers == nil {
+		w.Headers = map[string]string{}
+	}
+	w.Headers[name] = value
+	return nil
+}
+
+func (w *webhook) provision(what string) error {
+	w.what = what
+	if w.Timeout == 0 {
+		w.Timeout = defaultSendTimeout
+	}
+	w.client = guest.Client(guest.Outbound, w.Timeout)
+	for name, value := range w.Headers {
+		if err := guest.ResolveInto(what+": header "+name, &value); err != nil {
+			return err
+		}
+		w.Headers[name] = value
+	}
+	return errors.Join(guest.ResolveInto(what+": url", &w.URL), guest.ResolveInto(what+": secret", &w.Secret))
+}
+
+// Validate refuses what can't be sent or verified.
+func (w *webhook) Validate() (err error) {
+	if w.target, err = guest.RemoteURL(w.URL, w.Insecure); err != nil {
+		return fmt.Errorf("%s: url: %w", w.what, err)
+	}
+	if err := w.checkGiven(); err != nil {
+		return fmt.Errorf("%s: %w", w.what, err)
+	}
+	if w.key, err = webhookKey(w.Secret); err != nil {
+		return fmt.Errorf("%s: secret: %w", w.what, err)
+	}
+	for name, value := range w.Headers {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return fmt.Errorf("%s: header %q: its name or its value can't be sent in HTTP", w.what, name)
+		}
+		if ownHeader(name) {
+			return fmt.Errorf("%s: header %s is set by mnemogate; leave it out", w.what, name)
+		}
+	}
+	return guest.CheckTimeout(w.what, w.Timeout)
+}
+
+// ownHeader tells the fields that a webhook's configuration can't set.
+func ownHeader(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasPrefix(name, "webhook-") ||
+		slices.Contains([]string{"content-type", "content-length", "host", "transfer-encoding", "connection", "trailer"}, name)
+}
+
+// keyPrefix stands before the base64 of a Standard Webhooks secret.
+const keyPrefix = "whsec_"
+
+// webhookKey returns the bytes of a Standard Webhooks secret.
+func webhookKey(secret string) ([]byte, error) {
+	encoded, ok := strings.CutPrefix(secret, keyPrefix)
+	if !ok {
+		return []byte(secret), nil
+	}
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || len(key) == 0 {
+		return nil, errors.New("what follows whsec_ must be base64")
+	}
+	return key, nil
+}
+
+func checkWebhookKey(secret string) error {
+	_, err := webhookKey(secret)
+	return err
+}
+
+// webhookMessage is the body of the request.
+type webhookMessage struct {
+	Type      string `json:"type"`
+	Company   string `json:"company_code"`
+	Mnemocode string `json:"profile_mnemocode"`
+	To        string `json:"to"`
+	Code      string `json:"code,omitempty"`
+	Link      string `json:"link,omitempty"`
+	Subject   string `json:"subject,omitempty"`
+	Text      string `json:"text"`
+	Expires   string `json:"expires_at,omitempty"`
+}
+
+// Send implements flows.Sender.
+func (w *webhook) Send(ctx context.Context, m flows.Message) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(w.Timeout))
+	defer cancel()
+	req, err := w.request(ctx, m, time.Now())
+	if err != nil {
+		return err
+	}
+	resp, err := w.client.Do(req)
+	if err != nil {
+		return fmt.Errorf("%s: asking %s: %w", w.what, w.target.Host, guest.Cause(err))
+	}
+	defer resp.Body.Close()
+	io.CopyN(io.Discard, resp.Body, maxDrained) // the status has said all
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return fmt.Errorf("%s: %s answered %d", w.what, w.target.Host, resp.StatusCode)
+	}
+	return nil
+}
+
+// Endpoint implements guest.Remote.
+func (w *webhook) Endpoint() string { return guest.HostPort(w.target) }
+
+// Weaknesses implements guest.Weak.
+func (w *webhook) Weaknesses() []guest.Weakness {
+	found := guest.HTTPWeakness(w.Insecure, w.URL)
+	if !strings.HasPrefix(w.Secret, keyPrefix) {
+		found = append(found, guest.Weakness{
+			Message: "the secret has no whsec_ before it, so its characters are the key; a Standard Webhooks library would decode it as base64, and find each signature wrong",
+			Advice:  "write whsec_ and the base64 of the key, or see that the gateway takes the characters",
+		})
+	}
+	return found
+}
+
+// request makes the signed request, see standardwebhooks.com.
+func (w *webhook) request(ctx context.Context, m flows.Message, now time.Time) (*http.Request, error) {
+	content := webhookMessage{m.Type, m.Company, m.Mnemocode, m.To, m.Code, m.Link, m.Subject, m.Text, ""}
+	if !m.Expires.IsZero() {
+		content.Expires = m.Expires.UTC().Format(time.RFC3339)
+	}
+	body, err := json.Marshal(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: encoding the message failed", w.what)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.target.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%s: making the request failed", w.what)
+	}
+	req.Header.Set("User-Agent", "mnemogate")
+	for name, value := range w.Headers {
+		req.Header.Set(name, value)
+	}
+	sent := strconv.FormatInt(now.Unix(), 10)
+	mac := hmac.New(sha256.New, w.key)
+	fmt.Fprintf(mac, "%s.%s.%s", m.ID, sent, body)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Webhook-Id", m.ID)
+	req.Header.Set("Webhook-Timestamp", sent)
+	req.Header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	guest.SendOnce(req.Header) // the gateway tells a repetition by webhook-id
+	return req, nil
+}
+
+const (
+	tlsImplicit = "implicit"
+	tlsOff      = "off"
+)
+
+// quitTimeout is how long a server may take to say goodbye to a client
+// whose mail it has accepted.
+const quitTimeout = 500 * time.Millisecond
+
+// Interface guards
+var (
+	_ flows.Sender          = (*SMSWebhook)(nil)
+	_ guest.Remote          = (*SMSWebhook)(nil)
+	_ guest.Weak            = (*SMSWebhook)(nil)
+	_ caddy.Provisioner     = (*SMSWebhook)(nil)
+	_ caddy.Validator       = (*SMSWebhook)(nil)
+	_ caddyfile.Unmarshaler = (*SMSWebhook)(nil)
+
+	_ flows.Sender          = (*MailWebhook)(nil)
+	_ guest.Remote          = (*MailWebhook)(nil)
+	_ guest.Weak            = (*MailWebhook)(nil)
+	_ caddy.Provisioner     = (*MailWebhook)(nil)
+	_ caddy.Validator       = (*MailWebhook)(nil)
+	_ caddyfile.Unmarshaler = (*MailWebhook)(nil)
+)

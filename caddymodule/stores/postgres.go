@@ -1,0 +1,82 @@
+package stores
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/store"
+)
+
+func init() { caddy.RegisterModule(Postgres{}) }
+
+// Postgres keeps accounts in a PostgreSQL database, which any number of nodes
+// share. Sessions are kept elsewhere: `sessions` must say where.
+type Postgres struct {
+	// The database, as a URL or in the keyword=value form of libpq. Write it as
+	// `{env.NAME}` or `{file.PATH}`, since it holds the password. Unless the
+	// server is on this machine it must say sslmode, as verify-full with
+	// sslrootcert for a CA of your own; prefer and allow, which fall back to
+	// plaintext, are refused.
+	DSN string `json:"dsn"`
+
+	// How many connections this node opens at most. Default: 8.
+	MaxConns int `json:"max_conns,omitempty"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (Postgres) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.accounts.postgres", New: func() caddy.Module { return new(Postgres) }}
+}
+
+// UnmarshalCaddyfile takes the database. Syntax:
+//
+//	postgres <dsn> {
+//		max_conns <n>
+//	}
+func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if !d.AllArgs(&p.DSN) {
+		return d.ArgErr()
+	}
+	return guest.Options(d, map[string]func() error{
+		"max_conns": guest.OneValue(d, guest.Int(&p.MaxConns)),
+	})
+}
+
+// Provision parses the DSN and connects to nothing.
+func (p *Postgres) Provision(caddy.Context) error {
+	if p.MaxConns < 0 || p.MaxConns > 10_000 {
+		return errors.New("store postgres: max_conns: choose 1 to 10000")
+	}
+	if err := guest.ResolveInto("store postgres", &p.DSN); err != nil {
+		return err
+	}
+	made, err := p.open()
+	if err != nil {
+		return fmt.Errorf("store postgres: %w", err)
+	}
+	return made.Close()
+}
+
+func (p *Postgres) open() (*store.Postgres, error) {
+	return store.OpenPostgres(p.DSN, store.PostgresOptions{MaxConns: int32(p.MaxConns)})
+}
+
+// Key implements guest.StoreModule.
+func (p *Postgres) Key() string { return storeKey("postgres", p.DSN, p.MaxConns) }
+
+// Store implements guest.StoreModule.
+func (p *Postgres) Store() (guest.Store, error) { return p.open() }
+
+// Interface guards
+var (
+	_ guest.StoreModule     = (*Postgres)(nil)
+	_ caddy.Provisioner     = (*Postgres)(nil)
+	_ caddyfile.Unmarshaler = (*Postgres)(nil)
+
+	_ guest.AccountsStore = (*store.Postgres)(nil)
+)

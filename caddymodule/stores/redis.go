@@ -1,0 +1,97 @@
+package stores
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/store"
+)
+
+func init() { caddy.RegisterModule(Redis{}) }
+
+// Redis keeps sessions, one-time codes and counters in Redis, which any number
+// of nodes share: one server, a Cluster, or a master behind Sentinel. Deployments
+// with another accounts store find nothing of these there. A node
+// remembers the sessions it is asked for and hears from Redis, at once, of each
+// that ends; while it can't hear it asks for every request.
+type Redis struct {
+	// The URLs: `redis://` or, with TLS, `rediss://`, with `?ca=<file>` for a CA
+	// of your own. One is a server, several are nodes of a Cluster or, with
+	// `sentinel`, the sentinels. Write one with a password as `{env.NAME}` or
+	// `{file.PATH}`.
+	URLs []string `json:"urls"`
+
+	// The name under which the sentinels know the master. Default: no sentinels.
+	Sentinel string `json:"sentinel,omitempty"`
+
+	// How many replicas must have a change before it is acknowledged. With at
+	// least 1 what was spent or ended does not come back when the master is lost.
+	// Where so few answer, so do we: `service.unavailable`. Default: 0.
+	WaitReplicas int `json:"wait_replicas,omitempty"`
+
+	log *slog.Logger
+}
+
+// CaddyModule returns the Caddy module information.
+func (Redis) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.sessions.redis", New: func() caddy.Module { return new(Redis) }}
+}
+
+// UnmarshalCaddyfile takes the servers. Syntax:
+//
+//	redis <url>... {
+//		sentinel <master name>
+//		wait_replicas <n>
+//	}
+func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if r.URLs = d.RemainingArgs(); len(r.URLs) == 0 {
+		return d.ArgErr()
+	}
+	return guest.Options(d, map[string]func() error{
+		"sentinel":      guest.Text(d, &r.Sentinel),
+		"wait_replicas": guest.OneValue(d, guest.Int(&r.WaitReplicas)),
+	})
+}
+
+// Provision resolves the URLs and parses them. It connects to nothing.
+func (r *Redis) Provision(ctx caddy.Context) error {
+	r.log = ctx.Slogger()
+	for i := range r.URLs {
+		if err := guest.ResolveInto("sessions redis", &r.URLs[i]); err != nil {
+			return err
+		}
+	}
+	made, err := store.OpenRedis(r.options())
+	if err != nil {
+		return fmt.Errorf("sessions redis: %w", err)
+	}
+	return made.Close()
+}
+
+func (r *Redis) options() store.RedisOptions {
+	return store.RedisOptions{URLs: r.URLs, SentinelMaster: r.Sentinel, WaitReplicas: r.WaitReplicas, Log: r.log}
+}
+
+// Key implements guest.StoreModule.
+func (r *Redis) Key() string {
+	return storeKey("redis", strings.Join(r.URLs, " "), r.Sentinel, r.WaitReplicas)
+}
+
+// Store implements guest.StoreModule.
+func (r *Redis) Store() (guest.Store, error) { return store.OpenRedis(r.options()) }
+
+// Interface guards
+var (
+	_ guest.StoreModule     = (*Redis)(nil)
+	_ caddy.Provisioner     = (*Redis)(nil)
+	_ caddyfile.Unmarshaler = (*Redis)(nil)
+
+	_ guest.FeedingStore = (*store.Redis)(nil)
+	_ guest.SharedStore  = (*store.Redis)(nil)
+)

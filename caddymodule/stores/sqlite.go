@@ -1,0 +1,80 @@
+package stores
+
+import (
+	"log/slog"
+	"path/filepath"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/store"
+)
+
+func init() { caddy.RegisterModule(SQLite{}) }
+
+// SQLite keeps accounts, and sessions where `sessions` names no other store, in
+// one file: for a single machine, with nothing to install. Several processes
+// may use the file at once. What was acknowledged survives a crash and power
+// loss. What was deleted is overwritten within two minutes, in the files beside
+// it, too.
+type SQLite struct {
+	// The file. It and its directory are created if they are missing, for this
+	// user alone; a file that others can read is taken from them, which the log
+	// tells. Two more files are kept beside it. May contain placeholders like
+	// {env.NAME}. Default: `mnemogate/mnemogate.db` in Caddy's data directory.
+	File string `json:"file,omitempty"`
+
+	log *slog.Logger
+}
+
+// CaddyModule returns the Caddy module information.
+func (SQLite) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.accounts.sqlite", New: func() caddy.Module { return new(SQLite) }}
+}
+
+// UnmarshalCaddyfile takes the file. Syntax:
+//
+//	sqlite [<file>]
+func (s *SQLite) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if d.NextArg() {
+		s.File = d.Val()
+	}
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return guest.Options(d, nil)
+}
+
+// Provision finds the file's place. It does not touch it.
+func (s *SQLite) Provision(ctx caddy.Context) (err error) {
+	s.log = ctx.Slogger()
+	if s.File == "" {
+		s.File = filepath.Join(caddy.AppDataDir(), "mnemogate", "mnemogate.db")
+	} else if s.File, err = guest.ResolveGiven("store sqlite", s.File); err != nil {
+		return err
+	}
+	s.File, err = filepath.Abs(s.File)
+	return err
+}
+
+// Key implements guest.StoreModule.
+func (s *SQLite) Key() string { return "sqlite:" + s.File }
+
+// Store implements guest.StoreModule.
+func (s *SQLite) Store() (guest.Store, error) {
+	made := store.OpenSQLite(s.File)
+	made.Log = s.log
+	return made, nil
+}
+
+// Interface guards
+var (
+	_ guest.StoreModule     = (*SQLite)(nil)
+	_ caddy.Provisioner     = (*SQLite)(nil)
+	_ caddyfile.Unmarshaler = (*SQLite)(nil)
+
+	_ guest.AccountsStore = (*store.SQLite)(nil)
+	_ guest.FeedingStore  = (*store.SQLite)(nil)
+)

@@ -1,0 +1,109 @@
+package flows_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// captchaBodies are requests that need a captcha_response, good but for that.
+func captchaBodies() map[string]object {
+	return map[string]object{
+		"auth/checkpassword":    {"password": password},
+		"auth/checkcredentials": {"login_id": email, "password": password},
+		"auth/recovery/recover": {"login_id": email, "method": "QUESTION"},
+	}
+}
+
+// solve sends a request with a captcha response.
+func (b *bench) solve(company, address, path, token, response string) error {
+	body := captchaBodies()[path]
+	body["captcha_response"] = response
+	_, err := b.serveAs(company, address, path, token, body)
+	return err
+}
+
+// newCaptchaBench has a captcha due from the first password on.
+func newCaptchaBench(t *testing.T) (*bench, *captcha) {
+	b := newBench(t)
+	asked := &captcha{}
+	b.company.Captcha = asked
+	b.company.Limits.CaptchaAfter = 0
+	return b, asked
+}
+
+func TestBadCaptchasAreFailuresOfTheAddress(t *testing.T) {
+	for path := range captchaBodies() {
+		for name, response := range map[string]string{"wrong": "bad", "used": "good", "spaced": "good "} {
+			t.Run(path+"/"+name, func(t *testing.T) {
+				b, asked := newCaptchaBench(t)
+				limit := b.company.Limits.FailuresPerAddress.N
+				token := b.sessionIn(flows.CheckPassword)
+				if err := b.solve(code, "203.0.113.8", "auth/recovery/recover", "", "good"); err != nil {
+					t.Fatal(err)
+				}
+				for range limit {
+					wantRefusal(t, b.solve(code, "203.0.113.7", path, token, response), flows.ErrCaptchaInvalid, true)
+				}
+				before := asked.asked.Load()
+				for i := range 10 {
+					err := b.solve(code, "203.0.113.7", path, token, fmt.Sprint("good ", i))
+					wantRefusal(t, err, flows.ErrRestricted, false)
+				}
+				if asked.asked.Load() != before {
+					t.Error("the provider is asked for an address that has failed too often")
+				}
+				if err := b.solve(code, "203.0.113.8", path, token, "good 1"); err != nil {
+					t.Errorf("another address: %v", err)
+				}
+			})
+		}
+	}
+}
+
+func TestBadCaptchasAreCountedExactlyUnderRaces(t *testing.T) {
+	b, _ := newCaptchaBench(t)
+	limit := b.company.Limits.FailuresPerAddress.N
+	got := race(150, func(int) error { return b.solve(code, "203.0.113.7", "auth/checkcredentials", "", "bad") })
+	if got["auth.captcha.invalid"] != limit || got["auth.restricted"] != 150-limit {
+		t.Errorf("got %v, want %d bad ones", got, limit)
+	}
+}
+
+func TestACaptchaResponseIsUsedOnceInAllCompanies(t *testing.T) {
+	b, _ := newCaptchaBench(t)
+	b.addCompany("other")
+	got := race(100, func(i int) error {
+		return b.solve([]string{code, "other"}[i%2], addressOf(i), "auth/checkcredentials", "", "good")
+	})
+	if got[""] != 1 || got["auth.captcha.invalid"] != 99 {
+		t.Errorf("got %v, want one success", got)
+	}
+}
+
+// Providers trim what surrounds a response. No such one is asked for, or used up.
+func TestACaptchaResponseHasNoSpacesAround(t *testing.T) {
+	b, asked := newCaptchaBench(t)
+	for i, spaced := range []string{"good ", " good", "good\n", "\tgood", "good\u00a0", "\u2003good", "good\ufeff", "good\u001c", "good\u200b"} {
+		wantRefusal(t, b.solve(code, addressOf(i), "auth/checkcredentials", "", spaced), flows.ErrCaptchaInvalid, true)
+	}
+	if n := asked.asked.Load(); n != 0 {
+		t.Errorf("the provider was asked %d times", n)
+	}
+	if err := b.solve(code, "203.0.113.7", "auth/checkcredentials", "", "good"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A provider compares the address with the one that solved the captcha.
+func TestACaptchaProviderIsToldTheWholeAddress(t *testing.T) {
+	b, asked := newCaptchaBench(t)
+	const address = "2001:db8::1:2"
+	if err := b.solve(code, address, "auth/checkcredentials", "", "good"); err != nil {
+		t.Fatal(err)
+	}
+	if got := asked.address.Load(); got != address {
+		t.Errorf("got %v, want %s", got, address)
+	}
+}

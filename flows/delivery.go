@@ -1,0 +1,82 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// send fills in a message's text and hands it to the gateway.
+func (s *Service) send(ctx context.Context, company *Company, sender Sender, a Account, m Message) error {
+	if sender == nil {
+		return errors.New("the company has no sender for it: configure sms or mail")
+	}
+	m.ID, m.Company, m.Mnemocode = newID(), company.Code, a.Mnemocode
+	if err := company.Texts.render(&m, s.Now()); err != nil {
+		return fmt.Errorf("filling in the text of %s: %w", m.Type, err)
+	}
+	return sender.Send(ctx, m)
+}
+
+// notice tells the account's owner what happened to it, by mail or else by SMS.
+// It is never waited for.
+func (s *Service) notice(company *Company, a Account, what string) {
+	sender, to := company.Mail, a.Email
+	if sender == nil || to == "" {
+		sender, to = company.SMS, a.Phone
+	}
+	if sender == nil || to == "" {
+		return
+	}
+	s.later("sending "+what+" to "+a.Mnemocode+" of "+company.Code, func(ctx context.Context) error {
+		return s.send(ctx, company, sender, a, Message{Type: what, To: to})
+	})
+}
+
+// A moment is when a step's code is sent.
+type moment int
+
+const (
+	onceStored   moment = iota // of the session, which is ended again if the code can't be sent
+	beforeStored               // so that the session which is replaced stays good if the code can't be sent
+	behindAnswer               // which must not tell of it
+)
+
+// whenSent tells when the code of a step to state is sent.
+func (c *call) whenSent(state State) moment {
+	switch {
+	case c.company.Hardened && state == RecoveryOTP:
+		return behindAnswer
+	case c.first():
+		return onceStored
+	default:
+		return beforeStored
+	}
+}
+
+// deliver sends a code while its caller waits.
+func (s *Service) deliver(ctx context.Context, code newCode) error {
+	if err := code.send(ctx); err != nil {
+		return unavailable("sending the code", err)
+	}
+	return nil
+}
+
+// sendLater sends the code of a recovery behind the answer; if that fails, the
+// code is void.
+func (s *Service) sendLater(company *Company, session TokenHash, send func(context.Context) error) {
+	s.unseen("sending a code", func(ctx context.Context) error {
+		err := Contain(func() error { return send(ctx) })
+		if err == nil {
+			return nil
+		}
+		_, spent := s.Sessions.SpendCode(ctx, s.Now(), company.Code, session, RecoveryOTP)
+		if errors.Is(spent, ErrNotFound) {
+			spent = nil
+		}
+		if errors.Is(err, errBudgetSpent) {
+			return spent
+		}
+		return errors.Join(err, spent)
+	})
+}

@@ -1,0 +1,254 @@
+package flows
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A hardened company tells strangers nothing of its accounts (contract, 4,
+// hardened). To an unknown login id it answers as to a known one, with a decoy:
+// a session of account 0 that nothing lets pass.
+//
+// Strangers can lock things and use up budgets, and so see what is counted. What
+// they see are the counts of the login id that they sent, under its alias: of
+// every login id, known or not. What is counted for the account itself, whichever
+// of its login ids was sent, holds too, and shows only behind its secret.
+
+// shown returns whose wrong attempts strangers are told of, with the tallies: the
+// account's or, in a hardened company, those of the login id's alias.
+func (s *Service) shown(ctx context.Context, c *call, a Account, alias string) (Subject, map[Kind]Tally, error) {
+	if !c.company.Hardened {
+		return c.subject(a, alias), a.Tallies, nil
+	}
+	subject := c.subject(Account{}, alias)
+	tallies, err := s.tallies(ctx, subject)
+	return subject, tallies, err
+}
+
+// hidden returns whose wrong attempts are counted beside those that are shown:
+// the account's. For an unknown login id it is somebody who nobody is: what takes
+// no time would tell.
+func (c *call) hidden(a Account, alias string) Subject { return c.subject(a, alias+"/hidden") }
+
+// clearShown forgets the wrong attempts that strangers are told of: those of all
+// the account's login ids.
+func (s *Service) clearShown(ctx context.Context, company *Company, a Account, kinds ...Kind) error {
+	if !company.Hardened {
+		return nil
+	}
+	for _, id := range LoginIDs(a) {
+		alias, err := s.alias(ctx, company, id)
+		if err != nil {
+			return err
+		}
+		if err := s.clear(ctx, Subject{Company: company.Code, LoginID: alias}, kinds...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hides reports whether the call's session is one that strangers can have of
+// anyone.
+func (c *call) hides() bool { return c.company.Hardened && c.session.State == RecoveryOTP }
+
+// settleHidden ends an attempt with a password for the account itself. One that
+// comes while the account is locked is refused only if it was right, and while
+// its password is disabled it is wrong: else guessing could go on.
+func (s *Service) settleHidden(ctx context.Context, c *call, hidden Subject, ok bool) (bool, error) {
+	var right bool
+	err := s.tally(ctx, c, hidden, WrongPasswords, func(t *Tally) error {
+		disabled := t.Count >= c.company.Limits.DisableAfter
+		right = ok && !disabled
+		switch locked := c.checkPasswords(*t); {
+		case right && locked != nil:
+			return locked
+		case right:
+			*t = Tally{}
+		case !disabled:
+			c.countWrongPassword(t)
+		}
+		return nil
+	})
+	return right, err
+}
+
+// countCode counts a wrong code for the account itself. While its codes are
+// locked, more are not counted.
+func (s *Service) countCode(ctx context.Context, c *call, hidden Subject) error {
+	rate := c.company.Limits.WrongCodes
+	return s.tally(ctx, c, hidden, WrongCodes, func(t *Tally) error {
+		if c.checkWindow(WrongCodes, *t, rate) == nil {
+			c.countWithin(t, rate)
+		}
+		return nil
+	})
+}
+
+// loginHardened begins a login of anyone. Only accounts without a password, which
+// log in by a code, answer otherwise than an unknown login id.
+func (s *Service) loginHardened(ctx context.Context, c *call, a Account, alias string) (Reply, error) {
+	_, tallies, err := s.shown(ctx, c, a, alias)
+	if err != nil {
+		return Reply{}, s.addressFirst(ctx, c, err)
+	}
+	passwords := tallies[WrongPasswords]
+	byCode := a.ID != 0 && a.PasswordHash == ""
+	if byCode && (a.Phone == "" || admitted(a) != nil) {
+		a, byCode = Account{}, false // it can't log in at all
+	}
+	st := step{account: a, decoyOf: alias, counters: c.addressLook()}
+	begin := s.enterSealed
+	if byCode {
+		passwords.Count = 0
+		st.decoyOf, begin = "", s.awaitCode
+	}
+	refusal := c.checkPasswords(passwords)
+	if byCode && refusal == nil {
+		refusal = c.checkCodes(a)
+	}
+	if refusal != nil {
+		return Reply{}, s.addressFirst(ctx, c, refusal)
+	}
+	reply, err := begin(ctx, c, st)
+	reply.DisclaimersRequired = c.company.pending(Account{}, nil) // all of them
+	reply.CaptchaRequired = !byCode && c.captchaDue(passwords)
+	return reply, err
+}
+
+// recoverHardened answers alike whether or not there is an account that can be
+// recovered: where there is none, a decoy is, and what there is to send is sent
+// after the answer.
+func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequest, a Account, alias string) (Reply, error) {
+	a, method, methodErr := c.company.hardenedMethod(req.Method, a)
+	_, tallies, err := s.shown(ctx, c, a, alias)
+	if err != nil {
+		return Reply{}, err
+	}
+	if err := c.checkRecovery(tallies, method); err != nil {
+		return Reply{}, err
+	}
+	if err := s.checkCaptcha(ctx, c, req.CaptchaResponse); err != nil {
+		return Reply{}, err
+	}
+	if methodErr != nil {
+		return Reply{}, methodErr
+	}
+	if method == ByMail {
+		if err := s.charge(ctx, c, c.mailCounter(decoyBudget(alias))); err != nil {
+			return Reply{}, err
+		}
+		if a.ID != 0 {
+			s.mailLinkLater(c, a)
+		}
+		return Reply{Verification: ByMail, UserEmail: shownEmail(req.LoginID)}, nil
+	}
+	reply, err := s.enter(ctx, c, step{account: a, decoyOf: alias, state: RecoveryOTP})
+	if err != nil {
+		return Reply{}, err
+	}
+	reply.Verification = ByPhone
+	if a.ID == 0 {
+		reply.UserPhone = decoyPhone(NormalizeLoginID(req.LoginID), alias)
+	}
+	return reply, nil
+}
+
+// hardenedMethod chooses a method without regard to the account, which comes
+// back empty unless it can be recovered so.
+func (c *Company) hardenedMethod(wanted Method, a Account) (Account, Method, error) {
+	methods := slices.DeleteFunc(slices.Clone(c.Methods), func(m Method) bool { return m == ByQuestion })
+	if wanted == "" && len(methods) > 0 {
+		wanted = methods[0]
+	}
+	if !slices.Contains(methods, wanted) {
+		return Account{}, wanted, ErrMethodRestricted
+	}
+	bothFactors := wanted == ByPhone && c.needsSecondFactor(a) // one phone must not be both
+	if a.ID == 0 || admitted(a) != nil || c.notSet(wanted, a) != nil || bothFactors {
+		return Account{}, wanted, nil
+	}
+	return a, wanted, nil
+}
+
+// mailLinkLater mails a link after the answer, if the account's budget allows it.
+func (s *Service) mailLinkLater(c *call, a Account) {
+	s.unseen("mailing a link to "+a.Mnemocode+" of "+c.company.Code, func(ctx context.Context) error {
+		err := s.chargeHidden(ctx, c, a, c.mailCounter(strconv.FormatInt(a.ID, 10)))
+		if errors.Is(err, errBudgetSpent) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		link, message := c.newLink(a)
+		if err := s.store(ctx, c, link); err != nil {
+			return err
+		}
+		err = Contain(func() error { return s.send(ctx, c.company, c.company.Mail, a, message) })
+		if err != nil {
+			s.abandon(ctx, link.Hash)
+		}
+		return err
+	})
+}
+
+// withinHidden is send if the account's own budgets and locks allow it.
+func (s *Service) withinHidden(c *call, a Account, send func(context.Context) error) func(context.Context) error {
+	budgets := append(c.accountSMS(strconv.FormatInt(a.ID, 10), a.Phone), c.companySMS()...)
+	locked := c.checkCodes(a) != nil
+	return func(ctx context.Context) error {
+		if locked {
+			return errBudgetSpent
+		}
+		if err := s.chargeHidden(ctx, c, a, budgets...); err != nil {
+			return err
+		}
+		return send(ctx)
+	}
+}
+
+// errBudgetSpent is why something was not sent. That is no failure.
+var errBudgetSpent = errors.New("the account's budget is spent")
+
+// chargeHidden charges an account's own budgets behind an answer that does not
+// tell of them. It tells the operator.
+func (s *Service) chargeHidden(ctx context.Context, c *call, a Account, counters ...Counter) error {
+	err := s.Sessions.Charge(ctx, s.Now(), counters...)
+	if full, ok := errors.AsType[*Full](err); ok {
+		if s.told.first(s.Now(), full) {
+			s.Emit(ctx, Event{Name: lockOf(full.Key), Company: c.company.Code, Mnemocode: a.Mnemocode})
+		}
+		return errBudgetSpent
+	}
+	return err
+}
+
+// decoyBudget is whose budgets a login id uses up that is not told whether an
+// account has it.
+func decoyBudget(alias string) string { return "decoy/" + alias }
+
+// shownEmail is masked unless the caller knows it already.
+func shownEmail(loginID string) string {
+	if strings.Contains(NormalizeLoginID(loginID), "@") {
+		return strings.TrimSpace(loginID)
+	}
+	return "***@***"
+}
+
+// decoyPhone is the masked phone that a login id without one seems to have:
+// the same at each call, and of no use to tell that it is none.
+func decoyPhone(loginID, alias string) string {
+	if NormalizePhone(loginID) != "" {
+		return maskPhone(loginID)
+	}
+	sum := sha256.Sum256([]byte(alias))
+	codes := []string{"33", "34", "35", "36", "37", "38", "39", "41", "44", "46", "48", "49"}
+	code := codes[int(sum[1])%len(codes)]
+	return fmt.Sprintf("+%s%s%02d", code, strings.Repeat("*", 7+int(sum[2])%2), sum[3]%100)
+}

@@ -1,0 +1,173 @@
+package flows_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/argon2"
+	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// How other programs hash a password: as it was typed.
+var importedKinds = map[string]func(t *testing.T, password string) string{
+	"bcrypt": bcryptHash,
+	"bcrypt_sha256": func(t *testing.T, password string) string {
+		sum := sha256.Sum256([]byte(password))
+		return "bcrypt_sha256$" + bcryptHash(t, hex.EncodeToString(sum[:]))
+	},
+	"argon2id with the parameters of our own": func(_ *testing.T, password string) string {
+		salt := []byte("0123456789abcdef")
+		key := argon2.IDKey([]byte(password), salt, cheap.Iterations, cheap.MemoryKiB, cheap.Parallelism, 32)
+		return fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$%s$%s", cheap.MemoryKiB, cheap.Iterations, cheap.Parallelism,
+			base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(key))
+	},
+}
+
+func bcryptHash(t *testing.T, password string) string {
+	hash, err := bcrypt.GenerateFromPassword([]byte(password)[:min(len(password), 72)], bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(hash)
+}
+
+// withHash gives the account an imported hash.
+func (b *bench) withHash(hash string) {
+	b.t.Helper()
+	b.update(true, func(a *flows.Account) { a.PasswordHash = hash })
+}
+
+func (b *bench) login(password string) error {
+	_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
+	return err
+}
+
+// Passwords that NFKC changes: as they were typed where the hash was made, and
+// in another spelling.
+func TestAnImportedHashIsOfThePasswordAsItWasTyped(t *testing.T) {
+	for typed, other := range map[string]string{
+		"flat of 50m²":           "flat of 50m2",
+		"narrow\u00a0space":      "narrow space",
+		"½ cup of flour":         "1⁄2 cup of flour",
+		"A\u030angstro\u0308m 1": "Ångström 1",
+	} {
+		for kind, hash := range importedKinds {
+			t.Run(fmt.Sprintf("%s/%+q", kind, typed), func(t *testing.T) {
+				b := newBench(t)
+				b.withHash(hash(t, typed))
+				imported := b.load().PasswordHash
+				wantError(t, b.login(other), flows.ErrCredentialsInvalid)
+				if err := b.login(typed); err != nil {
+					t.Fatalf("the password as it was typed: %v", err)
+				}
+				if stored := b.load().PasswordHash; !strings.HasPrefix(stored, "$argon2id$") || stored == imported {
+					t.Error("the hash was not replaced")
+				}
+				for _, spelling := range []string{typed, other} { // from now on they are one
+					if err := b.login(spelling); err != nil {
+						t.Errorf("%+q after that: %v", spelling, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAnImportedHashMayBeOfTheNormalisedPassword(t *testing.T) {
+	b := newBench(t)
+	b.withHash(bcryptHash(t, norm.NFKC.String("flat of 50m²")))
+	if err := b.login("flat of 50m²"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A password costs one hash, or two if NFKC changes it and its normalised form is
+// wrong: whether it is compared with a hash of our own, an imported one or none.
+// Both are one attempt.
+func TestBothFormsOfAPasswordAreOneAttempt(t *testing.T) {
+	for name, prepare := range map[string]func(b *bench){
+		"our own":    func(*bench) {},
+		"imported":   func(b *bench) { b.withHash(bcryptHash(b.t, "flat of 50m²")) },
+		"no hash":    func(b *bench) { b.withoutPassword() },
+		"no account": func(b *bench) { b.update(true, func(a *flows.Account) { a.Email = "other@example.com" }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.company.Limits.LockAfter = 2
+			prepare(b)
+			hashes := b.countHashes()
+			for wrong, want := range map[string]int64{"wrong": 1, "wrong²": 2} {
+				before := hashes.Load()
+				wantError(t, b.login(wrong), flows.ErrCredentialsInvalid)
+				if got := hashes.Load() - before; got != want {
+					t.Errorf("%q costs %d hashes, want %d", wrong, got, want)
+				}
+			}
+			wantError(t, b.login("wrong"), flows.ErrRestricted) // after two attempts, no less
+		})
+	}
+}
+
+func TestARightPasswordCostsOneHash(t *testing.T) {
+	for _, right := range []string{password, "flat of 50m²"} {
+		b := newBench(t)
+		b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": "another fine secret"})
+		b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": right})
+		hashes := b.countHashes()
+		if err := b.login(right); err != nil || hashes.Load() != 1 {
+			t.Errorf("%q: %v, %d hashes", right, err, hashes.Load())
+		}
+	}
+}
+
+// bcrypt looks at 72 bytes. Whoever goes wrong behind them gets in, as before the
+// import, but must not make theirs the password.
+func TestAHashThatMayHaveCutThePasswordIsKept(t *testing.T) {
+	long := strings.Repeat("long password ", 6) // 84 bytes
+	for _, c := range []struct {
+		name, hashed, typed string
+		kept                bool
+	}{
+		{"right", long, long, true},
+		{"wrong behind the 72nd byte", long, long[:80], true},
+		{"nothing behind the 72nd byte", long, long[:72], true},
+		{"of 71 bytes", long[:71], long[:71], false},
+		{"cut as it was typed, not as it is normalised", "flat of 50m²" + long, "flat of 50m²" + long, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.withHash(bcryptHash(t, c.hashed))
+			imported := b.load().PasswordHash
+			if err := b.login(c.typed); err != nil {
+				t.Fatal(err)
+			}
+			if kept := b.load().PasswordHash == imported; kept != c.kept {
+				t.Errorf("the hash is kept: %v, want %v", kept, c.kept)
+			}
+			if err := b.login(c.hashed); err != nil {
+				t.Errorf("the right password after that: %v", err)
+			}
+		})
+	}
+	t.Run("bcrypt_sha256 sees all", func(t *testing.T) {
+		b := newBench(t)
+		b.withHash(importedKinds["bcrypt_sha256"](t, long))
+		wantError(t, b.login(long[:80]), flows.ErrCredentialsInvalid)
+		if err := b.login(long); err != nil || !strings.HasPrefix(b.load().PasswordHash, "$argon2id$") {
+			t.Errorf("%v, and the hash is a %.4s", err, b.load().PasswordHash)
+		}
+	})
+}
+
+func TestThePresentPasswordIsKnownAsItWasTyped(t *testing.T) {
+	b := newBench(t)
+	b.withHash(bcryptHash(t, "flat of 50m²"))
+	b.wrong(flows.ErrPasswordSame, "auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": "flat of 50m²"})
+}

@@ -1,0 +1,174 @@
+package flows_test
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+var update = flag.Bool("update", false, "write the generated parts of the pages")
+
+// What the pages show of the code's tables is made from them, so that they
+// can't say anything else. After a change: go test ./flows -run Pages -update
+func TestPagesShowTheTables(t *testing.T) {
+	for page, parts := range map[string]map[string]string{
+		"../docs/api.md":       {"states": stateDiagram(), "routes": routeTable(), "fields": fieldTable(), "errors": errorTable()},
+		"../docs/operators.md": {"events": eventTable()},
+	} {
+		raw, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(raw)
+		for name, want := range parts {
+			begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->"
+			head, rest, ok1 := strings.Cut(text, begin)
+			got, tail, ok2 := strings.Cut(rest, end)
+			switch {
+			case !ok1 || !ok2:
+				t.Errorf("%s has no place %q", page, name)
+			case *update:
+				text = head + begin + want + end + tail
+			case got != want:
+				t.Errorf("%s: %s is not what the table says; run go test ./flows -run Pages -update", page, name)
+			}
+		}
+		if *update {
+			if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// stateDiagram is in Mermaid, which shows on a page of Markdown.
+func stateDiagram() string {
+	node := func(s flows.State) string {
+		if s == flows.None {
+			return "[*]"
+		}
+		return strings.ReplaceAll(string(s), "-", "_")
+	}
+	var b strings.Builder
+	b.WriteString("```mermaid\nstateDiagram-v2\n")
+	for _, s := range flows.States[1:] {
+		if node(s) != string(s) {
+			fmt.Fprintf(&b, "    %s: %s\n", node(s), s)
+		}
+	}
+	for _, r := range flows.Routes {
+		if r.Path == "auth/logout" {
+			continue // from every state; it would hide the rest
+		}
+		for _, from := range r.From {
+			for _, to := range r.To {
+				if to == flows.None && strings.HasSuffix(r.Path, "renewotp") {
+					to = from
+				}
+				if from == to && from == flows.None || from == flows.SetPassword && to == flows.None ||
+					from == flows.RecoveryPassword && to == flows.Authorized {
+					continue // no change, or the other half of a row with two states
+				}
+				fmt.Fprintf(&b, "    %s --> %s: %s\n", node(from), node(to), strings.TrimPrefix(r.Path, "auth/"))
+			}
+		}
+	}
+	b.WriteString("```\n")
+	return b.String()
+}
+
+func routeTable() string {
+	var b strings.Builder
+	b.WriteString("| Route | Token in state | Leads to | Errors of its own |\n| --- | --- | --- | --- |\n")
+	for _, r := range flows.Routes {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Path, stateNames(r.From, "no token"), stateNames(r.To, "no new token"), codes(r.Fails))
+	}
+	fmt.Fprintf(&b, "\nEvery route: %s.\n\nEvery route that takes a token: %s.\n\nUSER: %s.\n",
+		codes(flows.Common), codes(flows.TokenErrors), names(userErrors))
+	return b.String()
+}
+
+func fieldTable() string {
+	var b strings.Builder
+	b.WriteString("| Route | Fields of the body, with the characters that each may have at most |\n| --- | --- |\n")
+	for _, r := range flows.Routes {
+		var fields []string
+		for _, f := range r.Fields() {
+			field := "`" + f.Name + "`"
+			switch {
+			case f.MaxItems > 0:
+				field += fmt.Sprintf(" (%d of %d)", f.MaxItems, f.Max)
+			case f.Max > 0:
+				field += fmt.Sprintf(" (%d)", f.Max)
+			}
+			if f.Required {
+				field = "**" + field + "**"
+			}
+			fields = append(fields, field)
+		}
+		fmt.Fprintf(&b, "| `%s` | %s |\n", r.Path, cmp.Or(strings.Join(fields, ", "), "none"))
+	}
+	return b.String()
+}
+
+// errorTable has every error that is answered, with the sentence that its
+// answer has unless the request calls for a more exact one.
+func errorTable() string {
+	all := []*flows.Error{flows.ErrNoRoute, flows.ErrMethod}
+	all = append(append(all, flows.Common...), flows.TokenErrors...)
+	for _, r := range flows.Routes {
+		all = append(all, r.Fails...)
+	}
+	slices.SortFunc(all, func(a, b *flows.Error) int { return cmp.Or(strings.Compare(a.Code, b.Code), a.Status-b.Status) })
+	var b strings.Builder
+	b.WriteString("| error_code | Status | message | reason, where there is one |\n| --- | --- | --- | --- |\n")
+	for _, e := range slices.Compact(all) {
+		var reasons []string
+		for _, r := range flows.Reasons[e] {
+			reasons = append(reasons, "`"+string(r)+"`")
+		}
+		fmt.Fprintf(&b, "| `%s` | %d | %s | %s |\n", e.Code, e.Status, strings.ReplaceAll(e.Message, "<", `\<`), strings.Join(reasons, ", "))
+	}
+	return b.String()
+}
+
+func stateNames(states []flows.State, none string) string {
+	if len(states) == len(flows.States)-1 {
+		return "any"
+	}
+	var names []string
+	for _, s := range states {
+		if s == flows.None {
+			names = append(names, none)
+		} else {
+			names = append(names, "`"+string(s)+"`")
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+var userErrors = []*flows.Error{flows.ErrUserRestricted, flows.ErrUserClosed, flows.ErrUserDenied}
+
+// codes names errors; the group that most routes share by its name in the
+// interface document.
+func codes(errors []*flows.Error) string {
+	rest := slices.DeleteFunc(slices.Clone(errors), func(e *flows.Error) bool { return slices.Contains(userErrors, e) })
+	if len(rest) == len(errors) {
+		return names(errors)
+	}
+	return strings.Join([]string{"USER", names(rest)}, ", ")
+}
+
+func names(errors []*flows.Error) string {
+	var names []string
+	for _, e := range errors {
+		names = append(names, fmt.Sprintf("`%s` %d", e.Code, e.Status))
+	}
+	return strings.Join(names, ", ")
+}

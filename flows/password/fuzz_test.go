@@ -1,0 +1,94 @@
+package password
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// FuzzKeycloak makes hashes of credentials: whatever comes of it is judged by
+// CheckHash as any other, and no error quotes it.
+func FuzzKeycloak(f *testing.F) {
+	for _, s := range []string{
+		`{"credentialData":"{\"hashIterations\":27500,\"algorithm\":\"pbkdf2-sha256\"}","secretData":"{\"value\":\"MDEyMzQ1Njc4OTAx\",\"salt\":\"MDEyMzQ1Njc\"}"}`,
+		`{"credentialData":{"hashIterations":5,"algorithm":"argon2","additionalParameters":{"type":["id"],"version":["1.3"],"memory":["7168"],"parallelism":["1"]}},"secretData":{"value":"MDEyMzQ1Njc4OTAx","salt":"MDEyMzQ1Njc"}}`,
+		`{"credentialData":{"hashIterations":-1,"algorithm":"pbkdf2","additionalParameters":{"type":[]}},"secretData":{"value":"$","salt":"$$"}}`,
+		`{}`, `[]`, `{"credentialData":"\"{}\"","secretData":null}`, "\xff",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, credential []byte) {
+		hash, err := KeycloakHash(credential)
+		if (err == nil) != (hash != "") {
+			t.Fatalf("%q: got %q, %v", credential, hash, err)
+		}
+		if err == nil {
+			err = CheckHash(hash)
+		}
+		if err == nil && !LooksLikeHash(hash) {
+			t.Errorf("%q is taken and does not look like a hash", hash)
+		}
+		if err != nil && len(credential) > 20 && strings.Contains(err.Error(), string(credential)) {
+			t.Error("the error repeats the credential")
+		}
+	})
+}
+
+// FuzzVerify lets a stranger's hash, of little cost, stand for an account's: it
+// is that of what derives its key, and of nothing else.
+func FuzzVerify(f *testing.F) {
+	for _, test := range foreignHashes {
+		f.Add(test.hash, test.secret)
+	}
+	for _, test := range exportedHashes {
+		f.Add(test.hash, test.secret)
+	}
+	f.Add("$argon2id$v=19$m=8,t=1,p=1$MDEyMzQ1Njc$MDEyMzQ1Njc", "")
+	f.Add("$scrypt$ln=1,r=1,p=1$MDEyMzQ1Njc$MDEyMzQ1Njc", "\x00")
+	f.Add("$pbkdf2-sha256$i=1,l=8$MDEyMzQ1Njc$MDEyMzQ1Njc", "b")
+	f.Add("$fbscrypt$v=1,n=1,r=1,p=1,ss=Bw,sk=MDEyMzQ1Njc4OTAxMjM0NQ$MDEyMzQ1Njc$MDEyMzQ1Njc4OTAxMjM0NQ", "c")
+	f.Add("pbkdf2_sha256$1$x$MDEyMzQ1Njc", "a")
+	h := NewHasher(1)
+	f.Fuzz(func(t *testing.T, hash, secret string) {
+		d, err := parseHash(hash)
+		if err != nil || !inexpensive(hash, d) {
+			return
+		}
+		derived, err := d.derive(secret)
+		if err != nil || len(derived) != len(d.key) {
+			t.Fatalf("%q: derived %d bytes, %v, want %d", hash, len(derived), err, len(d.key))
+		}
+		right := hash[:strings.LastIndexByte(hash, '$')+1] + base64.RawStdEncoding.EncodeToString(derived)
+		for hash, want := range map[string]bool{hash: bytes.Equal(derived, d.key), right: true} {
+			ok, _, err := h.Verify(context.Background(), acme, quick, hash, secret)
+			if err != nil || ok != want {
+				t.Errorf("%q: got %v, %v, want %v", hash, ok, err, want)
+			}
+			match, err := h.Match(context.Background(), acme, quick, []string{hash}, secret)
+			if err != nil || (match == hash) != want {
+				t.Errorf("%q: matched %q, %v, want %v", hash, match, err, want)
+			}
+		}
+	})
+}
+
+// inexpensive leaves out what would take long.
+func inexpensive(hash string, d digest) bool {
+	_, parameters, _ := strings.Cut(strings.TrimPrefix(hash, "$"), "$")
+	switch d.kind {
+	case "argon2id", "argon2i", "django_argon2":
+		return d.argon2.MemoryKiB*d.argon2.Iterations <= 4096
+	case "scrypt":
+		return strings.HasPrefix(parameters, "ln=1,r=1,p=1$")
+	case "fbscrypt":
+		return strings.HasPrefix(parameters, "v=1,n=1,r=1,p=1,")
+	case "pbkdf2", "pbkdf2-sha1", "pbkdf2-sha256", "pbkdf2-sha512", "django_pbkdf2_sha256", "django_pbkdf2_sha1":
+		iterations, _, _ := strings.Cut(parameters, "$")
+		return !slices.ContainsFunc(strings.FieldsFunc(iterations, func(r rune) bool { return r < '0' || r > '9' }),
+			func(digits string) bool { return len(digits) > 3 })
+	}
+	return false
+}

@@ -1,0 +1,410 @@
+package password
+
+import (
+	"crypto/pbkdf2"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"hash"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/crypto/argon2"
+	"golang.org/x/crypto/bcrypt"
+	"golang.org/x/crypto/scrypt"
+)
+
+// Argon2id is what one hash costs: memory, passes over it, and lanes.
+type Argon2id struct {
+	MemoryKiB, Iterations uint32
+	Parallelism           uint8
+}
+
+// DefaultArgon2id is what OWASP's Password Storage Cheat Sheet names first: of
+// its minimum sets, which it holds for equally strong, the one that balances
+// memory and time.
+var DefaultArgon2id = Argon2id{19456, 2, 1}
+
+// owaspMinimum are the cheat sheet's sets. Less than the least of them, 7 MiB,
+// lets a graphics card try too many passwords at once.
+var owaspMinimum = []Argon2id{{47104, 1, 1}, {19456, 2, 1}, {12288, 3, 1}, {9216, 4, 1}, {7168, 5, 1}}
+
+// Check refuses what is below OWASP's minimum, and what no login should cost.
+func (p Argon2id) Check() error {
+	if !slices.ContainsFunc(owaspMinimum, p.covers) {
+		return errors.New("argon2id is below OWASP's minimum; set memory in KiB, iterations and parallelism to 19456 2 1 or more" +
+			" (also 47104 1 1, 12288 3 1, 9216 4 1 and 7168 5 1 are enough)")
+	}
+	return p.Bounded()
+}
+
+// covers reports whether p is in nothing less than q.
+func (p Argon2id) covers(q Argon2id) bool {
+	return p.MemoryKiB >= q.MemoryKiB && p.Iterations >= q.Iterations && p.Parallelism >= q.Parallelism
+}
+
+// Bounded refuses what the algorithm can't do, and what would hold up all
+// logins for seconds.
+func (p Argon2id) Bounded() error {
+	switch {
+	case p.Iterations < 1 || p.Parallelism < 1 || p.MemoryKiB < 8*uint32(p.Parallelism):
+		return errors.New("argon2 needs at least 1 iteration, a parallelism of 1 and 8 KiB of memory for each lane")
+	case p.MemoryKiB > 1<<20:
+		return errors.New("argon2 memory is over 1 GiB (1048576 KiB); lower it")
+	case p.Iterations > 64:
+		return errors.New("argon2 iterations are over 64; lower them, and raise the memory instead")
+	case p.Parallelism > 16:
+		return errors.New("argon2 parallelism is over 16; lower it")
+	case uint64(p.MemoryKiB)*uint64(p.Iterations) > 4<<20:
+		return errors.New("argon2 memory times iterations is over 4 GiB, which takes seconds; lower one of them")
+	}
+	return nil
+}
+
+const (
+	saltBytes = 16 // RFC 9106, section 3.1
+	keyBytes  = 32
+)
+
+// unhashed is the PHC string of a hash with this salt whose key is not yet known.
+func (p Argon2id) unhashed(salt []byte) string { return p.encode(salt, make([]byte, keyBytes)) }
+
+func (p Argon2id) encode(salt, key []byte) string {
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, p.MemoryKiB, p.Iterations, p.Parallelism,
+		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(key))
+}
+
+// LooksLikeHash reports whether s is meant to be a hash and not a plain
+// password: it begins with the name of a kind of hash between dollar signs (of
+// Django's, with the name and a dollar sign), be it one that CheckHash refuses.
+func LooksLikeHash(s string) bool {
+	_, known := hashKinds[hashKind(s)]
+	return known
+}
+
+// CheckHash refuses a hash from elsewhere that can't be verified here, or would
+// take absurd memory or time: tens of logins a minute must not stop a server.
+func CheckHash(hash string) error {
+	d, err := parseHash(hash)
+	if err != nil {
+		return err
+	}
+	// What an operator has set may cost more than what is brought along, so
+	// parseHash lets more pass.
+	if d.argon2.MemoryKiB > 256<<10 || d.argon2.Iterations > 20 {
+		return errors.New("the argon2 hash asks for more than 256 MiB or 20 iterations")
+	}
+	return nil
+}
+
+// DeriveKey computes the key that a hash, of any kind that CheckHash allows,
+// must have to be secret's. Its errors hold nothing of either.
+func DeriveKey(hash, secret string) ([]byte, error) {
+	d, err := parseHash(hash)
+	if err != nil {
+		return nil, err
+	}
+	return d.derive(secret)
+}
+
+// A digest is a parsed hash.
+type digest struct {
+	kind   string
+	argon2 Argon2id // with argon2id and argon2i
+	salt   []byte   // not with bcrypt
+	key    []byte
+	// sees is how many bytes of a secret are looked at; 0: all.
+	sees int
+	// derive returns key for the right secret.
+	derive func(secret string) ([]byte, error)
+	// salted is all but the key: hashes that have it in common derive the same.
+	salted string
+}
+
+// weaker reports whether the hash is of another kind or weaker than one that
+// is made with p.
+func (d digest) weaker(p Argon2id) bool {
+	return d.kind != "argon2id" || !d.argon2.covers(p) || len(d.salt) < saltBytes || len(d.key) < keyBytes
+}
+
+// seesAll reports whether the hash is surely of all of the secret: of one that
+// is as long as what is looked at, more may have been cut when it was made.
+func (d digest) seesAll(secret string) bool { return d.sees == 0 || len(secret) < d.sees }
+
+// hashKinds parse what stands behind $kind$, split at each $. A nil is a kind
+// that is known and not supported.
+var hashKinds = map[string]func(kind string, fields []string) (digest, error){
+	"argon2id":      parseArgon2,
+	"argon2i":       parseArgon2,
+	"2a":            parseBcrypt,
+	"2b":            parseBcrypt,
+	"2y":            parseBcrypt,
+	"scrypt":        parseScrypt,
+	"7":             parseCryptScrypt,
+	"pbkdf2":        parsePBKDF2,
+	"pbkdf2-sha1":   parsePBKDF2,
+	"pbkdf2-sha256": parsePBKDF2,
+	"pbkdf2-sha512": parsePBKDF2,
+
+	"fbscrypt":             parseFirebase, // these: hash_foreign.go
+	"django_pbkdf2_sha256": parseDjangoPBKDF2,
+	"django_pbkdf2_sha1":   parseDjangoPBKDF2,
+	"django_scrypt":        parseDjangoScrypt,
+	"django_argon2":        parseDjangoArgon2,
+	"django_bcrypt":        parseDjangoBcrypt,
+	"django_bcrypt_sha256": parseDjangoBcrypt,
+
+	"argon2d": nil, // its time depends on the secret
+	"2":       nil, // two of bcrypt's early defects
+	"2x":      nil,
+	"1":       nil, // md5crypt
+	"apr1":    nil,
+	"5":       nil, // sha256crypt
+	"6":       nil, // sha512crypt
+	"y":       nil, // yescrypt
+	"gy":      nil,
+}
+
+// hashKind returns what stands between the dollar signs that s begins with. One
+// without the first may be Django's.
+func hashKind(s string) string {
+	kind, _, closed := strings.Cut(withDollar(s)[1:], "$")
+	if !closed {
+		return ""
+	}
+	return kind
+}
+
+// The sentences do not repeat what was found: it may be a password in the
+// wrong place.
+var (
+	errHashKind   = errors.New("this kind of hash is not supported; use argon2id, argon2i, bcrypt, scrypt or pbkdf2, in PHC or crypt form or as Django, Firebase, Keycloak or Supabase export it")
+	errHashLength = errors.New("the salt and the key of a hash must have 8 to 128 bytes each")
+)
+
+func hashForm(form string) error {
+	return errors.New("the hash is malformed; its form is " + form)
+}
+
+// parseHash accepts what Verify can verify within a few seconds.
+func parseHash(hash string) (digest, error) {
+	kind := hashKind(hash)
+	parse := hashKinds[kind]
+	if parse == nil {
+		return digest{}, errHashKind
+	}
+	if len(hash) > 1024 || strings.ContainsFunc(hash, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return digest{}, errors.New("the hash is malformed; it has at most 1024 characters, visible ASCII without spaces")
+	}
+	d, err := parse(kind, strings.Split(withDollar(hash), "$")[2:])
+	if err != nil {
+		return digest{}, err
+	}
+	d.kind = kind
+	if d.salted == "" {
+		// The key's length goes into argon2's computation.
+		d.salted = hash[:strings.LastIndexByte(hash, '$')] + "$" + strconv.Itoa(len(d.key))
+	}
+	return d, nil
+}
+
+// parseArgon2 reads v=19$m=65536,t=2,p=1$salt$key. Version 1.0 (v=16, or none)
+// computes something else, and x/crypto does not have it.
+func parseArgon2(kind string, fields []string) (d digest, err error) {
+	const form = "$argon2id$v=19$m=<KiB>,t=<iterations>,p=<parallelism>$<salt>$<key>, salt and key in base64"
+	if len(fields) != 4 || fields[0] != "v=19" {
+		return d, hashForm(form)
+	}
+	n, ok := parameters(fields[1])
+	if !ok || len(n) != 3 || n["p"] > 255 {
+		return d, hashForm(form)
+	}
+	d.argon2 = Argon2id{uint32(n["m"]), uint32(n["t"]), uint8(n["p"])}
+	if err := d.argon2.Bounded(); err != nil { // a zero, where one is missing, too
+		return d, err
+	}
+	if d.salt, d.key, err = saltAndKey(fields[2:]); err != nil {
+		return d, err
+	}
+	compute := argon2.IDKey
+	if kind == "argon2i" {
+		compute = argon2.Key
+	}
+	d.derive = func(secret string) ([]byte, error) {
+		p := d.argon2
+		return compute([]byte(secret), d.salt, p.Iterations, p.MemoryKiB, p.Parallelism, uint32(len(d.key))), nil
+	}
+	return d, nil
+}
+
+// bcryptSees is how many bytes bcrypt looks at. What made a hash cut longer
+// passwords.
+const bcryptSees = 72
+
+// parseBcrypt reads 12$ and 53 characters: 22 of salt and 31 of key.
+func parseBcrypt(kind string, fields []string) (d digest, err error) {
+	if len(fields) != 2 || len(fields[0]) != 2 || len(fields[1]) != 53 || strings.Trim(fields[1], crypt64) != "" {
+		return d, hashForm("$2b$<cost>$<53 characters>")
+	}
+	cost, err := strconv.ParseUint(fields[0], 10, 8)
+	if err != nil || cost < 4 || cost > 15 {
+		return d, errors.New("the cost of a bcrypt hash must be 04 to 15")
+	}
+	// x/crypto compares, but does not derive: for the right secret, derive
+	// returns the key that it already has.
+	hash := "$" + kind + "$" + fields[0] + "$" + fields[1]
+	d.salted = hash
+	d.key = []byte(fields[1])
+	d.sees = bcryptSees
+	d.derive = func(secret string) ([]byte, error) {
+		err := bcrypt.CompareHashAndPassword([]byte(hash), []byte(secret[:min(len(secret), bcryptSees)]))
+		switch {
+		case errors.Is(err, bcrypt.ErrMismatchedHashAndPassword):
+			return nil, nil
+		case err != nil:
+			return nil, errors.New("bcrypt can't read a hash") // its own error quotes it
+		}
+		return d.key, nil
+	}
+	return d, nil
+}
+
+// parseScrypt reads ln=15,r=8,p=1$salt$key, as PHC and passlib write it.
+func parseScrypt(_ string, fields []string) (d digest, err error) {
+	const form = "$scrypt$ln=<log2 of N>,r=<r>,p=<p>$<salt>$<key>, salt and key in base64"
+	if len(fields) != 3 {
+		return d, hashForm(form)
+	}
+	n, ok := parameters(fields[0])
+	if !ok || len(n) != 3 {
+		return d, hashForm(form)
+	}
+	if d.salt, d.key, err = saltAndKey(fields[1:]); err != nil {
+		return d, err
+	}
+	return d.scrypt(n["ln"], n["r"], n["p"])
+}
+
+// parseCryptScrypt reads the scrypt of crypt(3): log2 of N in one character of
+// crypt64, r and p in five each, the salt as it is, and $key.
+func parseCryptScrypt(_ string, fields []string) (d digest, err error) {
+	const form = "$7$<11 characters of parameters><salt>$<43 characters>"
+	if len(fields) != 2 || len(fields[0]) < 11 || len(fields[1]) != 43 {
+		return d, hashForm(form)
+	}
+	setting, encoded := fields[0], fields[1]
+	if strings.Trim(setting[:11]+encoded, crypt64) != "" {
+		return d, hashForm(form)
+	}
+	d.salt = []byte(setting[11:])
+	for four := range slices.Chunk([]byte(encoded), 4) {
+		n := crypt64Number(string(four))
+		d.key = append(d.key, byte(n), byte(n>>8), byte(n>>16))
+	}
+	d.key = d.key[:32]
+	if len(d.salt) < 8 || len(d.salt) > 128 {
+		return d, errHashLength
+	}
+	return d.scrypt(crypt64Number(setting[:1]), crypt64Number(setting[1:6]), crypt64Number(setting[6:11]))
+}
+
+// scrypt completes a digest that has salt and key.
+func (d digest) scrypt(ln, r, p uint64) (digest, error) {
+	if ln < 1 || ln > 30 || r < 1 || r > 1<<10 || p < 1 || p > 1<<10 {
+		return d, errors.New("the parameters of a scrypt hash are out of range")
+	}
+	n := uint64(1) << ln
+	if 128*r*max(n, p) > 256<<20 || 128*r*n*p > 1<<30 {
+		return d, errors.New("the scrypt hash asks for more than 256 MiB, or to fill 1 GiB in all")
+	}
+	d.derive = func(secret string) ([]byte, error) {
+		return scrypt.Key([]byte(secret), d.salt, int(n), int(r), int(p), len(d.key))
+	}
+	return d, nil
+}
+
+// parsePBKDF2 reads i=600000,l=32$salt$key, as PHC has it, the l optional, or
+// 29000$salt$key, as passlib has it.
+func parsePBKDF2(kind string, fields []string) (d digest, err error) {
+	const form = "$pbkdf2-sha256$i=<iterations>,l=<bytes>$<salt>$<key> or $pbkdf2-sha256$<iterations>$<salt>$<key>, salt and key in base64"
+	if len(fields) != 3 {
+		return d, hashForm(form)
+	}
+	if !strings.Contains(fields[0], "=") {
+		fields[0] = "i=" + fields[0]
+	}
+	n, ok := parameters(fields[0])
+	if d.salt, d.key, err = saltAndKey(fields[1:]); err != nil {
+		return d, err
+	}
+	length, given := n["l"]
+	if !ok || given && (length != uint64(len(d.key)) || len(n) != 2) || !given && len(n) != 1 {
+		return d, hashForm(form)
+	}
+	return d.pbkdf2(kind, n["i"])
+}
+
+// pbkdf2 completes a digest that has salt and key.
+func (d digest) pbkdf2(kind string, iterations uint64) (digest, error) {
+	function, size := sha1.New, sha1.Size
+	switch kind {
+	case "pbkdf2-sha256":
+		function, size = sha256.New, sha256.Size
+	case "pbkdf2-sha512":
+		function, size = sha512.New, sha512.Size
+	}
+	// Each further block of the key is as much work again.
+	blocks := uint64(len(d.key)+size-1) / uint64(size)
+	if iterations < 1 || iterations*blocks > 5_000_000 {
+		return d, errors.New("the iterations of a pbkdf2 hash must be 1 to 5000000, in all blocks of its key together")
+	}
+	d.derive = func(secret string) ([]byte, error) {
+		return pbkdf2.Key[hash.Hash](function, secret, d.salt, int(iterations), len(d.key))
+	}
+	return d, nil
+}
+
+// parameters reads numbers with names: m=65536,t=2,p=1.
+func parameters(s string) (map[string]uint64, bool) {
+	numbers := map[string]uint64{}
+	for field := range strings.SplitSeq(s, ",") {
+		name, digits, _ := strings.Cut(field, "=")
+		n, err := strconv.ParseUint(digits, 10, 32)
+		if _, twice := numbers[name]; err != nil || twice {
+			return nil, false
+		}
+		numbers[name] = n
+	}
+	return numbers, true
+}
+
+// saltAndKey decodes base64, with or without padding, or passlib's, which has
+// a dot for the plus.
+func saltAndKey(fields []string) (salt, key []byte, err error) {
+	var decoded [2][]byte
+	for i, s := range fields {
+		s = strings.ReplaceAll(strings.TrimRight(s, "="), ".", "+")
+		if decoded[i], err = base64.RawStdEncoding.Strict().DecodeString(s); err != nil {
+			return nil, nil, errors.New("the salt or the key of the hash is not in base64")
+		}
+		if len(decoded[i]) < 8 || len(decoded[i]) > 128 {
+			return nil, nil, errHashLength
+		}
+	}
+	return decoded[0], decoded[1], nil
+}
+
+// crypt64 are the digits of crypt(3), and bcrypt's in another order.
+const crypt64 = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// crypt64Number reads digits of crypt64, the lowest first.
+func crypt64Number(digits string) (n uint64) {
+	for i := len(digits) - 1; i >= 0; i-- {
+		n = n<<6 | uint64(strings.IndexByte(crypt64, digits[i]))
+	}
+	return n
+}

@@ -1,0 +1,244 @@
+package password
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// The hashes of programs that have a form of their own are taken as those
+// programs export them, so that nobody has to convert a dump before it can be
+// imported:
+//
+//	Django                  pbkdf2_sha256$…, pbkdf2_sha1$…, argon2$…, bcrypt$…, bcrypt_sha256$…, scrypt$…
+//	Firebase, Supabase      $fbscrypt$v=1,n=14,r=8,p=1,ss=<salt separator>,sk=<signer key>$<salt>$<hash>
+//	Keycloak                the credential, see KeycloakHash
+//
+// Supabase keeps bcrypt and argon2 besides, in their usual forms. The first
+// good login replaces any of them.
+
+// djangoPrefix stands before Django's hashes where they are parsed: of all
+// forms only theirs begin without a dollar sign.
+const djangoPrefix = "$django_"
+
+// withDollar returns a hash in the form that hashKind and parseHash split.
+func withDollar(hash string) string {
+	if strings.HasPrefix(hash, "$") {
+		return hash
+	}
+	return djangoPrefix + hash
+}
+
+// parseDjangoPBKDF2 reads 260000$salt$key. The salt is used as it stands, the
+// key is in base64.
+func parseDjangoPBKDF2(kind string, fields []string) (d digest, err error) {
+	if len(fields) != 3 {
+		return d, hashForm("pbkdf2_sha256$<iterations>$<salt>$<key>, the key in base64")
+	}
+	iterations, err := strconv.ParseUint(fields[0], 10, 32)
+	if err != nil {
+		return d, hashForm("pbkdf2_sha256$<iterations>$<salt>$<key>, the key in base64")
+	}
+	if d.salt, d.key, err = djangoSaltAndKey(fields[1], fields[2]); err != nil {
+		return d, err
+	}
+	if kind == "django_pbkdf2_sha1" {
+		return d.pbkdf2("pbkdf2-sha1", iterations)
+	}
+	return d.pbkdf2("pbkdf2-sha256", iterations)
+}
+
+// parseDjangoScrypt reads 16384$salt$8$5$key: N, the salt as it stands, r, p and
+// the key in base64.
+func parseDjangoScrypt(_ string, fields []string) (d digest, err error) {
+	const form = "scrypt$<N>$<salt>$<r>$<p>$<key>, N a power of two, the key in base64"
+	if len(fields) != 5 {
+		return d, hashForm(form)
+	}
+	var numbers [3]uint64
+	for i, s := range []string{fields[0], fields[2], fields[3]} {
+		if numbers[i], err = strconv.ParseUint(s, 10, 32); err != nil {
+			return d, hashForm(form)
+		}
+	}
+	n, r, p := numbers[0], numbers[1], numbers[2]
+	if bits.OnesCount64(n) != 1 {
+		return d, hashForm(form)
+	}
+	if d.salt, d.key, err = djangoSaltAndKey(fields[1], fields[4]); err != nil {
+		return d, err
+	}
+	return d.scrypt(uint64(bits.TrailingZeros64(n)), r, p)
+}
+
+// djangoSaltAndKey takes salts that are shorter than others may be: Django lets
+// its users choose them.
+func djangoSaltAndKey(salt, encoded string) ([]byte, []byte, error) {
+	key, err := fromBase64(encoded)
+	if err != nil {
+		return nil, nil, errors.New("the key of the hash is not in base64")
+	}
+	if salt == "" || len(salt) > 128 || len(key) < 8 || len(key) > 128 {
+		return nil, nil, errors.New("the salt of the hash must have 1 to 128 characters, its key 8 to 128 bytes")
+	}
+	return []byte(salt), key, nil
+}
+
+// parseDjangoArgon2 reads a hash in PHC form, without its first dollar sign.
+func parseDjangoArgon2(_ string, fields []string) (digest, error) {
+	if fields[0] != "argon2id" && fields[0] != "argon2i" {
+		return digest{}, errHashKind
+	}
+	return parseArgon2(fields[0], fields[1:])
+}
+
+// parseDjangoBcrypt reads $2b$12$ and 53 characters. In bcrypt_sha256 what is
+// hashed is the SHA-256 of the password, in hex, so that none is cut.
+func parseDjangoBcrypt(kind string, fields []string) (digest, error) {
+	if len(fields) != 4 || fields[0] != "" {
+		return digest{}, hashForm(strings.TrimPrefix(kind, "django_") + "$$2b$<cost>$<53 characters>")
+	}
+	switch fields[1] {
+	case "2a", "2b", "2y":
+	default:
+		return digest{}, errHashKind
+	}
+	d, err := parseBcrypt(fields[1], fields[2:])
+	if err != nil || kind == "django_bcrypt" {
+		return d, err
+	}
+	plain := d.derive
+	d.sees = 0
+	d.derive = func(secret string) ([]byte, error) {
+		sum := sha256.Sum256([]byte(secret))
+		return plain(hex.EncodeToString(sum[:]))
+	}
+	return d, nil
+}
+
+// parseFirebase reads v=1,n=14,r=8,p=1,ss=…,sk=…$salt$key, the form that
+// Supabase gave to Firebase's scrypt: mem_cost is n, rounds is r, the salt
+// separator ss, the signer key sk, all but the numbers in base64. The key is
+// the signer key, encrypted with what scrypt makes of the password.
+func parseFirebase(_ string, fields []string) (d digest, err error) {
+	const form = "$fbscrypt$v=1,n=<mem_cost>,r=<rounds>,p=1,ss=<salt separator>,sk=<signer key>$<salt>$<hash>, the last four in base64"
+	if len(fields) != 3 {
+		return d, hashForm(form)
+	}
+	var numeric []string
+	texts := map[string]string{}
+	for field := range strings.SplitSeq(fields[0], ",") {
+		switch name, value, _ := strings.Cut(field, "="); name {
+		case "ss", "sk":
+			if _, twice := texts[name]; twice {
+				return d, hashForm(form)
+			}
+			texts[name] = value
+		default:
+			numeric = append(numeric, field)
+		}
+	}
+	n, ok := parameters(strings.Join(numeric, ","))
+	if !ok || len(n) != 4 || n["v"] != 1 {
+		return d, hashForm(form)
+	}
+	var decoded [4][]byte
+	for i, s := range []string{texts["ss"], texts["sk"], fields[1], fields[2]} {
+		if decoded[i], err = fromBase64(s); err != nil {
+			return d, hashForm(form)
+		}
+	}
+	separator, signer, salt, key := decoded[0], decoded[1], decoded[2], decoded[3]
+	if len(salt) < 8 || len(salt) > 128 || len(separator) > 128 || len(key) < 16 || len(key) > 128 || len(key) != len(signer) {
+		return d, errors.New("the salt of the hash must have 8 to 128 bytes, the signer key 16 to 128 and the hash as many")
+	}
+	d.salt = append(salt, separator...)
+	d.key = make([]byte, 32) // so much is derived, for AES-256
+	if d, err = d.scrypt(n["n"], n["r"], n["p"]); err != nil {
+		return d, err
+	}
+	cipherKey := d.derive
+	d.key = key
+	d.derive = func(secret string) ([]byte, error) {
+		derived, err := cipherKey(secret)
+		if err != nil {
+			return nil, err
+		}
+		block, err := aes.NewCipher(derived)
+		if err != nil {
+			return nil, err
+		}
+		encrypted := make([]byte, len(signer))
+		cipher.NewCTR(block, make([]byte, aes.BlockSize)).XORKeyStream(encrypted, signer)
+		return encrypted, nil
+	}
+	return d, nil
+}
+
+// fromBase64 decodes it with or without padding.
+func fromBase64(s string) ([]byte, error) {
+	return base64.RawStdEncoding.Strict().DecodeString(strings.TrimRight(s, "="))
+}
+
+// KeycloakHash returns, in PHC form, the hash in a password's credential as
+// Keycloak exports it: a JSON object whose credentialData and secretData are
+// objects, or strings that hold them. What else is in it does not matter. The
+// hash may still be one that CheckHash refuses.
+func KeycloakHash(credential []byte) (string, error) {
+	var c struct {
+		Data   nestedJSON `json:"credentialData"`
+		Secret nestedJSON `json:"secretData"`
+	}
+	var data struct {
+		Iterations int                 `json:"hashIterations"`
+		Algorithm  string              `json:"algorithm"`
+		More       map[string][]string `json:"additionalParameters"`
+	}
+	var secret struct {
+		Value string `json:"value"`
+		Salt  string `json:"salt"`
+	}
+	if json.Unmarshal(credential, &c) != nil || json.Unmarshal(c.Data, &data) != nil || json.Unmarshal(c.Secret, &secret) != nil {
+		return "", errors.New("as an object it must be a password credential of Keycloak, with credentialData and secretData")
+	}
+	more := func(name string) string {
+		if len(data.More[name]) == 0 {
+			return ""
+		}
+		return data.More[name][0]
+	}
+	switch data.Algorithm {
+	case "pbkdf2":
+		return fmt.Sprintf("$pbkdf2-sha1$i=%d$%s$%s", data.Iterations, secret.Salt, secret.Value), nil
+	case "pbkdf2-sha256", "pbkdf2-sha512":
+		return fmt.Sprintf("$%s$i=%d$%s$%s", data.Algorithm, data.Iterations, secret.Salt, secret.Value), nil
+	case "argon2":
+		if more("version") != "1.3" {
+			return "", errors.New("of Keycloak's argon2 hashes only version 1.3 is supported")
+		}
+		return fmt.Sprintf("$argon2%s$v=19$m=%s,t=%d,p=%s$%s$%s",
+			more("type"), more("memory"), data.Iterations, more("parallelism"), secret.Salt, secret.Value), nil
+	default:
+		return "", errors.New("the algorithm of the Keycloak credential is not supported; pbkdf2, pbkdf2-sha256, pbkdf2-sha512 and argon2 are")
+	}
+}
+
+// nestedJSON is a JSON value, or one in a string.
+type nestedJSON []byte
+
+func (n *nestedJSON) UnmarshalJSON(text []byte) error {
+	var inner string
+	if json.Unmarshal(text, &inner) == nil {
+		text = []byte(inner)
+	}
+	*n = append((*n)[:0], text...)
+	return nil
+}

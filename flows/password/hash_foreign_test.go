@@ -1,0 +1,153 @@
+package password
+
+import (
+	"strings"
+	"testing"
+)
+
+// exportedHashes are as their programs export them; the name tells who made the
+// hash.
+var exportedHashes = []struct{ name, secret, hash string }{
+	{"Django 3.2, pbkdf2_sha256", "correct horse battery", "pbkdf2_sha256$260000$jw1fC5hhKRYuEokeatVFCK$EH3db6XWEF3n9fsrwHbnCqN7+QWH4nsUZqWS3H0zQ4w="},
+	{"Django 3.2, pbkdf2_sha1", "correct horse battery", "pbkdf2_sha1$260000$99hCCflgp0sjhoW0n9UiZ0$a51b3QjcCNUTyoL5Qa+BHuGwzjE="},
+	{"Django 3.2, argon2", "correct horse battery", "argon2$argon2id$v=19$m=102400,t=2,p=8$VktxemNpNzZqSGVXd0dNZGRoYlhOMw$fiJMLLV59ZokoBt226daCg"},
+	{"Django 3.2, bcrypt_sha256", "correct horse battery", "bcrypt_sha256$$2b$12$fGpLKtQtP.AVoO4llvCGf.AjafYwnaxOFz/4vEfk2SLCtJwu1lsqO"},
+	{"Django 3.2, bcrypt_sha256, over 72 bytes", strings.Repeat("x", 100) + "pässwörd ✓", "bcrypt_sha256$$2b$12$o3R5FXDj5t6pII8iiTqHk.4y4ZVRK5CioQ9LyJMj2PlzDnE6fYCE2"},
+	{"Django 3.2, bcrypt", "correct horse battery", "bcrypt$$2b$12$.3rVITiNzy9ih9njQzgqeuFvJhrpLklycgA/zqkG/./B8h7RVcvc."},
+	{"Django's own test, pbkdf2_sha256", "lètmein", "pbkdf2_sha256$390000$seasalt$8xBlGd3jVgvJ+92hWPxi5ww0uuAuAnKgC45eudxro7c="},
+	{"Django's own test, scrypt", "lètmein", "scrypt$16384$seasalt$8$5$ECMIUp+LMxMSK8xB/IVyba+KYGTI7FTnet025q/1f/vBAVnnP3hdYqJuRi+mJn6ji6ze3Fbb7JEFPKGpuEf5vw=="},
+
+	{"Firebase's published example", "user1password", "$fbscrypt$v=1,n=14,r=8,p=1,ss=Bw==,sk=jxspr8Ki0RYycVU8zykbdLGjFQ3McFUH0uiiTvC8pVMXAn210wjLNmdZJzxUECKbm0QsEmYUSDzZvpjeJ9WmXA==$42xEC+ixf3L2lw==$lSrfV15cpx95/sZS2W9c9Kp6i/LVgQNDNC/qzrCnh1SAyZvqmZqAjTdn3aoItz+VHjoZilo78198JAdRuid5lQ=="},
+
+	{"Supabase's own test, fbscrypt", "mytestpassword", "$fbscrypt$v=1,n=14,r=8,p=1,ss=Bw==,sk=ou9tdYTGyYm8kuR6Dt0Bp0kDuAYoXrK16mbZO4yGwAn3oLspjnN0/c41v8xZnO1n14J3MjKj1b2g6AUCAlFwMw==$C0sHCg9ek77hsg==$zKVTMvnWVw5BBOZNUdnsalx4c4c7y/w7IS5p6Ut2+CfEFFlz37J9huyQfov4iizN8dbjvEJlM5tQaJP84+hfTw=="},
+	{"Supabase's own test, argon2i", "test", "$argon2i$v=19$m=16,t=2,p=1$bGJRWThNOHJJTVBSdHl2dQ$NfEnUOuUpb7F2fQkgFUG4g"},
+	{"Supabase's own test, argon2id", "test", "$argon2id$v=19$m=32,t=3,p=2$SFVpOWJ0eXhjRzVkdGN1RQ$RXnb8rh7LaDcn07xsssqqulZYXOM/EUCEFMVcAcyYVk"},
+	{"Supabase's own test, bcrypt", "test", "$2y$10$srNl09aPtc2qr.0Vl.NtjekJRt/NxRxYQm3qd3OvfcKsJgVnr6.Ve"},
+}
+
+// keycloakCredentials were exported by Keycloak, but for the two whose name
+// says that hashlib computed their value.
+var keycloakCredentials = []struct{ name, secret, credential string }{
+	{"Keycloak 26, argon2", "secret", `{"type": "password",
+		"secretData": "{\"value\":\"xKjWvB9+0sSP6wTqI1JoEI7w+iA0x9VDhPgmrOHRG80=\",\"salt\":\"LRScGShC7shkdoU5B1UgUQ==\",\"additionalParameters\":{}}",
+		"credentialData": "{\"hashIterations\":5,\"algorithm\":\"argon2\",\"additionalParameters\":{\"hashLength\":[\"32\"],\"memory\":[\"7168\"],\"type\":[\"id\"],\"version\":[\"1.3\"],\"parallelism\":[\"1\"]}}"}`},
+	{"Keycloak, pbkdf2-sha256", "password", `{"id": "x", "type": "password", "createdDate": 1699281486748,
+		"secretData": "{\"value\":\"JsfNbCOIdZUbyBJ+BT+VoGI91Ec2rWLOvkLPDaX8e9k=\",\"salt\":\"P5rtFkGtPfoaryJ6PizUJw==\",\"additionalParameters\":{}}",
+		"credentialData": "{\"hashIterations\":27500,\"algorithm\":\"pbkdf2-sha256\",\"additionalParameters\":{}}"}`},
+	{"Keycloak 10, 64 bytes, no parameters", "secret", `{
+		"secretData": "{\"value\":\"ZlFwBaEIHvgc7EWANWYD05nwZYoLJwUwnOE+A+tDG9KZg9dOpCE4AWfI98RKLNqiVp8I/h6TWJ7RASEC8Xd/lQ==\",\"salt\":\"G+Uh/sKCe4MWnV+aGHAtBw==\"}",
+		"credentialData": "{\"hashIterations\":27500,\"algorithm\":\"pbkdf2-sha256\"}"}`},
+	{"hashlib, pbkdf2-sha512, as objects", "correct horse battery", `{
+		"secretData": {"value":"gXBtL09EyLd99LTTXkXwBfAf0QsgPq+JDAvWo22XXF7nbmyl7HGs9lh0o6kaUsoPob6eNQPuhtf9sPmjHx3A1Q==","salt":"MDEyMzQ1Njc4OWFiY2RlZg=="},
+		"credentialData": {"hashIterations":210000,"algorithm":"pbkdf2-sha512"}}`},
+	{"hashlib, pbkdf2", "correct horse battery", `{
+		"secretData": "{\"value\":\"Y8j5WJyBAN8iC24XBFmJXwlku/gkrLa4QS/qQQ18ecH3bcUns0vpCHlQ5joYXReSnxHrdQD1FwP8w7KofSAnrA==\",\"salt\":\"MDEyMzQ1Njc4OWFiY2RlZg==\"}",
+		"credentialData": "{\"hashIterations\":20000,\"algorithm\":\"pbkdf2\"}"}`},
+}
+
+func checkForeign(t *testing.T, hash, secret string) {
+	t.Helper()
+	if err := CheckHash(hash); err != nil {
+		t.Fatal(err)
+	}
+	if !LooksLikeHash(hash) {
+		t.Error("does not look like a hash")
+	}
+	h := NewHasher(0)
+	ok, stale, err := h.Verify(t.Context(), acme, DefaultArgon2id, hash, secret)
+	if !ok || !stale || err != nil {
+		t.Errorf("right secret: %v, %v, %v, want true, true, nil", ok, stale, err)
+	}
+	ok, stale, err = h.Verify(t.Context(), acme, DefaultArgon2id, hash, secret+"x")
+	if ok || stale || err != nil {
+		t.Errorf("wrong secret: %v, %v, %v, want false, false, nil", ok, stale, err)
+	}
+}
+
+func TestVerifyTakesHashesAsOtherProgramsExportThem(t *testing.T) {
+	for _, test := range exportedHashes {
+		t.Run(test.name, func(t *testing.T) { checkForeign(t, test.hash, test.secret) })
+	}
+}
+
+func TestVerifyTakesKeycloakCredentials(t *testing.T) {
+	for _, test := range keycloakCredentials {
+		t.Run(test.name, func(t *testing.T) {
+			hash, err := KeycloakHash([]byte(test.credential))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkForeign(t, hash, test.secret)
+		})
+	}
+}
+
+func TestCheckHashRefusesWhatOtherProgramsShouldNotAskFor(t *testing.T) {
+	const signer = "ou9tdYTGyYm8kuR6Dt0Bp0kDuAYoXrK16mbZO4yGwAn3oLspjnN0/c41v8xZnO1n14J3MjKj1b2g6AUCAlFwMw=="
+	const key = "zKVTMvnWVw5BBOZNUdnsalx4c4c7y/w7IS5p6Ut2+CfEFFlz37J9huyQfov4iizN8dbjvEJlM5tQaJP84+hfTw=="
+	firebase := func(settings, salt, key string) string { return "$fbscrypt$" + settings + "$" + salt + "$" + key }
+	for name, hash := range map[string]string{
+		"Django, too many iterations":       "pbkdf2_sha256$5000001$jw1fC5hhKRYuEokeatVFCK$EH3db6XWEF3n9fsrwHbnCqN7+QWH4nsUZqWS3H0zQ4w=",
+		"Django, no iterations":             "pbkdf2_sha256$0$jw1fC5hhKRYuEokeatVFCK$EH3db6XWEF3n9fsrwHbnCqN7+QWH4nsUZqWS3H0zQ4w=",
+		"Django, no salt":                   "pbkdf2_sha256$1000$$EH3db6XWEF3n9fsrwHbnCqN7+QWH4nsUZqWS3H0zQ4w=",
+		"Django, no base64":                 "pbkdf2_sha256$1000$salt$!",
+		"Django, a field too many":          "pbkdf2_sha256$1000$salt$EH3db6XWEF3n9fsrwHbnCqN7+QWH4nsUZqWS3H0zQ4w=$",
+		"Django, scrypt N no power of two":  "scrypt$16385$seasalt$8$5$ECMIUp+LMxMSK8xB/IVybQ==",
+		"Django, scrypt N 0":                "scrypt$0$seasalt$8$5$ECMIUp+LMxMSK8xB/IVybQ==",
+		"Django, scrypt over 256 MiB":       "scrypt$524288$seasalt$8$1$ECMIUp+LMxMSK8xB/IVybQ==",
+		"Django, argon2 over 256 MiB":       "argon2$argon2id$v=19$m=262145,t=1,p=1$VktxemNpNzZqSGVXd0dNZGRoYlhOMw$fiJMLLV59ZokoBt226daCg",
+		"Django, argon2d":                   "argon2$argon2d$v=19$m=1024,t=1,p=1$VktxemNpNzZqSGVXd0dNZGRoYlhOMw$fiJMLLV59ZokoBt226daCg",
+		"Django, bcrypt of cost 16":         "bcrypt$$2b$16$.3rVITiNzy9ih9njQzgqeuFvJhrpLklycgA/zqkG/./B8h7RVcvc.",
+		"Django, bcrypt of another kind":    "bcrypt$$2x$12$.3rVITiNzy9ih9njQzgqeuFvJhrpLklycgA/zqkG/./B8h7RVcvc.",
+		"Django, md5":                       "md5$seasalt$3f86d0d3d465b7b458c231bf3555c0e3",
+		"Django, sha1":                      "sha1$seasalt$cff36ea83f5706ce9aa7454e63e431fc726b2dc8",
+		"Django, unusable":                  "!Kz5cOyYqQ6fS7a",
+		"Firebase, v 2":                     firebase("v=2,n=14,r=8,p=1,ss=Bw==,sk="+signer, "C0sHCg9ek77hsg==", key),
+		"Firebase, n not 32 bits":           firebase("v=1,n=4294967297,r=8,p=1,ss=Bw==,sk="+signer, "C0sHCg9ek77hsg==", key),
+		"Firebase, n 0":                     firebase("v=1,n=0,r=8,p=1,ss=Bw==,sk="+signer, "C0sHCg9ek77hsg==", key),
+		"Firebase, r 0":                     firebase("v=1,n=14,r=0,p=1,ss=Bw==,sk="+signer, "C0sHCg9ek77hsg==", key),
+		"Firebase, p 0":                     firebase("v=1,n=14,r=8,p=0,ss=Bw==,sk="+signer, "C0sHCg9ek77hsg==", key),
+		"Firebase, over 256 MiB":            firebase("v=1,n=20,r=8,p=1,ss=Bw==,sk="+signer, "C0sHCg9ek77hsg==", key),
+		"Firebase, n is missing":            firebase("v=1,r=8,p=1,ss=Bw==,sk="+signer, "C0sHCg9ek77hsg==", key),
+		"Firebase, sk twice":                firebase("v=1,n=14,r=8,p=1,sk=,sk="+signer, "C0sHCg9ek77hsg==", key),
+		"Firebase, no signer key":           firebase("v=1,n=14,r=8,p=1,ss=Bw==", "C0sHCg9ek77hsg==", key),
+		"Firebase, salt no base64":          firebase("v=1,n=14,r=8,p=1,ss=Bw==,sk="+signer, "!!!", key),
+		"Firebase, hash shorter than sk":    firebase("v=1,n=14,r=8,p=1,ss=Bw==,sk="+signer, "C0sHCg9ek77hsg==", "ZGlmZmVyZW50aGFzaA=="),
+		"a PHC hash with Django's prefix":   "argon2$argon2id",
+		"the name alone":                    "scrypt$",
+		"a plain password with dollars":     "pa$$word$",
+		"a Keycloak credential as a string": keycloakCredentials[0].credential,
+	} {
+		if err := CheckHash(hash); err == nil {
+			t.Errorf("%s was taken", name)
+		} else if strings.Contains(err.Error(), "seasalt") {
+			t.Errorf("%s: %v repeats what was sent", name, err)
+		}
+	}
+	for name, credential := range map[string]string{
+		"no object":         `[]`,
+		"nothing in it":     `{}`,
+		"another algorithm": `{"credentialData": {"algorithm": "bcrypt"}, "secretData": {}}`,
+		"argon2 1.0":        `{"credentialData": {"algorithm": "argon2", "additionalParameters": {"version": ["1.0"]}}, "secretData": {}}`,
+		"a one-time code's": `{"type": "otp", "secretData": "{\"value\":\"JBSWY3DPEHPK3PXP\"}", "credentialData": "{\"algorithm\":\"HmacSHA1\"}"}`,
+	} {
+		if _, err := KeycloakHash([]byte(credential)); err == nil {
+			t.Errorf("Keycloak, %s: was taken", name)
+		}
+	}
+	absurd, err := KeycloakHash([]byte(`{"credentialData": {"hashIterations": 100000000, "algorithm": "pbkdf2-sha256"}, "secretData": {"value": "JsfNbCOIdZUbyBJ+BT+VoGI91Ec2rWLOvkLPDaX8e9k=", "salt": "P5rtFkGtPfoaryJ6PizUJw=="}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if CheckHash(absurd) == nil {
+		t.Error("a Keycloak credential with 100,000,000 iterations was taken")
+	}
+}
+
+func TestLooksLikeHashTakesNoPlainPasswordForOne(t *testing.T) {
+	for _, plain := range []string{"pbkdf2", "pa$$word", "scrypt", "bcrypt_sha256", "md5$x$y", "$", "", "django_scrypt"} {
+		if LooksLikeHash(plain) {
+			t.Errorf("%q looks like a hash", plain)
+		}
+	}
+}

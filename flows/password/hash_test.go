@@ -1,0 +1,418 @@
+package password
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// quick is for tests in which the cost does not matter.
+var quick = Argon2id{64, 1, 1}
+
+func TestArgon2idCheckRefusesLessThanOWASPAndWhatNoLoginShouldCost(t *testing.T) {
+	for _, p := range []Argon2id{DefaultArgon2id, {47104, 1, 1}, {12288, 3, 1}, {9216, 4, 1}, {7168, 5, 1}, {7168, 64, 16}, {1 << 20, 4, 16}} {
+		if err := p.Check(); err != nil {
+			t.Errorf("%v: %v", p, err)
+		}
+	}
+	for p, want := range map[Argon2id]string{
+		{}:                    "19456 2 1",
+		{19456, 2, 0}:         "19456 2 1",
+		{19456, 1, 1}:         "19456 2 1",
+		{7167, 64, 1}:         "19456 2 1",
+		{1<<20 + 1, 1, 1}:     "over 1 GiB",
+		{7168, 65, 1}:         "over 64",
+		{19456, 2, 17}:        "over 16",
+		{1 << 20, 5, 1}:       "times iterations",
+		{1<<32 - 1, 1, 255}:   "over 1 GiB",
+		{19456, 1<<32 - 1, 1}: "over 64",
+	} {
+		if err := p.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", p, err, want)
+		}
+	}
+}
+
+const long = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+// foreignHashes were made by other programs, which the name tells.
+var foreignHashes = []struct{ name, secret, hash string }{
+	{"argon2's own test, 1 lane", "password", "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"},
+	{"argon2's own test, 2 lanes", "password", "$argon2id$v=19$m=256,t=2,p=2$c29tZXNhbHQ$bQk8UB/VmZZF4Oo79iDXuL5/0ttZwg2f/5U52iv1cDc"},
+	{"argon2 command, 16 bytes", "pässwörd", "$argon2id$v=19$m=64,t=3,p=2$MDEyMzQ1Njc4OWFiY2RlZg$aPr5VAKtfxD2fwCbhtx4iw"},
+	{"argon2 command, argon2i, 24 bytes", "password", "$argon2i$v=19$m=65536,t=2,p=4$c29tZXNhbHQ$RdescudvJCsgt3ub+b+dWRWJTmaaJObG"},
+	{"hash-wasm", "correct horse", "$argon2id$v=19$m=64,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$dPtrHTEawLtMiR9+/XloAkXZ+EtyrY+bvmHIbiufhk0"},
+
+	{"Openwall's crypt_blowfish test", "U*U*", "$2a$05$CCCCCCCCCCCCCCCCCCCCC.VGOzA784oUp/Z0DY336zx7pLYAy0lwK"},
+	{"libxcrypt 2b", "correct horse", "$2b$05$CCCCCCCCCCCCCCCCCCCCC.WrAwgFxicHZ3kL7zMvXYXHKosDn8ot2"},
+	{"libxcrypt 2y", "pässwörd", "$2y$05$abcdefghijklmnopqrstuuZVEMa1pjhlynBQ1qXmSvGBJpN9h1w8G"},
+	{"libxcrypt, 72 bytes", long, "$2y$05$abcdefghijklmnopqrstuu5s2v8.iXieOjg/.AySBTTZIIVFJeBui"},
+	{"libxcrypt, cut at 72 bytes", long + "chars after 72 are ignored", "$2y$05$abcdefghijklmnopqrstuu5s2v8.iXieOjg/.AySBTTZIIVFJeBui"},
+	{"bcryptjs", "correct horse", "$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e"},
+
+	{"RFC 7914, 64 bytes", "pleaseletmein", "$scrypt$ln=14,r=8,p=1$U29kaXVtQ2hsb3JpZGU$cCO9yzr9c0hGHAbNgf046/2o+7qQT44+qbVD9lRdofLVQylVYT8Pz2LUlwUkKpr55h6F3A1lHkDfzwF7RVdYhw"},
+	{"passlib's manual", "password", "$scrypt$ln=16,r=8,p=1$aM15713r3Xsvxbi31lqr1Q$nFNh2CVHVjNldFVKDHDlm4CbdRSCdEBsjjJxD+iCs5E"},
+	{"hashlib, r and p", "pässwörd", "$scrypt$ln=10,r=4,p=3$AAECAwQFBgcICQoLDA0ODw$rU71n1L1O4u1e+Xdhh1gKJ2beJsrSD5AfN9rhkrw5Wg"},
+	{"libxcrypt 7, RFC 7914's input", "pleaseletmein", "$7$C6..../....SodiumChloride$kBGj9fHznVYFQMEn/qDCfrDevf9YDtcDdKvEqHJLV8D"},
+	{"libxcrypt 7", "pässwörd", "$7$A6..../....abcdefghijklmnop$GhywLxg5PlcEkizJuCKwWrjzyDuwwW5syx/PPTZBRa7"},
+
+	{"RFC 6070", "passwordPASSWORDpassword", "$pbkdf2-sha1$i=4096$c2FsdFNBTFRzYWx0U0FMVHNhbHRTQUxUc2FsdFNBTFRzYWx0$PS7sT+QchJuAyNg2YsDkSospGpZM8vBwOA"},
+	{"passlib's manual, sha256", "password", "$pbkdf2-sha256$6400$0ZrzXitFSGltTQnBWOsdAw$Y11AchqV4b0sUisdZd0Xr97KWoymNE0LNNrnEgY4H9M"},
+	{"passlib's manual, salt of 10 bytes", "password", "$pbkdf2-sha256$8000$XAuBMIYQQogxRg$tRRlz8hYn63B9LYiCd6PRo6FMiunY9ozmMMI3srxeRE"},
+	{"hashlib, sha1 with dots", "pässwörd", "$pbkdf2$1000$.//7//v/.//7//v/.//7/w$v3m/Lc4ANYycMxpTjKlXwf.0ce0"},
+	{"hashlib, sha256 as PHC", "pässwörd", "$pbkdf2-sha256$i=1000,l=32$+//7//v/+//7//v/+//7/w$sY5ypoDMvyA6D+BJe5TdItRBHRg96RqG4iZBrHoMO+M"},
+	{"the same, padded", "pässwörd", "$pbkdf2-sha256$i=1000$+//7//v/+//7//v/+//7/w==$sY5ypoDMvyA6D+BJe5TdItRBHRg96RqG4iZBrHoMO+M="},
+	{"hashlib, sha512 with dots", "pässwörd", "$pbkdf2-sha512$1000$.//7//v/.//7//v/.//7/w$SasqYl2QIJqCFmHssMNuy9CpQc5wEH0rWpOixp0OeUrQdB7QORKHt8UiUeAdwQyDCWI4BFeMz.pThIO.zr5e4w"},
+}
+
+func TestVerifyTakesTheHashesOfOtherPrograms(t *testing.T) {
+	h := NewHasher(0)
+	for _, test := range foreignHashes {
+		t.Run(test.name, func(t *testing.T) {
+			if err := CheckHash(test.hash); err != nil {
+				t.Fatal(err)
+			}
+			if !LooksLikeHash(test.hash) {
+				t.Error("does not look like a hash")
+			}
+			ok, stale, err := h.Verify(t.Context(), acme, DefaultArgon2id, test.hash, test.secret)
+			cut := strings.HasPrefix(test.hash, "$2") && len(test.secret) >= bcryptSees
+			if !ok || stale == cut || err != nil {
+				t.Errorf("right secret: %v, %v, %v, want true, %v, nil", ok, stale, err, !cut)
+			}
+			ok, stale, err = h.Verify(t.Context(), acme, DefaultArgon2id, test.hash, test.secret[1:])
+			if ok || stale || err != nil {
+				t.Errorf("wrong secret: %v, %v, %v, want false, false, nil", ok, stale, err)
+			}
+		})
+	}
+}
+
+func TestVerifyTellsWhatShouldBeReplaced(t *testing.T) {
+	h := NewHasher(1)
+	p := Argon2id{128, 2, 1}
+	hash, err := h.Hash(t.Context(), acme, p, "a secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(hash, "$argon2id$v=19$m=128,t=2,p=1$") {
+		t.Error("the form of the hash has changed")
+	}
+	for _, test := range []struct {
+		name   string
+		now    Argon2id
+		secret string
+		ok     bool
+		stale  bool
+	}{
+		{"same", p, "a secret", true, false},
+		{"stronger than needed", quick, "a secret", true, false},
+		{"less memory than now", Argon2id{129, 2, 1}, "a secret", true, true},
+		{"fewer iterations than now", Argon2id{128, 3, 1}, "a secret", true, true},
+		{"less parallelism than now", Argon2id{128, 2, 2}, "a secret", true, true},
+		{"wrong, weak or not", Argon2id{129, 2, 1}, "A secret", false, false},
+		{"every byte counts", p, "a secret ", false, false},
+	} {
+		ok, stale, err := h.Verify(t.Context(), acme, test.now, hash, test.secret)
+		if ok != test.ok || stale != test.stale || err != nil {
+			t.Errorf("%s: %v, %v, %v", test.name, ok, stale, err)
+		}
+	}
+	const shortSalt = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
+	if ok, stale, err := h.Verify(t.Context(), acme, quick, shortSalt, "password"); !ok || !stale || err != nil {
+		t.Errorf("a salt of 8 bytes: %v, %v, %v", ok, stale, err)
+	}
+}
+
+func TestVerifyTakesAnyFormAndReplacesAllButTheFirst(t *testing.T) {
+	h := NewHasher(1)
+	hash, err := h.Hash(t.Context(), acme, quick, "a secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		forms     []string
+		ok, stale bool
+	}{
+		{[]string{"a secret", "another"}, true, false},
+		{[]string{"another", "a secret"}, true, true},
+		{[]string{"another", "wrong"}, false, false},
+	} {
+		if ok, stale, err := h.Verify(t.Context(), acme, quick, hash, test.forms...); ok != test.ok || stale != test.stale || err != nil {
+			t.Errorf("%q: %v, %v, %v", test.forms, ok, stale, err)
+		}
+	}
+}
+
+func TestVerifyStillTakesWhatTheOperatorOnceSet(t *testing.T) {
+	// More than CheckHash lets in, no more than Check allows.
+	if _, err := parseHash("$argon2id$v=19$m=1048576,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$dPtrHTEawLtMiR9+/XloAkXZ+EtyrY+bvmHIbiufhk0"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEverySecretHasItsOwnSalt(t *testing.T) {
+	h := NewHasher(1)
+	a, err := h.Hash(t.Context(), acme, quick, "same")
+	b, err2 := h.Hash(t.Context(), acme, quick, "same")
+	if a == b || err != nil || err2 != nil {
+		t.Error("two hashes are equal", err, err2)
+	}
+}
+
+func TestVerifyOfNoHashDoesTheSameWork(t *testing.T) {
+	h := NewHasher(1)
+	p := Argon2id{4096, 2, 1}
+	hash, err := h.Hash(t.Context(), acme, p, "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fastest := func(f func()) time.Duration {
+		best := time.Hour
+		for range 20 {
+			start := time.Now()
+			f()
+			best = min(best, time.Since(start))
+		}
+		return best
+	}
+	real := fastest(func() { h.Verify(t.Context(), acme, p, hash, "wrong") })
+	for name, waste := range map[string]func() (bool, error){
+		"Verify": func() (bool, error) { ok, _, err := h.Verify(t.Context(), acme, p, "", "wrong"); return ok, err },
+		"Match": func() (bool, error) {
+			match, err := h.Match(t.Context(), acme, p, nil, "wrong")
+			return match != "", err
+		},
+	} {
+		if ok, err := waste(); ok || err != nil {
+			t.Errorf("%s: %v, %v", name, ok, err)
+		}
+		// Far wider than what it measures on an idle machine, 1.0, and far
+		// from what no work at all would measure.
+		if took := fastest(func() { waste() }); took < real/2 || took > real*2 {
+			t.Errorf("%s takes %v without a hash, %v with one", name, took, real)
+		}
+	}
+}
+
+func TestMatchFindsTheHashOfASet(t *testing.T) {
+	h := NewHasher(1)
+	secrets := []string{"one", "two", "three"}
+	hashes, err := h.HashSet(t.Context(), acme, quick, secrets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := h.Hash(t.Context(), acme, quick, "alone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	salted := func(hash string) string { return hash[:strings.LastIndexByte(hash, '$')] }
+	if salted(hashes[0]) != salted(hashes[2]) || salted(hashes[0]) == salted(other) {
+		t.Error("a set must have one salt of its own")
+	}
+	const bcrypt = "$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e"
+	const scrypt = "$scrypt$ln=10,r=4,p=3$AAECAwQFBgcICQoLDA0ODw$rU71n1L1O4u1e+Xdhh1gKJ2beJsrSD5AfN9rhkrw5Wg"
+	all := append(slices.Clone(hashes), other, bcrypt, scrypt)
+	for secret, want := range map[string]string{
+		"one": hashes[0], "two": hashes[1], "three": hashes[2], "alone": other,
+		"correct horse": bcrypt, "pässwörd": scrypt, "four": "", "": "",
+	} {
+		if match, err := h.Match(t.Context(), acme, quick, all, secret); match != want || err != nil {
+			t.Errorf("%q: %q, %v", secret, match, err)
+		}
+		if ok, _, err := h.Verify(t.Context(), acme, quick, want, secret); ok != (want != "") || err != nil {
+			t.Errorf("Verify %q: %v, %v", secret, ok, err)
+		}
+	}
+	if _, err := h.Match(t.Context(), acme, quick, append(all, "rubbish"), "one"); err == nil {
+		t.Error("what is no hash must be an error")
+	}
+}
+
+// A set shares what it derives: the digests of one salt are equal in salted,
+// and keys of other lengths are not taken for the same.
+func TestHashesShareASaltOnlyIfTheyDeriveTheSame(t *testing.T) {
+	salted := func(hash string) string {
+		d, err := parseHash(hash)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d.salted
+	}
+	const argon = "$argon2id$v=19$m=64,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$dPtrHTEawLtMiR9+/XloAkXZ+EtyrY+bvmHIbiufhk0"
+	distinct := []string{
+		argon,
+		strings.Replace(argon, "m=64", "m=65", 1),
+		strings.Replace(argon, "MDEy", "MDEz", 1),
+		strings.Replace(argon, "argon2id", "argon2i", 1),
+		strings.TrimSuffix(argon, "hk0"),
+		"$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e",
+		"$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6f",
+	}
+	seen := map[string]bool{}
+	for _, hash := range distinct {
+		if seen[salted(hash)] {
+			t.Error("taken for the same as another:", hash)
+		}
+		seen[salted(hash)] = true
+	}
+	if !seen[salted(strings.Replace(argon, "dPtr", "ePtr", 1))] {
+		t.Error("the key alone must make no difference")
+	}
+}
+
+func TestCheckHashRefuses(t *testing.T) {
+	const salt, key = "MDEyMzQ1Njc4OWFiY2RlZg", "dPtrHTEawLtMiR9+/XloAkXZ+EtyrY+bvmHIbiufhk0"
+	const tail = "$" + salt + "$" + key
+	const bcrypt = "abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e"
+	for _, test := range []struct{ name, hash, want string }{
+		{"nothing", "", "not supported"},
+		{"a password", "hunter2hunter2", "not supported"},
+		{"dollars", "$$$$", "not supported"},
+		{"md5crypt", "$1$abcdefgh$G//4keteveJp0qb8z2DxG/", "not supported"},
+		{"sha512crypt", "$6$abcdefgh$abcdefgh", "not supported"},
+		{"argon2d", "$argon2d$v=19$m=64,t=2,p=1" + tail, "not supported"},
+		{"another case", "$Argon2id$v=19$m=64,t=2,p=1" + tail, "not supported"},
+
+		{"argon2 1.0", "$argon2id$v=16$m=64,t=2,p=1" + tail, "v=19"},
+		{"argon2 without version", "$argon2id$m=64,t=2,p=1" + tail, "v=19"},
+		{"argon2 without parallelism", "$argon2id$v=19$m=64,t=2" + tail, "form"},
+		{"argon2 with a parameter twice", "$argon2id$v=19$m=64,t=2,t=2" + tail, "form"},
+		{"argon2 with another parameter", "$argon2id$v=19$m=64,t=2,p=1,data=1" + tail, "form"},
+		{"argon2 with a sign", "$argon2id$v=19$m=+64,t=2,p=1" + tail, "form"},
+		{"argon2 with a huge number", "$argon2id$v=19$m=99999999999999999999,t=2,p=1" + tail, "form"},
+		{"argon2 with p beyond a byte", "$argon2id$v=19$m=64,t=2,p=257" + tail, "form"},
+		{"argon2 without iterations", "$argon2id$v=19$m=64,t=0,p=1" + tail, "at least 1 iteration"},
+		{"argon2 without lanes", "$argon2id$v=19$m=64,t=1,p=0" + tail, "at least 1 iteration"},
+		{"argon2 without memory", "$argon2id$v=19$m=7,t=1,p=1" + tail, "at least 1 iteration"},
+		{"argon2 of 257 MiB", "$argon2id$v=19$m=263168,t=1,p=1" + tail, "256 MiB"},
+		{"argon2 of 4 TiB", "$argon2id$v=19$m=4294967295,t=1,p=1" + tail, "1 GiB"},
+		{"argon2 of 21 iterations", "$argon2id$v=19$m=64,t=21,p=1" + tail, "20 iterations"},
+		{"argon2 of 256 MiB in 20 iterations", "$argon2id$v=19$m=262144,t=20,p=1" + tail, "4 GiB"},
+		{"argon2 with a salt of 7 bytes", "$argon2id$v=19$m=64,t=2,p=1$MDEyMzQ1Ng$" + key, "8 to 128"},
+		{"argon2 with a key of 4 bytes", "$argon2id$v=19$m=64,t=2,p=1$" + salt + "$dPtrHQ", "8 to 128"},
+		{"argon2 with a key of 129 bytes", "$argon2id$v=19$m=64,t=2,p=1$" + salt + "$" + strings.Repeat("AAAA", 43), "8 to 128"},
+		{"argon2 without key", "$argon2id$v=19$m=64,t=2,p=1$" + salt, "form"},
+		{"argon2 with bits left over", "$argon2id$v=19$m=64,t=2,p=1$" + salt[:len(salt)-1] + "h$" + key, "base64"},
+		{"argon2 with a line feed", "$argon2id$v=19$m=64,t=2,p=1$" + salt + "\n$" + key, "visible ASCII"},
+		{"endless", "$argon2id$v=19$m=64,t=2,p=1" + tail + strings.Repeat("A", 1024), "1024"},
+
+		{"bcrypt of cost 16", "$2b$16$" + bcrypt, "04 to 15"},
+		{"bcrypt of cost 3", "$2b$03$" + bcrypt, "04 to 15"},
+		{"bcrypt with a short cost", "$2b$4$" + bcrypt, "form"},
+		{"bcrypt with a sign", "$2b$+4$" + bcrypt, "04 to 15"},
+		{"bcrypt cut off", "$2b$04$" + bcrypt[1:], "form"},
+		{"bcrypt with something behind", "$2b$04$" + bcrypt + "x", "form"},
+		{"bcrypt with another character", "$2b$04$" + bcrypt[1:] + "=", "form"},
+		{"bcrypt 2x", "$2x$04$" + bcrypt, "not supported"},
+
+		{"scrypt of 512 MiB", "$scrypt$ln=19,r=8,p=1" + tail, "256 MiB"},
+		{"scrypt of many blocks", "$scrypt$ln=4,r=1024,p=1024" + tail, "1 GiB"},
+		{"scrypt of ln=63", "$scrypt$ln=63,r=8,p=1" + tail, "range"},
+		{"scrypt of ln=0", "$scrypt$ln=0,r=8,p=1" + tail, "range"},
+		{"scrypt of r=0", "$scrypt$ln=4,r=0,p=1" + tail, "range"},
+		{"scrypt of a huge r", "$scrypt$ln=4,r=4294967295,p=4294967295" + tail, "range"},
+		{"scrypt without p", "$scrypt$ln=4,r=8" + tail, "form"},
+		{"scrypt 7 of a huge N", "$7$z6..../....SodiumChloride$kBGj9fHznVYFQMEn/qDCfrDevf9YDtcDdKvEqHJLV8D", "range"},
+		{"scrypt 7 without salt", "$7$C6..../....$kBGj9fHznVYFQMEn/qDCfrDevf9YDtcDdKvEqHJLV8D", "8 to 128"},
+		{"scrypt 7 cut off", "$7$C6..../....SodiumChloride$kBGj9fHznVYFQMEn", "form"},
+
+		{"pbkdf2 of 5000001 iterations", "$pbkdf2-sha256$5000001" + tail, "5000000"},
+		{"pbkdf2 of two blocks", "$pbkdf2$i=2500001" + tail, "5000000"},
+		{"pbkdf2 without iterations", "$pbkdf2-sha256$0" + tail, "5000000"},
+		{"pbkdf2 with another length", "$pbkdf2-sha256$i=1000,l=31" + tail, "form"},
+		{"pbkdf2 with another parameter", "$pbkdf2-sha256$i=1000,x=32" + tail, "form"},
+		{"pbkdf2 with a word", "$pbkdf2-sha256$many" + tail, "form"},
+		{"pbkdf2 of md5", "$pbkdf2-md5$1000" + tail, "not supported"},
+	} {
+		err := CheckHash(test.hash)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", test.name, err, test.want)
+			continue
+		}
+		if len(test.hash) > 4 && strings.Contains(err.Error(), test.hash) || strings.Contains(err.Error(), key) {
+			t.Errorf("%s: the error repeats the hash", test.name)
+		}
+	}
+}
+
+func TestLooksLikeHashKnowsAlsoWhatIsRefused(t *testing.T) {
+	for _, s := range []string{"$argon2id$x", "$2y$10$x", "$7$x", "$pbkdf2-sha512$", "$6$salt$x", "$y$j9T$x"} {
+		if !LooksLikeHash(s) {
+			t.Errorf("%q does not look like a hash", s)
+		}
+	}
+	for _, s := range []string{"", "$", "$$", "$$money$$", "argon2id$", "$argon2id", "$2a", "$cash$in$hand", " $2a$10$x", "$5.99"} {
+		if LooksLikeHash(s) {
+			t.Errorf("%q looks like a hash", s)
+		}
+	}
+}
+
+func FuzzCheckHash(f *testing.F) {
+	for _, test := range foreignHashes {
+		f.Add(test.hash)
+	}
+	for _, s := range []string{"", "$", "$$", "$7$$", "$2b$04$", "$argon2id$v=19$m=8,t=1,p=1$$", "$scrypt$ln=1,r=1,p=1$MDEyMzQ1Njc$MDEyMzQ1Njc",
+		"$pbkdf2$1$MDEyMzQ1Njc$MDEyMzQ1Njc", "$argon2id$v=19$m=16,t=1,p=2$MDEyMzQ1Njc$MDEyMzQ1Njc", "$7$..../..../0000MDEyMzQ1Njc$", "$pbkdf2$i=,l=$$"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, hash string) {
+		start := time.Now()
+		err := CheckHash(hash)
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("took %v", took)
+		}
+		if err != nil {
+			if len(hash) > 20 && strings.Contains(err.Error(), hash) {
+				t.Error("the error repeats the hash")
+			}
+			return
+		}
+		if !LooksLikeHash(hash) {
+			t.Error("accepted, but does not look like a hash")
+		}
+		d, err := parseHash(hash)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := d.argon2; p.MemoryKiB*p.Iterations > 0 && p.MemoryKiB*p.Iterations < 4096 {
+			if key, err := d.derive("secret"); err != nil || len(key) != len(d.key) {
+				t.Errorf("derived %d bytes, %v, want %d", len(key), err, len(d.key))
+			}
+		}
+	})
+}
+
+func TestHashRefusesParametersThatWouldPanic(t *testing.T) {
+	h := NewHasher(1)
+	for _, p := range []Argon2id{{}, {64, 0, 1}, {64, 1, 0}, {7, 1, 1}, {1<<20 + 1, 1, 1}} {
+		if _, err := h.Hash(t.Context(), acme, p, "secret"); err == nil {
+			t.Errorf("%v was accepted", p)
+		}
+		if _, _, err := h.Verify(t.Context(), acme, p, "", "secret"); err == nil {
+			t.Errorf("%v was accepted for no hash", p)
+		}
+	}
+}
+
+func BenchmarkHash(b *testing.B) {
+	h := NewHasher(1)
+	for b.Loop() {
+		if _, err := h.Hash(b.Context(), acme, DefaultArgon2id, "correct horse battery staple"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func ExampleHasher_Match() {
+	h := NewHasher(0)
+	ctx := context.Background()
+	hashes, _ := h.HashSet(ctx, acme, DefaultArgon2id, []string{"ABCDEFGHIJ", "KLMNOPQRST"})
+	match, _ := h.Match(ctx, acme, DefaultArgon2id, hashes, "KLMNOPQRST")
+	fmt.Println(match == hashes[1])
+	// Output: true
+}

@@ -1,0 +1,281 @@
+package password
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var acme = Turn{Company: "acme", Address: "192.0.2.1"}
+
+// occupy fills all slots of h until release is called.
+func occupy(h *Hasher) (release func()) {
+	done := make(chan struct{})
+	for range h.Slots() {
+		go h.do(context.Background(), acme, func() error { <-done; return nil })
+	}
+	synctest.Wait()
+	return func() { close(done); synctest.Wait() }
+}
+
+func TestHasherRunsNoMoreThanItsSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHasher(3)
+		var mu sync.Mutex
+		running, most, done := 0, 0, 0
+		for range 20 {
+			go func() {
+				err := h.do(t.Context(), acme, func() error {
+					mu.Lock()
+					running++
+					most = max(most, running)
+					mu.Unlock()
+					time.Sleep(100 * time.Millisecond)
+					mu.Lock()
+					running--
+					done++
+					mu.Unlock()
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		time.Sleep(maxWait)
+		synctest.Wait()
+		if most != 3 || done != 20 {
+			t.Errorf("%d at once, %d done; want 3, 20", most, done)
+		}
+	})
+}
+
+func TestHasherIsBusyBeforeTwoSecondsAreOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHasher(2)
+		release := occupy(h)
+		start := time.Now()
+		_, err := h.Hash(t.Context(), acme, quick, "secret")
+		if waited := time.Since(start); !errors.Is(err, ErrBusy) || waited != 1800*time.Millisecond {
+			t.Errorf("%v after %v, want ErrBusy after 1.8s", err, waited)
+		}
+		release()
+		if _, err := h.Hash(t.Context(), acme, quick, "secret"); err != nil {
+			t.Error("once there is a slot again:", err)
+		}
+	})
+}
+
+func TestHasherRefusesAtOnceWhoWouldWaitInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHasher(1)
+		release := occupy(h)
+		results := make(chan error, waitersPerSlot)
+		for range waitersPerSlot {
+			go func() { results <- h.do(t.Context(), acme, func() error { return nil }) }()
+		}
+		synctest.Wait()
+		start := time.Now()
+		if _, _, err := h.Verify(t.Context(), acme, quick, "", "secret"); !errors.Is(err, ErrBusy) || time.Since(start) != 0 {
+			t.Errorf("%v after %v, want ErrBusy at once", err, time.Since(start))
+		}
+		release()
+		for range waitersPerSlot {
+			if err := <-results; err != nil {
+				t.Error("one of those that waited:", err)
+			}
+		}
+		wantEmpty(t, h)
+	})
+}
+
+func TestHasherServesInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHasher(1)
+		release := occupy(h)
+		var got []int
+		for i := range 10 {
+			go h.do(t.Context(), acme, func() error { got = append(got, i); return nil })
+			synctest.Wait()
+		}
+		release()
+		if !slices.IsSorted(got) || len(got) != 10 {
+			t.Error(got)
+		}
+	})
+}
+
+func TestHasherEndsWaitingWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHasher(1)
+		release := occupy(h)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err := h.Match(ctx, acme, quick, nil, "secret")
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		release()
+		if _, err := h.HashSet(ctx, acme, quick, []string{"secret"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("with a context that has ended: %v", err)
+		}
+		wantEmpty(t, h)
+	})
+}
+
+func TestHasherSurvivesAPanic(t *testing.T) {
+	h := NewHasher(1)
+	func() {
+		defer func() { recover() }()
+		h.do(t.Context(), acme, func() error { panic("a defect") })
+	}()
+	if _, err := h.Hash(t.Context(), acme, quick, "secret"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNewHasherLeavesACPU(t *testing.T) {
+	if n := NewHasher(0).Slots(); n < 1 {
+		t.Error(n)
+	}
+	if n := NewHasher(5).Slots(); n != 5 {
+		t.Error(n)
+	}
+}
+
+// wantEmpty: nobody waits or is at work, and nothing is kept of those that did.
+func wantEmpty(t *testing.T, h *Hasher) {
+	t.Helper()
+	if n, _ := h.Queue(); n != 0 || len(h.turns.waiting.lines) != 0 || len(h.turns.waiting.next) != 0 {
+		t.Errorf("%d still wait or are at work, of %d companies", n, len(h.turns.waiting.lines))
+	}
+}
+
+func TestHasherLetsCompaniesAndAddressesTakeTurns(t *testing.T) {
+	for name, c := range map[string]struct{ come, served string }{
+		"companies":          {"a1 a1 a1 b1 b1 c1", "a1 b1 c1 a1 b1 a1"},
+		"addresses":          {"a1 a1 a1 a2 a2 a3", "a1 a2 a3 a1 a2 a1"},
+		"companies first":    {"a1 a2 a3 a4 b1 b1 b1", "a1 b1 a2 b1 a3 b1 a4"},
+		"addresses of each":  {"a1 a1 a2 b1 b1 b2", "a1 b1 a2 b2 a1 b1"},
+		"one that was empty": {"a1 b1 a1", "a1 b1 a1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := NewHasher(1)
+				release := occupy(h)
+				var served []string
+				for _, who := range strings.Fields(c.come) {
+					go h.do(t.Context(), Turn{who[:1], who[1:]}, func() error { served = append(served, who); return nil })
+					synctest.Wait()
+				}
+				release()
+				if got := strings.Join(served, " "); got != c.served {
+					t.Errorf("got %s, want %s", got, c.served)
+				}
+				wantEmpty(t, h)
+			})
+		})
+	}
+}
+
+// A storm may take all places, but gives them up: to other companies, and to
+// other addresses of its own.
+func TestHasherStormLeavesOthersTheirPlace(t *testing.T) {
+	for name, other := range map[string]func(i int) Turn{
+		"companies": func(i int) Turn { return Turn{fmt.Sprint(i % 3), acme.Address} },
+		"addresses": func(i int) Turn { return Turn{acme.Company, fmt.Sprint(i % 3)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := NewHasher(2)
+				release := occupy(h)
+				_, limit := h.Queue()
+				storm := make(chan error, limit)
+				for range limit {
+					go func() { storm <- h.do(t.Context(), acme, func() error { return nil }) }()
+				}
+				synctest.Wait()
+				others := make(chan error, 10)
+				for i := range 10 {
+					go func() { others <- h.do(t.Context(), other(i), func() error { return nil }) }()
+					synctest.Wait()
+				}
+				if n, _ := h.Queue(); n != limit {
+					t.Errorf("%d wait or are at work, want the limit %d", n, limit)
+				}
+				release()
+				for range 10 {
+					if err := <-others; err != nil {
+						t.Error("one of the others:", err)
+					}
+				}
+				served := 0
+				for range limit {
+					if err := <-storm; err == nil {
+						served++
+					} else if err != ErrBusy {
+						t.Error(err)
+					}
+				}
+				if want := limit - h.Slots() - 10; served != want {
+					t.Errorf("%d of the storm were served, want %d", served, want)
+				}
+				wantEmpty(t, h)
+			})
+		})
+	}
+}
+
+// Where all places are taken, each address comes to have as many as another, and
+// each company as many as another, in whatever order they come.
+func TestHasherSharesPlacesEvenly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHasher(1)
+		release := occupy(h)
+		for _, turn := range []Turn{{"a", "1"}, {"a", "2"}, {"a", "3"}, {"a", "4"}, {"b", "1"}, {"b", "1"}} {
+			for range 2 * waitersPerSlot {
+				go h.do(t.Context(), turn, func() error { return nil })
+			}
+			synctest.Wait()
+		}
+		waiting := func(l *line, path ...string) int {
+			for _, name := range path {
+				l = l.lines[name]
+			}
+			return l.length
+		}
+		all := &h.turns.waiting
+		if a, b := waiting(all, "a"), waiting(all, "b"); a+b != waitersPerSlot || a < b || a > b+1 {
+			t.Errorf("%d and %d wait of two companies", a, b)
+		}
+		for _, address := range []string{"1", "2", "3", "4"} {
+			if n := waiting(all, "a", address); n != waitersPerSlot/8 {
+				t.Errorf("%d wait of address %s, want %d", n, address, waitersPerSlot/8)
+			}
+		}
+		release()
+		wantEmpty(t, h)
+	})
+}
+
+// Turns that come at the moment when their waiter gives up are not lost.
+func TestHasherLosesNoSlot(t *testing.T) {
+	h := NewHasher(2)
+	var all sync.WaitGroup
+	for i := range 2000 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%20)*time.Millisecond)
+			defer cancel()
+			h.do(ctx, Turn{fmt.Sprint(i % 3), fmt.Sprint(i % 7)}, func() error { time.Sleep(time.Millisecond); return nil })
+		})
+	}
+	all.Wait()
+	wantEmpty(t, h)
+}

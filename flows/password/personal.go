@@ -1,0 +1,43 @@
+package password
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const minOwnWord = 4 // shorter words occur in good passwords by chance
+
+// MaxExtra is how many characters beside its words make a password no other: a
+// year and two signs, say.
+const MaxExtra = 6
+
+// MadeOf reports whether nothing but words, such as a guesser who knows the account
+// tries first, in any number and order, and up to MaxExtra characters that are no
+// letters make up the password. It overlooks
+// case, and spaces and punctuation within the password.
+func MadeOf(password string, words []string) bool {
+	for i, word := range words {
+		words[i] = squeeze(Fold(word))
+	}
+	// The first that matches is taken: an email address before its local part.
+	slices.SortFunc(words, func(a, b string) int { return len(b) - len(a) })
+	var removed []string
+	for _, word := range words {
+		if utf8.RuneCountInString(word) >= minOwnWord {
+			removed = append(removed, word, "")
+		}
+	}
+	password = Fold(password)
+	inner := strings.TrimFunc(password, isSeparator)
+	extra := utf8.RuneCountInString(password) - utf8.RuneCountInString(inner)
+	inner = squeeze(inner)
+	rest := strings.NewReplacer(removed...).Replace(inner)
+	return rest != inner && extra+utf8.RuneCountInString(rest) <= MaxExtra && !strings.ContainsFunc(rest, unicode.IsLetter)
+}
+
+// squeeze leaves letters and digits.
+func squeeze(s string) string { return strings.Join(strings.FieldsFunc(s, isSeparator), "") }
+
+func isSeparator(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) }

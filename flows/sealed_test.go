@@ -1,0 +1,217 @@
+package flows_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// However often strangers begin a login of an account with a password, the stores
+// are asked and told nothing.
+func TestALoginThatStrangersBeginIsStoredNowhere(t *testing.T) {
+	b := newBench(t)
+	writes := &writeCounter{Sessions: b.Sessions}
+	b.Sessions = writes
+	for range 50 {
+		token := b.must("auth/login", "", object{"login_id": email}).SessionToken
+		if !regexp.MustCompile(`^mgs_[A-Za-z0-9_-]{44,156}$`).MatchString(token) {
+			t.Fatalf("the token has %d characters", len(token))
+		}
+	}
+	if n := writes.n.Load(); n != 0 {
+		t.Errorf("50 logins made %d writes", n)
+	}
+	list, err := b.Sessions.List(t.Context(), b.clock.Now(), code, b.account)
+	if err != nil || len(list) != 0 {
+		t.Errorf("%d sessions are stored, %v", len(list), err)
+	}
+}
+
+// A writeCounter counts what could store something.
+type writeCounter struct {
+	flows.Sessions
+	n atomic.Int64
+}
+
+func (w *writeCounter) Create(ctx context.Context, now time.Time, s flows.Session, counters ...flows.Counter) error {
+	w.n.Add(1)
+	return w.Sessions.Create(ctx, now, s, counters...)
+}
+
+func (w *writeCounter) Charge(ctx context.Context, now time.Time, counters ...flows.Counter) error {
+	if slices.ContainsFunc(counters, func(c flows.Counter) bool { return !c.Look }) {
+		w.n.Add(1)
+	}
+	return w.Sessions.Charge(ctx, now, counters...)
+}
+
+// Of many that race with one token of a login, on two nodes, one succeeds, and
+// then the token is as good as none: on its route, elsewhere, and on the
+// protected path.
+func TestALoginsTokenIsUsedOnce(t *testing.T) {
+	b := newBench(t)
+	b.company.Limits.LoginsPerAddress.N = 1000
+	other := *b
+	other.Service = &flows.Service{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies,
+		Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe}
+	for _, path := range []string{"auth/checkpassword", "auth/logout"} {
+		token := b.sessionIn(flows.CheckPassword)
+		var passed atomic.Int64
+		var racers sync.WaitGroup
+		for i := range 20 {
+			racers.Go(func() {
+				_, err := []*bench{b, &other}[i%2].serve(path, token, b.goodBody(path))
+				switch {
+				case err == nil:
+					passed.Add(1)
+				case !errors.Is(err, flows.ErrTokenInvalid):
+					t.Errorf("%s: got %v", path, err)
+				}
+			})
+		}
+		racers.Wait()
+		if n := passed.Load(); n != 1 {
+			t.Errorf("%s: %d of 20 have passed", path, n)
+		}
+		for _, again := range []string{"auth/checkpassword", "auth/checkotp", "auth/logout"} {
+			b.wrong(flows.ErrTokenInvalid, again, token, b.goodBody(again))
+		}
+		b.wantLive(token, flows.ErrTokenInvalid)
+	}
+}
+
+// What ends the account's sessions ends its logins that are under way.
+func TestALoginEndsWithTheAccountsSessions(t *testing.T) {
+	for name, end := range map[string]func(*bench){
+		"a new password": func(b *bench) {
+			b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), b.goodBody("auth/setpassword"))
+		},
+		"the account closed": func(b *bench) { b.update(true, func(a *flows.Account) { a.Status = flows.StatusClosed }) },
+		"the account deleted": func(b *bench) {
+			if err := b.admin().Delete(b.t.Context(), mnemocode); err != nil {
+				b.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			token := b.sessionIn(flows.CheckPassword)
+			end(b)
+			for _, path := range []string{"auth/checkpassword", "auth/checkotp", "auth/logout"} {
+				b.wrong(flows.ErrTokenInvalid, path, token, b.goodBody(path))
+			}
+			b.wantLive(token, flows.ErrTokenInvalid)
+		})
+	}
+}
+
+// Nobody can make, change or spell otherwise a login's token.
+func TestALoginsTokenCantBeForged(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.CheckPassword)
+	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	for i := len("mgs_"); i < len(token); i++ {
+		for _, flip := range []int{1, 32} {
+			forged := []byte(token)
+			forged[i] = digits[strings.IndexByte(digits, forged[i])^flip]
+			b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", string(forged), object{"password": password})
+		}
+	}
+	elsewhere := newBench(t)
+	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", elsewhere.sessionIn(flows.CheckPassword), object{"password": password})
+	b.must("auth/checkpassword", token, object{"password": password})
+}
+
+// Ending a login that is under way is what strangers can do: they are counted.
+func TestLogoutsOfLoginsAreCounted(t *testing.T) {
+	b := newBench(t)
+	b.company.Limits.LoginsPerAddress.N = 3
+	for range 3 {
+		b.must("auth/logout", b.sessionIn(flows.CheckPassword), nil)
+	}
+	b.wrong(flows.ErrRestricted, "auth/logout", b.sessionIn(flows.CheckPassword), nil)
+	b.must("auth/logout", b.sessionIn(flows.RecoveryQuestion), nil)
+}
+
+// An account has as many authorized sessions as it may; one more ends the
+// oldest, however its owner logged in.
+func TestOneSessionTooManyEndsTheOldest(t *testing.T) {
+	b := newBench(t)
+	b.company.Limits.SessionsPerAccount = 2
+	memory, _ := b.remembering(1000)
+	var tokens []string
+	for range 3 {
+		b.clock.advance(time.Second)
+		tokens = append(tokens, b.sessionIn(flows.Authorized))
+		b.wantLive(tokens[len(tokens)-1], nil)
+	}
+	if memory.Len() != 3 {
+		t.Fatalf("%d sessions are remembered", memory.Len())
+	}
+	memory.Flush() // a store without a feed tells it nothing
+	b.wantLive(tokens[0], flows.ErrTokenInvalid)
+	b.wantLive(tokens[1], nil)
+	b.clock.advance(time.Second)
+	b.must("auth/oauth", "", b.goodBody("auth/oauth"))
+	b.wantLive(tokens[2], nil)
+	memory.Flush()
+	b.wantLive(tokens[1], flows.ErrTokenInvalid)
+}
+
+// A session whose end is near lives to it, if requests come.
+func TestRequestsProlongASessionToItsEnd(t *testing.T) {
+	b := newBench(t)
+	b.company.Idle, b.company.Lifetime = 75*time.Second, 90*time.Second
+	token := b.sessionIn(flows.Authorized)
+	for range 44 {
+		b.clock.advance(2 * time.Second)
+		b.wantLive(token, nil)
+	}
+	b.clock.advance(2 * time.Second)
+	b.wantLive(token, flows.ErrTokenExpired)
+}
+
+// An ending that can't be done holds up no other.
+func TestAStuckEndingHoldsUpNoOther(t *testing.T) {
+	b := newBench(t)
+	b.seed(flows.Seed{Account: flows.Account{Mnemocode: "stuck"}})
+	token := b.sessionIn(flows.Authorized)
+	stuck, err := b.Accounts.ByMnemocode(t.Context(), code, "stuck")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Sessions = stuckSessions{b.Sessions, stuck.ID}
+	for _, id := range []int64{stuck.ID, b.account} {
+		if _, err := b.Accounts.Update(t.Context(), code, id, func(*flows.Account) (bool, error) { return true, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.EndOwed(t.Context()); err == nil {
+		t.Error("the ending that can't be done is no error")
+	}
+	b.wantLive(token, flows.ErrTokenInvalid)
+	owed, err := b.Accounts.Endings(t.Context(), flows.Ending{}, 10)
+	if err != nil || len(owed) != 1 || owed[0].Account != stuck.ID {
+		t.Errorf("owed are %v, %v", owed, err)
+	}
+}
+
+type stuckSessions struct {
+	flows.Sessions
+	account int64
+}
+
+func (s stuckSessions) End(ctx context.Context, now time.Time, e flows.Ending) error {
+	if e.Account == s.account {
+		return errors.New("stuck")
+	}
+	return s.Sessions.End(ctx, now, e)
+}

@@ -1,0 +1,220 @@
+package flows
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
+)
+
+// A Session is what a store keeps for one token.
+type Session struct {
+	Hash      TokenHash
+	ID        string // names the session, through all its steps, to operators; of no use as a token
+	Company   string
+	Account   int64  // 0 for a decoy, which no step lets pass
+	Mnemocode string // the account's; empty for a decoy
+	LoginID   string // a decoy's: the alias of the login id that was sent, which carries its counters
+	Epoch     int64  // the account's Epoch when its owner began to log in
+	State     State
+	Accepted  []Acceptance // disclaimers accepted on the way, written to the account once authorized
+	Created   time.Time
+	Expires   time.Time // when the token ends unless it is used; moves with use while Authorized
+	Ends      time.Time // when it ends whatever happens; Expires never lies behind it
+	Code      *Code     // the one-time code that waits to be entered; nil when there is none or it was spent
+	AtMost    int       // for Create and Replace, and not kept: how many of the account's sessions may be in State; 0: any number
+}
+
+// A Code is a one-time code as a store keeps it.
+type Code struct {
+	Hash    [sha256.Size]byte // keyed with the session's token, so that a stored hash can't be searched
+	Phone   string            // where it was sent; it is void for any other
+	Expires time.Time
+}
+
+// MaxSessions is how many sessions in one state an account may ever have
+// (contract, section 5).
+const MaxSessions = 10_000
+
+// The life of a session: a step begins it (newSession, store), the routes find it
+// (find, lookup), a step or a logout ends it (endOwn), what changes its account
+// ends all of them (end), and time does (expire).
+
+// maxPending is how many sessions of an account may wait in one state. What
+// brings one about is bounded by budgets, but for control questions, fixed
+// codes and backup codes.
+const maxPending = 100
+
+// find finds the session of the call's token; of a stored one, with get.
+func (s *Service) find(ctx context.Context, c *call, get func(context.Context, TokenHash) (Session, error)) error {
+	if isSealed(c.token) {
+		return s.openSealed(ctx, c, c.company.Code)
+	}
+	session, err := s.lookup(ctx, tokenPrefix, c.token, c.company.Code, c.now, get)
+	if err == nil {
+		c.session = &session
+	}
+	return err
+}
+
+// lookup returns the live session under a token. The company is the one whose
+// token it must be; empty for any. Get is Sessions.Get or recall.
+func (s *Service) lookup(
+	ctx context.Context, prefix, token, company string, now time.Time,
+	get func(context.Context, TokenHash) (Session, error),
+) (Session, error) {
+	if !tokenShaped(prefix, token) {
+		return Session{}, ErrTokenInvalid
+	}
+	session, err := get(ctx, hashToken(token))
+	if errors.Is(err, ErrNotFound) {
+		return Session{}, ErrTokenInvalid
+	}
+	if err != nil {
+		return Session{}, unavailable("loading the session", err)
+	}
+	if company != "" && session.Company != company {
+		return Session{}, ErrTokenInvalid
+	}
+	if !now.Before(session.Expires) {
+		s.expire(ctx, now, session)
+		return Session{}, ErrTokenExpired
+	}
+	return session, nil
+}
+
+func (c *call) newSession(st step, hash TokenHash) Session {
+	next := Session{
+		Hash:      hash,
+		ID:        newID(),
+		Company:   c.company.Code,
+		Account:   st.account.ID,
+		Mnemocode: st.account.Mnemocode,
+		LoginID:   st.decoyOf,
+		Epoch:     st.account.Epoch,
+		State:     st.state,
+		Accepted:  st.accepted,
+		Created:   c.now,
+		Expires:   c.now.Add(c.company.Temporary),
+		Ends:      c.now.Add(c.company.Temporary),
+		AtMost:    maxPending,
+	}
+	if st.state == Authorized {
+		next.AtMost = c.company.Limits.SessionsPerAccount
+		next.Ends = c.now.Add(c.company.Lifetime)
+		next.Expires = c.now.Add(min(c.company.Idle, c.company.Lifetime))
+	}
+	if c.session != nil {
+		next.ID = c.session.ID
+	}
+	return next
+}
+
+// first reports whether the call's next session replaces none.
+func (c *call) first() bool { return c.session == nil || c.ended }
+
+// store creates the call's first session or replaces the one it has, unless one
+// of the counters refuses it.
+func (s *Service) store(ctx context.Context, c *call, next Session, counters ...Counter) error {
+	var err error
+	switch {
+	case c.first():
+		err = s.Sessions.Create(ctx, c.now, next, counters...)
+	case c.claim != nil:
+		err = s.Sessions.Create(ctx, c.now, next, append([]Counter{*c.claim}, counters...)...)
+		if c.claimed(err) {
+			return ErrTokenInvalid // another request with this token was faster
+		}
+	default:
+		err = s.Sessions.Replace(ctx, c.now, c.session.Hash, c.session.State, next, counters...)
+		if errors.Is(err, ErrConflict) {
+			return ErrTokenInvalid // as above
+		}
+	}
+	if full, ok := errors.AsType[*Full](err); ok {
+		return s.refused(c, full)
+	}
+	if err != nil { // also where the account was changed while its owner logged in
+		return unavailable("storing the session", err)
+	}
+	return nil
+}
+
+// endOwn ends the call's session. Of many callers, one succeeds.
+func (s *Service) endOwn(ctx context.Context, c *call) error {
+	var err error
+	if c.claim != nil { // which strangers can have as many of as they like, so that ending them is what is counted
+		err = s.Sessions.Charge(ctx, c.now, append(c.addressLogins(), *c.claim)...)
+	} else {
+		err = s.Sessions.Delete(ctx, c.session.Hash)
+	}
+	if errors.Is(err, ErrNotFound) || c.claimed(err) {
+		return ErrTokenInvalid // ended by another request meanwhile
+	}
+	if full, ok := errors.AsType[*Full](err); ok {
+		return s.refused(c, full)
+	}
+	if err != nil {
+		return unavailable("ending the session", err)
+	}
+	c.ended = true
+	return nil
+}
+
+// abandon ends a session whose token nobody got. It needs not succeed.
+func (s *Service) abandon(ctx context.Context, hash TokenHash) {
+	if err := s.Sessions.Delete(context.WithoutCancel(ctx), hash); err != nil && !errors.Is(err, ErrNotFound) {
+		s.Log.Warn("a session that nobody can use stays until it expires", "error", err)
+	}
+}
+
+// end ends the sessions that a change of the account owes, for a reason of
+// SessionEnded. Should it fail, Run tries until it is done.
+func (s *Service) end(ctx context.Context, e Ending, reason string) error {
+	ctx = context.WithoutCancel(ctx) // the change is made: see it through
+	events := s.endings(ctx, e, reason)
+	if err := s.Sessions.End(ctx, s.Now(), e); err != nil {
+		return unavailable("ending the account's sessions", err)
+	}
+	for _, event := range events {
+		s.Emit(ctx, event)
+	}
+	if err := s.Accounts.Ended(ctx, e); err != nil {
+		s.Log.Warn("an ending that was done will be done again", "error", err)
+	}
+	return nil
+}
+
+// endings returns the events of the sessions that an ending is about to end.
+func (s *Service) endings(ctx context.Context, e Ending, reason string) []Event {
+	if s.Observe == nil {
+		return nil
+	}
+	sessions, err := s.Sessions.List(ctx, s.Now(), e.Company, e.Account)
+	if err != nil {
+		s.Log.Warn("the sessions that end could not be listed, so their endings are not in the audit log", "error", err)
+	}
+	var events []Event
+	for _, session := range sessions {
+		if session.Epoch < e.Epoch {
+			events = append(events, Event{
+				Name:      SessionEnded,
+				Company:   session.Company,
+				Mnemocode: session.Mnemocode,
+				Session:   session.ID,
+				State:     session.State,
+				Reason:    reason,
+			})
+		}
+	}
+	return events
+}
+
+// expire sees to it that a session which was seen to have expired stays so,
+// whatever happens to the clocks. Should the store fail, the next request with
+// the token tries again; this one is refused in any case.
+func (s *Service) expire(ctx context.Context, now time.Time, session Session) {
+	if !session.Expires.IsZero() { // else it is done already
+		_ = s.Sessions.Expire(ctx, now, session.Hash)
+	}
+}

@@ -1,0 +1,141 @@
+package flows
+
+import (
+	"context"
+	"time"
+)
+
+// A step is a session about to begin: the first of a login or recovery, or the
+// one that replaces the call's.
+type step struct {
+	account  Account // empty for a decoy
+	decoyOf  string  // the alias of the login id that a decoy stands for
+	state    State
+	codeless bool // no code is sent
+	accepted []Acceptance
+	// counters are charged, or looked at, by storing the session.
+	counters []Counter
+	// then is what else must succeed for the step to count, done once the
+	// session is stored and before anyone has its token: if it fails, the
+	// session is ended again.
+	then []func(context.Context) error
+}
+
+// enter takes a step and returns what the client is told of it.
+func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
+	bucket := AccountBucket(c.company.Code, st.account.ID)
+	if st.account.ID == 0 {
+		bucket = hashToken(st.decoyOf).Bucket() // that of account 0 would show what it is
+	}
+	token, hash := newToken(tokenPrefix, bucket)
+	next := c.newSession(st, hash)
+	reply := Reply{SessionToken: token, SessionState: st.state, ExpiresIn: secondsUntil(next.Expires, c.now)}
+	var code newCode
+	switch st.state {
+	case CheckOTP, RecoveryOTP:
+		var err error
+		if code, err = s.newCode(c, st, token); err != nil {
+			return Reply{}, err
+		}
+		st.counters = append(st.counters, code.counters...)
+		if next.Code = code.stored; next.Code != nil {
+			reply.UserPhone = maskPhone(st.account.Phone)
+		}
+	case SetPassword, RecoveryPassword:
+		reply.PasswordQuality = c.company.quality(st.account)
+	case Authorized:
+		reply.ProfileMnemocode = st.account.Mnemocode
+	}
+	when := c.whenSent(st.state)
+	if when == beforeStored && code.send != nil {
+		if err := s.charge(ctx, c, st.counters...); err != nil {
+			return Reply{}, err
+		}
+		st.counters = nil
+		if err := s.deliver(ctx, code); err != nil {
+			return Reply{}, err
+		}
+	}
+	if err := s.store(ctx, c, next, st.counters...); err != nil {
+		return Reply{}, err
+	}
+	for _, then := range st.then {
+		if err := then(ctx); err != nil {
+			s.abandon(ctx, hash)
+			return Reply{}, err
+		}
+	}
+	if when == onceStored && code.send != nil { // the last, since nothing takes it back
+		if err := s.deliver(ctx, code); err != nil {
+			s.abandon(ctx, hash)
+			return Reply{}, err
+		}
+	}
+	if when == behindAnswer && code.send != nil {
+		s.sendLater(c.company, hash, code.send)
+	}
+	c.issued = next.ID
+	return reply, nil
+}
+
+// after goes on behind a proof of the user: to the second factor (unless otpDone
+// says that it was given), to a new password, or to authorized. This is
+// the "second factor required", "new password required", "nothing further
+// required" of the interface's transition table.
+func (s *Service) after(ctx context.Context, c *call, st step, otpDone bool) (Reply, error) {
+	switch {
+	case !otpDone && c.company.needsSecondFactor(st.account):
+		if err := c.checkCodes(st.account); err != nil {
+			return Reply{}, err
+		}
+		return s.awaitCode(ctx, c, st)
+	case st.account.MustSetPassword || st.account.PasswordHash == "" && c.company.Password.Required:
+		st.state = SetPassword
+	default:
+		return s.authorize(ctx, c, st)
+	}
+	return s.enter(ctx, c, st)
+}
+
+// authorize is the step to authorized, which records the disclaimers that were
+// accepted on the way.
+func (s *Service) authorize(ctx context.Context, c *call, st step) (Reply, error) {
+	st.state = Authorized
+	if len(st.accepted) > 0 {
+		st.then = append(st.then, func(ctx context.Context) error {
+			if err := s.Accounts.Accept(ctx, c.company.Code, st.account.ID, st.accepted); err != nil {
+				return unavailable("recording the accepted disclaimers", err)
+			}
+			return nil
+		})
+	}
+	return s.enter(ctx, c, st)
+}
+
+// secondsUntil is the whole seconds until then.
+func secondsUntil(then, now time.Time) *int { return new(int(then.Sub(now) / time.Second)) }
+
+// admitted tells whether the account's status lets it in.
+func admitted(a Account) error {
+	switch a.Status {
+	case StatusActive:
+		return nil
+	case StatusRestricted:
+		return ErrUserRestricted
+	case StatusClosed:
+		return ErrUserClosed
+	default: // denied, and whatever a newer version may have written
+		return ErrUserDenied
+	}
+}
+
+func (c *Company) needsSecondFactor(a Account) bool {
+	switch c.SecondFactor {
+	case SecondFactorRequired:
+		return true
+	case SecondFactorOff:
+		return false
+	default:
+		return a.SecondFactor
+	}
+}

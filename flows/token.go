@@ -1,0 +1,82 @@
+package flows
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"strconv"
+)
+
+// A TokenHash is the SHA-256 of a token: all that a store ever holds of it.
+type TokenHash [sha256.Size]byte
+
+const (
+	tokenPrefix = "mgs_"
+	linkPrefix  = "mgl_"
+	tokenBytes  = 32
+)
+
+// newToken returns a token, 32 random bytes behind a prefix, and its hash. Its
+// last 8 bytes are drawn until the token falls into the bucket, each time anew.
+// So it is as likely as any other that begins with the same 24 bytes and falls
+// into the bucket. Of those there are 2^58 for each beginning, give or take one
+// in 2^29, so all tokens of the bucket are as good as equally likely: 250
+// random bits.
+func newToken(prefix string, bucket int) (string, TokenHash) {
+	const drawn = 8 // bytes; the others are three by three, as base64 takes them
+	var random [tokenBytes - drawn + Buckets*drawn]byte
+	rand.Read(random[:]) // never fails: it ends the process instead
+	encoding := base64.RawURLEncoding
+	token := encoding.AppendEncode(append(make([]byte, 0, 64), prefix...), random[:tokenBytes-drawn])
+	for tails := random[tokenBytes-drawn:]; ; tails = tails[drawn:] {
+		if len(tails) == 0 {
+			tails = random[tokenBytes-drawn:]
+			rand.Read(tails)
+		}
+		all := encoding.AppendEncode(token, tails[:drawn]) // over the one before
+		if hash := TokenHash(sha256.Sum256(all)); hash.Bucket() == bucket {
+			return string(all), hash
+		}
+	}
+}
+
+// Buckets is how many parts a store that is spread over many machines can
+// keep sessions in. It must not change: old tokens would be looked for in the
+// wrong part.
+const Buckets = 64
+
+// Bucket is the part that a session's hash falls into. All of an account's
+// sessions have the one that AccountBucket returns, so that a store can keep
+// what changes together in one place.
+func (h TokenHash) Bucket() int { return int(h[0]) % Buckets }
+
+// AccountBucket is the Bucket of all sessions of an account.
+func AccountBucket(company string, account int64) int {
+	return hashToken(company + "/" + strconv.FormatInt(account, 10)).Bucket()
+}
+
+func hashToken(token string) TokenHash {
+	var b [64]byte // spares an allocation
+	return sha256.Sum256(append(b[:0], token...))
+}
+
+// tokenShaped reports whether newToken could have made s: only then is a store
+// asked for it. The last character of 32 bytes in base64url has two unused
+// bits, which must be zero; the strict decoder sees to that. It skips line ends,
+// with which there are fewer bytes.
+func tokenShaped(prefix, s string) bool {
+	if len(s) != len(prefix)+43 || s[:len(prefix)] != prefix {
+		return false
+	}
+	var b [tokenBytes]byte
+	n, err := base64.RawURLEncoding.Strict().Decode(b[:], []byte(s[len(prefix):]))
+	return err == nil && n == tokenBytes
+}
+
+// newID returns 128 random bits in hex.
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}

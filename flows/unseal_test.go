@@ -1,0 +1,43 @@
+package flows
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What is no token of ours is none, whatever it looks like; and what is one says
+// what was sealed.
+func FuzzUnseal(f *testing.F) {
+	sealer, err := newSealer(make([]byte, 32))
+	if err != nil {
+		f.Fatal(err)
+	}
+	sealed := Session{Company: "acme", Account: 7, Epoch: 3, LoginID: strings.Repeat("ab", 32), Expires: time.UnixMicro(1234567)}
+	token := seal(sealer, sealed)
+	f.Add(token)
+	f.Add(token + "=")
+	f.Add(token[:len(token)-1] + "\n")
+	f.Add(tokenPrefix + strings.Repeat("A", len(token)-len(tokenPrefix)))
+	f.Fuzz(func(t *testing.T, s string) {
+		if !isSealed(s) {
+			return
+		}
+		got, tag, ok := unseal(sealer, s)
+		if !ok {
+			if s == token {
+				t.Fatal("our own token is not taken")
+			}
+			return
+		}
+		raw, err := base64.RawURLEncoding.DecodeString(s[len(tokenPrefix):])
+		if err != nil || base64.RawURLEncoding.EncodeToString(raw) != s[len(tokenPrefix):] {
+			t.Error("another spelling of a token is taken")
+		}
+		if tag != tagOfCompany(sealed.Company) || got.Account != sealed.Account || got.Epoch != sealed.Epoch ||
+			got.LoginID != sealed.LoginID || !got.Expires.Equal(sealed.Expires) || got.State != CheckPassword {
+			t.Errorf("got %+v", got)
+		}
+	})
+}

@@ -1,0 +1,188 @@
+// Package store keeps what package flows needs kept: it implements
+// flows.Accounts and flows.Sessions, whose comments say what every method
+// promises. Start there; then read store.go, which all backends share, and one
+// of them, sqlite.go first.
+//
+// All backends pass the one list of cases in conformance_test.go. A fix in one
+// of them begins with a case there. They share no SQL and no migrations, also
+// where these look alike.
+package store
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// Deployment names the deployment that an accounts store is of, for what several
+// deployments share: see Redis.SetDeployment.
+func Deployment(ctx context.Context, accounts flows.Accounts) (string, error) {
+	secret, err := accounts.Secret(ctx)
+	if err != nil {
+		return "", err
+	}
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte("mnemogate deployment"))
+	return hex.EncodeToString(mac.Sum(nil)[:8]), nil
+}
+
+// Errors
+
+// ErrUnreachable, wrapped by the error of a Start, says that the server did not
+// answer, or not as it will, or that a disk takes no writes. Start may be called
+// again.
+var ErrUnreachable = errors.New("the store can't be reached")
+
+// A refusal is the error of a function that the caller handed over.
+type refusal struct{ error }
+
+// Sessions and counters
+
+const (
+	// fenceLife is how long an ended epoch stays forbidden: longer than a
+	// session can live (contract, section 5).
+	fenceLife = 31 * 24 * time.Hour
+	// feedLease is how long a feed is trusted after it was last heard of.
+	feedLease = time.Second
+)
+
+// storedStates are those that a session can be kept in.
+var storedStates = append(slices.Clone(flows.States[1:]), flows.MailedLink)
+
+// sortByAge orders sessions, the oldest first.
+func sortByAge(sessions []flows.Session) {
+	slices.SortFunc(sessions, func(a, b flows.Session) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
+	})
+}
+
+// isCharged reports whether a counter is not only looked at.
+func isCharged(c flows.Counter) bool { return !c.Look }
+
+// Accounts
+
+// loginIDFields orders flows.LoginIDs, so that of several login ids that are
+// taken the same one is told each time.
+var loginIDFields = []string{"primary_phone", "primary_email", "login_name"}
+
+// Rows
+
+// A scanner is a row.
+type scanner interface{ Scan(dest ...any) error }
+
+func scanString(row scanner) (s string, err error) {
+	err = row.Scan(&s)
+	return s, err
+}
+
+func scanTally(row scanner) (flows.Tally, error) {
+	var t flows.Tally
+	var until int64
+	if err := row.Scan(&t.Count, &until); err != nil {
+		return flows.Tally{}, err
+	}
+	t.Until = fromMicros(until)
+	return t, nil
+}
+
+func scanEnding(row scanner) (e flows.Ending, err error) {
+	err = row.Scan(&e.Company, &e.Account, &e.Epoch)
+	return e, err
+}
+
+// Times
+
+// micros is a time as it is stored; the zero time is 0.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func fromMicros(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(n).UTC()
+}
+
+// Child rows of an account, as JSON. What decodes them returns nil where there
+// is nothing, without parsing: the usual case.
+
+func decodeIdentities(data []byte) ([]flows.Identity, error) {
+	if string(data) == "[]" {
+		return nil, nil
+	}
+	var stored []struct {
+		Provider int    `json:"provider"`
+		Subject  string `json:"subject"`
+	}
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return nil, err
+	}
+	var identities []flows.Identity
+	for _, i := range stored {
+		identities = append(identities, flows.Identity{Provider: i.Provider, Subject: i.Subject})
+	}
+	return identities, nil
+}
+
+// A storedAcceptance is an acceptance with its time in micros.
+type storedAcceptance struct {
+	Code    string `json:"code"`
+	Version string `json:"version"`
+	At      int64  `json:"at"`
+}
+
+func encodeAcceptances(accepted []flows.Acceptance) (string, error) {
+	stored := make([]storedAcceptance, len(accepted))
+	for i, a := range accepted {
+		stored[i] = storedAcceptance{a.Code, a.Version, micros(a.At)}
+	}
+	data, err := json.Marshal(stored)
+	return string(data), err
+}
+
+func decodeAcceptances(data []byte) ([]flows.Acceptance, error) {
+	if string(data) == "[]" {
+		return nil, nil
+	}
+	var stored []storedAcceptance
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return nil, err
+	}
+	accepted := make([]flows.Acceptance, len(stored))
+	for i, a := range stored {
+		accepted[i] = flows.Acceptance{Code: a.Code, Version: a.Version, At: fromMicros(a.At)}
+	}
+	return accepted, nil
+}
+
+func decodeTallies(data []byte, text func(string) string) (map[flows.Kind]flows.Tally, error) {
+	if string(data) == "[]" {
+		return nil, nil
+	}
+	var stored []struct {
+		Kind  string `json:"kind"`
+		Count int    `json:"count"`
+		Until int64  `json:"until"`
+	}
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return nil, err
+	}
+	tallies := make(map[flows.Kind]flows.Tally, len(stored))
+	for _, t := range stored {
+		tallies[flows.Kind(text(t.Kind))] = flows.Tally{Count: t.Count, Until: fromMicros(t.Until)}
+	}
+	return tallies, nil
+}
