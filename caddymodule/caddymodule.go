@@ -6,6 +6,7 @@
 package caddymodule
 
 import (
+	_ "github.com/mnemogate/mnemogate/caddymodule/accounts"
 	_ "github.com/mnemogate/mnemogate/caddymodule/admin"
 	_ "github.com/mnemogate/mnemogate/caddymodule/captcha"
 	_ "github.com/mnemogate/mnemogate/caddymodule/command"

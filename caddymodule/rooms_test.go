@@ -15,10 +15,11 @@ const module = "github.com/mnemogate/mnemogate/"
 // rooms says which package of ours may import which, beside those that are no
 // rooms of Caddy's: imports run downwards only. What is not here may not be.
 var rooms = map[string][]string{
-	"caddymodule":                 {"caddymodule/admin", "caddymodule/captcha", "caddymodule/command", "caddymodule/gate", "caddymodule/oauth", "caddymodule/senders", "caddymodule/stores"},
-	"caddymodule/command":         {"caddymodule/admin/api", "flows"},
-	"caddymodule/admin":           {"caddymodule/admin/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/password"},
-	"caddymodule/admin/api":       {"flows"},
+	"caddymodule":                 {"caddymodule/accounts", "caddymodule/admin", "caddymodule/captcha", "caddymodule/command", "caddymodule/gate", "caddymodule/oauth", "caddymodule/senders", "caddymodule/stores"},
+	"caddymodule/command":         {"caddymodule/accounts/api", "flows"},
+	"caddymodule/admin":           {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows"},
+	"caddymodule/accounts":        {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/password"},
+	"caddymodule/accounts/api":    {"flows"},
 	"caddymodule/gate":            {"caddymodule/app", "caddymodule/guest", "flows"},
 	"caddymodule/app":             {"caddymodule/guest", "caddymodule/hashing", "caddymodule/policy", "flows", "flows/password", "store"},
 	"caddymodule/policy":          {"caddymodule/guest", "flows", "flows/password"},

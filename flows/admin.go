@@ -26,6 +26,7 @@ type Admin struct {
 	*Service
 	Company *Company
 	Address string // the operator's, for the events
+	Actor   string // who the operator is, for the events; empty at Caddy's admin endpoint
 	// Bulk is set for an import: plain secrets then wait for their turn to be
 	// hashed however long it takes, and nobody is told of a changed password.
 	Bulk bool
@@ -312,7 +313,7 @@ func (ad *Admin) EndSessions(ctx context.Context, mnemocode string) error {
 }
 
 func (ad *Admin) endNow(ctx context.Context, e Ending, reason string) error {
-	if err := ad.end(ctx, e, reason); err != nil {
+	if err := ad.end(ctx, e, Event{Address: ad.Address, Actor: ad.Actor, Reason: reason}); err != nil {
 		ad.Log.Warn("sessions of a changed account could not be ended yet", "company", e.Company, "error", err)
 		return ErrOwed
 	}
@@ -371,7 +372,7 @@ func (ad *Admin) tell(ctx context.Context, name, mnemocode, reason string) {
 	if ad.Bulk && name == AccountCreated {
 		reason = "import"
 	}
-	ad.Emit(ctx, Event{Name: name, Company: ad.Company.Code, Mnemocode: mnemocode, Address: ad.Address, Reason: reason})
+	ad.Emit(ctx, Event{Name: name, Company: ad.Company.Code, Mnemocode: mnemocode, Address: ad.Address, Actor: ad.Actor, Reason: reason})
 }
 
 // adminError lets the errors pass that the operator is to hear of.

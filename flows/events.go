@@ -22,6 +22,7 @@ type Event struct {
 	Session   string // Session.ID, of no use as a token
 	State     State  // of that session: what the request led to, or where it was
 	Address   string // the client's
+	Actor     string // who managed the account: the name of a key for the accounts API
 	Route     string // Route.Path
 	Result    string // Success or the error_code
 	Reason    string // why, as far as Result does not say it
@@ -39,6 +40,7 @@ const (
 	lockPrefix    = eventPrefix + "lock."
 	adminPrefix   = eventPrefix + "account."
 	sessionPrefix = eventPrefix + "session."
+	keyPrefix     = eventPrefix + "key."
 
 	LockPassword   = lockPrefix + "password"
 	LockDisabled   = lockPrefix + "disabled"
@@ -63,6 +65,10 @@ const (
 	AccountDeleted     = adminPrefix + "deleted"
 	AccountUnlocked    = adminPrefix + "unlocked"
 	AccountBackupCodes = adminPrefix + "backup_codes"
+
+	// What befell a key for the accounts API.
+	KeyWrong   = keyPrefix + "wrong"
+	KeyRefused = keyPrefix + "refused"
 )
 
 // Reasons of SessionEnded.
@@ -94,8 +100,8 @@ func eventKinds() []EventKind {
 		)
 	}
 	attempt := []string{"company", "mnemocode", "session", "state", "address", "route"}
-	ended := []string{"company", "mnemocode", "session", "state", "address", "route", "reason"}
-	admin := []string{"company", "mnemocode", "address", "reason"}
+	ended := []string{"company", "mnemocode", "session", "state", "address", "actor", "route", "reason"}
+	admin := []string{"company", "mnemocode", "address", "actor", "reason"}
 	return append(kinds,
 		EventKind{LockPassword, "`lock_after` wrong passwords in a row, or one more after such a lock: locked for `lock_for`", attempt},
 		EventKind{LockDisabled, "`disable_after` wrong passwords in a row: locked until recovery or unlock", attempt},
@@ -117,6 +123,8 @@ func eventKinds() []EventKind {
 		EventKind{AccountDeleted, "an account was deleted", admin},
 		EventKind{AccountUnlocked, "counts and locks of an account were cleared", admin},
 		EventKind{AccountBackupCodes, "an account got new backup codes", admin},
+		EventKind{KeyWrong, "a request to the accounts API came with a key that is none; with the reason `limit` the first of an address that had too many, once a window and node", []string{"address", "reason"}},
+		EventKind{KeyRefused, "a key for the accounts API lacks the right, which reason names, or the company", []string{"company", "address", "actor", "reason"}},
 	)
 }
 

@@ -53,10 +53,16 @@ const wideTimes = 10
 
 // perAddress are the counters of the call's address.
 func (c *call) perAddress(name string, rate Rate) []Counter {
-	narrow, wide := addressRanges(c.address)
-	counters := []Counter{c.counter(name, narrow, rate)}
+	return perAddress(c.company.Code, name, c.address, rate)
+}
+
+// perAddress are an address's counters in a company or, with an empty code, in
+// all.
+func perAddress(company, name, address string, rate Rate) []Counter {
+	narrow, wide := addressRanges(address)
+	counters := []Counter{{Key: counterKey(company, name, narrow), Limit: rate.N, Window: rate.Per}}
 	if wide != narrow {
-		counters = append(counters, c.counter(name, wide, Rate{wideTimes * rate.N, rate.Per}))
+		counters = append(counters, Counter{Key: counterKey(company, name, wide), Limit: wideTimes * rate.N, Window: rate.Per})
 	}
 	return counters
 }

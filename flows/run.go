@@ -60,7 +60,7 @@ func (s *Service) EndOwed(ctx context.Context) error {
 		endings, err := s.Accounts.Endings(ctx, after, endingsPage)
 		for _, e := range endings {
 			after = e
-			group.Go(func() error { return Contain(func() error { return s.end(ctx, e, EndedLate) }) })
+			group.Go(func() error { return Contain(func() error { return s.end(ctx, e, Event{Reason: EndedLate}) }) })
 		}
 		failed = cmp.Or(failed, group.Wait(), err)
 		if err != nil || len(endings) < endingsPage {

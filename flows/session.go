@@ -168,11 +168,12 @@ func (s *Service) abandon(ctx context.Context, hash TokenHash) {
 	}
 }
 
-// end ends the sessions that a change of the account owes, for a reason of
-// SessionEnded. Should it fail, Run tries until it is done.
-func (s *Service) end(ctx context.Context, e Ending, reason string) error {
+// end ends the sessions that a change of the account owes. Each is told of as
+// by is, which has the reason and who did it. Should it fail, Run tries until it
+// is done.
+func (s *Service) end(ctx context.Context, e Ending, by Event) error {
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
-	events := s.endings(ctx, e, reason)
+	events := s.endings(ctx, e, by)
 	if err := s.Sessions.End(ctx, s.Now(), e); err != nil {
 		return unavailable("ending the account's sessions", err)
 	}
@@ -186,7 +187,7 @@ func (s *Service) end(ctx context.Context, e Ending, reason string) error {
 }
 
 // endings returns the events of the sessions that an ending is about to end.
-func (s *Service) endings(ctx context.Context, e Ending, reason string) []Event {
+func (s *Service) endings(ctx context.Context, e Ending, by Event) []Event {
 	if s.Observe == nil {
 		return nil
 	}
@@ -197,14 +198,9 @@ func (s *Service) endings(ctx context.Context, e Ending, reason string) []Event 
 	var events []Event
 	for _, session := range sessions {
 		if session.Epoch < e.Epoch {
-			events = append(events, Event{
-				Name:      SessionEnded,
-				Company:   session.Company,
-				Mnemocode: session.Mnemocode,
-				Session:   session.ID,
-				State:     session.State,
-				Reason:    reason,
-			})
+			by.Name, by.Company, by.Mnemocode = SessionEnded, session.Company, session.Mnemocode
+			by.Session, by.State = session.ID, session.State
+			events = append(events, by)
 		}
 	}
 	return events

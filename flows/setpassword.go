@@ -83,5 +83,5 @@ func (s *Service) changePassword(ctx context.Context, c *call, a Account, passwo
 		s.Log.Warn("a lock that strangers are told of goes on after a new password", "company", c.company.Code, "account", a.Mnemocode, "error", err)
 	}
 	s.notice(c.company, a, NoticePasswordChanged)
-	return s.end(ctx, Ending{Company: c.company.Code, Account: a.ID, Epoch: a.Epoch + 1}, EndedByPassword)
+	return s.end(ctx, Ending{Company: c.company.Code, Account: a.ID, Epoch: a.Epoch + 1}, Event{Reason: EndedByPassword})
 }

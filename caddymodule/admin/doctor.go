@@ -12,7 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mnemogate/mnemogate/caddymodule/admin/api"
+	"github.com/mnemogate/mnemogate/caddymodule/accounts"
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
@@ -26,16 +27,16 @@ const (
 	slowStore = 100 * time.Millisecond
 )
 
-// doctor answers with what is right and wrong with the running configuration.
+// examine answers with what is right and wrong with the running configuration.
 // It asks the stores and knocks at the gateways; no message is sent.
-func (c *call) doctor() error {
-	service, err := c.running()
+func examine(c *accounts.Call) error {
+	service, err := c.Service()
 	if err != nil {
 		return err
 	}
-	d := &doctor{app: c.app, service: service}
+	d := &doctor{app: c.App, service: service}
 	d.run(c.Context())
-	c.writeJSON(http.StatusOK, map[string]any{"time": time.Now().UTC(), "findings": d.findings})
+	c.WriteJSON(http.StatusOK, map[string]any{"time": time.Now().UTC(), "findings": d.findings})
 	return nil
 }
 

@@ -141,7 +141,7 @@ func (c *Company) parseAPIKeys(d *caddyfile.Dispenser) error {
 		if err := guest.CheckReplaced(key); err != nil {
 			return d.WrapErr(err)
 		}
-		if err := guest.Literally(d, key, checkAPIKey); err != nil {
+		if err := guest.Literally(d, key, guest.CheckKey); err != nil {
 			return err
 		}
 	}

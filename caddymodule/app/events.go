@@ -85,6 +85,7 @@ func eachField(e flows.Event, f func(name, value string)) {
 		{"session", e.Session},
 		{"state", string(e.State)},
 		{"address", e.Address},
+		{"actor", e.Actor},
 		{"route", e.Route},
 		{"result", e.Result},
 		{"reason", e.Reason},

@@ -58,7 +58,7 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 		add("api_key", "it is off: anyone may call the auth routes", "set one, unless something in front of Caddy keeps strangers out")
 	}
 	if c.shortKey {
-		add("api_key", fmt.Sprintf("it has fewer than %d characters, which a program can guess", minAPIKey), "make one up at random, as by openssl rand -hex 16")
+		add("api_key", guest.ShortKey.Message, guest.ShortKey.Advice)
 	}
 	if e.Captcha == nil {
 		add("captcha", "it is off: only rates and locks hold off programs that guess", "choose turnstile, hcaptcha, recaptcha or siteverify")

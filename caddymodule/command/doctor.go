@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mnemogate/mnemogate/caddymodule/admin/api"
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 )
 
 func (c *cli) doctorCommand() *cobra.Command {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/caddymodule/admin/api"
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 )
 
 func TestProgressTellsRateAndTimeLeft(t *testing.T) {

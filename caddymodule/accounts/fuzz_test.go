@@ -1,4 +1,4 @@
-package admin
+package accounts
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/mnemogate/mnemogate/caddymodule/admin/api"
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows"
 )
 
@@ -34,10 +34,10 @@ func FuzzImportLine(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		a, change, err := imported(line)
 		if err != nil {
-			refused := asAPIError(err)
-			if refused.status != http.StatusBadRequest || len(refused.field) > 64 || refused.field != printable(refused.field) ||
-				len(refused.message) > 512 || printableText(refused.message) != refused.message {
-				t.Errorf("%q: got %d %q %q", line, refused.status, refused.field, refused.message)
+			refused := asError(err)
+			if refused.Status != http.StatusBadRequest || len(refused.Field) > 64 || refused.Field != printable(refused.Field) ||
+				len(refused.Message) > 512 || printableText(refused.Message) != refused.Message {
+				t.Errorf("%q: got %d %q %q", line, refused.Status, refused.Field, refused.Message)
 			}
 			return
 		}

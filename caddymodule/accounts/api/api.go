@@ -1,5 +1,5 @@
-// Package api is what the admin API says: its JSON, and the lines of imports and
-// exports, for admin, which answers, and for command, which asks.
+// Package api is what the accounts API says: its JSON, and the lines of imports
+// and exports, for accounts, which answers, and for command, which asks.
 package api
 
 import (
@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// Root is what the paths of the admin API begin with.
+	// Root is what its paths begin with on Caddy's admin endpoint.
 	Root = "/mnemogate/"
 	// MaxAccount bounds the JSON of one account, in a body or in a line.
 	MaxAccount = 64 << 10
@@ -57,6 +57,11 @@ type Account struct {
 	LockedUntil     *time.Time   `json:"locked_until"`
 	Created         time.Time    `json:"created_at"`
 	Updated         time.Time    `json:"updated_at"`
+}
+
+// Changed names an account that was created or changed by who may not read it.
+type Changed struct {
+	Mnemocode string `json:"profile_mnemocode"`
 }
 
 // An Identity is a user of an OAuth provider who logs in as the account.

@@ -1,4 +1,4 @@
-package admin
+package accounts
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mnemogate/mnemogate/caddymodule/admin/api"
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows"
 )
 
@@ -30,21 +30,21 @@ const (
 // each that failed, and the counts at last. An account that is there already is
 // skipped, or changed as by PATCH with update=true, so an import that was
 // interrupted can be sent again as a whole.
-func (c *call) importLines() error {
+func (c *Call) importLines() error {
 	query, err := c.query("update")
 	if err != nil {
 		return err
 	}
 	update := query.Get("update")
 	if update != "" && update != "true" && update != "false" {
-		return &apiError{status: http.StatusBadRequest, field: "update", message: "update: it must be true or false"}
+		return &Error{Status: http.StatusBadRequest, Field: "update", Message: "update: it must be true or false"}
 	}
-	control := http.NewResponseController(c.w)
+	control := http.NewResponseController(c.W)
 	_ = control.EnableFullDuplex() // HTTP/2 needs none
-	c.w.Header().Set("Content-Type", "application/x-ndjson")
-	c.w.Header().Set("Cache-Control", "no-store")
+	c.W.Header().Set("Content-Type", "application/x-ndjson")
+	c.W.Header().Set("Cache-Control", "no-store")
 	c.admin.Bulk = true
-	i := newImporter(c.admin, update == "true", c.w)
+	i := newImporter(c.admin, update == "true", c.W)
 	// The server's deadline is for short requests.
 	body := readerFunc(func(p []byte) (int, error) {
 		_ = control.SetReadDeadline(time.Now().Add(importStall))
@@ -52,9 +52,9 @@ func (c *call) importLines() error {
 	})
 	counts := i.run(c.Context(), body)
 	if counts.Error != "" {
-		c.app.Log().Warn("an import was given up", "company", c.admin.Company.Code, "line", counts.Line, "error", i.broken)
+		c.App.Log().Warn("an import was given up", "company", c.admin.Company.Code, "line", counts.Line, "error", i.broken)
 	}
-	_ = api.WriteLine(c.w, counts) // the client may be gone
+	_ = api.WriteLine(c.W, counts) // the client may be gone
 	return nil
 }
 
@@ -103,7 +103,7 @@ func (i *importer) run(ctx context.Context, body io.Reader) api.Counts {
 			line = bytes.TrimPrefix(line, []byte("\ufeff"))
 		}
 		if err == api.ErrLongLine {
-			i.fail(n, &apiError{message: fmt.Sprintf("the line has more than %d bytes", api.MaxAccount)})
+			i.fail(n, &Error{Message: fmt.Sprintf("the line has more than %d bytes", api.MaxAccount)})
 		} else if line = bytes.TrimSpace(line); len(line) > 0 {
 			i.take(ctx, n, line)
 		}
@@ -229,7 +229,7 @@ func (i *importer) count(what *int) {
 // failOrGiveUp tells the line's fault from the store's, in which all that
 // follow would fail, too.
 func (i *importer) failOrGiveUp(n int, err error) {
-	if asAPIError(err).status == http.StatusServiceUnavailable {
+	if asError(err).Status == http.StatusServiceUnavailable {
 		i.giveUp(n, err)
 		return
 	}
@@ -237,13 +237,13 @@ func (i *importer) failOrGiveUp(n int, err error) {
 }
 
 func (i *importer) fail(n int, err error) {
-	refusal := asAPIError(err)
+	refusal := asError(err)
 	// The field is told apart.
-	message := strings.TrimPrefix(refusal.message, refusal.field+": ")
+	message := strings.TrimPrefix(refusal.Message, refusal.Field+": ")
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.counts.Failed++
-	_ = api.WriteLine(i.out, api.Failure{Line: n, Field: refusal.field, Error: message}) // the client may be gone
+	_ = api.WriteLine(i.out, api.Failure{Line: n, Field: refusal.Field, Error: message}) // the client may be gone
 }
 
 func (i *importer) giveUp(n int, err error) {
@@ -252,14 +252,14 @@ func (i *importer) giveUp(n int, err error) {
 	if i.broken == nil || n < i.counts.Line {
 		i.broken = err
 		i.counts.Line = n
-		i.counts.Error = cmp.Or(asAPIError(err).message, err.Error())
+		i.counts.Error = cmp.Or(asError(err).Message, err.Error())
 	}
 }
 
 // export writes all accounts as lines that import takes, secrets as hashes: it
 // is for moving to another store. Accounts that are created or deleted
 // meanwhile may be there or not.
-func (c *call) export() error {
+func (c *Call) export() error {
 	if _, err := c.query(); err != nil {
 		return err
 	}
@@ -272,15 +272,15 @@ func (c *call) export() error {
 			return err
 		}
 		if err != nil {
-			c.app.Log().Warn("an export broke off", "company", c.admin.Company.Code, "error", err)
+			c.App.Log().Warn("an export broke off", "company", c.admin.Company.Code, "error", err)
 			panic(http.ErrAbortHandler) // so that the client does not take it for whole
 		}
 		if !began {
-			c.w.Header().Set("Content-Type", "application/x-ndjson")
-			c.w.Header().Set("Cache-Control", "no-store")
+			c.W.Header().Set("Content-Type", "application/x-ndjson")
+			c.W.Header().Set("Cache-Control", "no-store")
 			began = true
 		}
-		if _, err := c.w.Write(lines); err != nil {
+		if _, err := c.W.Write(lines); err != nil {
 			return nil // the client is gone
 		}
 		if last == "" {
@@ -292,7 +292,7 @@ func (c *call) export() error {
 
 // exportPage returns the lines behind after, and the last mnemocode of a page
 // behind which there may be more.
-func (c *call) exportPage(ctx context.Context, after string) (lines []byte, last string, err error) {
+func (c *Call) exportPage(ctx context.Context, after string) (lines []byte, last string, err error) {
 	accounts, err := c.admin.List(ctx, after, exportPage)
 	if err != nil {
 		return nil, "", err

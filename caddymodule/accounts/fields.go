@@ -1,4 +1,4 @@
-package admin
+package accounts
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/mnemogate/mnemogate/caddymodule/admin/api"
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
@@ -158,7 +158,7 @@ var accountFields = []accountField{
 var shownOnly = []string{"password_set", "backup_codes_left", "locked_until", "created_at", "updated_at"}
 
 // parseChange reads a JSON object, strictly: an unknown field is refused, a
-// mistake is an apiError or *flows.FieldError with its field. What is wrong
+// mistake is an Error or *flows.FieldError with its field. What is wrong
 // about the account as a whole is found when it is stored.
 func parseChange(data []byte, kind changeKind) (flows.Change, error) {
 	values, err := parseObject(data)
@@ -203,7 +203,7 @@ func parseChange(data []byte, kind changeKind) (flows.Change, error) {
 	return p.change, nil
 }
 
-var errNoObject = &apiError{status: 400, message: "it must be one JSON object in UTF-8, without a key twice"}
+var errNoObject = &Error{Status: 400, Message: "it must be one JSON object in UTF-8, without a key twice"}
 
 func parseObject(data []byte) (map[string]jsontext.Value, error) {
 	d := jsontext.NewDecoder(bytes.NewReader(data))

@@ -1,0 +1,256 @@
+package accounts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/password"
+)
+
+// timeout bounds what one request asks of the stores, but for import
+// and export.
+const timeout = 30 * time.Second
+
+// A Door is where requests come in: Caddy's admin endpoint, or a site for
+// backends.
+type Door struct {
+	Root string // what all paths begin with, and end in a slash
+	// App returns the app whose accounts are managed, or an *Error.
+	App func() (*app.App, error)
+	// Admit returns whose request it is, or an *Error; nil: everybody may do
+	// everything.
+	Admit func(*Call) (*Key, error)
+	More  []Route // beside Routes
+}
+
+// A Call is one request.
+type Call struct {
+	*http.Request
+	W   http.ResponseWriter
+	App *app.App
+	// Address is the client's.
+	Address string
+
+	root   string // as the client wrote it
+	key    *Key   // whose request it is; nil: one of the admin endpoint
+	params map[string]string
+	admin  *flows.Admin // of the company in the path
+}
+
+// An Error is an answer that is no success.
+type Error struct {
+	Status     int
+	Field      string
+	Reason     flows.Reason
+	Message    string
+	RetryAfter time.Duration
+	Cause      error // for the log
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Serve answers a request. It answers errors, too: what Caddy makes of them has
+// no field.
+func (d *Door) Serve(w http.ResponseWriter, r *http.Request, address string) {
+	c := &Call{Request: r, W: w, Address: address, root: d.Root}
+	if err := flows.Contain(func() error { return c.serve(d) }); err != nil {
+		c.refuse(err)
+	}
+}
+
+func (c *Call) serve(d *Door) (err error) {
+	if c.App, err = d.App(); err != nil {
+		return err
+	}
+	c.App.Enter()
+	defer c.App.Leave()
+	if d.Admit != nil {
+		if c.key, err = d.Admit(c); err != nil {
+			return err
+		}
+	}
+	path, ok := strings.CutPrefix(c.URL.EscapedPath(), d.Root)
+	routes, params := match(slices.Concat(Routes, d.More), path)
+	if !ok || len(routes) == 0 {
+		return &Error{Status: http.StatusNotFound, Message: "there is no such path"}
+	}
+	c.params = params
+	route, ok := of(routes, c.Method)
+	if !ok {
+		c.W.Header().Set("Allow", allowed(routes))
+		return &Error{Status: http.StatusMethodNotAllowed, Message: "this path does not have the method " + c.Method}
+	}
+	service, err := c.Service()
+	if err != nil {
+		return err
+	}
+	if err := c.permit(service, route); err != nil {
+		return err
+	}
+	return route.Serve(c)
+}
+
+// Service returns the service, or an *Error if a store can't be reached.
+func (c *Call) Service() (*flows.Service, error) {
+	service, err := c.App.Service(c.Context())
+	if err != nil {
+		return nil, &Error{Status: http.StatusServiceUnavailable, Message: "a store can't be reached: " + err.Error(), Cause: err}
+	}
+	return service, nil
+}
+
+// permit refuses what the key may not do, and finds the company. One that the key
+// does not have is as one that is not there.
+func (c *Call) permit(service *flows.Service, route Route) error {
+	refused := flows.Event{Name: flows.KeyRefused, Address: c.Address, Actor: c.actor()}
+	if code, ok := c.params["company"]; ok {
+		company := service.Companies[code]
+		if company != nil && !c.key.has(code) {
+			refused.Company, refused.Reason = code, "company"
+			service.Emit(c.Context(), refused)
+			company = nil
+		}
+		if company == nil {
+			return &Error{Status: http.StatusNotFound, Field: "company", Message: "no such company is configured"}
+		}
+		c.admin = &flows.Admin{Service: service, Company: company, Address: c.Address, Actor: c.actor()}
+		refused.Company = code
+	}
+	if c.May(route.Right) {
+		return nil
+	}
+	refused.Reason = string(route.Right)
+	service.Emit(c.Context(), refused)
+	return &Error{Status: http.StatusForbidden, Message: fmt.Sprintf("the key does not have the right %s: give it in the configuration, or use another key", route.Right)}
+}
+
+// May reports whether who asks has a right. Who came to the admin endpoint has
+// them all.
+func (c *Call) May(right Right) bool { return c.key == nil || c.key.may(right) }
+
+func (c *Call) actor() string {
+	if c.key == nil {
+		return ""
+	}
+	return c.key.name
+}
+
+// Param returns a parameter of the route's pattern.
+func (c *Call) Param(name string) string { return c.params[name] }
+
+// mnemocode is the account's in the path.
+func (c *Call) mnemocode() string { return c.params["mnemocode"] }
+
+// refuse answers an error.
+func (c *Call) refuse(err error) {
+	refusal := asError(err)
+	if p, ok := errors.AsType[*flows.Panic](err); ok && c.App != nil {
+		p.Log(c.App.Log(), "method", c.Method, "path", c.URL.Path)
+	} else if refusal.Cause != nil && c.App != nil {
+		c.App.Log().Warn("a request for accounts failed", "method", c.Method, "path", c.URL.Path, "error", refusal.Cause)
+	}
+	switch after := refusal.RetryAfter; {
+	case after > 0:
+		c.W.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
+	case refusal.Status == http.StatusServiceUnavailable:
+		c.W.Header().Set("Retry-After", "2")
+	}
+	c.WriteJSON(refusal.Status, struct {
+		Error  string       `json:"error"`
+		Field  string       `json:"field,omitempty"`
+		Reason flows.Reason `json:"reason,omitempty"`
+	}{refusal.Message, refusal.Field, refusal.Reason})
+}
+
+func asError(err error) *Error {
+	if refusal, ok := errors.AsType[*Error](err); ok {
+		return refusal
+	}
+	if _, ok := errors.AsType[*flows.Panic](err); ok {
+		return &Error{Status: http.StatusInternalServerError, Message: "a defect of the server; see its log, and report it"}
+	}
+	if field, ok := errors.AsType[*flows.FieldError](err); ok {
+		return &Error{Status: http.StatusBadRequest, Field: field.Field, Message: field.Error()}
+	}
+	if taken, ok := errors.AsType[*flows.TakenError](err); ok {
+		return &Error{Status: http.StatusConflict, Field: taken.Field, Message: taken.Error()}
+	}
+	switch {
+	case errors.Is(err, flows.ErrNotFound):
+		return &Error{Status: http.StatusNotFound, Message: "the company has no such account"}
+	case errors.Is(err, flows.ErrOwed):
+		return &Error{Status: http.StatusServiceUnavailable, Message: err.Error()}
+	case errors.Is(err, password.ErrBusy):
+		return &Error{Status: http.StatusServiceUnavailable, Message: "too many passwords are being hashed; try again"}
+	default:
+		return &Error{Status: http.StatusServiceUnavailable, Message: "a store did not answer; try again, and see the log", Cause: err}
+	}
+}
+
+// within bounds what a request asks of the stores. A change that has begun is
+// seen through, also if the operator's connection breaks.
+func (c *Call) within() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.Context(), timeout)
+}
+
+// body reads a JSON body. What is no JSON is found by parsing it.
+func (c *Call) body() ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(c.Body, api.MaxAccount+1))
+	if err != nil {
+		return nil, &Error{Status: http.StatusBadRequest, Message: "the body could not be read"}
+	}
+	if len(data) > api.MaxAccount {
+		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the body has more than %d bytes", api.MaxAccount)}
+	}
+	return data, nil
+}
+
+// query returns the parameters of the query, and refuses those that are unknown.
+func (c *Call) query(known ...string) (url.Values, error) {
+	values, err := url.ParseQuery(c.URL.RawQuery)
+	if err != nil {
+		return nil, &Error{Status: http.StatusBadRequest, Message: "the query is malformed"}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if !slices.Contains(known, name) {
+			return nil, &Error{Status: http.StatusBadRequest, Field: name, Message: "there is no such parameter"}
+		}
+		if len(values[name]) > 1 {
+			return nil, &Error{Status: http.StatusBadRequest, Field: name, Message: "it is given twice"}
+		}
+	}
+	return values, nil
+}
+
+// noContent answers that it is done.
+func (c *Call) noContent() {
+	c.W.Header().Set("Cache-Control", "no-store")
+	c.W.WriteHeader(http.StatusNoContent)
+}
+
+// WriteJSON answers with JSON.
+func (c *Call) WriteJSON(status int, body any) {
+	var b bytes.Buffer
+	_ = api.WriteLine(&b, body) // plain structs; a buffer takes all
+	header := c.W.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Length", strconv.Itoa(b.Len()))
+	c.W.WriteHeader(status)
+	_, _ = c.W.Write(b.Bytes()) // the client may be gone
+}

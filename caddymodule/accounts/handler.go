@@ -1,0 +1,164 @@
+// Package accounts is the accounts API: what operators and backends ask for over
+// HTTP. Start at Routes, which lists it all; call.go says who is let in and how
+// errors are answered, Handler is its directive for backends, and package admin
+// lets operators in.
+package accounts
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+)
+
+func init() {
+	caddy.RegisterModule(Handler{})
+	httpcaddyfile.RegisterHandlerDirective("mnemogate_accounts", parseHandler)
+	// Whatever keeps some out, or answers by itself, comes before it.
+	httpcaddyfile.RegisterDirectiveOrder("mnemogate_accounts", httpcaddyfile.After, "respond")
+}
+
+// Handler serves the accounts API to backends, on a site of its own: accounts and
+// their sessions can be managed with a key, without Caddy's admin endpoint. A
+// key is sent as `Authorization: Bearer <key>`; without one the answer is 401,
+// and 403 to what it may not do. Requests with an `Origin` are refused. It answers
+// every request; `GET /openapi.json` describes what there is.
+//
+// The companies are configured in the app `mnemogate`.
+type Handler struct {
+	// The keys by their names, which are the actors in the audit log: 1 to 64
+	// letters, digits, dots, `_` and `-`. At least one.
+	Keys map[string]*Key `json:"keys,omitempty"`
+
+	app  *app.App
+	door Door
+}
+
+// CaddyModule returns the Caddy module information.
+func (Handler) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  "http.handlers.mnemogate_accounts",
+		New: func() caddy.Module { return new(Handler) },
+	}
+}
+
+// Provision finds the app and resolves the keys.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	configured, err := ctx.AppIfConfigured("mnemogate")
+	if errors.Is(err, caddy.ErrNotConfigured) {
+		return fmt.Errorf("mnemogate_accounts: configure the companies in the global option mnemogate: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	h.app = configured.(*app.App)
+	if err := h.check(); err != nil {
+		return fmt.Errorf("mnemogate_accounts: %w", err)
+	}
+	names := map[[32]byte]string{}
+	for _, name := range slices.Sorted(maps.Keys(h.Keys)) {
+		k := h.Keys[name]
+		if err := k.provision(name, h.app); err != nil {
+			return fmt.Errorf("mnemogate_accounts: key %s: %w", name, err)
+		}
+		for _, hash := range k.hashes {
+			if other, taken := names[hash]; taken {
+				return fmt.Errorf("mnemogate_accounts: key %s: key %s is the same; give each its own", name, other)
+			}
+			names[hash] = name
+		}
+	}
+	h.door = Door{Root: "/", App: func() (*app.App, error) { return h.app, nil }, Admit: h.admit}
+	return nil
+}
+
+// check refuses what is wrong with the handler by itself.
+func (h *Handler) check() error {
+	if len(h.Keys) == 0 {
+		return errors.New("key is missing: without one nobody, or everybody, could manage accounts; add at least one")
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.Keys)) {
+		if err := h.Keys[name].check(name); err != nil {
+			return fmt.Errorf("key %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// ServeHTTP answers every request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	address, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	h.door.Serve(w, r, address)
+	return nil
+}
+
+func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	handler := new(Handler)
+	return handler, handler.UnmarshalCaddyfile(h.Dispenser)
+}
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens:
+//
+//	mnemogate_accounts {
+//		key <name> <key>... {
+//			company <code>...
+//			may read|write|sessions|introspect|import|export...
+//		}
+//	}
+//
+// The option key may be repeated.
+func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	h.Keys = map[string]*Key{}
+	err := guest.Options(d, map[string]func() error{"key": func() error { return h.parseKey(d) }}, "key")
+	return guest.Complete(d, err, h.check)
+}
+
+func (h *Handler) parseKey(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) < 2 {
+		return d.ArgErr()
+	}
+	name := args[0]
+	if h.Keys[name] != nil {
+		return d.Errf("%s already specified", name)
+	}
+	k := &Key{Keys: args[1:]}
+	h.Keys[name] = k
+	for _, key := range k.Keys {
+		if err := guest.CheckReplaced(key); err != nil {
+			return guest.Inside(name, d.WrapErr(err))
+		}
+		if err := guest.Literally(d, key, guest.CheckKey); err != nil {
+			return guest.Inside(name, err)
+		}
+	}
+	var may []string
+	err := guest.Options(d, map[string]func() error{
+		"company": guest.List(d, &k.Companies),
+		"may":     guest.List(d, &may),
+	})
+	for _, right := range may {
+		k.May = append(k.May, Right(right))
+	}
+	return guest.Inside(name, guest.Complete(d, err, func() error { return k.check(name) }))
+}
+
+// Interface guards
+var (
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+	_ caddyfile.Unmarshaler       = (*Handler)(nil)
+)

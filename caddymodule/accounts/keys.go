@@ -1,0 +1,159 @@
+package accounts
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// Key is a backend's.
+type Key struct {
+	// What the backend sends in `Authorization: Bearer <key>`; of several, any one,
+	// so that they can be changed over. Each is a placeholder like {env.NAME}
+	// or {file.PATH}, or its SHA-256, as `sha256:` and 64 hex digits. One that
+	// stands here itself, that has fewer than 12 characters or that something
+	// else is opened by, too, is warned of at each start. At least one.
+	Keys []string `json:"keys,omitempty"`
+
+	// The companies whose accounts it opens. Default: all.
+	Companies []string `json:"companies,omitempty"`
+
+	// What it may do: `read` accounts, `write` them, list and end `sessions`,
+	// `introspect` tokens, `import`, `export` (with the hashes of secrets). None
+	// brings another with it. Default: `read`.
+	May []Right `json:"may,omitempty"`
+
+	name   string
+	hashes [][sha256.Size]byte
+	weak   []guest.Weakness
+}
+
+var keyName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// check refuses what is wrong with the key by itself.
+func (k *Key) check(name string) error {
+	switch {
+	case !keyName.MatchString(name):
+		return errors.New("its name must be 1 to 64 letters, digits, dots, _ and -")
+	case k == nil || len(k.Keys)+len(k.hashes) == 0:
+		return errors.New("it has no key; write {env.NAME}, {file.PATH} or sha256:<hex>")
+	}
+	for i, right := range k.May {
+		if !slices.Contains(Rights, right) {
+			return fmt.Errorf("may: %q is unknown; choose of read, write, sessions, introspect, import and export", string(right))
+		}
+		if slices.Contains(k.May[:i], right) {
+			return fmt.Errorf("may: %s already specified", right)
+		}
+	}
+	return nil
+}
+
+// provision resolves the keys and forgets all but their hashes.
+func (k *Key) provision(name string, a *app.App) error {
+	if err := k.check(name); err != nil {
+		return err
+	}
+	k.name = name
+	for _, code := range k.Companies {
+		if a.Companies[code] == nil {
+			return fmt.Errorf("company: %s is not configured; add it, or leave it out", code)
+		}
+	}
+	for _, given := range k.Keys {
+		key := given
+		if err := guest.ResolveInto("key", &key); err != nil {
+			return err
+		}
+		hash, err := guest.HashKey(key)
+		if err != nil {
+			return err
+		}
+		k.hashes = append(k.hashes, hash)
+		if key == given && !guest.IsHashedKey(key) {
+			k.weak = append(k.weak, guest.Weakness{
+				Message: "the key stands in the configuration, which the admin endpoint shows and Caddy saves",
+				Advice:  "write {env.NAME}, {file.PATH} or its sha256:<hex>",
+			})
+		}
+		if guest.IsShortKey(key) {
+			k.weak = append(k.weak, guest.ShortKey)
+		}
+	}
+	k.Keys = nil
+	return nil
+}
+
+// has reports whether the key has a company. Who has no key came by the admin
+// endpoint, and has all.
+func (k *Key) has(code string) bool {
+	return k == nil || len(k.Companies) == 0 || slices.Contains(k.Companies, code)
+}
+
+func (k *Key) may(right Right) bool {
+	return right == "" || slices.Contains(k.May, right) || right == Read && len(k.May) == 0
+}
+
+// keyOf returns the key that was sent, nil if it is none. It takes the same time
+// for all.
+func (h *Handler) keyOf(sent string) (found *Key) {
+	hash := sha256.Sum256([]byte(sent))
+	for _, k := range h.Keys {
+		for _, other := range k.hashes {
+			if subtle.ConstantTimeCompare(hash[:], other[:]) == 1 {
+				found = k
+			}
+		}
+	}
+	return found
+}
+
+// admit finds out whose request it is. A browser is never who has a key.
+func (h *Handler) admit(c *Call) (*Key, error) {
+	if len(c.Header["Origin"]) > 0 {
+		return nil, &Error{Status: http.StatusForbidden, Message: "requests of web pages, which have an Origin, are refused: this API is for backends"}
+	}
+	const realm = `Bearer realm="mnemogate"`
+	sent, ok := bearer(c.Header["Authorization"])
+	if !ok {
+		c.W.Header().Set("WWW-Authenticate", realm)
+		return nil, &Error{Status: http.StatusUnauthorized, Message: "send the key in one Authorization header: Bearer <key>"}
+	}
+	if key := h.keyOf(sent); key != nil {
+		return key, nil
+	}
+	service, err := c.Service()
+	if err != nil {
+		return nil, err
+	}
+	err = service.WrongKey(c.Context(), c.Address)
+	if refusal, full := errors.AsType[*flows.Refusal](err); full && refusal.Err == flows.ErrRestricted {
+		return nil, &Error{
+			Status: http.StatusTooManyRequests, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter,
+			Message: "too many wrong keys came from your address; send a right one, or try again after the time in Retry-After",
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.W.Header().Set("WWW-Authenticate", realm+`, error="invalid_token"`)
+	return nil, &Error{Status: http.StatusUnauthorized, Message: "the key is wrong"}
+}
+
+// bearer returns what an Authorization header brings, whatever it is.
+func bearer(lines []string) (key string, ok bool) {
+	if len(lines) != 1 {
+		return "", false
+	}
+	scheme, key, _ := strings.Cut(lines[0], " ")
+	return key, strings.EqualFold(scheme, "Bearer") && key != ""
+}

@@ -1,0 +1,216 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// The routes of accounts and of their sessions.
+
+// loginID returns the login id that the query names. There a + stands for a
+// space, which many a client forgets of the + in a phone or an email; within
+// these no space can have been meant.
+func (c *Call) loginID() string {
+	const plus = "\x00"
+	query, _ := url.ParseQuery(strings.ReplaceAll(c.URL.RawQuery, "+", "%00")) // c.query has seen that it is well-formed
+	id := query.Get("login_id")
+	if digits, ok := strings.CutPrefix(id, plus); ok && strings.IndexAny(digits, "0123456789") == 0 {
+		id = "+" + digits
+	}
+	if strings.Contains(id, "@") {
+		id = strings.ReplaceAll(strings.Trim(id, plus), plus, "+")
+	}
+	return strings.ReplaceAll(id, plus, " ")
+}
+
+func (c *Call) companies() error {
+	companies := []string{}
+	for code := range c.App.Sorted() {
+		if c.key.has(code) {
+			companies = append(companies, code)
+		}
+	}
+	c.WriteJSON(http.StatusOK, map[string][]string{"companies": companies})
+	return nil
+}
+
+func (c *Call) create() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	data, err := c.body()
+	if err != nil {
+		return err
+	}
+	change, err := parseChange(data, changeNew)
+	if err != nil {
+		return err
+	}
+	a, err := c.admin.Create(ctx, change)
+	if err != nil {
+		return err
+	}
+	c.W.Header().Set("Location", c.root+c.admin.Company.Code+"/accounts/"+url.PathEscape(a.Mnemocode))
+	return c.answer(ctx, http.StatusCreated, a)
+}
+
+// answer writes an account: to a key that may not read, no more than whose it is.
+func (c *Call) answer(ctx context.Context, status int, a flows.Account) error {
+	if !c.May(Read) {
+		c.WriteJSON(status, api.Changed{Mnemocode: a.Mnemocode})
+		return nil
+	}
+	until, err := c.admin.LockedUntil(ctx, a)
+	if err != nil {
+		return err
+	}
+	c.WriteJSON(status, newAccountView(a, until))
+	return nil
+}
+
+func (c *Call) show() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	a, err := c.admin.ByMnemocode(ctx, c.mnemocode())
+	if err != nil {
+		return err
+	}
+	return c.answer(ctx, http.StatusOK, a)
+}
+
+func (c *Call) change() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	data, err := c.body()
+	if err != nil {
+		return err
+	}
+	change, err := parseChange(data, changeOld)
+	if err != nil {
+		return err
+	}
+	a, _, err := c.admin.Change(ctx, c.mnemocode(), change)
+	if err != nil {
+		return err
+	}
+	return c.answer(ctx, http.StatusOK, a)
+}
+
+func (c *Call) delete() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	if err := c.admin.Delete(ctx, c.mnemocode()); err != nil {
+		return err
+	}
+	c.noContent()
+	return nil
+}
+
+func (c *Call) backupCodes() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	codes, err := c.admin.NewBackupCodes(ctx, c.mnemocode())
+	if err != nil {
+		return err
+	}
+	c.WriteJSON(http.StatusOK, map[string][]string{"backup_codes": codes})
+	return nil
+}
+
+func (c *Call) unlock() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	a, err := c.admin.Unlock(ctx, c.mnemocode())
+	if err != nil {
+		return err
+	}
+	return c.answer(ctx, http.StatusOK, a)
+}
+
+func (c *Call) sessions() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	sessions, err := c.admin.LiveSessions(ctx, c.mnemocode())
+	if err != nil {
+		return err
+	}
+	views := make([]api.Session, len(sessions))
+	for i, s := range sessions {
+		views[i] = api.Session{ID: s.ID, State: s.State, Created: s.Created.UTC(), Expires: s.Expires.UTC(), Ends: s.Ends.UTC()}
+	}
+	c.WriteJSON(http.StatusOK, map[string][]api.Session{"sessions": views})
+	return nil
+}
+
+func (c *Call) endSessions() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	if err := c.admin.EndSessions(ctx, c.mnemocode()); err != nil {
+		return err
+	}
+	c.noContent()
+	return nil
+}
+
+func (c *Call) list() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	query, err := c.query("login_id", "limit", "after")
+	if err != nil {
+		return err
+	}
+	limit := api.DefaultPage
+	if query.Has("limit") {
+		if limit, err = strconv.Atoi(query.Get("limit")); err != nil || limit < 1 || limit > api.MaxPage {
+			return &Error{Status: http.StatusBadRequest, Field: "limit", Message: fmt.Sprintf("limit: it must be 1 to %d", api.MaxPage)}
+		}
+	}
+	var accounts []flows.Account
+	if query.Has("login_id") {
+		a, err := c.admin.ByLoginID(ctx, c.loginID())
+		if err == nil {
+			accounts = []flows.Account{a}
+		} else if !errors.Is(err, flows.ErrNotFound) {
+			return err
+		}
+	} else if accounts, err = c.admin.List(ctx, query.Get("after"), limit+1); err != nil {
+		return err
+	}
+	var p api.Page
+	if len(accounts) > limit {
+		accounts = accounts[:limit]
+		p.Next = accounts[limit-1].Mnemocode
+	}
+	if p.Accounts, err = c.views(ctx, accounts); err != nil {
+		return err
+	}
+	c.WriteJSON(http.StatusOK, p)
+	return nil
+}
+
+// views asks for the locks of some accounts at once, since each is a question
+// to the store.
+func (c *Call) views(ctx context.Context, accounts []flows.Account) ([]api.Account, error) {
+	views := make([]api.Account, len(accounts))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(4)
+	for i, a := range accounts {
+		group.Go(func() error {
+			return flows.Contain(func() error {
+				until, err := c.admin.LockedUntil(ctx, a)
+				views[i] = newAccountView(a, until)
+				return err
+			})
+		})
+	}
+	return views, group.Wait()
+}

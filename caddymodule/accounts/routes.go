@@ -1,0 +1,112 @@
+package accounts
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// A Right is what a key may do. None brings another with it.
+type Right string
+
+// The rights. What needs none is for every key.
+const (
+	Read       Right = "read"
+	Write      Right = "write"
+	Sessions   Right = "sessions"
+	Introspect Right = "introspect"
+	Import     Right = "import"
+	Export     Right = "export"
+)
+
+// Rights lists them all.
+var Rights = []Right{Read, Write, Sessions, Introspect, Import, Export}
+
+// A Route is one of the API's.
+type Route struct {
+	Method string
+	// Pattern is the path behind the root. What stands in braces is one segment,
+	// whatever it is: Call.Param has it, unescaped. {company} is one that is
+	// configured, and that the key has.
+	Pattern string
+	Right   Right
+	Serve   func(*Call) error
+	Summary string
+}
+
+// Routes are those of every door.
+var Routes = []Route{
+	{http.MethodGet, "", "", (*Call).companies, "The companies that the key has."},
+	{http.MethodGet, "{company}/accounts", Read, (*Call).list, "Looks an account up by a login id, or pages through all of them."},
+	{http.MethodPost, "{company}/accounts", Write, (*Call).create, "Creates an account."},
+	{http.MethodGet, "{company}/accounts/{mnemocode}", Read, (*Call).show, "Shows an account."},
+	{http.MethodPatch, "{company}/accounts/{mnemocode}", Write, (*Call).change, "Changes an account by a JSON merge patch (RFC 7396)."},
+	{http.MethodDelete, "{company}/accounts/{mnemocode}", Write, (*Call).delete, "Deletes an account and ends its sessions."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/backup-codes", Write, (*Call).backupCodes, "Makes ten backup codes, shown this once, and ends the old ones."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/unlock", Write, (*Call).unlock, "Clears the counts of wrong attempts, and with them all locks."},
+	{http.MethodGet, "{company}/accounts/{mnemocode}/sessions", Sessions, (*Call).sessions, "Lists an account's sessions."},
+	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions", Sessions, (*Call).endSessions, "Ends all sessions of an account."},
+	{http.MethodPost, "{company}/import", Import, (*Call).importLines, "Imports accounts, one a line."},
+	{http.MethodGet, "{company}/export", Export, (*Call).export, "Exports all accounts, one a line, with the hashes of their secrets."},
+}
+
+// match finds the routes of a path, which is escaped, behind the root: the slashes
+// in it are no parameter's. They differ in their methods.
+func match(routes []Route, path string) (found []Route, params map[string]string) {
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		var err error
+		if segments[i], err = url.PathUnescape(s); err != nil {
+			return nil, nil
+		}
+	}
+	for _, r := range routes {
+		if p, ok := r.params(segments); ok {
+			found, params = append(found, r), p
+		}
+	}
+	return found, params
+}
+
+// params are the parameters in the path, if it is the route's.
+func (r Route) params(segments []string) (params map[string]string, ok bool) {
+	pattern := strings.Split(r.Pattern, "/")
+	if len(pattern) != len(segments) {
+		return nil, false
+	}
+	params = map[string]string{}
+	for i, p := range pattern {
+		name, isParam := strings.CutPrefix(p, "{")
+		switch {
+		case isParam && segments[i] != "":
+			params[strings.TrimSuffix(name, "}")] = segments[i]
+		case isParam || p != segments[i]:
+			return nil, false
+		}
+	}
+	return params, true
+}
+
+// allowed lists the methods of a path's routes, for the header Allow.
+func allowed(routes []Route) string {
+	var methods []string
+	for _, r := range routes {
+		methods = append(methods, r.Method)
+	}
+	slices.Sort(methods)
+	return strings.Join(methods, ", ")
+}
+
+// of returns the route of a method. HEAD is GET without a body, which the
+// server leaves out.
+func of(routes []Route, method string) (Route, bool) {
+	i := slices.IndexFunc(routes, func(r Route) bool { return r.Method == method })
+	if i < 0 && method == http.MethodHead {
+		return of(routes, http.MethodGet)
+	}
+	if i < 0 {
+		return Route{}, false
+	}
+	return routes[i], true
+}

@@ -1,0 +1,31 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// wrongKeys are how many wrong keys for the accounts API an address may send
+// before they are not only wrong: every one is counted, on all nodes.
+var wrongKeys = Rate{N: 30, Per: 5 * time.Minute}
+
+// WrongKey counts a wrong key for the accounts API. Its error is
+// ErrRestricted if the address has sent too many, or ErrUnavailable.
+func (s *Service) WrongKey(ctx context.Context, address string) error {
+	now := s.Now()
+	e := Event{Name: KeyWrong, Address: address}
+	err := s.Sessions.Charge(ctx, now, perAddress("", "wrong-keys", address, wrongKeys)...)
+	full, limited := errors.AsType[*Full](err)
+	switch {
+	case limited:
+		if e.Reason = "limit"; s.told.first(now, full) {
+			s.Emit(ctx, e)
+		}
+		return restricted(LockAddress, now, full.Until)
+	case err != nil:
+		return unavailable("counting wrong keys", err)
+	}
+	s.Emit(ctx, e)
+	return nil
+}
