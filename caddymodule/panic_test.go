@@ -131,9 +131,9 @@ func (a explodingAccounts) Update(ctx context.Context, company string, id int64,
 	})
 }
 
-func (a explodingAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string) error {
+func (a explodingAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash) error {
 	explode("accounts.SetPassword")
-	return a.Accounts.SetPassword(ctx, now, company, id, epoch, hash)
+	return a.Accounts.SetPassword(ctx, now, company, id, epoch, hash, keep)
 }
 
 func (a explodingAccounts) Tally(ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error) error {

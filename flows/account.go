@@ -31,6 +31,8 @@ type Account struct {
 	PasswordHash    string // empty for none
 	Question        string // the control question; empty for none
 	AnswerHash      string
+	TOTP            string         // the sealed secret of the authenticator app; empty for none
+	TOTPPending     string         // one that waits to be confirmed; empty for none
 	Identities      []Identity     // ordered by provider and subject
 	Accepted        []Acceptance   // ordered by code
 	BackupCodes     int            // how many are left

@@ -137,7 +137,7 @@ func TestAWeakHashDoesNotBringBackAnOldPassword(t *testing.T) {
 	b.update(true, func(a *flows.Account) { a.PasswordHash = string(weak) })
 	accounts := b.Accounts
 	b.Accounts = overtaken{accounts, func() {
-		if err := accounts.SetPassword(t.Context(), b.clock.Now(), code, b.account, b.load().Epoch, "new"); err != nil {
+		if err := accounts.SetPassword(t.Context(), b.clock.Now(), code, b.account, b.load().Epoch, "new", flows.TokenHash{}); err != nil {
 			t.Error(err)
 		}
 	}}

@@ -22,6 +22,7 @@ type Session struct {
 	Expires   time.Time // when the token ends unless it is used; moves with use while Authorized
 	Ends      time.Time // when it ends whatever happens; Expires never lies behind it
 	Code      *Code     // the one-time code that waits to be entered; nil when there is none or it was spent
+	ByApp     bool      // in CheckOTP: the code is the authenticator app's, until SetCode gives the session another
 	AtMost    int       // for Create and Replace, and not kept: how many of the account's sessions may be in State; 0: any number
 }
 

@@ -72,7 +72,7 @@ func (s *Service) changePassword(ctx context.Context, c *call, a Account, passwo
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // the token is gone: see it through
-	err = s.Accounts.SetPassword(ctx, c.now, c.company.Code, a.ID, a.Epoch, hash)
+	err = s.Accounts.SetPassword(ctx, c.now, c.company.Code, a.ID, a.Epoch, hash, TokenHash{})
 	if errors.Is(err, ErrConflict) {
 		return ErrTokenInvalid // another session's request was faster, and ended this one
 	}

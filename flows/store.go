@@ -83,10 +83,11 @@ type AccountWriter interface {
 	// is owed (see Endings). The account is returned as stored.
 	Update(ctx context.Context, company string, id int64, change func(*Account) (ends bool, err error)) (Account, error)
 	// SetPassword stores a password hash, clears MustSetPassword and the tally
-	// of wrong passwords, raises the Epoch to epoch+1 and owes the ending, if
-	// the account is there and its Epoch still epoch; else ErrConflict. Of many
-	// callers with one epoch, one wins.
-	SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string) error
+	// of wrong passwords, raises the Epoch to epoch+1 and owes the ending, which
+	// is to keep the session keep (none, if it is zero), if the account is there
+	// and its Epoch still epoch; else ErrConflict. Of many callers with one
+	// epoch, one wins.
+	SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep TokenHash) error
 	// Accept records acceptances, each replacing an older version's. ErrNotFound.
 	Accept(ctx context.Context, company string, id int64, accepted []Acceptance) error
 	// Delete removes the account with all that belongs to it; its ending is
@@ -142,8 +143,8 @@ type Census interface {
 	// after that has accounts; empty if there is none.
 	CompanyAfter(ctx context.Context, after string) (string, error)
 	// Stranded counts the company's active accounts whose second factor could
-	// never be asked for: they have neither phone nor backup codes, nor an
-	// identity to log in with instead. It counts all such accounts, or only
+	// never be asked for: they have neither phone nor backup codes, nor
+	// a password with an authenticator app, nor an identity to log in with instead. It counts all such accounts, or only
 	// those whose SecondFactor is on.
 	Stranded(ctx context.Context, company string, all bool) (int, error)
 }
@@ -207,7 +208,9 @@ type SessionWriter interface {
 	Delete(ctx context.Context, hash TokenHash) error
 	// End ends all of an account's sessions and links with an Epoch below
 	// epoch, and Create and Replace refuse such from now on. It takes no longer
-	// for a million of them than for MaxSessions.
+	// for a million of them than for MaxSessions. In the same step the session
+	// e.Keep of the account is raised to e.Epoch, and so goes on, if it is
+	// Authorized and of the epoch just before.
 	End(ctx context.Context, now time.Time, e Ending) error
 }
 
@@ -217,8 +220,8 @@ type SessionCodes interface {
 	// under which SetCode may give it a new one: each call's is higher.
 	// ErrConflict unless the session is there, in that state, not expired.
 	OpenCode(ctx context.Context, now time.Time, hash TokenHash, state State) (int64, error)
-	// SetCode gives a session its code, unless OpenCode was called again since
-	// it returned number: then, or if the session is gone, ErrConflict.
+	// SetCode gives a session its code, and ends ByApp, unless OpenCode was called
+	// again since it returned number: then, or if the session is gone, ErrConflict.
 	SetCode(ctx context.Context, hash TokenHash, number int64, code Code) error
 	// SpendCode returns a session as Get does, but takes its code away: Code is
 	// the one that was taken. Nothing is taken, and Code is nil, unless the
@@ -242,11 +245,14 @@ type Counters interface {
 // token is answered auth.token.expired (contract: an hour).
 const Keep = time.Hour + 5*time.Minute
 
-// An Ending is an account all of whose sessions below Epoch must end.
+// An Ending is an account all of whose sessions below Epoch must end, but for
+// Keep. That two endings are owed at once lets no session live that either of
+// them ends: only one of the epoch just before can be kept.
 type Ending struct {
 	Company string
 	Account int64
 	Epoch   int64
+	Keep    TokenHash // zero for none
 }
 
 // AllEpochs is the Epoch of a deleted account's ending.

@@ -212,6 +212,8 @@ func someone(company, name string) flows.Account {
 		PasswordHash:    "hash of " + name,
 		Question:        "Which?",
 		AnswerHash:      "answer of " + name,
+		TOTP:            "sealed of " + name,
+		TOTPPending:     "pending of " + name,
 		Identities:      []flows.Identity{{Provider: 1, Subject: name}, {Provider: 3, Subject: name}},
 		Accepted:        []flows.Acceptance{{Code: "a", Version: "1", At: t0}, {Code: "b", Version: "2", At: t0}},
 	}
@@ -375,7 +377,7 @@ var accountsCases = []accountsCase{
 			before := get[flows.Account](t)(one.ByID(bg, "acme", a.ID))
 			wantStranger(t, two, "other", a.ID)
 			wantErr(t, "another's backup code", two.UseBackupCode(bg, "other", a.ID, "c"), flows.ErrConflict)
-			wantErr(t, "another's epoch", two.SetPassword(bg, t0, "other", a.ID, a.Epoch, "h"), flows.ErrConflict)
+			wantErr(t, "another's epoch", two.SetPassword(bg, t0, "other", a.ID, a.Epoch, "h", flows.TokenHash{}), flows.ErrConflict)
 			wantEqual(t, "account", get[flows.Account](t)(one.ByID(bg, "acme", a.ID)), before)
 			for field, id := range flows.LoginIDs(b) {
 				got := get[flows.Account](t)(one.ByLoginID(bg, "other", id, "alias"))
@@ -494,7 +496,7 @@ var accountsCases = []accountsCase{
 			got := get[flows.Account](t)(one.Update(bg, "acme", a.ID, ending))
 			wantEqual(t, "epoch", got.Epoch, a.Epoch+1)
 			wantEqual(t, "endings", endings(t, two), map[flows.Ending]bool{{Company: "acme", Account: a.ID, Epoch: a.Epoch + 1}: true})
-			must(t, two.SetPassword(bg, t0, "acme", a.ID, a.Epoch+1, "h"))
+			must(t, two.SetPassword(bg, t0, "acme", a.ID, a.Epoch+1, "h", flows.TokenHash{}))
 			wantEqual(t, "endings", endings(t, one), map[flows.Ending]bool{{Company: "acme", Account: a.ID, Epoch: a.Epoch + 2}: true})
 		},
 	},
@@ -570,7 +572,7 @@ var accountsCases = []accountsCase{
 				must(t, one.Tally(bg, t0, subject, flows.WrongCodes, add(1)))
 			}
 			later := t0.Add(time.Second)
-			must(t, one.SetPassword(bg, later, "acme", a.ID, a.Epoch, "new"))
+			must(t, one.SetPassword(bg, later, "acme", a.ID, a.Epoch, "new", flows.TokenHash{}))
 			want := a
 			want.PasswordHash, want.MustSetPassword, want.Epoch, want.Updated = "new", false, a.Epoch+1, later
 			want.Tallies = map[flows.Kind]flows.Tally{flows.WrongCodes: {Count: 1}}
@@ -581,9 +583,31 @@ var accountsCases = []accountsCase{
 			wantEqual(t, "tallies", get[map[flows.Kind]flows.Tally](t)(two.Tallies(bg, flows.Subject{Company: "acme", Account: a.ID})),
 				map[flows.Kind]flows.Tally{flows.WrongCodes: {Count: 1}})
 			wantEqual(t, "other tallies", len(get[map[flows.Kind]flows.Tally](t)(two.Tallies(bg, flows.Subject{Company: "acme", Account: b.ID}))), 2)
-			wantErr(t, "an old epoch", two.SetPassword(bg, t0, "acme", a.ID, a.Epoch, "newer"), flows.ErrConflict)
-			wantErr(t, "an epoch to come", two.SetPassword(bg, t0, "acme", a.ID, a.Epoch+2, "newer"), flows.ErrConflict)
+			wantErr(t, "an old epoch", two.SetPassword(bg, t0, "acme", a.ID, a.Epoch, "newer", flows.TokenHash{}), flows.ErrConflict)
+			wantErr(t, "an epoch to come", two.SetPassword(bg, t0, "acme", a.ID, a.Epoch+2, "newer", flows.TokenHash{}), flows.ErrConflict)
 			wantEqual(t, "account", get[flows.Account](t)(two.ByID(bg, "acme", a.ID)), want)
+		},
+	},
+	{
+		name:    "SetPassword that keeps a session",
+		promise: "SetPassword owes an ending which is to keep the session keep; of endings that are owed at once, the later one says which.",
+		run: func(t *testing.T, one, two flows.Accounts) {
+			a := create(t, one, plain("acme", "m1"))
+			owed := func(epoch int64, keep flows.TokenHash) {
+				t.Helper()
+				e := flows.Ending{Company: "acme", Account: a.ID, Epoch: epoch, Keep: keep}
+				wantEqual(t, "endings", endings(t, two), map[flows.Ending]bool{e: true})
+			}
+			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Epoch, "h", hash("s")))
+			owed(a.Epoch+1, hash("s"))
+			must(t, two.SetPassword(bg, t0, "acme", a.ID, a.Epoch+1, "h", hash("r")))
+			owed(a.Epoch+2, hash("r"))
+			_, err := one.Update(bg, "acme", a.ID, ending)
+			must(t, err)
+			owed(a.Epoch+3, flows.TokenHash{})
+			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Epoch+3, "h", hash("s")))
+			must(t, two.Delete(bg, "acme", a.ID))
+			owed(flows.AllEpochs, flows.TokenHash{})
 		},
 	},
 	{
@@ -592,7 +616,7 @@ var accountsCases = []accountsCase{
 		run: func(t *testing.T, one, two flows.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			errs := race(100, one, two, func(i int, s flows.Accounts) error {
-				return s.SetPassword(bg, t0, "acme", a.ID, a.Epoch, fmt.Sprint(i))
+				return s.SetPassword(bg, t0, "acme", a.ID, a.Epoch, fmt.Sprint(i), flows.TokenHash{})
 			})
 			wantWinners(t, errs, 1, is(flows.ErrConflict))
 			got := get[flows.Account](t)(two.ByID(bg, "acme", a.ID))
@@ -842,8 +866,14 @@ var accountsCases = []accountsCase{
 			coded := plain("b", "coded")
 			coded.SecondFactor = true
 			must(t, one.SetBackupCodes(bg, "b", create(t, one, coded).ID, []string{"c"}))
+			app := plain("b", "app") // which is of no use without a password
+			app.SecondFactor, app.TOTP = true, "sealed"
+			id := create(t, one, app).ID
+			stranded("b", true, 3)
+			_, err := one.Update(bg, "b", id, func(a *flows.Account) (bool, error) { a.PasswordHash = "h"; return false, nil })
+			must(t, err)
 			stranded("b", true, 2)
-			for _, mnemocode := range []string{"0", "1", "2", "3", "4", "coded"} {
+			for _, mnemocode := range []string{"0", "1", "2", "3", "4", "app", "coded"} {
 				must(t, one.Delete(bg, "b", get[flows.Account](t)(one.ByMnemocode(bg, "b", mnemocode)).ID))
 			}
 			wantEqual(t, "companies after deletes", companies(), []string{"Acme", "acme", odd})
@@ -987,7 +1017,7 @@ func wantStranger(t *testing.T, s flows.Accounts, company string, id int64) {
 	wantErr(t, "Update", err, flows.ErrNotFound)
 	wantErr(t, "Delete", s.Delete(bg, company, id), flows.ErrNotFound)
 	for epoch := range int64(3) {
-		wantErr(t, "SetPassword", s.SetPassword(bg, t0, company, id, epoch, "h"), flows.ErrConflict)
+		wantErr(t, "SetPassword", s.SetPassword(bg, t0, company, id, epoch, "h", flows.TokenHash{}), flows.ErrConflict)
 	}
 	wantErr(t, "Accept", s.Accept(bg, company, id, []flows.Acceptance{{Code: "z", Version: "1", At: t0}}), flows.ErrNotFound)
 	wantErr(t, "SetBackupCodes", s.SetBackupCodes(bg, company, id, []string{"z"}), flows.ErrNotFound)
@@ -1016,7 +1046,7 @@ func callAllAccounts(ctx context.Context, s flows.Accounts, a flows.Account) map
 		"SetBackupCodes": s.SetBackupCodes(ctx, a.Company, a.ID, []string{"z"}),
 		"Tally":          s.Tally(ctx, t0, subject, flows.WrongCodes, add(1)),
 		"Tallies":        second(s.Tallies(ctx, subject)),
-		"SetPassword":    s.SetPassword(ctx, t0, a.Company, a.ID, a.Epoch, "new"),
+		"SetPassword":    s.SetPassword(ctx, t0, a.Company, a.ID, a.Epoch, "new", flows.TokenHash{}),
 		"Endings":        second(s.Endings(ctx, flows.Ending{}, 1)),
 		"Ended":          s.Ended(ctx, flows.Ending{Company: a.Company, Account: a.ID, Epoch: flows.AllEpochs}),
 		"Secret":         second(s.Secret(ctx)),
@@ -1326,6 +1356,68 @@ var sessionsCases = []sessionsCase{
 		},
 	},
 	{
+		name:    "end but for one",
+		promise: "In the same step the session e.Keep of the account is raised to e.Epoch if it is Authorized and of the epoch just before.",
+		run: func(t *testing.T, one, two flows.Sessions) {
+			kept := session("kept", 1, 4, flows.Authorized)
+			for _, s := range []flows.Session{
+				kept, session("other", 1, 4, flows.Authorized), session("step", 1, 4, flows.CheckOTP),
+				session("old", 1, 3, flows.Authorized), session("neighbour@2", 2, 4, flows.Authorized),
+				session("elsewhere@other/1", 1, 4, flows.Authorized),
+			} {
+				must(t, one.Create(bg, t0, s))
+			}
+			end := func(epoch int64, keep string) {
+				t.Helper()
+				must(t, two.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: epoch, Keep: hash(keep)}))
+			}
+			end(5, "kept")
+			kept.Epoch = 5
+			wantSession(t, one, kept)
+			wantGone(t, one, "other", "step", "old")
+			end(5, "kept") // done again, as after a crash
+			wantSession(t, one, kept)
+			end(6, "neighbour@2")
+			wantGone(t, one, "kept")
+			for _, s := range []flows.Session{session("b", 1, 6, flows.Authorized), session("c", 1, 7, flows.CheckOTP)} {
+				must(t, one.Create(bg, t0, s))
+			}
+			end(8, "b")
+			wantGone(t, one, "b", "c") // b was of an epoch that another ending ends
+			must(t, one.Create(bg, t0, session("d", 1, 8, flows.CheckOTP)))
+			end(9, "d")
+			end(10, "elsewhere@other/1")
+			wantGone(t, one, "d") // no step is kept
+			wantSession(t, one, session("neighbour@2", 2, 4, flows.Authorized))
+			wantSession(t, one, session("elsewhere@other/1", 1, 4, flows.Authorized))
+		},
+	},
+	{
+		name:    "racing End that keeps one",
+		promise: "Whoever asks meanwhile finds the session that is kept: it is never between two epochs.",
+		run: func(t *testing.T, one, two flows.Sessions) {
+			kept := session("kept", 1, 1, flows.Authorized)
+			must(t, one.Create(bg, t0, kept))
+			for i := range 20 {
+				must(t, one.Create(bg, t0, session(fmt.Sprint("old", i), 1, 1, flows.Authorized)))
+			}
+			errs := race(100, one, two, func(i int, s flows.Sessions) error {
+				switch {
+				case i%25 == 12:
+					return s.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2, Keep: kept.Hash})
+				case i%3 == 0:
+					return s.Touch(bg, t0, kept.Hash, t0.Add(time.Duration(i)*time.Minute))
+				}
+				_, err := s.Get(bg, kept.Hash)
+				return err
+			})
+			wantWinners(t, errs, 100, is(nil))
+			left := get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))
+			wantEqual(t, "left", names(left), []string{"id of kept"})
+			wantEqual(t, "epoch", left[0].Epoch, 2)
+		},
+	},
+	{
 		name:    "end for ever",
 		promise: "What was ended stays ended: a later, lower End changes nothing, and AllEpochs ends everything.",
 		run: func(t *testing.T, one, two flows.Sessions) {
@@ -1512,6 +1604,31 @@ var sessionsCases = []sessionsCase{
 			s.Code = nil
 			wantEqual(t, "spent again", spend(one), s)
 			wantSession(t, one, s)
+		},
+	},
+	{
+		name:    "codes of an app",
+		promise: "A session is ByApp until SetCode gives it a code.",
+		run: func(t *testing.T, one, two flows.Sessions) {
+			s := session("a", 1, 1, flows.CheckOTP)
+			s.ByApp = true
+			must(t, one.Create(bg, t0, s))
+			wantSession(t, two, s)
+			spent := get[flows.Session](t)(two.SpendCode(bg, t0, "acme", s.Hash, flows.CheckOTP))
+			wantEqual(t, "spent", spent, s)
+			number := get[int64](t)(two.OpenCode(bg, t0, s.Hash, flows.CheckOTP))
+			wantSession(t, two, s)
+			next := session("b", 1, 1, flows.CheckOTP)
+			next.ByApp = true
+			must(t, one.Replace(bg, t0, s.Hash, flows.CheckOTP, next))
+			wantSession(t, two, next)
+			wantErr(t, "an ended session", one.SetCode(bg, s.Hash, number, newCode("c")), flows.ErrConflict)
+			wantErr(t, "another's number", one.SetCode(bg, next.Hash, number, newCode("c")), flows.ErrConflict)
+			wantSession(t, two, next)
+			must(t, one.SetCode(bg, next.Hash, get[int64](t)(two.OpenCode(bg, t0, next.Hash, flows.CheckOTP)), newCode("c")))
+			code := newCode("c")
+			next.ByApp, next.Code = false, &code
+			wantSession(t, two, next)
 		},
 	},
 	{

@@ -91,8 +91,8 @@ const postgresTaken = `
 const postgresCreateAccount = `
 	WITH` + postgresTaken + `, created AS (
 		INSERT INTO accounts (company, mnemocode, role, phone, email, login_name, status, second_factor,
-			must_set_password, password_hash, question, answer_hash, created, updated)
-		SELECT $1, $2, $8, $9, $10, $11, $12, $13::boolean, $14::boolean, $15, $16, $17, $18::bigint, $18
+			must_set_password, password_hash, question, answer_hash, totp, totp_pending, created, updated)
+		SELECT $1, $2, $8, $9, $10, $11, $12, $13::boolean, $14::boolean, $15, $16, $17, $22, $23, $18::bigint, $18
 		WHERE NOT EXISTS (SELECT 1 FROM taken)
 		RETURNING id
 	), l AS (
@@ -114,7 +114,7 @@ func (s postgresAccounts) Create(ctx context.Context, now time.Time, a flows.Acc
 	a.ID = 0
 	codes, versions, ats := columns(a.Accepted)
 	args := append(postgresKeyArgs(a), a.Role, a.Phone, a.Email, a.LoginName, string(a.Status), a.SecondFactor,
-		a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, micros(now), codes, versions, ats)
+		a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, micros(now), codes, versions, ats, a.TOTP, a.TOTPPending)
 	var id int64
 	err := s.write(ctx, func(ctx context.Context, q postgresQueries) error {
 		var taken string
@@ -153,7 +153,7 @@ func columns(accepted []flows.Acceptance) (codes, versions []string, ats []int64
 const (
 	postgresSelectAccount = `
 		SELECT id, company, mnemocode, role, phone, email, login_name, status, second_factor, must_set_password,
-			password_hash, question, answer_hash, epoch, created, updated,
+			password_hash, question, answer_hash, totp, totp_pending, epoch, created, updated,
 			coalesce((SELECT json_agg(json_build_object('provider', provider, 'subject', subject) ORDER BY provider, subject)
 				FROM identities WHERE account = accounts.id), '[]'),
 			coalesce((SELECT json_agg(json_build_object('code', code, 'version', version, 'at', at) ORDER BY code)
@@ -169,7 +169,7 @@ const (
 	postgresAccountByLoginID = postgresSelectAccount + `
 		WHERE id = (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2)
 		UNION ALL
-		SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', 0, 0, 0, '[]', '[]', 0,
+		SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', '', '', 0, 0, 0, '[]', '[]', 0,
 			coalesce((SELECT json_agg(json_build_object('kind', kind, 'count', count, 'until', until)) FROM tallies
 				WHERE company = $1 AND account = 0 AND login_id = $3), '[]')
 		WHERE NOT EXISTS (SELECT 1 FROM login_ids WHERE company = $1 AND login_id = $2)`
@@ -223,7 +223,7 @@ func scanPostgresAccount(row scanner) (flows.Account, error) {
 	var created, updated int64
 	var identities, accepted, tallies []byte
 	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
-		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.Epoch,
+		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Epoch,
 		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies)
 	if err != nil {
 		return flows.Account{}, err
@@ -254,7 +254,7 @@ const (
 		WITH` + postgresTaken + `, changed AS (
 			UPDATE accounts SET mnemocode = $2, role = $8, phone = $9, email = $10, login_name = $11, status = $12,
 				second_factor = $13, must_set_password = $14, password_hash = $15, question = $16, answer_hash = $17,
-				epoch = $18, updated = $19
+				epoch = $18, updated = $19, totp = $21, totp_pending = $22
 			WHERE id = $3 AND NOT EXISTS (SELECT 1 FROM taken)
 			RETURNING id, company, epoch
 		), left_l AS (
@@ -280,7 +280,8 @@ const (
 		SELECT coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
 	// postgresOweLater ends an INSERT INTO endings.
 	postgresOweLater = `
-		ON CONFLICT (company, account) DO UPDATE SET epoch = greatest(endings.epoch, excluded.epoch)`
+		ON CONFLICT (company, account) DO UPDATE SET epoch = excluded.epoch, keep = excluded.keep
+		WHERE excluded.epoch > endings.epoch`
 )
 
 func (s postgresAccounts) Update(
@@ -331,7 +332,7 @@ func storePostgresUpdate(
 ) (stored flows.Account, err error) {
 	args := append(postgresKeyArgs(after), after.Role, after.Phone, after.Email, after.LoginName, string(after.Status),
 		after.SecondFactor, after.MustSetPassword, after.PasswordHash, after.Question, after.AnswerHash, after.Epoch,
-		micros(after.Updated), ends)
+		micros(after.Updated), ends, after.TOTP, after.TOTPPending)
 	var taken string
 	var b postgresBatch
 	b.add(postgresLockKeys, newPostgresKeys(before, after))
@@ -370,12 +371,14 @@ const postgresSetPassword = `
 		DELETE FROM tallies t USING changed
 		WHERE t.company = changed.company AND t.account = changed.id AND t.login_id = '' AND t.kind = $6
 	)
-	INSERT INTO endings (company, account, epoch) SELECT company, id, epoch FROM changed` + postgresOweLater
+	INSERT INTO endings (company, account, epoch, keep) SELECT company, id, epoch, $7 FROM changed` + postgresOweLater
 
-func (s postgresAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string) error {
+func (s postgresAccounts) SetPassword(
+	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash,
+) error {
 	return translatePostgres("setting password", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
 		return q.execOr(ctx, flows.ErrConflict, postgresSetPassword,
-			company, id, epoch, hash, micros(now), string(flows.WrongPasswords))
+			company, id, epoch, hash, micros(now), string(flows.WrongPasswords), keptBytes(keep))
 	}))
 }
 
@@ -543,6 +546,7 @@ const (
 	postgresCompanyAfter = `SELECT coalesce(min(company), '') FROM accounts WHERE company > $1`
 	postgresStranded     = `
 		SELECT count(*) FROM accounts WHERE company = $1 AND phone = '' AND status = $2 AND (second_factor OR $3)
+			AND (totp = '' OR password_hash = '')
 			AND NOT EXISTS (SELECT 1 FROM backup_codes WHERE account = accounts.id)
 			AND NOT EXISTS (SELECT 1 FROM identities WHERE account = accounts.id)`
 )
@@ -564,7 +568,7 @@ func (s postgresAccounts) Stranded(ctx context.Context, company string, all bool
 // Endings and the secret
 
 const postgresSelectEndings = `
-	SELECT company, account, epoch FROM endings WHERE (company, account) > ($1, $2) ORDER BY company, account LIMIT $3`
+	SELECT company, account, epoch, keep FROM endings WHERE (company, account) > ($1, $2) ORDER BY company, account LIMIT $3`
 
 func (s postgresAccounts) Endings(ctx context.Context, after flows.Ending, limit int) ([]flows.Ending, error) {
 	var endings []flows.Ending

@@ -196,7 +196,7 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			return err == nil
 		}},
 		{"SetPassword", "", func(s flows.Accounts, a flows.Account) error {
-			return s.SetPassword(bg, t0, "acme", a.ID, a.Epoch, "new")
+			return s.SetPassword(bg, t0, "acme", a.ID, a.Epoch, "new", flows.TokenHash{})
 		}, func(s flows.Accounts, a flows.Account) bool {
 			got, err := s.ByID(bg, "acme", a.ID)
 			return err == nil && got.PasswordHash == "new" && got.Epoch == a.Epoch+1

@@ -424,7 +424,7 @@ func TestPostgresWritersNeverDeadlock(t *testing.T) {
 			_, err := s.Update(bg, "acme", id, bind(flows.Identity{Provider: i%2 + 1, Subject: x}))
 			return err
 		case 2:
-			return s.SetPassword(bg, t0, "acme", id, 1, "h")
+			return s.SetPassword(bg, t0, "acme", id, 1, "h", flows.TokenHash{})
 		case 3:
 			return s.SetBackupCodes(bg, "acme", id, []string{x, y})
 		case 4:

@@ -211,7 +211,8 @@ func (s redisSessions) End(ctx context.Context, now time.Time, e flows.Ending) e
 	}
 	return s.call(ctx, "ending sessions", func(ctx context.Context) error {
 		keys := append([]string{s.accountKey("f", e.Company, e.Account)}, s.indexes(e.Company, e.Account)...)
-		_, _, err := s.run(ctx, endScript, keys, e.Epoch, fenceLife.Milliseconds(), s.channel(), encodeEnding(e))
+		_, _, err := s.run(ctx, endScript, keys, e.Epoch, fenceLife.Milliseconds(), s.channel(), encodeEnding(e),
+			keptBytes(e.Keep), string(flows.Authorized))
 		return err
 	})
 }
@@ -409,6 +410,7 @@ func (s redisSessions) Sweep(ctx context.Context, _ time.Time) error { return ct
 //	i id          c company   a account    m mnemocode   l login id   e epoch
 //	s state       d disclaimers accepted   b begun       x expires    n ends
 //	k code hash   p phone     t code expires             r how often OpenCode was called
+//	o 1: the code is the app's
 func encodeRedisSession(s flows.Session) ([]any, error) {
 	fields := []any{"c", s.Company, "a", s.Account, "e", s.Epoch, "s", string(s.State),
 		"b", micros(s.Created), "x", micros(s.Expires), "n", micros(s.Ends)}
@@ -427,6 +429,9 @@ func encodeRedisSession(s flows.Session) ([]any, error) {
 	if s.Code != nil {
 		fields = append(fields, encodeRedisCode(*s.Code)...)
 	}
+	if s.ByApp {
+		fields = append(fields, "o", 1)
+	}
 	return fields, nil
 }
 
@@ -444,6 +449,7 @@ func decodeRedisSession(hash flows.TokenHash, fields map[string]string) (flows.S
 		Hash: hash, ID: fields["i"], Company: fields["c"], Account: d.number("a"), Mnemocode: fields["m"],
 		LoginID: fields["l"], Epoch: d.number("e"), State: flows.State(fields["s"]),
 		Created: d.time("b"), Expires: d.time("x"), Ends: d.time("n"),
+		ByApp: fields["o"] == "1",
 	}
 	if accepted, ok := fields["d"]; ok && d.err == nil {
 		s.Accepted, d.err = decodeAcceptances([]byte(accepted))

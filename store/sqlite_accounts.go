@@ -18,8 +18,8 @@ type sqliteAccounts struct{ *SQLite }
 
 const sqliteInsertAccount = `
 	INSERT INTO accounts (company, mnemocode, role, phone, email, login_name, status, second_factor,
-		must_set_password, password_hash, question, answer_hash, created, updated)
-	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13)
+		must_set_password, password_hash, question, answer_hash, totp, totp_pending, created, updated)
+	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15)
 	RETURNING id`
 
 func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a flows.Account) (int64, error) {
@@ -30,7 +30,7 @@ func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a flows.Accou
 		}
 		err := tx.row(ctx, sqliteInsertAccount, a.Company, a.Mnemocode, a.Role, a.Phone, a.Email, a.LoginName,
 			string(a.Status), a.SecondFactor, a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash,
-			micros(now)).Scan(&a.ID)
+			a.TOTP, a.TOTPPending, micros(now)).Scan(&a.ID)
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func (tx *sqliteQueries) storeKeys(ctx context.Context, a flows.Account) error {
 const (
 	sqliteSelectAccount = `
 		SELECT id, company, mnemocode, role, phone, email, login_name, status, second_factor, must_set_password,
-			password_hash, question, answer_hash, epoch, created, updated,
+			password_hash, question, answer_hash, totp, totp_pending, epoch, created, updated,
 			(SELECT json_group_array(json_object('provider', provider, 'subject', subject) ORDER BY provider, subject)
 				FROM identities WHERE account = accounts.id),
 			(SELECT json_group_array(json_object('code', code, 'version', version, 'at', at) ORDER BY code)
@@ -136,7 +136,7 @@ const (
 	sqliteAccountByLoginID = sqliteSelectAccount + `
 		WHERE id = (SELECT account FROM login_ids WHERE company = ?1 AND login_id = ?2)
 		UNION ALL
-		SELECT 0, '', '', '', '', '', '', '', 0, 0, '', '', '', 0, 0, 0, '[]', '[]', 0,
+		SELECT 0, '', '', '', '', '', '', '', 0, 0, '', '', '', '', '', 0, 0, 0, '[]', '[]', 0,
 			(SELECT json_group_array(json_object('kind', kind, 'count', count, 'until', until)) FROM tallies
 				WHERE company = ?1 AND account = 0 AND login_id = ?3)
 		WHERE NOT EXISTS (SELECT 1 FROM login_ids WHERE company = ?1 AND login_id = ?2)`
@@ -189,7 +189,7 @@ func scanSQLiteAccount(row scanner) (flows.Account, error) {
 	var created, updated int64
 	var identities, accepted, tallies []byte
 	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &a.Status,
-		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.Epoch,
+		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Epoch,
 		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies)
 	if err != nil {
 		return flows.Account{}, err
@@ -211,11 +211,12 @@ const (
 	sqliteUpdateAccount = `
 		UPDATE accounts SET mnemocode = ?, role = ?, phone = ?, email = ?, login_name = ?, status = ?,
 			second_factor = ?, must_set_password = ?, password_hash = ?, question = ?, answer_hash = ?,
-			epoch = ?, updated = ?
+			totp = ?, totp_pending = ?, epoch = ?, updated = ?
 		WHERE id = ?`
 	sqliteOweEnding = `
-		INSERT INTO endings (company, account, epoch) VALUES (?, ?, ?)
-		ON CONFLICT (company, account) DO UPDATE SET epoch = max(epoch, excluded.epoch)`
+		INSERT INTO endings (company, account, epoch, keep) VALUES (?, ?, ?, ?)
+		ON CONFLICT (company, account) DO UPDATE SET epoch = excluded.epoch, keep = excluded.keep
+		WHERE excluded.epoch > epoch`
 )
 
 func (s sqliteAccounts) Update(
@@ -253,12 +254,13 @@ func (tx *sqliteQueries) storeUpdate(ctx context.Context, a flows.Account, ends 
 		return err
 	}
 	_, err := tx.exec(ctx, sqliteUpdateAccount, a.Mnemocode, a.Role, a.Phone, a.Email, a.LoginName, string(a.Status),
-		a.SecondFactor, a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, a.Epoch, micros(a.Updated), a.ID)
+		a.SecondFactor, a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, a.TOTP, a.TOTPPending,
+		a.Epoch, micros(a.Updated), a.ID)
 	if err != nil {
 		return err
 	}
 	if ends {
-		if _, err := tx.exec(ctx, sqliteOweEnding, a.Company, a.ID, a.Epoch); err != nil {
+		if _, err := tx.exec(ctx, sqliteOweEnding, a.Company, a.ID, a.Epoch, []byte{}); err != nil {
 			return err
 		}
 	}
@@ -278,7 +280,7 @@ func (s sqliteAccounts) Delete(ctx context.Context, company string, id int64) er
 		if _, err := tx.exec(ctx, sqliteDeleteTallies, company, id); err != nil {
 			return err
 		}
-		_, err := tx.exec(ctx, sqliteOweEnding, company, id, flows.AllEpochs)
+		_, err := tx.exec(ctx, sqliteOweEnding, company, id, flows.AllEpochs, []byte{})
 		return err
 	}))
 }
@@ -287,7 +289,9 @@ const sqliteSetPassword = `
 	UPDATE accounts SET password_hash = ?, must_set_password = 0, epoch = epoch + 1, updated = ?
 	WHERE company = ? AND id = ? AND epoch = ?`
 
-func (s sqliteAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string) error {
+func (s sqliteAccounts) SetPassword(
+	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash,
+) error {
 	return translateSQLite("setting password", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		err := tx.execOr(ctx, flows.ErrConflict, sqliteSetPassword, hash, micros(now), company, id, epoch)
 		if err != nil {
@@ -296,7 +300,7 @@ func (s sqliteAccounts) SetPassword(ctx context.Context, now time.Time, company 
 		if _, err := tx.exec(ctx, sqliteDeleteTally, company, id, "", string(flows.WrongPasswords)); err != nil {
 			return err
 		}
-		_, err = tx.exec(ctx, sqliteOweEnding, company, id, epoch+1)
+		_, err = tx.exec(ctx, sqliteOweEnding, company, id, epoch+1, keptBytes(keep))
 		return err
 	}))
 }
@@ -420,7 +424,7 @@ func (s sqliteAccounts) Tallies(ctx context.Context, subject flows.Subject) (map
 }
 
 const sqliteSelectEndings = `
-	SELECT company, account, epoch FROM endings WHERE (company, account) > (?, ?) ORDER BY company, account LIMIT ?`
+	SELECT company, account, epoch, keep FROM endings WHERE (company, account) > (?, ?) ORDER BY company, account LIMIT ?`
 
 func (s sqliteAccounts) Endings(ctx context.Context, after flows.Ending, limit int) ([]flows.Ending, error) {
 	var endings []flows.Ending
@@ -488,6 +492,7 @@ const (
 	sqliteCompanyAfter = `SELECT coalesce(min(company), '') FROM accounts WHERE company > ?`
 	sqliteStranded     = `
 		SELECT count(*) FROM accounts WHERE company = ? AND phone = '' AND status = ? AND (second_factor OR ?)
+			AND (totp = '' OR password_hash = '')
 			AND NOT EXISTS (SELECT 1 FROM backup_codes WHERE account = accounts.id)
 			AND NOT EXISTS (SELECT 1 FROM identities WHERE account = accounts.id)`
 )

@@ -25,8 +25,8 @@ const (
 
 	sqliteInsertSession = `
 		INSERT INTO sessions (hash, id, company, account, mnemocode, login_id, epoch, state, accepted,
-			created, expires, ends, code_hash, code_phone, code_expires)
-		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15
+			created, expires, ends, code_hash, code_phone, code_expires, by_app)
+		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16
 		WHERE NOT EXISTS (SELECT 1 FROM fences WHERE company = ?3 AND account = ?4 AND epoch > ?7)`
 )
 
@@ -82,7 +82,7 @@ func (tx *sqliteQueries) storeSession(ctx context.Context, s flows.Session) erro
 	}
 	return tx.execOr(ctx, flows.ErrConflict, sqliteInsertSession,
 		s.Hash[:], s.ID, s.Company, s.Account, s.Mnemocode, s.LoginID, s.Epoch, string(s.State), accepted,
-		micros(s.Created), micros(s.Expires), micros(s.Ends), hash, code.Phone, micros(code.Expires))
+		micros(s.Created), micros(s.Expires), micros(s.Ends), hash, code.Phone, micros(code.Expires), s.ByApp)
 }
 
 const (
@@ -121,7 +121,7 @@ func scanSQLiteHash(row scanner) (hash flows.TokenHash, err error) {
 const (
 	sqliteSelectSession = `
 		SELECT hash, id, company, account, mnemocode, login_id, epoch, state, accepted,
-			created, expires, ends, code_hash, code_phone, code_expires
+			created, expires, ends, code_hash, code_phone, code_expires, by_app
 		FROM sessions`
 	sqliteSessionByHash = sqliteSelectSession + ` WHERE hash = ? AND` + sqliteNotEnded
 )
@@ -141,7 +141,7 @@ func scanSQLiteSession(row scanner) (flows.Session, error) {
 	var created, expires, ends, codeExpires int64
 	var phone string
 	err := row.Scan(&hash, &s.ID, &s.Company, &s.Account, &s.Mnemocode, &s.LoginID, &s.Epoch, &s.State, &accepted,
-		&created, &expires, &ends, &codeHash, &phone, &codeExpires)
+		&created, &expires, &ends, &codeHash, &phone, &codeExpires, &s.ByApp)
 	if err != nil {
 		return flows.Session{}, err
 	}
@@ -181,6 +181,9 @@ func (s sqliteSessions) Delete(ctx context.Context, hash flows.TokenHash) error 
 }
 
 const (
+	sqliteKeepSession = `
+		UPDATE sessions SET epoch = epoch + 1
+		WHERE hash = ? AND company = ? AND account = ? AND epoch = ? AND state = ? AND` + sqliteNotEnded
 	sqliteStoreFence = `
 		INSERT INTO fences (company, account, epoch, expires, uncleared) VALUES (?, ?, ?, ?, 1)
 		ON CONFLICT (company, account) DO UPDATE
@@ -198,7 +201,11 @@ func (s sqliteSessions) End(ctx context.Context, now time.Time, e flows.Ending) 
 		return nil
 	}
 	return translateSQLite("ending sessions", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		_, err := tx.exec(ctx, sqliteStoreFence, e.Company, e.Account, e.Epoch, micros(now.Add(fenceLife)))
+		_, err := tx.exec(ctx, sqliteKeepSession, e.Keep[:], e.Company, e.Account, e.Epoch-1, string(flows.Authorized))
+		if err != nil {
+			return err
+		}
+		_, err = tx.exec(ctx, sqliteStoreFence, e.Company, e.Account, e.Epoch, micros(now.Add(fenceLife)))
 		if err != nil {
 			return err
 		}
@@ -274,7 +281,7 @@ func (s sqliteSessions) OpenCode(ctx context.Context, now time.Time, hash flows.
 	return number, translateSQLite("opening code", err)
 }
 
-const sqliteSetCode = `UPDATE sessions SET code_hash = ?, code_phone = ?, code_expires = ? WHERE hash = ? AND code_number = ? AND` + sqliteNotEnded
+const sqliteSetCode = `UPDATE sessions SET code_hash = ?, code_phone = ?, code_expires = ?, by_app = 0 WHERE hash = ? AND code_number = ? AND` + sqliteNotEnded
 
 func (s sqliteSessions) SetCode(ctx context.Context, hash flows.TokenHash, number int64, code flows.Code) error {
 	return translateSQLite("setting code", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
@@ -397,7 +404,7 @@ const (
 		DELETE FROM fences WHERE (company, account) IN (SELECT company, account FROM fences WHERE expires < ? LIMIT ?)`
 )
 
-const sqliteUncleared = `SELECT company, account, epoch FROM fences WHERE uncleared = 1 LIMIT 1`
+const sqliteUncleared = `SELECT company, account, epoch, x'' FROM fences WHERE uncleared = 1 LIMIT 1`
 
 func (s sqliteSessions) Sweep(ctx context.Context, now time.Time) error {
 	before := micros(now.Add(-flows.Keep))

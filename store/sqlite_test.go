@@ -133,7 +133,7 @@ func TestSQLiteKeepsAllAcrossReopening(t *testing.T) {
 	s := startSQLite(t, file)
 	a := create(t, s.Accounts(), someone("acme", "m1"))
 	must(t, s.Accounts().SetBackupCodes(bg, "acme", a.ID, []string{"c1", "c2"}))
-	must(t, s.Accounts().SetPassword(bg, t0, "acme", a.ID, a.Epoch, "h"))
+	must(t, s.Accounts().SetPassword(bg, t0, "acme", a.ID, a.Epoch, "h", flows.TokenHash{}))
 	subject := flows.Subject{Company: "acme", LoginID: "x"}
 	must(t, s.Accounts().Tally(bg, t0, subject, flows.WrongCodes, add(2)))
 	secret := get[[]byte](t)(s.Accounts().Secret(bg))

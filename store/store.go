@@ -95,8 +95,18 @@ func scanTally(row scanner) (flows.Tally, error) {
 }
 
 func scanEnding(row scanner) (e flows.Ending, err error) {
-	err = row.Scan(&e.Company, &e.Account, &e.Epoch)
+	var keep []byte
+	err = row.Scan(&e.Company, &e.Account, &e.Epoch, &keep)
+	copy(e.Keep[:], keep)
 	return e, err
+}
+
+// keptBytes is Ending.Keep as it is stored: empty for none.
+func keptBytes(keep flows.TokenHash) []byte {
+	if keep == (flows.TokenHash{}) {
+		return []byte{}
+	}
+	return keep[:]
 }
 
 // Times

@@ -79,9 +79,9 @@ func (t timedAccounts) Delete(ctx context.Context, company string, id int64) (er
 	return t.Accounts.Delete(ctx, company, id)
 }
 
-func (t timedAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string) (err error) {
+func (t timedAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash) (err error) {
 	defer observeCall("accounts", "set_password", time.Now(), &err)
-	return t.Accounts.SetPassword(ctx, now, company, id, epoch, hash)
+	return t.Accounts.SetPassword(ctx, now, company, id, epoch, hash, keep)
 }
 
 func (t timedAccounts) Accept(ctx context.Context, company string, id int64, accepted []flows.Acceptance) (err error) {
