@@ -2,4 +2,7 @@
 
 package caddymodule
 
-const raceFactor = 1
+const (
+	raceFactor = 1
+	raceSlows  = 1
+)

@@ -2,5 +2,8 @@
 
 package caddymodule
 
-// raceFactor is how much more memory the race detector takes, at most.
-const raceFactor = 10
+// What the race detector takes more, at most: memory, and CPU.
+const (
+	raceFactor = 10
+	raceSlows  = 4
+)

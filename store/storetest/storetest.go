@@ -87,26 +87,29 @@ func Eventually(t testing.TB, limit time.Duration, what string, is func() bool) 
 }
 
 // WatchStalls measures until stop is called how long this machine, if it is
-// busy, held up the tests themselves at worst.
+// busy, held up the tests themselves, in all: what they wait for is held up at
+// each hop between processes.
 func WatchStalls() (stop func() time.Duration) {
 	const tick = 5 * time.Millisecond
-	quit, worst := make(chan bool), make(chan time.Duration)
+	quit, sum := make(chan bool), make(chan time.Duration)
 	go func() {
-		var longest time.Duration
+		var held time.Duration
 		for {
 			before := time.Now()
 			select {
 			case <-quit:
-				worst <- longest
+				sum <- held
 				return
 			case <-time.After(tick):
-				longest = max(longest, time.Since(before)-tick)
+				if late := time.Since(before) - tick; late > tick {
+					held += late
+				}
 			}
 		}
 	}()
 	return func() time.Duration {
 		quit <- true
-		return <-worst
+		return <-sum
 	}
 }
 
