@@ -108,9 +108,9 @@ func (s explodingStore) Run(ctx context.Context, feed flows.Feed) {
 
 type explodingAccounts struct{ flows.Accounts }
 
-func (a explodingAccounts) Create(ctx context.Context, now time.Time, account flows.Account) (int64, error) {
+func (a explodingAccounts) Create(ctx context.Context, now time.Time, account flows.Account, tell ...flows.Tell) (int64, error) {
 	explode("accounts.Create")
-	return a.Accounts.Create(ctx, now, account)
+	return a.Accounts.Create(ctx, now, account, tell...)
 }
 
 func (a explodingAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (flows.Account, error) {
@@ -123,25 +123,25 @@ func (a explodingAccounts) ByID(ctx context.Context, company string, id int64) (
 	return a.Accounts.ByID(ctx, company, id)
 }
 
-func (a explodingAccounts) Update(ctx context.Context, company string, id int64, change func(*flows.Account) (bool, error)) (flows.Account, error) {
+func (a explodingAccounts) Update(ctx context.Context, company string, id int64, change func(*flows.Account) (bool, error), tell ...flows.Tell) (flows.Account, error) {
 	explode("accounts.Update")
 	return a.Accounts.Update(ctx, company, id, func(a *flows.Account) (bool, error) {
 		explode("accounts.Update.change")
 		return change(a)
-	})
+	}, tell...)
 }
 
-func (a explodingAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash) error {
+func (a explodingAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash, tell ...flows.Tell) error {
 	explode("accounts.SetPassword")
-	return a.Accounts.SetPassword(ctx, now, company, id, epoch, hash, keep)
+	return a.Accounts.SetPassword(ctx, now, company, id, epoch, hash, keep, tell...)
 }
 
-func (a explodingAccounts) Tally(ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error) error {
+func (a explodingAccounts) Tally(ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error, tell ...flows.Tell) error {
 	explode("accounts.Tally")
 	return a.Accounts.Tally(ctx, now, subject, kind, func(t *flows.Tally) error {
 		explode("accounts.Tally.change")
 		return change(t)
-	})
+	}, tell...)
 }
 
 func (a explodingAccounts) Tallies(ctx context.Context, subject flows.Subject) (map[flows.Kind]flows.Tally, error) {

@@ -96,16 +96,17 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (Account, error) {
 	a.Accepted = ch.Accepted
 	a.Created = cmp.Or(a.Created, ad.Now()).UTC().Truncate(time.Microsecond)
 	a.Updated = a.Created
-	if a.ID, err = ad.Accounts.Create(ctx, a.Created, a); err != nil {
+	created := ad.tellOf(ad.Company, fact{kind: TellCreated, Mnemocode: a.Mnemocode})
+	if a.ID, err = ad.Accounts.Create(ctx, a.Created, a, created...); err != nil {
 		return Account{}, adminError("creating the account", err)
 	}
 	if err := ad.storeCodes(ctx, a, ch.BackupCodes); err != nil {
 		// Half an account would stay as it is: whoever tries again finds it there.
-		_ = ad.Accounts.Delete(context.WithoutCancel(ctx), a.Company, a.ID)
+		_ = ad.Accounts.Delete(context.WithoutCancel(ctx), a.Company, a.ID, ad.tellDeleted(a)...)
 		return Account{}, err
 	}
 	a.BackupCodes = len(ch.BackupCodes)
-	ad.tell(ctx, AccountCreated, a.Mnemocode, "admin")
+	ad.audit(ctx, AccountCreated, a.Mnemocode, "admin")
 	return a, nil
 }
 
@@ -122,8 +123,9 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ Acc
 	if err != nil {
 		return Account{}, false, err
 	}
-	var before Account
+	var before, after Account
 	var fields []string
+	told := ad.tell(ad.Company, func() []fact { return changeFacts(before, after, fields) })
 	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *Account) (ends bool, err error) {
 		before = *a
 		if err := ch.apply(a); err != nil {
@@ -138,8 +140,9 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ Acc
 			return false, errUnchanged
 		}
 		a.Updated = ad.Now()
+		after = *a
 		return slices.ContainsFunc(fields, endsSessions), nil
-	})
+	}, told...)
 	if errors.Is(err, errUnchanged) {
 		stored, err = before, nil
 	}
@@ -167,7 +170,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored Account, fields []st
 		owed = ad.endNow(ctx, e, EndedByChange)
 	}
 	if slices.Contains(fields, "password") && stored.PasswordHash != "" {
-		if err := ad.clear(ctx, stored, WrongPasswords); err != nil {
+		if err := ad.clear(ctx, stored, []Kind{WrongPasswords}); err != nil {
 			return nil, err
 		}
 		if !ad.Bulk {
@@ -175,7 +178,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored Account, fields []st
 		}
 	}
 	if accepted := news(before.Accepted, ch.Accepted); len(accepted) > 0 {
-		if err := ad.Accounts.Accept(ctx, stored.Company, stored.ID, accepted); err != nil {
+		if err := ad.Accounts.Accept(ctx, stored.Company, stored.ID, accepted, ad.tellOf(ad.Company, acceptedFact(stored.Mnemocode, accepted))...); err != nil {
 			return nil, adminError("recording the accepted disclaimers", err)
 		}
 		fields = append(fields, "disclaimers_accepted")
@@ -186,14 +189,14 @@ func (ad *Admin) finish(ctx context.Context, before, stored Account, fields []st
 			return nil, err
 		}
 		if !same {
-			if err := ad.storeCodes(ctx, stored, ch.BackupCodes); err != nil {
+			if err := ad.storeCodes(ctx, stored, ch.BackupCodes, ad.tellCodes(stored)...); err != nil {
 				return nil, err
 			}
 			fields = append(fields, "backup_codes")
 		}
 	}
 	if len(fields) > 0 {
-		ad.tell(ctx, AccountChanged, stored.Mnemocode, strings.Join(fields, ", "))
+		ad.audit(ctx, AccountChanged, stored.Mnemocode, strings.Join(fields, ", "))
 	}
 	return fields, owed
 }
@@ -205,12 +208,16 @@ func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
 		return err
 	}
 	e := Ending{Company: a.Company, Account: a.ID, Epoch: AllEpochs}
-	if err := ad.Accounts.Delete(ctx, a.Company, a.ID); err != nil {
+	if err := ad.Accounts.Delete(ctx, a.Company, a.ID, ad.tellDeleted(a)...); err != nil {
 		return adminError("deleting the account", err)
 	}
 	err = ad.endNow(ctx, e, EndedByChange)
-	ad.tell(ctx, AccountDeleted, a.Mnemocode, "")
+	ad.audit(ctx, AccountDeleted, a.Mnemocode, "")
 	return err
+}
+
+func (ad *Admin) tellDeleted(a Account) []Tell {
+	return ad.tellOf(ad.Company, fact{kind: TellDeleted, Mnemocode: a.Mnemocode})
 }
 
 // Unlock clears the account's counts of wrong attempts, and with them all locks.
@@ -220,15 +227,17 @@ func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (Account, error) 
 	if err != nil {
 		return Account{}, err
 	}
-	if err := ad.clear(ctx, a, WrongPasswords, WrongCodes, WrongAnswers); err != nil {
+	kinds := []Kind{WrongPasswords, WrongCodes, WrongAnswers}
+	unlocked := ad.tellOf(ad.Company, fact{kind: TellUnlocked, Mnemocode: a.Mnemocode})
+	if err := ad.clear(ctx, a, kinds, unlocked...); err != nil {
 		return Account{}, err
 	}
-	ad.tell(ctx, AccountUnlocked, a.Mnemocode, "")
+	ad.audit(ctx, AccountUnlocked, a.Mnemocode, "")
 	return a, nil
 }
 
-func (ad *Admin) clear(ctx context.Context, a Account, kinds ...Kind) error {
-	err := ad.Service.clear(ctx, Subject{Company: a.Company, Account: a.ID}, kinds...)
+func (ad *Admin) clear(ctx context.Context, a Account, kinds []Kind, tell ...Tell) error {
+	err := ad.Service.clear(ctx, Subject{Company: a.Company, Account: a.ID}, kinds, tell...)
 	return adminError("clearing the counts of wrong attempts", cmp.Or(err, ad.clearShown(ctx, ad.Company, a, kinds...)))
 }
 
@@ -259,18 +268,22 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 	if err != nil {
 		return nil, unavailable("hashing the backup codes", err)
 	}
-	if err := ad.storeCodes(ctx, a, hashes); err != nil {
+	if err := ad.storeCodes(ctx, a, hashes, ad.tellCodes(a)...); err != nil {
 		return nil, err
 	}
-	ad.tell(ctx, AccountBackupCodes, a.Mnemocode, "")
+	ad.audit(ctx, AccountBackupCodes, a.Mnemocode, "")
 	return codes, nil
 }
 
-func (ad *Admin) storeCodes(ctx context.Context, a Account, hashes []string) error {
+func (ad *Admin) tellCodes(a Account) []Tell {
+	return ad.tellOf(ad.Company, fact{kind: TellChanged, Mnemocode: a.Mnemocode, Fields: []string{"backup_codes"}})
+}
+
+func (ad *Admin) storeCodes(ctx context.Context, a Account, hashes []string, tell ...Tell) error {
 	if hashes == nil {
 		return nil
 	}
-	return adminError("storing the backup codes", ad.Accounts.SetBackupCodes(ctx, a.Company, a.ID, hashes))
+	return adminError("storing the backup codes", ad.Accounts.SetBackupCodes(ctx, a.Company, a.ID, hashes, tell...))
 }
 
 func (ad *Admin) sameCodes(ctx context.Context, a Account, hashes []string) (bool, error) {
@@ -368,7 +381,7 @@ func (ad *Admin) LockedUntil(ctx context.Context, a Account) (time.Time, error) 
 	return until, nil
 }
 
-func (ad *Admin) tell(ctx context.Context, name, mnemocode, reason string) {
+func (ad *Admin) audit(ctx context.Context, name, mnemocode, reason string) {
 	if ad.Bulk && name == AccountCreated {
 		reason = "import"
 	}

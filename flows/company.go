@@ -19,6 +19,7 @@ type Company struct {
 	OAuth       map[int]OAuth // by provider_id
 	SMS, Mail   Sender        // nil for none
 	Captcha     Captcha       // nil for captcha off
+	Events      Events        // who is told of what happens to accounts
 	Texts       *Texts
 	Policy
 }

@@ -157,18 +157,25 @@ func (c *call) happened(name, reason string) {
 // found notes whose account the call is about.
 func (c *call) found(a Account) { c.mnemocode = a.Mnemocode }
 
+// whose is the mnemocode of that account, empty if none was found.
+func (c *call) whose() string {
+	if c.mnemocode == "" && c.session != nil {
+		return c.session.Mnemocode
+	}
+	return c.mnemocode
+}
+
 // emit tells the observer what came of a call, locks and endings first.
 func (s *Service) emit(ctx context.Context, r *Request, c *call, reply Reply, err error) {
 	if s.Observe == nil {
 		return
 	}
-	e := Event{Time: c.now, Mnemocode: c.mnemocode, Address: r.Address, Route: r.Route.Path}
+	e := Event{Time: c.now, Mnemocode: c.whose(), Address: r.Address, Route: r.Route.Path}
 	if s.Companies[r.Company] != nil {
 		e.Company = r.Company
 	}
 	if c.session != nil {
 		e.Session, e.State = c.session.ID, c.session.State
-		e.Mnemocode = cmp.Or(e.Mnemocode, c.session.Mnemocode)
 	}
 	for _, noted := range c.events {
 		e.Name, e.Reason = noted.Name, noted.Reason

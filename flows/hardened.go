@@ -46,7 +46,7 @@ func (s *Service) clearShown(ctx context.Context, company *Company, a Account, k
 		if err != nil {
 			return err
 		}
-		if err := s.clear(ctx, Subject{Company: company.Code, LoginID: alias}, kinds...); err != nil {
+		if err := s.clear(ctx, Subject{Company: company.Code, LoginID: alias}, kinds); err != nil {
 			return err
 		}
 	}

@@ -157,13 +157,18 @@ func (s *Service) alias(ctx context.Context, company *Company, loginID string) (
 	return hex.EncodeToString(mac.Sum(nil)), nil
 }
 
-// clear forgets wrong attempts, and with them their locks.
-func (s *Service) clear(ctx context.Context, subject Subject, kinds ...Kind) error {
-	for _, kind := range kinds {
+// clear forgets wrong attempts, and with them their locks. Once the last is
+// forgotten it is told of.
+func (s *Service) clear(ctx context.Context, subject Subject, kinds []Kind, tell ...Tell) error {
+	for i, kind := range kinds {
+		var last []Tell
+		if i == len(kinds)-1 {
+			last = tell
+		}
 		err := s.Accounts.Tally(ctx, s.Now(), subject, kind, func(t *Tally) error {
 			*t = Tally{}
 			return nil
-		})
+		}, last...)
 		if err != nil {
 			return err
 		}
@@ -289,18 +294,28 @@ func (c *call) countWithin(t *Tally, rate Rate) {
 }
 
 func (s *Service) tally(ctx context.Context, c *call, subject Subject, kind Kind, change func(*Tally) error) error {
-	var before, after Tally
-	err := s.Accounts.Tally(ctx, c.now, subject, kind, func(t *Tally) error {
-		before = *t
-		err := change(t)
-		after = *t
-		return err
+	var after Tally
+	var lock string
+	told := s.tell(c.company, func() []fact {
+		if lock == "" || subject.Account == 0 {
+			return nil
+		}
+		return []fact{lockFact(c.whose(), lock, after)}
 	})
+	err := s.Accounts.Tally(ctx, c.now, subject, kind, func(t *Tally) error {
+		before := *t
+		err := change(t)
+		after, lock = *t, ""
+		if after != before {
+			lock = c.company.Limits.lockAt(kind, after)
+		}
+		return err
+	}, told...)
 	var code *Error
 	if err != nil && !errors.As(err, &code) {
 		return unavailable("counting wrong attempts", err)
 	}
-	if lock := c.company.Limits.lockAt(kind, after); err == nil && after != before && lock != "" {
+	if err == nil && lock != "" {
 		c.happened(lock, "")
 	}
 	return err

@@ -133,7 +133,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config OAuth, iden
 	if err := admitted(a); err != nil {
 		return Account{}, err
 	}
-	err = s.bind(ctx, c, a.ID, identity)
+	err = s.bind(ctx, c, a, identity)
 	if errors.Is(err, ErrConflict) {
 		// It is bound to another user of the provider, or has just been to this.
 		a, err = s.Accounts.ByIdentity(ctx, c.company.Code, identity)
@@ -154,15 +154,16 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config OAuth, iden
 
 // bind adds an identity to an account that has none of that provider. ErrConflict
 // if it has one or the identity is another account's.
-func (s *Service) bind(ctx context.Context, c *call, account int64, identity Identity) error {
-	_, err := s.Accounts.Update(ctx, c.company.Code, account, func(a *Account) (ends bool, err error) {
+func (s *Service) bind(ctx context.Context, c *call, to Account, identity Identity) error {
+	bound := s.tellOf(c.company, fact{kind: TellIdentity, Mnemocode: to.Mnemocode, Provider: identity.Provider})
+	_, err := s.Accounts.Update(ctx, c.company.Code, to.ID, func(a *Account) (ends bool, err error) {
 		if slices.ContainsFunc(a.Identities, func(i Identity) bool { return i.Provider == identity.Provider }) {
 			return false, ErrConflict
 		}
 		a.Identities = append(a.Identities, identity)
 		a.Updated = c.now
 		return false, nil
-	})
+	}, bound...)
 	if _, taken := errors.AsType[*TakenError](err); taken {
 		return ErrConflict
 	}

@@ -153,9 +153,9 @@ type overtaken struct {
 	before func()
 }
 
-func (o overtaken) Update(ctx context.Context, company string, id int64, change func(*flows.Account) (bool, error)) (flows.Account, error) {
+func (o overtaken) Update(ctx context.Context, company string, id int64, change func(*flows.Account) (bool, error), tell ...flows.Tell) (flows.Account, error) {
 	o.before()
-	return o.Accounts.Update(ctx, company, id, change)
+	return o.Accounts.Update(ctx, company, id, change, tell...)
 }
 
 func TestAWrongPasswordLeavesTheSession(t *testing.T) {

@@ -106,7 +106,8 @@ func (s *Service) createSeed(ctx context.Context, c *Company, seed Seed) (err er
 	if err := CheckAccount(a); err != nil {
 		return err
 	}
-	if _, err = s.Accounts.Create(ctx, s.Now(), a); err != nil {
+	created := s.tellOf(c, fact{kind: TellCreated, Mnemocode: a.Mnemocode})
+	if _, err = s.Accounts.Create(ctx, s.Now(), a, created...); err != nil {
 		if _, there := s.Accounts.ByMnemocode(ctx, c.Code, seed.Mnemocode); there == nil {
 			return nil // another node that starts was faster
 		}

@@ -18,6 +18,7 @@ import (
 // concurrently.
 type Service struct {
 	Accounts  Accounts
+	Outbox    Outbox // the Accounts, if they are one; nil tells nobody
 	Sessions  Sessions
 	Companies map[string]*Company // by code
 	Hasher    *password.Hasher

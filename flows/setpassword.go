@@ -72,7 +72,11 @@ func (s *Service) changePassword(ctx context.Context, c *call, a Account, passwo
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // the token is gone: see it through
-	err = s.Accounts.SetPassword(ctx, c.now, c.company.Code, a.ID, a.Epoch, hash, TokenHash{})
+	facts := []fact{{kind: TellPassword, Mnemocode: a.Mnemocode}}
+	if c.session.State == RecoveryPassword {
+		facts = append(facts, fact{kind: TellRecovery, Mnemocode: a.Mnemocode})
+	}
+	err = s.Accounts.SetPassword(ctx, c.now, c.company.Code, a.ID, a.Epoch, hash, TokenHash{}, s.tellOf(c.company, facts...)...)
 	if errors.Is(err, ErrConflict) {
 		return ErrTokenInvalid // another session's request was faster, and ended this one
 	}

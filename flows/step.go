@@ -103,7 +103,8 @@ func (s *Service) authorize(ctx context.Context, c *call, st step) (Reply, error
 	st.state = Authorized
 	if len(st.accepted) > 0 {
 		st.then = append(st.then, func(ctx context.Context) error {
-			if err := s.Accounts.Accept(ctx, c.company.Code, st.account.ID, st.accepted); err != nil {
+			told := s.tellOf(c.company, acceptedFact(st.account.Mnemocode, st.accepted))
+			if err := s.Accounts.Accept(ctx, c.company.Code, st.account.ID, st.accepted, told...); err != nil {
 				return unavailable("recording the accepted disclaimers", err)
 			}
 			return nil

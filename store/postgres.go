@@ -532,6 +532,18 @@ func (b *postgresBatch) addRow(scan func(scanner) error, query string, args ...a
 	b.Queue(query, texts(args)...).QueryRow(func(row pgx.Row) error { return scan(textRow{row}) })
 }
 
+// addRows adds a statement that returns any number of rows.
+func (b *postgresBatch) addRows(scan func(scanner) error, query string, args ...any) {
+	b.Queue(query, texts(args)...).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := scan(textRow{rows}); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+}
+
 func (q postgresQueries) run(ctx context.Context, b *postgresBatch) error {
 	return q.on.SendBatch(ctx, &b.Batch).Close()
 }

@@ -110,13 +110,13 @@ const postgresCreateAccount = `
 	)
 	SELECT coalesce((SELECT id FROM created), 0), coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
 
-func (s postgresAccounts) Create(ctx context.Context, now time.Time, a flows.Account) (int64, error) {
+func (s postgresAccounts) Create(ctx context.Context, now time.Time, a flows.Account, tell ...flows.Tell) (int64, error) {
 	a.ID = 0
 	codes, versions, ats := columns(a.Accepted)
 	args := append(postgresKeyArgs(a), a.Role, a.Phone, a.Email, a.LoginName, string(a.Status), a.SecondFactor,
 		a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, micros(now), codes, versions, ats, a.TOTP, a.TOTPPending)
 	var id int64
-	err := s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+	err := s.writeAndTell(ctx, a.Company, &id, tell, func(ctx context.Context, q postgresQueries) error {
 		var taken string
 		var b postgresBatch
 		b.add(postgresLockKeys, postgresKeys(a))
@@ -285,7 +285,7 @@ const (
 )
 
 func (s postgresAccounts) Update(
-	ctx context.Context, company string, id int64, change func(*flows.Account) (ends bool, err error),
+	ctx context.Context, company string, id int64, change func(*flows.Account) (ends bool, err error), tell ...flows.Tell,
 ) (flows.Account, error) {
 	var stored flows.Account
 	err := s.transact(ctx, func(ctx context.Context, q postgresQueries) error {
@@ -303,8 +303,10 @@ func (s postgresAccounts) Update(
 		if ends {
 			after.Epoch++
 		}
-		stored, err = storePostgresUpdate(ctx, q, before, after, ends)
-		return err
+		if stored, err = storePostgresUpdate(ctx, q, before, after, ends); err != nil {
+			return err
+		}
+		return q.tell(ctx, company, id, tell)
 	})
 	if err != nil {
 		return flows.Account{}, translatePostgres("updating account", err)
@@ -356,8 +358,8 @@ const postgresDeleteAccount = `
 	)
 	INSERT INTO endings (company, account, epoch) SELECT company, id, $3 FROM gone` + postgresOweLater
 
-func (s postgresAccounts) Delete(ctx context.Context, company string, id int64) error {
-	return translatePostgres("deleting account", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+func (s postgresAccounts) Delete(ctx context.Context, company string, id int64, tell ...flows.Tell) error {
+	return translatePostgres("deleting account", s.writeAndTell(ctx, company, &id, tell, func(ctx context.Context, q postgresQueries) error {
 		return q.execOr(ctx, flows.ErrNotFound, postgresDeleteAccount, company, id, flows.AllEpochs)
 	}))
 }
@@ -374,9 +376,9 @@ const postgresSetPassword = `
 	INSERT INTO endings (company, account, epoch, keep) SELECT company, id, epoch, $7 FROM changed` + postgresOweLater
 
 func (s postgresAccounts) SetPassword(
-	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash,
+	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash, tell ...flows.Tell,
 ) error {
-	return translatePostgres("setting password", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+	return translatePostgres("setting password", s.writeAndTell(ctx, company, &id, tell, func(ctx context.Context, q postgresQueries) error {
 		return q.execOr(ctx, flows.ErrConflict, postgresSetPassword,
 			company, id, epoch, hash, micros(now), string(flows.WrongPasswords), keptBytes(keep))
 	}))
@@ -391,12 +393,14 @@ const postgresAccept = `
 	ORDER BY new.code, new.rank DESC
 	ON CONFLICT (account, code) DO UPDATE SET version = excluded.version, at = excluded.at`
 
-func (s postgresAccounts) Accept(ctx context.Context, company string, id int64, accepted []flows.Acceptance) error {
+func (s postgresAccounts) Accept(
+	ctx context.Context, company string, id int64, accepted []flows.Acceptance, tell ...flows.Tell,
+) error {
 	if len(accepted) == 0 {
 		return ctx.Err()
 	}
 	codes, versions, ats := columns(accepted)
-	return translatePostgres("storing acceptances", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+	return translatePostgres("storing acceptances", s.writeAndTell(ctx, company, &id, tell, func(ctx context.Context, q postgresQueries) error {
 		var b postgresBatch
 		b.addOr(flows.ErrNotFound, postgresLockAccount, company, id)
 		b.add(postgresAccept, company, id, codes, versions, ats)
@@ -415,9 +419,11 @@ const postgresSetBackupCodes = `
 	SELECT a.id, new.hash FROM accounts a, unnest($3::text[]) AS new (hash) WHERE a.company = $1 AND a.id = $2
 	ON CONFLICT DO NOTHING`
 
-func (s postgresAccounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string) error {
+func (s postgresAccounts) SetBackupCodes(
+	ctx context.Context, company string, id int64, hashes []string, tell ...flows.Tell,
+) error {
 	hashes = append([]string{}, hashes...) // nil would be NULL
-	return translatePostgres("storing backup codes", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+	return translatePostgres("storing backup codes", s.writeAndTell(ctx, company, &id, tell, func(ctx context.Context, q postgresQueries) error {
 		var b postgresBatch
 		b.addOr(flows.ErrNotFound, postgresLockAccount, company, id)
 		b.add(postgresSetBackupCodes, company, id, hashes)
@@ -462,6 +468,7 @@ const (
 
 func (s postgresAccounts) Tally(
 	ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error,
+	tell ...flows.Tell,
 ) error {
 	key := []any{subject.Company, subject.Account, subject.LoginID, string(kind)}
 	return translatePostgres("updating tally", s.transact(ctx, func(ctx context.Context, q postgresQueries) error {
@@ -485,7 +492,10 @@ func (s postgresAccounts) Tally(
 		default:
 			_, err = q.exec(ctx, postgresUpdateTally, values...)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return q.tell(ctx, subject.Company, subject.Account, tell)
 	}))
 }
 

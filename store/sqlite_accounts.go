@@ -22,7 +22,7 @@ const sqliteInsertAccount = `
 	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15)
 	RETURNING id`
 
-func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a flows.Account) (int64, error) {
+func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a flows.Account, tell ...flows.Tell) (int64, error) {
 	a.ID = 0
 	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		if err := tx.refuseTaken(ctx, a); err != nil {
@@ -37,7 +37,10 @@ func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a flows.Accou
 		if err := tx.storeKeys(ctx, a); err != nil {
 			return err
 		}
-		return tx.accept(ctx, a.Company, a.ID, a.Accepted)
+		if err := tx.accept(ctx, a.Company, a.ID, a.Accepted); err != nil {
+			return err
+		}
+		return tx.tell(ctx, a.Company, a.ID, tell)
 	})
 	if err != nil {
 		return 0, translateSQLite("creating account", err)
@@ -220,7 +223,7 @@ const (
 )
 
 func (s sqliteAccounts) Update(
-	ctx context.Context, company string, id int64, change func(*flows.Account) (ends bool, err error),
+	ctx context.Context, company string, id int64, change func(*flows.Account) (ends bool, err error), tell ...flows.Tell,
 ) (flows.Account, error) {
 	var stored flows.Account
 	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
@@ -238,6 +241,9 @@ func (s sqliteAccounts) Update(
 			a.Epoch++
 		}
 		if err := tx.storeUpdate(ctx, a, ends); err != nil {
+			return err
+		}
+		if err := tx.tell(ctx, company, id, tell); err != nil {
 			return err
 		}
 		stored, err = scanSQLiteAccount(tx.row(ctx, sqliteAccountByID, company, id))
@@ -272,7 +278,7 @@ const (
 	sqliteDeleteTallies = `DELETE FROM tallies WHERE company = ? AND account = ?`
 )
 
-func (s sqliteAccounts) Delete(ctx context.Context, company string, id int64) error {
+func (s sqliteAccounts) Delete(ctx context.Context, company string, id int64, tell ...flows.Tell) error {
 	return translateSQLite("deleting account", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		if err := tx.execOr(ctx, flows.ErrNotFound, sqliteDeleteAccount, company, id); err != nil {
 			return err
@@ -280,8 +286,10 @@ func (s sqliteAccounts) Delete(ctx context.Context, company string, id int64) er
 		if _, err := tx.exec(ctx, sqliteDeleteTallies, company, id); err != nil {
 			return err
 		}
-		_, err := tx.exec(ctx, sqliteOweEnding, company, id, flows.AllEpochs, []byte{})
-		return err
+		if _, err := tx.exec(ctx, sqliteOweEnding, company, id, flows.AllEpochs, []byte{}); err != nil {
+			return err
+		}
+		return tx.tell(ctx, company, id, tell)
 	}))
 }
 
@@ -290,7 +298,7 @@ const sqliteSetPassword = `
 	WHERE company = ? AND id = ? AND epoch = ?`
 
 func (s sqliteAccounts) SetPassword(
-	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash,
+	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash, tell ...flows.Tell,
 ) error {
 	return translateSQLite("setting password", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		err := tx.execOr(ctx, flows.ErrConflict, sqliteSetPassword, hash, micros(now), company, id, epoch)
@@ -300,8 +308,10 @@ func (s sqliteAccounts) SetPassword(
 		if _, err := tx.exec(ctx, sqliteDeleteTally, company, id, "", string(flows.WrongPasswords)); err != nil {
 			return err
 		}
-		_, err = tx.exec(ctx, sqliteOweEnding, company, id, epoch+1, keptBytes(keep))
-		return err
+		if _, err := tx.exec(ctx, sqliteOweEnding, company, id, epoch+1, keptBytes(keep)); err != nil {
+			return err
+		}
+		return tx.tell(ctx, company, id, tell)
 	}))
 }
 
@@ -310,9 +320,14 @@ const sqliteAcceptOne = `
 	SELECT id, ?, ?, ? FROM accounts WHERE company = ? AND id = ?
 	ON CONFLICT (account, code) DO UPDATE SET version = excluded.version, at = excluded.at`
 
-func (s sqliteAccounts) Accept(ctx context.Context, company string, id int64, accepted []flows.Acceptance) error {
+func (s sqliteAccounts) Accept(
+	ctx context.Context, company string, id int64, accepted []flows.Acceptance, tell ...flows.Tell,
+) error {
 	return translateSQLite("storing acceptances", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.accept(ctx, company, id, accepted)
+		if err := tx.accept(ctx, company, id, accepted); err != nil {
+			return err
+		}
+		return tx.tell(ctx, company, id, tell)
 	}))
 }
 
@@ -332,7 +347,9 @@ const (
 	sqliteInsertBackupCode  = `INSERT INTO backup_codes (account, hash) VALUES (?, ?) ON CONFLICT DO NOTHING`
 )
 
-func (s sqliteAccounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string) error {
+func (s sqliteAccounts) SetBackupCodes(
+	ctx context.Context, company string, id int64, hashes []string, tell ...flows.Tell,
+) error {
 	return translateSQLite("storing backup codes", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		if err := tx.row(ctx, sqliteAccountExists, company, id).Scan(&id); err != nil {
 			return err
@@ -345,7 +362,7 @@ func (s sqliteAccounts) SetBackupCodes(ctx context.Context, company string, id i
 				return err
 			}
 		}
-		return nil
+		return tx.tell(ctx, company, id, tell)
 	}))
 }
 
@@ -381,6 +398,7 @@ const (
 
 func (s sqliteAccounts) Tally(
 	ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error,
+	tell ...flows.Tell,
 ) error {
 	key := []any{subject.Company, subject.Account, subject.LoginID, string(kind)}
 	return translateSQLite("updating tally", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
@@ -392,15 +410,18 @@ func (s sqliteAccounts) Tally(
 		if err := change(&after); err != nil {
 			return refusal{err}
 		}
+		err = nil
 		switch {
 		case after.Count == before.Count && after.Until.Equal(before.Until):
-			return nil
 		case after.Count == 0 && after.Until.IsZero(): // as good as none
 			_, err = tx.exec(ctx, sqliteDeleteTally, key...)
 		default:
 			_, err = tx.exec(ctx, sqliteStoreTally, append(slices.Clone(key), after.Count, micros(after.Until), micros(now))...)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return tx.tell(ctx, subject.Company, subject.Account, tell)
 	}))
 }
 

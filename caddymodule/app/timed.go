@@ -35,9 +35,9 @@ func unanswered(err error) bool {
 // timedAccounts measures the calls of requests to a store of accounts.
 type timedAccounts struct{ flows.Accounts }
 
-func (t timedAccounts) Create(ctx context.Context, now time.Time, a flows.Account) (found int64, err error) {
+func (t timedAccounts) Create(ctx context.Context, now time.Time, a flows.Account, tell ...flows.Tell) (found int64, err error) {
 	defer observeCall("accounts", "create", time.Now(), &err)
-	return t.Accounts.Create(ctx, now, a)
+	return t.Accounts.Create(ctx, now, a, tell...)
 }
 
 func (t timedAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (found flows.Account, err error) {
@@ -65,33 +65,33 @@ func (t timedAccounts) ByIdentity(ctx context.Context, company string, identity 
 	return t.Accounts.ByIdentity(ctx, company, identity)
 }
 
-func (t timedAccounts) Update(ctx context.Context, company string, id int64, change func(*flows.Account) (bool, error)) (found flows.Account, err error) {
+func (t timedAccounts) Update(ctx context.Context, company string, id int64, change func(*flows.Account) (bool, error), tell ...flows.Tell) (found flows.Account, err error) {
 	var refused error // by change: the store answered
 	defer func(began time.Time) { observeChange(refused, "accounts", "update", began, err) }(time.Now())
 	return t.Accounts.Update(ctx, company, id, func(a *flows.Account) (ends bool, err error) {
 		ends, refused = change(a)
 		return ends, refused
-	})
+	}, tell...)
 }
 
-func (t timedAccounts) Delete(ctx context.Context, company string, id int64) (err error) {
+func (t timedAccounts) Delete(ctx context.Context, company string, id int64, tell ...flows.Tell) (err error) {
 	defer observeCall("accounts", "delete", time.Now(), &err)
-	return t.Accounts.Delete(ctx, company, id)
+	return t.Accounts.Delete(ctx, company, id, tell...)
 }
 
-func (t timedAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash) (err error) {
+func (t timedAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash, tell ...flows.Tell) (err error) {
 	defer observeCall("accounts", "set_password", time.Now(), &err)
-	return t.Accounts.SetPassword(ctx, now, company, id, epoch, hash, keep)
+	return t.Accounts.SetPassword(ctx, now, company, id, epoch, hash, keep, tell...)
 }
 
-func (t timedAccounts) Accept(ctx context.Context, company string, id int64, accepted []flows.Acceptance) (err error) {
+func (t timedAccounts) Accept(ctx context.Context, company string, id int64, accepted []flows.Acceptance, tell ...flows.Tell) (err error) {
 	defer observeCall("accounts", "accept", time.Now(), &err)
-	return t.Accounts.Accept(ctx, company, id, accepted)
+	return t.Accounts.Accept(ctx, company, id, accepted, tell...)
 }
 
-func (t timedAccounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string) (err error) {
+func (t timedAccounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, tell ...flows.Tell) (err error) {
 	defer observeCall("accounts", "set_backup_codes", time.Now(), &err)
-	return t.Accounts.SetBackupCodes(ctx, company, id, hashes)
+	return t.Accounts.SetBackupCodes(ctx, company, id, hashes, tell...)
 }
 
 func (t timedAccounts) BackupCodes(ctx context.Context, company string, id int64) (found []string, err error) {
@@ -104,13 +104,13 @@ func (t timedAccounts) UseBackupCode(ctx context.Context, company string, id int
 	return t.Accounts.UseBackupCode(ctx, company, id, hash)
 }
 
-func (t timedAccounts) Tally(ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error) (err error) {
+func (t timedAccounts) Tally(ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error, tell ...flows.Tell) (err error) {
 	var refused error
 	defer func(began time.Time) { observeChange(refused, "accounts", "tally", began, err) }(time.Now())
 	return t.Accounts.Tally(ctx, now, subject, kind, func(t *flows.Tally) error {
 		refused = change(t)
 		return refused
-	})
+	}, tell...)
 }
 
 func (t timedAccounts) Tallies(ctx context.Context, subject flows.Subject) (found map[flows.Kind]flows.Tally, err error) {

@@ -1,0 +1,36 @@
+package store
+
+import "github.com/mnemogate/mnemogate/flows"
+
+// outgoing is all that there is to tell of a change that was made.
+func outgoing(tell []flows.Tell) (all []flows.Outgoing) {
+	for _, t := range tell {
+		all = append(all, t()...)
+	}
+	return all
+}
+
+func scanQueue(company, claim string) func(scanner) (flows.OutQueue, error) {
+	return func(row scanner) (flows.OutQueue, error) {
+		q := flows.OutQueue{Company: company, Claim: claim}
+		err := row.Scan(&q.Name, &q.Tries)
+		return q, err
+	}
+}
+
+func scanWaiting(row scanner) (flows.Waiting, error) {
+	var w flows.Waiting
+	var body string
+	var at int64
+	err := row.Scan(&w.Number, &w.ID, &w.Type, &body, &at)
+	w.Body, w.At = []byte(body), fromMicros(at)
+	return w, err
+}
+
+func scanBacklog(row scanner) (flows.Backlog, error) {
+	var b flows.Backlog
+	var oldest int64
+	err := row.Scan(&b.Company, &b.Events, &oldest)
+	b.Oldest = fromMicros(oldest)
+	return b, err
+}

@@ -1,0 +1,133 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// An account's events are behind those that wait already, whatever its mnemocode
+// was then. The queue is locked before an event gets its number, so the numbers
+// of a queue are in the order in which its events are seen.
+const postgresTell = `
+	WITH opened AS (
+		INSERT INTO outbox_queues (company, queue, due)
+		SELECT $1, coalesce((SELECT queue FROM outbox WHERE company = $1 AND account = $2 ORDER BY number DESC LIMIT 1), $3), $4::bigint
+		ON CONFLICT (company, queue) DO UPDATE SET tries = outbox_queues.tries -- as it is: Settle waits, or we for it
+		RETURNING queue
+	)
+	INSERT INTO outbox (company, queue, account, id, type, body, at)
+	SELECT $1, queue, $2, $5, $6, $7, $4 FROM opened`
+
+// tell stores what there is to tell of a change to an account that was made,
+// in the change's transaction.
+func (q postgresQueries) tell(ctx context.Context, company string, account int64, tell []flows.Tell) error {
+	for _, o := range outgoing(tell) {
+		_, err := q.exec(ctx, postgresTell, company, account, o.Queue, micros(o.At), o.ID, o.Type, string(o.Body))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeAndTell is write of a change to an account, and of what there is to tell
+// of it. Only if there may be something, that takes a transaction.
+func (p *Postgres) writeAndTell(
+	ctx context.Context, company string, account *int64, tell []flows.Tell,
+	f func(context.Context, postgresQueries) error,
+) error {
+	if len(tell) == 0 {
+		return p.write(ctx, f)
+	}
+	return p.transact(ctx, func(ctx context.Context, q postgresQueries) error {
+		if err := f(ctx, q); err != nil {
+			return err
+		}
+		return q.tell(ctx, company, *account, tell)
+	})
+}
+
+const (
+	// Nobody waits for a queue that is being claimed, written to or settled.
+	postgresClaim = `
+		WITH due AS (
+			SELECT queue FROM outbox_queues WHERE company = $1 AND due <= $2
+			ORDER BY due LIMIT $5 FOR UPDATE SKIP LOCKED
+		)
+		UPDATE outbox_queues q SET due = $3, claim = $4 FROM due
+		WHERE q.company = $1 AND q.queue = due.queue
+		RETURNING q.queue, q.tries`
+	postgresEventsOf = `
+		SELECT number, id, type, body, at FROM outbox WHERE company = $1 AND queue = $2 ORDER BY number LIMIT $3`
+)
+
+// Claim implements flows.Outbox. What was claimed is committed before its events
+// are read, so none of them is seen that another settled meanwhile.
+func (s postgresAccounts) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]flows.OutQueue, error) {
+	claim := rand.Text()
+	var queues []flows.OutQueue
+	err := s.write(ctx, func(ctx context.Context, q postgresQueries) (err error) {
+		queues, err = collectPostgres(ctx, q, scanQueue(company, claim), postgresClaim,
+			company, micros(now), micros(until), claim, limit)
+		return err
+	})
+	if err != nil || len(queues) == 0 {
+		return nil, translatePostgres("claiming events", err)
+	}
+	err = s.read(ctx, func(ctx context.Context, q postgresQueries) error {
+		var b postgresBatch
+		for i := range queues {
+			b.addRows(func(row scanner) error {
+				w, err := scanWaiting(row)
+				queues[i].Events = append(queues[i].Events, w)
+				return err
+			}, postgresEventsOf, company, queues[i].Name, flows.ClaimedEvents)
+		}
+		return q.run(ctx, &b)
+	})
+	return queues, translatePostgres("loading events", err)
+}
+
+const (
+	postgresLockQueue    = `SELECT 1 FROM outbox_queues WHERE company = $1 AND queue = $2 FOR UPDATE`
+	postgresDeleteEvents = `DELETE FROM outbox WHERE number = ANY ($1::bigint[])`
+	postgresGiveBack     = `UPDATE outbox_queues SET due = $4, tries = $5, claim = '' WHERE company = $1 AND queue = $2 AND claim = $3`
+	postgresCloseQueue   = `
+		DELETE FROM outbox_queues WHERE company = $1 AND queue = $2 AND claim = ''
+			AND NOT EXISTS (SELECT 1 FROM outbox WHERE company = $1 AND queue = $2)`
+)
+
+// Settle implements flows.Outbox. It locks the queue first, so that of whoever
+// was about to write to it each statement sees what was written, or they wait.
+func (s postgresAccounts) Settle(ctx context.Context, q flows.OutQueue, delivered []int64, due time.Time, tries int) error {
+	return translatePostgres("settling events", s.write(ctx, func(ctx context.Context, on postgresQueries) error {
+		var b postgresBatch
+		b.add(postgresLockQueue, q.Company, q.Name)
+		if len(delivered) > 0 {
+			b.add(postgresDeleteEvents, delivered)
+		}
+		b.add(postgresGiveBack, q.Company, q.Name, q.Claim, micros(due), tries)
+		b.add(postgresCloseQueue, q.Company, q.Name)
+		return on.run(ctx, &b)
+	}))
+}
+
+const postgresBacklog = `
+	SELECT company, count(*), min(at) FROM outbox WHERE company = (SELECT min(company) FROM outbox WHERE company > $1)
+	GROUP BY company`
+
+// Backlog implements flows.Outbox.
+func (s postgresAccounts) Backlog(ctx context.Context, after string) (flows.Backlog, error) {
+	var b flows.Backlog
+	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
+		b, err = scanBacklog(q.row(ctx, postgresBacklog, after))
+		return err
+	})
+	return b, translatePostgres("counting events", err)
+}
+
+// Interface guard
+var _ flows.Outbox = postgresAccounts{}

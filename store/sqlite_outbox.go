@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+const (
+	// An account's events are behind those that wait already, whatever its
+	// mnemocode was then.
+	sqliteQueueOf = `
+		SELECT coalesce((SELECT queue FROM outbox WHERE company = ?1 AND account = ?2 ORDER BY number DESC LIMIT 1), ?3)`
+	sqliteOpenQueue   = `INSERT INTO outbox_queues (company, queue, due) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
+	sqliteInsertEvent = `INSERT INTO outbox (company, queue, account, id, type, body, at) VALUES (?, ?, ?, ?, ?, ?, ?)`
+)
+
+// tell stores what there is to tell of a change to an account that was made.
+func (tx *sqliteQueries) tell(ctx context.Context, company string, account int64, tell []flows.Tell) error {
+	for _, o := range outgoing(tell) {
+		var queue string
+		if err := tx.row(ctx, sqliteQueueOf, company, account, o.Queue).Scan(&queue); err != nil {
+			return err
+		}
+		if _, err := tx.exec(ctx, sqliteOpenQueue, company, queue, micros(o.At)); err != nil {
+			return err
+		}
+		_, err := tx.exec(ctx, sqliteInsertEvent, company, queue, account, o.ID, o.Type, string(o.Body), micros(o.At))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	sqliteAnyDue = `SELECT EXISTS (SELECT 1 FROM outbox_queues WHERE company = ? AND due <= ?)`
+	sqliteClaim  = `
+		UPDATE outbox_queues SET due = ?3, claim = ?4
+		WHERE company = ?1 AND queue IN (SELECT queue FROM outbox_queues WHERE company = ?1 AND due <= ?2 ORDER BY due LIMIT ?5)
+		RETURNING queue, tries`
+	sqliteEventsOf = `
+		SELECT number, id, type, body, at FROM outbox WHERE company = ? AND queue = ? ORDER BY number LIMIT ?`
+)
+
+// Claim implements flows.Outbox. It writes only if it claims.
+func (s sqliteAccounts) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]flows.OutQueue, error) {
+	var due bool
+	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
+		return q.row(ctx, sqliteAnyDue, company, micros(now)).Scan(&due)
+	})
+	if err != nil || !due {
+		return nil, translateSQLite("looking for events", err)
+	}
+	var queues []flows.OutQueue
+	err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
+		claim := rand.Text()
+		queues, err = collectSQLite(ctx, tx, scanQueue(company, claim), sqliteClaim,
+			company, micros(now), micros(until), claim, limit)
+		for i := range queues {
+			q := &queues[i]
+			if q.Events, err = collectSQLite(ctx, tx, scanWaiting, sqliteEventsOf, company, q.Name, flows.ClaimedEvents); err != nil {
+				return err
+			}
+		}
+		return err
+	})
+	return queues, translateSQLite("claiming events", err)
+}
+
+const (
+	sqliteDeleteEvent = `DELETE FROM outbox WHERE number = ?`
+	sqliteGiveBack    = `UPDATE outbox_queues SET due = ?, tries = ?, claim = '' WHERE company = ? AND queue = ? AND claim = ?`
+	sqliteCloseQueue  = `
+		DELETE FROM outbox_queues WHERE company = ?1 AND queue = ?2 AND claim = ''
+			AND NOT EXISTS (SELECT 1 FROM outbox WHERE company = ?1 AND queue = ?2)`
+)
+
+// Settle implements flows.Outbox.
+func (s sqliteAccounts) Settle(ctx context.Context, q flows.OutQueue, delivered []int64, due time.Time, tries int) error {
+	return translateSQLite("settling events", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		for _, number := range delivered {
+			if _, err := tx.exec(ctx, sqliteDeleteEvent, number); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.exec(ctx, sqliteGiveBack, micros(due), tries, q.Company, q.Name, q.Claim); err != nil {
+			return err
+		}
+		_, err := tx.exec(ctx, sqliteCloseQueue, q.Company, q.Name)
+		return err
+	}))
+}
+
+const sqliteBacklog = `
+	SELECT company, count(*), min(at) FROM outbox WHERE company = (SELECT min(company) FROM outbox WHERE company > ?)
+	GROUP BY company`
+
+// Backlog implements flows.Outbox.
+func (s sqliteAccounts) Backlog(ctx context.Context, after string) (flows.Backlog, error) {
+	var b flows.Backlog
+	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
+		b, err = scanBacklog(q.row(ctx, sqliteBacklog, after))
+		return err
+	})
+	return b, translateSQLite("counting events", err)
+}
+
+// Interface guard
+var _ flows.Outbox = sqliteAccounts{}
