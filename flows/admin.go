@@ -52,6 +52,9 @@ type Change struct {
 	Accepted []Acceptance
 	// BackupCodes replace those that are left, as hashes; nil leaves them.
 	BackupCodes []string
+	// TOTP, the secret of an authenticator app, is put in force; nil leaves what
+	// there is.
+	TOTP []byte
 }
 
 // Limits of plain secrets, in characters: those of the routes that take them.
@@ -93,6 +96,11 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (Account, error) {
 		return Account{}, err
 	}
 	hashed.set(&a)
+	setTOTP, err := ad.importTOTP(ctx, ch.TOTP)
+	if err != nil {
+		return Account{}, err
+	}
+	setTOTP(&a)
 	a.Accepted = ch.Accepted
 	a.Created = cmp.Or(a.Created, ad.Now()).UTC().Truncate(time.Microsecond)
 	a.Updated = a.Created
@@ -123,6 +131,10 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ Acc
 	if err != nil {
 		return Account{}, false, err
 	}
+	setTOTP, err := ad.importTOTP(ctx, ch.TOTP)
+	if err != nil {
+		return Account{}, false, err
+	}
 	var before, after Account
 	var fields []string
 	told := ad.tell(ad.Company, func() []fact { return changeFacts(before, after, fields) })
@@ -135,6 +147,7 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ Acc
 			return false, err
 		}
 		hashed.set(a)
+		setTOTP(a)
 		fields = changedFields(before, *a)
 		if len(fields) == 0 {
 			return false, errUnchanged
@@ -485,6 +498,7 @@ func changedFields(before, after Account) []string {
 	note("second_factor", before.SecondFactor != after.SecondFactor)
 	note("must_set_password", before.MustSetPassword != after.MustSetPassword)
 	note("password", before.PasswordHash != after.PasswordHash)
+	note("totp", before.TOTP != after.TOTP)
 	note("control_question", before.Question != after.Question)
 	note("control_answer", before.AnswerHash != after.AnswerHash)
 	note("oauth_identities", !maps.Equal(identitySet(before), identitySet(after)))
@@ -503,7 +517,7 @@ func identitySet(a Account) map[Identity]bool {
 // The mnemocode is among them because sessions carry it.
 func endsSessions(field string) bool {
 	switch field {
-	case "status", "password", "primary_phone", "primary_email", "second_factor", "profile_mnemocode":
+	case "status", "password", "primary_phone", "primary_email", "second_factor", "totp", "profile_mnemocode":
 		return true
 	}
 	return false

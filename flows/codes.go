@@ -23,10 +23,13 @@ type newCode struct {
 // newCode makes a one-time code for the session under token. A decoy gets one
 // that nothing equals, and no SMS; neither does a phone with a fixed one. An
 // account without a phone, its second factor the backup codes, gets no code, and
-// neither does a step that is codeless.
+// neither does a step that is codeless or byApp.
 func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 	nothing := func(context.Context) error { return nil }
 	a := st.account
+	if st.byApp {
+		return newCode{send: nothing}, nil
+	}
 	if a.ID != 0 && (a.Phone == "" || st.codeless) {
 		if a.BackupCodes == 0 {
 			return newCode{}, errNoSecondFactor
@@ -82,7 +85,7 @@ var codelessLogins = Rate{30, 10 * time.Minute}
 // that has backup codes left gets its session all the same (contract, 4, Second
 // factor).
 func (s *Service) awaitCode(ctx context.Context, c *call, st step) (Reply, error) {
-	st.state = CheckOTP
+	st.state, st.byApp = CheckOTP, st.account.hasApp()
 	reply, err := s.enter(ctx, c, st)
 	refusal, ok := errors.AsType[*Refusal](err)
 	if !ok || !strings.HasPrefix(refusal.Lock, lockPrefix+"sms_") || st.account.BackupCodes == 0 {

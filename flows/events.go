@@ -65,6 +65,9 @@ const (
 	AccountDeleted     = adminPrefix + "deleted"
 	AccountUnlocked    = adminPrefix + "unlocked"
 	AccountBackupCodes = adminPrefix + "backup_codes"
+	AccountTOTP        = adminPrefix + "totp"
+
+	AccountPasswordWrong = adminPrefix + "password_wrong"
 
 	// What befell a key for the accounts API.
 	KeyWrong   = keyPrefix + "wrong"
@@ -123,6 +126,8 @@ func eventKinds() []EventKind {
 		EventKind{AccountDeleted, "an account was deleted", admin},
 		EventKind{AccountUnlocked, "counts and locks of an account were cleared", admin},
 		EventKind{AccountBackupCodes, "an account got new backup codes", admin},
+		EventKind{AccountTOTP, "a secret for an authenticator app was shown; once it is confirmed, the account is changed", admin},
+		EventKind{AccountPasswordWrong, "a wrong `current_password` of a user came from a backend", admin},
 		EventKind{KeyWrong, "a request to the accounts API came with a key that is none; with the reason `limit` the first of an address that had too many, once a window and node", []string{"address", "reason"}},
 		EventKind{KeyRefused, "a key for the accounts API lacks the right, which reason names, or the company", []string{"company", "address", "actor", "reason"}},
 	)

@@ -53,6 +53,9 @@ const wideTimes = 10
 
 // perAddress are the counters of the call's address.
 func (c *call) perAddress(name string, rate Rate) []Counter {
+	if c.nowhere {
+		return nil
+	}
 	return perAddress(c.company.Code, name, c.address, rate)
 }
 

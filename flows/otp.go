@@ -114,6 +114,9 @@ func (s *Service) tryCode(ctx context.Context, c *call, otp string) (step, error
 	if err := s.mayTryCode(ctx, c, a); err != nil {
 		return step{}, err
 	}
+	if c.session.ByApp {
+		return s.tryApp(ctx, c, a, otp)
+	}
 	code := c.session.Code
 	if code == nil || !c.now.Before(code.Expires) || code.Phone != a.Phone {
 		return step{}, ErrOTPInvalid
@@ -183,6 +186,9 @@ func (s *Service) renew(ctx context.Context, c *call) (Account, error) {
 	a, err := s.codeAccount(ctx, c)
 	if err != nil {
 		return Account{}, err
+	}
+	if c.session.State == CheckOTP && a.Phone == "" {
+		return Account{}, invalid("The account has no phone that a code could be sent to.")
 	}
 	renewals := c.counter("renewals", c.session.ID, Rate{c.company.OTPRenewals, c.company.Temporary})
 	same := step{account: a, decoyOf: c.session.LoginID, state: c.session.State}

@@ -76,6 +76,12 @@ func (s *Service) tryPassword(ctx context.Context, c *call, t passwordAttempt) e
 	if t.before != nil {
 		return t.before
 	}
+	return s.comparePassword(ctx, c, t, subject, due)
+}
+
+// comparePassword is the attempt itself, which counts for subject. solved tells
+// that no captcha is due any more.
+func (s *Service) comparePassword(ctx context.Context, c *call, t passwordAttempt, subject Subject, solved bool) error {
 	if err := s.beginLogin(ctx, c); err != nil {
 		return err
 	}
@@ -84,12 +90,12 @@ func (s *Service) tryPassword(ctx context.Context, c *call, t passwordAttempt) e
 	if err != nil {
 		return unavailable("checking the password", err)
 	}
-	if c.company.Hardened {
+	if c.company.Hardened && t.alias != "" { // else subject is the account itself
 		if ok, err = s.settleHidden(ctx, c, c.hidden(t.account, t.alias), ok); err != nil {
 			return err
 		}
 	}
-	captcha, err := s.settlePassword(ctx, c, subject, ok, due)
+	captcha, err := s.settlePassword(ctx, c, subject, ok, solved)
 	if err != nil {
 		return err
 	}

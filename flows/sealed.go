@@ -47,6 +47,7 @@ func tagOfCompany(code string) companyTag {
 type secrets struct {
 	alias  []byte // the key of aliases: the secret itself
 	sealer cipher.AEAD
+	totp   cipher.AEAD
 }
 
 func (s *Service) storeSecrets(ctx context.Context) (*secrets, error) {
@@ -57,18 +58,26 @@ func (s *Service) storeSecrets(ctx context.Context) (*secrets, error) {
 	if err != nil {
 		return nil, unavailable("loading the store's secret", err)
 	}
-	sealer, err := newSealer(secret)
+	sealer, err := newSessionSealer(secret)
 	if err != nil {
 		return nil, err
 	}
-	s.derived.Store(&secrets{secret, sealer})
+	totp, err := newTOTPSealer(secret)
+	if err != nil {
+		return nil, err
+	}
+	s.derived.Store(&secrets{secret, sealer, totp})
 	return s.derived.Load(), nil
 }
 
+func newSessionSealer(secret []byte) (cipher.AEAD, error) {
+	return newSealer(secret, "mnemogate sealed sessions")
+}
+
 // newSealer returns what seals and opens under a key derived from the store's
-// secret (RFC 5869).
-func newSealer(secret []byte) (cipher.AEAD, error) {
-	key, err := hkdf.Key(sha256.New, secret, nil, "mnemogate sealed sessions", chacha20poly1305.KeySize)
+// secret for one purpose (RFC 5869).
+func newSealer(secret []byte, purpose string) (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, secret, nil, purpose, chacha20poly1305.KeySize)
 	if err != nil {
 		return nil, err
 	}

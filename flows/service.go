@@ -71,6 +71,7 @@ type Reply struct {
 type call struct {
 	company *Company
 	address string
+	nowhere bool     // it comes from no address: of a backend's user who it does not tell
 	session *Session // nil on routes that take no token
 	ended   bool     // endOwn has ended the session, so the next one replaces none
 	token   string   // the session's

@@ -99,6 +99,7 @@ func (c *call) newSession(st step, hash TokenHash) Session {
 		Expires:   c.now.Add(c.company.Temporary),
 		Ends:      c.now.Add(c.company.Temporary),
 		AtMost:    maxPending,
+		ByApp:     st.byApp,
 	}
 	if st.state == Authorized {
 		next.AtMost = c.company.Limits.SessionsPerAccount
@@ -198,7 +199,7 @@ func (s *Service) endings(ctx context.Context, e Ending, by Event) []Event {
 	}
 	var events []Event
 	for _, session := range sessions {
-		if session.Epoch < e.Epoch {
+		if session.Epoch < e.Epoch && session.Hash != e.Keep {
 			by.Name, by.Company, by.Mnemocode = SessionEnded, session.Company, session.Mnemocode
 			by.Session, by.State = session.ID, session.State
 			events = append(events, by)

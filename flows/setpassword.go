@@ -83,9 +83,15 @@ func (s *Service) changePassword(ctx context.Context, c *call, a Account, passwo
 	if err != nil {
 		return unavailable("storing the password", err)
 	}
-	if err := s.clearShown(ctx, c.company, a, WrongPasswords); err != nil {
-		s.Log.Warn("a lock that strangers are told of goes on after a new password", "company", c.company.Code, "account", a.Mnemocode, "error", err)
-	}
-	s.notice(c.company, a, NoticePasswordChanged)
+	s.passwordSet(ctx, c.company, a)
 	return s.end(ctx, Ending{Company: c.company.Code, Account: a.ID, Epoch: a.Epoch + 1}, Event{Reason: EndedByPassword})
+}
+
+// passwordSet is what a new password brings beside the end of sessions. It needs
+// not succeed.
+func (s *Service) passwordSet(ctx context.Context, company *Company, a Account) {
+	if err := s.clearShown(ctx, company, a, WrongPasswords); err != nil {
+		s.Log.Warn("a lock that strangers are told of goes on after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
+	}
+	s.notice(company, a, NoticePasswordChanged)
 }

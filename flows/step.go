@@ -12,6 +12,7 @@ type step struct {
 	decoyOf  string  // the alias of the login id that a decoy stands for
 	state    State
 	codeless bool // no code is sent
+	byApp    bool // nor here: the account's app shows it
 	accepted []Acceptance
 	// counters are charged, or looked at, by storing the session.
 	counters []Counter

@@ -10,7 +10,7 @@ import (
 // What is no token of ours is none, whatever it looks like; and what is one says
 // what was sealed.
 func FuzzUnseal(f *testing.F) {
-	sealer, err := newSealer(make([]byte, 32))
+	sealer, err := newSessionSealer(make([]byte, 32))
 	if err != nil {
 		f.Fatal(err)
 	}

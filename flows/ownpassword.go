@@ -1,0 +1,132 @@
+package flows
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mnemogate/mnemogate/flows/password"
+)
+
+// A user's own password, checked and changed through a backend. The backend has
+// made sure of the user's session; that nobody guesses the password in it is
+// seen to here, by the limits and locks of a login, which count both alike.
+
+// Errors of CheckPassword and ChangePassword, beside those of an Admin. Where a
+// lock or limit refuses it is ErrRestricted, as a *Refusal; where a rule refuses
+// the new password, ErrQuality or ErrPasswordSame.
+var (
+	ErrPasswordWrong = errors.New("the current password is wrong")
+	// ErrNotActive: the account's status lets nobody log in.
+	ErrNotActive = errors.New("the account is not active")
+	// ErrNoSuchSession: the session to keep is none of the account's.
+	ErrNoSuchSession = errors.New("the account has no such authorized session")
+	// ErrChanged: somebody changed the account meanwhile.
+	ErrChanged = errors.New("the account was changed meanwhile: try again")
+)
+
+// CheckPassword checks a user's present password. Nothing else changes by it than
+// by a login. Address is the user's, whose limits then apply; without one, those
+// of the account alone.
+func (ad *Admin) CheckPassword(ctx context.Context, mnemocode, current, address string) error {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return err
+	}
+	return ad.tryOwn(ctx, a, current, address)
+}
+
+// An OwnChange is a change of password that its user asks for.
+type OwnChange struct {
+	Current, New string
+	Address      string // the user's, as for CheckPassword
+	Keep         string // the Session.ID that goes on; empty for none
+}
+
+// ChangePassword changes a user's password, after CheckPassword and by the rules
+// for users. It ends all of the account's sessions but the one to keep, which
+// is never interrupted.
+func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnChange) error {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return err
+	}
+	keep, err := ad.sessionToKeep(ctx, a, ch.Keep)
+	if err != nil {
+		return err
+	}
+	if err := ad.tryOwn(ctx, a, ch.Current, ch.Address); err != nil {
+		return err
+	}
+	c := ad.callFor(ch.Address)
+	wanted := password.Normalize(ch.New)
+	if err := ad.Company.checkQuality(wanted, a); err != nil {
+		return err
+	}
+	if err := ad.checkNotSame(ctx, c, a, ch.New); err != nil {
+		return err
+	}
+	hash, err := ad.Hasher.Hash(ctx, c.turn(), ad.Company.Password.Argon2id, wanted)
+	if err != nil {
+		return unavailable("hashing the password", err)
+	}
+	err = ad.Accounts.SetPassword(ctx, c.now, a.Company, a.ID, a.Epoch, hash, keep)
+	if errors.Is(err, ErrConflict) {
+		return ErrChanged
+	}
+	if err != nil {
+		return unavailable("storing the password", err)
+	}
+	ctx = context.WithoutCancel(ctx) // the change is made: see it through
+	owed := ad.endNow(ctx, Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch + 1, Keep: keep}, EndedByPassword)
+	ad.passwordSet(ctx, ad.Company, a)
+	ad.tell(ctx, AccountChanged, a.Mnemocode, "password")
+	return owed
+}
+
+// sessionToKeep finds one of the account's sessions by its ID.
+func (ad *Admin) sessionToKeep(ctx context.Context, a Account, id string) (TokenHash, error) {
+	if id == "" {
+		return TokenHash{}, nil
+	}
+	sessions, err := ad.Sessions.List(ctx, ad.Now(), a.Company, a.ID)
+	if err != nil {
+		return TokenHash{}, unavailable("listing the sessions", err)
+	}
+	for _, s := range sessions {
+		if s.ID == id && s.State == Authorized && s.Epoch == a.Epoch {
+			return s.Hash, nil
+		}
+	}
+	return TokenHash{}, ErrNoSuchSession
+}
+
+// callFor is a call of the user with that address, or of nobody's.
+func (ad *Admin) callFor(address string) *call {
+	return &call{company: ad.Company, address: address, nowhere: address == "", now: ad.Now()}
+}
+
+// tryOwn is a login's attempt with a password, of somebody who needs no captcha.
+func (ad *Admin) tryOwn(ctx context.Context, a Account, current, address string) error {
+	if a.Status != StatusActive {
+		return ErrNotActive
+	}
+	c := ad.callFor(address)
+	err := ad.tryKnown(ctx, c, a, current)
+	for _, lock := range c.events {
+		ad.tell(ctx, lock.Name, a.Mnemocode, "")
+	}
+	if errors.Is(err, ErrPasswordInvalid) {
+		ad.tell(ctx, AccountPasswordWrong, a.Mnemocode, "")
+		return ErrPasswordWrong
+	}
+	return err
+}
+
+// tryKnown looks at rates and locks, then the password, of an account that its
+// caller knows: nothing of it is to be hidden.
+func (s *Service) tryKnown(ctx context.Context, c *call, a Account, current string) error {
+	if err := c.checkPasswords(a.Tallies[WrongPasswords]); err != nil {
+		return err
+	}
+	return s.comparePassword(ctx, c, passwordAttempt{account: a, password: current, wrong: ErrPasswordInvalid}, c.subject(a, ""), true)
+}

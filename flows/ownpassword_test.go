@@ -1,0 +1,234 @@
+package flows_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+const newSecret = "another fine secret"
+
+// idOf is the session_id of an authorized token.
+func (b *bench) idOf(token string) string {
+	b.t.Helper()
+	s, err := b.Authorize(b.t.Context(), code, []string{"Bearer " + token})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	sessions, err := b.admin().LiveSessions(b.t.Context(), mnemocode)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, live := range sessions {
+		if live.Hash == s.Hash {
+			return live.ID
+		}
+	}
+	b.t.Fatal("the session is not listed")
+	return ""
+}
+
+func (b *bench) changeOwn(ch flows.OwnChange) error {
+	return b.admin().ChangePassword(b.t.Context(), mnemocode, ch)
+}
+
+func TestAUsersOwnChangeEndsAllSessionsButTheOneToKeep(t *testing.T) {
+	b := newBench(t)
+	kept, other := b.sessionIn(flows.Authorized), b.sessionIn(flows.Authorized)
+	step := b.sessionIn(flows.CheckPassword)
+	id := b.idOf(kept)
+	if err := b.changeOwn(flows.OwnChange{Current: password, New: newSecret, Keep: id}); err != nil {
+		t.Fatal(err)
+	}
+	b.wantLive(kept, nil)
+	b.wantLive(other, flows.ErrTokenInvalid)
+	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", step, object{"password": newSecret})
+	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+	if m := b.mail.lastOf(t, flows.NoticePasswordChanged); m.To != email {
+		t.Errorf("the owner was told at %s", m.To)
+	}
+
+	// It is as good a session as before: it can be kept again, and ended.
+	if err := b.changeOwn(flows.OwnChange{Current: newSecret, New: password, Keep: id}); err != nil {
+		t.Fatal(err)
+	}
+	b.wantLive(kept, nil)
+	b.must("auth/logout", kept, nil)
+	b.wantLive(kept, flows.ErrTokenInvalid)
+	kept = b.sessionIn(flows.Authorized)
+	if err := b.changeOwn(flows.OwnChange{Current: password, New: newSecret}); err != nil {
+		t.Fatal(err)
+	}
+	b.wantLive(kept, flows.ErrTokenInvalid)
+}
+
+func TestWhatAUsersOwnChangeRefuses(t *testing.T) {
+	b := newBench(t)
+	session, pending := b.sessionIn(flows.Authorized), b.sessionIn(flows.RecoveryOTP)
+	sessions, err := b.admin().LiveSessions(t.Context(), mnemocode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var step string
+	for _, s := range sessions {
+		if s.State == flows.RecoveryOTP {
+			step = s.ID
+		}
+	}
+	for name, c := range map[string]struct {
+		change flows.OwnChange
+		want   error
+	}{
+		"wrong":            {flows.OwnChange{Current: "wrong", New: newSecret}, flows.ErrPasswordWrong},
+		"too short":        {flows.OwnChange{Current: password, New: "short"}, flows.ErrQuality},
+		"common":           {flows.OwnChange{Current: password, New: "password1"}, flows.ErrQuality},
+		"personal":         {flows.OwnChange{Current: password, New: email}, flows.ErrQuality},
+		"the same":         {flows.OwnChange{Current: password, New: password}, flows.ErrPasswordSame},
+		"no such session":  {flows.OwnChange{Current: password, New: newSecret, Keep: "0123456789abcdef"}, flows.ErrNoSuchSession},
+		"a pending login":  {flows.OwnChange{Current: password, New: newSecret, Keep: step}, flows.ErrNoSuchSession},
+		"its token itself": {flows.OwnChange{Current: password, New: newSecret, Keep: session}, flows.ErrNoSuchSession},
+	} {
+		if err := b.changeOwn(c.change); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
+	}
+	b.wantLive(session, nil)
+	b.must("auth/recovery/checkotp", pending, object{"otp": b.sms.last(t).Code})
+	if err := b.admin().ChangePassword(t.Context(), "nobody", flows.OwnChange{Current: password, New: newSecret}); !errors.Is(err, flows.ErrNotFound) {
+		t.Errorf("nobody's: got %v", err)
+	}
+	b.status(flows.StatusDenied)
+	if err := b.admin().CheckPassword(t.Context(), mnemocode, password, ""); !errors.Is(err, flows.ErrNotActive) {
+		t.Errorf("a denied account: got %v", err)
+	}
+	b.status(flows.StatusActive)
+	b.withoutPassword()
+	for _, none := range []string{"", password} {
+		if err := b.admin().CheckPassword(t.Context(), mnemocode, none, ""); !errors.Is(err, flows.ErrPasswordWrong) {
+			t.Errorf("an account without a password: got %v", err)
+		}
+	}
+}
+
+// The locks are those of a login, whichever way the wrong passwords came.
+func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
+	for _, hardened := range []bool{false, true} {
+		b := newBench(t)
+		b.company.Hardened = hardened
+		b.company.Captcha = &captcha{}
+		ad, check := b.admin(), func(current, address string) error {
+			return b.admin().CheckPassword(b.t.Context(), mnemocode, current, address)
+		}
+		events := b.record()
+		for range 10 { // no captcha is asked for
+			if err := check("wrong", ""); !errors.Is(err, flows.ErrPasswordWrong) {
+				t.Fatalf("got %v", err)
+			}
+		}
+		if err := check(password, ""); refusal(err).Reason != "lock.password" || refusal(err).RetryAfter != 15*time.Minute {
+			t.Errorf("got %v, %+v", err, refusal(err))
+		}
+		if n := len(named(*events, flows.LockPassword)); n != 1 {
+			t.Errorf("the lock was told %d times", n)
+		}
+		if n := len(named(*events, flows.AccountPasswordWrong)); n != 10 {
+			t.Errorf("%d wrong passwords were told of", n)
+		}
+		b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password, "captcha_response": "good"})
+		b.clock.advance(15 * time.Minute)
+		if err := check(password, ""); err != nil {
+			t.Errorf("after the lock: got %v", err)
+		}
+		if n := b.tally(flows.WrongPasswords); n != 0 {
+			t.Errorf("a right password leaves %d wrong ones counted", n)
+		}
+		b.company.Limits.DisableAfter = 10
+		for range 10 {
+			_ = check("wrong", "")
+		}
+		b.clock.advance(time.Hour)
+		if err := check(password, ""); refusal(err).Reason != "lock.disabled" {
+			t.Errorf("got %v", err)
+		}
+		if _, err := ad.Unlock(t.Context(), mnemocode); err != nil {
+			t.Fatal(err)
+		}
+		b.company.Limits.LoginsPerAddress.N = 3
+		for range 3 {
+			if err := check(password, "192.0.2.7"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := check(password, "192.0.2.7"); refusal(err).Reason != "limit.logins" {
+			t.Errorf("of one address: got %v", err)
+		}
+		if err := check(password, ""); err != nil { // a backend that tells none is no address
+			t.Errorf("of no address: got %v", err)
+		}
+	}
+}
+
+func TestAUsersOwnCheckIsExactUnderRaces(t *testing.T) {
+	b := newBench(t)
+	got := race(100, func(int) error {
+		err := b.admin().CheckPassword(t.Context(), mnemocode, "wrong", "")
+		if errors.Is(err, flows.ErrPasswordWrong) {
+			return flows.ErrPasswordInvalid
+		}
+		return err
+	})
+	if got["auth.password.invalid"] != 10 || got["auth.restricted"] != 90 {
+		t.Errorf("got %v, want 10 guesses", got)
+	}
+}
+
+// Of changes that race one wins, and its session is the one that is kept.
+func TestOfOwnChangesThatRaceOneWins(t *testing.T) {
+	b := newBench(t)
+	tokens, ids := make([]string, 8), make([]string, 8)
+	for i := range tokens {
+		tokens[i] = b.sessionIn(flows.Authorized)
+		ids[i] = b.idOf(tokens[i])
+	}
+	won := make([]bool, len(tokens))
+	race(len(tokens), func(i int) error {
+		err := b.changeOwn(flows.OwnChange{Current: password, New: newSecret + strings.Repeat("!", i), Keep: ids[i]})
+		if won[i] = err == nil; !won[i] && !errors.Is(err, flows.ErrChanged) && !errors.Is(err, flows.ErrPasswordWrong) && !errors.Is(err, flows.ErrNoSuchSession) {
+			t.Errorf("got %v", err)
+		}
+		return err
+	})
+	live := 0
+	for i, token := range tokens {
+		if _, err := b.Authorize(t.Context(), code, []string{"Bearer " + token}); (err == nil) != won[i] {
+			t.Errorf("session %d: got %v; its change won: %v", i, err, won[i])
+		}
+		if won[i] {
+			live++
+		}
+	}
+	if live != 1 {
+		t.Errorf("%d changes won", live)
+	}
+}
+
+// A crash before the ending leaves it owed, with the session that it keeps.
+func TestASessionIsKeptByWhoeverEndsTheOthers(t *testing.T) {
+	b := newBench(t)
+	kept, other := b.sessionIn(flows.Authorized), b.sessionIn(flows.Authorized)
+	sessions := &unwilling{Sessions: b.Sessions, broken: true}
+	b.Sessions = sessions
+	if err := b.changeOwn(flows.OwnChange{Current: password, New: newSecret, Keep: b.idOf(kept)}); !errors.Is(err, flows.ErrOwed) {
+		t.Fatalf("got %v", err)
+	}
+	sessions.broken = false
+	if err := b.EndOwed(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	b.wantLive(kept, nil)
+	b.wantLive(other, flows.ErrTokenInvalid)
+}
