@@ -467,6 +467,9 @@ func (m *machine) drawBody(t *rapid.T, c *modelCall) {
 		if s != nil && s.code != nil {
 			right = s.code.digits
 		}
+		if s != nil && s.byApp {
+			right = flows.TOTPCode(a.app, m.now.Add(pick(t, "the app's clock", 0, 0, 30*time.Second, -30*time.Second, 60*time.Second)))
+		}
 		if oneIn(t, 4, "a backup code") {
 			secret("backup_code", of(func(a *modelAccount) string { return strings.Join(a.backup[:min(1, len(a.backup))], "") }), "AAAAA-AAAAA")
 		} else {
@@ -845,7 +848,7 @@ func (m *machine) wantTakenIf(t *rapid.T, err error, taken bool) {
 // administer is one action of an administrator.
 func (m *machine) administer(t *rapid.T) {
 	c := pick(t, "company", m.companies...)
-	action := pick(t, "action", "change", "change", "change", "backup codes", "create", "unlock", "end sessions", "delete")
+	action := pick(t, "action", "change", "change", "change", "app", "no app", "backup codes", "create", "unlock", "end sessions", "delete")
 	if action == "create" || len(c.accounts) == 0 {
 		m.create(t, c)
 		return
@@ -866,12 +869,39 @@ func (m *machine) administer(t *rapid.T) {
 		m.endAll(a)
 	case "backup codes":
 		a.backup, err = ad.NewBackupCodes(t.Context(), a.mnemocode)
+	case "app":
+		err = m.app(t, ad, a)
+	case "no app":
+		_, err = ad.RemoveTOTP(t.Context(), a.mnemocode)
+		if a.app != nil {
+			m.endAll(a)
+		}
+		a.app = nil
 	case "delete":
 		err = ad.Delete(t.Context(), a.mnemocode)
 		m.endAll(a)
 		c.accounts = slices.DeleteFunc(c.accounts, func(b *modelAccount) bool { return a == b })
 	}
 	m.noError(t, err)
+}
+
+// app gives the account an authenticator app, with the code of whose confirmation
+// nobody can log in.
+func (m *machine) app(t *rapid.T, ad *flows.Admin, a *modelAccount) error {
+	made, err := ad.NewTOTP(t.Context(), a.mnemocode)
+	if err != nil {
+		return err
+	}
+	secret, err := flows.ParseTOTPSecret(made.Secret)
+	if err != nil {
+		return err
+	}
+	if _, err = ad.ConfirmTOTP(t.Context(), a.mnemocode, flows.TOTPCode(secret, m.now)); err != nil {
+		return err
+	}
+	m.endAll(a)
+	a.app, a.used = secret, map[int64]bool{m.now.Unix() / 30: true}
+	return nil
 }
 
 // didNotAnswer cuts the sequence if err says that a server did not answer.

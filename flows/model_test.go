@@ -41,6 +41,8 @@ type modelAccount struct {
 	subject                 string            // at provider 1; empty for none
 	accepted                map[string]string // disclaimers, with their versions
 	backup                  []string          // codes that are left
+	app                     []byte            // the secret of the authenticator app; nil for none
+	used                    map[int64]bool    // the app's codes, by their steps of 30 s
 	modelAttempts
 }
 
@@ -70,6 +72,7 @@ type modelSession struct {
 	early     time.Time // from here on it may have expired: activity is written once a minute
 	ends      time.Time // its lifetime
 	code      *modelCode
+	byApp     bool              // the app's code is the one
 	accepted  map[string]string // disclaimers accepted on the way
 	renewals  modelCount
 }
@@ -537,6 +540,9 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 	reply := modelAnswer{State: s.state}
 	switch s.state {
 	case flows.CheckOTP, flows.RecoveryOTP:
+		if s.byApp = s.state == flows.CheckOTP && s.account.app != nil && s.account.password != ""; s.byApp {
+			break
+		}
 		reply.Sent = m.sendCode(c, s)
 		if s.account != nil && s.code != nil {
 			reply.Phone = masked(s.account.phone)
@@ -728,6 +734,10 @@ func (m *model) hides(c *modelCall) bool {
 
 // tryCode spends the session's code. Only what is compared with one counts.
 func (m *model) tryCode(c *modelCall) {
+	if c.session.byApp {
+		m.tryApp(c)
+		return
+	}
 	code := c.session.code
 	c.session.code = nil
 	lives := code != nil && m.now.Before(code.expires)
@@ -741,6 +751,24 @@ func (m *model) tryCode(c *modelCall) {
 	if lives {
 		m.wrongCode(c)
 	}
+	refuse("auth.otp.invalid")
+}
+
+// tryApp takes the app's codes of now, and of one step back and forth, once.
+func (m *model) tryApp(c *modelCall) {
+	a := c.session.account
+	for _, from := range []time.Duration{-30 * time.Second, 0, 30 * time.Second} {
+		at := m.now.Add(from)
+		if flows.TOTPCode(a.app, at) != c.body["otp"] {
+			continue
+		}
+		if a.used[at.Unix()/30] {
+			refuse("auth.otp.invalid")
+		}
+		a.used[at.Unix()/30] = true
+		return
+	}
+	m.wrongCode(c)
 	refuse("auth.otp.invalid")
 }
 
@@ -786,7 +814,11 @@ func (m *model) recoveryCheckOTP(c *modelCall) modelAnswer {
 func (m *model) renewOTP(c *modelCall) modelAnswer {
 	s := c.session
 	m.codeStep(c)
+	if s.state == flows.CheckOTP && s.account.phone == "" {
+		refuse("request.validation.failed")
+	}
 	reply := modelAnswer{Sent: m.sendCode(c, s, &s.renewals)}
+	s.byApp = false
 	if s.account != nil && s.state == flows.CheckOTP {
 		reply.Phone = masked(s.account.phone)
 	}

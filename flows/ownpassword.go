@@ -57,7 +57,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	if err := ad.tryOwn(ctx, a, ch.Current, ch.Address); err != nil {
 		return err
 	}
-	c := ad.callFor(ch.Address)
+	c := ad.callFor(a, ch.Address)
 	wanted := password.Normalize(ch.New)
 	if err := ad.Company.checkQuality(wanted, a); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	if err != nil {
 		return unavailable("hashing the password", err)
 	}
-	err = ad.Accounts.SetPassword(ctx, c.now, a.Company, a.ID, a.Epoch, hash, keep)
+	err = ad.Accounts.SetPassword(ctx, c.now, a.Company, a.ID, a.Epoch, hash, keep, ad.tellOf(ad.Company, fact{kind: TellPassword, Mnemocode: a.Mnemocode})...)
 	if errors.Is(err, ErrConflict) {
 		return ErrChanged
 	}
@@ -79,7 +79,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
 	owed := ad.endNow(ctx, Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch + 1, Keep: keep}, EndedByPassword)
 	ad.passwordSet(ctx, ad.Company, a)
-	ad.tell(ctx, AccountChanged, a.Mnemocode, "password")
+	ad.audit(ctx, AccountChanged, a.Mnemocode, "password")
 	return owed
 }
 
@@ -100,9 +100,11 @@ func (ad *Admin) sessionToKeep(ctx context.Context, a Account, id string) (Token
 	return TokenHash{}, ErrNoSuchSession
 }
 
-// callFor is a call of the user with that address, or of nobody's.
-func (ad *Admin) callFor(address string) *call {
-	return &call{company: ad.Company, address: address, nowhere: address == "", now: ad.Now()}
+// callFor is a call of the account's user, at that address or at none.
+func (ad *Admin) callFor(a Account, address string) *call {
+	c := &call{company: ad.Company, address: address, nowhere: address == "", now: ad.Now()}
+	c.found(a)
+	return c
 }
 
 // tryOwn is a login's attempt with a password, of somebody who needs no captcha.
@@ -110,13 +112,13 @@ func (ad *Admin) tryOwn(ctx context.Context, a Account, current, address string)
 	if a.Status != StatusActive {
 		return ErrNotActive
 	}
-	c := ad.callFor(address)
+	c := ad.callFor(a, address)
 	err := ad.tryKnown(ctx, c, a, current)
 	for _, lock := range c.events {
-		ad.tell(ctx, lock.Name, a.Mnemocode, "")
+		ad.audit(ctx, lock.Name, a.Mnemocode, "")
 	}
 	if errors.Is(err, ErrPasswordInvalid) {
-		ad.tell(ctx, AccountPasswordWrong, a.Mnemocode, "")
+		ad.audit(ctx, AccountPasswordWrong, a.Mnemocode, "")
 		return ErrPasswordWrong
 	}
 	return err

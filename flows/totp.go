@@ -173,7 +173,7 @@ func (ad *Admin) NewTOTP(ctx context.Context, mnemocode string) (TOTPSecret, err
 	if err != nil {
 		return TOTPSecret{}, adminError("storing the secret of an app", err)
 	}
-	ad.tell(ctx, AccountTOTP, a.Mnemocode, "")
+	ad.audit(ctx, AccountTOTP, a.Mnemocode, "")
 	return TOTPSecret{Secret: totpBase32.EncodeToString(secret), URI: totpURI(a, secret)}, nil
 }
 
@@ -244,17 +244,20 @@ func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode string) (Account, err
 
 func (ad *Admin) changeTOTP(ctx context.Context, a Account, change func(*Account) error) (Account, error) {
 	var before Account
+	var fields []string
+	told := ad.tell(ad.Company, func() []fact { return changeFacts(before, before, fields) })
 	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *Account) (ends bool, err error) {
-		before = *a
+		before, fields = *a, nil
 		if err := change(a); err != nil {
 			return false, err
 		}
 		if a.TOTP == before.TOTP {
 			return false, nil
 		}
+		fields = []string{"totp"}
 		a.Updated = ad.Now()
 		return true, nil
-	})
+	}, told...)
 	if errors.Is(err, errUnchanged) {
 		return before, nil
 	}
@@ -263,10 +266,6 @@ func (ad *Admin) changeTOTP(ctx context.Context, a Account, change func(*Account
 	}
 	if err != nil {
 		return Account{}, adminError("changing the app", err)
-	}
-	var fields []string
-	if stored.Epoch != before.Epoch {
-		fields = []string{"totp"}
 	}
 	_, err = ad.finish(ctx, before, stored, fields, Change{})
 	return stored, err
