@@ -197,10 +197,10 @@ const soon = 2500 * time.Millisecond
 // timed calls f and checks that it is answered soon.
 func (s *site) timed(f func() answer) answer {
 	s.t.Helper()
-	begin := time.Now()
+	begin, stalled := time.Now(), storetest.WatchStalls()
 	a := f()
-	if took := time.Since(begin); took > soon {
-		s.t.Errorf("it took %v", took)
+	if took, stall := time.Since(begin), stalled(); took > soon+stall {
+		s.t.Errorf("it took %v, of which the machine is to blame for %v", took, stall)
 	}
 	return a
 }
