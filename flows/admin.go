@@ -20,7 +20,7 @@ import (
 // deletes accounts of one company and ends their sessions. Whoever hands out an
 // Admin has made sure of the operator.
 //
-// Its errors are a *FieldError, a *TakenError or ErrNotFound where the operator
+// Its errors are a *FieldError, a *TakenError, a *RuleError or ErrNotFound where the operator
 // is at fault, ErrOwed, or what wraps ErrUnavailable.
 type Admin struct {
 	*Service
@@ -46,8 +46,9 @@ type Change struct {
 	Apply func(*Account) error
 	// Password and Answer, in plain, are hashed and set; empty for none. The
 	// rules for passwords that users choose are not applied: an operator may
-	// set one for the first login, with MustSetPassword.
+	// set one for the first login, with MustSetPassword; UserRules applies them.
 	Password, Answer string
+	UserRules        bool
 	// Accepted is recorded in addition to what was accepted before.
 	Accepted []Acceptance
 	// BackupCodes replace those that are left, as hashes; nil leaves them.
@@ -88,7 +89,7 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (Account, error) {
 		return Account{}, err
 	}
 	a.Company = ad.Company.Code
-	if err := ch.check(a, Account{}); err != nil {
+	if err := ad.check(ch, a, Account{}); err != nil {
 		return Account{}, err // before time is spent on hashes
 	}
 	hashed, err := ad.hash(ctx, ch)
@@ -143,7 +144,7 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ Acc
 		if err := ch.apply(a); err != nil {
 			return false, err
 		}
-		if err := ch.check(*a, before); err != nil {
+		if err := ad.check(ch, *a, before); err != nil {
 			return false, err
 		}
 		hashed.set(a)
@@ -405,7 +406,8 @@ func (ad *Admin) audit(ctx context.Context, name, mnemocode, reason string) {
 func adminError(doing string, err error) error {
 	_, field := errors.AsType[*FieldError](err)
 	_, taken := errors.AsType[*TakenError](err)
-	if err == nil || field || taken || errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnavailable) {
+	_, rule := errors.AsType[*RuleError](err)
+	if err == nil || field || taken || rule || errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnavailable) {
 		return err
 	}
 	return unavailable(doing, err)
@@ -420,8 +422,18 @@ func (ch Change) apply(a *Account) error {
 	return ch.Apply(a)
 }
 
-// check refuses what the change would make of an account. The hashes that it
-// brings are looked at, not those that were there before or will be made here.
+// check refuses what the change would make of an account.
+func (ad *Admin) check(ch Change, a, before Account) error {
+	if ch.UserRules && ch.Password != "" {
+		if err := ad.Company.CheckPassword("password", ch.Password, a); err != nil {
+			return err
+		}
+	}
+	return ch.check(a, before)
+}
+
+// check looks at the hashes that the change brings, not at those that were there
+// before or will be made here.
 func (ch Change) check(a, before Account) error {
 	if err := CheckSecrets(ch.Password, ch.Answer); err != nil {
 		return err

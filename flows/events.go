@@ -68,6 +68,7 @@ const (
 	AccountTOTP        = adminPrefix + "totp"
 
 	AccountPasswordWrong = adminPrefix + "password_wrong"
+	AccountWelcomed      = adminPrefix + "welcomed"
 
 	// What befell a key for the accounts API.
 	KeyWrong   = keyPrefix + "wrong"
@@ -128,6 +129,7 @@ func eventKinds() []EventKind {
 		EventKind{AccountBackupCodes, "an account got new backup codes", admin},
 		EventKind{AccountTOTP, "a secret for an authenticator app was shown; once it is confirmed, the account is changed", admin},
 		EventKind{AccountPasswordWrong, "a wrong `current_password` of a user came from a backend", admin},
+		EventKind{AccountWelcomed, "the owner of an account was mailed a welcome link", admin},
 		EventKind{KeyWrong, "a request to the accounts API came with a key that is none; with the reason `limit` the first of an address that had too many, once a window and node", []string{"address", "reason"}},
 		EventKind{KeyRefused, "a key for the accounts API lacks the right, which reason names, or the company", []string{"company", "address", "actor", "reason"}},
 	)

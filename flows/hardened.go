@@ -186,7 +186,7 @@ func (s *Service) mailLinkLater(c *call, a Account) {
 		if err != nil {
 			return err
 		}
-		link, message := c.newLink(a)
+		link, message := c.newLink(a, RecoveryLink)
 		if err := s.store(ctx, c, link); err != nil {
 			return err
 		}

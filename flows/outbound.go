@@ -17,6 +17,7 @@ const (
 	OTPLogin              = "otp.login"
 	OTPRecovery           = "otp.recovery"
 	RecoveryLink          = "recovery.link"
+	WelcomeLink           = "welcome.link"
 	NoticePasswordChanged = "notice.password_changed"
 	NoticeIdentityBound   = "notice.identity_bound"
 )
@@ -29,7 +30,7 @@ type Message struct {
 	Mnemocode string
 	To        string // E.164 phone or email address
 	Code      string // with the OTP types
-	Link      string // with RecoveryLink
+	Link      string // with RecoveryLink and WelcomeLink
 	Subject   string // of a mail
 	Text      string
 	Expires   time.Time // of the code or link; zero for a notice

@@ -57,10 +57,40 @@ func (c *Company) rules(a Account) []rule {
 
 // checkQuality refuses a new password, normalised, with the rule that it breaks.
 func (c *Company) checkQuality(password string, a Account) error {
+	if r := c.broken(password, a); r != nil {
+		return &Refusal{Err: ErrQuality, Message: "new_password breaks a rule: " + r.text, Reason: r.reason}
+	}
+	return nil
+}
+
+// broken is the first rule that a new password, normalised, breaks; nil if none.
+func (c *Company) broken(password string, a Account) *rule {
 	for _, r := range c.rules(a) {
 		if r.broken(password) {
-			return &Refusal{Err: ErrQuality, Message: "new_password breaks a rule: " + r.text, Reason: r.reason}
+			return &r
 		}
+	}
+	return nil
+}
+
+// A RuleError says which rule a password breaks that a backend brings in a
+// user's name.
+type RuleError struct {
+	Field  string
+	Reason Reason
+	text   string
+}
+
+func (e *RuleError) Error() string { return e.Field + ": it breaks a rule: " + e.text }
+
+// CheckPassword holds a new password of the account, as it was typed into a
+// field, to the rules for users; the error is a *RuleError.
+func (c *Company) CheckPassword(field, typed string, a Account) error {
+	if utf8.RuneCountInString(typed) > maxPassword {
+		return &RuleError{field, PasswordTooLong, fmt.Sprintf("At most %d characters.", maxPassword)}
+	}
+	if r := c.broken(password.Normalize(typed), a); r != nil {
+		return &RuleError{field, r.reason, r.text}
 	}
 	return nil
 }

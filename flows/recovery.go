@@ -60,7 +60,7 @@ func (s *Service) recoverBy(ctx context.Context, c *call, a Account, method Meth
 		reply, err = s.enter(ctx, c, step{account: a, state: RecoveryQuestion})
 		reply.ControlQuestion = a.Question
 	case ByMail:
-		err = s.mailLink(ctx, c, a)
+		err = s.mailLink(ctx, c, a, RecoveryLink)
 		reply.UserEmail = a.Email
 	}
 	reply.Verification = method
@@ -120,12 +120,13 @@ func (c *Company) notSet(m Method, a Account) error {
 	return nil
 }
 
-// mailLink mails a link that auth/recovery/checklink exchanges for a session.
-func (s *Service) mailLink(ctx context.Context, c *call, a Account) error {
+// mailLink mails a link that auth/recovery/checklink exchanges for a session, in
+// a mail of a type.
+func (s *Service) mailLink(ctx context.Context, c *call, a Account, mail string) error {
 	if err := s.charge(ctx, c, c.mailCounter(strconv.FormatInt(a.ID, 10))); err != nil {
 		return err
 	}
-	link, message := c.newLink(a)
+	link, message := c.newLink(a, mail)
 	ctx = context.WithoutCancel(ctx) // a link that was mailed must work, also if the client hung up meanwhile
 	if err := s.send(ctx, c.company, c.company.Mail, a, message); err != nil {
 		return unavailable("mailing the link", err)
@@ -139,13 +140,13 @@ func (c *call) mailCounter(account string) Counter {
 
 // newLink is a session that only checklink takes, under a token of another
 // prefix, which no Authorization header can carry, and the mail that tells it.
-func (c *call) newLink(a Account) (Session, Message) {
+func (c *call) newLink(a Account, mail string) (Session, Message) {
 	token, hash := newToken(linkPrefix, AccountBucket(c.company.Code, a.ID))
 	link := c.newSession(step{account: a, state: MailedLink}, hash)
 	link.Expires = c.now.Add(c.company.LinkTTL)
 	link.Ends = link.Expires
 	return link, Message{
-		Type:    RecoveryLink,
+		Type:    mail,
 		To:      a.Email,
 		Link:    strings.ReplaceAll(c.company.Link, "{token}", token),
 		Expires: link.Expires,

@@ -24,6 +24,7 @@ var textNames = []string{
 	textName(OTPLogin, false),
 	textName(OTPRecovery, false),
 	textName(RecoveryLink, true),
+	textName(WelcomeLink, true),
 	textName(NoticePasswordChanged, false),
 	textName(NoticePasswordChanged, true),
 	textName(NoticeIdentityBound, false),
@@ -46,7 +47,7 @@ type Texts struct {
 type textData struct {
 	Company string // its code
 	Code    string // of the otp templates
-	Link    string // of recovery.link
+	Link    string // of the link templates
 	Minutes int    // how long the code or link is valid, rounded up
 }
 
@@ -73,8 +74,9 @@ var defaultTexts = sync.OnceValue(func() *Texts {
 
 // LoadTexts returns the built-in texts with those replaced for which dir holds
 // a file: otp.login.sms.txt, otp.recovery.sms.txt, recovery.link.mail.txt,
-// notice.password_changed.sms.txt, notice.password_changed.mail.txt,
-// notice.identity_bound.sms.txt and notice.identity_bound.mail.txt. Each is a
+// welcome.link.mail.txt, notice.password_changed.sms.txt,
+// notice.password_changed.mail.txt, notice.identity_bound.sms.txt and
+// notice.identity_bound.mail.txt. Each is a
 // text/template that may use .Company (its code), .Code, .Link and .Minutes
 // (how long the code or link is valid). A mail's first line is "Subject: …",
 // its second is empty, and the rest is the text. Any other .txt file, and a
@@ -122,7 +124,7 @@ func (t *Texts) load(dir fs.FS, path, name string) error {
 		return err
 	case strings.HasPrefix(name, "otp.") && !strings.Contains(text, sampleText.Code):
 		return errors.New("it does not show the code; add {{.Code}}")
-	case strings.HasPrefix(name, RecoveryLink) && !strings.Contains(text, sampleText.Link):
+	case strings.Contains(name, ".link.") && !strings.Contains(text, sampleText.Link):
 		return errors.New("it does not show the link; add {{.Link}}")
 	}
 	return nil

@@ -63,10 +63,11 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Serve answers a request. It answers errors, too: what Caddy makes of them has
-// no field.
-func (d *Door) Serve(w http.ResponseWriter, r *http.Request, address string) {
-	c := &Call{Request: r, W: w, Address: address, root: d.Root}
+// Serve answers a request of a client at an address, who wrote something before the
+// path that is left. It answers errors, too: what Caddy makes of them has no
+// field.
+func (d *Door) Serve(w http.ResponseWriter, r *http.Request, address, before string) {
+	c := &Call{Request: r, W: w, Address: address, root: before + d.Root}
 	if err := flows.Contain(func() error { return c.serve(d) }); err != nil {
 		c.refuse(err)
 	}
@@ -135,6 +136,7 @@ func (c *Call) permit(service *flows.Service, route Route) error {
 	}
 	refused.Reason = string(route.Right)
 	service.Emit(c.Context(), refused)
+	c.W.Header().Set("WWW-Authenticate", realm+`, error="insufficient_scope"`)
 	return &Error{Status: http.StatusForbidden, Message: fmt.Sprintf("the key does not have the right %s: give it in the configuration, or use another key", route.Right)}
 }
 
@@ -185,6 +187,15 @@ func asError(err error) *Error {
 	}
 	if field, ok := errors.AsType[*flows.FieldError](err); ok {
 		return &Error{Status: http.StatusBadRequest, Field: field.Field, Message: field.Error()}
+	}
+	if rule, ok := errors.AsType[*flows.RuleError](err); ok {
+		return &Error{Status: http.StatusUnprocessableEntity, Field: rule.Field, Reason: rule.Reason, Message: rule.Error()}
+	}
+	if refused, ok := errors.AsType[*flows.NoWelcomeError](err); ok {
+		return &Error{Status: http.StatusConflict, Field: refused.Field, Message: refused.Error()}
+	}
+	if refusal, ok := errors.AsType[*flows.Refusal](err); ok && refusal.Err == flows.ErrRestricted {
+		return &Error{Status: http.StatusTooManyRequests, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter, Message: "too many of these; try again after the time in Retry-After"}
 	}
 	if taken, ok := errors.AsType[*flows.TakenError](err); ok {
 		return &Error{Status: http.StatusConflict, Field: taken.Field, Message: taken.Error()}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -75,10 +76,33 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 				return fmt.Errorf("mnemogate_accounts: key %s: key %s is the same; give each its own", name, other)
 			}
 			names[hash] = name
+			k.weak = append(k.weak, h.app.SharedWith(name, hash)...)
 		}
+		h.note("mnemogate_accounts key "+name, k.weak...)
+	}
+	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok && plain(server) {
+		h.note("mnemogate_accounts", guest.Weakness{
+			Message: "a site of it is plain http: everyone on the way there can read the keys and the accounts",
+			Advice:  "give the site a name, so that it is https, or bind it to 127.0.0.1 or a Unix socket",
+		})
 	}
 	h.door = Door{Root: "/", App: func() (*app.App, error) { return h.app, nil }, Admit: h.admit}
 	return nil
+}
+
+func (h *Handler) note(directive string, weak ...guest.Weakness) {
+	for _, w := range weak {
+		h.app.Note([]app.Weakness{{Directive: directive, Weakness: w}})
+	}
+}
+
+// plain reports whether other machines can reach the server without TLS, as far
+// as its configuration shows it.
+func plain(server *caddyhttp.Server) bool {
+	return len(server.TLSConnPolicies) == 0 && slices.ContainsFunc(server.Listen, func(listen string) bool {
+		address, err := caddy.ParseNetworkAddress(listen)
+		return err == nil && !address.IsUnixNetwork() && !address.IsFdNetwork() && !guest.Loopback(address.Host)
+	})
 }
 
 // check refuses what is wrong with the handler by itself.
@@ -97,7 +121,13 @@ func (h *Handler) check() error {
 // ServeHTTP answers every request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	address, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
-	h.door.Serve(w, r, address)
+	// handle_path has taken away what stood before.
+	original, _ := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
+	before := ""
+	if original.URL != nil {
+		before, _ = strings.CutSuffix(original.URL.EscapedPath(), r.URL.EscapedPath())
+	}
+	h.door.Serve(w, r, address, before)
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
 )
 
 // Key is a backend's.
@@ -117,12 +116,14 @@ func (h *Handler) keyOf(sent string) (found *Key) {
 	return found
 }
 
+// realm is what 401 asks for (RFC 6750, 3): one for all, as on the auth routes.
+const realm = `Bearer realm="mnemogate"`
+
 // admit finds out whose request it is. A browser is never who has a key.
 func (h *Handler) admit(c *Call) (*Key, error) {
 	if len(c.Header["Origin"]) > 0 {
 		return nil, &Error{Status: http.StatusForbidden, Message: "requests of web pages, which have an Origin, are refused: this API is for backends"}
 	}
-	const realm = `Bearer realm="mnemogate"`
 	sent, ok := bearer(c.Header["Authorization"])
 	if !ok {
 		c.W.Header().Set("WWW-Authenticate", realm)
@@ -135,14 +136,7 @@ func (h *Handler) admit(c *Call) (*Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = service.WrongKey(c.Context(), c.Address)
-	if refusal, full := errors.AsType[*flows.Refusal](err); full && refusal.Err == flows.ErrRestricted {
-		return nil, &Error{
-			Status: http.StatusTooManyRequests, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter,
-			Message: "too many wrong keys came from your address; send a right one, or try again after the time in Retry-After",
-		}
-	}
-	if err != nil {
+	if err := service.WrongKey(c.Context(), c.Address); err != nil {
 		return nil, err
 	}
 	c.W.Header().Set("WWW-Authenticate", realm+`, error="invalid_token"`)

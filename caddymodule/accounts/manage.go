@@ -47,11 +47,7 @@ func (c *Call) companies() error {
 func (c *Call) create() error {
 	ctx, cancel := c.within()
 	defer cancel()
-	data, err := c.body()
-	if err != nil {
-		return err
-	}
-	change, err := parseChange(data, changeNew)
+	change, err := c.wanted(changeNew)
 	if err != nil {
 		return err
 	}
@@ -63,9 +59,37 @@ func (c *Call) create() error {
 	return c.answer(ctx, http.StatusCreated, a)
 }
 
-// answer writes an account: to a key that may not read, no more than whose it is.
+// wanted reads the change that the request brings. With rules=user its password
+// must be one that the user could have set, so it can't be a hash.
+func (c *Call) wanted(kind changeKind) (flows.Change, error) {
+	query, err := c.query("rules")
+	if err != nil {
+		return flows.Change{}, err
+	}
+	rules := query.Get("rules")
+	if query.Has("rules") && rules != "user" {
+		return flows.Change{}, &Error{Status: http.StatusBadRequest, Field: "rules", Message: "rules: it must be user, or left out"}
+	}
+	data, err := c.body()
+	if err != nil {
+		return flows.Change{}, err
+	}
+	change, err := parseChange(data, kind)
+	if err != nil || rules == "" {
+		return change, err
+	}
+	var a flows.Account
+	if err := change.Apply(&a); err == nil && a.PasswordHash != "" {
+		return change, &flows.FieldError{Field: "password_hash", Message: "with rules=user give the password itself: the rules can't be applied to a hash"}
+	}
+	change.UserRules = true
+	return change, nil
+}
+
+// answer writes an account: to a key that may not read, no more than whose it is,
+// unless it has just created it.
 func (c *Call) answer(ctx context.Context, status int, a flows.Account) error {
-	if !c.May(Read) {
+	if status != http.StatusCreated && !c.May(Read) {
 		c.WriteJSON(status, api.Changed{Mnemocode: a.Mnemocode})
 		return nil
 	}
@@ -90,11 +114,7 @@ func (c *Call) show() error {
 func (c *Call) change() error {
 	ctx, cancel := c.within()
 	defer cancel()
-	data, err := c.body()
-	if err != nil {
-		return err
-	}
-	change, err := parseChange(data, changeOld)
+	change, err := c.wanted(changeOld)
 	if err != nil {
 		return err
 	}
@@ -123,6 +143,16 @@ func (c *Call) backupCodes() error {
 		return err
 	}
 	c.WriteJSON(http.StatusOK, map[string][]string{"backup_codes": codes})
+	return nil
+}
+
+func (c *Call) welcome() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	if err := c.admin.Welcome(ctx, c.mnemocode()); err != nil {
+		return err
+	}
+	c.WriteJSON(http.StatusAccepted, struct{}{})
 	return nil
 }
 

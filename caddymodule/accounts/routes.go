@@ -45,6 +45,7 @@ var Routes = []Route{
 	{http.MethodDelete, "{company}/accounts/{mnemocode}", Write, (*Call).delete, "Deletes an account and ends its sessions."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/backup-codes", Write, (*Call).backupCodes, "Makes ten backup codes, shown this once, and ends the old ones."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/unlock", Write, (*Call).unlock, "Clears the counts of wrong attempts, and with them all locks."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/welcome", Write, (*Call).welcome, "Mails a link to set the first password with."},
 	{http.MethodGet, "{company}/accounts/{mnemocode}/sessions", Sessions, (*Call).sessions, "Lists an account's sessions."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions", Sessions, (*Call).endSessions, "Ends all sessions of an account."},
 	{http.MethodPost, "{company}/import", Import, (*Call).importLines, "Imports accounts, one a line."},

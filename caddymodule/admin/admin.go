@@ -40,7 +40,7 @@ func (API) Routes() []caddy.AdminRoute {
 }
 
 func serve(w http.ResponseWriter, r *http.Request) error {
-	door.Serve(w, r, r.RemoteAddr)
+	door.Serve(w, r, r.RemoteAddr, "")
 	return nil
 }
 

@@ -8,6 +8,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,9 +85,10 @@ type App struct {
 	census    flows.Census // nil if the accounts are none
 	sessions  flows.Sessions
 	watcher   *watcher
-	servers   map[*caddyhttp.Server]bool // that a handler stands in
-	bypasses  []Weakness                 // of their routes
-	begun     bool                       // Start was called
+	servers   map[*caddyhttp.Server]bool   // that a handler stands in
+	noted     []Weakness                   // by them
+	opened    map[[sha256.Size]byte]string // the names of keys for the accounts API, by their hashes
+	begun     bool                         // Start was called
 
 	service  atomic.Pointer[flows.Service] // nil until it has started
 	starting chan struct{}                 // holds one while someone starts it; guards the two below
@@ -131,6 +133,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.watcher = newWatcher(ctx)
 	a.servers = map[*caddyhttp.Server]bool{}
+	a.opened = map[[sha256.Size]byte]string{}
 	if err := a.registerMetrics(ctx); err != nil {
 		return err
 	}
@@ -219,10 +222,19 @@ func (a *App) StandIn(server *caddyhttp.Server, look func(*caddyhttp.Server) ([]
 	a.servers[server] = true
 	a.closeFirst(server)
 	found, err := look(server)
-	found = slices.DeleteFunc(found, func(w Weakness) bool { return slices.Contains(a.bypasses, w) }) // one site, two servers
-	a.warn(found)
-	a.bypasses = append(a.bypasses, found...)
+	a.Note(found)
 	return err
+}
+
+// Note adds what a handler found to be weak, and warns of it, once for all that
+// stand in several servers.
+func (a *App) Note(found []Weakness) {
+	for _, w := range found {
+		if !slices.Contains(a.noted, w) {
+			a.noted = append(a.noted, w)
+			a.warn([]Weakness{w})
+		}
+	}
 }
 
 // Stop does nothing: the apps stop in random order, so the handler may still

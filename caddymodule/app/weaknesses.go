@@ -21,7 +21,7 @@ type Weakness struct {
 // Weaknesses lists what is for tests, or weaker than it should be. It is the
 // one list of it: for the log at each start, and for doctor.
 func (a *App) Weaknesses() []Weakness {
-	found := slices.Concat(weakGuests(a.guests), under("password regex", a.WeakRegex()), a.SharedKeys(), a.bypasses)
+	found := slices.Concat(weakGuests(a.guests), under("password regex", a.WeakRegex()), a.SharedKeys(), a.noted)
 	for code, c := range a.Sorted() {
 		for _, w := range c.weaknesses(&a.Policy) {
 			w.Company = code
@@ -43,6 +43,27 @@ func (a *App) SharedKeys() (found []Weakness) {
 				}})
 			}
 			owners[key] = code
+		}
+	}
+	return found
+}
+
+// SharedWith tells what else a key for the accounts API opens, of those that were
+// asked about before and of the companies' API keys.
+func (a *App) SharedWith(name string, key [sha256.Size]byte) (found []guest.Weakness) {
+	if other, taken := a.opened[key]; taken && other != name {
+		found = append(found, guest.Weakness{
+			Message: "key " + other + " of another site is the same: the audit log can't tell whose it was",
+			Advice:  "give each its own",
+		})
+	}
+	a.opened[key] = name
+	for code, c := range a.Sorted() {
+		if slices.Contains(c.effective.APIKeys, key) {
+			found = append(found, guest.Weakness{
+				Message: "it is an API key of company " + code + ", too: whoever has an app with it can manage accounts",
+				Advice:  "give backends keys of their own",
+			})
 		}
 	}
 	return found

@@ -92,7 +92,7 @@ func (w *SMSWebhook) Provision(caddy.Context) error { return w.provision("sms we
 
 // MailWebhook posts each mail to an HTTP gateway as a Standard Webhooks
 // request: the headers webhook-id, webhook-timestamp and webhook-signature, and
-// a JSON object with type (recovery.link, notice.password_changed or
+// a JSON object with type (recovery.link, welcome.link, notice.password_changed or
 // notice.identity_bound), company_code, profile_mnemocode, to, link, subject,
 // text and expires_at (RFC 3339; none with a notice). Any 2xx answer means that the mail is on its way.
 type MailWebhook struct{ webhook }

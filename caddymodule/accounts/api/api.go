@@ -59,7 +59,7 @@ type Account struct {
 	Updated         time.Time    `json:"updated_at"`
 }
 
-// Changed names an account that was created or changed by who may not read it.
+// Changed names an account that was changed by who may not read it.
 type Changed struct {
 	Mnemocode string `json:"profile_mnemocode"`
 }

@@ -1,0 +1,41 @@
+package flows
+
+import "context"
+
+// A NoWelcomeError says, in a sentence, why an account can't be welcomed.
+type NoWelcomeError struct {
+	Field   string // empty: it is the configuration's
+	Message string
+}
+
+func (e *NoWelcomeError) Error() string { return e.Message }
+
+// Welcome mails the owner of an account, which is new as a rule, a link to set a
+// password with: auth/recovery/checklink exchanges it as it does one that the
+// owner asked for, and it is bounded alike. The mail is on its way, and the link
+// good, when Welcome returns. Its error is also a *NoWelcomeError, or a *Refusal of
+// ErrRestricted where the account was mailed too often.
+func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return err
+	}
+	switch {
+	case ad.Company.Mail == nil || ad.Company.Link == "":
+		return &NoWelcomeError{"", "the company can mail no links: configure mail and recovery link"}
+	case a.Email == "":
+		return &NoWelcomeError{"primary_email", "primary_email: the account has none to mail the link to"}
+	case admitted(a) != nil:
+		return &NoWelcomeError{"status", "status: who is not active could not use the link"}
+	}
+	c := &call{company: ad.Company, address: ad.Address, now: ad.Now()}
+	err = ad.mailLink(ctx, c, a, WelcomeLink)
+	for _, lock := range c.events {
+		ad.Emit(ctx, Event{Name: lock.Name, Company: a.Company, Mnemocode: a.Mnemocode, Address: ad.Address})
+	}
+	if err != nil {
+		return err
+	}
+	ad.tell(ctx, AccountWelcomed, a.Mnemocode, "")
+	return nil
+}
