@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"context"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -125,5 +126,49 @@ func TestDoctorTellsOfARedisThatLosesThings(t *testing.T) {
 		if !strings.Contains(doctor, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, doctor)
 		}
+	}
+}
+
+// Keys for the accounts API open more than any other: what is weak about them is
+// said as all else is.
+func TestWeakKeysOfTheAccountsAPIAreTold(t *testing.T) {
+	t.Setenv("MNEMOGATE_TEST_SHORT_KEY", "elevenchars")
+	const shared = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	closed, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(closed.Addr().String())
+	_ = closed.Close()
+	s := startSite(t, siteConfig{
+		company: "captcha off",
+		site: "mnemogate_accounts {\nkey short {env.MNEMOGATE_TEST_SHORT_KEY}\nkey of_acme " + testKey + "\nkey one " + shared + "\nkey good sha256:" +
+			strings.Repeat("0a", 32) + "\n}\n}\n" +
+			"http://accounts.test:" + port + " {\nmnemogate_accounts {\nkey other " + shared + "\n}\n}\n" +
+			"http:// {\nbind unix/{env.HOME}/a.sock\nmnemogate_accounts {\nkey one " + shared + "\n}\n",
+	})
+	doctor := s.cli("", "doctor").out
+	weak := 0
+	for _, w := range []struct{ directive, message, advice string }{
+		{"mnemogate_accounts key short", "it has fewer than 12 characters", "make one up at random"},
+		{"mnemogate_accounts key of_acme", "it is an API key of company acme, too", "give backends keys of their own"},
+		{"mnemogate_accounts key of_acme", "the key stands in the configuration", "its sha256:<hex>"},
+		{"mnemogate_accounts key o", "of another site is the same", "give each its own"},
+		{"mnemogate_accounts", "a site of it is plain http", "bind it to 127.0.0.1"},
+	} {
+		if !strings.Contains(s.log(), `"msg":"`+w.directive) || !strings.Contains(s.log(), w.message) {
+			t.Errorf("the log does not say %q", w.message)
+		}
+		if !strings.Contains(doctor, w.directive) || !strings.Contains(doctor, w.message) || !strings.Contains(doctor, w.advice) {
+			t.Errorf("doctor does not say %q", w.message)
+		}
+	}
+	for line := range strings.Lines(doctor) {
+		if strings.Contains(line, "mnemogate_accounts") {
+			weak++
+		}
+	}
+	if weak != 5 || strings.Contains(s.log()+doctor, "elevenchars") {
+		t.Errorf("doctor says\n%s", doctor)
 	}
 }

@@ -69,7 +69,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(h.Keys)) {
 		k := h.Keys[name]
 		if err := k.provision(name, h.app); err != nil {
-			return fmt.Errorf("mnemogate_accounts: key %s: %w", name, err)
+			return fmt.Errorf("mnemogate_accounts: %w", err)
 		}
 		for _, hash := range k.hashes {
 			if other, taken := names[hash]; taken {
@@ -112,7 +112,7 @@ func (h *Handler) check() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.Keys)) {
 		if err := h.Keys[name].check(name); err != nil {
-			return fmt.Errorf("key %s: %w", name, err)
+			return guest.Inside("key "+name, err)
 		}
 	}
 	return nil
@@ -152,27 +152,27 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	h.Keys = map[string]*Key{}
-	err := guest.Options(d, map[string]func() error{"key": func() error { return h.parseKey(d) }}, "key")
+	err := guest.CheckedOptions(d, func() error { return nil }, map[string]func() error{"key": func() error { return h.parseKey(d) }}, "key")
 	return guest.Complete(d, err, h.check)
 }
 
 func (h *Handler) parseKey(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) < 2 {
-		return d.ArgErr()
+		return guest.Inside("key", d.ArgErr())
 	}
 	name := args[0]
 	if h.Keys[name] != nil {
-		return d.Errf("%s already specified", name)
+		return d.Errf("key %s already specified", name)
 	}
 	k := &Key{Keys: args[1:]}
 	h.Keys[name] = k
 	for _, key := range k.Keys {
 		if err := guest.CheckReplaced(key); err != nil {
-			return guest.Inside(name, d.WrapErr(err))
+			return guest.Inside("key "+name, d.WrapErr(err))
 		}
 		if err := guest.Literally(d, key, guest.CheckKey); err != nil {
-			return guest.Inside(name, err)
+			return guest.Inside("key "+name, err)
 		}
 	}
 	var may []string
@@ -183,7 +183,7 @@ func (h *Handler) parseKey(d *caddyfile.Dispenser) error {
 	for _, right := range may {
 		k.May = append(k.May, Right(right))
 	}
-	return guest.Inside(name, guest.Complete(d, err, func() error { return k.check(name) }))
+	return guest.Inside("key "+name, guest.Complete(d, err, func() error { return k.check(name) }))
 }
 
 // Interface guards

@@ -57,25 +57,24 @@ func (k *Key) check(name string) error {
 	return nil
 }
 
-// provision resolves the keys and forgets all but their hashes.
+// provision resolves the keys and forgets all but their hashes. The errors begin
+// with the option.
 func (k *Key) provision(name string, a *app.App) error {
-	if err := k.check(name); err != nil {
-		return err
-	}
 	k.name = name
+	option := "key " + name
 	for _, code := range k.Companies {
 		if a.Companies[code] == nil {
-			return fmt.Errorf("company: %s is not configured; add it, or leave it out", code)
+			return fmt.Errorf("%s: company: %s is not configured; add it, or leave it out", option, code)
 		}
 	}
 	for _, given := range k.Keys {
 		key := given
-		if err := guest.ResolveInto("key", &key); err != nil {
+		if err := guest.ResolveInto(option, &key); err != nil {
 			return err
 		}
 		hash, err := guest.HashKey(key)
 		if err != nil {
-			return err
+			return guest.Inside(option, err)
 		}
 		k.hashes = append(k.hashes, hash)
 		if key == given && !guest.IsHashedKey(key) {

@@ -51,13 +51,14 @@ func (a *App) SharedKeys() (found []Weakness) {
 // SharedWith tells what else a key for the accounts API opens, of those that were
 // asked about before and of the companies' API keys.
 func (a *App) SharedWith(name string, key [sha256.Size]byte) (found []guest.Weakness) {
-	if other, taken := a.opened[key]; taken && other != name {
+	if other, taken := a.opened[key]; !taken {
+		a.opened[key] = name
+	} else if other != name {
 		found = append(found, guest.Weakness{
 			Message: "key " + other + " of another site is the same: the audit log can't tell whose it was",
 			Advice:  "give each its own",
 		})
 	}
-	a.opened[key] = name
 	for code, c := range a.Sorted() {
 		if slices.Contains(c.effective.APIKeys, key) {
 			found = append(found, guest.Weakness{
