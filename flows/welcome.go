@@ -36,6 +36,6 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 	if err != nil {
 		return err
 	}
-	ad.tell(ctx, AccountWelcomed, a.Mnemocode, "")
+	ad.audit(ctx, AccountWelcomed, a.Mnemocode, "")
 	return nil
 }
