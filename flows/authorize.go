@@ -3,23 +3,35 @@ package flows
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
+// A Demand is what a path asks of a token beyond being good.
+type Demand struct {
+	Company string        // whose it must be; empty: anyone's
+	Among   []string      // and one of these companies'; empty: of all
+	Fresh   time.Duration // how long ago its login may be; 0: any time
+}
+
+// meets reports whether a company's token will do.
+func (d *Demand) meets(company string) bool {
+	return (d.Company == "" || d.Company == company) && (len(d.Among) == 0 || slices.Contains(d.Among, company))
+}
+
 // Authorize decides on a request for the protected path: it returns the
-// authorized session whose token was sent, or a *Error or *Refusal. If company
-// is not empty the token must be that company's.
-func (s *Service) Authorize(ctx context.Context, company string, authorization []string) (Session, error) {
+// authorized session whose token was sent, or a *Error or *Refusal.
+func (s *Service) Authorize(ctx context.Context, want Demand, authorization []string) (Session, error) {
 	token, err := ParseBearer(authorization)
 	if err != nil {
 		return Session{}, err
 	}
 	now := s.Now()
 	if isSealed(token) {
-		return Session{}, s.refuseSealed(ctx, company, token, now)
+		return Session{}, s.refuseSealed(ctx, want, token, now)
 	}
-	session, err := s.lookup(ctx, tokenPrefix, token, company, now, func(ctx context.Context, hash TokenHash) (Session, error) {
-		return s.recall(ctx, company, hash)
+	session, err := s.lookup(ctx, tokenPrefix, token, want, now, func(ctx context.Context, hash TokenHash) (Session, error) {
+		return s.recall(ctx, want.Company, hash, want.Fresh > 0)
 	})
 	if err != nil {
 		return Session{}, err
@@ -31,13 +43,16 @@ func (s *Service) Authorize(ctx context.Context, company string, authorization [
 	if session.State != Authorized {
 		return Session{}, ErrSessionInvalid
 	}
+	if want.Fresh > 0 && now.Sub(session.Created) > want.Fresh {
+		return Session{}, &Refusal{Err: ErrTooOld, Reason: TooOld, MaxAge: want.Fresh}
+	}
 	return session, s.touch(ctx, now, session, owner.Idle)
 }
 
 // Live tells whether a session that Authorize let through still is: for
 // streams that outlast their request's decision. It counts as no request.
 func (s *Service) Live(ctx context.Context, session Session) error {
-	recalled, err := s.recall(ctx, session.Company, session.Hash)
+	recalled, err := s.recall(ctx, session.Company, session.Hash, false)
 	if errors.Is(err, ErrNotFound) {
 		return ErrTokenInvalid
 	}
@@ -51,9 +66,14 @@ func (s *Service) Live(ctx context.Context, session Session) error {
 	return nil
 }
 
-// recall is Sessions.Get, from memory where there is one.
-func (s *Service) recall(ctx context.Context, company string, hash TokenHash) (Session, error) {
-	if memory, ok := s.Sessions.(Recaller); ok {
+// recall is Sessions.Get, from memory where there is one. Unless it is to be the
+// whole session, it may lack what Recaller says.
+func (s *Service) recall(ctx context.Context, company string, hash TokenHash, whole bool) (Session, error) {
+	memory, ok := s.Sessions.(Recaller)
+	switch {
+	case ok && whole:
+		return memory.RecallWhole(ctx, s.Now(), company, hash)
+	case ok:
 		return memory.Recall(ctx, s.Now(), company, hash)
 	}
 	return s.Sessions.Get(ctx, hash)

@@ -18,7 +18,7 @@ import (
 // wantLive asks whether the protected path lets a token through.
 func (b *bench) wantLive(token string, want *flows.Error) {
 	b.t.Helper()
-	session, err := b.Authorize(b.t.Context(), code, []string{"Bearer " + token})
+	session, err := b.Authorize(b.t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
 	if want == nil {
 		if err != nil || session.Mnemocode != mnemocode || session.Company != code {
 			b.t.Fatalf("got %v and %q of %q, want a pass", err, session.Mnemocode, session.Company)
@@ -38,10 +38,10 @@ func TestOnlyAuthorizedSessionsPass(t *testing.T) {
 				want = nil
 			}
 			b.wantLive(token, want)
-			if _, err := b.Authorize(t.Context(), "", []string{"Bearer " + token}); codeOf(err) != codeOf0(want) {
+			if _, err := b.Authorize(t.Context(), flows.Demand{}, []string{"Bearer " + token}); codeOf(err) != codeOf0(want) {
 				t.Errorf("any company: got %v", err)
 			}
-			if _, err := b.Authorize(t.Context(), "globex", []string{"Bearer " + token}); !errors.Is(err, flows.ErrTokenInvalid) {
+			if _, err := b.Authorize(t.Context(), flows.Demand{Company: "globex"}, []string{"Bearer " + token}); !errors.Is(err, flows.ErrTokenInvalid) {
 				t.Errorf("another company: got %v", err)
 			}
 		})
@@ -145,7 +145,7 @@ func TestAuthorizationHeader(t *testing.T) {
 		{"another alphabet", []string{"Bearer a-._~+/Z9=="}, flows.ErrTokenInvalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := b.Authorize(t.Context(), code, c.lines)
+			_, err := b.Authorize(t.Context(), flows.Demand{Company: code}, c.lines)
 			if codeOf(err) != codeOf0(c.want) {
 				t.Errorf("got %v", err)
 			}
@@ -348,7 +348,7 @@ func TestActivityIsWrittenOnceAMinute(t *testing.T) {
 
 func TestLiveCountsAsNoRequest(t *testing.T) {
 	b := newBench(t)
-	session, err := b.Authorize(t.Context(), code, []string{"Bearer " + b.sessionIn(flows.Authorized)})
+	session, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + b.sessionIn(flows.Authorized)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,7 +361,7 @@ func TestLiveCountsAsNoRequest(t *testing.T) {
 	b.clock.advance(time.Minute)
 	wantError(t, b.Live(t.Context(), session), flows.ErrTokenExpired)
 	token := b.sessionIn(flows.Authorized)
-	session, err = b.Authorize(t.Context(), code, []string{"Bearer " + token})
+	session, err = b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +373,7 @@ func TestASessionOfARemovedCompanyIsInvalid(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(flows.Authorized)
 	delete(b.Companies, code)
-	if _, err := b.Authorize(t.Context(), "", []string{"Bearer " + token}); !errors.Is(err, flows.ErrTokenInvalid) {
+	if _, err := b.Authorize(t.Context(), flows.Demand{}, []string{"Bearer " + token}); !errors.Is(err, flows.ErrTokenInvalid) {
 		t.Errorf("got %v", err)
 	}
 }

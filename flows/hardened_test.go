@@ -131,7 +131,7 @@ var scripts = map[string]script{
 }
 
 func authorize(b *bench, token string) error {
-	_, err := b.Authorize(b.t.Context(), code, []string{"Bearer " + token})
+	_, err := b.Authorize(b.t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
 	return err
 }
 

@@ -48,7 +48,7 @@ func (b *bench) remembering(limit int) (*store.Memory, *countingSessions) {
 }
 
 func (b *bench) authorize(token string) (flows.Session, error) {
-	return b.Authorize(b.t.Context(), "", []string{"Bearer " + token})
+	return b.Authorize(b.t.Context(), flows.Demand{}, []string{"Bearer " + token})
 }
 
 func TestARememberedSessionIsNotAskedForAgain(t *testing.T) {

@@ -327,7 +327,7 @@ func TestAnIdentityThatWasJustBoundIsItsAccounts(t *testing.T) {
 		b.seed(flows.Seed{Account: flows.Account{Mnemocode: "faster", Identities: []flows.Identity{{Provider: 2, Subject: "new"}}}})
 	}}
 	token := b.must("auth/oauth", "", grant(nil)).SessionToken
-	session, err := b.Authorize(t.Context(), code, []string{"Bearer " + token})
+	session, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
 	if err != nil || session.Mnemocode != "faster" || len(b.load().Identities) != 0 {
 		t.Errorf("logged in as %q, %v", session.Mnemocode, err)
 	}

@@ -163,7 +163,7 @@ func (s *Service) checkLink(ctx context.Context, c *call, req *checkLinkRequest)
 	if err := s.checkAddress(ctx, c); err != nil {
 		return Reply{}, err
 	}
-	link, err := s.lookup(ctx, linkPrefix, req.Token, c.company.Code, c.now, s.Sessions.Get)
+	link, err := s.lookup(ctx, linkPrefix, req.Token, Demand{Company: c.company.Code}, c.now, s.Sessions.Get)
 	if errors.Is(err, ErrTokenInvalid) {
 		if err := s.failAddress(ctx, c); err != nil {
 			return Reply{}, err

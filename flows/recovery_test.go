@@ -220,7 +220,7 @@ func TestNothingElseUsesALinkUp(t *testing.T) {
 			b.wrong(flows.ErrTokenInvalid, route.Path, link, b.goodBody(route.Path))
 		}
 	}
-	if _, err := b.Authorize(t.Context(), code, []string{"Bearer " + link}); !errors.Is(err, flows.ErrTokenInvalid) {
+	if _, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + link}); !errors.Is(err, flows.ErrTokenInvalid) {
 		t.Errorf("on the protected path: got %v", err)
 	}
 	for _, body := range []object{{}, {"token": ""}, {"token": strings.Repeat("x", 129)}, {"token": 1}} {
@@ -347,7 +347,7 @@ func TestNothingCrossesCompanies(t *testing.T) {
 					refused(t, b, flows.ErrTokenInvalid, route.Path, token, b.goodBody(route.Path))
 				}
 			}
-			if _, err := b.Authorize(t.Context(), other, []string{"Bearer " + token}); !errors.Is(err, flows.ErrTokenInvalid) {
+			if _, err := b.Authorize(t.Context(), flows.Demand{Company: other}, []string{"Bearer " + token}); !errors.Is(err, flows.ErrTokenInvalid) {
 				t.Errorf("on the protected path: got %v", err)
 			}
 			b.clock.advance(48 * time.Hour)

@@ -152,16 +152,16 @@ func (s *Service) enterSealed(ctx context.Context, c *call, st step) (Reply, err
 	return Reply{SessionToken: token, SessionState: CheckPassword, ExpiresIn: secondsUntil(session.Expires, c.now)}, nil
 }
 
-// openSealed finds the session in the call's token, which must be the company's
-// (empty for any), and its account.
-func (s *Service) openSealed(ctx context.Context, c *call, company string) error {
+// openSealed finds the session in the call's token, which must be a company's that
+// meets want, and its account.
+func (s *Service) openSealed(ctx context.Context, c *call, want Demand) error {
 	secrets, err := s.storeSecrets(ctx)
 	if err != nil {
 		return err
 	}
 	session, tag, ok := unseal(secrets.sealer, c.token)
 	owner := s.tagged(tag)
-	if !ok || owner == nil || company != "" && company != owner.Code || !c.now.Before(session.Expires.Add(Keep)) {
+	if !ok || owner == nil || !want.meets(owner.Code) || !c.now.Before(session.Expires.Add(Keep)) {
 		return ErrTokenInvalid
 	}
 	session.Company = owner.Code
@@ -203,8 +203,8 @@ func (s *Service) tagged(tag companyTag) *Company {
 }
 
 // refuseSealed says why a sealed token does not open the protected path.
-func (s *Service) refuseSealed(ctx context.Context, company, token string, now time.Time) error {
-	if err := s.openSealed(ctx, &call{token: token, now: now}, company); err != nil {
+func (s *Service) refuseSealed(ctx context.Context, want Demand, token string, now time.Time) error {
+	if err := s.openSealed(ctx, &call{token: token, now: now}, want); err != nil {
 		return err
 	}
 	return ErrSessionInvalid

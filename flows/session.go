@@ -49,19 +49,19 @@ const maxPending = 100
 // find finds the session of the call's token; of a stored one, with get.
 func (s *Service) find(ctx context.Context, c *call, get func(context.Context, TokenHash) (Session, error)) error {
 	if isSealed(c.token) {
-		return s.openSealed(ctx, c, c.company.Code)
+		return s.openSealed(ctx, c, Demand{Company: c.company.Code})
 	}
-	session, err := s.lookup(ctx, tokenPrefix, c.token, c.company.Code, c.now, get)
+	session, err := s.lookup(ctx, tokenPrefix, c.token, Demand{Company: c.company.Code}, c.now, get)
 	if err == nil {
 		c.session = &session
 	}
 	return err
 }
 
-// lookup returns the live session under a token. The company is the one whose
-// token it must be; empty for any. Get is Sessions.Get or recall.
+// lookup returns the live session under a token, which must be a company's that
+// meets want. Get is Sessions.Get or recall.
 func (s *Service) lookup(
-	ctx context.Context, prefix, token, company string, now time.Time,
+	ctx context.Context, prefix, token string, want Demand, now time.Time,
 	get func(context.Context, TokenHash) (Session, error),
 ) (Session, error) {
 	if !tokenShaped(prefix, token) {
@@ -74,7 +74,7 @@ func (s *Service) lookup(
 	if err != nil {
 		return Session{}, unavailable("loading the session", err)
 	}
-	if company != "" && session.Company != company {
+	if !want.meets(session.Company) {
 		return Session{}, ErrTokenInvalid
 	}
 	if !now.Before(session.Expires) {

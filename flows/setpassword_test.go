@@ -110,13 +110,13 @@ func TestANewPasswordEndsAllElse(t *testing.T) {
 			b.wrong(flows.ErrTokenInvalid, "auth/setpassword", reset, object{"new_password": "yet another secret"})
 			b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", link)
 			for _, ended := range []string{token, authorized} {
-				if _, err := b.Authorize(t.Context(), code, []string{"Bearer " + ended}); !errors.Is(err, flows.ErrTokenInvalid) {
+				if _, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + ended}); !errors.Is(err, flows.ErrTokenInvalid) {
 					t.Errorf("got %v, want an ended session", err)
 				}
 			}
 			b.must("auth/checkpassword", stranger, object{"password": password})
 			if state == flows.SetPassword {
-				if _, err := b.Authorize(t.Context(), code, []string{"Bearer " + reply.SessionToken}); err != nil {
+				if _, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + reply.SessionToken}); err != nil {
 					t.Errorf("the new session: %v", err)
 				}
 			}

@@ -312,7 +312,9 @@ type Feed interface {
 // asking, where it can.
 type Recaller interface {
 	// Recall is Get, at now, for the company whose token it must be; empty for
-	// any. What comes from memory lacks ID, Accepted and Created, which are of no
-	// use there.
+	// any. What comes from memory lacks ID, Accepted and Created, which are seldom
+	// of use there.
 	Recall(ctx context.Context, now time.Time, company string, hash TokenHash) (Session, error)
+	// RecallWhole is Recall that lacks only Accepted.
+	RecallWhole(ctx context.Context, now time.Time, company string, hash TokenHash) (Session, error)
 }

@@ -43,15 +43,26 @@ func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/flows.Bu
 
 // Recall is Get for the protected path, where company is the one whose token it
 // must be; empty for any. What comes from memory lacks ID, Accepted and Created,
-// which are of no use there. Only what a store has said since the last ending of
-// any session of the bucket is remembered, so that an answer which was under
+// which are seldom of use there. Only what a store has said since the last ending
+// of any session of the bucket is remembered, so that an answer which was under
 // way meanwhile brings nothing back.
 func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash flows.TokenHash) (flows.Session, error) {
+	return m.recall(ctx, now, company, hash, false)
+}
+
+// RecallWhole is Recall that lacks only Accepted. The rest is kept beside the
+// table, of those sessions that it was asked for: what nobody asks for takes no
+// room.
+func (m *Memory) RecallWhole(ctx context.Context, now time.Time, company string, hash flows.TokenHash) (flows.Session, error) {
+	return m.recall(ctx, now, company, hash, true)
+}
+
+func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash flows.TokenHash, whole bool) (flows.Session, error) {
 	shard := &m.shards[hash.Bucket()]
 	trusted := m.Trusted()
 	if trusted {
 		// One that seems expired may have been prolonged on another node.
-		if s, ok := shard.recall(hash, &m.names); ok && now.Before(s.Expires) {
+		if s, ok := shard.recall(hash, &m.names, whole); ok && now.Before(s.Expires) {
 			shard.hits.Add(1)
 			return s, nil
 		}
@@ -63,7 +74,7 @@ func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash
 	endings := shard.endings.Load()
 	s, err := m.ask(ctx, company, hash, endings)
 	if err == nil && s.State == flows.Authorized {
-		shard.remember(s, m.names.number(s.Company), int(m.limit.Load()), endings)
+		shard.remember(s, m.names.number(s.Company), int(m.limit.Load()), endings, whole)
 	}
 	return s, err
 }
@@ -203,6 +214,13 @@ type shard struct {
 	free    []int32 // of those, the ones given back
 	hand    int32   // where the next one to give up is looked for
 	long    map[int32]string
+	rest    map[int32]rest
+}
+
+// A rest is what an entry does not hold of its session, and what never changes.
+type rest struct {
+	id      string
+	created time.Time
 }
 
 const chunkLen = 1024
@@ -290,12 +308,18 @@ func (s *shard) vacate(slot uint32) {
 	s.slots[slot] = 0
 }
 
-func (s *shard) recall(hash flows.TokenHash, companies *companyNames) (flows.Session, bool) {
+func (s *shard) recall(hash flows.TokenHash, companies *companyNames, whole bool) (flows.Session, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	i, _, ok := s.find(hash)
 	if !ok {
 		return flows.Session{}, false
+	}
+	var more rest
+	if whole {
+		if more, ok = s.rest[i]; !ok {
+			return flows.Session{}, false
+		}
 	}
 	e := s.at(i)
 	if atomic.LoadUint32(&e.recent) == 0 {
@@ -307,11 +331,13 @@ func (s *shard) recall(hash flows.TokenHash, companies *companyNames) (flows.Ses
 	}
 	return flows.Session{
 		Hash:      hash,
+		ID:        more.id,
 		Company:   companies.name(e.company),
 		Account:   e.account,
 		Mnemocode: mnemocode,
 		Epoch:     e.epoch,
 		State:     flows.Authorized,
+		Created:   more.created,
 		Expires:   time.Unix(0, e.expires),
 		Ends:      time.Unix(0, e.ends),
 	}, true
@@ -319,7 +345,7 @@ func (s *shard) recall(hash flows.TokenHash, companies *companyNames) (flows.Ses
 
 // remember puts a session into the table unless one has ended since endings was
 // read.
-func (s *shard) remember(session flows.Session, company int32, limit int, endings uint64) {
+func (s *shard) remember(session flows.Session, company int32, limit int, endings uint64, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.endings.Load() != endings {
@@ -344,6 +370,12 @@ func (s *shard) remember(session flows.Session, company int32, limit int, ending
 			s.long = map[int32]string{}
 		}
 		s.long[i] = session.Mnemocode
+	}
+	if whole {
+		if s.rest == nil {
+			s.rest = map[int32]rest{}
+		}
+		s.rest[i] = rest{session.ID, session.Created}
 	}
 	if !known {
 		s.index(i)
@@ -383,6 +415,7 @@ func (s *shard) drop(i int32) {
 	_, slot, _ := s.find(s.at(i).hash)
 	s.vacate(slot)
 	delete(s.long, i)
+	delete(s.rest, i)
 	*s.at(i) = entry{}
 	s.free = append(s.free, i)
 }
@@ -423,7 +456,7 @@ func (s *shard) flush() {
 	s.endings.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.slots, s.chunks, s.free, s.long = nil, nil, nil, nil
+	s.slots, s.chunks, s.free, s.long, s.rest = nil, nil, nil, nil, nil
 	s.used, s.hand = 0, 0
 }
 

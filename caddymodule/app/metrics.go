@@ -24,7 +24,7 @@ var (
 		"Requests to the auth API, by route without auth/ (none: no such route) and result (success or the error_code).",
 		"company", "route", "result")
 	protected = counters("mnemogate_protected_requests_total",
-		"Requests for the application behind, by result (pass or the error_code).",
+		"Requests for the application behind, by result (pass, public where one passed without a user, or the error_code).",
 		"result")
 	locks = counters("mnemogate_locks_total",
 		"Locks and budgets that were reached, named as the mnemogate.lock events are.",
@@ -80,9 +80,10 @@ var (
 
 	// These are looked up once: what passes costs an atomic addition, and what
 	// is rare begins at 0.
-	passed   = protected.WithLabelValues("pass")
-	hashTurn = hashWait.WithLabelValues("turn")
-	hashBusy = hashWait.WithLabelValues("busy")
+	passed       = protected.WithLabelValues("pass")
+	passedPublic = protected.WithLabelValues("public")
+	hashTurn     = hashWait.WithLabelValues("turn")
+	hashBusy     = hashWait.WithLabelValues("busy")
 )
 
 // A MetricKind documents a metric.
@@ -182,13 +183,17 @@ func (a *App) CountRequest(company string, route *flows.Route, state flows.State
 	}
 }
 
-// CountProtected counts a decision of the protected path.
-func CountProtected(err error) {
-	if err == nil {
+// CountProtected counts a decision of the protected path; on one that is public,
+// a request may pass as nobody's.
+func CountProtected(err error, nobodys bool) {
+	switch {
+	case err != nil:
+		protected.WithLabelValues(counts(err)).Inc()
+	case nobodys:
+		passedPublic.Inc()
+	default:
 		passed.Inc()
-		return
 	}
-	protected.WithLabelValues(counts(err)).Inc()
 }
 
 // counts is what an error counts as: its code.

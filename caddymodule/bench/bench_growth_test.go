@@ -214,7 +214,7 @@ func newGrown(b testing.TB, seed *seed, accounts flows.Accounts, sessions flows.
 		b.Fatal(err)
 	}
 	for i := range seed.sessions {
-		if _, err := g.service.Authorize(b.Context(), "", []string{"Bearer " + seed.token(i)}); err != nil {
+		if _, err := g.service.Authorize(b.Context(), flows.Demand{}, []string{"Bearer " + seed.token(i)}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -249,7 +249,7 @@ func (g *grown) journey(b testing.TB) {
 		b.Helper()
 		header := []string{"Bearer " + token} // the CPU's caches have it, as that of a request that has just come
 		began := time.Now()
-		_, err := service.Authorize(b.Context(), "acme", header)
+		_, err := service.Authorize(b.Context(), flows.Demand{Company: "acme"}, header)
 		g.took(step, began)
 		if err != want {
 			b.Fatalf("%s: %v", step, err)

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 )
@@ -34,11 +36,13 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	}
 	body := failure{Status: "error", ErrorCode: code.Code, Message: code.Message}
 	header := w.Header()
+	var maxAge time.Duration
 	if refusal, ok := errors.AsType[*flows.Refusal](err); ok {
 		if refusal.Message != "" {
 			body.Message = refusal.Message
 		}
 		body.Reason = refusal.Reason
+		maxAge = refusal.MaxAge
 		body.CaptchaRequired = refusal.Captcha
 		body.DisclaimersRequired = refusal.Disclaimers
 		if refusal.RetryAfter > 0 {
@@ -54,6 +58,9 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 		header.Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 	}
 	if challenge := challengeFor(code); challenge != "" {
+		if maxAge > 0 {
+			challenge += fmt.Sprintf(`, max_age="%d"`, maxAge/time.Second)
+		}
 		header.Set("WWW-Authenticate", challenge)
 	}
 	writeJSON(w, code.Status, body)
@@ -71,6 +78,8 @@ func challengeFor(code *flows.Error) string {
 		challenge += `, error="invalid_token"`
 	case flows.ErrSessionInvalid:
 		challenge += `, error="insufficient_scope"`
+	case flows.ErrTooOld: // RFC 9470, 3
+		challenge += `, error="insufficient_user_authentication"`
 	default:
 		if code.Status != http.StatusUnauthorized {
 			return ""

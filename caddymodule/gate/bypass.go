@@ -1,9 +1,11 @@
 package gate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -29,7 +31,7 @@ func bypasses(server *caddyhttp.Server) (found []app.Weakness, err error) {
 		failed = bySite(server.Errors.Routes)
 	}
 	for _, site := range slices.Sorted(maps.Keys(routes)) {
-		w := &walk{server: server, site: site, applications: map[string]arrivals{}}
+		w := &walk{server: server, site: site, applications: map[string]arrivals{}, written: map[string]string{}}
 		w.routes(routes[site], arrivals{open: true})
 		w.errors(failed[site])
 		if w.wrong != "" {
@@ -105,6 +107,7 @@ type walk struct {
 	server       *caddyhttp.Server
 	site         string              // its hosts, none: it has all
 	applications map[string]arrivals // by the address of the upstream: the requests that come to it
+	written      map[string]string   // that address as it was written first
 	invoked      []string            // the named routes on the way
 	failing      bool                // open requests may come to the routes for errors
 	twice        bool                // some requests may meet mnemogate twice
@@ -232,9 +235,20 @@ func (w *walk) proxy(h *reverseproxy.Handler, in arrivals) arrivals {
 			"write mnemogate without a matcher or, for a part of the site, into one block with reverse_proxy: handle /api/* { ... }")
 	}
 	for _, u := range h.Upstreams {
-		w.applications[u.Dial] = join(w.applications[u.Dial], in)
+		address := sameAddress(u.Dial)
+		w.written[address] = cmp.Or(w.written[address], u.Dial)
+		w.applications[address] = join(w.applications[address], in)
 	}
 	return through
+}
+
+// sameAddress has one spelling for this machine.
+func sameAddress(dial string) string {
+	host, port, err := net.SplitHostPort(dial)
+	if err == nil && (host == "" || host == "localhost" || net.ParseIP(host).IsLoopback()) {
+		return "localhost:" + port
+	}
+	return dial
 }
 
 func (w *walk) refuse(why string) {
@@ -256,8 +270,8 @@ func (w *walk) weaknesses() (found []app.Weakness) {
 	}
 	for _, address := range slices.Sorted(maps.Keys(w.applications)) {
 		if w.applications[address].mixed() {
-			add("requests may also come to "+address+" without it, and with identity headers of their own making",
-				"put it before each reverse_proxy to there, in one block with it; where everybody may come, see that the application reads no identity headers")
+			add("requests may also come to "+w.written[address]+" without it, and with identity headers of their own making",
+				"put it before each reverse_proxy to there, in one block with it; paths where everybody may come are its option public, which takes identity headers out")
 		}
 	}
 	if w.twice {

@@ -13,8 +13,8 @@ import (
 // guard lets a request pass to the application if its token is good.
 func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
 	h.strip(r)
-	session, err := h.authorize(r, t)
-	app.CountProtected(err)
+	session, err := h.admit(r, t)
+	app.CountProtected(err, session.State == flows.None)
 	if err != nil {
 		h.app.WarnUnanswered(h.log, err)
 		h.deny(w, r, err)
@@ -30,7 +30,25 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) {
 	h.refuse(w, err)
 }
 
-// authorize decides.
+// admit returns the session of a request that may pass, none where nobody's may.
+func (h *Handler) admit(r *http.Request, t target) (flows.Session, error) {
+	if r.Method == http.MethodTrace || r.Method == http.MethodConnect && !isExtendedWebSocket(r) {
+		return flows.Session{}, errMethodNotAllowed
+	}
+	if !h.isPublic(r.URL) {
+		return h.authorize(r, t)
+	}
+	if r.Header["Authorization"] != nil { // else no store is asked: health checks must not wait for one
+		session, err := h.authorize(r, t)
+		if err == nil {
+			return session, nil
+		}
+		h.app.WarnUnanswered(h.log, err)
+	}
+	return flows.Session{}, nil
+}
+
+// authorize finds the session of a request's token.
 func (h *Handler) authorize(r *http.Request, t target) (session flows.Session, err error) {
 	defer h.contain(&err)
 	h.app.Enter()
@@ -39,16 +57,17 @@ func (h *Handler) authorize(r *http.Request, t target) (session flows.Session, e
 	if err != nil {
 		return session, err
 	}
-	if r.Method == http.MethodTrace || r.Method == http.MethodConnect && !isExtendedWebSocket(r) {
-		return session, errMethodNotAllowed
-	}
 	company, ambiguous := named(service, t)
 	if h.RequireAPIKey { // whose token it must be
 		if company, err = keyOwner(service, company, r.Header[apiKeyHeader]); err != nil {
 			return session, err
 		}
+		if !h.serves(company) {
+			return session, flows.ErrAPIKeyInvalid
+		}
 	}
-	session, err = service.Authorize(r.Context(), company, r.Header["Authorization"])
+	want := flows.Demand{Company: company, Among: h.Companies, Fresh: h.freshness(r.URL)}
+	session, err = service.Authorize(r.Context(), want, r.Header["Authorization"])
 	if err == nil && ambiguous {
 		err = flows.ErrTokenInvalid // no token is two companies'
 	}

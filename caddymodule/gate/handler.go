@@ -95,6 +95,24 @@ type Handler struct {
 	// them carry the headers that a browser asks for. Default: none.
 	CORS []string `json:"cors,omitempty"`
 
+	// The paths that need neither token nor API key, in the syntax of Caddy's
+	// path matcher: `/health`, `/docs/*`, `*.css`. Identity headers are taken out
+	// all the same; a good token sets them, and any other is as none. Upper and
+	// lower case differ, and a path that an application could read as another is
+	// public only if all that it could be read as are. Auth routes never are.
+	// Default: none.
+	Public []string `json:"public,omitempty"`
+
+	// The companies whose auth routes this site answers and whose tokens it
+	// takes, by their codes; the others are here as unknown. Default: all.
+	Companies []string `json:"companies,omitempty"`
+
+	// Paths that need a login not long ago, be they public or not. One whose
+	// login is older is answered `auth.session.invalid` with the reason `too_old`
+	// and, in `WWW-Authenticate`, the `max_age` of RFC 9470. Of several times the
+	// shortest holds. Default: none.
+	Fresh []Fresh `json:"fresh,omitempty"`
+
 	app      *app.App
 	log      *slog.Logger
 	document []byte // the OpenAPI document
@@ -154,6 +172,11 @@ func (h *Handler) Validate() error {
 	if shared := h.app.SharedKeys(); h.RequireAPIKey && len(shared) > 0 {
 		return fmt.Errorf("require_api_key: company %s has an API key that another has, too, so it can't tell whose users may pass; give each company keys of its own", shared[0].Company)
 	}
+	for _, code := range h.Companies {
+		if h.app.Companies[code] == nil {
+			return fmt.Errorf("company: there is no company %q; name one that the global option mnemogate has", code)
+		}
+	}
 	return h.check()
 }
 
@@ -182,7 +205,7 @@ func (h *Handler) check() error {
 			return fmt.Errorf("cors: %q is no origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com", o)
 		}
 	}
-	return nil
+	return h.checkReadings()
 }
 
 // ServeHTTP answers an auth route, or lets a request with a good token pass.
@@ -198,7 +221,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	switch t.kind {
 	case protectedPath:
 		return h.guard(w, r, t, next)
-	case apiDocument:
+	case authRoute, apiDocument:
+		if !h.serves(t.company) {
+			t.company = "" // as one that there is not
+		}
+	}
+	if t.kind == apiDocument {
 		h.serveDocument(w, r, t)
 		return nil
 	}
@@ -210,6 +238,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	writeJSON(w, http.StatusOK, success{Status: "success", Reply: reply})
 	return nil
+}
+
+// serves reports whether a company is one of this site's.
+func (h *Handler) serves(company string) bool {
+	return len(h.Companies) == 0 || slices.Contains(h.Companies, company)
 }
 
 // answer runs an auth route.
@@ -286,6 +319,9 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		require_api_key
 //		max_body <size>
 //		cors <origin>...
+//		public <path>...
+//		company <code>...
+//		fresh <duration> <path>...
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
@@ -305,7 +341,26 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"require_api_key":       guest.Flag(d, &h.RequireAPIKey),
 		"max_body":              guest.OneValue(d, sizeValue(&h.MaxBody)),
 		"cors":                  guest.List(d, &h.CORS),
-	}))
+		"public":                guest.List(d, &h.Public),
+		"company":               guest.List(d, &h.Companies),
+		"fresh":                 h.parseFresh(d),
+	}), "fresh")
+}
+
+// parseFresh parses a duration and the paths that it is for.
+func (h *Handler) parseFresh(d *caddyfile.Dispenser) func() error {
+	return func() error {
+		args := d.RemainingArgs()
+		if len(args) < 2 {
+			return d.ArgErr()
+		}
+		f := Fresh{Paths: args[1:]}
+		if complaint := guest.Duration(&f.Within)(args[0]); complaint != "" {
+			return d.Errf("'%s' is %s", args[0], complaint)
+		}
+		h.Fresh = append(h.Fresh, f)
+		return nil
+	}
 }
 
 func sizeValue(to *int64) guest.Value {

@@ -125,13 +125,17 @@ func (f *trailerFilter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// identify tells the application, and Caddy's own directives, who the user is.
-// The values are the memory of its headers.
+// identify tells the application, and Caddy's own directives, who the user is; of
+// nobody's session, nothing. The values are the memory of its headers.
 func (h *Handler) identify(r *http.Request, session *flows.Session, values *[2]string) {
-	if !h.ForwardAuthorization {
+	nobodys := session.State == flows.None
+	if !h.ForwardAuthorization || nobodys {
 		delete(r.Header, "Authorization")
 	}
 	delete(r.Header, apiKeyHeader)
+	if nobodys {
+		return
+	}
 	*values = [2]string{session.Mnemocode, session.Company}
 	r.Header[h.Header] = values[:1:1]
 	r.Header[h.CompanyHeader] = values[1:2:2]

@@ -15,7 +15,7 @@ import (
 
 // pass passes a request on, with the identity that the application trusts, and,
 // while that takes long (a WebSocket, SSE, a large download), looks whether its
-// session still lives.
+// session still lives. Nobody's session has state None.
 func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session flows.Session, next caddyhttp.Handler) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -30,8 +30,10 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session flows.Ses
 		cancel:                cancel,
 	}
 	h.identify(r, &s.session, &s.identity)
-	streams.add(s, now, s.recheck/2)
-	defer streams.remove(s)
+	if session.State != flows.None { // else there is nothing that could end
+		streams.add(s, now, s.recheck/2)
+		defer streams.remove(s)
+	}
 	r = r.WithContext(ctx)
 	if r.ProtoMajor == 1 && r.ContentLength < 0 {
 		s.body.ReadCloser = r.Body

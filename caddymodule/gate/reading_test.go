@@ -1,0 +1,324 @@
+package gate
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"golang.org/x/text/unicode/norm"
+)
+
+// reader has public paths, and fresh ones that lie within them and beside.
+func reader() *Handler {
+	return &Handler{
+		Public: []string{"/health", "/open/*", "*.css", "/docs/*/index.html", "*/logo*", "/über"},
+		Fresh: []Fresh{
+			{caddy.Duration(time.Hour), []string{"/account/*"}},
+			{caddy.Duration(time.Minute), []string{"/account/delete", "/open/vault/*"}},
+		},
+	}
+}
+
+func parsed(t *testing.T, uri string) *url.URL {
+	t.Helper()
+	u, err := url.ParseRequestURI(uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// A path that can be read in two ways is public only by both.
+func TestPublicPathsHaveOneReading(t *testing.T) {
+	h := reader()
+	for uri, want := range map[string]bool{
+		"/health":                        true,
+		"/health?x=/account/":            true,
+		"/open/":                         true,
+		"/open/x/y.html":                 true,
+		"/open/README":                   true,
+		"/open/.well-known/x":            true,
+		"/open/a..b":                     true,
+		"/open/My%20File.pdf":            true,
+		"/open/%C3%A9":                   true,
+		"/open/%41":                      true, // by both readings
+		"/open/a%2Fb":                    true,
+		"/open/a;v=1/b":                  true,
+		"/%C3%BCber":                     true,
+		"/x.css":                         true,
+		"/admin/x.css":                   true, // as the pattern has it
+		"/docs/a/index.html":             true,
+		"/img/logo-2.png":                true,
+		"http://other/open/x":            true,
+		"/":                              false,
+		"/open":                          false,
+		"/opener":                        false,
+		"/health/":                       false,
+		"/health/x":                      false,
+		"/docs/a/b/index.html":           false,
+		"/Open/x":                        false, // another path where case counts
+		"/OPEN/x":                        false,
+		"/HEALTH":                        false,
+		"/X.CSS":                         false,
+		"/%6Fpen/x":                      false,
+		"/ope%6E/x":                      false,
+		"/hea%6Cth":                      false,
+		"//open/x":                       false,
+		"/./open/x":                      false,
+		"/open/..":                       false,
+		"/open/../admin":                 false,
+		"/open/%2e%2e/admin":             false,
+		"/open/.%2E/admin":               false,
+		"/open/..%2fadmin":               false,
+		"/open%2f..%2fadmin":             false,
+		"/open/%2e%2e%5cadmin":           false,
+		`/open/..\admin`:                 false,
+		"/open/..;/admin":                false,
+		"/open/..;x=1/admin":             false,
+		"/open/..%3b/admin":              false,
+		"/open/%252e%252e/admin":         false,
+		"/open/..%00/admin":              false,
+		"/open/%00/../admin":             false,
+		"/open/..%20/admin":              false,
+		"/open/.../admin":                false,
+		"/open/..%0a/admin":              false,
+		"/open/%c0%ae%c0%ae/x":           false,
+		"/open/%EF%BC%8E%EF%BC%8E/admin": false, // fullwidth dots
+		"/open%EF%BC%8F..":               false,
+		"/open;x/y":                      false,
+		"/open%3bx/y":                    false,
+		"/x/../open/y":                   false,
+		"/admin/../health":               false,
+		"/health;x":                      false,
+		"/health%3b":                     false,
+		"/health%00":                     false,
+		"/health%20":                     false,
+		"/health.":                       false,
+		"/admin/%3f.css":                 false,
+		"/admin%23x.css":                 false,
+		"/admin;x.css":                   false,
+		"/admin%00.css":                  false,
+		"/admin%0d.css":                  false,
+		"/admin%252Ecss":                 false,
+		"/admin%2Ecss":                   false, // to who does not decode it
+		"/open/vault/x":                  false, // fresh
+		"/open/Vault/x":                  false,
+		"/open//vault/x":                 false,
+		"/open/%76ault/x":                false,
+		"/open/vault;x/y":                false,
+		`/open/vault\x`:                  false,
+		"*":                              false,
+		"http://other":                   false,
+	} {
+		if got := h.isPublic(parsed(t, uri)); got != want {
+			t.Errorf("%s is public: %v, want %v", uri, got, want)
+		}
+	}
+	for _, pattern := range []string{"*", "/*"} {
+		h := &Handler{Public: []string{pattern}}
+		if !h.isPublic(parsed(t, "/any/thing")) {
+			t.Errorf("%s does not match all", pattern)
+		}
+	}
+}
+
+// A path that can be read in two ways needs what either needs.
+func TestFreshPathsAreSoInAnyReading(t *testing.T) {
+	h := reader()
+	for uri, want := range map[string]time.Duration{
+		"/account/x":             time.Hour,
+		"/account/":              time.Hour,
+		"/account/delete":        time.Minute, // the shortest
+		"/account/Delete":        time.Minute,
+		"/ACCOUNT/x":             time.Hour,
+		"//account/x":            time.Hour,
+		"/account//delete":       time.Minute,
+		"/./account/x":           time.Minute, // goes anywhere
+		"/x/../account/y":        time.Minute,
+		"/%61ccount/x":           time.Hour,
+		"/account%2fx":           time.Hour,
+		"/account;v=1/x":         time.Hour,
+		"/account%3bv/delete;x":  time.Minute,
+		`/account\x`:             time.Hour,
+		"/%2561ccount/x":         time.Minute,
+		"/account./x":            time.Minute,
+		"/account%00/x":          time.Minute,
+		"/%EF%BD%81ccount/x":     time.Minute, // a fullwidth a
+		"/acco%C5%ADnt/x":        0,
+		"/":                      0,
+		"/account":               time.Hour,
+		"/account/delete/":       time.Minute,
+		"/account/delete//":      time.Minute,
+		"/accounts/x":            0,
+		"/x/account/y":           0,
+		"/projects/a%2Fb":        0,
+		"/projects/a%2Faccount/": 0,
+		"/x;y/z":                 0,
+		"/x//y":                  0,
+	} {
+		if got := h.freshness(parsed(t, uri)); got != want {
+			t.Errorf("%s: got %v, want %v", uri, got, want)
+		}
+	}
+	if got := new(Handler).freshness(parsed(t, "/x/../y")); got != 0 {
+		t.Errorf("without the option: got %v", got)
+	}
+}
+
+// caddyMatches is Caddy's own path matcher.
+func caddyMatches(t testing.TB, u *url.URL, patterns ...string) bool {
+	t.Helper()
+	m := caddyhttp.MatchPath(slices.Clone(patterns))
+	if err := m.Provision(caddy.Context{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.WithValue(context.Background(), caddy.ReplacerCtxKey, caddy.NewReplacer())
+	matched, err := m.MatchWithError((&http.Request{URL: u}).WithContext(ctx))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return matched
+}
+
+func TestPatternsAreThoseOfCaddysPathMatcher(t *testing.T) {
+	patterns := []string{"*", "/*", "/a", "/a*", "/a/*", "*a", "*/a", "*a*", "**", "/a/*/b", "/a*b*", "*a*b*", "/?", "/[ab]", "/[^a]/b", "/a/*.b"}
+	paths := []string{"/", "/a", "/b", "/a/", "/ab", "/a/b", "/b/a", "/c/b", "/a/x/b", "/a/x/y/b", "/a/x.b", "/a/x/y.b", "/xax", "/a/c/b/d"}
+	for _, pattern := range patterns {
+		if err := checkPaths([]string{pattern}); err != nil {
+			t.Error(err)
+		}
+		for _, p := range paths {
+			if got, want := matches(pattern, p), caddyMatches(t, &url.URL{Path: p}, pattern); got != want {
+				t.Errorf("%s matches %s: %v, want %v", pattern, p, got, want)
+			}
+		}
+	}
+}
+
+// readingsOf returns what any application may take a path for: each of these
+// steps may come at any time.
+func readingsOf(sent string) []string {
+	const enough = 3000
+	all := map[string]bool{sent: true}
+	for todo := []string{sent}; len(todo) > 0 && len(all) < enough; todo = todo[1:] {
+		p := todo[0]
+		next := []string{
+			strings.ReplaceAll(p, `\`, "/"),
+			strings.ReplaceAll(p, "//", "/"),
+			path.Clean("/" + p),
+			path.Clean("/"+p) + "/",
+			norm.NFKC.String(p),
+			strings.ToLower(p),
+		}
+		if decoded, err := url.PathUnescape(p); err == nil {
+			next = append(next, decoded)
+		}
+		if cut := strings.IndexAny(p, "?#\x00\n"); cut >= 0 {
+			next = append(next, p[:cut])
+		}
+		segments := strings.Split(p, "/")
+		for i, s := range segments {
+			s, _, _ = strings.Cut(s, ";")
+			segments[i] = s
+		}
+		next = append(next, strings.Join(segments, "/"))
+		for i, s := range segments {
+			if s != "." && s != ".." {
+				segments[i] = strings.TrimRight(s, ". ")
+			}
+		}
+		next = append(next, strings.Join(segments, "/"))
+		for _, p := range next {
+			if !all[p] {
+				all[p] = true
+				todo = append(todo, p)
+			}
+		}
+	}
+	var list []string
+	for p := range all {
+		list = append(list, p)
+	}
+	return list
+}
+
+// judge compares what is decided of a path with all that it can be read as.
+func (h *Handler) judge(t *testing.T, uri string) {
+	t.Helper()
+	u, err := url.ParseRequestURI(uri)
+	if err != nil || u.Opaque != "" || u.Path == "" {
+		return
+	}
+	public, fresh := h.isPublic(u), h.freshness(u)
+	if public && !caddyMatches(t, u, h.Public...) {
+		t.Errorf("%q is public, but not by Caddy's matcher", uri)
+	}
+	for _, reading := range readingsOf(u.EscapedPath()) {
+		bare := strings.TrimSuffix(reading, "/")
+		isPublic := func(pattern string) bool { return matches(pattern, bare) || matches(pattern, bare+"/") }
+		if public && !slices.ContainsFunc(h.Public, isPublic) {
+			t.Errorf("%q is public, and can be read as %q", uri, reading)
+		}
+		lower := strings.ToLower(reading)
+		needs := slices.ContainsFunc(h.Fresh, func(f Fresh) bool {
+			return slices.ContainsFunc(f.Paths, func(pattern string) bool { return matches(pattern, lower) })
+		})
+		if needs && (public || fresh == 0) {
+			t.Errorf("%q needs no fresh login, and can be read as %q", uri, reading)
+		}
+	}
+}
+
+func FuzzReadings(f *testing.F) {
+	for _, seed := range []string{
+		"/open/x", "/open/../account/x", "/open/%2e%2e/account/x", "/open/..;/account/x", "/open/%252e%252e%252faccount/x", `/open\..\account\x`,
+		"/open//vault/x", "/health%00/../account/", "/account/%3f.css", "/account/x;.css", "/OPEN/VAULT/%EF%BC%8E.", "/open/vault./x", "/%C5%BFx/logo",
+		"/docs/%2f/index.html", "/;%2f.css", "/%3b%5c.css", "/;%5cindex.html/account", "/account;",
+	} {
+		f.Add(seed)
+	}
+	h := reader()
+	f.Fuzz(func(t *testing.T, uri string) {
+		if len(uri) <= 60 {
+			h.judge(t, uri)
+		}
+	})
+}
+
+// What an attacker would try, put together in any order.
+func TestOddPathsAreReadCarefully(t *testing.T) {
+	parts := []string{
+		"/open", "/OPEN", "/account", "/vault", "/delete", "/health", "/docs/", "index.html", "logo", ".css", "open", "account", "/x",
+		"/", "//", "\\", ".", "..", "/..", "/.", ";", "%2e", "%2f", "%5c", "%3b", "%00", "%0a", "%20", "%25", "%252e", "%252f", "%3f", "%23",
+		"A", "%6f", "%C3%A9", "%EF%BC%8E", "%EF%BC%8F", "%c0%ae", "%C5%BF",
+	}
+	h, draw := reader(), rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		uri := "/"
+		for range 1 + draw.IntN(6) {
+			uri += parts[draw.IntN(len(parts))]
+		}
+		h.judge(t, strings.Replace(uri, "//", "/", draw.IntN(2)))
+	}
+}
+
+func BenchmarkIsPublic(b *testing.B) {
+	h := reader()
+	for name, p := range map[string]string{"plain": "/acme/orders/12345/lines", "public": "/open/x", "escaped": "/acme/orders/a%20b/lines"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			u := &url.URL{Path: p}
+			for b.Loop() {
+				h.isPublic(u)
+			}
+		})
+	}
+}
