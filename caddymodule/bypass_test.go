@@ -168,7 +168,7 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 			}
 			handle {
 				mnemogate
-				reverse_proxy localhost:9000 localhost:9001
+				reverse_proxy 127.0.0.1:9000 localhost:9001
 			}
 		}`, []string{past("mnemogate in example.com", "localhost:9000")}},
 		{"a part of it before, in a route", `http:// {

@@ -458,6 +458,13 @@ func declaredErrors(t *testing.T) map[string]string {
 // returns its token.
 func (s *site) expired(prefix string, state flows.State) string {
 	s.t.Helper()
+	past := time.Now().Add(-time.Minute)
+	return s.begun(prefix, state, past.Add(-time.Minute), past)
+}
+
+// begun stores a session of alice's, and returns its token.
+func (s *site) begun(prefix string, state flows.State, created, expires time.Time) string {
+	s.t.Helper()
 	db, ctx := s.store(), s.t.Context()
 	alice, err := db.Accounts().ByMnemocode(ctx, "acme", "alice")
 	if err != nil {
@@ -469,10 +476,9 @@ func (s *site) expired(prefix string, state flows.State) string {
 		if hash.Bucket() != flows.AccountBucket("acme", alice.ID) {
 			continue
 		}
-		past := time.Now().Add(-time.Minute)
 		err := db.Sessions().Create(ctx, time.Now(), flows.Session{
 			Hash: hash, ID: rand.Text(), Company: "acme", Account: alice.ID, Mnemocode: "alice", Epoch: alice.Epoch,
-			State: state, Created: past.Add(-time.Minute), Expires: past, Ends: past,
+			State: state, Created: created, Expires: expires, Ends: expires,
 		})
 		if err != nil {
 			s.t.Fatal(err)

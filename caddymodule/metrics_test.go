@@ -302,11 +302,11 @@ func TestAlertsCoverWhatFails(t *testing.T) {
 }
 
 func TestCountingAPassCostsNoMemory(t *testing.T) {
-	if n := testing.AllocsPerRun(1000, func() { app.CountProtected(nil) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { app.CountProtected(nil, false) }); n != 0 {
 		t.Errorf("a pass costs %v allocations", n)
 	}
 	refused := &flows.Refusal{Err: flows.ErrTokenInvalid}
-	if n := testing.AllocsPerRun(1000, func() { app.CountProtected(refused) }); n > 1 {
+	if n := testing.AllocsPerRun(1000, func() { app.CountProtected(refused, true) }); n > 1 {
 		t.Errorf("a refusal costs %v allocations", n)
 	}
 }
@@ -315,7 +315,7 @@ func BenchmarkCountPass(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(p *testing.PB) {
 		for p.Next() {
-			app.CountProtected(nil)
+			app.CountProtected(nil, false)
 		}
 	})
 }
@@ -323,7 +323,7 @@ func BenchmarkCountPass(b *testing.B) {
 func BenchmarkCountRefusal(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		app.CountProtected(flows.ErrTokenInvalid)
+		app.CountProtected(flows.ErrTokenInvalid, false)
 	}
 }
 

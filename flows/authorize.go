@@ -44,7 +44,7 @@ func (s *Service) Authorize(ctx context.Context, want Demand, authorization []st
 		return Session{}, ErrSessionInvalid
 	}
 	if want.Fresh > 0 && now.Sub(session.Created) > want.Fresh {
-		return Session{}, &Refusal{Err: ErrTooOld, Reason: TooOld, MaxAge: want.Fresh}
+		return Session{}, &Refusal{Err: ErrSessionInvalid, Reason: TooOld, Message: "The login is too long ago for this; log in again.", MaxAge: want.Fresh}
 	}
 	return session, s.touch(ctx, now, session, owner.Idle)
 }

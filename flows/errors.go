@@ -31,8 +31,6 @@ var (
 	ErrTokenInvalid   = &Error{"auth.token.invalid", 401, "The token is unknown or was ended; start again."}
 	ErrTokenExpired   = &Error{"auth.token.expired", 401, "The token has expired; start again."}
 	ErrSessionInvalid = &Error{"auth.session.invalid", 403, "The session is in another state than this request needs; see session_state of the answer that issued the token."}
-	// ErrTooOld is the auth.session.invalid of paths that need a fresh login.
-	ErrTooOld = &Error{"auth.session.invalid", 403, "The login is too long ago for this; log in again."}
 
 	ErrLoginIDNotFound = &Error{"auth.loginid.notfound", 404, "No account has this login_id."}                         // fixed
 	ErrUserRestricted  = &Error{"auth.user.restricted", 403, "The account is restricted and cannot log in."}           // fixed
@@ -106,7 +104,7 @@ var Reasons = map[*Error][]Reason{
 	ErrQuality:        {PasswordTooShort, PasswordCommon, PasswordPersonal, PasswordPattern},
 	ErrValidation:     {PasswordTooLong},
 	ErrUserRestricted: {NoSecondFactor},
-	ErrTooOld:         {TooOld},
+	ErrSessionInvalid: {TooOld},
 	ErrRestricted:     slices.Sorted(maps.Values(lockReasons)),
 }
 
@@ -117,7 +115,7 @@ type Refusal struct {
 	Reason      Reason        // one of the Error's Reasons; empty for none
 	RetryAfter  time.Duration // with ErrRestricted and ErrUnavailable
 	Captcha     bool          // the next attempt needs a captcha_response
-	MaxAge      time.Duration // with ErrTooOld: how long ago the login may be
+	MaxAge      time.Duration // with TooOld: how long ago the login may be
 	Disclaimers []Disclaimer  // with ErrDisclaimerInvalid: those required
 	Lock        string        // with ErrRestricted: the name of its event
 	Cause       error         // for the log, never for the client

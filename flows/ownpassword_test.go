@@ -15,7 +15,7 @@ const newSecret = "another fine secret"
 // idOf is the session_id of an authorized token.
 func (b *bench) idOf(token string) string {
 	b.t.Helper()
-	s, err := b.Authorize(b.t.Context(), code, []string{"Bearer " + token})
+	s, err := b.Authorize(b.t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestOfOwnChangesThatRaceOneWins(t *testing.T) {
 	})
 	live := 0
 	for i, token := range tokens {
-		if _, err := b.Authorize(t.Context(), code, []string{"Bearer " + token}); (err == nil) != won[i] {
+		if _, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token}); (err == nil) != won[i] {
 			t.Errorf("session %d: got %v; its change won: %v", i, err, won[i])
 		}
 		if won[i] {

@@ -57,10 +57,7 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	case errMethodNotAllowed:
 		header.Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 	}
-	if challenge := challengeFor(code); challenge != "" {
-		if maxAge > 0 {
-			challenge += fmt.Sprintf(`, max_age="%d"`, maxAge/time.Second)
-		}
+	if challenge := challengeFor(code, maxAge); challenge != "" {
 		header.Set("WWW-Authenticate", challenge)
 	}
 	writeJSON(w, code.Status, body)
@@ -68,9 +65,13 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 
 // challengeFor is the WWW-Authenticate header (RFC 6750, 3): on every 401, and
 // on the other answers about a token. The realm is one for all: a company's code
-// would tell strangers which companies there are.
-func challengeFor(code *flows.Error) string {
+// would tell strangers which companies there are. A login that is older than
+// maxAge, if that is not 0, is told of as RFC 9470, 3 has it.
+func challengeFor(code *flows.Error, maxAge time.Duration) string {
 	challenge := `Bearer realm="mnemogate"`
+	if maxAge > 0 {
+		return challenge + fmt.Sprintf(`, error="insufficient_user_authentication", max_age="%d"`, maxAge/time.Second)
+	}
 	switch code {
 	case flows.ErrHeaderInvalid:
 		challenge += `, error="invalid_request"`
@@ -78,8 +79,6 @@ func challengeFor(code *flows.Error) string {
 		challenge += `, error="invalid_token"`
 	case flows.ErrSessionInvalid:
 		challenge += `, error="insufficient_scope"`
-	case flows.ErrTooOld: // RFC 9470, 3
-		challenge += `, error="insufficient_user_authentication"`
 	default:
 		if code.Status != http.StatusUnauthorized {
 			return ""

@@ -270,7 +270,7 @@ func (d *documentParts) failureOf(description string, errs []*flows.Error) objec
 		}
 		d.examples.addOnce(errorName(e), func() any { return object{{"value", errorExample(e)}} })
 		examples = append(examples, member{errorName(e), ref("examples", errorName(e))})
-		if c := challengeFor(e); c != "" {
+		if c := challengeFor(e, 0); c != "" {
 			challenge = c
 			challenges++
 		}

@@ -1,0 +1,77 @@
+package flows_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func TestADemandMayNameCompanies(t *testing.T) {
+	for _, state := range flows.States[1:] {
+		b := newBench(t)
+		token := b.sessionIn(state)
+		for _, test := range []struct {
+			demand flows.Demand
+			want   bool
+		}{
+			{flows.Demand{Among: []string{code}}, true},
+			{flows.Demand{Among: []string{"globex", code}}, true},
+			{flows.Demand{Company: code, Among: []string{"globex", code}}, true},
+			{flows.Demand{Among: []string{"globex"}}, false},
+			{flows.Demand{Company: code, Among: []string{"globex"}}, false},
+			{flows.Demand{Company: "globex", Among: []string{code}}, false},
+		} {
+			want := flows.ErrTokenInvalid
+			if test.want {
+				if want = flows.ErrSessionInvalid; state == flows.Authorized {
+					want = nil
+				}
+			}
+			if _, err := b.Authorize(t.Context(), test.demand, []string{"Bearer " + token}); codeOf(err) != codeOf0(want) {
+				t.Errorf("%s, %+v: got %v", state, test.demand, err)
+			}
+		}
+	}
+}
+
+// What is fresh goes by the moment of the login, and not by what is set for
+// sessions now; memory knows it as the store does.
+func TestADemandMayBeForAFreshLogin(t *testing.T) {
+	for name, remembering := range map[string]bool{"from the store": false, "from memory": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			var counting *countingSessions
+			if remembering {
+				_, counting = b.remembering(1000)
+			}
+			token := b.sessionIn(flows.Authorized)
+			ask := func(fresh time.Duration) (flows.Session, error) {
+				return b.Authorize(t.Context(), flows.Demand{Fresh: fresh}, []string{"Bearer " + token})
+			}
+			if _, err := ask(0); err != nil { // so that it is remembered, but not when it began
+				t.Fatal(err)
+			}
+			b.company.Lifetime *= 7
+			b.clock.advance(10 * time.Minute)
+			for range 3 {
+				if _, err := ask(10 * time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				_, err := ask(10*time.Minute - time.Second)
+				wantError(t, err, flows.ErrSessionInvalid)
+				refusal, _ := errors.AsType[*flows.Refusal](err)
+				if refusal == nil || refusal.Reason != flows.TooOld || refusal.MaxAge != 10*time.Minute-time.Second {
+					t.Errorf("got %+v", refusal)
+				}
+			}
+			if remembering && counting.gets.Load() != 2 {
+				t.Errorf("the store was asked %d times, want twice", counting.gets.Load())
+			}
+			b.must("auth/logout", token, nil)
+			_, err := ask(time.Hour)
+			wantError(t, err, flows.ErrTokenInvalid)
+		})
+	}
+}
