@@ -96,8 +96,8 @@ func TestAccountsThatNobodyCanLogInToAreTold(t *testing.T) {
 	ask := func() string { return strings.Join(strings.Fields(s.cli("", "doctor").out), " ") }
 	doctor := ask()
 	for _, want := range []string{
-		"acme: second_factor accounts that can't log in, since they have neither a phone for the code nor backup codes: 2 ",
-		"umbrella: second_factor accounts that can't log in, since they have neither a phone for the code nor backup codes: 1 ",
+		"acme: second_factor accounts that can't log in, since they have neither a phone for the code nor an authenticator app nor backup codes: 2 ",
+		"umbrella: second_factor accounts that can't log in, since they have neither a phone for the code nor an authenticator app nor backup codes: 1 ",
 	} {
 		if !strings.Contains(doctor, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, doctor)

@@ -247,6 +247,17 @@ func (c *Call) query(known ...string) (url.Values, error) {
 	return values, nil
 }
 
+// flag is a parameter that is true or false, which is as none.
+func flag(query url.Values, name string) (bool, error) {
+	switch query.Get(name) {
+	case "true":
+		return true, nil
+	case "", "false":
+		return false, nil
+	}
+	return false, &Error{Status: http.StatusBadRequest, Field: name, Message: name + ": it must be true or false"}
+}
+
 // noContent answers that it is done.
 func (c *Call) noContent() {
 	c.W.Header().Set("Cache-Control", "no-store")

@@ -39,6 +39,7 @@ func newAccountView(a flows.Account, lockedUntil time.Time) api.Account {
 		PasswordSet:     a.PasswordHash != "",
 		Question:        text(a.Question),
 		BackupCodes:     a.BackupCodes,
+		TOTP:            a.TOTP != "",
 		Identities:      identityViews(a.Identities),
 		Accepted:        acceptanceViews(a.Accepted),
 		Created:         a.Created.UTC(),
@@ -81,6 +82,7 @@ type exportedAccount struct {
 	Question        string           `json:"control_question,omitempty"`
 	AnswerHash      string           `json:"control_answer_hash,omitempty"`
 	BackupCodes     []string         `json:"backup_code_hashes,omitempty"`
+	TOTPSecret      string           `json:"totp_secret,omitempty"`
 	Identities      []api.Identity   `json:"oauth_identities,omitempty"`
 	Accepted        []api.Acceptance `json:"disclaimers_accepted,omitempty"`
 	Created         time.Time        `json:"created_at"`
@@ -151,11 +153,12 @@ var accountFields = []accountField{
 	{name: "oauth_identities", parse: (*changeParser).identities},
 	{name: "disclaimers_accepted", parse: (*changeParser).accepted},
 	{name: "backup_code_hashes", parse: (*changeParser).backupCodes, imported: true},
+	{name: "totp_secret", parse: (*changeParser).totpSecret, imported: true},
 	{name: "created_at", parse: (*changeParser).created, imported: true},
 }
 
 // shownOnly are the fields of api.Account that can't be written.
-var shownOnly = []string{"password_set", "backup_codes_left", "locked_until", "created_at", "updated_at"}
+var shownOnly = []string{"password_set", "backup_codes_left", "totp", "locked_until", "created_at", "updated_at"}
 
 // parseChange reads a JSON object, strictly: an unknown field is refused, a
 // mistake is an Error or *flows.FieldError with its field. What is wrong
@@ -404,6 +407,14 @@ func (p *changeParser) backupCodes(v jsontext.Value) error {
 	}
 	p.change.BackupCodes = hashes
 	return nil
+}
+
+func (p *changeParser) totpSecret(v jsontext.Value) error {
+	text, err := textValue(v, 128)
+	if err == nil && text != "" {
+		p.change.TOTP, err = flows.ParseTOTPSecret(text)
+	}
+	return err
 }
 
 // Lists

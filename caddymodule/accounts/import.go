@@ -35,16 +35,16 @@ func (c *Call) importLines() error {
 	if err != nil {
 		return err
 	}
-	update := query.Get("update")
-	if update != "" && update != "true" && update != "false" {
-		return &Error{Status: http.StatusBadRequest, Field: "update", Message: "update: it must be true or false"}
+	update, err := flag(query, "update")
+	if err != nil {
+		return err
 	}
 	control := http.NewResponseController(c.W)
 	_ = control.EnableFullDuplex() // HTTP/2 needs none
 	c.W.Header().Set("Content-Type", "application/x-ndjson")
 	c.W.Header().Set("Cache-Control", "no-store")
 	c.admin.Bulk = true
-	i := newImporter(c.admin, update == "true", c.W)
+	i := newImporter(c.admin, update, c.W)
 	// The server's deadline is for short requests.
 	body := readerFunc(func(p []byte) (int, error) {
 		_ = control.SetReadDeadline(time.Now().Add(importStall))
@@ -257,16 +257,22 @@ func (i *importer) giveUp(n int, err error) {
 }
 
 // export writes all accounts as lines that import takes, secrets as hashes: it
-// is for moving to another store. Accounts that are created or deleted
+// is for moving to another store. The secrets of authenticator apps, of which a
+// hash would be of no use, are in it with secrets=true. Accounts that are created or deleted
 // meanwhile may be there or not.
 func (c *Call) export() error {
-	if _, err := c.query(); err != nil {
+	query, err := c.query("secrets")
+	if err != nil {
+		return err
+	}
+	secrets, err := flag(query, "secrets")
+	if err != nil {
 		return err
 	}
 	after, began := "", false
 	for {
 		ctx, cancel := c.within()
-		lines, last, err := c.exportPage(ctx, after)
+		lines, last, err := c.exportPage(ctx, after, secrets)
 		cancel()
 		if err != nil && !began {
 			return err
@@ -292,7 +298,7 @@ func (c *Call) export() error {
 
 // exportPage returns the lines behind after, and the last mnemocode of a page
 // behind which there may be more.
-func (c *Call) exportPage(ctx context.Context, after string) (lines []byte, last string, err error) {
+func (c *Call) exportPage(ctx context.Context, after string, secrets bool) (lines []byte, last string, err error) {
 	accounts, err := c.admin.List(ctx, after, exportPage)
 	if err != nil {
 		return nil, "", err
@@ -303,7 +309,13 @@ func (c *Call) exportPage(ctx context.Context, after string) (lines []byte, last
 		if err != nil {
 			return nil, "", err
 		}
-		if err := api.WriteLine(&b, newExportedAccount(a, codes)); err != nil {
+		exported := newExportedAccount(a, codes)
+		if secrets {
+			if exported.TOTPSecret, err = c.admin.ExportTOTP(ctx, a); err != nil {
+				return nil, "", err
+			}
+		}
+		if err := api.WriteLine(&b, exported); err != nil {
 			return nil, "", err
 		}
 	}

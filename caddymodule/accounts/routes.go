@@ -44,12 +44,17 @@ var Routes = []Route{
 	{http.MethodPatch, "{company}/accounts/{mnemocode}", Write, (*Call).change, "Changes an account by a JSON merge patch (RFC 7396)."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}", Write, (*Call).delete, "Deletes an account and ends its sessions."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/backup-codes", Write, (*Call).backupCodes, "Makes ten backup codes, shown this once, and ends the old ones."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/totp", Write, (*Call).newTOTP, "Makes a secret for an authenticator app, shown this once, which counts once it is confirmed."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/totp/confirm", Write, (*Call).confirmTOTP, "Puts the newest secret in force, if one of its codes is sent, and ends the account's sessions."},
+	{http.MethodDelete, "{company}/accounts/{mnemocode}/totp", Write, (*Call).removeTOTP, "Takes the authenticator app away and ends the account's sessions."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/password", Write, (*Call).changePassword, "Changes a user's password, who brings the present one."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/check-password", Write, (*Call).checkPassword, "Checks a user's present password."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/unlock", Write, (*Call).unlock, "Clears the counts of wrong attempts, and with them all locks."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/welcome", Write, (*Call).welcome, "Mails a link to set the first password with."},
 	{http.MethodGet, "{company}/accounts/{mnemocode}/sessions", Sessions, (*Call).sessions, "Lists an account's sessions."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions", Sessions, (*Call).endSessions, "Ends all sessions of an account."},
 	{http.MethodPost, "{company}/import", Import, (*Call).importLines, "Imports accounts, one a line."},
-	{http.MethodGet, "{company}/export", Export, (*Call).export, "Exports all accounts, one a line, with the hashes of their secrets."},
+	{http.MethodGet, "{company}/export", Export, (*Call).export, "Exports all accounts, one a line, with the hashes of their passwords; with secrets=true also the secrets of authenticator apps, in plain."},
 }
 
 // match finds the routes of a path, which is escaped, behind the root: the slashes

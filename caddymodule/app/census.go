@@ -50,7 +50,7 @@ func (a *App) Stranded(ctx context.Context, company string) (found []Weakness, e
 		return nil, err
 	}
 	return []Weakness{{Company: company, Directive: "second_factor", Weakness: guest.Weakness{
-		Message: fmt.Sprintf("accounts that can't log in, since they have neither a phone for the code nor backup codes: %d", n),
-		Advice:  "add a phone to each, or backup codes",
+		Message: fmt.Sprintf("accounts that can't log in, since they have neither a phone for the code nor an authenticator app nor backup codes: %d", n),
+		Advice:  "add a phone to each, an authenticator app, or backup codes",
 	}}}, nil
 }

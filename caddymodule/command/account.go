@@ -308,6 +308,7 @@ func (c *cli) showAccount(w io.Writer, data []byte) error {
 		[]string{"password_set", yesNo(a.PasswordSet)},
 		[]string{"must_set_password", yesNo(a.MustSetPassword)},
 		[]string{"second_factor", yesNo(a.SecondFactor)},
+		[]string{"totp", yesNo(a.TOTP)},
 		[]string{"backup_codes_left", strconv.Itoa(a.BackupCodes)},
 		[]string{"control_question", orDash(a.Question)},
 		[]string{"oauth_identities", cmp.Or(strings.Join(identities, ", "), "-")},

@@ -60,7 +60,7 @@ server or one of its stores did not answer.`,
   $ caddy mnemogate doctor`
 			c := new(cli)
 			c.flags(cmd)
-			cmd.AddCommand(c.accountCommand(), c.backupCodesCommand(), c.sessionsCommand(), c.importCommand(), c.exportCommand(), c.doctorCommand())
+			cmd.AddCommand(c.accountCommand(), c.backupCodesCommand(), c.totpCommand(), c.sessionsCommand(), c.importCommand(), c.exportCommand(), c.doctorCommand())
 		},
 	})
 }

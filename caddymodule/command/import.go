@@ -467,16 +467,25 @@ func csvValue(column, cell string) (any, error) {
 
 func (c *cli) exportCommand() *cobra.Command {
 	var file string
-	cmd := c.command("export [--output <file>]", "Exports all accounts", `Writes one JSON object a line, as 'import' takes it: to move to another store,
+	var secrets bool
+	cmd := c.command("export [--output <file>] [--with-secrets]", "Exports all accounts", `Writes one JSON object a line, as 'import' takes it: to move to another store,
 or to keep a copy. Passwords, control answers and backup codes are in it as
 hashes, so nobody has to set a new password after a move; keep the file as you
-keep the store. Sessions and the counts of wrong attempts are not in it.`,
+keep the store. Sessions and the counts of wrong attempts are not in it.
+
+The secrets of authenticator apps can't be kept as hashes: they are in it, in
+plain, only with --with-secrets. Without it their users have to set up their
+apps again.`,
 		cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
 			company, err := c.company(cmd.Context())
 			if err != nil {
 				return err
 			}
-			response, err := c.open(cmd.Context(), http.MethodGet, company+"/export", nil)
+			query := ""
+			if secrets {
+				query = "?secrets=true"
+			}
+			response, err := c.open(cmd.Context(), http.MethodGet, company+"/export"+query, nil)
 			if err != nil {
 				return err
 			}
@@ -499,6 +508,7 @@ keep the store. Sessions and the counts of wrong attempts are not in it.`,
 			return nil
 		})
 	cmd.Flags().StringVarP(&file, "output", "o", "", "Write to this new file, which only you can read")
+	cmd.Flags().BoolVar(&secrets, "with-secrets", false, "Export the secrets of authenticator apps, too")
 	_ = cmd.MarkFlagFilename("output")
 	return cmd
 }

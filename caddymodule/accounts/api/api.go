@@ -52,6 +52,7 @@ type Account struct {
 	PasswordSet     bool         `json:"password_set"`
 	Question        *string      `json:"control_question"`
 	BackupCodes     int          `json:"backup_codes_left"`
+	TOTP            bool         `json:"totp"` // an authenticator app was confirmed
 	Identities      []Identity   `json:"oauth_identities"`
 	Accepted        []Acceptance `json:"disclaimers_accepted"`
 	LockedUntil     *time.Time   `json:"locked_until"`
@@ -83,7 +84,7 @@ type Acceptance struct {
 var Fields = []string{
 	"profile_mnemocode", "role", "primary_phone", "primary_email", "login_name", "status", "second_factor",
 	"password", "password_hash", "must_set_password", "control_question", "control_answer", "control_answer_hash",
-	"oauth_identities", "disclaimers_accepted", "backup_code_hashes", "created_at",
+	"oauth_identities", "disclaimers_accepted", "backup_code_hashes", "totp_secret", "created_at",
 }
 
 // A Failure is the answer to a line that was not imported.

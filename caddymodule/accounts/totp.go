@@ -1,0 +1,169 @@
+package accounts
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// The routes of authenticator apps, and of passwords that users change
+// themselves.
+
+func (c *Call) newTOTP() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	secret, err := c.admin.NewTOTP(ctx, c.mnemocode())
+	if err != nil {
+		return err
+	}
+	c.WriteJSON(http.StatusOK, secret)
+	return nil
+}
+
+func (c *Call) confirmTOTP() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	body, err := c.texts("code")
+	if err != nil {
+		return err
+	}
+	a, err := c.admin.ConfirmTOTP(ctx, c.mnemocode(), body["code"])
+	switch {
+	case errors.Is(err, flows.ErrAppCode):
+		return &Error{Status: http.StatusUnprocessableEntity, Field: "code", Message: err.Error()}
+	case errors.Is(err, flows.ErrNoTOTP):
+		return &Error{Status: http.StatusConflict, Message: err.Error()}
+	case err != nil:
+		return err
+	}
+	return c.answer(ctx, http.StatusOK, a)
+}
+
+func (c *Call) removeTOTP() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	if _, err := c.admin.RemoveTOTP(ctx, c.mnemocode()); err != nil {
+		return err
+	}
+	c.noContent()
+	return nil
+}
+
+func (c *Call) checkPassword() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	body, err := c.texts("current_password", "address?")
+	if err != nil {
+		return err
+	}
+	address, err := userAddress(body["address"])
+	if err != nil {
+		return err
+	}
+	if err := c.admin.CheckPassword(ctx, c.mnemocode(), body["current_password"], address); err != nil {
+		return ownError(err)
+	}
+	c.noContent()
+	return nil
+}
+
+func (c *Call) changePassword() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	body, err := c.texts("current_password", "new_password", "keep_session?", "address?")
+	if err != nil {
+		return err
+	}
+	address, err := userAddress(body["address"])
+	if err != nil {
+		return err
+	}
+	err = c.admin.ChangePassword(ctx, c.mnemocode(), flows.OwnChange{
+		Current: body["current_password"],
+		New:     body["new_password"],
+		Keep:    body["keep_session"],
+		Address: address,
+	})
+	if err != nil {
+		return ownError(err)
+	}
+	c.noContent()
+	return nil
+}
+
+// ownError makes answers of what the flows of a user's own password refuse.
+func ownError(err error) error {
+	refusal, _ := errors.AsType[*flows.Refusal](err)
+	switch {
+	case errors.Is(err, flows.ErrPasswordWrong):
+		return &Error{Status: http.StatusUnauthorized, Field: "current_password", Reason: "password.wrong", Message: "current_password: it is wrong"}
+	case errors.Is(err, flows.ErrRestricted) && refusal != nil:
+		return &Error{
+			Status: http.StatusTooManyRequests, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter,
+			Message: "too many passwords were tried; try again after the time in Retry-After",
+		}
+	case errors.Is(err, flows.ErrNotActive):
+		return &Error{Status: http.StatusConflict, Field: "status", Message: "status: the account is not active, so its user can't log in"}
+	case errors.Is(err, flows.ErrNoSuchSession):
+		return &Error{Status: http.StatusBadRequest, Field: "keep_session", Message: "keep_session: " + err.Error()}
+	case errors.Is(err, flows.ErrChanged):
+		return &Error{Status: http.StatusConflict, Message: err.Error()}
+	default:
+		return err
+	}
+}
+
+// userAddress is the address of a user, which a backend may tell; empty for none.
+func userAddress(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return "", &flows.FieldError{Field: "address", Message: "it must be the user's IP address, as 198.51.100.7, or left out"}
+	}
+	return address.String(), nil
+}
+
+// texts reads a body that is an object of strings with these names. Those with a
+// question mark may be missing, or null.
+func (c *Call) texts(names ...string) (map[string]string, error) {
+	data, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	values, err := parseObject(data)
+	if err != nil {
+		return nil, err
+	}
+	texts := map[string]string{}
+	for _, name := range names {
+		name, optional := strings.CutSuffix(name, "?")
+		if value, given := values[name]; given {
+			text, err := stringValue(value)
+			if err == nil && utf8.RuneCountInString(text) > maxText {
+				err = errors.New("it is too long")
+			}
+			if err != nil {
+				return nil, &flows.FieldError{Field: name, Message: err.Error()}
+			}
+			texts[name] = text
+		}
+		if texts[name] == "" && !optional {
+			return nil, &flows.FieldError{Field: name, Message: "it is missing"}
+		}
+		delete(values, name)
+	}
+	for name := range values {
+		return nil, &flows.FieldError{Field: printable(name), Message: "there is no such field"}
+	}
+	return texts, nil
+}
+
+// maxText bounds what is worked on. Whether a password is too long is told by the
+// rules for passwords.
+const maxText = 1024
