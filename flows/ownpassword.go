@@ -12,8 +12,7 @@ import (
 // seen to here, by the limits and locks of a login, which count both alike.
 
 // Errors of CheckPassword and ChangePassword, beside those of an Admin. Where a
-// lock or limit refuses it is ErrRestricted, as a *Refusal; where a rule refuses
-// the new password, ErrQuality or ErrPasswordSame.
+// lock or limit refuses it is ErrRestricted, as a *Refusal.
 var (
 	ErrPasswordWrong = errors.New("the current password is wrong")
 	// ErrNotActive: the account's status lets nobody log in.
@@ -59,10 +58,12 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	}
 	c := ad.callFor(a, ch.Address)
 	wanted := password.Normalize(ch.New)
-	if err := ad.Company.checkQuality(wanted, a); err != nil {
+	if err := ad.Company.CheckPassword("new_password", ch.New, a); err != nil {
 		return err
 	}
-	if err := ad.checkNotSame(ctx, c, a, ch.New); err != nil {
+	if err := ad.checkNotSame(ctx, c, a, ch.New); errors.Is(err, ErrPasswordSame) {
+		return &RuleError{Field: "new_password", text: "Not the present password."}
+	} else if err != nil {
 		return err
 	}
 	hash, err := ad.Hasher.Hash(ctx, c.turn(), ad.Company.Password.Argon2id, wanted)

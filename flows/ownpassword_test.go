@@ -66,6 +66,8 @@ func TestAUsersOwnChangeEndsAllSessionsButTheOneToKeep(t *testing.T) {
 	b.wantLive(kept, flows.ErrTokenInvalid)
 }
 
+var errRule = errors.New("a rule for passwords")
+
 func TestWhatAUsersOwnChangeRefuses(t *testing.T) {
 	b := newBench(t)
 	session, pending := b.sessionIn(flows.Authorized), b.sessionIn(flows.RecoveryOTP)
@@ -84,15 +86,20 @@ func TestWhatAUsersOwnChangeRefuses(t *testing.T) {
 		want   error
 	}{
 		"wrong":            {flows.OwnChange{Current: "wrong", New: newSecret}, flows.ErrPasswordWrong},
-		"too short":        {flows.OwnChange{Current: password, New: "short"}, flows.ErrQuality},
-		"common":           {flows.OwnChange{Current: password, New: "password1"}, flows.ErrQuality},
-		"personal":         {flows.OwnChange{Current: password, New: email}, flows.ErrQuality},
-		"the same":         {flows.OwnChange{Current: password, New: password}, flows.ErrPasswordSame},
+		"too short":        {flows.OwnChange{Current: password, New: "short"}, errRule},
+		"common":           {flows.OwnChange{Current: password, New: "password1"}, errRule},
+		"personal":         {flows.OwnChange{Current: password, New: email}, errRule},
+		"the same":         {flows.OwnChange{Current: password, New: password}, errRule},
+		"too long":         {flows.OwnChange{Current: password, New: strings.Repeat("x", 129)}, errRule},
 		"no such session":  {flows.OwnChange{Current: password, New: newSecret, Keep: "0123456789abcdef"}, flows.ErrNoSuchSession},
 		"a pending login":  {flows.OwnChange{Current: password, New: newSecret, Keep: step}, flows.ErrNoSuchSession},
 		"its token itself": {flows.OwnChange{Current: password, New: newSecret, Keep: session}, flows.ErrNoSuchSession},
 	} {
-		if err := b.changeOwn(c.change); !errors.Is(err, c.want) {
+		err := b.changeOwn(c.change)
+		if rule, ok := errors.AsType[*flows.RuleError](err); ok && rule.Field == "new_password" {
+			err = errRule
+		}
+		if !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", name, err, c.want)
 		}
 	}

@@ -97,15 +97,9 @@ func (c *Call) changePassword() error {
 
 // ownError makes answers of what the flows of a user's own password refuse.
 func ownError(err error) error {
-	refusal, _ := errors.AsType[*flows.Refusal](err)
 	switch {
 	case errors.Is(err, flows.ErrPasswordWrong):
 		return &Error{Status: http.StatusUnauthorized, Field: "current_password", Reason: "password.wrong", Message: "current_password: it is wrong"}
-	case errors.Is(err, flows.ErrRestricted) && refusal != nil:
-		return &Error{
-			Status: http.StatusTooManyRequests, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter,
-			Message: "too many passwords were tried; try again after the time in Retry-After",
-		}
 	case errors.Is(err, flows.ErrNotActive):
 		return &Error{Status: http.StatusConflict, Field: "status", Message: "status: the account is not active, so its user can't log in"}
 	case errors.Is(err, flows.ErrNoSuchSession):
