@@ -3,7 +3,9 @@ package caddymodule
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -299,4 +301,49 @@ func TestUnreachableStoreIsToldToBackends(t *testing.T) {
 		}
 	}
 	s.api("", "GET", "acme/accounts", nil).wantRefused(http.StatusUnauthorized, "")
+}
+
+// The commands are clients of this API as of the admin endpoint.
+func TestCommandsTakeTheAccountsAPI(t *testing.T) {
+	t.Parallel()
+	s := accountsSite(t, startSite, allKeys, siteConfig{})
+	keyFile := func(key string) string {
+		file := s.dir + "/" + key[:5] + ".key"
+		if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	at := func(key, stdin string, args ...string) outcome {
+		return s.cliAt("", stdin, append([]string{"--api", s.URL + "/api/", "--key-file", keyFile(key)}, args...)...)
+	}
+	at(keyOfAll, testPassword+"\n", "account", "add", "a/b", "--login", "alice", "--password").want(0, "password_set", "yes")
+	at(keyOfAll, "", "account", "set", "alice", "--role", "x").want(0, "x")
+	s.login("alice")
+	at(keyOfAll, "", "sessions", "list", "alice").want(0, "authorized")
+	at(keyOfAll, "", "sessions", "end", "alice").want(0)
+	at(keyOfAll, `{"profile_mnemocode":"bob"}`+"\n", "account", "import").want(0, "1 created")
+	at(keyOfAll, "", "export").want(0, `"password_hash":"$argon2id$`)
+	at(keyOfAll, "", "account", "show", "nobody").want(2)
+	at(keyOfAll, "", "account", "add", "bob").want(3)
+	at("reads-and-nothing-else", "", "account", "list").want(0, "bob")
+	at("reads-and-nothing-else", "", "account", "delete", "bob", "--yes").want(1, "the key does not have the right write")
+	at("another-key", "", "account", "list").want(1, "the key is wrong")
+	at(keyOfAll, "", "doctor").want(1, "leave --api out")
+	for problem, args := range map[string][]string{
+		"go together":       {"--api", s.URL},
+		"leave --address":   {"--api", s.URL, "--key-file", keyFile(keyOfAll), "--address", "localhost:2019"},
+		"no such file":      {"--api", s.URL, "--key-file", s.dir + "/none"},
+		"must hold one key": {"--api", s.URL, "--key-file", s.dir + "/Caddyfile"},
+		"write https":       {"--api", "http://accounts.test", "--key-file", keyFile(keyOfAll)},
+		"write a URL":       {"--api", "accounts.test", "--key-file", keyFile(keyOfAll)},
+	} {
+		s.cliAt("", "", append(args, "account", "list")...).want(1, problem)
+	}
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	s.cliAt("", "", "--api", "http://"+closed.Addr().String(), "--key-file", keyFile(keyOfAll), "account", "list").want(4, "does not answer")
 }

@@ -31,7 +31,10 @@ func (s *site) cli(stdin string, args ...string) outcome {
 
 func (s *site) cliAt(address, stdin string, args ...string) outcome {
 	s.t.Helper()
-	cmd := s.caddy(append([]string{"mnemogate", "--address", address}, args...)...)
+	if address != "" {
+		args = append([]string{"--address", address}, args...)
+	}
+	cmd := s.caddy(append([]string{"mnemogate"}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -1,6 +1,6 @@
-// Package command is caddy mnemogate …: a client of the admin API over HTTP, which
-// knows nothing of the server. command.go finds the endpoint and asks; a file
-// for each group of commands follows.
+// Package command is caddy mnemogate …: a client of the accounts API over HTTP,
+// which knows nothing of the server. connect.go finds where to ask; a file for
+// each group of commands follows.
 package command
 
 import (
@@ -10,13 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"text/tabwriter"
 
-	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
@@ -36,6 +34,10 @@ before the command returns.
 The admin endpoint is found as 'caddy reload' finds it: --address, else the one
 in --config, else the environment variable CADDY_ADMIN, else localhost:2019. A
 Unix socket is written unix//run/caddy/admin.sock.
+
+With --api the accounts API of a site that has the directive mnemogate_accounts
+is asked instead, with the key that is alone in --key-file. The key needs the
+right read, and besides write, sessions, import or export as the command does.
 
 --company names the company; it can be left out where only one is configured.
 
@@ -85,12 +87,16 @@ func (e *cliError) Error() string { return e.message }
 // A cli holds what all commands have in common.
 type cli struct {
 	address, config, adapter string
+	api, keyFile             string
 	companyCode              string
 	by                       string
 	json                     bool
 
 	client *http.Client // made at the first request
 	origin string
+	// root stands for api.Root in paths.
+	root string
+	key  string // with --api
 }
 
 func (c *cli) flags(cmd *cobra.Command) {
@@ -98,6 +104,8 @@ func (c *cli) flags(cmd *cobra.Command) {
 	f.StringVar(&c.address, "address", "", "The address of the admin endpoint, also unix//path")
 	f.StringVarP(&c.config, "config", "c", "", "A configuration file that names the admin endpoint")
 	f.StringVarP(&c.adapter, "adapter", "a", "", "The adapter of the configuration file")
+	f.StringVar(&c.api, "api", "", "The URL of an accounts API to ask instead of the admin endpoint")
+	f.StringVar(&c.keyFile, "key-file", "", "The file with the key for --api")
 	f.StringVar(&c.companyCode, "company", "", "The code of the company; not needed where there is only one")
 	f.BoolVar(&c.json, "json", false, "Answer in JSON")
 	_ = cmd.RegisterFlagCompletionFunc("company", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -146,82 +154,6 @@ func (c *cli) tell(w io.Writer, e *cliError) {
 	default:
 		fmt.Fprintln(w, "Error: "+e.message)
 	}
-}
-
-// connect finds the admin endpoint.
-func (c *cli) connect() error {
-	if c.client != nil {
-		return nil
-	}
-	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)
-	if err != nil {
-		return err
-	}
-	parsed, err := caddy.ParseNetworkAddress(address)
-	if err != nil || parsed.PortRangeSize() > 1 {
-		return fmt.Errorf("%q is no address of an admin endpoint", address)
-	}
-	c.address = address
-	c.origin = "http://" + parsed.JoinHostPort(0)
-	if parsed.IsUnixNetwork() {
-		parsed.Host, _, _ = strings.Cut(parsed.Host, "|") // the socket's permissions
-		c.origin = "http://127.0.0.1"                     // as Caddy's own commands say; it is not looked at
-	}
-	c.client = &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, parsed.Network, parsed.JoinHostPort(0))
-		},
-	}}
-	return nil
-}
-
-// open sends a request and returns the answer if it is a success.
-func (c *cli) open(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
-	if err := c.connect(); err != nil {
-		return nil, err
-	}
-	r, err := http.NewRequestWithContext(ctx, method, c.origin+path, body)
-	if err != nil {
-		return nil, err
-	}
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	response, err := c.client.Do(r)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, errors.New("interrupted")
-		}
-		if wrapped, ok := errors.AsType[*url.Error](err); ok {
-			err = wrapped.Err
-		}
-		return nil, &cliError{exit: exitUnreachable, message: fmt.Sprintf(
-			"the admin endpoint at %s does not answer (%v): is Caddy running? If its admin endpoint is elsewhere, say where with --address", c.address, err)}
-	}
-	if response.StatusCode < 300 {
-		return response, nil
-	}
-	defer response.Body.Close()
-	return nil, refusalOf(response)
-}
-
-// refusalOf makes an error of an answer that is no success.
-func refusalOf(response *http.Response) error {
-	var refusal struct{ Error, Field string }
-	data, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
-	if json.Unmarshal(data, &refusal) != nil || refusal.Error == "" {
-		refusal.Error = fmt.Sprintf("the admin endpoint answered %s; does this Caddy have mnemogate?", response.Status)
-	}
-	e := &cliError{exit: exitFailed, field: refusal.Field, message: refusal.Error}
-	switch response.StatusCode {
-	case http.StatusNotFound:
-		e.exit = exitNotFound
-	case http.StatusConflict:
-		e.exit = exitConflict
-	case http.StatusServiceUnavailable:
-		e.exit = exitUnreachable
-	}
-	return e
 }
 
 // ask sends in as JSON, if it is not nil, and returns the answer's body.

@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,6 +23,9 @@ weaker than they should be.
 What is wrong is told with what to do. The exit status is 1 if something failed,
 4 if the server was not reached, 0 if there were warnings at most.`,
 		cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+			if c.api != "" {
+				return errors.New("doctor asks the admin endpoint: leave --api out, and run it where that is reached")
+			}
 			asked := time.Now()
 			data, err := c.ask(cmd.Context(), http.MethodGet, api.Root+"doctor", nil)
 			if err != nil {
