@@ -30,6 +30,7 @@ var rooms = map[string][]string{
 	"caddymodule/stores":          {"caddymodule/guest", "flows", "store"},
 	"caddymodule/guest":           {"flows", "store"},
 	"caddymodule/guest/guesttest": {"caddymodule/guest", "flows"},
+	"caddymodule/openapi":         nil,
 	"caddymodule/bench":           nil, // tests only
 	"store":                       {"flows"},
 	"store/storetest":             {"store", "flows"},

@@ -7,10 +7,18 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
+	"github.com/mnemogate/mnemogate/caddymodule/openapi"
 	"github.com/mnemogate/mnemogate/flows"
+)
+
+type (
+	object = openapi.Object
+	member = openapi.Member
+)
+
+var (
+	ref         = openapi.Ref
+	jsonContent = openapi.JSON
 )
 
 // makeOpenAPI returns the OpenAPI 3.1 document of the auth routes, openapi.json.
@@ -26,7 +34,7 @@ func makeOpenAPI() ([]byte, error) {
 			{"post", doc.operation(r)},
 		}})
 	}
-	b, err := appendJSON(nil, "", object{
+	b, err := openapi.Append(nil, "", object{
 		{"openapi", "3.1.0"},
 		{"info", object{
 			{"title", "Authentication and access recovery"},
@@ -43,7 +51,7 @@ func makeOpenAPI() ([]byte, error) {
 		{"components", object{
 			{"securitySchemes", securitySchemes},
 			{"parameters", object{{"company_code", companyParameter}}},
-			{"schemas", append(doc.schemas, member{"Disclaimer", disclaimerSchema})},
+			{"schemas", append(doc.schemas, member{"Disclaimer", disclaimerSchema}, member{"Error", errorSchema()})},
 			{"responses", doc.responses},
 			{"examples", doc.examples},
 		}},
@@ -132,10 +140,10 @@ func requestField(f flows.Field) object {
 	var schema object
 	for _, m := range fieldSchemas[f.Name] {
 		switch {
-		case m.name == "type" && !f.Required:
-			m.value = []any{m.value, "null"}
-		case m.name == "enum" && !f.Required:
-			m.value = append(slices.Clone(m.value.([]any)), nil)
+		case m.Name() == "type" && !f.Required:
+			m[1] = []any{m[1], "null"}
+		case m.Name() == "enum" && !f.Required:
+			m[1] = append(slices.Clone(m[1].([]any)), nil)
 		}
 		schema = append(schema, m)
 	}
@@ -176,8 +184,10 @@ func (d *documentParts) success(r *flows.Route) object {
 	var descriptions []string
 	for _, state := range r.To {
 		answer := answerOf(r, state)
-		d.schemas.addOnce(answer.name, func() any { return answer.schema(state) })
-		d.examples.addOnce(answer.name, func() any { return object{{"value", answer.example(state)}} })
+		if answer.name != passwordRecovered {
+			d.schemas.AddOnce(answer.name, func() any { return answer.schema(state) })
+		}
+		d.examples.AddOnce(answer.name, func() any { return object{{"value", answer.example(state)}} })
 		schemas = append(schemas, ref("schemas", answer.name))
 		examples = append(examples, member{answer.name, ref("examples", answer.name)})
 		descriptions = append(descriptions, answer.description)
@@ -185,10 +195,49 @@ func (d *documentParts) success(r *flows.Route) object {
 	schema := schemas[0]
 	description := descriptions[0]
 	if len(schemas) > 1 {
-		schema = object{{"oneOf", schemas}}
+		schema = d.oneOf(r)
 		description = "One of:\n\n- " + strings.Join(descriptions, "\n- ")
 	}
 	return object{{"description", description}, {"content", jsonContent(schema, member{"examples", examples})}}
+}
+
+// oneOf is the schema of a route with several answers, under a name, since
+// clients are made of it: which one came is told by a field.
+func (d *documentParts) oneOf(r *flows.Route) any {
+	var schemas []any
+	mapping := object{}
+	field := "session_state"
+	if slices.Contains(r.To, flows.None) {
+		field = "verification" // by which all answers of recover differ
+	}
+	for _, state := range r.To {
+		answer := answerOf(r, state)
+		if answer.name == passwordRecovered {
+			d.schemas.AddOnce("PasswordSet", func() any { return passwordSetSchema() })
+			return ref("schemas", "PasswordSet")
+		}
+		value := string(state)
+		for _, f := range answer.fields {
+			if f.name == field {
+				value = string(f.value)
+			}
+		}
+		schemas = append(schemas, ref("schemas", answer.name))
+		mapping = append(mapping, member{value, ref("schemas", answer.name)[0][1]})
+	}
+	name := answersName(r)
+	d.schemas.AddOnce(name, func() any {
+		return object{{"oneOf", schemas}, {"discriminator", object{{"propertyName", field}, {"mapping", mapping}}}}
+	})
+	return ref("schemas", name)
+}
+
+// answersName is as in RecoveryRecoverAnswer.
+func answersName(r *flows.Route) (name string) {
+	for word := range strings.SplitSeq(strings.TrimPrefix(r.Path, "auth/"), "/") {
+		name += strings.ToUpper(word[:1]) + word[1:]
+	}
+	return name + "Answer"
 }
 
 func answerOf(r *flows.Route, state flows.State) answerText {
@@ -227,10 +276,6 @@ func (a answerText) schema(state flows.State) object {
 		{"required", required},
 		{"properties", properties},
 	}
-	if a.name == passwordRecovered {
-		withToken := object{{"required", []string{"session_token"}}, {"properties", object{{"session_token", object{}}}}}
-		schema = append(schema, member{"not", withToken})
-	}
 	return schema
 }
 
@@ -256,45 +301,25 @@ func (d *documentParts) failure(errs []*flows.Error) object {
 		return d.failureOf(http.StatusText(errs[0].Status)+".", errs)
 	}
 	name := errorName(errs[0])
-	d.responses.addOnce(name, func() any { return d.failureOf(errs[0].Message, errs) })
+	d.responses.AddOnce(name, func() any { return d.failureOf(errs[0].Message, errs) })
 	return ref("responses", name)
 }
 
 func (d *documentParts) failureOf(description string, errs []*flows.Error) object {
-	codes, reasons, examples := []any{}, []any{}, object{}
-	challenge, challenges, captcha, disclaimers, retry := "", 0, false, false, false
+	codes, examples := []string{}, object{}
+	challenge, challenges, retry := "", 0, false
 	for _, e := range errs {
-		codes = append(codes, e.Code)
-		for _, reason := range flows.Reasons[e] {
-			reasons = append(reasons, reason)
-		}
-		d.examples.addOnce(errorName(e), func() any { return object{{"value", errorExample(e)}} })
+		codes = append(codes, "`"+e.Code+"`")
+		d.examples.AddOnce(errorName(e), func() any { return object{{"value", errorExample(e)}} })
 		examples = append(examples, member{errorName(e), ref("examples", errorName(e))})
 		if c := challengeFor(e, 0); c != "" {
 			challenge = c
 			challenges++
 		}
-		captcha = captcha || slices.Contains(captchaErrors, e)
-		disclaimers = disclaimers || e == flows.ErrDisclaimerInvalid
 		retry = retry || slices.Contains(retryErrors, e)
 	}
-	properties := object{
-		{"status", object{{"type", "string"}, {"enum", []any{"error"}}}},
-		{"error_code", object{{"type", "string"}, {"enum", codes}}},
-		{"message", object{{"type", "string"}, {"description", "One sentence for the developer of the client."}}},
-	}
-	if len(reasons) > 0 {
-		properties = append(properties, member{"reason", object{
-			{"type", "string"},
-			{"description", "The cause, where an error_code has several."},
-			{"enum", reasons},
-		}})
-	}
-	if captcha {
-		properties = append(properties, member{"captcha_required", fieldSchemas["captcha_required"]})
-	}
-	if disclaimers {
-		properties = append(properties, member{"disclaimers_required", fieldSchemas["disclaimers_required"]})
+	if len(codes) > 1 {
+		description += " " + strings.Join(codes, ", ")
 	}
 	headers := object{}
 	if challenges > 0 {
@@ -317,16 +342,41 @@ func (d *documentParts) failureOf(description string, errs []*flows.Error) objec
 	if len(headers) > 0 {
 		response = append(response, member{"headers", headers})
 	}
-	return append(response, member{"content", jsonContent(object{
+	return append(response, member{"content", jsonContent(ref("schemas", "Error"), member{"examples", examples})})
+}
+
+// errorSchema is one for all, so that clients handle errors in one place. Which
+// codes may come is told with each response.
+func errorSchema() object {
+	var codes, reasons []any
+	for i := range flows.Routes {
+		for _, e := range errorsOf(&flows.Routes[i]) {
+			if !slices.Contains(codes, any(e.Code)) {
+				codes = append(codes, e.Code)
+			}
+			for _, reason := range flows.Reasons[e] {
+				if !slices.Contains(reasons, any(reason)) {
+					reasons = append(reasons, reason)
+				}
+			}
+		}
+	}
+	return object{
 		{"type", "object"},
+		{"description", "What every refused request is answered with."},
 		{"required", []string{"status", "error_code", "message"}},
-		{"properties", properties},
-	}, member{"examples", examples})})
+		{"properties", object{
+			{"status", object{{"type", "string"}, {"enum", []any{"error"}}}},
+			{"error_code", object{{"type", "string"}, {"description", "What programs go by."}, {"enum", codes}}},
+			{"message", object{{"type", "string"}, {"description", "One sentence for the developer of the client."}, {"examples", []any{flows.ErrPasswordInvalid.Message}}}},
+			{"reason", object{{"type", "string"}, {"description", "The cause, where an error_code has several."}, {"enum", reasons}}},
+			{"captcha_required", fieldSchemas["captcha_required"]},
+			{"disclaimers_required", fieldSchemas["disclaimers_required"]},
+		}},
+	}
 }
 
 var (
-	// captchaErrors may come with captcha_required.
-	captchaErrors = []*flows.Error{flows.ErrCaptchaMissing, flows.ErrCaptchaInvalid, flows.ErrPasswordInvalid, flows.ErrCredentialsInvalid}
 	// retryErrors come with Retry-After.
 	retryErrors = []*flows.Error{flows.ErrRestricted, flows.ErrUnavailable}
 )
@@ -351,73 +401,9 @@ func errorExample(e *flows.Error) object {
 // exampleOf is the example of a field.
 func exampleOf(field string) any {
 	for _, m := range fieldSchemas[field] {
-		if m.name == "examples" {
-			return m.value.([]any)[0]
+		if m.Name() == "examples" {
+			return m[1].([]any)[0]
 		}
 	}
 	return nil
-}
-
-func ref(kind, name string) object {
-	return object{{"$ref", "#/components/" + kind + "/" + name}}
-}
-
-func jsonContent(schema any, more ...member) object {
-	return object{{"application/json", append(object{{"schema", schema}}, more...)}}
-}
-
-// An object is a JSON object that keeps its members in order, as a reader
-// would have them.
-type object []member
-
-type member struct {
-	name  string
-	value any
-}
-
-// addOnce adds a member unless there is one of that name.
-func (o *object) addOnce(name string, value func() any) {
-	if !slices.ContainsFunc(*o, func(m member) bool { return m.name == name }) {
-		*o = append(*o, member{name, value()})
-	}
-}
-
-// MarshalJSONTo implements json.MarshalerTo.
-func (o object) MarshalJSONTo(e *jsontext.Encoder) error {
-	if err := e.WriteToken(jsontext.BeginObject); err != nil {
-		return err
-	}
-	for _, m := range o {
-		if err := e.WriteToken(jsontext.String(m.name)); err != nil {
-			return err
-		}
-		if err := json.MarshalEncode(e, m.value); err != nil {
-			return err
-		}
-	}
-	return e.WriteToken(jsontext.EndObject)
-}
-
-// appendJSON appends a value as people like to read it: in one line if it is
-// short, else a line for each of what it holds.
-func appendJSON(b []byte, indent string, value any) ([]byte, error) {
-	line, err := json.Marshal(value, jsontext.SpaceAfterColon(true), jsontext.SpaceAfterComma(true))
-	if err != nil {
-		return nil, err
-	}
-	o, isObject := value.(object)
-	if !isObject || len(indent)+len(line) <= 100 {
-		return append(b, line...), nil
-	}
-	b = append(b, '{')
-	for i, m := range o {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = fmt.Appendf(b, "\n%s  %q: ", indent, m.name)
-		if b, err = appendJSON(b, indent+"  ", m.value); err != nil {
-			return nil, err
-		}
-	}
-	return fmt.Appendf(b, "\n%s}", indent), nil
 }

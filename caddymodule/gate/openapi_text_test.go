@@ -247,5 +247,18 @@ var routeAnswers = map[string]map[flows.State]answerText{
 }
 
 // passwordRecovered can be told from the other answer of its route only by
-// what it lacks.
+// what it lacks, so that the two have one schema.
 const passwordRecovered = "PasswordRecovered"
+
+var passwordSetSchema = func() object {
+	schema := stateAnswers[flows.Authorized].schema(flows.Authorized)
+	for i, m := range schema {
+		switch m.Name() {
+		case "description":
+			schema[i][1] = "The password is set. Without session_token, after a recovery, all but status is left out."
+		case "required":
+			schema[i][1] = []string{"status"}
+		}
+	}
+	return schema
+}

@@ -24,8 +24,8 @@ const accept_disclaimers = login.data.disclaimers_required.map(({ code }) => cod
 
 const wrong = await api.POST('/{company_code}/v2/auth/checkpassword', { ...asked, body: { password: 'not that one' } });
 expect(wrong.error?.error_code, 'auth.password.invalid');
-// @ts-expect-error: no answer of this route has the code
-expect(wrong.error?.error_code === 'auth.otp.invalid', false);
+// @ts-expect-error: there is no such code
+expect(wrong.error?.error_code === 'auth.password.wrong', false);
 
 const refused = await api.POST('/{company_code}/v2/auth/checkpassword', { ...asked, body: { password } });
 if (refused.error?.error_code !== 'auth.disclaimer.invalid') throw new Error(JSON.stringify(refused));
