@@ -68,6 +68,7 @@ type site struct {
 	turns  atomic.Int64
 	beside func() openStores // nil for those in its file
 	shared *servers          // set where a test kills them
+	outbox flows.Outbox      // of backlog
 
 	logMu sync.Mutex
 	logs  bytes.Buffer

@@ -77,7 +77,8 @@ type OutQueue struct {
 	Company string
 	Name    string
 	Claim   string // of no meaning but to the store
-	Tries   int    // of the first event, in vain
+	Until   time.Time
+	Tries   int // of the first event, in vain
 	Events  []Waiting
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,8 +23,13 @@ const (
 )
 
 // Run does what no request waits for, until ctx ends: it ends the sessions that
-// a crash left owed and sweeps the stores.
+// a crash left owed, sweeps the stores, and delivers events.
 func (s *Service) Run(ctx context.Context) {
+	if s.Outbox != nil {
+		var outbox sync.WaitGroup
+		outbox.Go(func() { s.runOutbox(ctx) })
+		defer outbox.Wait()
+	}
 	endings, sweep := time.NewTicker(endingsEvery), time.NewTicker(sweepEvery)
 	defer endings.Stop()
 	defer sweep.Stop()

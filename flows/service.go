@@ -30,7 +30,8 @@ type Service struct {
 
 	told       told // of full counters
 	warnings   Warnings
-	derived    atomic.Pointer[secrets] // nil until it is needed
+	backlogs   atomic.Pointer[[]Backlog] // nil until they are known
+	derived    atomic.Pointer[secrets]   // nil until it is needed
 	tagging    sync.Once
 	byTag      map[companyTag]*Company // of sealed tokens
 	background sync.WaitGroup          // what later began

@@ -1,6 +1,10 @@
 package store
 
-import "github.com/mnemogate/mnemogate/flows"
+import (
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
 
 // outgoing is all that there is to tell of a change that was made.
 func outgoing(tell []flows.Tell) (all []flows.Outgoing) {
@@ -10,9 +14,9 @@ func outgoing(tell []flows.Tell) (all []flows.Outgoing) {
 	return all
 }
 
-func scanQueue(company, claim string) func(scanner) (flows.OutQueue, error) {
+func scanQueue(company, claim string, until time.Time) func(scanner) (flows.OutQueue, error) {
 	return func(row scanner) (flows.OutQueue, error) {
-		q := flows.OutQueue{Company: company, Claim: claim}
+		q := flows.OutQueue{Company: company, Claim: claim, Until: until}
 		err := row.Scan(&q.Name, &q.Tries)
 		return q, err
 	}

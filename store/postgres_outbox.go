@@ -70,7 +70,7 @@ func (s postgresAccounts) Claim(ctx context.Context, now, until time.Time, compa
 	claim := rand.Text()
 	var queues []flows.OutQueue
 	err := s.write(ctx, func(ctx context.Context, q postgresQueries) (err error) {
-		queues, err = collectPostgres(ctx, q, scanQueue(company, claim), postgresClaim,
+		queues, err = collectPostgres(ctx, q, scanQueue(company, claim, until), postgresClaim,
 			company, micros(now), micros(until), claim, limit)
 		return err
 	})

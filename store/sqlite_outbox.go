@@ -57,7 +57,7 @@ func (s sqliteAccounts) Claim(ctx context.Context, now, until time.Time, company
 	var queues []flows.OutQueue
 	err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
 		claim := rand.Text()
-		queues, err = collectSQLite(ctx, tx, scanQueue(company, claim), sqliteClaim,
+		queues, err = collectSQLite(ctx, tx, scanQueue(company, claim, until), sqliteClaim,
 			company, micros(now), micros(until), claim, limit)
 		for i := range queues {
 			q := &queues[i]

@@ -69,6 +69,7 @@ func (d *doctor) run(ctx context.Context) {
 		check("gateways", func() { d.gateways(ctx, code, company) })
 		check("second_factor", func() { d.weak(d.app.Stranded(ctx, code)) })
 	}
+	check("events", func() { d.backlogs(ctx) })
 	check("company", func() { d.weak(d.app.Orphans(ctx)) })
 	check("settings", func() { d.weak(d.app.Weaknesses(), nil) })
 	checks.Wait()
@@ -196,6 +197,27 @@ func (d *doctor) knock(ctx context.Context, code, name, endpoint string) {
 		f.Took = time.Since(began).Round(10 * time.Microsecond).String()
 	}
 	d.found(f)
+}
+
+// lateEvent is how old an event is that should have been delivered long since.
+const lateEvent = time.Minute
+
+// backlogs tells of the events that wait for a company's receiver.
+func (d *doctor) backlogs(ctx context.Context) {
+	all, err := d.service.AskBacklogs(ctx)
+	if err != nil {
+		d.found(api.Finding{Check: "events", Result: api.Failed, Message: err.Error(), Advice: storeAdvice})
+	}
+	for _, b := range all {
+		age := time.Since(b.Oldest)
+		f := api.Finding{Check: "events", Company: b.Company, Result: api.OK}
+		f.Message = fmt.Sprintf("%d events wait, the oldest for %s", b.Events, age.Round(time.Second))
+		if age > lateEvent {
+			f.Result = api.Warning
+			f.Advice = "see that the receiver is there and answers 2xx; the log says what came of each try, and after three days an event is dropped"
+		}
+		d.found(f)
+	}
 }
 
 // weak tells of weaknesses, or why they were not found out.

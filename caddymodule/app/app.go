@@ -83,6 +83,7 @@ type App struct {
 	guests    []Guest // that keep the stores
 	accounts  flows.Accounts
 	census    flows.Census // nil if the accounts are none
+	outbox    flows.Outbox // likewise
 	sessions  flows.Sessions
 	watcher   *watcher
 	servers   map[*caddyhttp.Server]bool   // that a handler stands in
@@ -349,6 +350,7 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 	}
 	service := &flows.Service{
 		Accounts:  a.accounts,
+		Outbox:    a.outbox,
 		Sessions:  a.sessions,
 		Companies: map[string]*flows.Company{},
 		Hasher:    hasher(),

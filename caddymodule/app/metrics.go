@@ -41,6 +41,9 @@ var (
 	messages = counters("mnemogate_messages_total",
 		"SMS and mails that were handed to a gateway, by type of message and result (accepted or failed).",
 		"company", "channel", "type", "result")
+	deliveries = counters("mnemogate_event_deliveries_total",
+		"Events for receivers, by result (delivered; failed: it will be tried again; dropped: it was tried for three days).",
+		"company", "result")
 	captchas = counters("mnemogate_captchas_total",
 		"Captcha responses that a provider was asked to verify, by result (right, wrong, or failed: it did not answer).",
 		"company", "result")
@@ -75,6 +78,12 @@ var (
 		"Logins that wait for a hash or have one computed.")
 	hashQueueLimit = desc("mnemogate_hash_queue_limit", "gauge",
 		"How many of them there may be; the rest is turned away.")
+	outboxEvents = desc("mnemogate_outbox_events", "gauge",
+		"Events that wait for a company's receiver, the same at all nodes; none is told of a company where none waits.",
+		"company")
+	outboxOldest = desc("mnemogate_outbox_oldest_seconds", "gauge",
+		"The age of the oldest of them.",
+		"company")
 	backgroundMessages = desc("mnemogate_background_messages", "gauge",
 		"Messages under way that no request waits for.")
 
@@ -117,9 +126,9 @@ func histogram(name, help string, buckets []float64, labels ...string) *promethe
 // withoutLabels is the counter of a family without labels.
 func withoutLabels(c *prometheus.CounterVec) prometheus.Counter { return c.WithLabelValues() }
 
-func desc(name, kind, help string) *prometheus.Desc {
-	MetricKinds = append(MetricKinds, MetricKind{name, kind, help, nil})
-	return prometheus.NewDesc(name, help, nil, nil)
+func desc(name, kind, help string, labels ...string) *prometheus.Desc {
+	MetricKinds = append(MetricKinds, MetricKind{name, kind, help, labels})
+	return prometheus.NewDesc(name, help, labels, nil)
 }
 
 // RegisterMetrics puts the metrics into the registry of a config, unless they
@@ -141,7 +150,10 @@ func (a *App) registerMetrics(ctx caddy.Context) error {
 	if err := RegisterMetrics(ctx); err != nil {
 		return err
 	}
-	for code := range a.Companies {
+	for code, c := range a.Companies {
+		if c.effective.Events.Receiver != nil {
+			deliveries.WithLabelValues(code, "dropped")
+		}
 		for _, kind := range flows.EventKinds {
 			if lock, ok := strings.CutPrefix(kind.Name, lockEvents); ok {
 				locks.WithLabelValues(code, lock)
@@ -163,6 +175,8 @@ func countEvent(e flows.Event) {
 		locks.WithLabelValues(e.Company, lock).Inc()
 	} else if change, ok := strings.CutPrefix(e.Name, accountEvents); ok {
 		accountChanges.WithLabelValues(e.Company, change).Inc()
+	} else if e.Name == flows.EventDropped {
+		deliveries.WithLabelValues(e.Company, "dropped").Inc()
 	} else if e.Name == flows.SessionEnded {
 		sessionsEnded.WithLabelValues(e.Company, e.Reason).Inc()
 	}
@@ -216,6 +230,9 @@ func counted(c flows.Company) *flows.Company {
 	if c.Mail != nil {
 		c.Mail = countedSender{c.Mail, "mail"}
 	}
+	if c.Events.Receiver != nil {
+		c.Events.Receiver = countedReceiver{c.Events.Receiver, c.Code}
+	}
 	if _, test := c.Captcha.(flows.ReusableCaptcha); c.Captcha != nil && !test {
 		c.Captcha = countedCaptcha{c.Captcha, c.Code}
 	}
@@ -240,6 +257,22 @@ func (s countedSender) Send(ctx context.Context, m flows.Message) error {
 		result = "failed"
 	}
 	messages.WithLabelValues(m.Company, s.channel, m.Type, result).Inc()
+	return err
+}
+
+type countedReceiver struct {
+	flows.EventReceiver
+	company string
+}
+
+// Deliver implements flows.EventReceiver.
+func (r countedReceiver) Deliver(ctx context.Context, o flows.Outgoing) error {
+	err := r.EventReceiver.Deliver(ctx, o)
+	result := "delivered"
+	if err != nil {
+		result = "failed"
+	}
+	deliveries.WithLabelValues(r.company, result).Inc()
 	return err
 }
 
@@ -295,7 +328,7 @@ type live struct{}
 // Describe implements prometheus.Collector.
 func (live) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		up, memorySessions, memoryHits, memoryMisses, memoryTrusted, hashQueue, hashQueueLimit, backgroundMessages,
+		up, memorySessions, memoryHits, memoryMisses, memoryTrusted, hashQueue, hashQueueLimit, outboxEvents, outboxOldest, backgroundMessages,
 	} {
 		to <- d
 	}
@@ -307,8 +340,8 @@ func (live) Collect(to chan<- prometheus.Metric) {
 	if app == nil {
 		return
 	}
-	gauge := func(d *prometheus.Desc, value float64) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	counter := func(d *prometheus.Desc, value uint64) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value))
@@ -317,6 +350,10 @@ func (live) Collect(to chan<- prometheus.Metric) {
 	gauge(up, number(service != nil))
 	if service != nil {
 		gauge(backgroundMessages, float64(service.Waiting()))
+		for _, b := range service.Backlogs() {
+			gauge(outboxEvents, float64(b.Events), b.Company)
+			gauge(outboxOldest, time.Since(b.Oldest).Seconds(), b.Company)
+		}
 	}
 	if memory, ok := app.sessions.(*store.Memory); ok {
 		hits, misses := memory.Asked()

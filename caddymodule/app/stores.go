@@ -133,6 +133,12 @@ func (a *App) loadStores(ctx caddy.Context) error {
 	}
 	a.accounts = timedAccounts{accounts.Accounts()}
 	a.census, _ = accounts.Accounts().(flows.Census)
+	a.outbox, _ = accounts.Accounts().(flows.Outbox)
+	for code, c := range a.Sorted() {
+		if a.outbox == nil && c.effective.Events.Receiver != nil {
+			return fmt.Errorf("company %s: events: the store %s can't keep them until they are delivered; use another module, or take events out", code, main.module)
+		}
+	}
 	if a.SessionsRaw != nil {
 		if module, err = ctx.LoadModule(a, "SessionsRaw"); err != nil {
 			return fmt.Errorf("sessions: %w", err)

@@ -1,7 +1,7 @@
 // Package guest is what a guest module must be, a gateway, captcha, provider or
 // store, and helpers to write one: the package that others import. What each
 // kind must do is an interface of package flows (Sender, Captcha) or is here
-// (OAuthModule, StoreModule); any may also be Weak, Remote or Absent. Then
+// (EventsModule, OAuthModule, StoreModule); any may also be Weak, Remote or Absent. Then
 // options.go parses its block of a Caddyfile, secrets.go its placeholders, and
 // outbound.go asks what is somewhere else. Package guesttest tests one. Read
 // senders/webhook.go for an example.
@@ -37,6 +37,14 @@ type Remote interface {
 // An Absent stands for there being none, as captcha off does.
 type Absent interface {
 	Absent()
+}
+
+// An EventsModule is what a module of the namespace mnemogate.events must be.
+type EventsModule interface {
+	flows.EventReceiver
+	// Settings returns what was decided for this receiver; the field Receiver is
+	// not set.
+	Settings() flows.Events
 }
 
 // An OAuthModule is what a module of the namespace mnemogate.oauth must be.

@@ -35,6 +35,7 @@ import (
 //	captcha <module> ...
 //	sms <module> ...
 //	mail <module> ...
+//	events <module> ...
 //	texts <dir>
 //	recovery {
 //		methods PHONE|MAIL|QUESTION...|off
@@ -73,6 +74,7 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 		"captcha":       guest.Module(d, "mnemogate.captcha", &p.CaptchaRaw),
 		"sms":           guest.Module(d, "mnemogate.sms", &p.SMSRaw),
 		"mail":          guest.Module(d, "mnemogate.mail", &p.MailRaw),
+		"events":        guest.Module(d, "mnemogate.events", &p.EventsRaw),
 		"texts":         guest.Text(d, &p.Texts),
 		"recovery":      p.block(d, p.recoveryOptions),
 		"limits":        p.block(d, p.limitOptions),

@@ -55,6 +55,10 @@ type Policy struct {
 	// What sends mails. Default: none, and then nobody recovers by mail.
 	MailRaw json.RawMessage `json:"mail,omitempty" caddy:"namespace=mnemogate.mail inline_key=module"`
 
+	// What is told of changes to accounts, so that a backend need not ask, or
+	// `off` for nothing. Default: nothing.
+	EventsRaw json.RawMessage `json:"events,omitempty" caddy:"namespace=mnemogate.events inline_key=module"`
+
 	// A directory with templates that replace the built-in texts of SMS and
 	// mails. Default: the built-in texts.
 	Texts string `json:"texts,omitempty"`
@@ -79,6 +83,7 @@ type Policy struct {
 	captchaSet bool // captcha off leaves captcha nil
 	captcha    flows.Captcha
 	sms, mail  flows.Sender
+	events     *flows.Events
 	texts      *flows.Texts
 	regex      *regexp.Regexp
 	blocklist  *password.Blocklist
@@ -293,6 +298,16 @@ func (p *Policy) loadGuests(ctx caddy.Context) (err error) {
 			return fmt.Errorf("mail: %w", err)
 		}
 	}
+	if p.EventsRaw != nil {
+		receiver, err := guest.Load[guest.EventsModule](ctx, p, "EventsRaw")
+		if err != nil {
+			return fmt.Errorf("events: %w", err)
+		}
+		p.events = new(receiver.Settings())
+		if _, off := receiver.(guest.Absent); !off {
+			p.events.Receiver = receiver
+		}
+	}
 	if p.CaptchaRaw != nil {
 		p.captchaSet = true
 		if p.captcha, err = guest.Load[flows.Captcha](ctx, p, "CaptchaRaw"); err != nil {
@@ -319,6 +334,7 @@ func (p *Policy) Apply(c *flows.Company) {
 	override(&c.SMS, p.sms)
 	override(&c.Mail, p.mail)
 	override(&c.Texts, p.texts)
+	overrideBy(&c.Events, p.events)
 	if p.captchaSet {
 		c.Captcha = p.captcha
 	}

@@ -1,7 +1,7 @@
-// Package senders has the built-in guests that bring SMS and mails to users, a
-// file for each kind: webhook, smtp, and log for trying out. A new one is a
-// flows.Sender, registered as mnemogate.sms.<name> or mnemogate.mail.<name>;
-// see package guest.
+// Package senders has the built-in guests that bring SMS and mails to users and
+// events to backends, a file for each kind: webhook, smtp, events, and log for
+// trying out. A new one is a flows.Sender, registered as mnemogate.sms.<name> or
+// mnemogate.mail.<name>, or a guest.EventsModule; see package guest.
 package senders
 
 import (
@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -41,7 +42,7 @@ const defaultSendTimeout = caddy.Duration(5 * time.Second)
 // connection can be used again.
 const maxDrained = 64 << 10
 
-// webhook is what SMSWebhook and MailWebhook share.
+// webhook is what SMSWebhook, MailWebhook and EventsWebhook share.
 type webhook struct {
 	// Where each message is posted to: an https URL (http for this machine
 	// only). May contain placeholders like {env.NAME}, since some gateways have
@@ -62,6 +63,10 @@ type webhook struct {
 	// characters. Use a placeholder like {env.NAME} or {file.PATH} for it.
 	Secret string `json:"secret,omitempty"`
 
+	// More keys, which sign beside it: so the gateway can change over from one
+	// to another while both are good. Default: none.
+	Secrets []string `json:"secrets,omitempty"`
+
 	// How long the gateway may take to answer, at most 1m. Default: 5s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
@@ -71,7 +76,7 @@ type webhook struct {
 
 	what   string
 	target *url.URL
-	key    []byte
+	keys   [][]byte
 	client *http.Client
 }
 
@@ -108,22 +113,27 @@ func (w *MailWebhook) Provision(caddy.Context) error { return w.provision("mail 
 // UnmarshalCaddyfile sets up the gateway from Caddyfile tokens. Syntax:
 //
 //	webhook <url> [insecure] {
-//		secret <key>
+//		secret <key>...
 //		timeout <duration>
 //		header <name> <value>
 //	}
 //
 // header may be repeated, with another name.
-func (w *webhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+func (w *webhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return w.parse(d, nil) }
+
+// parse parses a webhook with more options than all have.
+func (w *webhook) parse(d *caddyfile.Dispenser, more map[string]func() error) error {
 	d.Next()
 	if err := guest.Address(d, &w.URL, &w.Insecure)(); err != nil {
 		return err
 	}
-	err := guest.Options(d, map[string]func() error{
-		"secret":  guest.CheckedText(d, &w.Secret, checkWebhookKey),
+	options := map[string]func() error{
+		"secret":  func() error { return w.parseSecrets(d) },
 		"timeout": guest.OneValue(d, guest.Timeout(&w.Timeout)),
 		"header":  func() error { return w.parseHeader(d) },
-	}, "header")
+	}
+	maps.Copy(options, more)
+	err := guest.Options(d, options, "header")
 	return guest.Complete(d, err, w.checkGiven)
 }
 
@@ -132,6 +142,20 @@ func (w *webhook) checkGiven() error {
 	if w.Secret == "" {
 		return errors.New("secret: the gateway needs a key to know these requests by; add one")
 	}
+	return nil
+}
+
+func (w *webhook) parseSecrets(d *caddyfile.Dispenser) error {
+	secrets := d.RemainingArgs()
+	if len(secrets) == 0 || slices.Contains(secrets, "") {
+		return d.ArgErr()
+	}
+	for _, secret := range secrets {
+		if err := guest.Literally(d, secret, checkWebhookKey); err != nil {
+			return err
+		}
+	}
+	w.Secret, w.Secrets = secrets[0], secrets[1:]
 	return nil
 }
 
@@ -164,6 +188,11 @@ func (w *webhook) provision(what string) error {
 		}
 		w.Headers[name] = value
 	}
+	for i := range w.Secrets {
+		if err := guest.ResolveInto(what+": secret", &w.Secrets[i]); err != nil {
+			return err
+		}
+	}
 	return errors.Join(guest.ResolveInto(what+": url", &w.URL), guest.ResolveInto(what+": secret", &w.Secret))
 }
 
@@ -175,8 +204,12 @@ func (w *webhook) Validate() (err error) {
 	if err := w.checkGiven(); err != nil {
 		return fmt.Errorf("%s: %w", w.what, err)
 	}
-	if w.key, err = webhookKey(w.Secret); err != nil {
-		return fmt.Errorf("%s: secret: %w", w.what, err)
+	for _, secret := range w.secrets() {
+		key, err := webhookKey(secret)
+		if err != nil {
+			return fmt.Errorf("%s: secret: %w", w.what, err)
+		}
+		w.keys = append(w.keys, key)
 	}
 	for name, value := range w.Headers {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
@@ -199,8 +232,13 @@ func ownHeader(name string) bool {
 // keyPrefix stands before the base64 of a Standard Webhooks secret.
 const keyPrefix = "whsec_"
 
+func (w *webhook) secrets() []string { return append([]string{w.Secret}, w.Secrets...) }
+
 // webhookKey returns the bytes of a Standard Webhooks secret.
 func webhookKey(secret string) ([]byte, error) {
+	if secret == "" {
+		return nil, errors.New("it is empty")
+	}
 	encoded, ok := strings.CutPrefix(secret, keyPrefix)
 	if !ok {
 		return []byte(secret), nil
@@ -232,9 +270,22 @@ type webhookMessage struct {
 
 // Send implements flows.Sender.
 func (w *webhook) Send(ctx context.Context, m flows.Message) error {
+	content := webhookMessage{m.Type, m.Company, m.Mnemocode, m.To, m.Code, m.Link, m.Subject, m.Text, ""}
+	if !m.Expires.IsZero() {
+		content.Expires = m.Expires.UTC().Format(time.RFC3339)
+	}
+	body, err := json.Marshal(content)
+	if err != nil {
+		return fmt.Errorf("%s: encoding the message failed", w.what)
+	}
+	return w.post(ctx, m.ID, body)
+}
+
+// post sends a body, and returns nil if it was taken.
+func (w *webhook) post(ctx context.Context, id string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(w.Timeout))
 	defer cancel()
-	req, err := w.request(ctx, m, time.Now())
+	req, err := w.request(ctx, id, body, time.Now())
 	if err != nil {
 		return err
 	}
@@ -256,7 +307,7 @@ func (w *webhook) Endpoint() string { return guest.HostPort(w.target) }
 // Weaknesses implements guest.Weak.
 func (w *webhook) Weaknesses() []guest.Weakness {
 	found := guest.HTTPWeakness(w.Insecure, w.URL)
-	if !strings.HasPrefix(w.Secret, keyPrefix) {
+	if slices.ContainsFunc(w.secrets(), func(s string) bool { return !strings.HasPrefix(s, keyPrefix) }) {
 		found = append(found, guest.Weakness{
 			Message: "the secret has no whsec_ before it, so its characters are the key; a Standard Webhooks library would decode it as base64, and find each signature wrong",
 			Advice:  "write whsec_ and the base64 of the key, or see that the gateway takes the characters",
@@ -266,15 +317,7 @@ func (w *webhook) Weaknesses() []guest.Weakness {
 }
 
 // request makes the signed request, see standardwebhooks.com.
-func (w *webhook) request(ctx context.Context, m flows.Message, now time.Time) (*http.Request, error) {
-	content := webhookMessage{m.Type, m.Company, m.Mnemocode, m.To, m.Code, m.Link, m.Subject, m.Text, ""}
-	if !m.Expires.IsZero() {
-		content.Expires = m.Expires.UTC().Format(time.RFC3339)
-	}
-	body, err := json.Marshal(content)
-	if err != nil {
-		return nil, fmt.Errorf("%s: encoding the message failed", w.what)
-	}
+func (w *webhook) request(ctx context.Context, id string, body []byte, now time.Time) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.target.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("%s: making the request failed", w.what)
@@ -284,12 +327,16 @@ func (w *webhook) request(ctx context.Context, m flows.Message, now time.Time) (
 		req.Header.Set(name, value)
 	}
 	sent := strconv.FormatInt(now.Unix(), 10)
-	mac := hmac.New(sha256.New, w.key)
-	fmt.Fprintf(mac, "%s.%s.%s", m.ID, sent, body)
+	var signatures []string
+	for _, key := range w.keys {
+		mac := hmac.New(sha256.New, key)
+		fmt.Fprintf(mac, "%s.%s.%s", id, sent, body)
+		signatures = append(signatures, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Webhook-Id", m.ID)
+	req.Header.Set("Webhook-Id", id)
 	req.Header.Set("Webhook-Timestamp", sent)
-	req.Header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	req.Header.Set("Webhook-Signature", strings.Join(signatures, " "))
 	guest.SendOnce(req.Header) // the gateway tells a repetition by webhook-id
 	return req, nil
 }

@@ -1,0 +1,224 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// How an Outbox is delivered: for each company with a receiver a loop claims
+// queues that are due, and a goroutine for each of them sends its events, one
+// after another, and settles it. What fails is left in its queue, which is due
+// again after a pause; the others go on.
+
+const (
+	outboxAtOnce  = 16                     // queues of a company, at a node
+	outboxEvery   = 500 * time.Millisecond // is looked for what is due
+	outboxAgain   = 2 * time.Second        // after a store that did not answer
+	backlogEvery  = 2 * time.Second        // it is counted, or less often if that takes long
+	backlogShare  = 50                     // of the time, at most one part is spent with counting
+	maxOutPause   = 10 * time.Minute
+	keepOutgoing  = 72 * time.Hour // an event is tried for so long, and then dropped
+	claimTimeouts = 4              // a claim holds for as many of the receiver's timeouts
+)
+
+// runOutbox delivers events until ctx ends. Then it gives up those under way,
+// which are tried again by whoever comes next.
+func (s *Service) runOutbox(ctx context.Context) {
+	var loops sync.WaitGroup
+	for _, c := range s.Companies {
+		if c.Events.Receiver != nil {
+			loops.Go(func() { s.deliverEvents(ctx, c) })
+		}
+	}
+	defer loops.Wait()
+	for {
+		began := time.Now()
+		s.maintain("looking at the events that wait", func() error { return s.lookAtOutbox(ctx) })
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(max(backlogEvery, backlogShare*time.Since(began))):
+		}
+	}
+}
+
+func (s *Service) deliverEvents(ctx context.Context, c *Company) {
+	due := time.NewTicker(outboxEvery)
+	defer due.Stop()
+	settled := make(chan bool)
+	active, more := 0, true // more may be due
+	for {
+		if more && active <= outboxAtOnce/2 {
+			limit := outboxAtOnce - active
+			queues := s.claimEvents(ctx, c, limit)
+			for _, q := range queues {
+				go func() { settled <- s.deliverQueue(ctx, c, q) }()
+			}
+			active += len(queues)
+			more = len(queues) == limit
+		}
+		select {
+		case again := <-settled:
+			active--
+			more = more || again
+		case <-due.C:
+			more = true
+		case <-ctx.Done():
+			for ; active > 0; active-- {
+				<-settled
+			}
+			return
+		}
+	}
+}
+
+func (s *Service) claimEvents(ctx context.Context, c *Company, limit int) (queues []OutQueue) {
+	failed := true
+	s.maintain("claiming events", func() (err error) {
+		now := s.Now()
+		queues, err = s.Outbox.Claim(ctx, now, now.Add(claimTimeouts*c.Events.Timeout), c.Code, limit)
+		failed = err != nil
+		return err
+	})
+	if failed {
+		select {
+		case <-ctx.Done():
+		case <-time.After(outboxAgain):
+		}
+	}
+	return queues
+}
+
+// deliverQueue sends the events of a claimed queue until one fails, and settles
+// the queue. It reports whether there may be more to send at once.
+func (s *Service) deliverQueue(ctx context.Context, c *Company, q OutQueue) (more bool) {
+	s.maintain("delivering events", func() error {
+		sent, pause, tries := s.sendEvents(ctx, c, q)
+		more = pause == 0
+		// What was delivered is not to be sent again, also where this node ends.
+		return s.Outbox.Settle(context.WithoutCancel(ctx), q, sent, s.Now().Add(pause), tries)
+	})
+	return more && ctx.Err() == nil
+}
+
+// sendEvents returns which events are done with, and when the next one is to be
+// tried, which was tried so often.
+func (s *Service) sendEvents(ctx context.Context, c *Company, q OutQueue) (done []int64, pause time.Duration, tries int) {
+	tries = q.Tries
+	for _, e := range q.Events {
+		if s.Now().Add(claimTimeouts / 2 * c.Events.Timeout).After(q.Until) {
+			return done, 0, tries // another could claim it before it is settled
+		}
+		var err error
+		if c.Events.wants(e.Type) { // as the configuration is now
+			err = Contain(func() error { return c.Events.Receiver.Deliver(ctx, e.Outgoing) })
+		}
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return done, 0, tries
+		case err != nil && s.Now().Sub(e.At) < keepOutgoing:
+			pause = outPause(c.Events.Retry, tries)
+			s.warnings.Warn(s.Log, "an event was not delivered and will be tried again", "company", c.Code,
+				"account", q.Name, "type", e.Type, "id", e.ID, "try", tries+1, "again_in", pause, "error", err)
+			return done, pause, tries + 1
+		case err != nil:
+			s.dropped(ctx, c.Code, q.Name, e, err)
+		}
+		done, tries = append(done, e.Number), 0
+	}
+	return done, 0, tries
+}
+
+// outPause is how long an event waits that was tried so often before.
+func outPause(first time.Duration, tries int) time.Duration {
+	pause := first
+	for range tries {
+		if pause *= 2; pause >= maxOutPause {
+			return maxOutPause
+		}
+	}
+	return pause
+}
+
+var errNoReceiver = errors.New("the company has no receiver for events")
+
+func (s *Service) dropped(ctx context.Context, company, mnemocode string, e Waiting, err error) {
+	s.Log.Error("an event is dropped: it could not be delivered for days", "company", company,
+		"account", mnemocode, "type", e.Type, "id", e.ID, "at", e.At, "error", err)
+	s.Emit(ctx, Event{Name: EventDropped, Company: company, Mnemocode: mnemocode, Reason: e.Type})
+}
+
+// lookAtOutbox notes what waits, for Backlogs, and drops what no receiver will
+// ever get.
+func (s *Service) lookAtOutbox(ctx context.Context) error {
+	all, err := s.AskBacklogs(ctx)
+	if err != nil {
+		return err
+	}
+	s.backlogs.Store(&all)
+	for _, b := range all {
+		if c := s.Companies[b.Company]; c != nil && c.Events.Receiver != nil {
+			continue
+		}
+		if s.Now().Sub(b.Oldest) >= keepOutgoing {
+			err = errors.Join(err, s.dropAbandoned(ctx, b.Company))
+		}
+	}
+	return err
+}
+
+// dropAbandoned drops the old events of a company that tells nobody any more. If
+// another node's configuration has a receiver, no queue was due for so long.
+func (s *Service) dropAbandoned(ctx context.Context, company string) error {
+	for ctx.Err() == nil {
+		now := s.Now()
+		queues, err := s.Outbox.Claim(ctx, now.Add(-keepOutgoing), now.Add(time.Minute), company, outboxAtOnce)
+		if err != nil || len(queues) == 0 {
+			return err
+		}
+		for _, q := range queues {
+			var done []int64
+			due := now
+			for _, e := range q.Events {
+				due = e.At
+				if now.Sub(e.At) < keepOutgoing {
+					break
+				}
+				s.dropped(ctx, company, q.Name, e, errNoReceiver)
+				done = append(done, e.Number)
+			}
+			if err := s.Outbox.Settle(ctx, q, done, due, 0); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// AskBacklogs asks the outbox what waits, by company.
+func (s *Service) AskBacklogs(ctx context.Context) ([]Backlog, error) {
+	var all []Backlog
+	if s.Outbox == nil {
+		return nil, nil
+	}
+	for after := ""; ; {
+		b, err := s.Outbox.Backlog(ctx, after)
+		if errors.Is(err, ErrNotFound) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all, after = append(all, b), b.Company
+	}
+}
+
+// Backlogs is what AskBacklogs returned some seconds ago.
+func (s *Service) Backlogs() []Backlog {
+	if all := s.backlogs.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
