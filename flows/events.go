@@ -57,7 +57,7 @@ const (
 
 	SessionEnded = sessionPrefix + "ended"
 
-	EventDropped = eventPrefix + "event.dropped"
+	OutboxDropped = eventPrefix + "outbox.dropped"
 
 	IdentityBound = adminPrefix + "identity_bound"
 
@@ -132,7 +132,7 @@ func eventKinds() []EventKind {
 		EventKind{AccountTOTP, "a secret for an authenticator app was shown; once it is confirmed, the account is changed", admin},
 		EventKind{AccountPasswordWrong, "a wrong `current_password` of a user came from a backend", admin},
 		EventKind{AccountWelcomed, "the owner of an account was mailed a welcome link", admin},
-		EventKind{EventDropped, "an event for the `events` receiver was not delivered for three days and is dropped; reason is its type", []string{"company", "mnemocode", "reason"}},
+		EventKind{OutboxDropped, "an event for the `events` receiver was not delivered for three days and is dropped; reason is its type", []string{"company", "mnemocode", "reason"}},
 		EventKind{KeyWrong, "a request to the accounts API came with a key that is none; with the reason `limit` the first of an address that had too many, once a window and node", []string{"address", "reason"}},
 		EventKind{KeyRefused, "a key for the accounts API lacks the right, which reason names, or the company", []string{"company", "address", "actor", "reason"}},
 	)

@@ -147,7 +147,7 @@ var errNoReceiver = errors.New("the company has no receiver for events")
 func (s *Service) dropped(ctx context.Context, company, mnemocode string, e Waiting, err error) {
 	s.Log.Error("an event is dropped: it could not be delivered for days", "company", company,
 		"account", mnemocode, "type", e.Type, "id", e.ID, "at", e.At, "error", err)
-	s.Emit(ctx, Event{Name: EventDropped, Company: company, Mnemocode: mnemocode, Reason: e.Type})
+	s.Emit(ctx, Event{Name: OutboxDropped, Company: company, Mnemocode: mnemocode, Reason: e.Type})
 }
 
 // lookAtOutbox notes what waits, for Backlogs, and drops what no receiver will

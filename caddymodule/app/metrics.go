@@ -41,7 +41,7 @@ var (
 	messages = counters("mnemogate_messages_total",
 		"SMS and mails that were handed to a gateway, by type of message and result (accepted or failed).",
 		"company", "channel", "type", "result")
-	deliveries = counters("mnemogate_event_deliveries_total",
+	deliveries = counters("mnemogate_outbox_deliveries_total",
 		"Events for receivers, by result (delivered; failed: it will be tried again; dropped: it was tried for three days).",
 		"company", "result")
 	captchas = counters("mnemogate_captchas_total",
@@ -175,7 +175,7 @@ func countEvent(e flows.Event) {
 		locks.WithLabelValues(e.Company, lock).Inc()
 	} else if change, ok := strings.CutPrefix(e.Name, accountEvents); ok {
 		accountChanges.WithLabelValues(e.Company, change).Inc()
-	} else if e.Name == flows.EventDropped {
+	} else if e.Name == flows.OutboxDropped {
 		deliveries.WithLabelValues(e.Company, "dropped").Inc()
 	} else if e.Name == flows.SessionEnded {
 		sessionsEnded.WithLabelValues(e.Company, e.Reason).Inc()
