@@ -138,7 +138,7 @@ func blocks(page, language string) []string {
 func TestCaddyfilesOfPagesAreValid(t *testing.T) {
 	testEnvironment(t)
 	for name, value := range map[string]string{
-		"ACME_API_KEY": "key-of-acme", "SMS_SECRET": testSecret, "TURNSTILE_SECRET": testSecret,
+		"ACME_API_KEY": "key-of-acme", "SMS_SECRET": testSecret, "TURNSTILE_SECRET": testSecret, "EVENTS_SECRET": testSecret,
 		"MNEMOGATE_POSTGRES": "postgres://mg:pw@db.example.com/mg?sslmode=verify-full",
 		"MNEMOGATE_REDIS":    "rediss://mg:pw@redis.example.com:6379",
 	} {
@@ -206,7 +206,7 @@ func TestEveryOptionOfThePageIsOne(t *testing.T) {
 	fill := strings.NewReplacer(
 		"# and client_id … as above", "client_id a\nclient_secret b\nredirect_uri https://a.example.com",
 		"redis <url>...", "redis redis://10.0.0.9", "<dsn>", "postgres://10.0.0.9/a?sslmode=require", "[<file>]", "a.db", "<n>", "1",
-		"<code> <phone>...", "123456 +37060012345", `["<description>"]`, `"a"`, "blocklist <file>", "blocklist testdata/blocklist",
+		"types <type>...", "types account.changed", "<code> <phone>...", "123456 +37060012345", `["<description>"]`, `"a"`, "blocklist <file>", "blocklist testdata/blocklist",
 		"texts <dir>", "texts testdata/texts", "<host:port>", "mail.example.com:25", "<address>", "a@example.com",
 		"<key>...", "a-key-of-a-test", "company <code>...", "company acme", "company <code>", "company acme", "<duration> <path>...", "5m /a", "<path>...", "/a", "<code> [<version>]", "terms 2026-01", "<1-5> oauth2", "2 oauth2", "<1-5>", "1",
 		"<issuer>", "https://a.example.com", "<url>", "https://a.example.com", "<uri>...", "https://a.example.com", "<origin>...", "https://a.example.com",

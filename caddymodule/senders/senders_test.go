@@ -52,7 +52,9 @@ func TestWebhookCaddyfile(t *testing.T) {
 		{Name: "timeout twice", Text: "webhook https://a {\ntimeout 1s\ntimeout 1s\n}", Err: "timeout already specified"},
 		{Name: "header twice", Text: "webhook https://a {\nheader X-A x\nheader x-a y\n}", Err: "header: x-a already specified"},
 		{Name: "no secret", Text: "webhook https://a {\nsecret\n}", Err: "wrong argument count"},
-		{Name: "two secrets", Text: "webhook https://a {\nsecret a b\n}", Err: "wrong argument count"},
+		{Name: "three secrets", Text: "webhook https://a {\nsecret a b c\n}",
+			Want: &SMSWebhook{webhook{URL: "https://a", Secret: "a", Secrets: []string{"b", "c"}}}},
+		{Name: "an empty secret", Text: "webhook https://a {\nsecret a \"\"\n}", Err: "wrong argument count"},
 		{Name: "no duration", Text: "webhook https://a {\ntimeout soon\n}", Err: "no duration"},
 		{Name: "no time", Text: "webhook https://a {\ntimeout 0s\n}", Err: "no duration"},
 		{Name: "missing duration", Text: "webhook https://a {\ntimeout\n}", Err: "wrong argument count"},
@@ -62,6 +64,21 @@ func TestWebhookCaddyfile(t *testing.T) {
 	guesttest.Caddyfiles(t, new(MailWebhook), []guesttest.Case{
 		{Name: "mail", Text: "webhook https://gw.example/mail {\nsecret x\n}",
 			Want: &MailWebhook{webhook{URL: "https://gw.example/mail", Secret: "x"}}},
+	})
+	guesttest.Caddyfiles(t, new(EventsWebhook), []guesttest.Case{
+		{Name: "events", Text: "webhook https://a {\nsecret x\ntypes account.created password.changed\nretry 1s\ntimeout 2s\n}",
+			Want: &EventsWebhook{
+				webhook: webhook{URL: "https://a", Secret: "x", Timeout: caddy.Duration(2 * time.Second)},
+				Types:   []string{flows.TellCreated, flows.TellPassword}, Retry: caddy.Duration(time.Second),
+			}},
+		{Name: "no type", Text: "webhook https://a {\ntypes\n}", Err: "wrong argument count"},
+		{Name: "an unknown type", Text: "webhook https://a {\ntypes account.renamed\n}", Err: `there is no event "account.renamed"`},
+		{Name: "no pause", Text: "webhook https://a {\nretry never\n}", Err: "no duration"},
+		{Name: "types twice", Text: "webhook https://a {\ntypes account.created\ntypes account.deleted\n}", Err: "types already specified"},
+	})
+	guesttest.Caddyfiles(t, new(EventsOff), []guesttest.Case{
+		{Name: "off", Text: "off", Want: new(EventsOff)},
+		{Name: "off and more", Text: "off please", Err: "wrong argument count"},
 	})
 }
 

@@ -155,7 +155,10 @@ func (w *webhook) parseSecrets(d *caddyfile.Dispenser) error {
 			return err
 		}
 	}
-	w.Secret, w.Secrets = secrets[0], secrets[1:]
+	w.Secret = secrets[0]
+	if len(secrets) > 1 {
+		w.Secrets = secrets[1:]
+	}
 	return nil
 }
 
