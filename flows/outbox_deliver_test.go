@@ -1,0 +1,110 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+)
+
+// A fickle receiver takes events as long as it has answers.
+type fickle struct {
+	answers []error
+	got     []string
+}
+
+func (f *fickle) Deliver(_ context.Context, o Outgoing) error {
+	f.got = append(f.got, o.ID)
+	if len(f.answers) == 0 {
+		return nil
+	}
+	err := f.answers[0]
+	f.answers = f.answers[1:]
+	return err
+}
+
+// What comes of a queue, by the answers of its receiver.
+func TestSendEvents(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	broken := errors.New("down")
+	event := func(number int64, age time.Duration) Waiting {
+		return Waiting{number, Outgoing{ID: string(rune('a' - 1 + number)), Type: TellChanged, At: now.Add(-age)}}
+	}
+	three := []Waiting{event(1, 3*time.Hour), event(2, 2*time.Hour), event(3, time.Hour)}
+	for name, c := range map[string]struct {
+		events  []Waiting
+		types   []string
+		tries   int           // in vain, before
+		left    time.Duration // of the claim; 0: enough
+		answers []error
+		got     string // what was sent
+		done    []int64
+		pause   time.Duration
+		after   int // tries
+		dropped int
+	}{
+		"all are taken":                 {events: three, tries: 7, got: "abc", done: []int64{1, 2, 3}},
+		"the first fails":               {events: three, answers: []error{broken}, got: "a", pause: 5 * time.Second, after: 1},
+		"and again":                     {events: three, tries: 1, answers: []error{broken}, got: "a", pause: 10 * time.Second, after: 2},
+		"and again and again":           {events: three, tries: 6, answers: []error{broken}, got: "a", pause: 320 * time.Second, after: 7},
+		"for hours":                     {events: three, tries: 7, answers: []error{broken}, got: "a", pause: 10 * time.Minute, after: 8},
+		"for days":                      {events: three, tries: 1000, answers: []error{broken}, got: "a", pause: 10 * time.Minute, after: 1001},
+		"the second fails":              {events: three, tries: 7, answers: []error{nil, broken}, got: "ab", done: []int64{1}, pause: 5 * time.Second, after: 1},
+		"one that is too old fails":     {events: []Waiting{event(1, 72*time.Hour), event(2, 0)}, tries: 500, answers: []error{broken}, got: "ab", done: []int64{1, 2}, dropped: 1},
+		"one that is too old is taken":  {events: []Waiting{event(1, 90*time.Hour)}, tries: 500, got: "a", done: []int64{1}},
+		"one that is almost too old":    {events: []Waiting{event(1, 72*time.Hour-1)}, tries: 500, answers: []error{broken}, got: "a", pause: 10 * time.Minute, after: 501},
+		"the claim runs out":            {events: three, tries: 3, left: 10*time.Second - 1, got: "", after: 3},
+		"the claim holds for one":       {events: three, left: 10 * time.Second, got: "a", done: []int64{1}},
+		"none is wanted any more":       {events: three, types: []string{TellCreated}, got: "", done: []int64{1, 2, 3}},
+		"there is nothing in the queue": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at, dropped := now, 0
+			s := &Service{
+				Log:     slog.New(slog.DiscardHandler),
+				Now:     func() time.Time { return at },
+				Observe: func(_ context.Context, e Event) { dropped++ },
+			}
+			r := &fickle{answers: c.answers}
+			company := &Company{Code: "acme", Events: Events{Receiver: r, Types: c.types, Timeout: 5 * time.Second, Retry: 5 * time.Second}}
+			q := OutQueue{Company: "acme", Name: "m", Tries: c.tries, Events: c.events, Until: now.Add(time.Hour)}
+			if c.left > 0 {
+				q.Until = now.Add(c.left)
+				company.Events.Receiver = slow{r, func() { at = at.Add(time.Nanosecond) }}
+			}
+			done, pause, tries := s.sendEvents(t.Context(), company, q)
+			got := ""
+			for _, id := range r.got {
+				got += id
+			}
+			if got != c.got || !slices.Equal(done, c.done) || pause != c.pause || tries != c.after || dropped != c.dropped {
+				t.Errorf("got sent %q, done %v, pause %v, tries %d, dropped %d; want %q, %v, %v, %d, %d",
+					got, done, pause, tries, dropped, c.got, c.done, c.pause, c.after, c.dropped)
+			}
+		})
+	}
+}
+
+// slow takes its time.
+type slow struct {
+	EventReceiver
+	takes func()
+}
+
+func (s slow) Deliver(ctx context.Context, o Outgoing) error {
+	s.takes()
+	return s.EventReceiver.Deliver(ctx, o)
+}
+
+// A node that ends leaves an event as it was: that it was cut off is no try.
+func TestSendEventsIsCutOff(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &Service{Log: slog.New(slog.DiscardHandler), Now: time.Now}
+	company := &Company{Events: Events{Receiver: slow{&fickle{answers: []error{context.Canceled}}, cancel}, Timeout: time.Second, Retry: time.Second}}
+	q := OutQueue{Tries: 2, Until: time.Now().Add(time.Hour), Events: []Waiting{{1, Outgoing{Type: TellChanged, At: time.Now()}}}}
+	if done, pause, tries := s.sendEvents(ctx, company, q); len(done) > 0 || pause > 0 || tries != 2 {
+		t.Errorf("got done %v, pause %v, tries %d", done, pause, tries)
+	}
+}
