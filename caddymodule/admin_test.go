@@ -312,7 +312,7 @@ func TestAdminRefusesWithTheFieldAtFault(t *testing.T) {
 	}
 	s.admin("POST", "accounts/nobody/unlock", nil).wantRefused(404, "")
 	s.admin("POST", "accounts/nobody/backup-codes", nil).wantRefused(404, "")
-	for _, path := range []string{"nothing", "accounts/", "accounts//sessions", "accounts/bob/", "accounts/bob/nothing", "accounts/bob/sessions/x", "import/x", "export/"} {
+	for _, path := range []string{"nothing", "accounts/", "accounts//sessions", "accounts/bob/", "accounts/bob/nothing", "accounts/bob/sessions/x/y", "sessions/x", "import/x", "export/"} {
 		if got := s.admin("GET", path, nil); got.Status != 404 && got.Status != 301 && got.Status != 307 {
 			t.Errorf("%s: got %d %s, want 404", path, got.Status, got.Body)
 		}
@@ -321,7 +321,7 @@ func TestAdminRefusesWithTheFieldAtFault(t *testing.T) {
 	s.adminRaw("GET", "other/accounts/bob", "").wantRefused(404, "company")
 	for path, allow := range map[string]string{
 		"accounts": "GET, POST", "accounts/bob": "DELETE, GET, PATCH", "accounts/bob/unlock": "POST",
-		"accounts/bob/backup-codes": "POST", "accounts/bob/sessions": "DELETE, GET", "import": "POST", "export": "GET",
+		"accounts/bob/backup-codes": "POST", "accounts/bob/sessions": "DELETE, GET", "accounts/bob/sessions/x": "DELETE", "sessions": "DELETE", "import": "POST", "export": "GET",
 	} {
 		if got := s.admin("PUT", path, fields{}).wantRefused(405, ""); got.Header.Get("Allow") != allow {
 			t.Errorf("%s: Allow is %q, want %q", path, got.Header.Get("Allow"), allow)
@@ -401,6 +401,7 @@ func TestAdminEndsSessionsAtOnce(t *testing.T) {
 		{"status", fields{"status": "restricted"}},
 		{"phone", fields{"primary_phone": "+37060012346"}},
 		{"no phone", fields{"primary_phone": nil}},
+		{"role", fields{"role": "admin"}},
 		{"email", fields{"primary_email": "liz@example.com"}},
 		{"second factor", fields{"second_factor": true}},
 		{"password", fields{"password": "another one"}},
@@ -426,7 +427,7 @@ func TestAdminEndsSessionsAtOnce(t *testing.T) {
 		s.admin("PATCH", "accounts/alice", with(alice, fields{"status": "active", "second_factor": false})).wantStatus(200)
 		token := s.login("alice")
 		for _, change := range []fields{
-			{"role": "x"}, {"login_name": "liz"}, {"login_name": "alice"}, {"must_set_password": true}, {"must_set_password": false},
+			{"login_name": "liz"}, {"login_name": "alice"}, {"must_set_password": true}, {"must_set_password": false},
 			{"control_question": "Cat?", "control_answer": "Tom"}, {"oauth_identities": []fields{{"provider_id": 1, "subject": "a"}}},
 			{"disclaimers_accepted": []fields{{"code": "terms", "version": "1"}}}, {"status": "active"}, {"primary_phone": "0037060012345"},
 		} {

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"context"
+	"crypto/rand"
 	"flag"
 	"fmt"
 	"net/http"
@@ -236,7 +237,14 @@ func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
 	})
 	for name, change := range map[string]func(){
 		"a new phone":        func() { one.admin("PATCH", "accounts/alice", fields{"primary_phone": "+37060000009"}).wantStatus(200) },
-		"sessions ended":     func() { one.admin("DELETE", "accounts/alice/sessions", nil) },
+		"sessions ended":     func() { one.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(204) },
+		"all sessions ended": func() { one.admin("DELETE", "sessions", nil).wantStatus(204) },
+		"a new role":         func() { one.admin("PATCH", "accounts/alice", fields{"role": rand.Text()}).wantStatus(200) },
+		"each session ended": func() {
+			for _, session := range one.admin("GET", "accounts/alice/sessions", nil).JSON["sessions"].([]any) {
+				one.admin("DELETE", "accounts/alice/sessions/"+session.(fields)["session_id"].(string), nil).wantStatus(204)
+			}
+		},
 		"restricted account": func() { one.admin("PATCH", "accounts/alice", fields{"status": "restricted"}).wantStatus(200) },
 	} {
 		all.run(name, func(*testing.T) {

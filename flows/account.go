@@ -37,6 +37,7 @@ type Account struct {
 	Accepted        []Acceptance   // ordered by code
 	BackupCodes     int            // how many are left
 	Epoch           int64          // grows with each change that ends the account's sessions
+	Era             int64          // the company's: grows with each ending of all its sessions
 	Tallies         map[Kind]Tally // wrong attempts when the account was loaded; nil without any
 	Created         time.Time
 	Updated         time.Time
@@ -81,24 +82,33 @@ type Tally struct {
 }
 
 // account loads the account of the call's session. A decoy's is empty but for
-// Tallies, those of the login id it stands for; it takes as many calls.
+// Era and Tallies, those of the login id it stands for; it takes as many calls.
 func (s *Service) account(ctx context.Context, c *call) (Account, error) {
 	if c.loaded != nil {
 		return *c.loaded, nil
 	}
-	if c.session.Account == 0 {
-		tallies, err := s.tallies(ctx, c.subject(Account{}, c.session.LoginID))
-		return Account{Tallies: tallies}, err
-	}
-	a, err := s.Accounts.ByID(ctx, c.company.Code, c.session.Account)
-	if errors.Is(err, ErrNotFound) || err == nil && a.Epoch != c.session.Epoch {
+	a, err := s.ofSession(ctx, c)
+	if errors.Is(err, ErrNotFound) || err == nil && (a.Epoch != c.session.Epoch || a.Era != c.session.Era) {
 		return Account{}, ErrTokenInvalid // its ending is only on the way to the sessions
 	}
 	if err != nil {
 		return Account{}, unavailable("loading the account", err)
 	}
-	c.found(a)
+	if a.ID != 0 {
+		c.found(a)
+	}
 	return a, nil
+}
+
+func (s *Service) ofSession(ctx context.Context, c *call) (Account, error) {
+	if c.session.Account != 0 {
+		return s.Accounts.ByID(ctx, c.company.Code, c.session.Account)
+	}
+	a, err := s.Accounts.ByLoginID(ctx, c.company.Code, "", c.session.LoginID) // which no account has
+	if errors.Is(err, ErrNotFound) {
+		err = nil
+	}
+	return a, err
 }
 
 // accountByLoginID finds the account with a normalised login id, and the login
@@ -110,7 +120,7 @@ func (s *Service) accountByLoginID(ctx context.Context, c *call, loginID string)
 	}
 	a, err = s.Accounts.ByLoginID(ctx, c.company.Code, loginID, alias)
 	if errors.Is(err, ErrNotFound) {
-		return Account{Tallies: a.Tallies}, alias, nil
+		return Account{Era: a.Era, Tallies: a.Tallies}, alias, nil
 	}
 	if err != nil {
 		return Account{}, "", unavailable("looking up the login id", err)

@@ -20,8 +20,9 @@ import (
 // deletes accounts of one company and ends their sessions. Whoever hands out an
 // Admin has made sure of the operator.
 //
-// Its errors are a *FieldError, a *TakenError, a *RuleError or ErrNotFound where the operator
-// is at fault, ErrOwed, or what wraps ErrUnavailable.
+// Its errors are a *FieldError, a *TakenError, a *RuleError, ErrNotFound or
+// ErrNoSession where the operator is at fault, ErrOwed, or what wraps
+// ErrUnavailable.
 type Admin struct {
 	*Service
 	Company *Company
@@ -31,6 +32,9 @@ type Admin struct {
 	// hashed however long it takes, and nobody is told of a changed password.
 	Bulk bool
 }
+
+// ErrNoSession says that an account has no such session.
+var ErrNoSession = errors.New("the account has no such session")
 
 // ErrOwed says that a change is stored and the sessions that it ends are not
 // ended yet. Run goes on trying.
@@ -119,10 +123,10 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (Account, error) {
 	return a, nil
 }
 
-// Change changes an account. One of its status, password, phone, email, second
-// factor or mnemocode ends all its sessions, pending steps and recovery links,
-// before Change returns. One that changes nothing writes nothing and is told
-// apart.
+// Change changes an account. One of its status, password, role, phone, email,
+// second factor or mnemocode ends all its sessions, pending steps and recovery
+// links, before Change returns. One that changes nothing writes nothing and is
+// told apart.
 func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ Account, changed bool, err error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -308,45 +312,6 @@ func (ad *Admin) sameCodes(ctx context.Context, a Account, hashes []string) (boo
 	return slices.Equal(slices.Sorted(slices.Values(left)), slices.Compact(slices.Sorted(slices.Values(hashes)))), nil
 }
 
-// LiveSessions returns the account's sessions that are not expired, oldest
-// first. Recovery links are none of them.
-func (ad *Admin) LiveSessions(ctx context.Context, mnemocode string) ([]Session, error) {
-	a, err := ad.ByMnemocode(ctx, mnemocode)
-	if err != nil {
-		return nil, err
-	}
-	sessions, err := ad.Sessions.List(ctx, ad.Now(), a.Company, a.ID)
-	if err != nil {
-		return nil, adminError("listing the sessions", err)
-	}
-	return slices.DeleteFunc(sessions, func(s Session) bool { return s.State == MailedLink || s.Epoch < a.Epoch }), nil
-}
-
-// EndSessions ends all sessions of an account, with pending steps and recovery
-// links.
-func (ad *Admin) EndSessions(ctx context.Context, mnemocode string) error {
-	a, err := ad.ByMnemocode(ctx, mnemocode)
-	if err != nil {
-		return err
-	}
-	a, err = ad.Accounts.Update(ctx, a.Company, a.ID, func(a *Account) (ends bool, err error) {
-		a.Updated = ad.Now()
-		return true, nil
-	})
-	if err != nil {
-		return adminError("ending the sessions", err)
-	}
-	return ad.endNow(ctx, Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch}, EndedByAdmin)
-}
-
-func (ad *Admin) endNow(ctx context.Context, e Ending, reason string) error {
-	if err := ad.end(ctx, e, Event{Address: ad.Address, Actor: ad.Actor, Reason: reason}); err != nil {
-		ad.Log.Warn("sessions of a changed account could not be ended yet", "company", e.Company, "error", err)
-		return ErrOwed
-	}
-	return nil
-}
-
 // ByMnemocode finds an account.
 func (ad *Admin) ByMnemocode(ctx context.Context, mnemocode string) (Account, error) {
 	a, err := ad.Accounts.ByMnemocode(ctx, ad.Company.Code, mnemocode)
@@ -526,10 +491,10 @@ func identitySet(a Account) map[Identity]bool {
 }
 
 // endsSessions tells of which fields a change ends all sessions (contract, 3).
-// The mnemocode is among them because sessions carry it.
+// The mnemocode and the role are among them because sessions carry them.
 func endsSessions(field string) bool {
 	switch field {
-	case "status", "password", "primary_phone", "primary_email", "second_factor", "totp", "profile_mnemocode":
+	case "status", "password", "role", "primary_phone", "primary_email", "second_factor", "totp", "profile_mnemocode":
 		return true
 	}
 	return false

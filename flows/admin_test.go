@@ -73,7 +73,7 @@ func TestOfChangesThatRaceNoneIsLost(t *testing.T) {
 		all.Go(func() {
 			_, _, err := b.admin().Change(t.Context(), mnemocode, flows.Change{Apply: func(a *flows.Account) error {
 				if i%2 == 0 {
-					a.Role += "x"
+					a.LoginName += "x"
 				} else {
 					a.SecondFactor = !a.SecondFactor // ends sessions
 				}
@@ -86,8 +86,8 @@ func TestOfChangesThatRaceNoneIsLost(t *testing.T) {
 	}
 	all.Wait()
 	a, err := b.admin().ByMnemocode(t.Context(), mnemocode)
-	if err != nil || len(a.Role) != 20 || a.SecondFactor || a.Epoch != 21 {
-		t.Errorf("got role %q, second factor %v, epoch %d, %v", a.Role, a.SecondFactor, a.Epoch, err)
+	if err != nil || len(a.LoginName) != 20 || a.SecondFactor || a.Epoch != 21 {
+		t.Errorf("got login name %q, second factor %v, epoch %d, %v", a.LoginName, a.SecondFactor, a.Epoch, err)
 	}
 }
 

@@ -55,7 +55,8 @@ const (
 	LockSMSCompany = lockPrefix + "sms_per_company"
 	LockMails      = lockPrefix + "mails_per_account"
 
-	SessionEnded = sessionPrefix + "ended"
+	SessionEnded     = sessionPrefix + "ended"
+	AllSessionsEnded = sessionPrefix + "all_ended"
 
 	OutboxDropped = eventPrefix + "outbox.dropped"
 
@@ -123,6 +124,7 @@ func eventKinds() []EventKind {
 		EventKind{LockMails, "the first mail to an account that `mails_per_account` refuses; once a window and node", attempt},
 		EventKind{SessionEnded, "a session or recovery link was ended before its time: `" + EndedByLogout + "`, `" + EndedByPassword + "` (one was set), `" +
 			EndedByChange + "` (changed or deleted by an administrator), `" + EndedByAdmin + "` (ended by one), `" + EndedLate + "` (what a crash left over)", ended},
+		EventKind{AllSessionsEnded, "all sessions of the company were ended: `" + EndedByAdmin + "`, `" + EndedLate + "`", []string{"company", "address", "actor", "reason"}},
 		EventKind{IdentityBound, "a provider's user was bound to the account by `link_verified_email`; reason names the provider", append(attempt[:len(attempt):len(attempt)], "reason")},
 		EventKind{AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},
 		EventKind{AccountChanged, "an account was changed; reason lists the fields", admin},

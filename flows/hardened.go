@@ -100,7 +100,7 @@ func (s *Service) loginHardened(ctx context.Context, c *call, a Account, alias s
 	passwords := tallies[WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
 	if byCode && (a.Phone == "" || admitted(a) != nil) {
-		a, byCode = Account{}, false // it can't log in at all
+		a, byCode = Account{Era: a.Era}, false // it can't log in at all
 	}
 	st := step{account: a, decoyOf: alias, counters: c.addressLook()}
 	begin := s.enterSealed
@@ -171,7 +171,7 @@ func (c *Company) hardenedMethod(wanted Method, a Account) (Account, Method, err
 	}
 	bothFactors := wanted == ByPhone && c.needsSecondFactor(a) // one phone must not be both
 	if a.ID == 0 || admitted(a) != nil || c.notSet(wanted, a) != nil || bothFactors {
-		return Account{}, wanted, nil
+		return Account{Era: a.Era}, wanted, nil
 	}
 	return a, wanted, nil
 }

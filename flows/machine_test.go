@@ -107,10 +107,10 @@ func (r *relay) tell(what func(*store.Memory)) {
 	}
 }
 
-func (r *relay) Ended(hash flows.TokenHash)  { r.tell(func(m *store.Memory) { m.Ended(hash) }) }
-func (r *relay) EndedAccount(e flows.Ending) { r.tell(func(m *store.Memory) { m.EndedAccount(e) }) }
-func (r *relay) Flush()                      { r.tell(func(m *store.Memory) { m.Flush() }) }
-func (r *relay) Trust(time.Time)             {}
+func (r *relay) Ended(hash flows.TokenHash) { r.tell(func(m *store.Memory) { m.Ended(hash) }) }
+func (r *relay) EndedAll(e flows.Ending)    { r.tell(func(m *store.Memory) { m.EndedAll(e) }) }
+func (r *relay) Flush()                     { r.tell(func(m *store.Memory) { m.Flush() }) }
+func (r *relay) Trust(time.Time)            {}
 
 // checkMachine runs so many sequences, unless the command line says how many.
 // Servers may fail to answer in time where the machine is busy: what they did is
@@ -848,7 +848,7 @@ func (m *machine) wantTakenIf(t *rapid.T, err error, taken bool) {
 // administer is one action of an administrator.
 func (m *machine) administer(t *rapid.T) {
 	c := pick(t, "company", m.companies...)
-	action := pick(t, "action", "change", "change", "change", "app", "no app", "backup codes", "create", "unlock", "end sessions", "delete")
+	action := pick(t, "action", "change", "change", "change", "app", "no app", "backup codes", "create", "unlock", "end sessions", "end the company's", "delete")
 	if action == "create" || len(c.accounts) == 0 {
 		m.create(t, c)
 		return
@@ -867,6 +867,9 @@ func (m *machine) administer(t *rapid.T) {
 	case "end sessions":
 		err = ad.EndSessions(t.Context(), a.mnemocode)
 		m.endAll(a)
+	case "end the company's":
+		err = ad.EndAllSessions(t.Context())
+		m.endThose(func(s *modelSession) bool { return s.company == c })
 	case "backup codes":
 		a.backup, err = ad.NewBackupCodes(t.Context(), a.mnemocode)
 	case "app":

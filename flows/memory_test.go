@@ -106,7 +106,7 @@ func TestAReadUnderWayDuringAnEndingBringsNothingBack(t *testing.T) {
 	for name, end := range map[string]func(m *store.Memory, s flows.Session){
 		"of the session": func(m *store.Memory, s flows.Session) { m.Ended(s.Hash) },
 		"of the account": func(m *store.Memory, s flows.Session) {
-			m.EndedAccount(flows.Ending{Company: s.Company, Account: s.Account, Epoch: s.Epoch + 1})
+			m.EndedAll(flows.Ending{Company: s.Company, Account: s.Account, Epoch: s.Epoch + 1})
 		},
 		"of the feed": func(m *store.Memory, _ flows.Session) { m.Flush() },
 	} {

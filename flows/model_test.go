@@ -882,9 +882,14 @@ func notice(what string, a *modelAccount) []string {
 // endAll ends an account's sessions, codes and links. Whether the tokens of those
 // that had expired before are now invalid is the store's choice.
 func (m *model) endAll(a *modelAccount) {
+	m.endThose(func(s *modelSession) bool { return s.account == a })
+}
+
+// endThose is endAll of a choice.
+func (m *model) endThose(which func(*modelSession) bool) {
 	for _, s := range m.sessions {
 		switch {
-		case s.account != a:
+		case !which(s):
 		case s.expired, s.passed, !m.now.Before(s.expires):
 			s.expired, s.forgotten = true, true
 		default:

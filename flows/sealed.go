@@ -91,7 +91,8 @@ func seal(sealer cipher.AEAD, s Session) string {
 	tag := tagOfCompany(s.Company)
 	text := append(make([]byte, 0, sealedBytes), tag[:]...)
 	text = binary.BigEndian.AppendUint64(text, uint64(s.Account))
-	text = binary.BigEndian.AppendUint64(text, uint64(s.Epoch))
+	text = binary.BigEndian.AppendUint32(text, uint32(s.Era))
+	text = binary.BigEndian.AppendUint32(text, uint32(s.Epoch))
 	text = binary.BigEndian.AppendUint64(text, uint64(s.Expires.UnixMicro()))
 	var alias [aliasBytes]byte
 	hex.Decode(alias[:], []byte(s.LoginID)) // the alias is hex
@@ -115,11 +116,13 @@ func unseal(sealer cipher.AEAD, token string) (s Session, tag companyTag, ok boo
 	tag = companyTag(text)
 	numbers := text[companyTagBytes:]
 	number := func(i int) int64 { return int64(binary.BigEndian.Uint64(numbers[8*i:])) }
+	half := func(i int) int64 { return int64(binary.BigEndian.Uint32(numbers[4*i:])) }
 	s = Session{
 		Hash:    hashToken(token),
 		ID:      sealedID(token),
 		Account: number(0),
-		Epoch:   number(1),
+		Era:     half(2),
+		Epoch:   half(3),
 		State:   CheckPassword,
 		Expires: time.UnixMicro(number(2)),
 	}

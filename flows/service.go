@@ -23,6 +23,8 @@ type Service struct {
 	Companies map[string]*Company // by code
 	Hasher    *password.Hasher
 	Log       *slog.Logger
+	// Forwarded is what the Profile of a session has that becomes authorized.
+	Forwarded []ProfileField
 	Now       func() time.Time
 	After     func(time.Duration) <-chan time.Time // nil is time.After
 	// Observe is told of each Event; nil for nobody. It must not block.
@@ -48,6 +50,7 @@ type Request struct {
 	APIKeys       []string
 	Authorization []string
 	Address       string // the client's, for its limits
+	UserAgent     string // as it came; sessions keep its beginning
 	// Body reads the body, or fails with ErrTooLarge or ErrMediaType. It is
 	// called only once the headers are found good.
 	Body func() ([]byte, error)
@@ -79,6 +82,9 @@ type call struct {
 	body    func() ([]byte, error)
 	now     time.Time
 
+	userAgent string // as sessions keep it
+	forwarded []ProfileField
+
 	// What looking for the session has shown already.
 	limited *Full    // why the address may not go on
 	loaded  *Account // the session's
@@ -93,7 +99,13 @@ type call struct {
 // Serve runs a route. Its errors are *Error or *Refusal, and of those that the
 // route lists.
 func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error) {
-	c := &call{address: r.Address, body: r.Body, now: s.Now()}
+	c := &call{
+		address:   r.Address,
+		userAgent: keptUserAgent(r.UserAgent),
+		forwarded: s.Forwarded,
+		body:      r.Body,
+		now:       s.Now(),
+	}
 	ctx = withStoreTime(ctx)
 	err = ErrService // should it panic
 	defer func() { s.emit(ctx, r, c, reply, err) }()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -16,11 +17,16 @@ type Session struct {
 	Mnemocode string // the account's; empty for a decoy
 	LoginID   string // a decoy's: the alias of the login id that was sent, which carries its counters
 	Epoch     int64  // the account's Epoch when its owner began to log in
+	Era       int64  // the company's then, see Account
 	State     State
 	Accepted  []Acceptance // disclaimers accepted on the way, written to the account once authorized
 	Created   time.Time
 	Expires   time.Time // when the token ends unless it is used; moves with use while Authorized
 	Ends      time.Time // when it ends whatever happens; Expires never lies behind it
+	LastUsed  time.Time // when a request was last seen to use it: see Touch
+	Address   string    // from where its state was reached: of an authorized one, the login
+	UserAgent string    // of that request
+	Profile   Profile   // what the application is told of the account beside its mnemocode
 	Code      *Code     // the one-time code that waits to be entered; nil when there is none or it was spent
 	ByApp     bool      // in CheckOTP: the code is the authenticator app's, until SetCode gives the session another
 	AtMost    int       // for Create and Replace, and not kept: how many of the account's sessions may be in State; 0: any number
@@ -84,6 +90,14 @@ func (s *Service) lookup(
 	return session, nil
 }
 
+// profile is what an authorized session carries for the application.
+func (c *call) profile(st step) Profile {
+	if st.state != Authorized {
+		return ""
+	}
+	return newProfile(st.account, c.forwarded)
+}
+
 func (c *call) newSession(st step, hash TokenHash) Session {
 	next := Session{
 		Hash:      hash,
@@ -93,9 +107,14 @@ func (c *call) newSession(st step, hash TokenHash) Session {
 		Mnemocode: st.account.Mnemocode,
 		LoginID:   st.decoyOf,
 		Epoch:     st.account.Epoch,
+		Era:       st.account.Era,
 		State:     st.state,
 		Accepted:  st.accepted,
 		Created:   c.now,
+		LastUsed:  c.now,
+		Address:   c.address,
+		UserAgent: c.userAgent,
+		Profile:   c.profile(st),
 		Expires:   c.now.Add(c.company.Temporary),
 		Ends:      c.now.Add(c.company.Temporary),
 		AtMost:    maxPending,
@@ -170,14 +189,14 @@ func (s *Service) abandon(ctx context.Context, hash TokenHash) {
 	}
 }
 
-// end ends the sessions that a change of the account owes. Each is told of as
-// by is, which has the reason and who did it. Should it fail, Run tries until it
-// is done.
+// end ends the sessions that a change of the account, or a new era, owes. Each
+// is told of as by is, which has the reason and who did it. Should it fail, Run
+// tries until it is done.
 func (s *Service) end(ctx context.Context, e Ending, by Event) error {
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
 	events := s.endings(ctx, e, by)
 	if err := s.Sessions.End(ctx, s.Now(), e); err != nil {
-		return unavailable("ending the account's sessions", err)
+		return unavailable("ending the sessions", err)
 	}
 	for _, event := range events {
 		s.Emit(ctx, event)
@@ -188,10 +207,15 @@ func (s *Service) end(ctx context.Context, e Ending, by Event) error {
 	return nil
 }
 
-// endings returns the events of the sessions that an ending is about to end.
+// endings returns the events of the sessions that an ending is about to end: one
+// for all of a company's.
 func (s *Service) endings(ctx context.Context, e Ending, by Event) []Event {
 	if s.Observe == nil {
 		return nil
+	}
+	if e.Account == 0 {
+		by.Name, by.Company = AllSessionsEnded, e.Company
+		return []Event{by}
 	}
 	sessions, err := s.Sessions.List(ctx, s.Now(), e.Company, e.Account)
 	if err != nil {
@@ -200,12 +224,25 @@ func (s *Service) endings(ctx context.Context, e Ending, by Event) []Event {
 	var events []Event
 	for _, session := range sessions {
 		if session.Epoch < e.Epoch && session.Hash != e.Keep {
-			by.Name, by.Company, by.Mnemocode = SessionEnded, session.Company, session.Mnemocode
-			by.Session, by.State = session.ID, session.State
-			events = append(events, by)
+			events = append(events, session.ended(by))
 		}
 	}
 	return events
+}
+
+// ended is the event of a session that was ended.
+func (s Session) ended(by Event) Event {
+	by.Name, by.Company, by.Mnemocode = SessionEnded, s.Company, s.Mnemocode
+	by.Session, by.State = s.ID, s.State
+	return by
+}
+
+// maxUserAgent is how much of a user agent is kept, in bytes.
+const maxUserAgent = 200
+
+// keptUserAgent is what sessions keep of a client's word: valid UTF-8.
+func keptUserAgent(s string) string {
+	return strings.ToValidUTF8(s[:min(len(s), maxUserAgent)], "")
 }
 
 // expire sees to it that a session which was seen to have expired stays so,

@@ -53,8 +53,8 @@ type Accounts interface {
 // An AccountReader finds accounts. They come with their Tallies.
 type AccountReader interface {
 	// ByLoginID finds the account of the company that has this normalised
-	// login id. ErrNotFound if none has; then the account is empty but for
-	// Tallies, which are those of the login id's alias. It takes as long and
+	// login id. ErrNotFound if none has; then the account is empty but for Era
+	// and Tallies, which are those of the login id's alias. It takes as long and
 	// goes to the database as often as for one that an account has.
 	ByLoginID(ctx context.Context, company, loginID, alias string) (Account, error)
 	// ByID finds an account by its id. ErrNotFound.
@@ -72,13 +72,13 @@ type AccountReader interface {
 // change (see Tell) is handed only to one that is an Outbox, as by Tally and
 // SetBackupCodes.
 type AccountWriter interface {
-	// Create stores a new account and returns its id; a.ID, Epoch, Created and
-	// Updated are ignored. Its login ids are LoginIDs(a). A TakenError tells
+	// Create stores a new account and returns its id; a.ID, Epoch, Era, Created
+	// and Updated are ignored. Its login ids are LoginIDs(a). A TakenError tells
 	// what another account of the company holds already.
 	Create(ctx context.Context, now time.Time, a Account, tell ...Tell) (int64, error)
 	// Update loads the account, lets change alter it and stores it, in one
 	// step that no other write to the account can come between. It ignores
-	// changes of ID, Company, Epoch, Accepted, BackupCodes, Tallies and Created;
+	// changes of ID, Company, Epoch, Era, Accepted, BackupCodes, Tallies and Created;
 	// Updated, too, is what change makes of it. If change fails, nothing is
 	// stored and its error returned. ErrNotFound; a TakenError. If change says
 	// that it ends the account's sessions, the Epoch grows by one and the ending
@@ -118,12 +118,17 @@ type Tallies interface {
 	Tallies(ctx context.Context, subject Subject) (map[Kind]Tally, error)
 }
 
-// Endings remembers whose sessions are still to be ended: what Update, Delete
-// and SetPassword owe until Ended is called, so that a crash between the change
-// and Sessions.End loses no ending.
+// Endings remembers whose sessions are still to be ended: what Update, Delete,
+// SetPassword and NewEra owe until Ended is called, so that a crash between the
+// change and Sessions.End loses no ending.
 type Endings interface {
-	// Endings returns up to limit accounts whose sessions are still to be
-	// ended, ordered by company and account, beginning behind after's.
+	// NewEra begins a new era of the company, one higher than the last: that of
+	// all accounts which are loaded from now on. It owes the ending of the
+	// sessions of earlier ones, which it returns, in one step and as quickly for
+	// a million accounts as for one.
+	NewEra(ctx context.Context, company string) (Ending, error)
+	// Endings returns up to limit endings that are still to be done, ordered by
+	// company and account, beginning behind after's.
 	Endings(ctx context.Context, after Ending, limit int) ([]Ending, error)
 	// Ended takes an ending off the list, if its epoch has not grown since.
 	Ended(ctx context.Context, ending Ending) error
@@ -182,7 +187,7 @@ type SessionReader interface {
 // A SessionWriter begins, carries on and ends sessions.
 type SessionWriter interface {
 	// Create stores a session. ErrConflict if its account's sessions of that
-	// Epoch have been ended. A session in state MailedLink ends the account's
+	// Epoch, or its company's of that Era, have been ended. A session in state MailedLink ends the account's
 	// other links. If the account then has more than s.AtMost sessions in the
 	// state of s, the oldest of them that live are ended, and a Feed is told of
 	// each before Create returns. A store may count on Hash.Bucket being the
@@ -196,11 +201,11 @@ type SessionWriter interface {
 	Create(ctx context.Context, now time.Time, s Session, counters ...Counter) error
 	// Replace ends the session under old and stores next, in one step.
 	// ErrConflict unless old is there, in state from, not expired at now, and
-	// next's Epoch has not been ended. Of many callers with one token, one wins.
+	// next's Epoch and Era have not been ended. Of many callers with one token, one wins.
 	// AtMost and the counters are as in Create.
 	Replace(ctx context.Context, now time.Time, old TokenHash, from State, next Session, counters ...Counter) error
-	// Touch moves Expires forward, never back and never behind Ends.
-	// ErrNotFound if the session is gone or was expired at now.
+	// Touch moves Expires forward, never back and never behind Ends, and LastUsed
+	// to now, never back. ErrNotFound if the session is gone or was expired at now.
 	Touch(ctx context.Context, now time.Time, hash TokenHash, expires time.Time) error
 	// Expire makes a session that is expired at now one that is expired at any
 	// time: Get returns it with the zero time as Expires. It is kept for as long
@@ -208,11 +213,14 @@ type SessionWriter interface {
 	Expire(ctx context.Context, now time.Time, hash TokenHash) error
 	// Delete ends a session. ErrNotFound if it is gone already.
 	Delete(ctx context.Context, hash TokenHash) error
-	// End ends all of an account's sessions and links with an Epoch below
-	// epoch, and Create and Replace refuse such from now on. It takes no longer
-	// for a million of them than for MaxSessions. In the same step the session
-	// e.Keep of the account is raised to e.Epoch, and so goes on, if it is
-	// Authorized and of the epoch just before.
+	// DeleteID ends the account's session that has this ID, in whichever state
+	// it is, and returns it. Links are none. ErrNotFound if there is none, or if
+	// it is expired at now.
+	DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (Session, error)
+	// End ends what the Ending says, links among it, and Create and Replace
+	// refuse such from now on. It takes no longer for a million of them than for
+	// MaxSessions. In the same step the session e.Keep of the account is raised
+	// to e.Epoch, and so goes on, if it is Authorized and of the epoch just before.
 	End(ctx context.Context, now time.Time, e Ending) error
 }
 
@@ -247,9 +255,12 @@ type Counters interface {
 // token is answered auth.token.expired (contract: an hour).
 const Keep = time.Hour + 5*time.Minute
 
-// An Ending is an account all of whose sessions below Epoch must end, but for
-// Keep. That two endings are owed at once lets no session live that either of
-// them ends: only one of the epoch just before can be kept.
+// An Ending is an account all of whose sessions of an Epoch below this one must
+// end, but for Keep. That two endings are owed at once lets no session live that
+// either of them ends: only one of the epoch just before can be kept.
+//
+// With Account 0 it is the company, all of whose sessions of an Era below Epoch
+// must end, decoys among them, and none is kept.
 type Ending struct {
 	Company string
 	Account int64
@@ -299,8 +310,8 @@ func (e *TakenError) Error() string { return e.Field + " is taken by another acc
 type Feed interface {
 	// Ended: the session under hash was ended or replaced.
 	Ended(hash TokenHash)
-	// EndedAccount: the account's sessions with a lower Epoch were ended.
-	EndedAccount(e Ending)
+	// EndedAll: what the Ending says was ended.
+	EndedAll(e Ending)
 	// Flush: something may have been missed.
 	Flush()
 	// Trust: whatever is not heard of by until may have been missed. The zero
@@ -312,9 +323,9 @@ type Feed interface {
 // asking, where it can.
 type Recaller interface {
 	// Recall is Get, at now, for the company whose token it must be; empty for
-	// any. What comes from memory lacks ID, Accepted and Created, which are seldom
-	// of use there.
+	// any. What comes from memory lacks ID, Era, Accepted, Created, LastUsed, Address
+	// and UserAgent, which are seldom of use there.
 	Recall(ctx context.Context, now time.Time, company string, hash TokenHash) (Session, error)
-	// RecallWhole is Recall that lacks only Accepted.
+	// RecallWhole is Recall with ID and Created.
 	RecallWhole(ctx context.Context, now time.Time, company string, hash TokenHash) (Session, error)
 }

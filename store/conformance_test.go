@@ -1028,7 +1028,6 @@ func wantStranger(t *testing.T, s flows.Accounts, company string, id int64) {
 
 // callAllAccounts calls each method with arguments that would do something.
 func callAllAccounts(ctx context.Context, s flows.Accounts, a flows.Account) map[string]error {
-	second := func(_ any, err error) error { return err }
 	subject := flows.Subject{Company: a.Company, Account: a.ID}
 	return map[string]error{
 		"Create":      second(s.Create(ctx, t0, plain(a.Company, "new"))),
@@ -1047,6 +1046,7 @@ func callAllAccounts(ctx context.Context, s flows.Accounts, a flows.Account) map
 		"Tally":          s.Tally(ctx, t0, subject, flows.WrongCodes, add(1)),
 		"Tallies":        second(s.Tallies(ctx, subject)),
 		"SetPassword":    s.SetPassword(ctx, t0, a.Company, a.ID, a.Epoch, "new", flows.TokenHash{}),
+		"NewEra":         second(s.NewEra(ctx, a.Company)),
 		"Endings":        second(s.Endings(ctx, flows.Ending{}, 1)),
 		"Ended":          s.Ended(ctx, flows.Ending{Company: a.Company, Account: a.ID, Epoch: flows.AllEpochs}),
 		"Secret":         second(s.Secret(ctx)),
@@ -1102,6 +1102,10 @@ func session(name string, account, epoch int64, state flows.State) flows.Session
 		Created:   t0,
 		Expires:   t0.Add(10 * time.Minute),
 		Ends:      t0.Add(time.Hour),
+		LastUsed:  t0,
+		Address:   "2001:db8::1",
+		UserAgent: strings.Repeat("Mozilla/5.0 ", 16),
+		Profile:   flows.Profile("admin " + strings.Repeat("x", 64) + "@example.com +37060012345"),
 	}
 }
 
@@ -1153,6 +1157,7 @@ var sessionsCases = []sessionsCase{
 		run: func(t *testing.T, one, two flows.Sessions) {
 			s := session("a", 1, 1, flows.State(odd))
 			s.ID, s.Company, s.Mnemocode, s.LoginID = odd, odd, odd, odd
+			s.Address, s.UserAgent, s.Profile = odd, odd, flows.Profile(odd)
 			s.Accepted = []flows.Acceptance{{Code: odd, Version: odd, At: t0}}
 			s.Code = &flows.Code{Phone: odd, Expires: t0}
 			s.Hash = flows.TokenHash{byte(flows.AccountBucket(odd, 1))} // and zeros
@@ -1435,12 +1440,12 @@ var sessionsCases = []sessionsCase{
 	},
 	{
 		name:    "decoys",
-		promise: "Account 0 is nobody's: its sessions are not ended together.",
+		promise: "Account 0 is nobody's: its sessions don't end one another, and have no epoch.",
 		run: func(t *testing.T, one, _ flows.Sessions) {
 			must(t, one.Create(bg, t0, session("a", 0, 0, flows.CheckPassword)))
 			must(t, one.Create(bg, t0, session("link", 0, 0, flows.MailedLink)))
 			must(t, one.Create(bg, t0, session("link2", 0, 0, flows.MailedLink)))
-			must(t, one.End(bg, t0, flows.Ending{Company: "acme", Account: 0, Epoch: flows.AllEpochs}))
+			must(t, one.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: flows.AllEpochs}))
 			must(t, one.Create(bg, t0, session("b", 0, 0, flows.CheckPassword)))
 			wantSession(t, one, session("a", 0, 0, flows.CheckPassword))
 			wantSession(t, one, session("link", 0, 0, flows.MailedLink))
@@ -1478,7 +1483,7 @@ var sessionsCases = []sessionsCase{
 	},
 	{
 		name:    "touch",
-		promise: "Touch moves Expires forward, never back and never behind Ends. ErrNotFound if the session was expired at now.",
+		promise: "Touch moves Expires forward, never back and never behind Ends, and LastUsed to now, never back. ErrNotFound if the session was expired at now.",
 		run: func(t *testing.T, one, two flows.Sessions) {
 			s := session("a", 1, 1, flows.Authorized)
 			must(t, one.Create(bg, t0, s))
@@ -1486,11 +1491,15 @@ var sessionsCases = []sessionsCase{
 				t.Helper()
 				must(t, two.Touch(bg, now, s.Hash, expires))
 				s.Expires = want
+				if now.After(s.LastUsed) {
+					s.LastUsed = now
+				}
 				wantSession(t, one, s)
 			}
 			touch(t0, t0.Add(20*time.Minute), t0.Add(20*time.Minute))
 			touch(t0, t0.Add(5*time.Minute), t0.Add(20*time.Minute))
 			touch(t0.Add(19*time.Minute), s.Ends.Add(time.Hour), s.Ends)
+			touch(t0.Add(18*time.Minute), s.Ends, s.Ends)
 			wantErr(t, "a session at its end", two.Touch(bg, s.Ends, s.Hash, s.Ends.Add(time.Hour)), flows.ErrNotFound)
 			wantSession(t, one, s)
 		},
@@ -1963,7 +1972,6 @@ var sessionsCases = []sessionsCase{
 
 // callAllSessions calls each method with arguments that would do something.
 func callAllSessions(ctx context.Context, s flows.Sessions, on flows.Session) map[string]error {
-	second := func(_ any, err error) error { return err }
 	counter := flows.Counter{Key: "k", Limit: 1, Window: time.Minute}
 	return map[string]error{
 		"Create":    s.Create(ctx, t0, session("b", 1, 1, flows.Authorized)),
@@ -1977,6 +1985,8 @@ func callAllSessions(ctx context.Context, s flows.Sessions, on flows.Session) ma
 		"a look":    s.Charge(ctx, t0, flows.Look(counter)...),
 		"Sweep":     s.Sweep(ctx, t0.Add(24*time.Hour)),
 		"Replace":   s.Replace(ctx, t0, on.Hash, on.State, session("c", 1, 1, flows.Authorized)),
+		"DeleteID":  second(s.DeleteID(ctx, t0, on.Company, on.Account, on.ID)),
+		"End all":   s.End(ctx, t0, flows.Ending{Company: "nobody", Epoch: 1}),
 		"End":       s.End(ctx, t0, flows.Ending{Company: on.Company, Account: on.Account, Epoch: flows.AllEpochs}),
 		"Delete":    s.Delete(ctx, on.Hash),
 	}

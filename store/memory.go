@@ -42,17 +42,17 @@ func NewMemory(sessions flows.Sessions, limit int) *Memory {
 func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/flows.Buckets))) }
 
 // Recall is Get for the protected path, where company is the one whose token it
-// must be; empty for any. What comes from memory lacks ID, Accepted and Created,
-// which are seldom of use there. Only what a store has said since the last ending
-// of any session of the bucket is remembered, so that an answer which was under
-// way meanwhile brings nothing back.
+// must be; empty for any. What comes from memory lacks ID, Era, Accepted, Created,
+// LastUsed, Address and UserAgent, which are seldom of use there. Only what a
+// store has said since the last ending of any session of the bucket is
+// remembered, so that an answer which was under way meanwhile brings nothing
+// back.
 func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash flows.TokenHash) (flows.Session, error) {
 	return m.recall(ctx, now, company, hash, false)
 }
 
-// RecallWhole is Recall that lacks only Accepted. The rest is kept beside the
-// table, of those sessions that it was asked for: what nobody asks for takes no
-// room.
+// RecallWhole is Recall with ID and Created, which are kept beside the table, of
+// those sessions that it was asked for: what nobody asks for takes no room.
 func (m *Memory) RecallWhole(ctx context.Context, now time.Time, company string, hash flows.TokenHash) (flows.Session, error) {
 	return m.recall(ctx, now, company, hash, true)
 }
@@ -113,7 +113,7 @@ func (m *Memory) Asked() (hits, misses uint64) {
 	return hits, misses
 }
 
-// Replace, Delete, End and Expire forget whatever the store answers: an error does not
+// Replace, Delete, DeleteID, End and Expire forget whatever the store answers: an error does not
 // say that nothing has ended.
 
 // Replace implements Sessions.
@@ -128,9 +128,16 @@ func (m *Memory) Delete(ctx context.Context, hash flows.TokenHash) error {
 	return m.Sessions.Delete(ctx, hash)
 }
 
+// DeleteID implements Sessions.
+func (m *Memory) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (flows.Session, error) {
+	// Which it is, a store may not get to say.
+	defer m.EndedAll(flows.Ending{Company: company, Account: account, Epoch: flows.AllEpochs})
+	return m.Sessions.DeleteID(ctx, now, company, account, id)
+}
+
 // End implements Sessions.
 func (m *Memory) End(ctx context.Context, now time.Time, e flows.Ending) error {
-	defer m.EndedAccount(e)
+	defer m.EndedAll(e)
 	return m.Sessions.End(ctx, now, e)
 }
 
@@ -179,9 +186,19 @@ func (m *Memory) Expire(ctx context.Context, now time.Time, hash flows.TokenHash
 // Ended implements Feed.
 func (m *Memory) Ended(hash flows.TokenHash) { m.shards[hash.Bucket()].forget(hash) }
 
-// EndedAccount implements Feed.
-func (m *Memory) EndedAccount(e flows.Ending) {
-	m.shards[flows.AccountBucket(e.Company, e.Account)].forgetAccount(e, m.names.number(e.Company))
+// EndedAll implements Feed. Of a company it forgets also the sessions of the new
+// era, which are asked for again: a million take some milliseconds.
+func (m *Memory) EndedAll(e flows.Ending) {
+	company := m.names.number(e.Company)
+	if e.Account == 0 {
+		for i := range m.shards {
+			m.shards[i].forgetAll(func(e *entry) bool { return e.company == company })
+		}
+		return
+	}
+	m.shards[flows.AccountBucket(e.Company, e.Account)].forgetAll(func(of *entry) bool {
+		return of.account == e.Account && of.company == company && of.epoch < e.Epoch
+	})
 }
 
 // Flush implements Feed.
@@ -213,7 +230,7 @@ type shard struct {
 	used    int     // entries ever taken
 	free    []int32 // of those, the ones given back
 	hand    int32   // where the next one to give up is looked for
-	long    map[int32]string
+	beside  map[int32]beside
 	rest    map[int32]rest
 }
 
@@ -238,9 +255,14 @@ type entry struct {
 	mnemocode [longest]byte
 }
 
-// longest is the longest mnemocode that an entry holds; others are kept beside
-// the table.
+// longest is the longest mnemocode that an entry holds.
 const longest = 39
+
+// A beside is what an entry has no room for. Most have nothing beside them.
+type beside struct {
+	mnemocode string
+	profile   flows.Profile
+}
 
 func (s *shard) at(i int32) *entry { return &s.chunks[i/chunkLen][i%chunkLen] }
 
@@ -315,9 +337,9 @@ func (s *shard) recall(hash flows.TokenHash, companies *companyNames, whole bool
 	if !ok {
 		return flows.Session{}, false
 	}
-	var more rest
+	var whence rest
 	if whole {
-		if more, ok = s.rest[i]; !ok {
+		if whence, ok = s.rest[i]; !ok {
 			return flows.Session{}, false
 		}
 	}
@@ -325,21 +347,22 @@ func (s *shard) recall(hash flows.TokenHash, companies *companyNames, whole bool
 	if atomic.LoadUint32(&e.recent) == 0 {
 		atomic.StoreUint32(&e.recent, 1)
 	}
-	mnemocode, ok := s.long[i]
+	more, ok := s.beside[i]
 	if !ok {
-		mnemocode = string(e.mnemocode[:e.length])
+		more.mnemocode = string(e.mnemocode[:e.length])
 	}
 	return flows.Session{
 		Hash:      hash,
-		ID:        more.id,
+		ID:        whence.id,
 		Company:   companies.name(e.company),
 		Account:   e.account,
-		Mnemocode: mnemocode,
+		Mnemocode: more.mnemocode,
 		Epoch:     e.epoch,
 		State:     flows.Authorized,
-		Created:   more.created,
+		Created:   whence.created,
 		Expires:   time.Unix(0, e.expires),
 		Ends:      time.Unix(0, e.ends),
+		Profile:   more.profile,
 	}, true
 }
 
@@ -365,11 +388,12 @@ func (s *shard) remember(session flows.Session, company int32, limit int, ending
 		company: company,
 	}
 	e.length = uint8(copy(e.mnemocode[:], session.Mnemocode))
-	if len(session.Mnemocode) > longest {
-		if s.long == nil {
-			s.long = map[int32]string{}
+	delete(s.beside, i)
+	if len(session.Mnemocode) > longest || session.Profile != "" {
+		if s.beside == nil {
+			s.beside = map[int32]beside{}
 		}
-		s.long[i] = session.Mnemocode
+		s.beside[i] = beside{session.Mnemocode, session.Profile}
 	}
 	if whole {
 		if s.rest == nil {
@@ -414,7 +438,7 @@ func (s *shard) place(limit int) int32 {
 func (s *shard) drop(i int32) {
 	_, slot, _ := s.find(s.at(i).hash)
 	s.vacate(slot)
-	delete(s.long, i)
+	delete(s.beside, i)
 	delete(s.rest, i)
 	*s.at(i) = entry{}
 	s.free = append(s.free, i)
@@ -441,12 +465,12 @@ func (s *shard) forget(hash flows.TokenHash) {
 	}
 }
 
-func (s *shard) forgetAccount(ended flows.Ending, company int32) {
+func (s *shard) forgetAll(which func(*entry) bool) {
 	s.endings.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range int32(s.used) {
-		if e := s.at(i); e.account == ended.Account && e.company == company && e.epoch < ended.Epoch && e.hash != (flows.TokenHash{}) {
+		if e := s.at(i); which(e) && e.hash != (flows.TokenHash{}) {
 			s.drop(i)
 		}
 	}
@@ -456,7 +480,7 @@ func (s *shard) flush() {
 	s.endings.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.slots, s.chunks, s.free, s.long, s.rest = nil, nil, nil, nil, nil
+	s.slots, s.chunks, s.free, s.beside, s.rest = nil, nil, nil, nil, nil
 	s.used, s.hand = 0, 0
 }
 

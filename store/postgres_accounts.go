@@ -160,18 +160,20 @@ const (
 				FROM acceptances WHERE account = accounts.id), '[]'),
 			(SELECT count(*) FROM backup_codes WHERE account = accounts.id),
 			coalesce((SELECT json_agg(json_build_object('kind', kind, 'count', count, 'until', until)) FROM tallies
-				WHERE company = accounts.company AND account = accounts.id AND login_id = ''), '[]')
+				WHERE company = accounts.company AND account = accounts.id AND login_id = ''), '[]'),
+			coalesce((SELECT era FROM eras WHERE company = accounts.company), 0)
 		FROM accounts`
 	postgresAccountByID        = postgresSelectAccount + ` WHERE company = $1 AND id = $2`
 	postgresAccountByMnemocode = postgresSelectAccount + ` WHERE company = $1 AND mnemocode = $2`
 	// Where no account is found, the second part is the one row: an account 0
-	// with the tallies of the alias.
+	// with the tallies of the alias and the era.
 	postgresAccountByLoginID = postgresSelectAccount + `
 		WHERE id = (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2)
 		UNION ALL
 		SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', '', '', 0, 0, 0, '[]', '[]', 0,
 			coalesce((SELECT json_agg(json_build_object('kind', kind, 'count', count, 'until', until)) FROM tallies
-				WHERE company = $1 AND account = 0 AND login_id = $3), '[]')
+				WHERE company = $1 AND account = 0 AND login_id = $3), '[]'),
+			coalesce((SELECT era FROM eras WHERE company = $1), 0)
 		WHERE NOT EXISTS (SELECT 1 FROM login_ids WHERE company = $1 AND login_id = $2)`
 	postgresAccountByIdentity = postgresSelectAccount + `
 		WHERE id = (SELECT account FROM identities WHERE company = $1 AND provider = $2 AND subject = $3)`
@@ -180,7 +182,7 @@ const (
 func (s postgresAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (flows.Account, error) {
 	a, err := s.load(ctx, postgresAccountByLoginID, company, loginID, alias)
 	if err == nil && a.ID == 0 {
-		return flows.Account{Tallies: a.Tallies}, flows.ErrNotFound
+		return flows.Account{Era: a.Era, Tallies: a.Tallies}, flows.ErrNotFound
 	}
 	return a, err
 }
@@ -224,7 +226,7 @@ func scanPostgresAccount(row scanner) (flows.Account, error) {
 	var identities, accepted, tallies []byte
 	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
 		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Epoch,
-		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies)
+		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era)
 	if err != nil {
 		return flows.Account{}, err
 	}
@@ -575,28 +577,7 @@ func (s postgresAccounts) Stranded(ctx context.Context, company string, all bool
 	return n, translatePostgres("counting accounts without a second factor", err)
 }
 
-// Endings and the secret
-
-const postgresSelectEndings = `
-	SELECT company, account, epoch, keep FROM endings WHERE (company, account) > ($1, $2) ORDER BY company, account LIMIT $3`
-
-func (s postgresAccounts) Endings(ctx context.Context, after flows.Ending, limit int) ([]flows.Ending, error) {
-	var endings []flows.Ending
-	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
-		endings, err = collectPostgres(ctx, q, scanEnding, postgresSelectEndings, after.Company, after.Account, limit)
-		return err
-	})
-	return endings, translatePostgres("loading endings", err)
-}
-
-const postgresDeleteEnding = `DELETE FROM endings WHERE company = $1 AND account = $2 AND epoch <= $3`
-
-func (s postgresAccounts) Ended(ctx context.Context, e flows.Ending) error {
-	return translatePostgres("settling ending", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
-		_, err := q.exec(ctx, postgresDeleteEnding, e.Company, e.Account, e.Epoch)
-		return err
-	}))
-}
+// The secret
 
 const (
 	postgresInsertSecret = `INSERT INTO secret (id, value) VALUES (1, $1) ON CONFLICT DO NOTHING`

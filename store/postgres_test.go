@@ -166,6 +166,7 @@ var fillPostgres = []string{
 	`INSERT INTO tallies SELECT company, id, '', 'password', 1, 0, id FROM accounts WHERE id % 10 = 0`,
 	`INSERT INTO tallies SELECT 'company1', 0, 'unknown' || n, 'password', 1, 0, n FROM generate_series(1, 100000) n`,
 	`INSERT INTO endings SELECT company, id, 2 FROM accounts WHERE id % 10 = 0`,
+	`INSERT INTO eras SELECT 'company' || n, 1, 1 FROM generate_series(1, 1000) n`,
 	`INSERT INTO seeds SELECT company, mnemocode FROM accounts WHERE id % 10 = 0`,
 	`ANALYZE`,
 }

@@ -291,9 +291,14 @@ func (l *listener) report(err error) {
 	}
 }
 
-// encodeEnding makes the message of an account's ending.
+// encodeEnding makes the message of an ending. An account's and a company's are
+// told apart for nodes that know none of companies, so that they flush.
 func encodeEnding(e flows.Ending) string {
-	return fmt.Sprintf("a%d %d %s", e.Epoch, e.Account, e.Company)
+	kind := 'a'
+	if e.Account == 0 {
+		kind = 'c'
+	}
+	return fmt.Sprintf("%c%d %d %s", kind, e.Epoch, e.Account, e.Company)
 }
 
 // tell passes a message on. One that is not understood, as a later version's
@@ -304,8 +309,8 @@ func tell(feed flows.Feed, message string) {
 	switch {
 	case kind == "d" && len(rest) == len(flows.TokenHash{}):
 		feed.Ended(flows.TokenHash([]byte(rest)))
-	case kind == "a" && decodeEnding(rest, &e):
-		feed.EndedAccount(e)
+	case (kind == "a" || kind == "c") && decodeEnding(rest, &e):
+		feed.EndedAll(e)
 	default:
 		feed.Flush()
 	}

@@ -23,6 +23,7 @@ import (
 //	s<hash>                       a session, a Redis hash (see encodeRedisSession)
 //	i<state>/<company>/<account>  the account's sessions in a state, a sorted set of hashes, the oldest first
 //	f<company>/<account>          the fence: sessions with a lower epoch are refused
+//	f<company>/0                  the company's, in each bucket: those of a lower era are as good as gone
 //	l<company>/<account>          the hash of the account's mailed link
 //	c<key>                        a counter: n, its count, and u, until when
 //	h                             a name that the bucket's data got when they were empty (see Run)
@@ -50,6 +51,11 @@ func (r *Redis) accountKey(kind, company string, account int64) string {
 	return r.tags[flows.AccountBucket(company, account)] + kind + company + "/" + strconv.FormatInt(account, 10)
 }
 
+// companyFence is the key of a company's fence in a bucket.
+func (r *Redis) companyFence(bucket int, company string) string {
+	return r.tags[bucket] + "f" + company + "/0"
+}
+
 func indexKind(state flows.State) string { return "i" + string(state) + "/" }
 
 // A counter's tag is its company's, empty for those that all share, so that one
@@ -60,8 +66,8 @@ func (r *Redis) counterTag(key string) string {
 	return "{mg:" + r.deployment + key[:max(0, strings.IndexByte(key, '/'))] + "}"
 }
 
-// channel is what is told on when sessions end: "d" and the hashes, or "a" and
-// the account (see encodeEnding). Redis tells it to clients of every database.
+// channel is what is told on when sessions end: "d" and the hashes, or "a" or
+// "c" and whose (see encodeEnding). Redis tells it to clients of every database.
 func (r *Redis) channel() string {
 	return strings.TrimSuffix("mnemogate:"+strconv.Itoa(r.db)+":"+r.deployment, ":")
 }
@@ -90,8 +96,8 @@ func (s redisSessions) Create(ctx context.Context, now time.Time, sess flows.Ses
 		if sess.State == flows.MailedLink && sess.Account != 0 {
 			script, kinds = linkScript, append(kinds, "l")
 		}
-		keys := append([]string{s.sessionKey(sess.Hash)}, s.owner(sess, kinds...)...)
-		args := append([]any{sess.Epoch, sess.Hash[:], micros(sess.Created), ttl(now, sess.Expires), sess.AtMost,
+		keys := append([]string{s.sessionKey(sess.Hash), s.companyFence(sess.Hash.Bucket(), sess.Company)}, s.owner(sess, kinds...)...)
+		args := append([]any{sess.Epoch, sess.Era, sess.Hash[:], micros(sess.Created), ttl(now, sess.Expires), sess.AtMost,
 			micros(now), s.channel()}, fields...)
 		return s.store(ctx, now, counters, script, keys, args)
 	})
@@ -160,12 +166,23 @@ func (s redisSessions) Get(ctx context.Context, hash flows.TokenHash) (flows.Ses
 	return sess, err
 }
 
-// readTwice reads a Redis hash, with a second try where the first was not
+// To read waits for no replicas.
+var getScript = newLooseScript("get")
+
+// readTwice reads a session, with a second try where the first was not
 // answered: reading changes nothing.
 func (s redisSessions) readTwice(ctx context.Context, key string) (map[string]string, error) {
 	read := func() (map[string]string, error) {
-		get := redis.NewMapStringStringCmd(ctx, "hgetall", key)
-		err := s.at(ctx, key, func(p redisPlace) error { return p.do(ctx, get) })
+		var get *redis.MapStringStringCmd
+		err := s.at(ctx, key, func(p redisPlace) error {
+			get = redis.NewMapStringStringCmd(ctx, "evalsha", getScript.sha, 1, key)
+			err := p.do(ctx, get)
+			if redis.HasErrorPrefix(err, "NOSCRIPT") {
+				get = redis.NewMapStringStringCmd(ctx, "eval", getScript.source, 1, key)
+				err = p.do(ctx, get)
+			}
+			return err
+		})
 		return get.Val(), err
 	}
 	fields, err := read()
@@ -188,39 +205,22 @@ func (s redisSessions) Replace(
 		if counters, err = s.chargeElsewhere(ctx, now, counters); err != nil {
 			return err
 		}
-		keys := append([]string{s.sessionKey(old), s.sessionKey(next.Hash)}, s.owner(next, "f", indexKind(next.State))...)
+		keys := append([]string{s.sessionKey(old), s.sessionKey(next.Hash), s.companyFence(next.Hash.Bucket(), next.Company)},
+			s.owner(next, "f", indexKind(next.State))...)
 		args := append([]any{micros(now), string(from), old[:], s.channel(),
-			next.Epoch, next.Hash[:], micros(next.Created), ttl(now, next.Expires), next.AtMost}, fields...)
+			next.Epoch, next.Era, next.Hash[:], micros(next.Created), ttl(now, next.Expires), next.AtMost}, fields...)
 		return s.store(ctx, now, counters, replaceScript, keys, args)
-	})
-}
-
-var deleteScript = newScript("delete")
-
-func (s redisSessions) Delete(ctx context.Context, hash flows.TokenHash) error {
-	return s.call(ctx, "ending session", func(ctx context.Context) error {
-		return s.changes(ctx, flows.ErrNotFound, deleteScript, []string{s.sessionKey(hash)}, hash[:], s.channel())
-	})
-}
-
-var endScript = newScript("end")
-
-func (s redisSessions) End(ctx context.Context, now time.Time, e flows.Ending) error {
-	if e.Account == 0 { // decoys are nobody's
-		return nil
-	}
-	return s.call(ctx, "ending sessions", func(ctx context.Context) error {
-		keys := append([]string{s.accountKey("f", e.Company, e.Account)}, s.indexes(e.Company, e.Account)...)
-		_, _, err := s.run(ctx, endScript, keys, e.Epoch, fenceLife.Milliseconds(), s.channel(), encodeEnding(e),
-			keptBytes(e.Keep), string(flows.Authorized))
-		return err
 	})
 }
 
 // indexes are the keys of an account's sessions in each state.
 func (s redisSessions) indexes(company string, account int64) []string {
+	return s.indexesOf(company, account, storedStates)
+}
+
+func (s redisSessions) indexesOf(company string, account int64, states []flows.State) []string {
 	var keys []string
-	for _, state := range storedStates {
+	for _, state := range states {
 		keys = append(keys, s.accountKey(indexKind(state), company, account))
 	}
 	return keys
@@ -410,15 +410,24 @@ func (s redisSessions) Sweep(ctx context.Context, _ time.Time) error { return ct
 //	i id          c company   a account    m mnemocode   l login id   e epoch
 //	s state       d disclaimers accepted   b begun       x expires    n ends
 //	k code hash   p phone     t code expires             r how often OpenCode was called
-//	o 1: the code is the app's
+//	o 1: the code is the app's              y era         v last used
+//	w address     u user agent             f profile
 func encodeRedisSession(s flows.Session) ([]any, error) {
 	fields := []any{"c", s.Company, "a", s.Account, "e", s.Epoch, "s", string(s.State),
 		"b", micros(s.Created), "x", micros(s.Expires), "n", micros(s.Ends)}
-	for name, value := range map[string]string{"i": s.ID, "m": s.Mnemocode, "l": s.LoginID} {
+	if s.Era != 0 {
+		fields = append(fields, "y", s.Era)
+	}
+	if !s.LastUsed.IsZero() {
+		fields = append(fields, "v", micros(s.LastUsed))
+	}
+	for name, value := range map[string]string{"i": s.ID, "m": s.Mnemocode, "l": s.LoginID, "w": s.Address} {
 		if value != "" {
 			fields = append(fields, name, value)
 		}
 	}
+	fields = appendLong(fields, "u", s.UserAgent)
+	fields = appendLong(fields, "f", string(s.Profile))
 	if len(s.Accepted) > 0 {
 		accepted, err := encodeAcceptances(s.Accepted)
 		if err != nil {
@@ -435,6 +444,31 @@ func encodeRedisSession(s flows.Session) ([]any, error) {
 	return fields, nil
 }
 
+// redisShort is how long a value can be, in bytes, that does not make Redis keep
+// a hash in the larger of its two ways (hash-max-listpack-value).
+const redisShort = 64
+
+// appendLong adds a text in pieces, which are named u, u1, u2 and so on.
+func appendLong(fields []any, name, text string) []any {
+	for i, next := 1, name; text != ""; i, next = i+1, name+strconv.Itoa(i) {
+		piece := text[:min(redisShort, len(text))]
+		fields = append(fields, next, piece)
+		text = text[len(piece):]
+	}
+	return fields
+}
+
+func longField(fields map[string]string, name string) string {
+	text := fields[name]
+	for i := 1; ; i++ {
+		piece, ok := fields[name+strconv.Itoa(i)]
+		if !ok {
+			return text
+		}
+		text += piece
+	}
+}
+
 func encodeRedisCode(c flows.Code) []any {
 	return []any{"k", c.Hash[:], "p", c.Phone, "t", micros(c.Expires)}
 }
@@ -449,7 +483,8 @@ func decodeRedisSession(hash flows.TokenHash, fields map[string]string) (flows.S
 		Hash: hash, ID: fields["i"], Company: fields["c"], Account: d.number("a"), Mnemocode: fields["m"],
 		LoginID: fields["l"], Epoch: d.number("e"), State: flows.State(fields["s"]),
 		Created: d.time("b"), Expires: d.time("x"), Ends: d.time("n"),
-		ByApp: fields["o"] == "1",
+		Era: d.optional("y"), LastUsed: fromMicros(d.optional("v")), Address: fields["w"],
+		ByApp: fields["o"] == "1", UserAgent: longField(fields, "u"), Profile: flows.Profile(longField(fields, "f")),
 	}
 	if accepted, ok := fields["d"]; ok && d.err == nil {
 		s.Accepted, d.err = decodeAcceptances([]byte(accepted))
@@ -485,3 +520,11 @@ func (d *redisDecoder) number(name string) int64 {
 }
 
 func (d *redisDecoder) time(name string) time.Time { return fromMicros(d.number(name)) }
+
+// optional is a number that older nodes did not store.
+func (d *redisDecoder) optional(name string) int64 {
+	if _, ok := d.fields[name]; !ok {
+		return 0
+	}
+	return d.number(name)
+}

@@ -341,6 +341,8 @@ func TestRedisBytesPerSession(t *testing.T) {
 	for i := range n {
 		sess := session(fmt.Sprintf("s@%d", i+2), int64(i+2), 1, flows.Authorized)
 		sess.ID, sess.Mnemocode, sess.Accepted = fmt.Sprintf("%032x", i), fmt.Sprintf("profile-%08d", i), nil
+		sess.UserAgent = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
+		sess.Profile = ""
 		must(t, sessions.Create(bg, t0, sess))
 	}
 	each := (used() - before) / n
@@ -504,7 +506,7 @@ func (f *tape) Ended(h flows.TokenHash) {
 	f.ended[h] = time.Now()
 }
 
-func (f *tape) EndedAccount(e flows.Ending) {
+func (f *tape) EndedAll(e flows.Ending) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.accounts = append(f.accounts, e)
@@ -651,6 +653,9 @@ func tellsWhatEnds(t *testing.T, f *tape, other flows.Sessions, first int64) boo
 		must(t, other.End(bg, t0, e))
 		eventually(t, "an account's ending", func() bool { return f.hearsAccount(e) })
 	}
+	e := flows.Ending{Company: "other", Epoch: first + 1}
+	must(t, other.End(bg, t0, e))
+	eventually(t, "a company's ending", func() bool { return f.hearsAccount(e) })
 	t.Logf("heard after %v at most", slowest)
 	for _, kept := range []string{"c", "d"} {
 		if f.hears(hash(fmt.Sprintf("%s@%d", kept, first+1))) {
@@ -661,14 +666,14 @@ func tellsWhatEnds(t *testing.T, f *tape, other flows.Sessions, first int64) boo
 }
 
 func TestRedisMessages(t *testing.T) {
-	for _, e := range []flows.Ending{{Company: "acme", Account: 7, Epoch: 3}, {Company: odd, Account: -1, Epoch: flows.AllEpochs}} {
+	for _, e := range []flows.Ending{{Company: "acme", Account: 7, Epoch: 3}, {Company: odd, Account: -1, Epoch: flows.AllEpochs}, {Company: odd, Epoch: 2}} {
 		f := &tape{}
 		tell(f, encodeEnding(e))
 		if !f.hearsAccount(e) || f.flushes != 0 {
 			t.Errorf("%v was not heard", e)
 		}
 	}
-	for _, message := range []string{"", "x", "d", "dshort", "a", "a1", "a1 2", "ax 2 acme", "z later versions' own"} {
+	for _, message := range []string{"", "x", "d", "dshort", "a", "a1", "a1 2", "ax 2 acme", "c", "c1 0", "z later versions' own"} {
 		f := &tape{}
 		tell(f, message)
 		if f.flushes != 1 || len(f.ended)+len(f.accounts) != 0 {
@@ -920,7 +925,7 @@ func TestRedisWaitsForReplicas(t *testing.T) {
 	without := openServer(t, s).Sessions()
 	with := openRedis(t, RedisOptions{URLs: []string{s.URL()}, WaitReplicas: 1}).Sessions()
 	code := newCode("c")
-	for _, name := range []string{"spent", "opened", "replaced", "deleted", "touched"} {
+	for _, name := range []string{"spent", "opened", "replaced", "deleted", "touched", "deleted by ID"} {
 		a := session(name, 1, 1, flows.CheckOTP)
 		a.Code = &code
 		must(t, without.Create(bg, t0, a))
@@ -940,6 +945,8 @@ func TestRedisWaitsForReplicas(t *testing.T) {
 		"Delete":    with.Delete(bg, hash("deleted")),
 		"Charge":    with.Charge(bg, t0, counter),
 		"End":       with.End(bg, t0, flows.Ending{Company: "acme", Account: 2, Epoch: 1}),
+		"End all":   with.End(bg, t0, flows.Ending{Company: "other", Epoch: 1}),
+		"DeleteID":  second(with.DeleteID(bg, t0, "acme", 1, "id of deleted by ID")),
 	} {
 		if err == nil || flows.IsAnswer(err) {
 			t.Errorf("%s: got %v, want an error that says nothing", method, err)

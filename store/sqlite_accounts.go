@@ -130,18 +130,20 @@ const (
 				FROM acceptances WHERE account = accounts.id),
 			(SELECT count(*) FROM backup_codes WHERE account = accounts.id),
 			(SELECT json_group_array(json_object('kind', kind, 'count', count, 'until', until)) FROM tallies
-				WHERE company = accounts.company AND account = accounts.id AND login_id = '')
+				WHERE company = accounts.company AND account = accounts.id AND login_id = ''),
+			coalesce((SELECT era FROM eras WHERE company = accounts.company), 0)
 		FROM accounts`
 	sqliteAccountByID        = sqliteSelectAccount + ` WHERE company = ? AND id = ?`
 	sqliteAccountByMnemocode = sqliteSelectAccount + ` WHERE company = ? AND mnemocode = ?`
 	// Where no account is found, the second part is the one row: an account 0
-	// with the tallies of the alias.
+	// with the tallies of the alias and the era.
 	sqliteAccountByLoginID = sqliteSelectAccount + `
 		WHERE id = (SELECT account FROM login_ids WHERE company = ?1 AND login_id = ?2)
 		UNION ALL
 		SELECT 0, '', '', '', '', '', '', '', 0, 0, '', '', '', '', '', 0, 0, 0, '[]', '[]', 0,
 			(SELECT json_group_array(json_object('kind', kind, 'count', count, 'until', until)) FROM tallies
-				WHERE company = ?1 AND account = 0 AND login_id = ?3)
+				WHERE company = ?1 AND account = 0 AND login_id = ?3),
+			coalesce((SELECT era FROM eras WHERE company = ?1), 0)
 		WHERE NOT EXISTS (SELECT 1 FROM login_ids WHERE company = ?1 AND login_id = ?2)`
 	sqliteAccountByIdentity = sqliteSelectAccount + `
 		WHERE id = (SELECT account FROM identities WHERE company = ? AND provider = ? AND subject = ?)`
@@ -150,7 +152,7 @@ const (
 func (s sqliteAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (flows.Account, error) {
 	a, err := s.load(ctx, sqliteAccountByLoginID, company, loginID, alias)
 	if err == nil && a.ID == 0 {
-		return flows.Account{Tallies: a.Tallies}, flows.ErrNotFound
+		return flows.Account{Era: a.Era, Tallies: a.Tallies}, flows.ErrNotFound
 	}
 	return a, err
 }
@@ -193,7 +195,7 @@ func scanSQLiteAccount(row scanner) (flows.Account, error) {
 	var identities, accepted, tallies []byte
 	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &a.Status,
 		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Epoch,
-		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies)
+		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era)
 	if err != nil {
 		return flows.Account{}, err
 	}
@@ -442,27 +444,6 @@ func (s sqliteAccounts) Tallies(ctx context.Context, subject flows.Subject) (map
 		return err
 	})
 	return tallies, translateSQLite("loading tallies", err)
-}
-
-const sqliteSelectEndings = `
-	SELECT company, account, epoch, keep FROM endings WHERE (company, account) > (?, ?) ORDER BY company, account LIMIT ?`
-
-func (s sqliteAccounts) Endings(ctx context.Context, after flows.Ending, limit int) ([]flows.Ending, error) {
-	var endings []flows.Ending
-	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
-		endings, err = collectSQLite(ctx, q, scanEnding, sqliteSelectEndings, after.Company, after.Account, limit)
-		return err
-	})
-	return endings, translateSQLite("loading endings", err)
-}
-
-const sqliteDeleteEnding = `DELETE FROM endings WHERE company = ? AND account = ? AND epoch <= ?`
-
-func (s sqliteAccounts) Ended(ctx context.Context, e flows.Ending) error {
-	return translateSQLite("settling ending", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		_, err := tx.exec(ctx, sqliteDeleteEnding, e.Company, e.Account, e.Epoch)
-		return err
-	}))
 }
 
 const (

@@ -81,7 +81,7 @@ type recordedFeed struct {
 }
 
 func (f *recordedFeed) Ended(hash flows.TokenHash) { f.ended.Store(hash, true) }
-func (f *recordedFeed) EndedAccount(flows.Ending)  { f.accounts.Add(1) }
+func (f *recordedFeed) EndedAll(flows.Ending)      { f.accounts.Add(1) }
 func (f *recordedFeed) Flush()                     { f.flushes.Add(1) }
 func (f *recordedFeed) Trust(until time.Time)      { f.trusted.Store(!until.IsZero()) }
 

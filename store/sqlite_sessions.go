@@ -16,18 +16,21 @@ type sqliteSessions struct{ *SQLite }
 
 // sqliteNotEnded is a condition on sessions. An ending is a fence, which
 // counts from its commit on; the rows behind it are deleted as there is time.
-// Of a decoy, account 0, there is never a fence.
+// The fence of account 0 is the company's, and keeps out its earlier eras.
 const sqliteNotEnded = ` NOT EXISTS (SELECT 1 FROM fences
-		WHERE company = sessions.company AND account = sessions.account AND epoch > sessions.epoch)`
+		WHERE company = sessions.company AND account = sessions.account AND account <> 0 AND epoch > sessions.epoch)
+	AND NOT EXISTS (SELECT 1 FROM fences WHERE company = sessions.company AND account = 0 AND epoch > sessions.era)`
 
 const (
 	sqliteDeleteLinks = `DELETE FROM sessions WHERE company = ? AND account = ? AND state = ?`
 
 	sqliteInsertSession = `
 		INSERT INTO sessions (hash, id, company, account, mnemocode, login_id, epoch, state, accepted,
-			created, expires, ends, code_hash, code_phone, code_expires, by_app)
-		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16
-		WHERE NOT EXISTS (SELECT 1 FROM fences WHERE company = ?3 AND account = ?4 AND epoch > ?7)`
+			created, expires, ends, code_hash, code_phone, code_expires, by_app,
+			era, last_used, address, user_agent, profile)
+		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21
+		WHERE NOT EXISTS (SELECT 1 FROM fences WHERE company = ?3 AND account = ?4 AND account <> 0 AND epoch > ?7)
+			AND NOT EXISTS (SELECT 1 FROM fences WHERE company = ?3 AND account = 0 AND epoch > ?17)`
 )
 
 func (s sqliteSessions) Create(ctx context.Context, now time.Time, sess flows.Session, counters ...flows.Counter) error {
@@ -82,7 +85,8 @@ func (tx *sqliteQueries) storeSession(ctx context.Context, s flows.Session) erro
 	}
 	return tx.execOr(ctx, flows.ErrConflict, sqliteInsertSession,
 		s.Hash[:], s.ID, s.Company, s.Account, s.Mnemocode, s.LoginID, s.Epoch, string(s.State), accepted,
-		micros(s.Created), micros(s.Expires), micros(s.Ends), hash, code.Phone, micros(code.Expires), s.ByApp)
+		micros(s.Created), micros(s.Expires), micros(s.Ends), hash, code.Phone, micros(code.Expires), s.ByApp,
+		s.Era, micros(s.LastUsed), s.Address, s.UserAgent, string(s.Profile))
 }
 
 const (
@@ -119,10 +123,10 @@ func scanSQLiteHash(row scanner) (hash flows.TokenHash, err error) {
 }
 
 const (
-	sqliteSelectSession = `
-		SELECT hash, id, company, account, mnemocode, login_id, epoch, state, accepted,
-			created, expires, ends, code_hash, code_phone, code_expires, by_app
-		FROM sessions`
+	sqliteSessionColumns = `hash, id, company, account, mnemocode, login_id, epoch, state, accepted,
+			created, expires, ends, code_hash, code_phone, code_expires, by_app,
+			era, last_used, address, user_agent, profile`
+	sqliteSelectSession = `SELECT ` + sqliteSessionColumns + ` FROM sessions`
 	sqliteSessionByHash = sqliteSelectSession + ` WHERE hash = ? AND` + sqliteNotEnded
 )
 
@@ -138,15 +142,16 @@ func (s sqliteSessions) Get(ctx context.Context, hash flows.TokenHash) (flows.Se
 func scanSQLiteSession(row scanner) (flows.Session, error) {
 	var s flows.Session
 	var hash, accepted, codeHash []byte
-	var created, expires, ends, codeExpires int64
+	var created, expires, ends, codeExpires, lastUsed int64
 	var phone string
 	err := row.Scan(&hash, &s.ID, &s.Company, &s.Account, &s.Mnemocode, &s.LoginID, &s.Epoch, &s.State, &accepted,
-		&created, &expires, &ends, &codeHash, &phone, &codeExpires, &s.ByApp)
+		&created, &expires, &ends, &codeHash, &phone, &codeExpires, &s.ByApp,
+		&s.Era, &lastUsed, &s.Address, &s.UserAgent, &s.Profile)
 	if err != nil {
 		return flows.Session{}, err
 	}
 	copy(s.Hash[:], hash)
-	s.Created, s.Expires, s.Ends = fromMicros(created), fromMicros(expires), fromMicros(ends)
+	s.Created, s.Expires, s.Ends, s.LastUsed = fromMicros(created), fromMicros(expires), fromMicros(ends), fromMicros(lastUsed)
 	s.Code = makeCode(codeHash, phone, codeExpires)
 	s.Accepted, err = decodeAcceptances(accepted)
 	return s, err
@@ -172,60 +177,9 @@ func (s sqliteSessions) Replace(
 	})
 }
 
-const sqliteDeleteSession = `DELETE FROM sessions WHERE hash = ? AND` + sqliteNotEnded
-
-func (s sqliteSessions) Delete(ctx context.Context, hash flows.TokenHash) error {
-	return translateSQLite("ending session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.execOr(ctx, flows.ErrNotFound, sqliteDeleteSession, hash[:])
-	}))
-}
-
-const (
-	sqliteKeepSession = `
-		UPDATE sessions SET epoch = epoch + 1
-		WHERE hash = ? AND company = ? AND account = ? AND epoch = ? AND state = ? AND` + sqliteNotEnded
-	sqliteStoreFence = `
-		INSERT INTO fences (company, account, epoch, expires, uncleared) VALUES (?, ?, ?, ?, 1)
-		ON CONFLICT (company, account) DO UPDATE
-		SET epoch = max(epoch, excluded.epoch), expires = max(expires, excluded.expires), uncleared = 1`
-	sqliteClearEnded = `
-		DELETE FROM sessions WHERE hash IN
-			(SELECT hash FROM sessions WHERE company = ? AND account = ? AND epoch < ? LIMIT ?)`
-	sqliteCleared = `UPDATE fences SET uncleared = 0 WHERE company = ? AND account = ? AND epoch = ?`
-)
-
-// End deletes at once no more rows than an account usually has. Of more, the
-// sweep takes the rest.
-func (s sqliteSessions) End(ctx context.Context, now time.Time, e flows.Ending) error {
-	if e.Account == 0 { // decoys are nobody's
-		return nil
-	}
-	return translateSQLite("ending sessions", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		_, err := tx.exec(ctx, sqliteKeepSession, e.Keep[:], e.Company, e.Account, e.Epoch-1, string(flows.Authorized))
-		if err != nil {
-			return err
-		}
-		_, err = tx.exec(ctx, sqliteStoreFence, e.Company, e.Account, e.Epoch, micros(now.Add(fenceLife)))
-		if err != nil {
-			return err
-		}
-		_, err = tx.clearEnded(ctx, e)
-		return err
-	}))
-}
-
-// clearEnded deletes some of the rows behind a fence, and reports whether there
-// may be more.
-func (tx *sqliteQueries) clearEnded(ctx context.Context, e flows.Ending) (more bool, err error) {
-	n, err := tx.exec(ctx, sqliteClearEnded, e.Company, e.Account, e.Epoch, sqliteClearChunk)
-	if err != nil || n == sqliteClearChunk {
-		return true, err
-	}
-	_, err = tx.exec(ctx, sqliteCleared, e.Company, e.Account, e.Epoch)
-	return false, err
-}
-
-const sqliteTouchSession = `UPDATE sessions SET expires = max(expires, min(?, ends)) WHERE hash = ? AND expires > ? AND` + sqliteNotEnded
+const sqliteTouchSession = `
+	UPDATE sessions SET expires = max(expires, min(?1, ends)), last_used = max(last_used, ?3)
+	WHERE hash = ?2 AND expires > ?3 AND` + sqliteNotEnded
 
 func (s sqliteSessions) Touch(ctx context.Context, now time.Time, hash flows.TokenHash, expires time.Time) error {
 	return translateSQLite("touching session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
@@ -393,46 +347,4 @@ func (q *sqliteQueries) look(ctx context.Context, now time.Time, counters []flow
 		}
 	}
 	return nil
-}
-
-const (
-	sqliteSweepSessions = `
-		DELETE FROM sessions WHERE hash IN
-			(SELECT hash FROM sessions WHERE expires < ?1 AND (expires > 0 OR ends < ?1) LIMIT ?2)`
-	sqliteSweepCounters = `DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until < ? LIMIT ?)`
-	sqliteSweepFences   = `
-		DELETE FROM fences WHERE (company, account) IN (SELECT company, account FROM fences WHERE expires < ? LIMIT ?)`
-)
-
-const sqliteUncleared = `SELECT company, account, epoch, x'' FROM fences WHERE uncleared = 1 LIMIT 1`
-
-func (s sqliteSessions) Sweep(ctx context.Context, now time.Time) error {
-	before := micros(now.Add(-flows.Keep))
-	for _, query := range []string{sqliteSweepSessions, sqliteSweepCounters, sqliteSweepFences} {
-		if err := s.sweep(ctx, query, before); err != nil {
-			return translateSQLite("sweeping sessions", err)
-		}
-	}
-	return translateSQLite("sweeping ended sessions", s.sweepEnded(ctx))
-}
-
-// sweepEnded deletes what endings have left over, each chunk in a write of its
-// own.
-func (s sqliteSessions) sweepEnded(ctx context.Context) error {
-	for {
-		err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-			e, err := scanEnding(tx.row(ctx, sqliteUncleared))
-			if err != nil {
-				return err
-			}
-			_, err = tx.clearEnded(ctx, e)
-			return err
-		})
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
 }

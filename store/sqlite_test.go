@@ -83,7 +83,7 @@ func wantNoScans(t testing.TB, s *SQLite) {
 // plan returns the steps of a statement.
 func plan(t testing.TB, s *SQLite, query string) []string {
 	t.Helper()
-	rows, err := s.readers.Query("EXPLAIN QUERY PLAN "+query, make([]any, 20)...)
+	rows, err := s.readers.Query("EXPLAIN QUERY PLAN "+query, make([]any, 30)...)
 	must(t, err)
 	defer rows.Close()
 	var steps []string

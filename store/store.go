@@ -55,8 +55,12 @@ const (
 	feedLease = time.Second
 )
 
-// storedStates are those that a session can be kept in.
-var storedStates = append(slices.Clone(flows.States[1:]), flows.MailedLink)
+// storedStates are those that a session can be kept in; of loginStates is one
+// that has a token.
+var (
+	loginStates  = flows.States[1:]
+	storedStates = append(slices.Clone(loginStates), flows.MailedLink)
+)
 
 // sortByAge orders sessions, the oldest first.
 func sortByAge(sessions []flows.Session) {

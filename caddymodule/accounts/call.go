@@ -203,6 +203,8 @@ func asError(err error) *Error {
 	switch {
 	case errors.Is(err, flows.ErrNotFound):
 		return &Error{Status: http.StatusNotFound, Message: "the company has no such account"}
+	case errors.Is(err, flows.ErrNoSession):
+		return &Error{Status: http.StatusNotFound, Field: "session", Message: err.Error()}
 	case errors.Is(err, flows.ErrOwed):
 		return &Error{Status: http.StatusServiceUnavailable, Message: err.Error()}
 	case errors.Is(err, password.ErrBusy):

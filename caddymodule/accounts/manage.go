@@ -15,7 +15,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 )
 
-// The routes of accounts and of their sessions.
+// The routes of accounts.
 
 // loginID returns the login id that the query names. There a + stands for a
 // space, which many a client forgets of the + in a phone or an email; within
@@ -164,31 +164,6 @@ func (c *Call) unlock() error {
 		return err
 	}
 	return c.answer(ctx, http.StatusOK, a)
-}
-
-func (c *Call) sessions() error {
-	ctx, cancel := c.within()
-	defer cancel()
-	sessions, err := c.admin.LiveSessions(ctx, c.mnemocode())
-	if err != nil {
-		return err
-	}
-	views := make([]api.Session, len(sessions))
-	for i, s := range sessions {
-		views[i] = api.Session{ID: s.ID, State: s.State, Created: s.Created.UTC(), Expires: s.Expires.UTC(), Ends: s.Ends.UTC()}
-	}
-	c.WriteJSON(http.StatusOK, map[string][]api.Session{"sessions": views})
-	return nil
-}
-
-func (c *Call) endSessions() error {
-	ctx, cancel := c.within()
-	defer cancel()
-	if err := c.admin.EndSessions(ctx, c.mnemocode()); err != nil {
-		return err
-	}
-	c.noContent()
-	return nil
 }
 
 func (c *Call) list() error {

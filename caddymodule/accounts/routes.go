@@ -53,6 +53,8 @@ var Routes = []Route{
 	{http.MethodPost, "{company}/accounts/{mnemocode}/welcome", Write, (*Call).welcome, "Mails a link to set the first password with."},
 	{http.MethodGet, "{company}/accounts/{mnemocode}/sessions", Sessions, (*Call).sessions, "Lists an account's sessions."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions", Sessions, (*Call).endSessions, "Ends all sessions of an account."},
+	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions/{session}", Sessions, (*Call).endSession, "Ends one session of an account."},
+	{http.MethodDelete, "{company}/sessions", Sessions, (*Call).endAllSessions, "Ends all sessions of the company."},
 	{http.MethodPost, "{company}/import", Import, (*Call).importLines, "Imports accounts, one a line."},
 	{http.MethodGet, "{company}/export", Export, (*Call).export, "Exports all accounts, one a line, with the hashes of their passwords; with secrets=true also the secrets of authenticator apps, in plain."},
 }

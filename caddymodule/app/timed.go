@@ -118,6 +118,11 @@ func (t timedAccounts) Tallies(ctx context.Context, subject flows.Subject) (foun
 	return t.Accounts.Tallies(ctx, subject)
 }
 
+func (t timedAccounts) NewEra(ctx context.Context, company string) (ending flows.Ending, err error) {
+	defer observeCall("accounts", "new_era", time.Now(), &err)
+	return t.Accounts.NewEra(ctx, company)
+}
+
 func (t timedAccounts) Endings(ctx context.Context, after flows.Ending, limit int) (found []flows.Ending, err error) {
 	defer observeCall("accounts", "endings", time.Now(), &err)
 	return t.Accounts.Endings(ctx, after, limit)
@@ -149,6 +154,11 @@ func (t timedSessions) Replace(ctx context.Context, now time.Time, old flows.Tok
 func (t timedSessions) Delete(ctx context.Context, hash flows.TokenHash) (err error) {
 	defer observeCall("sessions", "delete", time.Now(), &err)
 	return t.Sessions.Delete(ctx, hash)
+}
+
+func (t timedSessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (ended flows.Session, err error) {
+	defer observeCall("sessions", "delete_id", time.Now(), &err)
+	return t.Sessions.DeleteID(ctx, now, company, account, id)
 }
 
 func (t timedSessions) End(ctx context.Context, now time.Time, e flows.Ending) (err error) {

@@ -234,7 +234,7 @@ func (c *cli) setCommand() *cobra.Command {
 	cmd := c.command("set <account> [flags]", "Changes an account", `Only what is given changes. An empty value takes the old one away, as in
 --phone ''. --identity replaces all of the account's identities.
 
-A new status, password, phone, email, second factor or mnemocode ends all
+A new status, password, role, phone, email, second factor or mnemocode ends all
 sessions of the account, pending logins and recovery links, before the command
 returns. --password and --password-hash also clear must_set_password, unless
 that is given, and the lock after wrong passwords; the owner is told of a new
@@ -493,62 +493,4 @@ ends those that were left. They are shown this once and kept only as hashes.`,
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.Join(answer.Codes, "\n"))
 			return err
 		}))
-}
-
-func (c *cli) sessionsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "sessions <command>",
-		Short: "Lists and ends sessions",
-		Long:  "Lists the sessions of an account, and ends them.",
-	}
-	list := c.command("list <account>", "Lists the sessions of an account", `Logins that are not complete are among them, in the state in which they wait.
-No token is shown, nor kept anywhere.`,
-		cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
-			path, _, err := c.account(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			data, err := c.ask(cmd.Context(), http.MethodGet, path+"/sessions", nil)
-			if err != nil {
-				return err
-			}
-			return c.listSessions(cmd.OutOrStdout(), data)
-		})
-	end := c.command("end <account>", "Ends all sessions of an account", `Pending logins, one-time codes and recovery links end with them, on all nodes,
-before the command returns.`,
-		cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
-			path, a, err := c.account(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if _, err := c.ask(cmd.Context(), http.MethodDelete, path+"/sessions", nil); err != nil {
-				return err
-			}
-			return c.done(cmd.OutOrStdout(), a.Mnemocode, "all sessions ended")
-		})
-	cmd.AddCommand(c.byFlag(list), c.byFlag(end))
-	return cmd
-}
-
-func (c *cli) listSessions(w io.Writer, data []byte) error {
-	var answer struct{ Sessions []api.Session }
-	if err := json.Unmarshal(data, &answer); err != nil {
-		return err
-	}
-	rows := [][]string{{"SESSION", "STATE", "CREATED", "EXPIRES", "ENDS"}}
-	for _, s := range answer.Sessions {
-		if c.json {
-			if err := api.WriteLine(w, s); err != nil {
-				return err
-			}
-			continue
-		}
-		rows = append(rows, []string{
-			s.ID, string(s.State), s.Created.Format(time.RFC3339), s.Expires.Format(time.RFC3339), s.Ends.Format(time.RFC3339),
-		})
-	}
-	if c.json {
-		return nil
-	}
-	return table(w, rows...)
 }

@@ -62,8 +62,8 @@ the column was not there.
 An account that is there already, by its mnemocode, is skipped: an import that
 was interrupted can be run again. With --update it is changed instead, as by
 'account set': what is in the file wins, a password that the user has set since
-is lost, and changes of status, password, phone, email or second factor end the
-account's sessions.
+is lost, and changes of status, password, role, phone, email or second factor
+end the account's sessions.
 
 Each line that fails is told with its number and the field at fault, and the
 others are imported; the exit status is then 1. A terminal is shown how far it

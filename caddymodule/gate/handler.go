@@ -272,6 +272,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (repl
 		APIKeys:       r.Header[apiKeyHeader],
 		Authorization: r.Header["Authorization"],
 		Address:       clientAddress(r),
+		UserAgent:     r.UserAgent(),
 		Body: func() ([]byte, error) {
 			body, err := readBody(w, r, h.MaxBody, bodyUntil)
 			read = err == nil

@@ -7,10 +7,25 @@
 -- changes anything, and writes before it deletes: a server out of memory refuses
 -- the first write, and any that follow, but would delete.
 
--- fenced tells whether sessions of an epoch have been ended.
+-- fenced tells whether sessions of an epoch, or of an era, have been ended.
 local function fenced(fence, epoch)
 	local ended = fence and redis.call('GET', fence)
 	return ended and tonumber(ended) > tonumber(epoch)
+end
+
+-- tag is what the keys of one bucket begin with.
+local function tag(key)
+	return string.match(key, '^{[^}]*}')
+end
+
+-- find returns fields of a session, after true: false if there is none, or if its
+-- company's sessions of its era have been ended.
+local function find(key, ...)
+	local s = redis.call('HMGET', key, 'c', 'y', ...)
+	if not s[1] or fenced(tag(key) .. 'f' .. s[1] .. '/0', s[2] or 0) then
+		return false
+	end
+	return true, unpack(s, 3)
 end
 
 -- keep lets a key live for ttl from now, if it would end earlier.
@@ -64,11 +79,6 @@ local function counters()
 	end
 end
 
--- tag is what the keys of one bucket begin with.
-local function tag(key)
-	return string.match(key, '^{[^}]*}')
-end
-
 -- index_of is the key of the index that a session is in, nil for a decoy's.
 local function index_of(key)
 	local s = redis.call('HMGET', key, 's', 'c', 'a')
@@ -89,14 +99,17 @@ end
 -- make_room ends the oldest sessions of an index beside the one under new, so
 -- that no more than most are left that live (0: any number). One that has expired
 -- leaves the index, and stays expired, since an ending would not find it. The
--- hashes of both, of which every node is told, are returned behind a 1.
-local function make_room(index, new, most, now, channel)
+-- hashes of both, of which every node is told, are returned behind a 1. Those
+-- behind the company's fence go, too; of them all have been told.
+local function make_room(index, fence, new, most, now, channel)
 	local prefix, gone, others = tag(index) .. 's', {1}, {}
 	local crowded = most > 0 and redis.call('ZCARD', index) > most
 	-- Where there is room, it is enough to let go of two for each that comes.
 	for _, hash in ipairs(redis.call('ZRANGE', index, 0, crowded and -1 or 1)) do
-		local expires = redis.call('HGET', prefix .. hash, 'x')
-		if not expires then
+		local s = redis.call('HMGET', prefix .. hash, 'x', 'y')
+		local expires = s[1]
+		if not expires or fenced(fence, s[2] or 0) then
+			redis.call('DEL', prefix .. hash)
 			redis.call('ZREM', index, hash)
 		elseif tonumber(expires) <= now then
 			redis.call('HSET', prefix .. hash, 'x', 0)
@@ -125,5 +138,5 @@ local function put(key, index, s, first)
 	end
 	redis.call('ZADD', index, s.created, s.hash)
 	keep(index, s.ttl)
-	return make_room(index, s.hash, tonumber(s.most), tonumber(s.now), s.channel)
+	return make_room(index, s.fence, s.hash, tonumber(s.most), tonumber(s.now), s.channel)
 end

@@ -1,6 +1,6 @@
 -- KEYS  session
 -- ARGV  hash, channel
-if redis.call('EXISTS', KEYS[1]) == 0 then
+if not find(KEYS[1]) then
 	return {0}
 end
 drop(KEYS[1], index_of(KEYS[1]), ARGV[1], ARGV[2])

@@ -2,8 +2,8 @@
 --
 -- KEYS  session
 -- ARGV  now, hash, channel
-local expires = tonumber(redis.call('HGET', KEYS[1], 'x') or 0)
-if expires == 0 or expires > tonumber(ARGV[1]) then
+local found, expires = find(KEYS[1], 'x')
+if not found or tonumber(expires) == 0 or tonumber(expires) > tonumber(ARGV[1]) then
 	return {0}
 end
 redis.call('HSET', KEYS[1], 'x', 0)

@@ -6,7 +6,8 @@ local found = {0}
 local prefix = tag(KEYS[1]) .. 's'
 for _, index in ipairs(KEYS) do
 	for _, hash in ipairs(redis.call('ZRANGE', index, 0, -1)) do
-		if tonumber(redis.call('HGET', prefix .. hash, 'x') or 0) > tonumber(ARGV[1]) then
+		local alive, expires = find(prefix .. hash, 'x')
+		if alive and tonumber(expires) > tonumber(ARGV[1]) then
 			found[#found + 1] = hash
 			found[#found + 1] = redis.call('HGETALL', prefix .. hash)
 		end

@@ -1,7 +1,7 @@
 -- KEYS  session
 -- ARGV  number, field, value, …
-local s = redis.call('HMGET', KEYS[1], 's', 'r')
-if not s[1] or tonumber(s[2] or 0) ~= tonumber(ARGV[1]) then
+local found, number = find(KEYS[1], 'r')
+if not found or tonumber(number or 0) ~= tonumber(ARGV[1]) then
 	return {0}
 end
 redis.call('HSET', KEYS[1], unpack(ARGV, 2))

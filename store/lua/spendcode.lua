@@ -4,15 +4,15 @@
 -- KEYS  session; then counters (see there), to look at
 -- ARGV  now, company, state, 1 if the code may be taken; then counters
 local add, full = counters()
-local fields = redis.call('HGETALL', KEYS[1])
-local s = redis.call('HMGET', KEYS[1], 'c', 's', 'x', 'k')
-if s[1] ~= ARGV[2] or s[2] ~= ARGV[3] or tonumber(s[3]) <= tonumber(ARGV[1]) then
+local found, company, state, expires, code = find(KEYS[1], 'c', 's', 'x', 'k')
+local fields = found and redis.call('HGETALL', KEYS[1]) or {}
+if not found or company ~= ARGV[2] or state ~= ARGV[3] or tonumber(expires) <= tonumber(ARGV[1]) then
 	return {0, fields}
 end
 if full then
 	return {0, fields, full[2], full[3]}
 end
-if not s[4] or ARGV[4] ~= '1' then
+if not code or ARGV[4] ~= '1' then
 	return {0, fields}
 end
 redis.call('HDEL', KEYS[1], 'k', 'p', 't')

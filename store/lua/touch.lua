@@ -1,12 +1,15 @@
 -- KEYS  session
 -- ARGV  now, expires, how long to keep it beyond
-local s = redis.call('HMGET', KEYS[1], 'x', 'n')
+local found, before, ends, used = find(KEYS[1], 'x', 'n', 'v')
 local now = tonumber(ARGV[1])
-if not s[1] or tonumber(s[1]) <= now then
+if not found or tonumber(before) <= now then
 	return {0}
 end
-local expires = math.min(tonumber(ARGV[2]), tonumber(s[2]))
-if expires > tonumber(s[1]) then
+if now > tonumber(used or 0) then
+	redis.call('HSET', KEYS[1], 'v', ARGV[1])
+end
+local expires = math.min(tonumber(ARGV[2]), tonumber(ends))
+if expires > tonumber(before) then
 	local ttl = math.ceil((expires - now) / 1000) + tonumber(ARGV[3])
 	redis.call('HSET', KEYS[1], 'x', string.format('%.0f', expires))
 	keep(KEYS[1], ttl)

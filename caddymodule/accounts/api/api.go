@@ -21,8 +21,15 @@ type Session struct {
 	ID      string      `json:"session_id"`
 	State   flows.State `json:"session_state"`
 	Created time.Time   `json:"created_at"`
-	Expires time.Time   `json:"expires_at"` // unless it is used
-	Ends    time.Time   `json:"ends_at"`
+	// LastUsed is when it was last seen to be used: as a rule the last request
+	// lies less than a minute behind it.
+	LastUsed time.Time `json:"last_used"`
+	Expires  time.Time `json:"expires_at"` // unless it is used
+	Ends     time.Time `json:"ends_at"`
+	// Address and UserAgent are those of the request that brought the session to
+	// its state: of an authorized one, the login.
+	Address   string `json:"address"`
+	UserAgent string `json:"user_agent"` // its first 200 bytes
 }
 
 // A Page is an answer to a search for accounts.

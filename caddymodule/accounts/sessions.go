@@ -1,0 +1,54 @@
+package accounts
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+)
+
+// The routes of sessions.
+
+func (c *Call) sessions() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	sessions, err := c.admin.LiveSessions(ctx, c.mnemocode())
+	if err != nil {
+		return err
+	}
+	views := make([]api.Session, len(sessions))
+	for i, s := range sessions {
+		views[i] = api.Session{
+			ID:        s.ID,
+			State:     s.State,
+			Created:   s.Created.UTC(),
+			LastUsed:  s.LastUsed.UTC(),
+			Expires:   s.Expires.UTC(),
+			Ends:      s.Ends.UTC(),
+			Address:   s.Address,
+			UserAgent: s.UserAgent,
+		}
+	}
+	c.WriteJSON(http.StatusOK, map[string][]api.Session{"sessions": views})
+	return nil
+}
+
+func (c *Call) endSession() error {
+	return c.ends(func(ctx context.Context) error { return c.admin.EndSession(ctx, c.mnemocode(), c.Param("session")) })
+}
+
+func (c *Call) endSessions() error {
+	return c.ends(func(ctx context.Context) error { return c.admin.EndSessions(ctx, c.mnemocode()) })
+}
+
+func (c *Call) endAllSessions() error { return c.ends(c.admin.EndAllSessions) }
+
+func (c *Call) ends(end func(context.Context) error) error {
+	ctx, cancel := c.within()
+	defer cancel()
+	if err := end(ctx); err != nil {
+		return err
+	}
+	c.noContent()
+	return nil
+}

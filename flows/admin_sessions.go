@@ -1,0 +1,87 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// LiveSessions returns the account's sessions that are not expired, oldest
+// first. Recovery links are none of them.
+func (ad *Admin) LiveSessions(ctx context.Context, mnemocode string) ([]Session, error) {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return nil, err
+	}
+	sessions, err := ad.Sessions.List(ctx, ad.Now(), a.Company, a.ID)
+	if err != nil {
+		return nil, adminError("listing the sessions", err)
+	}
+	sessions = slices.DeleteFunc(sessions, func(s Session) bool {
+		return s.State == MailedLink || s.Epoch < a.Epoch || s.Era < a.Era
+	})
+	for i := range sessions {
+		if s := &sessions[i]; s.LastUsed.IsZero() { // an older version's
+			s.LastUsed = s.Created
+		}
+	}
+	return sessions, nil
+}
+
+// EndSession ends one of an account's sessions, by its ID. ErrNoSession if the
+// account has none such.
+func (ad *Admin) EndSession(ctx context.Context, mnemocode, id string) error {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return err
+	}
+	session, err := ad.Sessions.DeleteID(context.WithoutCancel(ctx), ad.Now(), a.Company, a.ID, id)
+	if errors.Is(err, ErrNotFound) {
+		return ErrNoSession
+	}
+	if err != nil {
+		return adminError("ending the session", err)
+	}
+	ad.Emit(ctx, session.ended(ad.by(EndedByAdmin)))
+	return nil
+}
+
+// EndSessions ends all sessions of an account, with pending steps and recovery
+// links.
+func (ad *Admin) EndSessions(ctx context.Context, mnemocode string) error {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return err
+	}
+	a, err = ad.Accounts.Update(ctx, a.Company, a.ID, func(a *Account) (ends bool, err error) {
+		a.Updated = ad.Now()
+		return true, nil
+	})
+	if err != nil {
+		return adminError("ending the sessions", err)
+	}
+	return ad.endNow(ctx, Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch}, EndedByAdmin)
+}
+
+// EndAllSessions ends all sessions of the company, with pending steps and
+// recovery links. It takes as long for a million as for one.
+func (ad *Admin) EndAllSessions(ctx context.Context) error {
+	e, err := ad.Accounts.NewEra(ctx, ad.Company.Code)
+	if err != nil {
+		return adminError("ending the company's sessions", err)
+	}
+	return ad.endNow(ctx, e, EndedByAdmin)
+}
+
+// by is who ends sessions, for their events.
+func (ad *Admin) by(reason string) Event {
+	return Event{Address: ad.Address, Actor: ad.Actor, Reason: reason}
+}
+
+func (ad *Admin) endNow(ctx context.Context, e Ending, reason string) error {
+	if err := ad.end(ctx, e, ad.by(reason)); err != nil {
+		ad.Log.Warn("sessions that are to end could not be ended yet", "company", e.Company, "error", err)
+		return ErrOwed
+	}
+	return nil
+}

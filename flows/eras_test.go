@@ -1,0 +1,239 @@
+package flows_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// laps are accounts between the loading of which, by a login, and what it does
+// then, something happens.
+type laps struct {
+	flows.Accounts
+	then func()
+}
+
+func (l laps) ByLoginID(ctx context.Context, company, loginID, alias string) (flows.Account, error) {
+	a, err := l.Accounts.ByLoginID(ctx, company, loginID, alias)
+	l.then()
+	return a, err
+}
+
+func (b *bench) endAllSessions() {
+	b.t.Helper()
+	if err := b.admin().EndAllSessions(b.t.Context()); err != nil {
+		b.t.Error(err)
+	}
+}
+
+func TestTheEndOfACompanysSessionsLeavesNoTokenOfBefore(t *testing.T) {
+	for _, state := range flows.States[1:] {
+		t.Run(string(state), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			token := b.sessionIn(state)
+			b.endAllSessions()
+			b.wrong(flows.ErrTokenInvalid, "auth/logout", token, nil)
+			again := b.sessionIn(state)
+			b.must("auth/logout", again, nil)
+		})
+	}
+	t.Run("a link", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		link := b.mailed()
+		b.endAllSessions()
+		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
+		b.must("auth/recovery/checklink", "", object{"token": b.mailed()})
+	})
+}
+
+// Whether a token ends with the company's tells nobody whether there is an account.
+func TestDecoysEndWithTheirCompany(t *testing.T) {
+	for _, who := range []string{email, "nobody@example.com"} {
+		b := hardenedBench(t)
+		b.company.Captcha = nil
+		login := b.must("auth/login", "", object{"login_id": who}).SessionToken
+		recovery := b.must("auth/recovery/recover", "", object{"login_id": who, "method": "PHONE", "captcha_response": "x"}).SessionToken
+		b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", login, object{"password": "wrong"})
+		b.endAllSessions()
+		b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", login, object{"password": "wrong"})
+		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checkotp", recovery, object{"otp": "000000"})
+		login = b.must("auth/login", "", object{"login_id": who}).SessionToken
+		b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", login, object{"password": "wrong"})
+		recovery = b.must("auth/recovery/recover", "", object{"login_id": who, "method": "PHONE", "captcha_response": "x"}).SessionToken
+		b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", recovery, object{"otp": "000000"})
+	}
+}
+
+func TestALoginThatTheEndOfAllSessionsOvertakesLeavesNone(t *testing.T) {
+	b := newBench(t)
+	accounts := b.Accounts
+	credentials := object{"login_id": email, "password": password}
+	b.Accounts = laps{accounts, func() { b.endAllSessions() }}
+	if _, err := b.serve("auth/checkcredentials", "", credentials); !errors.Is(err, flows.ErrUnavailable) {
+		t.Errorf("got %v, want service.unavailable", err)
+	}
+	sealed := b.must("auth/login", "", object{"login_id": email}).SessionToken
+	b.Accounts = accounts
+	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", sealed, object{"password": password})
+	if live, err := b.admin().LiveSessions(t.Context(), mnemocode); err != nil || len(live) != 0 {
+		t.Errorf("got %v, %v", live, err)
+	}
+	b.must("auth/checkcredentials", "", credentials)
+}
+
+// What had its answer before all sessions were ended is ended, whatever races.
+func TestLoginsThatRaceWithTheEndOfAllSessions(t *testing.T) {
+	b := newBench(t)
+	b.company.Limits.LoginsPerAddress = flows.Rate{N: 10_000, Per: time.Minute}
+	b.remembering(1000)
+	var ended atomic.Bool
+	var mu sync.Mutex
+	var before, after []string
+	var all sync.WaitGroup
+	begin := make(chan struct{})
+	for range 8 {
+		all.Go(func() {
+			for i := range 12 {
+				late := ended.Load()
+				reply, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
+				if err != nil {
+					if late || !errors.Is(err, flows.ErrUnavailable) {
+						t.Error(err)
+					}
+					continue
+				}
+				_, _ = b.authorize(reply.SessionToken) // which remembers it
+				mu.Lock()
+				if late {
+					after = append(after, reply.SessionToken)
+				} else if !ended.Load() {
+					before = append(before, reply.SessionToken)
+				}
+				mu.Unlock()
+				if i == 4 {
+					begin <- struct{}{}
+				}
+			}
+		})
+	}
+	for range 8 {
+		<-begin
+	}
+	mu.Lock()
+	sure := before
+	mu.Unlock()
+	b.endAllSessions()
+	ended.Store(true)
+	for _, token := range sure {
+		b.wantLive(token, flows.ErrTokenInvalid)
+	}
+	all.Wait()
+	for _, token := range after {
+		b.wantLive(token, nil)
+	}
+	if a := b.load(); a.Era != 1 || len(sure) == 0 || len(after) == 0 {
+		t.Errorf("era %d, %d tokens before, %d after", a.Era, len(sure), len(after))
+	}
+}
+
+func TestTheEndOfAllSessionsThatFailsIsToldAndDoneLater(t *testing.T) {
+	b := newBench(t)
+	sessions := &unwilling{Sessions: b.Sessions, broken: true}
+	token := b.sessionIn(flows.Authorized)
+	b.Sessions = sessions
+	if err := b.admin().EndAllSessions(t.Context()); !errors.Is(err, flows.ErrOwed) {
+		t.Fatalf("got %v, want ErrOwed", err)
+	}
+	if live, err := b.admin().LiveSessions(t.Context(), mnemocode); err != nil || len(live) != 0 {
+		t.Errorf("a session that is to end is shown: %v, %v", live, err)
+	}
+	sessions.broken = false
+	if err := b.EndOwed(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.wantLive(token, flows.ErrTokenInvalid)
+	if owed, err := b.Accounts.Endings(t.Context(), flows.Ending{}, 10); err != nil || len(owed) != 0 {
+		t.Errorf("still owed: %v, %v", owed, err)
+	}
+}
+
+func TestOneSessionIsEnded(t *testing.T) {
+	b := newBench(t)
+	other := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(flows.Authorized)
+	events := b.record()
+	if err := b.admin().EndSession(t.Context(), mnemocode, b.idOf(token)); err != nil {
+		t.Fatal(err)
+	}
+	b.wantLive(token, flows.ErrTokenInvalid)
+	b.wantLive(other, nil)
+	if len(*events) != 1 || (*events)[0].Name != flows.SessionEnded || (*events)[0].Reason != flows.EndedByAdmin || (*events)[0].Session == "" {
+		t.Errorf("got %+v", *events)
+	}
+	for _, id := range []string{"", "nobody's"} {
+		if err := b.admin().EndSession(t.Context(), mnemocode, id); !errors.Is(err, flows.ErrNoSession) {
+			t.Errorf("%q: got %v", id, err)
+		}
+	}
+	if err := b.admin().EndSession(t.Context(), "nobody", b.idOf(other)); !errors.Is(err, flows.ErrNotFound) {
+		t.Errorf("another account: got %v", err)
+	}
+}
+
+func TestSessionsTellWhenceTheLoginCame(t *testing.T) {
+	for agent, want := range map[string]string{
+		"":                                    "",
+		"curl/8":                              "curl/8",
+		strings.Repeat("x", 300):              strings.Repeat("x", 200),
+		strings.Repeat("x", 199) + "é and on": strings.Repeat("x", 199),
+		"a\xffb\xc3":                          "ab",
+		strings.Repeat("\xff", 300) + "x":     "",
+	} {
+		b := newBench(t)
+		pending := b.sessionIn(flows.CheckPassword)
+		b.clock.advance(time.Minute)
+		_, err := b.Serve(t.Context(), &flows.Request{
+			Company: code, Route: flows.RouteByPath("auth/checkpassword"), Authorization: []string{"Bearer " + pending},
+			Address: "2001:db8::7", UserAgent: agent, Body: func() ([]byte, error) { return []byte(`{"password":"` + password + `"}`), nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		live, err := b.admin().LiveSessions(t.Context(), mnemocode)
+		if err != nil || len(live) != 1 {
+			t.Fatalf("got %v, %v", live, err)
+		}
+		s := live[0]
+		if s.Address != "2001:db8::7" || s.UserAgent != want || !s.LastUsed.Equal(b.clock.Now()) {
+			t.Errorf("got %q, %q, %v", s.Address, s.UserAgent, s.LastUsed)
+		}
+	}
+}
+
+func TestLastUseIsKnownToTheMinute(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.Authorized)
+	last := func() time.Time {
+		t.Helper()
+		live, err := b.admin().LiveSessions(t.Context(), mnemocode)
+		if err != nil || len(live) != 1 {
+			t.Fatalf("got %v, %v", live, err)
+		}
+		return live[0].LastUsed
+	}
+	for range 100 {
+		b.clock.advance(17 * time.Second)
+		b.wantLive(token, nil)
+		if behind := b.clock.Now().Sub(last()); behind < 0 || behind >= time.Minute {
+			t.Fatalf("last used %v ago", behind)
+		}
+	}
+}

@@ -1,0 +1,297 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// The endings of a whole company, and of one session by its ID.
+
+func init() {
+	accountsCases = append(accountsCases, eraAccountsCases...)
+	sessionsCases = append(sessionsCases, eraSessionsCases...)
+}
+
+var eraAccountsCases = []accountsCase{
+	{
+		name:    "eras",
+		promise: "NewEra begins an era one higher than the last, which all accounts of the company are of that are loaded from now on.",
+		run: func(t *testing.T, one, two flows.Accounts) {
+			a := create(t, one, someone("acme", "m1"))
+			other := create(t, one, someone("other", "m1"))
+			for era := int64(1); era <= 2; era++ {
+				wantEqual(t, "ending", get[flows.Ending](t)(one.NewEra(bg, "acme")), flows.Ending{Company: "acme", Epoch: era})
+				unknown, err := two.ByLoginID(bg, "acme", "unknown", "alias")
+				wantErr(t, "an unknown login id", err, flows.ErrNotFound)
+				eras := map[string]int64{
+					"ByID":             get[flows.Account](t)(two.ByID(bg, "acme", a.ID)).Era,
+					"ByMnemocode":      get[flows.Account](t)(two.ByMnemocode(bg, "acme", a.Mnemocode)).Era,
+					"ByIdentity":       get[flows.Account](t)(two.ByIdentity(bg, "acme", a.Identities[0])).Era,
+					"ByLoginID":        get[flows.Account](t)(two.ByLoginID(bg, "acme", flows.NormalizeLoginID(a.LoginName), "")).Era,
+					"Update":           get[flows.Account](t)(two.Update(bg, "acme", a.ID, func(a *flows.Account) (bool, error) { a.Era = 9; return false, nil })).Era,
+					"List":             get[[]flows.Account](t)(two.List(bg, "acme", "", 1))[0].Era,
+					"an unknown one's": unknown.Era,
+				}
+				for by, got := range eras {
+					wantEqual(t, by, got, era)
+				}
+			}
+			wantEqual(t, "epoch", get[flows.Account](t)(two.ByID(bg, "acme", a.ID)).Epoch, a.Epoch)
+			wantEqual(t, "another company's era", get[flows.Account](t)(two.ByID(bg, "other", other.ID)).Era, 0)
+			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Epoch, "h", flows.TokenHash{}))
+		},
+	},
+	{
+		name:    "racing eras",
+		promise: "Of many callers of NewEra each begins another.",
+		run: func(t *testing.T, one, two flows.Accounts) {
+			var mu sync.Mutex
+			var eras []int64
+			race(40, one, two, func(_ int, s flows.Accounts) error {
+				e := get[flows.Ending](t)(s.NewEra(bg, "acme"))
+				mu.Lock()
+				defer mu.Unlock()
+				eras = append(eras, e.Epoch)
+				return nil
+			})
+			slices.Sort(eras)
+			for i, era := range eras {
+				wantEqual(t, "era", era, int64(i+1))
+			}
+			wantEqual(t, "owed", endings(t, one), map[flows.Ending]bool{{Company: "acme", Epoch: 40}: true})
+		},
+	},
+	{
+		name:    "endings of companies",
+		promise: "Endings has those of companies among those of accounts; Ended takes one off if the era has not grown since.",
+		run: func(t *testing.T, one, two flows.Accounts) {
+			var all []flows.Ending
+			for _, company := range []string{"Acme", "acme", odd} {
+				a := create(t, one, plain(company, "m1"))
+				all = append(all, get[flows.Ending](t)(one.NewEra(bg, company)))
+				must(t, one.Delete(bg, company, a.ID))
+				all = append(all, flows.Ending{Company: company, Account: a.ID, Epoch: flows.AllEpochs})
+			}
+			var paged []flows.Ending
+			for after := (flows.Ending{}); ; after = paged[len(paged)-1] {
+				page := get[[]flows.Ending](t)(two.Endings(bg, after, 1))
+				if len(page) == 0 {
+					break
+				}
+				paged = append(paged, page...)
+			}
+			wantEqual(t, "page by page", paged, all)
+			wantEqual(t, "at once", get[[]flows.Ending](t)(two.Endings(bg, flows.Ending{}, 100)), all)
+			for _, e := range all {
+				must(t, two.Ended(bg, e))
+			}
+			later := get[flows.Ending](t)(one.NewEra(bg, "acme"))
+			must(t, two.Ended(bg, all[2])) // the one before
+			wantEqual(t, "owed", endings(t, one), map[flows.Ending]bool{later: true})
+			must(t, two.Ended(bg, later))
+			wantEqual(t, "owed", len(endings(t, one)), 0)
+		},
+	},
+}
+
+// ofEra is a session of an era.
+func ofEra(era int64, s flows.Session) flows.Session {
+	s.Era = era
+	return s
+}
+
+var eraSessionsCases = []sessionsCase{
+	{
+		name:    "end of a company",
+		promise: "End with Account 0 ends all of a company's sessions of an earlier era, links and decoys among them, and Create and Replace refuse such from now on.",
+		run: func(t *testing.T, one, two flows.Sessions) {
+			code := newCode("c")
+			coded := session("coded", 1, 7, flows.CheckOTP)
+			coded.Code = &code
+			old := []flows.Session{
+				coded, session("a", 1, 7, flows.Authorized), session("link", 1, 7, flows.MailedLink), session("b@2", 2, 1, flows.Authorized),
+				session("decoy", 0, 0, flows.RecoveryOTP), session("decoy@2", 0, 0, flows.RecoveryOTP), session("step@3", 3, 1, flows.SetPassword),
+			}
+			kept := []flows.Session{
+				session("elsewhere@other/1", 1, 1, flows.Authorized),
+				ofEra(4, session("new", 1, 1, flows.Authorized)), ofEra(4, session("new@2", 2, 1, flows.CheckOTP)),
+				ofEra(5, session("newer@4", 4, 1, flows.MailedLink)), ofEra(4, session("new decoy", 0, 0, flows.RecoveryOTP)),
+			}
+			for _, s := range slices.Concat(old, kept) {
+				if s.Company == "acme" && s.Era == 0 {
+					s.Era = 3
+				}
+				must(t, one.Create(bg, t0, s))
+			}
+			must(t, two.End(bg, t0, flows.Ending{Company: "acme", Epoch: 4}))
+			for _, s := range old {
+				for method, err := range map[string]error{
+					"Get":       second(one.Get(bg, s.Hash)),
+					"SpendCode": second(one.SpendCode(bg, t0, "acme", s.Hash, s.State)),
+					"Touch":     one.Touch(bg, t0, s.Hash, s.Ends),
+					"Expire":    one.Expire(bg, s.Expires, s.Hash),
+					"DeleteID":  second(one.DeleteID(bg, t0, "acme", s.Account, s.ID)),
+					"Delete":    one.Delete(bg, s.Hash),
+				} {
+					wantErr(t, method+" of "+s.ID, err, flows.ErrNotFound)
+				}
+				next := ofEra(4, s)
+				next.Hash[31]++
+				for method, err := range map[string]error{
+					"OpenCode": second(one.OpenCode(bg, t0, s.Hash, s.State)),
+					"SetCode":  one.SetCode(bg, s.Hash, 0, code),
+					"Replace":  one.Replace(bg, t0, s.Hash, s.State, next),
+				} {
+					wantErr(t, method+" of "+s.ID, err, flows.ErrConflict)
+				}
+				late := ofEra(3, s)
+				late.Hash[31] += 2
+				wantErr(t, "Create beside "+s.ID, two.Create(bg, t0, late), flows.ErrConflict)
+			}
+			for _, s := range kept {
+				wantSession(t, one, s)
+			}
+			next := ofEra(3, session("next", 1, 1, flows.Authorized))
+			wantErr(t, "Replace by an ended era", one.Replace(bg, t0, hash("new"), flows.Authorized, next), flows.ErrConflict)
+			must(t, one.Replace(bg, t0, hash("new"), flows.Authorized, ofEra(4, next)))
+			wantEqual(t, "sessions", names(get[[]flows.Session](t)(two.List(bg, t0, "acme", 1))), []string{"id of next"})
+
+			must(t, two.End(bg, t0, flows.Ending{Company: "acme", Epoch: 2})) // which changes nothing
+			late := t0.Add(30 * 24 * time.Hour)
+			must(t, one.Sweep(bg, late))
+			wantErr(t, "in 30 days", one.Create(bg, late, ofEra(3, session("x", 1, 1, flows.Authorized))), flows.ErrConflict)
+			must(t, one.Create(bg, late, ofEra(4, session("y", 1, 1, flows.Authorized))))
+		},
+	},
+	{
+		name:    "racing end of a company",
+		promise: "No session of an ended era survives, whichever came first.",
+		run: func(t *testing.T, one, two flows.Sessions) {
+			name := func(kind string, i int) string { return fmt.Sprintf("%s%d@%d", kind, i, i%5+1) }
+			for i := range 40 {
+				must(t, one.Create(bg, t0, session(name("old", i), int64(i%5+1), 1, flows.CheckOTP)))
+			}
+			errs := race(121, one, two, func(i int, s flows.Sessions) error {
+				n := i / 3
+				switch {
+				case i == 60:
+					return s.End(bg, t0, flows.Ending{Company: "acme", Epoch: 1})
+				case i%3 == 0:
+					return s.Create(bg, t0, session(name("created", n), int64(n%5+1), 1, flows.Authorized))
+				case i%3 == 1:
+					return s.Replace(bg, t0, hash(name("old", n)), flows.CheckOTP, session(name("next", n), int64(n%5+1), 1, flows.Authorized))
+				}
+				return s.Create(bg, t0, ofEra(1, session(name("fresh", n), int64(n%5+1), 1, flows.Authorized)))
+			})
+			for i, err := range errs {
+				if err != nil && (i == 60 || i%3 == 2 || !errors.Is(err, flows.ErrConflict)) {
+					t.Errorf("racer %d: unexpected error %v", i, err)
+				}
+			}
+			left := 0
+			for account := range int64(5) {
+				for _, s := range get[[]flows.Session](t)(one.List(bg, t0, "acme", account+1)) {
+					wantEqual(t, "era", s.Era, 1)
+					left++
+				}
+			}
+			wantEqual(t, "left", left, 40)
+		},
+	},
+	{
+		name:    "room after the end of a company",
+		promise: "The oldest of those that live are ended: what was ended with the company takes no one's room, also with a later time.",
+		run: func(t *testing.T, one, two flows.Sessions) {
+			at := func(name string, era int64, minute int) flows.Session {
+				s := ofEra(era, session(name, 1, 1, flows.Authorized))
+				s.Created, s.AtMost = t0.Add(time.Duration(minute)*time.Minute), 2
+				return s
+			}
+			must(t, one.Create(bg, t0, at("dead", 0, 5)))
+			must(t, two.End(bg, t0, flows.Ending{Company: "acme", Epoch: 1}))
+			must(t, one.Create(bg, t0, at("a", 1, 1)))
+			must(t, two.Create(bg, t0, at("b", 1, 2)))
+			wantEqual(t, "left", names(get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))), []string{"id of a", "id of b"})
+		},
+	},
+	{
+		name:    "delete by ID",
+		promise: "DeleteID ends the account's session that has this ID, in whichever state it is, and returns it; links are none. Of many callers, one wins.",
+		run: func(t *testing.T, one, two flows.Sessions) {
+			code := newCode("c")
+			step := session("step", 1, 1, flows.CheckOTP)
+			step.Code = &code
+			for _, s := range []flows.Session{
+				step, session("a", 1, 1, flows.Authorized), session("b", 1, 1, flows.Authorized), session("link", 1, 1, flows.MailedLink),
+				session("others@2", 2, 1, flows.Authorized), session("elsewhere@other/1", 1, 1, flows.Authorized),
+			} {
+				must(t, one.Create(bg, t0, s))
+			}
+			for _, id := range []string{"id of link", "id of others@2", "id of elsewhere@other/1", "id of nobody", ""} {
+				wantErr(t, id, second(two.DeleteID(bg, t0, "acme", 1, id)), flows.ErrNotFound)
+			}
+			wantErr(t, "an expired one", second(two.DeleteID(bg, step.Expires, "acme", 1, step.ID)), flows.ErrNotFound)
+			wantEqual(t, "the step", get[flows.Session](t)(two.DeleteID(bg, t0, "acme", 1, step.ID)), step)
+			errs := race(20, one, two, func(_ int, s flows.Sessions) error { return second(s.DeleteID(bg, t0, "acme", 1, "id of a")) })
+			wantWinners(t, errs, 1, is(flows.ErrNotFound))
+			wantGone(t, one, "step", "a")
+			left := get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))
+			wantEqual(t, "left", names(left), []string{"id of b", "id of link"})
+		},
+	},
+	{
+		name:    "racing delete by ID",
+		promise: "A session that is replaced meanwhile ends in the state it then has: none is left.",
+		run: func(t *testing.T, one, two flows.Sessions) {
+			for round := range 20 {
+				name := func(i int) string { return fmt.Sprintf("r%d step %d", round, i) }
+				states := []flows.State{flows.CheckOTP, flows.SetPassword, flows.Authorized}
+				of := func(i int) flows.Session {
+					s := session(name(i), 1, 1, states[i])
+					s.ID = name(0)
+					return s
+				}
+				must(t, one.Create(bg, t0, of(0)))
+				race(2, one, two, func(i int, s flows.Sessions) error {
+					if i == 0 {
+						return errors.Join(s.Replace(bg, t0, hash(name(0)), states[0], of(1)), s.Replace(bg, t0, hash(name(1)), states[1], of(2)))
+					}
+					return second(s.DeleteID(bg, t0, "acme", 1, name(0)))
+				})
+				wantEqual(t, "left", len(get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))), 0)
+			}
+		},
+	},
+}
+
+func second(_ any, err error) error { return err }
+
+func TestSQLiteClearsACompanysSessionsInPieces(t *testing.T) {
+	t.Parallel()
+	s := startSQLite(t, t.TempDir()+"/m.db")
+	sessions := s.Sessions()
+	const many = 3*sqliteClearChunk + 7
+	for i := range many {
+		must(t, sessions.Create(bg, t0, session(fmt.Sprintf("old%d@%d", i, i%3+1), int64(i%3+1), 1, flows.Authorized)))
+		if i%10 == 0 {
+			must(t, sessions.Create(bg, t0, ofEra(1, session(fmt.Sprintf("new%d", i), 1, 1, flows.Authorized))))
+			must(t, sessions.Create(bg, t0, session(fmt.Sprintf("elsewhere%d@other/1", i), 1, 1, flows.Authorized)))
+		}
+	}
+	rows := func() (n int) {
+		must(t, s.readers.QueryRow(`SELECT count(*) FROM sessions`).Scan(&n))
+		return n
+	}
+	const others = 2 * ((many + 9) / 10)
+	must(t, sessions.End(bg, t0, flows.Ending{Company: "acme", Epoch: 1}))
+	wantEqual(t, "rows after End, which leaves them all", rows(), many+others)
+	must(t, sessions.Sweep(bg, t0))
+	wantEqual(t, "rows after the sweep", rows(), others)
+	wantEqual(t, "the company's", len(get[[]flows.Session](t)(sessions.List(bg, t0, "acme", 1))), others/2)
+}

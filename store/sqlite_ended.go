@@ -1,0 +1,157 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+const sqliteDeleteSession = `DELETE FROM sessions WHERE hash = ? AND` + sqliteNotEnded
+
+func (s sqliteSessions) Delete(ctx context.Context, hash flows.TokenHash) error {
+	return translateSQLite("ending session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		return tx.execOr(ctx, flows.ErrNotFound, sqliteDeleteSession, hash[:])
+	}))
+}
+
+const sqliteDeleteID = `
+	DELETE FROM sessions
+	WHERE company = ? AND account = ? AND id = ? AND state <> ? AND expires > ? AND` + sqliteNotEnded + `
+	RETURNING ` + sqliteSessionColumns
+
+func (s sqliteSessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (sess flows.Session, err error) {
+	err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
+		sess, err = scanSQLiteSession(tx.row(ctx, sqliteDeleteID, company, account, id, string(flows.MailedLink), micros(now)))
+		return err
+	})
+	return sess, translateSQLite("ending session", err)
+}
+
+const (
+	sqliteKeepSession = `
+		UPDATE sessions SET epoch = epoch + 1
+		WHERE hash = ? AND company = ? AND account = ? AND epoch = ? AND state = ? AND` + sqliteNotEnded
+	sqliteStoreFence = `
+		INSERT INTO fences (company, account, epoch, expires, uncleared) VALUES (?, ?, ?, ?, 1)
+		ON CONFLICT (company, account) DO UPDATE
+		SET epoch = max(epoch, excluded.epoch), expires = max(expires, excluded.expires), uncleared = 1`
+	sqliteClearEnded = `
+		DELETE FROM sessions WHERE hash IN
+			(SELECT hash FROM sessions WHERE company = ? AND account = ? AND epoch < ? LIMIT ?)`
+	sqliteCleared = `UPDATE fences SET uncleared = 0 WHERE company = ? AND account = ? AND epoch = ?`
+)
+
+// End deletes at once no more rows than an account usually has. Of more, and of a
+// company's, the sweep takes the rest.
+func (s sqliteSessions) End(ctx context.Context, now time.Time, e flows.Ending) error {
+	return translateSQLite("ending sessions", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		_, err := tx.exec(ctx, sqliteKeepSession, e.Keep[:], e.Company, e.Account, e.Epoch-1, string(flows.Authorized))
+		if err != nil {
+			return err
+		}
+		_, err = tx.exec(ctx, sqliteStoreFence, e.Company, e.Account, e.Epoch, micros(now.Add(fenceLife)))
+		if err != nil || e.Account == 0 {
+			return err
+		}
+		return tx.clearEnded(ctx, e)
+	}))
+}
+
+// clearEnded deletes some of the rows behind an account's fence, and notes if
+// these were all.
+func (tx *sqliteQueries) clearEnded(ctx context.Context, e flows.Ending) error {
+	n, err := tx.exec(ctx, sqliteClearEnded, e.Company, e.Account, e.Epoch, sqliteClearChunk)
+	if err != nil || n == sqliteClearChunk {
+		return err
+	}
+	_, err = tx.exec(ctx, sqliteCleared, e.Company, e.Account, e.Epoch)
+	return err
+}
+
+const (
+	sqliteSweepSessions = `
+		DELETE FROM sessions WHERE hash IN
+			(SELECT hash FROM sessions WHERE expires < ?1 AND (expires > 0 OR ends < ?1) LIMIT ?2)`
+	sqliteSweepCounters = `DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until < ? LIMIT ?)`
+	sqliteSweepFences   = `
+		DELETE FROM fences WHERE (company, account) IN (SELECT company, account FROM fences WHERE expires < ? LIMIT ?)`
+)
+
+const sqliteUncleared = `SELECT company, account, epoch, x'' FROM fences WHERE uncleared = 1 LIMIT 1`
+
+func (s sqliteSessions) Sweep(ctx context.Context, now time.Time) error {
+	before := micros(now.Add(-flows.Keep))
+	for _, query := range []string{sqliteSweepSessions, sqliteSweepCounters, sqliteSweepFences} {
+		if err := s.sweep(ctx, query, before); err != nil {
+			return translateSQLite("sweeping sessions", err)
+		}
+	}
+	return translateSQLite("sweeping ended sessions", s.sweepEnded(ctx))
+}
+
+// sweepEnded deletes what endings have left over, each chunk in a write of its
+// own.
+func (s sqliteSessions) sweepEnded(ctx context.Context) error {
+	for {
+		var e flows.Ending
+		err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
+			e, err = scanEnding(q.row(ctx, sqliteUncleared))
+			return err
+		})
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return nil
+		case err != nil:
+		case e.Account == 0:
+			err = s.sweepCompany(ctx, e)
+		default:
+			err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error { return tx.clearEnded(ctx, e) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+const (
+	// By the primary key, since no index knows eras. The + keeps SQLite from
+	// another one, whose order is not that of after.
+	sqliteBehindEra = `SELECT hash FROM sessions WHERE hash > ? AND +company = ? AND era < ? ORDER BY hash LIMIT ?`
+	sqliteDelete    = `DELETE FROM sessions WHERE hash = ?`
+)
+
+// sweepCompany deletes the rows behind a company's fence. It looks for them where
+// it keeps no write waiting; none come meanwhile, and they don't change their
+// era.
+func (s sqliteSessions) sweepCompany(ctx context.Context, e flows.Ending) error {
+	after := []byte{}
+	for {
+		var hashes []flows.TokenHash
+		err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
+			hashes, err = collectSQLite(ctx, q, scanSQLiteHash, sqliteBehindEra, after, e.Company, e.Epoch, sqliteClearChunk)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+			for _, hash := range hashes {
+				if _, err := tx.exec(ctx, sqliteDelete, hash[:]); err != nil {
+					return err
+				}
+			}
+			if len(hashes) == sqliteClearChunk {
+				return nil
+			}
+			_, err := tx.exec(ctx, sqliteCleared, e.Company, e.Account, e.Epoch)
+			return err
+		})
+		if err != nil || len(hashes) < sqliteClearChunk {
+			return err
+		}
+		after = hashes[len(hashes)-1][:]
+	}
+}

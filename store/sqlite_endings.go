@@ -1,0 +1,52 @@
+package store
+
+import (
+	"context"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+const sqliteNewEra = `
+	INSERT INTO eras (company, era) VALUES (?, 1) ON CONFLICT (company) DO UPDATE SET era = era + 1
+	RETURNING company, 0, era, x''`
+
+func (s sqliteAccounts) NewEra(ctx context.Context, company string) (e flows.Ending, err error) {
+	err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
+		e, err = scanEnding(tx.row(ctx, sqliteNewEra, company))
+		return err
+	})
+	return e, translateSQLite("beginning an era", err)
+}
+
+// An ending of a company is owed until its era is the one that was ended.
+const sqliteSelectEndings = `
+	SELECT * FROM (SELECT company, account, epoch, keep FROM endings WHERE (company, account) > (?1, ?2)
+		ORDER BY company, account LIMIT ?3)
+	UNION ALL
+	SELECT * FROM (SELECT company, 0, era, x'' FROM eras WHERE company > ?1 AND ended < era ORDER BY company LIMIT ?3)
+	ORDER BY company, account LIMIT ?3`
+
+func (s sqliteAccounts) Endings(ctx context.Context, after flows.Ending, limit int) ([]flows.Ending, error) {
+	var endings []flows.Ending
+	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
+		endings, err = collectSQLite(ctx, q, scanEnding, sqliteSelectEndings, after.Company, after.Account, limit)
+		return err
+	})
+	return endings, translateSQLite("loading endings", err)
+}
+
+const (
+	sqliteDeleteEnding = `DELETE FROM endings WHERE company = ?1 AND account = ?2 AND epoch <= ?3`
+	sqliteEraEnded     = `UPDATE eras SET ended = max(ended, ?3) WHERE company = ?1 AND ?2 = 0`
+)
+
+func (s sqliteAccounts) Ended(ctx context.Context, e flows.Ending) error {
+	query := sqliteDeleteEnding
+	if e.Account == 0 {
+		query = sqliteEraEnded
+	}
+	return translateSQLite("settling ending", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		_, err := tx.exec(ctx, query, e.Company, e.Account, e.Epoch)
+		return err
+	}))
+}
