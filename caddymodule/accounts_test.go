@@ -1,16 +1,23 @@
 package caddymodule
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -29,7 +36,83 @@ func accountsSite(t *testing.T, start starter, keys string, c siteConfig) *site 
 // api sends a value as JSON to the accounts API, with a key.
 func (s *site) api(key, method, path string, body any) answer {
 	s.t.Helper()
-	return s.do(s.apiRequest(key, method, path, body))
+	r := s.apiRequest(key, method, path, body)
+	a := s.do(r)
+	checkInDocument(s.t, r, a)
+	return a
+}
+
+var accountsDocument = sync.OnceValues(func() (*openapi3.T, error) {
+	return openapi3.NewLoader().LoadFromFile("accounts/openapi.json")
+})
+
+// checkInDocument checks that what the accounts API answered is in its OpenAPI
+// document.
+func checkInDocument(t *testing.T, r *http.Request, a answer) {
+	t.Helper()
+	doc, err := accountsDocument()
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/api"), "/")
+	for path, item := range doc.Paths.Map() {
+		parts := strings.Split(path, "/")
+		same := len(parts) == len(asked)
+		for i := range parts {
+			same = same && (parts[i] == asked[i] || strings.HasPrefix(parts[i], "{"))
+		}
+		operation := item.GetOperation(r.Method)
+		if !same || operation == nil {
+			continue
+		}
+		err := openapi3filter.ValidateResponse(t.Context(), &openapi3filter.ResponseValidationInput{
+			RequestValidationInput: &openapi3filter.RequestValidationInput{
+				Request: r,
+				Route:   &routers.Route{Spec: doc, Path: path, PathItem: item, Method: r.Method, Operation: operation},
+			},
+			Status:  a.Status,
+			Header:  a.Header,
+			Body:    io.NopCloser(bytes.NewReader(a.Body)),
+			Options: &openapi3filter.Options{IncludeResponseStatus: true},
+		})
+		if err != nil {
+			t.Errorf("%s %s: the answer %d %s is not in the OpenAPI document: %v", r.Method, path, a.Status, a.Body, err)
+		}
+	}
+}
+
+func TestOpenAPIOfTheAccountsAPIIsServed(t *testing.T) {
+	t.Parallel()
+	doc, err := accountsDocument()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	golden, err := os.ReadFile("accounts/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := accountsSite(t, startSite, allKeys, siteConfig{})
+	at := func(server string) string {
+		return strings.Replace(string(golden), `"url": "/"`, `"url": "`+server+`"`, 1)
+	}
+	if got := s.api("reads-and-nothing-else", "GET", "openapi.json", nil).wantStatus(http.StatusOK); string(got.Body) != at("/api") {
+		t.Error("the document that is served is another")
+	}
+	if got := s.adminRaw("GET", "openapi.json", "").wantStatus(http.StatusOK); string(got.Body) != at("/mnemogate") {
+		t.Error("the document of the admin endpoint is another")
+	}
+	s.api("", "GET", "openapi.json", nil).wantRefused(http.StatusUnauthorized, "")
+	t.Run("Redocly finds no fault with it", func(t *testing.T) {
+		storetest.NeedPeers(t, peersDir)
+		cmd := exec.Command("node", peersDir+"/node_modules/@redocly/cli/bin/cli.js", "lint", "accounts/openapi.json")
+		cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
+		if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "warning.") {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
 }
 
 func (s *site) apiRequest(key, method, path string, body any) *http.Request {

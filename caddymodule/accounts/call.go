@@ -171,11 +171,7 @@ func (c *Call) refuse(err error) {
 	case refusal.Status == http.StatusServiceUnavailable:
 		c.W.Header().Set("Retry-After", "2")
 	}
-	c.WriteJSON(refusal.Status, struct {
-		Error  string       `json:"error"`
-		Field  string       `json:"field,omitempty"`
-		Reason flows.Reason `json:"reason,omitempty"`
-	}{refusal.Message, refusal.Field, refusal.Reason})
+	c.WriteJSON(refusal.Status, api.Error{Error: refusal.Message, Field: refusal.Field, Reason: refusal.Reason})
 }
 
 func asError(err error) *Error {
@@ -249,8 +245,8 @@ func (c *Call) query(known ...string) (url.Values, error) {
 	return values, nil
 }
 
-// flag is a parameter that is true or false, which is as none.
-func flag(query url.Values, name string) (bool, error) {
+// boolean is a parameter that is true or false, which is as none.
+func boolean(query url.Values, name string) (bool, error) {
 	switch query.Get(name) {
 	case "true":
 		return true, nil
@@ -270,11 +266,15 @@ func (c *Call) noContent() {
 func (c *Call) WriteJSON(status int, body any) {
 	var b bytes.Buffer
 	_ = api.WriteLine(&b, body) // plain structs; a buffer takes all
+	c.writeBody(status, b.Bytes())
+}
+
+func (c *Call) writeBody(status int, body []byte) {
 	header := c.W.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Length", strconv.Itoa(b.Len()))
+	header.Set("Content-Length", strconv.Itoa(len(body)))
 	c.W.WriteHeader(status)
-	_, _ = c.W.Write(b.Bytes()) // the client may be gone
+	_, _ = c.W.Write(body) // the client may be gone
 }

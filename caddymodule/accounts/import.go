@@ -35,7 +35,7 @@ func (c *Call) importLines() error {
 	if err != nil {
 		return err
 	}
-	update, err := flag(query, "update")
+	update, err := boolean(query, "update")
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (c *Call) export() error {
 	if err != nil {
 		return err
 	}
-	secrets, err := flag(query, "secrets")
+	secrets, err := boolean(query, "secrets")
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (c *Call) companies() error {
 			companies = append(companies, code)
 		}
 	}
-	c.WriteJSON(http.StatusOK, map[string][]string{"companies": companies})
+	c.WriteJSON(http.StatusOK, api.Companies{Companies: companies})
 	return nil
 }
 
@@ -142,7 +142,7 @@ func (c *Call) backupCodes() error {
 	if err != nil {
 		return err
 	}
-	c.WriteJSON(http.StatusOK, map[string][]string{"backup_codes": codes})
+	c.WriteJSON(http.StatusOK, api.BackupCodes{Codes: codes})
 	return nil
 }
 

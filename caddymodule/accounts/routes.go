@@ -38,6 +38,7 @@ type Route struct {
 // Routes are those of every door.
 var Routes = []Route{
 	{http.MethodGet, "", "", (*Call).companies, "The companies that the key has."},
+	{http.MethodGet, "openapi.json", "", (*Call).openAPI, "This document."},
 	{http.MethodGet, "{company}/accounts", Read, (*Call).list, "Looks an account up by a login id, or pages through all of them."},
 	{http.MethodPost, "{company}/accounts", Write, (*Call).create, "Creates an account."},
 	{http.MethodGet, "{company}/accounts/{mnemocode}", Read, (*Call).show, "Shows an account."},

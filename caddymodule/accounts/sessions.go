@@ -29,7 +29,7 @@ func (c *Call) sessions() error {
 			UserAgent: s.UserAgent,
 		}
 	}
-	c.WriteJSON(http.StatusOK, map[string][]api.Session{"sessions": views})
+	c.WriteJSON(http.StatusOK, api.Sessions{Sessions: views})
 	return nil
 }
 

@@ -15,6 +15,13 @@ const (
 	MaxAccount = 64 << 10
 )
 
+// An Error is every answer that is no success.
+type Error struct {
+	Error  string       `json:"error"`            // a sentence
+	Field  string       `json:"field,omitempty"`  // that is at fault
+	Reason flows.Reason `json:"reason,omitempty"` // for programs, where there are several
+}
+
 // A Session is a session as an operator sees it. The id is of no use as a
 // token.
 type Session struct {
@@ -30,6 +37,21 @@ type Session struct {
 	// its state: of an authorized one, the login.
 	Address   string `json:"address"`
 	UserAgent string `json:"user_agent"` // its first 200 bytes
+}
+
+// Sessions are an account's, oldest first.
+type Sessions struct {
+	Sessions []Session `json:"sessions"`
+}
+
+// Companies are those that a key has, by their codes.
+type Companies struct {
+	Companies []string `json:"companies"`
+}
+
+// BackupCodes are shown once.
+type BackupCodes struct {
+	Codes []string `json:"backup_codes"`
 }
 
 // A Page is an answer to a search for accounts.
