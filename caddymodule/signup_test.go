@@ -1,0 +1,91 @@
+package caddymodule
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// What docs/backends.md shows of signing users up, in Go and in Node, does so: by
+// phone and by email, to an authorized session.
+func TestSignUpsOfThePage(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(pages(t)["docs/backends.md"], "\n## Signing users up\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, p := range []struct{ language, file, run string }{
+		{"go", "signup.go", "go run signup.go"},
+		{"js", "signup.mjs", "node signup.mjs"},
+	} {
+		t.Run(p.language, func(t *testing.T) {
+			t.Parallel()
+			command := strings.Fields(p.run)
+			if _, err := exec.LookPath(command[0]); err != nil {
+				storetest.SkipOrFail(t, "no "+command[0])
+			}
+			programs := blocks(section, p.language)
+			if len(programs) != 1 {
+				t.Fatalf("the page has %d programs", len(programs))
+			}
+			s := accountsSite(t, startSite, allKeys, siteConfig{})
+			if err := os.WriteFile(s.dir+"/"+p.file, []byte(programs[0]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(command[0], command[1:]...)
+			cmd.Dir = s.dir
+			cmd.Env = append(os.Environ(), "ACCOUNTS_API="+s.URL+"/api", "ACCOUNTS_KEY="+keyOfAll, "AUTH_API="+s.URL, "API_KEY="+testKey)
+			cmd.Stderr = os.Stderr
+			stdin, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			var said []string
+			for lines := bufio.NewScanner(stdout); lines.Scan(); {
+				switch said = append(said, lines.Text()); lines.Text() { // the user reads the message
+				case "code":
+					fmt.Fprintln(stdin, s.sms.last("otp.login", "code"))
+				case "link":
+					_, token, _ := strings.Cut(s.sms.last("welcome.link", "link"), "#")
+					fmt.Fprintln(stdin, token)
+				}
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+			if got, want := strings.Join(said, ", "), "code, authorized erin-0005, link, authorized frank-0006"; got != want {
+				t.Errorf("it says %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestConsolesOfTheBackendsPage(t *testing.T) {
+	t.Parallel()
+	needCurl(t)
+	s := accountsSite(t, startSite, "key shop key-of-the-shop {\nmay read write sessions\n}", siteConfig{})
+	_, section, _ := strings.Cut(pages(t)["docs/backends.md"], "\n## The accounts API\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	anew := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
+	for _, step := range consoleSteps(section) {
+		if strings.HasPrefix(step.command, "api=") {
+			continue
+		}
+		out, err := exec.Command("sh", "-c", "api="+s.URL+"/api\nSHOP_KEY=key-of-the-shop\n"+step.command).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", step.command, err, out)
+		}
+		step.compare(t, string(out), anew)
+	}
+}
