@@ -59,6 +59,11 @@ const leakSite = `{
 		mail webhook GATEWAY/mail {
 			secret {env.LEAK_MAIL}
 		}
+		events webhook GATEWAY/events?key={env.LEAK_HEADER} {
+			secret {env.LEAK_EVENTS} {env.LEAK_MAIL}
+			header X-Gateway-Key {env.LEAK_HEADER}
+			retry 100ms
+		}
 		otp {
 			length 10
 		}
@@ -133,6 +138,7 @@ type leakTest struct {
 	*site
 	mu      sync.Mutex
 	secrets map[string]string // what they are, by secret
+	events  bytes.Buffer      // the bodies of those that were sent
 	last    map[string]string // code or link of a type of message
 	broken  bool              // the gateway fails, and says all that it was sent
 }
@@ -178,6 +184,14 @@ func (l *leakTest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.last[message["type"]] = message["code"] + token
 		l.mu.Unlock()
 		if broken {
+			answer(http.StatusInternalServerError, said)
+		}
+	case r.URL.Path == "/events":
+		l.mu.Lock()
+		l.events.Write(body)
+		first := l.events.Len() == len(body)
+		l.mu.Unlock()
+		if broken || first {
 			answer(http.StatusInternalServerError, said)
 		}
 	case r.URL.Path == "/captcha" && broken:
@@ -259,6 +273,7 @@ func TestNoSecretIsEverWritten(t *testing.T) {
 		"LEAK_CAPTCHA=" + l.secret("the captcha secret"),
 		"LEAK_SMS=" + webhook("the SMS secret"),
 		"LEAK_MAIL=" + webhook("the mail secret"),
+		"LEAK_EVENTS=" + webhook("the secret of events"),
 		"LEAK_HEADER=" + l.secret("the header for a gateway"),
 		"LEAK_CLIENT=" + l.secret("the client secret"),
 		"LEAK_BAD=" + l.secret("an API key that can't be") + " with spaces",
@@ -290,12 +305,20 @@ func TestNoSecretIsEverWritten(t *testing.T) {
 	l.search("/metrics", []byte(l.fromAdmin("/metrics")), true)
 	l.search("/config/", []byte(l.fromAdmin("/config/")), true)
 	l.searchFiles() // with the WAL
+	var events []byte
+	l.eventually("event of a deletion", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		events = bytes.Clone(l.events.Bytes())
+		return bytes.Contains(events, []byte("account.deleted"))
+	})
+	l.search("an event", events, true)
 	l.stop(syscall.SIGTERM)
 	l.search("the log", []byte(l.log()), true)
 	l.searchFiles()
 	all := l.log() + l.fileText("audit.log") + l.fileText("events.log")
 	for _, said := range []string{`"mnemogate.audit"`, `"http.log.access`, `"http.log.error`, `mnemogate.setpassword.success`,
-		"a service did not answer", "a defect of this program, please report it", "a provider did not confirm a login"} {
+		"a service did not answer", "an event was not delivered", "a defect of this program, please report it", "a provider did not confirm a login"} {
 		if !strings.Contains(all, said) {
 			t.Errorf("the logs have no %s: not all was tried", said)
 		}
