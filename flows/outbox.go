@@ -55,6 +55,8 @@ type Tell func() []Outgoing
 // queue delivers its events in order and settles it; if it never does, the queue
 // can be claimed again once the claim has run out.
 type Outbox interface {
+	// Due returns the companies that have queues which are due at now.
+	Due(ctx context.Context, now time.Time) ([]string, error)
 	// Claim claims up to limit of the company's queues that are due, for until,
 	// those first that were due earliest. A queue is due when its first event
 	// is stored, or as Settle says. Of many callers, one gets a queue.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// How an Outbox is delivered: for each company with a receiver a loop claims
-// queues that are due, and a goroutine for each of them sends its events, one
+// How an Outbox is delivered: one loop looks whose queues are due, the loop of
+// that company claims them, and a goroutine for each of them sends its events, one
 // after another, and settles it. What fails is left in its queue, which is due
 // again after a pause; the others go on.
 
@@ -27,12 +27,17 @@ const (
 // which are tried again by whoever comes next.
 func (s *Service) runOutbox(ctx context.Context) {
 	var loops sync.WaitGroup
-	for _, c := range s.Companies {
+	defer loops.Wait()
+	wake := map[string]chan struct{}{} // the loops, by company
+	for code, c := range s.Companies {
 		if c.Events.Receiver != nil {
-			loops.Go(func() { s.deliverEvents(ctx, c) })
+			wake[code] = make(chan struct{}, 1)
+			loops.Go(func() { s.deliverEvents(ctx, c, wake[code]) })
 		}
 	}
-	defer loops.Wait()
+	if len(wake) > 0 {
+		loops.Go(func() { s.wakeWhenDue(ctx, wake) })
+	}
 	for {
 		began := time.Now()
 		s.maintain("looking at the events that wait", func() error { return s.lookAtOutbox(ctx) })
@@ -44,11 +49,34 @@ func (s *Service) runOutbox(ctx context.Context) {
 	}
 }
 
-func (s *Service) deliverEvents(ctx context.Context, c *Company) {
-	due := time.NewTicker(outboxEvery)
-	defer due.Stop()
+func (s *Service) wakeWhenDue(ctx context.Context, wake map[string]chan struct{}) {
+	for {
+		pause := outboxAgain
+		s.maintain("looking for events that are due", func() error {
+			due, err := s.Outbox.Due(ctx, s.Now())
+			if err != nil {
+				return err
+			}
+			pause = outboxEvery
+			for _, company := range due {
+				select {
+				case wake[company] <- struct{}{}: // never to a company that has no loop
+				default:
+				}
+			}
+			return nil
+		})
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (s *Service) deliverEvents(ctx context.Context, c *Company, due <-chan struct{}) {
 	settled := make(chan bool)
-	active, more := 0, true // more may be due
+	active, more := 0, false // more may be due
 	for {
 		if more && active <= outboxAtOnce/2 {
 			limit := outboxAtOnce - active
@@ -63,7 +91,7 @@ func (s *Service) deliverEvents(ctx context.Context, c *Company) {
 		case again := <-settled:
 			active--
 			more = more || again
-		case <-due.C:
+		case <-due:
 			more = true
 		case <-ctx.Done():
 			for ; active > 0; active-- {
@@ -75,19 +103,11 @@ func (s *Service) deliverEvents(ctx context.Context, c *Company) {
 }
 
 func (s *Service) claimEvents(ctx context.Context, c *Company, limit int) (queues []OutQueue) {
-	failed := true
 	s.maintain("claiming events", func() (err error) {
 		now := s.Now()
 		queues, err = s.Outbox.Claim(ctx, now, now.Add(claimTimeouts*c.Events.Timeout), c.Code, limit)
-		failed = err != nil
 		return err
 	})
-	if failed {
-		select {
-		case <-ctx.Done():
-		case <-time.After(outboxAgain):
-		}
-	}
 	return queues
 }
 

@@ -175,6 +175,13 @@ var outboxCases = []accountsCase{
 			create("acme", "b")
 			create("other", "c")
 			wantEqual(t, "before it is due", claim(t, two, t0.Add(-time.Microsecond)), nil)
+			due := func(now time.Time) []string {
+				companies := get[[]string](t)(two.(flows.Outbox).Due(bg, now))
+				slices.Sort(companies)
+				return companies
+			}
+			wantEqual(t, "due before", len(due(t0.Add(-time.Microsecond))), 0)
+			wantEqual(t, "due", due(t0), []string{"acme", "other"})
 			var mu sync.Mutex
 			var got []flows.OutQueue
 			for _, err := range race(20, one, two, func(_ int, s flows.Accounts) error {
@@ -190,6 +197,7 @@ var outboxCases = []accountsCase{
 				t.Fatalf("%d queues were claimed, want 2: %v", len(got), got)
 			}
 			wantEqual(t, "events", inQueues(got), map[string]string{"a": "a", "b": "b"})
+			wantEqual(t, "due once claimed", due(t0), []string{"other"})
 			a := got[slices.IndexFunc(got, func(q flows.OutQueue) bool { return q.Name == "a" })]
 			must(t, two.(flows.Outbox).Settle(bg, a, nil, t0.Add(5*time.Second), 1))
 			wantEqual(t, "before it is due again", claim(t, two, t0.Add(4*time.Second)), nil)
@@ -271,7 +279,7 @@ var outboxCases = []accountsCase{
 		name:    "writers and deliverers at once",
 		promise: "No event is lost, stuck, twice or out of order while claims hold.",
 		run: func(t *testing.T, one, two flows.Accounts) {
-			const accounts, each = 4, 40
+			const accounts, each = 4, 25
 			var ids [accounts]int64
 			for i := range ids {
 				ids[i] = create(t, one, plain("acme", fmt.Sprint("m", i))).ID
@@ -290,15 +298,22 @@ var outboxCases = []accountsCase{
 			var mu sync.Mutex
 			got := map[string][]string{}
 			var count atomic.Int64
-			deadline := time.Now().Add(30 * time.Second)
+			deadline := time.Now().Add(time.Minute)
 			for n := range 4 {
 				s := []flows.Outbox{one.(flows.Outbox), two.(flows.Outbox)}[n%2]
 				deliverers.Go(func() {
 					for count.Load() < accounts*each && time.Now().Before(deadline) {
-						queues, err := s.Claim(bg, t0, t0.Add(time.Hour), "acme", 2)
+						due, err := s.Due(bg, t0)
+						var queues []flows.OutQueue
+						if len(due) > 0 {
+							queues, err = s.Claim(bg, t0, t0.Add(time.Hour), "acme", 2)
+						}
 						if err != nil {
 							t.Error(err)
 							return
+						}
+						if len(queues) == 0 {
+							time.Sleep(time.Millisecond)
 						}
 						for _, q := range queues {
 							var delivered []int64

@@ -50,6 +50,18 @@ func (p *Postgres) writeAndTell(
 	})
 }
 
+const postgresDue = `SELECT DISTINCT company FROM outbox_queues WHERE due <= $1`
+
+// Due implements flows.Outbox.
+func (s postgresAccounts) Due(ctx context.Context, now time.Time) ([]string, error) {
+	var companies []string
+	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
+		companies, err = collectPostgres(ctx, q, scanString, postgresDue, micros(now))
+		return err
+	})
+	return companies, translatePostgres("looking for events", err)
+}
+
 const (
 	// Nobody waits for a queue that is being claimed, written to or settled.
 	postgresClaim = `

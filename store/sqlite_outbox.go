@@ -35,9 +35,20 @@ func (tx *sqliteQueries) tell(ctx context.Context, company string, account int64
 	return nil
 }
 
+const sqliteDue = `SELECT DISTINCT company FROM outbox_queues INDEXED BY outbox_queues_due WHERE due <= ?`
+
+// Due implements flows.Outbox.
+func (s sqliteAccounts) Due(ctx context.Context, now time.Time) ([]string, error) {
+	var companies []string
+	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
+		companies, err = collectSQLite(ctx, q, scanString, sqliteDue, micros(now))
+		return err
+	})
+	return companies, translateSQLite("looking for events", err)
+}
+
 const (
-	sqliteAnyDue = `SELECT EXISTS (SELECT 1 FROM outbox_queues WHERE company = ? AND due <= ?)`
-	sqliteClaim  = `
+	sqliteClaim = `
 		UPDATE outbox_queues SET due = ?3, claim = ?4
 		WHERE company = ?1 AND queue IN (SELECT queue FROM outbox_queues WHERE company = ?1 AND due <= ?2 ORDER BY due LIMIT ?5)
 		RETURNING queue, tries`
@@ -45,17 +56,10 @@ const (
 		SELECT number, id, type, body, at FROM outbox WHERE company = ? AND queue = ? ORDER BY number LIMIT ?`
 )
 
-// Claim implements flows.Outbox. It writes only if it claims.
+// Claim implements flows.Outbox.
 func (s sqliteAccounts) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]flows.OutQueue, error) {
-	var due bool
-	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
-		return q.row(ctx, sqliteAnyDue, company, micros(now)).Scan(&due)
-	})
-	if err != nil || !due {
-		return nil, translateSQLite("looking for events", err)
-	}
 	var queues []flows.OutQueue
-	err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
+	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
 		claim := rand.Text()
 		queues, err = collectSQLite(ctx, tx, scanQueue(company, claim, until), sqliteClaim,
 			company, micros(now), micros(until), claim, limit)

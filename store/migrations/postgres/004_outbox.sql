@@ -23,4 +23,5 @@ CREATE TABLE outbox_queues (
 	claim   text   NOT NULL DEFAULT '',
 	PRIMARY KEY (company, queue)
 );
-CREATE INDEX outbox_queues_due ON outbox_queues (company, due);
+CREATE INDEX outbox_queues_due ON outbox_queues (due, company);
+CREATE INDEX outbox_queues_turn ON outbox_queues (company, due);
