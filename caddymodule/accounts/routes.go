@@ -56,6 +56,7 @@ var Routes = []Route{
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions", Sessions, (*Call).endSessions, "Ends all sessions of an account."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions/{session}", Sessions, (*Call).endSession, "Ends one session of an account."},
 	{http.MethodDelete, "{company}/sessions", Sessions, (*Call).endAllSessions, "Ends all sessions of the company."},
+	{http.MethodPost, "{company}/introspect", Introspect, (*Call).introspect, "Tells what a token is worth (RFC 7662), and prolongs nothing."},
 	{http.MethodPost, "{company}/import", Import, (*Call).importLines, "Imports accounts, one a line."},
 	{http.MethodGet, "{company}/export", Export, (*Call).export, "Exports all accounts, one a line, with the hashes of their passwords; with secrets=true also the secrets of authenticator apps, in plain."},
 }

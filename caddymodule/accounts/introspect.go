@@ -1,0 +1,61 @@
+package accounts
+
+import (
+	"mime"
+	"net/http"
+	"net/url"
+
+	"github.com/go-json-experiment/json"
+)
+
+// introspect tells what a token is worth (RFC 7662), which is sent as the
+// standard has it, in a form, or as JSON.
+func (c *Call) introspect() error {
+	if _, err := c.query(); err != nil { // where a token would reach logs
+		return err
+	}
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	token, err := tokenIn(c.Header, body)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.within()
+	defer cancel()
+	answer, err := c.admin.Introspect(ctx, token)
+	if err != nil {
+		return err
+	}
+	c.WriteJSON(http.StatusOK, answer)
+	return nil
+}
+
+// tokenIn returns the token in a body. What else is there is for others.
+func tokenIn(header http.Header, body []byte) (string, error) {
+	mediaType, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
+	switch mediaType {
+	case "application/x-www-form-urlencoded":
+		form, err := url.ParseQuery(string(body))
+		if err != nil {
+			return "", &Error{Status: http.StatusBadRequest, Message: "the form is malformed"}
+		}
+		if tokens := form["token"]; len(tokens) == 1 && tokens[0] != "" {
+			return tokens[0], nil
+		}
+	case "application/json":
+		var sent struct {
+			Token string `json:"token"`
+		}
+		if err := json.Unmarshal(body, &sent); err != nil {
+			return "", &Error{Status: http.StatusBadRequest, Field: "token", Message: `send an object like {"token":"mgs_…"}`}
+		}
+		if sent.Token != "" {
+			return sent.Token, nil
+		}
+	default:
+		return "", &Error{Status: http.StatusUnsupportedMediaType, Message: "send the token in a form (application/x-www-form-urlencoded) or as JSON (application/json)"}
+	}
+	return "", &Error{Status: http.StatusBadRequest, Field: "token", Message: "send one token"}
+}
