@@ -85,7 +85,7 @@ func (c *Call) serve(d *Door) (err error) {
 		}
 	}
 	path, ok := strings.CutPrefix(c.URL.EscapedPath(), d.Root)
-	routes, params := match(slices.Concat(Routes, d.More), path)
+	routes, params := match(path, Routes, d.More)
 	if !ok || len(routes) == 0 {
 		return &Error{Status: http.StatusNotFound, Message: "there is no such path"}
 	}
@@ -218,7 +218,14 @@ func (c *Call) within() (context.Context, context.CancelFunc) {
 
 // body reads a JSON body. What is no JSON is found by parsing it.
 func (c *Call) body() ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(c.Body, api.MaxAccount+1))
+	var data []byte
+	var err error
+	if n := c.ContentLength; 0 <= n && n <= api.MaxAccount {
+		data = make([]byte, n)
+		_, err = io.ReadFull(c.Body, data)
+	} else {
+		data, err = io.ReadAll(io.LimitReader(c.Body, api.MaxAccount+1))
+	}
 	if err != nil {
 		return nil, &Error{Status: http.StatusBadRequest, Message: "the body could not be read"}
 	}

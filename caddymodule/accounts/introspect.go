@@ -1,9 +1,9 @@
 package accounts
 
 import (
-	"mime"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 )
@@ -22,9 +22,7 @@ func (c *Call) introspect() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.within()
-	defer cancel()
-	answer, err := c.admin.Introspect(ctx, token)
+	answer, err := c.admin.Introspect(c.Context(), token)
 	if err != nil {
 		return err
 	}
@@ -34,8 +32,8 @@ func (c *Call) introspect() error {
 
 // tokenIn returns the token in a body. What else is there is for others.
 func tokenIn(header http.Header, body []byte) (string, error) {
-	mediaType, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
-	switch mediaType {
+	mediaType, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+	switch strings.ToLower(strings.TrimSpace(mediaType)) {
 	case "application/x-www-form-urlencoded":
 		form, err := url.ParseQuery(string(body))
 		if err != nil {

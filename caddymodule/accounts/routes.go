@@ -63,7 +63,7 @@ var Routes = []Route{
 
 // match finds the routes of a path, which is escaped, behind the root: the slashes
 // in it are no parameter's. They differ in their methods.
-func match(routes []Route, path string) (found []Route, params map[string]string) {
+func match(path string, routes ...[]Route) (found []Route, params map[string]string) {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
 		var err error
@@ -71,31 +71,35 @@ func match(routes []Route, path string) (found []Route, params map[string]string
 			return nil, nil
 		}
 	}
-	for _, r := range routes {
-		if p, ok := r.params(segments); ok {
-			found, params = append(found, r), p
+	for _, some := range routes {
+		for i := range some {
+			if some[i].fits(segments) {
+				found = append(found, some[i])
+			}
+		}
+	}
+	if found == nil {
+		return nil, nil
+	}
+	params = map[string]string{}
+	for i, p := range strings.Split(found[0].Pattern, "/") {
+		if name, ok := strings.CutPrefix(p, "{"); ok {
+			params[strings.TrimSuffix(name, "}")] = segments[i]
 		}
 	}
 	return found, params
 }
 
-// params are the parameters in the path, if it is the route's.
-func (r Route) params(segments []string) (params map[string]string, ok bool) {
-	pattern := strings.Split(r.Pattern, "/")
-	if len(pattern) != len(segments) {
-		return nil, false
-	}
-	params = map[string]string{}
-	for i, p := range pattern {
-		name, isParam := strings.CutPrefix(p, "{")
-		switch {
-		case isParam && segments[i] != "":
-			params[strings.TrimSuffix(name, "}")] = segments[i]
-		case isParam || p != segments[i]:
-			return nil, false
+// fits reports whether a path is the route's.
+func (r *Route) fits(segments []string) bool {
+	i := 0
+	for p := range strings.SplitSeq(r.Pattern, "/") {
+		if i == len(segments) || p != segments[i] && (segments[i] == "" || !strings.HasPrefix(p, "{")) {
+			return false
 		}
+		i++
 	}
-	return params, true
+	return i == len(segments)
 }
 
 // allowed lists the methods of a path's routes, for the header Allow.

@@ -32,5 +32,6 @@ func BenchmarkIntrospect(b *testing.B) {
 		b.Cleanup(l.close)
 		return &side{name, s, l}
 	}
+	asking("warm", ours).round()
 	ours.asked(b, func() { compare(b, t, asking("bare", bare), asking("mnemogate", ours)) })
 }
