@@ -50,6 +50,8 @@ func text(name, description string) member {
 	return member{name, object{{"type", "string"}, {"description", description}}}
 }
 
+var withToken = object{{"schema", object{{"type", "object"}, {"required", []string{"token"}}, {"properties", object{text("token", "The session token.")}}}}}
+
 var operations = map[string]operationText{
 	"GET ":             {id: "listCompanies", status: 200, answer: "Their codes.", of: []any{api.Companies{}}},
 	"GET openapi.json": {id: "describe", status: 200, answer: "OpenAPI 3.1.", content: jsonOf(object{{"type", "object"}})},
@@ -95,6 +97,12 @@ var operations = map[string]operationText{
 	"DELETE {company}/accounts/{mnemocode}/sessions":           {id: "endSessions", status: 204, answer: "They are ended, on all nodes."},
 	"DELETE {company}/accounts/{mnemocode}/sessions/{session}": {id: "endSession", status: 204, answer: "It is ended, on all nodes."},
 	"DELETE {company}/sessions":                                {id: "endAllSessions", status: 204, answer: "They are ended, on all nodes."},
+	"POST {company}/introspect": {
+		id: "introspect", more: "What it takes besides, such as `token_type_hint`, is not looked at. The token is not prolonged.",
+		body: object{{"application/x-www-form-urlencoded", withToken}, {"application/json", withToken}}, status: 200,
+		answer: "`active` alone of a token that opens no protected path: a step's, an ended or unknown one, another company's.",
+		of:     []any{flows.Introspection{}}, fails: []int{http.StatusUnsupportedMediaType},
+	},
 	"POST {company}/import": {
 		id: "import", query: []string{"update"},
 		more: "A line is an account as in NewAccount, and may have `control_answer_hash`, `backup_code_hashes`, `totp_secret` and `created_at` besides. What is there is skipped, or changed with update=true.",
@@ -110,6 +118,7 @@ var failureTexts = map[int]string{
 	http.StatusNotFound:              "There is no such company or account.",
 	http.StatusConflict:              "Another account has the value, or the account lacks what is needed; nothing was stored.",
 	http.StatusRequestEntityTooLarge: "The body is too large.",
+	http.StatusUnsupportedMediaType:  "The body has another Content-Type than those that are listed.",
 	http.StatusUnprocessableEntity:   "A password breaks a rule, or a code is wrong; nothing was stored.",
 	http.StatusTooManyRequests:       "Too many wrong keys, wrong passwords or mails.",
 	http.StatusInternalServerError:   "A defect of the server; its log says more.",
@@ -153,6 +162,13 @@ var writtenFields = map[string]object{
 
 // fieldTexts describe fields wherever they are, or those of a schema.
 var fieldTexts = map[string]string{
+	"active":               "Whether the token is one of an authorized session of the company.",
+	"sub":                  "The user's profile_mnemocode.",
+	"company":              "The company's code.",
+	"state":                "That of the session, `authorized`.",
+	"sid":                  "The session's id, which names it to operators and is of no use as a token.",
+	"iat":                  "When the user logged in, in Unix seconds.",
+	"exp":                  "When the session ends unless it is used, in Unix seconds.",
 	"profile_mnemocode":    "Names the account, and its user to the application: visible ASCII without braces.",
 	"role":                 "What the application makes of it.",
 	"primary_phone":        "An international number, which is a login id.",
