@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/http2"
+
+	"github.com/mnemogate/mnemogate/flows"
 )
 
 // Contract, 7: nothing but this module sets or unsets the identity headers.
@@ -59,17 +61,34 @@ func everySpelling(name string) []string {
 	return append(all, strings.ToLower(name), strings.ToUpper(name), strings.Map(swapped, name))
 }
 
+func everySpellingOf(names ...string) (all []string) {
+	for _, name := range names {
+		all = append(all, everySpelling(name)...)
+	}
+	return all
+}
+
 // An identity is what the application must be told, and under which names.
 type identity struct {
 	path                   string // where mnemogate is so configured
 	userHeader, user       string
 	companyHeader, company string
+	profile                []string // the lines of it
+}
+
+var profileHeaders = []string{"X-Profile-Email", "X-Profile-Phone", "X-Profile-Role"}
+
+// all are the names under which the application is told something.
+func (id identity) all() []string {
+	return append([]string{id.userHeader, id.companyHeader}, profileHeaders...)
 }
 
 var identities = []identity{
-	{"/", "X-Profile-Mnemocode", "alice", "X-Company-Code", "acme"},
-	{"/named/", "X-User-Id2", "alice", "Tenant-", "acme"},
-	{"/buffered/", "X-Profile-Mnemocode", "alice", "X-Company-Code", "acme"},
+	{"/", "X-Profile-Mnemocode", "alice", "X-Company-Code", "acme", nil},
+	{"/named/", "X-User-Id2", "alice", "Tenant-", "acme", nil},
+	{"/buffered/", "X-Profile-Mnemocode", "alice", "X-Company-Code", "acme", nil},
+	{"/profile/", "X-Profile-Mnemocode", "alice", "X-Company-Code", "acme",
+		[]string{"X-Profile-Email: alice@example.com", "X-Profile-Phone: +37060000001", "X-Profile-Role: B%C3%BCro%20100%25"}},
 }
 
 // startBoundary runs one site with all identities, which lets through all
@@ -77,7 +96,7 @@ var identities = []identity{
 func startBoundary(t *testing.T, servers string) *h3site {
 	var underscores, dots []string
 	for _, id := range identities[:2] {
-		for _, name := range slices.Concat(everySpelling(id.userHeader), everySpelling(id.companyHeader)) {
+		for _, name := range everySpellingOf(id.all()...) {
 			switch name = strings.ToLower(name); {
 			case strings.Contains(name, "*"): // Caddy takes these for patterns
 			case strings.Contains(name, "_"):
@@ -87,7 +106,7 @@ func startBoundary(t *testing.T, servers string) *h3site {
 			}
 		}
 	}
-	return startHTTP3(t, siteConfig{
+	s := startHTTP3(t, siteConfig{
 		company: people,
 		servers: "expected_underscore_headers " + strings.Join(underscores, " ") + "\nexpected_dot_headers " + strings.Join(dots, " ") + "\n" + servers,
 		site: `
@@ -95,6 +114,12 @@ func startBoundary(t *testing.T, servers string) *h3site {
 			mnemogate {
 				header x-User-ID2
 				company_header Tenant-
+			}
+			reverse_proxy BACKEND
+		}
+		handle /profile/* {
+			mnemogate {
+				forward role email phone
 			}
 			reverse_proxy BACKEND
 		}
@@ -109,6 +134,8 @@ func startBoundary(t *testing.T, servers string) *h3site {
 			reverse_proxy BACKEND
 		}`,
 	})
+	s.update("alice", true, func(a *flows.Account) { a.Role = "Büro 100%" })
+	return s
 }
 
 // check finds fault with the raw bytes that the application got: they must be
@@ -127,9 +154,9 @@ func (id identity) check(raw string) (*http.Request, string, error) {
 		return nil, "", errors.New("something stands behind the request")
 	}
 	head, _, _ := strings.Cut(raw, "\r\n\r\n")
-	want := []string{id.companyHeader + ": " + id.company, id.userHeader + ": " + id.user}
+	want := append([]string{id.companyHeader + ": " + id.company, id.userHeader + ": " + id.user}, id.profile...)
 	slices.Sort(want)
-	if got := linesNamed(head, id.userHeader, id.companyHeader); !slices.Equal(got, want) {
+	if got := linesNamed(head, id.all()...); !slices.Equal(got, want) {
 		return nil, "", fmt.Errorf("it has %q, want %q", got, want)
 	}
 	var trailers strings.Builder
@@ -137,7 +164,7 @@ func (id identity) check(raw string) (*http.Request, string, error) {
 	for name := range r.Trailer {
 		trailers.WriteString(name + ":\r\n") // may be announced only
 	}
-	if got := linesNamed(trailers.String(), id.userHeader, id.companyHeader); got != nil {
+	if got := linesNamed(trailers.String(), id.all()...); got != nil {
 		return nil, "", fmt.Errorf("it has the trailers %q", got)
 	}
 	return r, string(body), nil
@@ -234,7 +261,10 @@ func TestNoSpellingOfAnIdentityHeaderReachesTheApplication(t *testing.T) {
 	}
 	for _, id := range identities {
 		s.run(id.path, func(t *testing.T) {
-			names := slices.Concat(everySpelling(id.userHeader), everySpelling(id.companyHeader))
+			names := everySpellingOf(id.userHeader, id.companyHeader)
+			if id.profile != nil {
+				names = everySpellingOf(profileHeaders...)
+			}
 			start := " " + id.path + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n"
 			h1 := &h1conn{s: s.site}
 			defer h1.close()

@@ -156,31 +156,41 @@ func TestOnlyOurIdentityHeadersReachTheApplication(t *testing.T) {
 		name          string
 		config        siteConfig
 		user, company string
+		profile       []string
 	}{
-		{"default names", siteConfig{}, "X-Profile-Mnemocode", "X-Company-Code"},
+		{"default names", siteConfig{}, "X-Profile-Mnemocode", "X-Company-Code", nil},
+		{"a profile", siteConfig{handler: "forward role phone"}, "X-Profile-Mnemocode", "X-Company-Code", []string{"X-Profile-Phone: +37060000001"}}, // alice has no role
 		{"other names, and Caddy lets odd ones through", siteConfig{
 			handler: "header x-User-ID2\ncompany_header Tenant-\nforward_authorization",
 			servers: "expected_underscore_headers x_user_id2 x-user_id2 x_user-id2 tenant_\nexpected_dot_headers x.user.id2 x-user.id2 x.user-id2 tenant.",
-		}, "X-User-Id2", "Tenant-"},
+		}, "X-User-Id2", "Tenant-", nil},
 	}
 	for _, setup := range setups {
 		t.Run(setup.name, func(t *testing.T) {
 			setup.config.company = people
 			s := startSite(t, setup.config)
 			token := s.login("alice@example.com")
-			want := []string{setup.company + ": acme", setup.user + ": alice"}
+			want := append([]string{setup.company + ": acme", setup.user + ": alice"}, setup.profile...)
 			slices.Sort(want)
 			check := func(t *testing.T, how string) string {
 				t.Helper()
 				requests := s.backend.requests()
 				got := requests[len(requests)-1]
-				if lines := linesNamed(got, setup.user, setup.company); !slices.Equal(lines, want) {
+				if lines := linesNamed(got, append(profileHeaders, setup.user, setup.company)...); !slices.Equal(lines, want) {
 					t.Errorf("%s: the application got %q, want %q", how, lines, want)
 				}
 				return got
 			}
 			var forged, declared strings.Builder
 			names := append(spellings(setup.user), spellings(setup.company)...)
+			switch { // of more, their trailers would be too many
+			case setup.profile != nil:
+				names = append(spellings("X-Profile-Role"), spellings("X-Profile-Phone")...)
+			default:
+				for _, name := range profileHeaders {
+					names = append(names, name, strings.ReplaceAll(strings.ToLower(name), "-", "_"))
+				}
+			}
 			for _, name := range names {
 				forged.WriteString(name + ": mallory\r\n")
 				declared.WriteString("Trailer: " + name + "\r\n")

@@ -30,22 +30,22 @@ func TestPublicPathsNeedNoToken(t *testing.T) {
 			public /open/* /health /umbra/x /sse /socket /acme/v2/auth/*
 			require_api_key
 			forward_authorization
+			forward role email
 			cors https://app.example.com`})
 		token, zoes := s.login("alice@example.com"), s.loginAt("umbra", "other-key", "zoe")
 		key := "X-Api-Key: " + testKey + "\r\n"
 		bearer := func(token string) string { return "Authorization: Bearer " + token + "\r\n" }
 		var forged strings.Builder
-		for _, name := range append(spellings("X-Profile-Mnemocode"), spellings("X-Company-Code")...) {
+		told := append([]string{"X-Profile-Mnemocode", "X-Company-Code"}, profileHeaders...)
+		for _, name := range slices.Concat(spellings(told[0]), spellings(told[1]), profileHeaders) {
 			forged.WriteString(name + ": mallory\r\n")
 		}
-		identity := func(a answer) []string {
-			return linesNamed(string(a.Body), "X-Profile-Mnemocode", "X-Company-Code")
-		}
+		identity := func(a answer) []string { return linesNamed(string(a.Body), told...) }
 		nobodys := func(t *testing.T, how, headers string) {
 			t.Helper()
 			for _, uri := range []string{"/open/x", "/health", "/open/a%20b?c"} {
 				a := s.ask("GET", uri, headers+forged.String()).is(200)
-				if lines := linesNamed(string(a.Body), "X-Profile-Mnemocode", "X-Company-Code", "Authorization", "X-Api-Key"); lines != nil {
+				if lines := linesNamed(string(a.Body), append(told, "Authorization", "X-Api-Key")...); lines != nil {
 					t.Errorf("%s: the application got %q", how, lines)
 				}
 				if !slices.Equal(a.Header["Vary"], []string{"Origin", "Authorization"}) {
@@ -86,7 +86,7 @@ func TestPublicPathsNeedNoToken(t *testing.T) {
 			}
 		})
 		s.run("with a good token", func(t *testing.T) {
-			want := []string{"X-Company-Code: acme", "X-Profile-Mnemocode: alice"}
+			want := []string{"X-Company-Code: acme", "X-Profile-Email: alice@example.com", "X-Profile-Mnemocode: alice"}
 			if got := identity(s.ask("GET", "/open/x", bearer(token)+key+forged.String()).is(200)); !slices.Equal(got, want) {
 				t.Errorf("the application got %q, want %q", got, want)
 			}

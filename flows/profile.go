@@ -16,9 +16,6 @@ const (
 	ProfilePhone
 )
 
-// ProfileFields are a Profile's, by the names that a configuration has for them.
-var ProfileFields = map[string]ProfileField{"role": ProfileRole, "email": ProfileEmail, "phone": ProfilePhone}
-
 // newProfile returns those of the account's values that are asked for.
 func newProfile(a Account, fields []ProfileField) Profile {
 	var values [3]string

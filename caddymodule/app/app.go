@@ -88,6 +88,7 @@ type App struct {
 	watcher   *watcher
 	servers   map[*caddyhttp.Server]bool   // that a handler stands in
 	noted     []Weakness                   // by them
+	forwarded []flows.ProfileField         // by them; all are provisioned before it starts
 	opened    map[[sha256.Size]byte]string // the names of keys for the accounts API, by their hashes
 	begun     bool                         // Start was called
 
@@ -238,6 +239,14 @@ func (a *App) Note(found []Weakness) {
 	}
 }
 
+// Forward notes that a handler tells the application this of each account.
+// Sessions that begin under this config then carry it.
+func (a *App) Forward(field flows.ProfileField) {
+	if !slices.Contains(a.forwarded, field) {
+		a.forwarded = append(a.forwarded, field)
+	}
+}
+
 // Stop does nothing: the apps stop in random order, so the handler may still
 // have requests. Cleanup comes when they all have.
 func (a *App) Stop() error { return nil }
@@ -350,6 +359,7 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 	}
 	service := &flows.Service{
 		Accounts:  a.accounts,
+		Forwarded: a.forwarded,
 		Outbox:    a.outbox,
 		Sessions:  a.sessions,
 		Companies: map[string]*flows.Company{},

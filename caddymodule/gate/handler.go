@@ -113,9 +113,20 @@ type Handler struct {
 	// shortest holds. Default: none.
 	Fresh []Fresh `json:"fresh,omitempty"`
 
+	// What the application is told of the user's account beside its mnemocode:
+	// any of `role`, `email` and `phone`, in the headers `X-Profile-Role`,
+	// `X-Profile-Email` and `X-Profile-Phone`, as they were at the login. A change
+	// of one of them ends the account's sessions. Bytes that are no visible ASCII,
+	// and `%`, are percent-encoded. What the account does not have has no header,
+	// nor has a session that began before this was configured. Whatever is
+	// configured, a client's headers of these names never reach the application.
+	// Default: none.
+	Forward []string `json:"forward,omitempty"`
+
 	app      *app.App
 	log      *slog.Logger
 	document []byte // the OpenAPI document
+	profile  []profileHeader
 }
 
 // CaddyModule returns the Caddy module information.
@@ -144,6 +155,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 	}
 	h.document = openAPI(h.BasePath)
+	h.profile = profileOf(h.Forward)
+	for _, p := range h.profile {
+		h.app.Forward(p.field)
+	}
 	return nil
 }
 
@@ -204,6 +219,9 @@ func (h *Handler) check() error {
 		if !origin.MatchString(o) || o != strings.ToLower(o) {
 			return fmt.Errorf("cors: %q is no origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com", o)
 		}
+	}
+	if err := h.checkForward(); err != nil {
+		return err
 	}
 	return h.checkReadings()
 }
@@ -323,6 +341,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		public <path>...
 //		company <code>...
 //		fresh <duration> <path>...
+//		forward role|email|phone...
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
@@ -337,6 +356,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return guest.CheckedOptions(d, check, guest.Naming(map[string]func() error{
 		"header":                guest.Text(d, &h.Header),
 		"company_header":        guest.Text(d, &h.CompanyHeader),
+		"forward":               guest.List(d, &h.Forward),
 		"base_path":             guest.Text(d, &h.BasePath),
 		"forward_authorization": guest.Flag(d, &h.ForwardAuthorization),
 		"require_api_key":       guest.Flag(d, &h.RequireAPIKey),

@@ -173,20 +173,23 @@ func TestAStoreThatDoesNotAnswerIsUnavailable(t *testing.T) {
 
 func TestHandlerRefusesABadConfiguration(t *testing.T) {
 	for name, change := range map[string]func(*Handler){
-		"header: \"X P":    func(h *Handler) { h.Header = "X Profile" },
-		"header: \"x_p":    func(h *Handler) { h.Header = "x_p" },
-		"another meaning":  func(h *Handler) { h.Header = "authorization" },
-		"X-Forwarded-For":  func(h *Handler) { h.Header = "X-Forwarded-For" },
-		"company_header: ": func(h *Handler) { h.CompanyHeader = "te" },
-		"must differ":      func(h *Handler) { h.CompanyHeader = strings.ToLower(h.Header) },
-		"base_path: ":      func(h *Handler) { h.BasePath = "/api/" },
-		"api":              func(h *Handler) { h.BasePath = "api" },
-		"/a/../b":          func(h *Handler) { h.BasePath = "/a/../b" },
-		"/%61":             func(h *Handler) { h.BasePath = "/%61" },
-		"max_body: ":       func(h *Handler) { h.MaxBody = 1 },
-		"cors: ":           func(h *Handler) { h.CORS = []string{"https://app.example.com/"} },
-		"cors: \"*\"":      func(h *Handler) { h.CORS = []string{"*"} },
-		"lower case":       func(h *Handler) { h.CORS = []string{"https://App.example.com"} },
+		"header: \"X P":     func(h *Handler) { h.Header = "X Profile" },
+		"header: \"x_p":     func(h *Handler) { h.Header = "x_p" },
+		"another meaning":   func(h *Handler) { h.Header = "authorization" },
+		"X-Forwarded-For":   func(h *Handler) { h.Header = "X-Forwarded-For" },
+		"company_header: ":  func(h *Handler) { h.CompanyHeader = "te" },
+		"forward: \"name\"": func(h *Handler) { h.Forward = []string{"role", "name"} },
+		"forward: it has":   func(h *Handler) { h.Forward = []string{"role", "role"} },
+		"forward: X-Pro":    func(h *Handler) { h.Forward, h.Header = []string{"role"}, "x-profile-role" },
+		"must differ":       func(h *Handler) { h.CompanyHeader = strings.ToLower(h.Header) },
+		"base_path: ":       func(h *Handler) { h.BasePath = "/api/" },
+		"api":               func(h *Handler) { h.BasePath = "api" },
+		"/a/../b":           func(h *Handler) { h.BasePath = "/a/../b" },
+		"/%61":              func(h *Handler) { h.BasePath = "/%61" },
+		"max_body: ":        func(h *Handler) { h.MaxBody = 1 },
+		"cors: ":            func(h *Handler) { h.CORS = []string{"https://app.example.com/"} },
+		"cors: \"*\"":       func(h *Handler) { h.CORS = []string{"*"} },
+		"lower case":        func(h *Handler) { h.CORS = []string{"https://App.example.com"} },
 	} {
 		h, _ := newHandler(t, time.Minute, nil)
 		if err := h.Validate(); err != nil {

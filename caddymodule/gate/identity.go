@@ -64,7 +64,7 @@ func keepConnection(header http.Header, values []string) {
 }
 
 func (h *Handler) isIdentity(name string) bool {
-	return sameName(name, h.Header) || sameName(name, h.CompanyHeader)
+	return sameName(name, h.Header) || sameName(name, h.CompanyHeader) || isProfile(name)
 }
 
 // stripTrailer also removes what has a meaning only as a header: an upstream
@@ -139,6 +139,9 @@ func (h *Handler) identify(r *http.Request, session *flows.Session, values *[2]s
 	*values = [2]string{session.Mnemocode, session.Company}
 	r.Header[h.Header] = values[:1:1]
 	r.Header[h.CompanyHeader] = values[1:2:2]
+	if len(h.profile) > 0 {
+		h.tellProfile(r, session.Profile)
+	}
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Set("http.auth.user.id", session.Mnemocode)
 		repl.Set("http.auth.user.company", session.Company)

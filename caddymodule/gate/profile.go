@@ -1,0 +1,64 @@
+package gate
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// A profileHeader tells the application one thing of the user's account.
+type profileHeader struct {
+	field flows.ProfileField
+	name  string
+}
+
+// profileHeaders are all, by the words of the configuration.
+var profileHeaders = map[string]profileHeader{
+	"role":  {flows.ProfileRole, "X-Profile-Role"},
+	"email": {flows.ProfileEmail, "X-Profile-Email"},
+	"phone": {flows.ProfilePhone, "X-Profile-Phone"},
+}
+
+func profileOf(forward []string) (headers []profileHeader) {
+	for _, word := range forward {
+		headers = append(headers, profileHeaders[word])
+	}
+	return headers
+}
+
+// isProfile reports whether a name may be taken for that of a profile's header.
+// These are taken out also where none is set: an application that goes on to read
+// one which is no longer forwarded must not find a client's.
+func isProfile(name string) bool {
+	return sameName(name, "X-Profile-Role") || sameName(name, "X-Profile-Email") || sameName(name, "X-Profile-Phone")
+}
+
+// checkForward refuses what the option forward can't mean.
+func (h *Handler) checkForward() error {
+	for i, word := range h.Forward {
+		p, ok := profileHeaders[word]
+		switch {
+		case !ok:
+			return fmt.Errorf("forward: %q is none of role, email and phone", word)
+		case slices.Contains(h.Forward[:i], word):
+			return fmt.Errorf("forward: it has %s twice", word)
+		case strings.EqualFold(p.name, h.Header), strings.EqualFold(p.name, h.CompanyHeader):
+			return fmt.Errorf("forward: %s is header or company_header already; give that another name", p.name)
+		}
+	}
+	return nil
+}
+
+// tellProfile sets the profile's headers, of what there is.
+func (h *Handler) tellProfile(r *http.Request, profile flows.Profile) {
+	values := make([]string, 0, len(h.profile))
+	for _, p := range h.profile {
+		if value := profile.Value(p.field); value != "" {
+			values = append(values, value)
+			r.Header[p.name] = values[len(values)-1 : len(values) : len(values)]
+		}
+	}
+}
