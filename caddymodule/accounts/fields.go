@@ -362,8 +362,10 @@ func (p *changeParser) passwordHash(v jsontext.Value) error {
 	case '{':
 		hash, err = password.KeycloakHash(v)
 	default:
-		if hash, err = textValue(v, 4096); err == nil && strings.HasPrefix(hash, "{") {
-			hash, err = password.KeycloakHash([]byte(hash))
+		hash, err = textValue(v, 4096)
+		// Not every brace: Spring's hashes begin with one.
+		if object := jsontext.Value(hash); err == nil && object.Kind() == '{' && object.IsValid() {
+			hash, err = password.KeycloakHash(object)
 		}
 	}
 	p.set(func(a *flows.Account) {

@@ -97,9 +97,9 @@ type Account struct {
 	Login string `json:"login,omitempty"`
 
 	// The password, for which a placeholder like {env.NAME} or {file.PATH}
-	// should stand here, or its hash: argon2id, bcrypt, scrypt or pbkdf2 in PHC
-	// or crypt form. A plain one has at most 128 characters; the rules for new
-	// passwords are not applied to it.
+	// should stand here, or its hash: argon2id, bcrypt, scrypt, pbkdf2,
+	// sha256crypt or sha512crypt in PHC or crypt form. A plain one has at most
+	// 128 characters; the rules for new passwords are not applied to it.
 	Password string `json:"password,omitempty"`
 
 	// The control question. It needs an answer.

@@ -46,12 +46,14 @@ file does not.
 
 The fields are those of 'account show' that can be written, and
   password             in plain; slow, since each is hashed
-  password_hash        argon2id, argon2i, bcrypt, scrypt or pbkdf2 in PHC or
-                       crypt form; as Django or Supabase export it; Firebase's
+  password_hash        argon2id, argon2i, bcrypt, scrypt, pbkdf2, sha256crypt
+                       or sha512crypt in PHC or crypt form; as Django, Spring,
+                       Supabase or WordPress keep it; Firebase's
                        as $fbscrypt$v=1,n=<mem_cost>,r=<rounds>,p=1,
                        ss=<salt separator>,sk=<signer key>$<salt>$<hash>;
                        Keycloak's as its credential object. It is replaced by
-                       argon2id at the first good login.
+                       argon2id at the first good login. Of another kind, leave
+                       it out: the user sets a password by recovery.
   control_answer       in plain, or control_answer_hash
   backup_code_hashes   as 'export' writes them
   created_at           of a new account

@@ -51,6 +51,11 @@ func FuzzVerify(f *testing.F) {
 	f.Add("$pbkdf2-sha256$i=1,l=8$MDEyMzQ1Njc$MDEyMzQ1Njc", "b")
 	f.Add("$fbscrypt$v=1,n=1,r=1,p=1,ss=Bw,sk=MDEyMzQ1Njc4OTAxMjM0NQ$MDEyMzQ1Njc$MDEyMzQ1Njc4OTAxMjM0NQ", "c")
 	f.Add("pbkdf2_sha256$1$x$MDEyMzQ1Njc", "a")
+	f.Add("{argon2}$argon2id$v=19$m=8,t=1,p=1$MDEyMzQ1Njc$MDEyMzQ1Njc", "d")
+	f.Add("{scrypt@SpringSecurity_v5_8}$10101$MDEyMzQ1Njc=$MDEyMzQ1Njc=", "e")
+	f.Add("$5$rounds=1000$s$"+strings.Repeat("a", 43), "")
+	f.Add("$6$rounds=1000$s$"+strings.Repeat("a", 86), "f")
+	f.Add("$P$5"+strings.Repeat("a", 30), " it's ")
 	h := NewHasher(1)
 	f.Fuzz(func(t *testing.T, hash, secret string) {
 		d, err := parseHash(hash)
@@ -62,6 +67,10 @@ func FuzzVerify(f *testing.F) {
 			t.Fatalf("%q: derived %d bytes, %v, want %d", hash, len(derived), err, len(d.key))
 		}
 		right := hash[:strings.LastIndexByte(hash, '$')+1] + base64.RawStdEncoding.EncodeToString(derived)
+		switch d.kind {
+		case "5", "6", "P":
+			right = strings.TrimSuffix(hash, string(d.key)) + string(derived)
+		}
 		for hash, want := range map[string]bool{hash: bytes.Equal(derived, d.key), right: true} {
 			ok, _, err := h.Verify(context.Background(), acme, quick, hash, secret)
 			if err != nil || ok != want {
@@ -79,10 +88,16 @@ func FuzzVerify(f *testing.F) {
 func inexpensive(hash string, d digest) bool {
 	_, parameters, _ := strings.Cut(strings.TrimPrefix(hash, "$"), "$")
 	switch d.kind {
-	case "argon2id", "argon2i", "django_argon2":
+	case "argon2id", "argon2i", "django_argon2", "spring_argon2", "spring_argon2" + springV58:
 		return d.argon2.MemoryKiB*d.argon2.Iterations <= 4096
 	case "scrypt":
 		return strings.HasPrefix(parameters, "ln=1,r=1,p=1$")
+	case "spring_scrypt", "spring_scrypt" + springV58:
+		return strings.HasPrefix(parameters, "10101$")
+	case "5", "6":
+		return strings.HasPrefix(parameters, "rounds=1000$")
+	case "P":
+		return strings.HasPrefix(parameters, "5")
 	case "fbscrypt":
 		return strings.HasPrefix(parameters, "v=1,n=1,r=1,p=1,")
 	case "pbkdf2", "pbkdf2-sha1", "pbkdf2-sha256", "pbkdf2-sha512", "django_pbkdf2_sha256", "django_pbkdf2_sha1":

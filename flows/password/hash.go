@@ -80,7 +80,8 @@ func (p Argon2id) encode(salt, key []byte) string {
 
 // LooksLikeHash reports whether s is meant to be a hash and not a plain
 // password: it begins with the name of a kind of hash between dollar signs (of
-// Django's, with the name and a dollar sign), be it one that CheckHash refuses.
+// Django's, with the name and a dollar sign, of Spring's, with the name in
+// braces), be it one that CheckHash refuses.
 func LooksLikeHash(s string) bool {
 	_, known := hashKinds[hashKind(s)]
 	return known
@@ -158,19 +159,38 @@ var hashKinds = map[string]func(kind string, fields []string) (digest, error){
 	"django_bcrypt":        parseDjangoBcrypt,
 	"django_bcrypt_sha256": parseDjangoBcrypt,
 
+	"5":  parseSHACrypt, // hash_shacrypt.go
+	"6":  parseSHACrypt,
+	"P":  parsePHPass, // hash_wordpress.go
+	"wp": parseWordPress,
+
+	"spring_bcrypt":             parseSpringBcrypt, // hash_spring.go
+	"spring_argon2":             parseSpringArgon2,
+	"spring_argon2" + springV58: parseSpringArgon2,
+	"spring_scrypt":             parseSpringScrypt,
+	"spring_scrypt" + springV58: parseSpringScrypt,
+	"spring_pbkdf2":             parseSpringPBKDF2,
+	"spring_pbkdf2" + springV58: parseSpringPBKDF2,
+
 	"argon2d": nil, // its time depends on the secret
 	"2":       nil, // two of bcrypt's early defects
 	"2x":      nil,
 	"1":       nil, // md5crypt
 	"apr1":    nil,
-	"5":       nil, // sha256crypt
-	"6":       nil, // sha512crypt
 	"y":       nil, // yescrypt
 	"gy":      nil,
+
+	"spring_noop":    nil, // a plain password
+	"spring_ldap":    nil,
+	"spring_MD4":     nil,
+	"spring_MD5":     nil,
+	"spring_SHA-1":   nil,
+	"spring_SHA-256": nil,
+	"spring_sha256":  nil,
 }
 
 // hashKind returns what stands between the dollar signs that s begins with. One
-// without the first may be Django's.
+// without the first may be Django's or Spring's.
 func hashKind(s string) string {
 	kind, _, closed := strings.Cut(withDollar(s)[1:], "$")
 	if !closed {
@@ -182,7 +202,8 @@ func hashKind(s string) string {
 // The sentences do not repeat what was found: it may be a password in the
 // wrong place.
 var (
-	errHashKind   = errors.New("this kind of hash is not supported; use argon2id, argon2i, bcrypt, scrypt or pbkdf2, in PHC or crypt form or as Django, Firebase, Keycloak or Supabase export it")
+	errHashKind = errors.New("this kind of hash is not supported; use argon2id, argon2i, bcrypt, scrypt, pbkdf2, sha256crypt or sha512crypt, in PHC or crypt form" +
+		" or as Django, Firebase, Keycloak, Spring, Supabase or WordPress keep it; or leave the password out, and the user sets one by recovery")
 	errHashLength = errors.New("the salt and the key of a hash must have 8 to 128 bytes each")
 )
 

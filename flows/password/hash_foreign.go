@@ -21,18 +21,23 @@ import (
 //	Django                  pbkdf2_sha256$…, pbkdf2_sha1$…, argon2$…, bcrypt$…, bcrypt_sha256$…, scrypt$…
 //	Firebase, Supabase      $fbscrypt$v=1,n=14,r=8,p=1,ss=<salt separator>,sk=<signer key>$<salt>$<hash>
 //	Keycloak                the credential, see KeycloakHash
+//	WordPress               $P$…, $wp$…: hash_wordpress.go
+//	Spring Security         {bcrypt}…, {argon2}…, {scrypt}…, {pbkdf2}…: hash_spring.go
 //
 // Supabase keeps bcrypt and argon2 besides, in their usual forms. The first
 // good login replaces any of them.
 
 // djangoPrefix stands before Django's hashes where they are parsed: of all
-// forms only theirs begin without a dollar sign.
+// forms only theirs and Spring's begin without a dollar sign.
 const djangoPrefix = "$django_"
 
 // withDollar returns a hash in the form that hashKind and parseHash split.
 func withDollar(hash string) string {
 	if strings.HasPrefix(hash, "$") {
 		return hash
+	}
+	if name, encoded, braces := strings.Cut(strings.TrimPrefix(hash, "{"), "}"); braces && strings.HasPrefix(hash, "{") {
+		return springPrefix + name + "$" + encoded
 	}
 	return djangoPrefix + hash
 }
@@ -183,9 +188,10 @@ func parseFirebase(_ string, fields []string) (d digest, err error) {
 	return d, nil
 }
 
-// fromBase64 decodes it with or without padding.
+// fromBase64 decodes it with or without padding, in the alphabet for URLs, too.
 func fromBase64(s string) ([]byte, error) {
-	return base64.RawStdEncoding.Strict().DecodeString(strings.TrimRight(s, "="))
+	s = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "="))
+	return base64.RawStdEncoding.Strict().DecodeString(s)
 }
 
 // KeycloakHash returns, in PHC form, the hash in a password's credential as

@@ -6,7 +6,8 @@ import (
 )
 
 // exportedHashes are as their programs export them; the name tells who made the
-// hash.
+// hash. Spring's are of its DelegatingPasswordEncoder, with the defaults of its
+// PasswordEncoderFactories.
 var exportedHashes = []struct{ name, secret, hash string }{
 	{"Django 3.2, pbkdf2_sha256", "correct horse battery", "pbkdf2_sha256$260000$jw1fC5hhKRYuEokeatVFCK$EH3db6XWEF3n9fsrwHbnCqN7+QWH4nsUZqWS3H0zQ4w="},
 	{"Django 3.2, pbkdf2_sha1", "correct horse battery", "pbkdf2_sha1$260000$99hCCflgp0sjhoW0n9UiZ0$a51b3QjcCNUTyoL5Qa+BHuGwzjE="},
@@ -23,6 +24,31 @@ var exportedHashes = []struct{ name, secret, hash string }{
 	{"Supabase's own test, argon2i", "test", "$argon2i$v=19$m=16,t=2,p=1$bGJRWThNOHJJTVBSdHl2dQ$NfEnUOuUpb7F2fQkgFUG4g"},
 	{"Supabase's own test, argon2id", "test", "$argon2id$v=19$m=32,t=3,p=2$SFVpOWJ0eXhjRzVkdGN1RQ$RXnb8rh7LaDcn07xsssqqulZYXOM/EUCEFMVcAcyYVk"},
 	{"Supabase's own test, bcrypt", "test", "$2y$10$srNl09aPtc2qr.0Vl.NtjekJRt/NxRxYQm3qd3OvfcKsJgVnr6.Ve"},
+
+	{"the same for URLs, unpadded, fbscrypt", "mytestpassword", "$fbscrypt$v=1,n=14,r=8,p=1,ss=Bw,sk=ou9tdYTGyYm8kuR6Dt0Bp0kDuAYoXrK16mbZO4yGwAn3oLspjnN0_c41v8xZnO1n14J3MjKj1b2g6AUCAlFwMw$C0sHCg9ek77hsg$zKVTMvnWVw5BBOZNUdnsalx4c4c7y_w7IS5p6Ut2-CfEFFlz37J9huyQfov4iizN8dbjvEJlM5tQaJP84-hfTw"},
+	{"the same for URLs, padded, fbscrypt", "mytestpassword", "$fbscrypt$v=1,n=14,r=8,p=1,ss=Bw==,sk=ou9tdYTGyYm8kuR6Dt0Bp0kDuAYoXrK16mbZO4yGwAn3oLspjnN0_c41v8xZnO1n14J3MjKj1b2g6AUCAlFwMw==$C0sHCg9ek77hsg==$zKVTMvnWVw5BBOZNUdnsalx4c4c7y_w7IS5p6Ut2-CfEFFlz37J9huyQfov4iizN8dbjvEJlM5tQaJP84-hfTw=="},
+
+	{"crypt(3) of libxcrypt, sha512crypt", "correct horse battery", "$6$9pQeTnvBhYxl1sEd$sWLJdds9nBrd5LCNOFU3hQK11IpVzkNPUDl2pPFghEeb4LWEia4U1uShdJFWVSkYIVfqaCetUIH1QybF3UZeV."},
+	{"openssl passwd -6", "pässwörd ✓", "$6$0fQ7uXbGd2vLkJ9c$mXR907IAPTKR8qIygLQ21pGrkyMoFV6wDrXmArkYQqRRIj0qwpO8Nkqh/J4K/Lyuj8mIO3srQ/2qzZ69ebJDu/"},
+	{"crypt(3) of libxcrypt, sha512crypt of 1000 rounds", "x", "$6$rounds=1000$a$g8xNDa7lPPT7t0NNQJnjbVXLz4gfYBmVrmrNAyCXiuy8T6/nLCQRbI2SD9ZZJFpJdLLsB0S.DKTdPMWfmikPP/"},
+	{"crypt(3) of libxcrypt, sha256crypt", "correct horse battery", "$5$h1Kd.tRzq0Yw9mAb$VHbu0gKni2oqZz97WLJtL2LgUZgN3WyX7u5ZwKPh1BB"},
+	{"openssl passwd -5", "pässwörd ✓", "$5$0fQ7uXbGd2vLkJ9c$CB7e7UmkNeTNRebmTrjgH1MVmamUjUdExCqldFkPHO7"},
+	{"crypt(3) of libxcrypt, sha256crypt of 10000 rounds, over 72 bytes", strings.Repeat("x", 100) + "pässwörd", "$5$rounds=10000$ab$RJBTxhzNfoDudyYbmm/M8cA1ZNxiU9jVARoOxMgxhc7"},
+
+	{"WordPress 6.1's PasswordHash", "correct horse battery", "$P$BAjRKiNGO0k5oMn46AhfMv4WChdjMq1"},
+	{"WordPress 6.1's PasswordHash, posted as WordPress gets it", `it's a "pässwörd" ✓ \`, "$P$B44LvL05APty0L5oUH.rciR13zjHYp."},
+	{"WordPress 6.1's PasswordHash, over 72 bytes", strings.Repeat("x", 100) + "pässwörd", "$P$Bn.VuSVerC1znKk.7WQZSoxRA0bKUL1"},
+	{"PHP's password_hash as WordPress 6.8 calls it", "correct horse battery", "$wp$2y$10$cXBrDjehHBF5viJm0WqYietPTseU.9zYtP0ws0DGGxomvyMplrorW"},
+	{"PHP's password_hash as WordPress 6.8 calls it, posted", `it's a "pässwörd" ✓ \`, "$wp$2y$10$FLecsVIx1Vb3qQbrf/F65.khduwdi/KhwHAIoJPGr9bWEOCKLX54W"},
+	{"PHP's password_hash as WordPress 6.8 calls it, over 72 bytes", strings.Repeat("x", 100) + "pässwörd", "$wp$2y$10$/pQMv0arWK.zUDx3c64CqubHBfDd.WID3ihHjDm5dZEk4yoKA/ZOO"},
+
+	{"Spring Security 7, bcrypt", "correct horse battery", "{bcrypt}$2a$10$QCCd34Poinjy/n6I4ym2Q.jBEMpUW582RxySs5lJvcOFH1bZ05eA6"},
+	{"Spring Security 7, pbkdf2", "pässwörd ✓ 50m²", "{pbkdf2}2b25a8f05d5691a9d6e40a66beb89d4f7e5527b34ccc267cf04fe82e1d9d4687314801087a80d43b"},
+	{"Spring Security 7, pbkdf2 5.8", "pässwörd ✓ 50m²", "{pbkdf2@SpringSecurity_v5_8}a5513201583d8b5ad4df4d0330190ba78510eae21d4ef6ec6ae394d4c8defe443666e81a616d472964b67a74c5625077"},
+	{"Spring Security 7, scrypt", "pässwörd ✓ 50m²", "{scrypt}$e0801$hlWjDyWxXDIaLK82IY4cNQNdG3mIuUR/ZWF6TCZDSjmdE2HmoKYUoivAugcisGJ6tOGkNy3vzV/txIY61YUm0w==$BGiwt1DuqCHo88QGpIvF1jwEG6SboRP2prrfti44Xm8="},
+	{"Spring Security 7, scrypt 5.8", "pässwörd ✓ 50m²", "{scrypt@SpringSecurity_v5_8}$100801$patAC7TkF58LLac5SYFtHQ==$/Spcj7bU3zyNvYmtor9fFSE4XbEz5917Rvl5wPijXgs="},
+	{"Spring Security 7, argon2", "pässwörd ✓ 50m²", "{argon2}$argon2id$v=19$m=4096,t=3,p=1$A2B8v27EbiGjtbTNPsazoQ$6vpQvIMoetEPu4HxnJeWOY59fQ+j9qYbJ4suTmxHyUc"},
+	{"Spring Security 7, argon2 5.8", "pässwörd ✓ 50m²", "{argon2@SpringSecurity_v5_8}$argon2id$v=19$m=16384,t=2,p=1$B1cqtv/+Tp33bZpb5ln7Ug$NlfHmLutoN9oa0OE2GQ5wnHphXECqpikI46aZt0SjmE"},
 }
 
 // keycloakCredentials were exported by Keycloak, but for the two whose name
@@ -67,6 +93,27 @@ func checkForeign(t *testing.T, hash, secret string) {
 func TestVerifyTakesHashesAsOtherProgramsExportThem(t *testing.T) {
 	for _, test := range exportedHashes {
 		t.Run(test.name, func(t *testing.T) { checkForeign(t, test.hash, test.secret) })
+	}
+}
+
+// WordPress hashes a password without the space around it, and one that was
+// typed into a form with backslashes, but not one that a program has set.
+func TestWordPressSetPasswordsWithAndWithoutBackslashes(t *testing.T) {
+	h := NewHasher(1)
+	// PasswordHash(8, true)->HashPassword("it's fine"), and of addslashes() of it.
+	for _, hash := range []string{"$P$BunSe5c.2OWUhk0pe10OTR9dtJ4Xg./", "$P$BXZMFhLhjKNOzOrMneE11F6rr9Sac9/"} {
+		for typed, want := range map[string]bool{"it's fine": true, "  it's fine\t": true, "its fine": false, "it''s fine": false} {
+			if ok, _, err := h.Verify(t.Context(), acme, quick, hash, typed); ok != want || err != nil {
+				t.Errorf("%.12s of %q: got %v, %v", hash, typed, ok, err)
+			}
+		}
+	}
+}
+
+func TestCheckHashTakesAsManyRoundsAsPasslibAndAnsible(t *testing.T) {
+	// crypt(3) of libxcrypt, of "pässwörd ✓".
+	if err := CheckHash("$6$rounds=656000$TzBxq3.LwR/dE1oc$EjcAGGGRF86jCdFlkM7VaicieoVuEbyCTXofp6Lkca98FetM0yaVraI4RmKKnfrJxjpaDWzNT9.kOO6yGIQcc."); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -273,7 +273,41 @@ func TestCheckHashRefuses(t *testing.T) {
 		{"a password", "hunter2hunter2", "not supported"},
 		{"dollars", "$$$$", "not supported"},
 		{"md5crypt", "$1$abcdefgh$G//4keteveJp0qb8z2DxG/", "not supported"},
-		{"sha512crypt", "$6$abcdefgh$abcdefgh", "not supported"},
+		{"yescrypt", "$y$j9T$abcdefgh$abcdefgh", "leave the password out"},
+		{"sha512crypt cut off", "$6$abcdefgh$abcdefgh", "form"},
+		{"sha512crypt of 700001 rounds", "$6$rounds=700001$saltsalt$" + strings.Repeat("a", 86), "700000"},
+		{"sha512crypt of 999 rounds", "$6$rounds=999$saltsalt$" + strings.Repeat("a", 86), "700000"},
+		{"sha512crypt of many rounds", "$6$rounds=18446744073709551617$saltsalt$" + strings.Repeat("a", 86), "700000"},
+		{"sha512crypt without salt", "$6$$" + strings.Repeat("a", 86), "form"},
+		{"sha512crypt with a salt of 17", "$6$" + strings.Repeat("s", 17) + "$" + strings.Repeat("a", 86), "form"},
+		{"sha512crypt with the key of sha256crypt", "$6$saltsalt$" + strings.Repeat("a", 43), "form"},
+		{"sha256crypt with another character", "$5$saltsalt$" + strings.Repeat("a", 42) + "+", "form"},
+		{"sha256crypt with rounds alone", "$5$rounds=5000", "form"},
+
+		{"WordPress, MD5 2^19 times", "$P$H" + strings.Repeat("a", 30), "2^18"},
+		{"WordPress, MD5 2^6 times", "$P$4" + strings.Repeat("a", 30), "2^18"},
+		{"WordPress, cut off", "$P$B" + strings.Repeat("a", 29), "form"},
+		{"WordPress, another bcrypt", "$wp$2x$10$" + bcrypt, "form"},
+		{"WordPress, bcrypt of cost 16", "$wp$2y$16$" + bcrypt, "04 to 15"},
+		{"WordPress, nothing", "$wp$", "form"},
+
+		{"Spring, plain", "{noop}hunter2hunter2", "not supported"},
+		{"Spring, SHA-256", "{SHA-256}{salt}0123456789abcdef", "not supported"},
+		{"Spring, another name", "{rot13}uhagre2", "not supported"},
+		{"Spring, another version", "{pbkdf2@SpringSecurity_v9_9}" + strings.Repeat("00", 48), "not supported"},
+		{"Spring, bcrypt 2x", "{bcrypt}$2x$10$" + bcrypt, "not supported"},
+		{"Spring, bcrypt of cost 16", "{bcrypt}$2a$16$" + bcrypt, "04 to 15"},
+		{"Spring, bcrypt without dollar", "{bcrypt}2a$10$" + bcrypt, "form"},
+		{"Spring, argon2d", "{argon2}$argon2d$v=19$m=64,t=2,p=1" + tail, "form"},
+		{"Spring, argon2 of 257 MiB", "{argon2@SpringSecurity_v5_8}$argon2id$v=19$m=263168,t=1,p=1" + tail, "256 MiB"},
+		{"Spring, scrypt of 512 MiB", "{scrypt}$130801" + tail, "256 MiB"},
+		{"Spring, scrypt of r=0", "{scrypt}$e0001" + tail, "range"},
+		{"Spring, scrypt without hex", "{scrypt}$xyz" + tail, "form"},
+		{"Spring, scrypt of a huge number", "{scrypt}$fffffffff" + tail, "form"},
+		{"Spring, pbkdf2 in base64", "{pbkdf2}YSn" + strings.Repeat("A", 77), "defaults"},
+		{"Spring, pbkdf2 with the other salt", "{pbkdf2}" + strings.Repeat("00", 48), "defaults"},
+		{"Spring, nothing", "{bcrypt}x", "form"},
+		{"Spring, no name", "{}" + tail, "not supported"},
 		{"argon2d", "$argon2d$v=19$m=64,t=2,p=1" + tail, "not supported"},
 		{"another case", "$Argon2id$v=19$m=64,t=2,p=1" + tail, "not supported"},
 
@@ -340,12 +374,12 @@ func TestCheckHashRefuses(t *testing.T) {
 }
 
 func TestLooksLikeHashKnowsAlsoWhatIsRefused(t *testing.T) {
-	for _, s := range []string{"$argon2id$x", "$2y$10$x", "$7$x", "$pbkdf2-sha512$", "$6$salt$x", "$y$j9T$x"} {
+	for _, s := range []string{"$argon2id$x", "$2y$10$x", "$7$x", "$pbkdf2-sha512$", "$6$salt$x", "$y$j9T$x", "{noop}x", "{bcrypt}$2a$10$x"} {
 		if !LooksLikeHash(s) {
 			t.Errorf("%q does not look like a hash", s)
 		}
 	}
-	for _, s := range []string{"", "$", "$$", "$$money$$", "argon2id$", "$argon2id", "$2a", "$cash$in$hand", " $2a$10$x", "$5.99"} {
+	for _, s := range []string{"", "$", "$$", "$$money$$", "argon2id$", "$argon2id", "$2a", "$cash$in$hand", " $2a$10$x", "$5.99", "{x}y", "{bcrypt", "{env.PASSWORD}"} {
 		if LooksLikeHash(s) {
 			t.Errorf("%q looks like a hash", s)
 		}
@@ -353,7 +387,7 @@ func TestLooksLikeHashKnowsAlsoWhatIsRefused(t *testing.T) {
 }
 
 func FuzzCheckHash(f *testing.F) {
-	for _, test := range foreignHashes {
+	for _, test := range slices.Concat(foreignHashes, exportedHashes) {
 		f.Add(test.hash)
 	}
 	for _, s := range []string{"", "$", "$$", "$7$$", "$2b$04$", "$argon2id$v=19$m=8,t=1,p=1$$", "$scrypt$ln=1,r=1,p=1$MDEyMzQ1Njc$MDEyMzQ1Njc",

@@ -1,0 +1,43 @@
+package password
+
+import (
+	"crypto/sha256"
+	"crypto/sha512"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/go-crypt/x/crypt"
+)
+
+const (
+	shaCryptRounds = 5000 // of a hash that does not tell
+	// maxSHACryptRounds is a little more than passlib and Ansible take, 656,000:
+	// of the longest password that is two seconds' work.
+	maxSHACryptRounds = 700_000
+)
+
+// parseSHACrypt reads salt$key or rounds=656000$salt$key, as crypt(3) writes
+// it. The salt is used as it stands, and the key compared as it is written.
+func parseSHACrypt(kind string, fields []string) (d digest, err error) {
+	function, form, size := sha256.New, "$5$rounds=<rounds>$<salt>$<43 characters>, the rounds optional", 43
+	if kind == "6" {
+		function, form, size = sha512.New, "$6$rounds=<rounds>$<salt>$<86 characters>, the rounds optional", 86
+	}
+	rounds := uint64(shaCryptRounds)
+	if digits, given := strings.CutPrefix(fields[0], "rounds="); given {
+		// crypt(3) itself never writes less than 1000.
+		if rounds, err = strconv.ParseUint(digits, 10, 32); err != nil || rounds < 1000 || rounds > maxSHACryptRounds {
+			return d, errors.New("the rounds of a sha256crypt or sha512crypt hash must be 1000 to 700000")
+		}
+		fields = fields[1:]
+	}
+	if len(fields) != 2 || fields[0] == "" || len(fields[0]) > 16 || len(fields[1]) != size || strings.Trim(fields[1], crypt64) != "" {
+		return d, hashForm(form)
+	}
+	d.salt, d.key = []byte(fields[0]), []byte(fields[1])
+	d.derive = func(secret string) ([]byte, error) {
+		return crypt.KeySHACrypt(function, []byte(secret), d.salt, int(rounds)), nil
+	}
+	return d, nil
+}

@@ -1,0 +1,71 @@
+package password
+
+import (
+	"encoding/hex"
+	"strconv"
+	"strings"
+)
+
+// Spring Security's DelegatingPasswordEncoder writes the name of an encoder in
+// braces before each hash. @SpringSecurity_v5_8 behind the name tells of other
+// parameters, which all but pbkdf2 write into the hash, too.
+
+// parseSpringBcrypt reads $2a$10$ and 53 characters.
+func parseSpringBcrypt(_ string, fields []string) (digest, error) {
+	if len(fields) != 4 || fields[0] != "" {
+		return digest{}, hashForm("{bcrypt}$2a$<cost>$<53 characters>")
+	}
+	switch fields[1] {
+	case "2a", "2b", "2y":
+		return parseBcrypt(fields[1], fields[2:])
+	}
+	return digest{}, errHashKind
+}
+
+// parseSpringArgon2 reads a hash in PHC form.
+func parseSpringArgon2(_ string, fields []string) (digest, error) {
+	if len(fields) < 2 || fields[0] != "" || fields[1] != "argon2id" && fields[1] != "argon2i" {
+		return digest{}, hashForm("{argon2}$argon2id$v=19$m=<KiB>,t=<iterations>,p=<parallelism>$<salt>$<key>, salt and key in base64")
+	}
+	return parseArgon2(fields[1], fields[2:])
+}
+
+// parseSpringScrypt reads $e0801$salt$key, salt and key in base64. The number is
+// hexadecimal: a byte each of p and r, and before them log2 of N.
+func parseSpringScrypt(_ string, fields []string) (d digest, err error) {
+	const form = "{scrypt}$<parameters in hex>$<salt>$<key>, salt and key in base64"
+	if len(fields) != 4 || fields[0] != "" {
+		return d, hashForm(form)
+	}
+	n, err := strconv.ParseUint(fields[1], 16, 32)
+	if err != nil {
+		return d, hashForm(form)
+	}
+	if d.salt, d.key, err = saltAndKey(fields[2:]); err != nil {
+		return d, err
+	}
+	return d.scrypt(n>>16, n>>8&0xff, n&0xff)
+}
+
+// parseSpringPBKDF2 reads salt and key together in hex. What Spring does with
+// them is not in the hash: it goes by the name.
+func parseSpringPBKDF2(kind string, fields []string) (d digest, err error) {
+	algorithm, iterations, salt := "pbkdf2-sha1", uint64(185_000), 8
+	if strings.HasSuffix(kind, springV58) {
+		algorithm, iterations, salt = "pbkdf2-sha256", 310_000, 16
+	}
+	both, err := hex.DecodeString(fields[0])
+	if err != nil || len(fields) != 1 || len(both) != salt+32 {
+		return d, hashForm("{pbkdf2} and 80 hexadecimal digits or {pbkdf2@SpringSecurity_v5_8} and 96, of an encoder with Spring's defaults")
+	}
+	d.salt, d.key = both[:salt], both[salt:]
+	d.salted = kind + "$" + hex.EncodeToString(d.salt)
+	return d.pbkdf2(algorithm, iterations)
+}
+
+const (
+	// springPrefix stands before Spring's hashes where they are parsed, in the
+	// place of the braces.
+	springPrefix = "$spring_"
+	springV58    = "@SpringSecurity_v5_8"
+)

@@ -1,0 +1,87 @@
+package password
+
+import (
+	"crypto/hmac"
+	"crypto/md5"
+	"crypto/sha512"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"strings"
+)
+
+// parsePHPass reads B, 8 characters of salt and 22 of key: the first is log2 of
+// how often MD5 is applied. WordPress made such hashes before 6.8.
+func parsePHPass(_ string, fields []string) (d digest, err error) {
+	if len(fields) != 1 || len(fields[0]) != 31 || strings.Trim(fields[0], crypt64) != "" {
+		return d, hashForm("$P$<31 characters>")
+	}
+	log2 := crypt64Number(fields[0][:1])
+	if log2 < 7 || log2 > 18 {
+		return d, errors.New("a $P$ hash must apply MD5 2^7 to 2^18 times, which the characters 5 to G behind the second $ stand for")
+	}
+	d.salt, d.key = []byte(fields[0][1:9]), []byte(fields[0][9:])
+	d.salted = "$P$" + fields[0] // since derive looks at the key
+	d.derive = wordPressForms(d.key, func(secret string) ([]byte, error) {
+		sum := md5.Sum(append(d.salt[:8:8], secret...))
+		text := append(sum[:], secret...)
+		for range 1 << log2 {
+			sum = md5.Sum(text)
+			copy(text, sum[:])
+		}
+		return crypt64Text(sum[:]), nil
+	})
+	return d, nil
+}
+
+// parseWordPress reads 2y$10$ and 53 characters: bcrypt of an HMAC of the
+// password, so that none is cut. WordPress makes such hashes since 6.8.
+func parseWordPress(_ string, fields []string) (d digest, err error) {
+	if len(fields) == 0 || fields[0] != "2y" {
+		return d, hashForm("$wp$2y$<cost>$<53 characters>")
+	}
+	if d, err = parseBcrypt(fields[0], fields[1:]); err != nil {
+		return d, err
+	}
+	plain := d.derive
+	d.sees = 0
+	d.derive = wordPressForms(d.key, func(secret string) ([]byte, error) {
+		mac := hmac.New(sha512.New384, []byte("wp-sha384"))
+		mac.Write([]byte(secret))
+		return plain(base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	})
+	return d, nil
+}
+
+// wordPressForms derives from a password what WordPress does: without the space
+// around it and, of a password that was typed into its forms, with a backslash
+// before quotes and backslashes. One that a program set has none.
+func wordPressForms(key []byte, derive func(string) ([]byte, error)) func(string) ([]byte, error) {
+	slashes := strings.NewReplacer(`\`, `\\`, `'`, `\'`, `"`, `\"`)
+	return func(secret string) ([]byte, error) {
+		secret = strings.Trim(secret, " \t\n\r\x00\x0b")
+		derived, err := derive(secret)
+		typed := slashes.Replace(secret)
+		if err != nil || typed == secret || subtle.ConstantTimeCompare(derived, key) == 1 {
+			return derived, err
+		}
+		return derive(typed)
+	}
+}
+
+// crypt64Text writes bytes in crypt64, the lowest digit first.
+func crypt64Text(b []byte) (text []byte) {
+	for len(b) > 0 {
+		three := b[:min(3, len(b))]
+		b = b[len(three):]
+		var n uint32
+		for i, c := range three {
+			n |= uint32(c) << (8 * i)
+		}
+		for range len(three) + 1 {
+			text = append(text, crypt64[n&63])
+			n >>= 6
+		}
+	}
+	return text
+}
