@@ -287,6 +287,12 @@ func TestAReceiverThatIsDownHoldsUpNothing(t *testing.T) {
 		if out := one.cli("", "doctor").out; !strings.Contains(out, "acme: events") || !strings.Contains(out, "4 events wait") {
 			t.Errorf("doctor does not tell of the events that wait:\n%s", out)
 		}
+		began := time.Now()
+		one.stop(syscall.SIGTERM)
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("to stop took %v", took)
+		}
+		one.start()
 		bad.hears("poison", "")
 		bad.behave(nil)
 		close(hanging)
