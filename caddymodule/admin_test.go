@@ -152,7 +152,7 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 	want := fields{
 		"profile_mnemocode": "alice", "role": "tester", "primary_phone": "+37060012345", "primary_email": "Alice@Example.com",
 		"login_name": "alice", "status": "active", "second_factor": false, "must_set_password": false, "password_set": true,
-		"control_question": "Cat?", "backup_codes_left": 0.0, "locked_until": nil,
+		"control_question": "Cat?", "backup_codes_left": 0.0, "totp": false, "locked_until": nil,
 	}
 	for name, value := range want {
 		if shown.JSON[name] != value {
@@ -164,7 +164,7 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 			t.Errorf("the answer holds %s", secret)
 		}
 	}
-	if names := len(shown.JSON); names != 16 {
+	if names := len(shown.JSON); names != 17 {
 		t.Errorf("the answer has %d fields: %s", names, shown.Body)
 	}
 	s.login("ALICE@example.com")

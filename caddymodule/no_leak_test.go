@@ -21,6 +21,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 )
@@ -515,6 +516,7 @@ func (l *leakTest) exerciseAdmin(key string) {
 	check("second factor", http.StatusOK, status, body)
 	token := l.call("acme", key, "auth/checkcredentials", "", fields{"login_id": "dave", "password": right}).wantState(flows.CheckOTP).token()
 	l.call("acme", key, "auth/checkotp", token, fields{"backup_code": codes.BackupCodes[0]}).wantState(flows.Authorized)
+	l.exerciseApp(key, right)
 	status, body = l.administer("POST", "import", `{"profile_mnemocode":"erin","login_name":"erin","password":"`+l.secret("an imported password")+`"}
 {"profile_mnemocode":"frank","login_name":"frank","password_hash":"`+l.secret("a bad hash")+`"}
 {"profile_mnemocode":"`+l.secret("a misplaced secret")+`{}","password":"`+l.secret("an imported password")+`"}
@@ -531,6 +533,34 @@ func (l *leakTest) exerciseAdmin(key string) {
 	}
 	if status, body = l.administer("DELETE", "accounts/dave", ""); status >= 300 {
 		l.t.Errorf("delete: %d %s", status, body)
+	}
+}
+
+// exerciseApp logs in with an authenticator app.
+func (l *leakTest) exerciseApp(key, password string) {
+	status, body := l.administer("POST", "accounts/dave/totp", "")
+	var made flows.TOTPSecret
+	if err := json.Unmarshal([]byte(body), &made); err != nil || status != http.StatusOK {
+		l.t.Fatalf("an app: %d %s", status, body)
+	}
+	raw, err := flows.ParseTOTPSecret(l.note("the secret of an app", made.Secret))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.note("the secret of an app", string(raw))
+	status, body = l.administer("POST", "accounts/dave/totp/confirm", fields{"code": appShows(l.t, made.Secret, 0)})
+	if status != http.StatusOK {
+		l.t.Fatalf("an app: %d %s", status, body)
+	}
+	token := l.call("acme", key, "auth/checkcredentials", "", fields{"login_id": "dave", "password": password}).wantState(flows.CheckOTP).token()
+	l.call("acme", key, "auth/checkotp", token, fields{"otp": appShows(l.t, made.Secret, 30*time.Second)}).wantState(flows.Authorized)
+	for path, body := range map[string]fields{
+		"password":       {"current_password": l.secret("a wrong current password"), "new_password": l.secret("a new password")},
+		"check-password": {"current_password": password, l.secret("a misplaced secret"): "x"},
+	} {
+		if status, _ := l.administer("POST", "accounts/dave/"+path, body); status < 400 {
+			l.t.Errorf("%s: %d", path, status)
+		}
 	}
 }
 

@@ -123,12 +123,12 @@ var routeTexts = map[string]routeText{
 	},
 	"auth/checkotp": {
 		"Check a one-time code or a backup code",
-		"Takes exactly one of otp and backup_code. A one-time code is spent by the first attempt, right or wrong, also when the disclaimers were what failed: auth/renewotp sends the next.",
+		"Takes exactly one of otp and backup_code. A one-time code is spent by the first attempt, right or wrong, also when the disclaimers were what failed: auth/renewotp sends the next. Where the step before brought no user_phone, otp may be the code of the account's authenticator app: each is good once, and a wrong one spends nothing.",
 		[]string{"otp", "accept_disclaimers"},
 	},
 	"auth/renewotp": {
 		"Send another one-time code",
-		"It ends the one before. The token stays, and lives no longer for it.",
+		"It ends the one before, and from then on an authenticator app's codes are no longer taken with this token. The token stays, and lives no longer for it. Where the account has no phone: request.validation.failed.",
 		nil,
 	},
 	"auth/setpassword": {
@@ -236,8 +236,8 @@ var routeAnswers = map[string]map[flows.State]answerText{
 		[]answerField{{name: "disclaimers_required"}, {name: "user_phone", optional: true}},
 	}},
 	"auth/renewotp": {flows.None: {
-		"CodeSent", "Another code was sent to user_phone, if there is one.",
-		[]answerField{{name: "user_phone", optional: true}},
+		"CodeSent", "Another code was sent to user_phone.",
+		[]answerField{{name: "user_phone"}},
 	}},
 	"auth/setpassword": {flows.None: {passwordRecovered, "After a recovery: the password is set, and there is no session.", nil}},
 	"auth/recovery/recover": {flows.None: {
