@@ -94,7 +94,7 @@ func (ad *Admin) sessionToKeep(ctx context.Context, a Account, id string) (Token
 		return TokenHash{}, unavailable("listing the sessions", err)
 	}
 	for _, s := range sessions {
-		if s.ID == id && s.State == Authorized && s.Epoch == a.Epoch {
+		if s.ID == id && s.State == Authorized && s.Epoch == a.Epoch && s.Era == a.Era {
 			return s.Hash, nil
 		}
 	}
