@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// The commands of the page for backends, with the secret and the codes of the
-// app that is set up here.
-func TestConsolesOfTheBackendsPage(t *testing.T) {
+// What docs/backends.md shows of apps and of users' own passwords, with the secret
+// and the codes of the app that is set up here.
+func TestConsolesOfAppsAndOwnPasswords(t *testing.T) {
 	t.Parallel()
 	needCurl(t)
 	s := accountsSite(t, startSite, allKeys, siteConfig{})
@@ -19,9 +19,11 @@ func TestConsolesOfTheBackendsPage(t *testing.T) {
 	}).wantStatus(http.StatusCreated)
 	code, secret := regexp.MustCompile(`"code":"[1-9]\d{5}"`), regexp.MustCompile(`\b[A-Z2-7]{32}\b`)
 	made := ""
-	for _, step := range consoleSteps(pages(t)["docs/backends.md"]) {
+	_, sections, _ := strings.Cut(pages(t)["docs/backends.md"], "\n## An authenticator app\n")
+	sections, _, _ = strings.Cut(sections, "\n## Caches\n")
+	for _, step := range consoleSteps(sections) {
 		command := code.ReplaceAllStringFunc(step.command, func(string) string { return `"code":"` + appShows(t, made, 0) + `"` })
-		out, err := exec.Command("sh", "-c", "api="+s.URL+"/api key="+keyOfAll+"\n"+command).CombinedOutput()
+		out, err := exec.Command("sh", "-c", "api="+s.URL+"/api SHOP_KEY="+keyOfAll+"\n"+command).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", command, err, out)
 		}
