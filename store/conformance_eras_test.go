@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // The endings of a whole company, and of one session by its ID.
@@ -294,4 +295,25 @@ func TestSQLiteClearsACompanysSessionsInPieces(t *testing.T) {
 	must(t, sessions.Sweep(bg, t0))
 	wantEqual(t, "rows after the sweep", rows(), others)
 	wantEqual(t, "the company's", len(get[[]flows.Session](t)(sessions.List(bg, t0, "acme", 1))), others/2)
+}
+
+// What a node of an older version has stored lives on, until its company's
+// sessions are ended.
+func TestRedisTakesSessionsOfOlderNodes(t *testing.T) {
+	t.Parallel()
+	s := storetest.StartRedis(t)
+	r := openServer(t, s)
+	sessions := r.Sessions()
+	old := session("a", 1, 1, flows.Authorized)
+	must(t, sessions.Create(bg, t0, old))
+	s.Ask(t, "hdel", r.sessionKey(old.Hash), "y", "v", "w", "u", "u1", "u2", "u3", "f", "f1")
+	old.LastUsed, old.Address, old.UserAgent, old.Profile = time.Time{}, "", "", ""
+	wantSession(t, sessions, old)
+	later := t0.Add(time.Minute)
+	must(t, sessions.Touch(bg, later, old.Hash, old.Expires.Add(time.Minute)))
+	old.LastUsed, old.Expires = later, old.Expires.Add(time.Minute)
+	wantSession(t, sessions, old)
+	wantEqual(t, "listed", get[[]flows.Session](t)(sessions.List(bg, t0, "acme", 1)), []flows.Session{old})
+	must(t, sessions.End(bg, t0, flows.Ending{Company: "acme", Epoch: 1}))
+	wantGone(t, sessions, "a")
 }
