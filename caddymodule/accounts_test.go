@@ -42,6 +42,10 @@ func (s *site) api(key, method, path string, body any) answer {
 	return a
 }
 
+func init() { // lines are as the document says: a string
+	openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.PlainBodyDecoder)
+}
+
 var accountsDocument = sync.OnceValues(func() (*openapi3.T, error) {
 	return openapi3.NewLoader().LoadFromFile("accounts/openapi.json")
 })
