@@ -52,30 +52,32 @@ func document(t *testing.T) *openapi3.T {
 	return doc
 }
 
-var routePath = regexp.MustCompile(`^/[A-Za-z0-9_-]{1,64}/v2/(auth/.+)$`)
+var routePath = regexp.MustCompile(`^/[A-Za-z0-9_-]{1,64}/v2/(auth/.+|captcha)$`)
 
 // checkDocumented checks that what a route answered is in the OpenAPI document
 // and, if it was a success, what it was asked, too.
 func (s *site) checkDocumented(r *http.Request, a answer) {
 	s.t.Helper()
 	found := routePath.FindStringSubmatch(strings.TrimPrefix(r.URL.EscapedPath(), s.base))
-	if found == nil || r.Method != http.MethodPost {
-		return
-	}
-	route := flows.RouteByPath(found[1])
-	if route == nil {
+	if found == nil {
 		return
 	}
 	doc := document(s.t)
-	path := "/{company_code}/v2/" + route.Path
+	path := "/{company_code}/v2/" + found[1]
 	item := doc.Paths.Value(path)
 	if item == nil {
-		s.t.Errorf("%s is not in the OpenAPI document", path)
+		if flows.RouteByPath(found[1]) != nil {
+			s.t.Errorf("%s is not in the OpenAPI document", path)
+		}
+		return
+	}
+	operation := item.GetOperation(r.Method)
+	if operation == nil {
 		return
 	}
 	request := &openapi3filter.RequestValidationInput{
 		Request: r,
-		Route:   &routers.Route{Spec: doc, Path: path, PathItem: item, Method: r.Method, Operation: item.Post},
+		Route:   &routers.Route{Spec: doc, Path: path, PathItem: item, Method: r.Method, Operation: operation},
 	}
 	err := openapi3filter.ValidateResponse(s.t.Context(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: request,
@@ -85,12 +87,15 @@ func (s *site) checkDocumented(r *http.Request, a answer) {
 		Options:                &openapi3filter.Options{IncludeResponseStatus: true},
 	})
 	if err != nil {
-		s.t.Errorf("%s: the answer %d %s is not in the OpenAPI document: %v", route.Path, a.Status, a.Body, err)
+		s.t.Errorf("%s: the answer %d %s is not in the OpenAPI document: %v", path, a.Status, a.Body, err)
 	}
 	if a.Status != http.StatusOK {
-		if response := item.Post.Responses.Status(a.Status); response != nil && !slices.Contains(codesOf(response), a.str("error_code")) {
-			s.t.Errorf("%s: the code of %d %s is not in the OpenAPI document", route.Path, a.Status, a.Body)
+		if response := operation.Responses.Status(a.Status); response != nil && !slices.Contains(codesOf(response), a.str("error_code")) {
+			s.t.Errorf("%s: the code of %d %s is not in the OpenAPI document", path, a.Status, a.Body)
 		}
+		return
+	}
+	if operation.RequestBody == nil {
 		return
 	}
 	if r.GetBody != nil {
@@ -98,8 +103,8 @@ func (s *site) checkDocumented(r *http.Request, a answer) {
 			s.t.Fatal(err)
 		}
 	}
-	if err := openapi3filter.ValidateRequestBody(s.t.Context(), request, item.Post.RequestBody.Value); err != nil {
-		s.t.Errorf("%s: a request that succeeded is not in the OpenAPI document: %v", route.Path, err)
+	if err := openapi3filter.ValidateRequestBody(s.t.Context(), request, operation.RequestBody.Value); err != nil {
+		s.t.Errorf("%s: a request that succeeded is not in the OpenAPI document: %v", path, err)
 	}
 }
 
@@ -181,9 +186,10 @@ func TestOpenAPISaysWhatTheTableSays(t *testing.T) {
 	if err := doc.Validate(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got := doc.Paths.Len(); got != len(flows.Routes) {
-		t.Errorf("it has %d paths, want %d", got, len(flows.Routes))
+	if got, want := doc.Paths.Len(), len(flows.Routes)+1; got != want { // and captcha
+		t.Errorf("it has %d paths, want %d", got, want)
 	}
+	checkDescribed(t, doc.Components.Schemas["Challenge"].Value)
 	answered := map[string]bool{}
 	for i := range flows.Routes {
 		route := &flows.Routes[i]

@@ -37,14 +37,14 @@ func (s *Service) goodCaptcha(ctx context.Context, c *call, response string) (bo
 	if strings.TrimFunc(response, trimmed) != response {
 		return false, nil
 	}
-	ok, err := c.company.Captcha.Verify(ctx, response, c.address)
+	once, ok, err := s.verifyCaptcha(ctx, c, response)
 	if err != nil {
-		return false, unavailable("verifying the captcha response", err)
+		return false, err
 	}
 	if _, reusable := c.company.Captcha.(ReusableCaptcha); reusable || !ok {
 		return ok, nil
 	}
-	hash := sha256.Sum256([]byte(response))
+	hash := sha256.Sum256([]byte(once))
 	used := Counter{Key: counterKey("", "captcha", hex.EncodeToString(hash[:])), Limit: 1, Window: captchaMemory}
 	err = s.Sessions.Charge(ctx, c.now, used)
 	if _, full := errors.AsType[*Full](err); full {
@@ -54,6 +54,24 @@ func (s *Service) goodCaptcha(ctx context.Context, c *call, response string) (bo
 		return false, unavailable("marking the captcha response as used", err)
 	}
 	return true, nil
+}
+
+// verifyCaptcha returns whether a response is right, and what of it is good once:
+// of work there are many right responses to one challenge.
+func (s *Service) verifyCaptcha(ctx context.Context, c *call, response string) (once string, ok bool, err error) {
+	if work, ours := c.company.Captcha.(ProofOfWork); ours {
+		secrets, err := s.storeSecrets(ctx)
+		if err != nil {
+			return "", false, err
+		}
+		once, ok = worked(secrets.challenge, c.company.Code, work.Bits(), response, c.now)
+		return once, ok, nil
+	}
+	ok, err = c.company.Captcha.Verify(ctx, response, c.address)
+	if err != nil {
+		return "", false, unavailable("verifying the captcha response", err)
+	}
+	return response, ok, nil
 }
 
 // trimmed is what some language takes for white space.

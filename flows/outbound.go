@@ -50,6 +50,16 @@ type ReusableCaptcha interface {
 	Reusable()
 }
 
+// A ProofOfWork is a Captcha without a provider. The Service makes its challenges
+// and verifies the responses, since only it has the key to them: Verify is not
+// called, and returns an error.
+type ProofOfWork interface {
+	Captcha
+	// Bits is with how many zero bits the hash of a response must begin: one more
+	// doubles the work.
+	Bits() int
+}
+
 // An OAuthProvider exchanges an authorization code for the user it stands for.
 // It returns ErrOAuthFailed (it may be wrapped) if the provider refused or
 // answered something that can't be trusted, any other error if it could not be

@@ -45,9 +45,10 @@ func tagOfCompany(code string) companyTag {
 
 // secrets are what is derived from the store's secret.
 type secrets struct {
-	alias  []byte // the key of aliases: the secret itself
-	sealer cipher.AEAD
-	totp   cipher.AEAD
+	alias     []byte // the key of aliases: the secret itself
+	sealer    cipher.AEAD
+	totp      cipher.AEAD
+	challenge []byte // the key that challenges of captcha pow are signed with
 }
 
 func (s *Service) storeSecrets(ctx context.Context) (*secrets, error) {
@@ -66,7 +67,11 @@ func (s *Service) storeSecrets(ctx context.Context) (*secrets, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.derived.Store(&secrets{secret, sealer, totp})
+	challenge, err := deriveKey(secret, "mnemogate captcha challenges")
+	if err != nil {
+		return nil, err
+	}
+	s.derived.Store(&secrets{secret, sealer, totp, challenge})
 	return s.derived.Load(), nil
 }
 
@@ -74,10 +79,14 @@ func newSessionSealer(secret []byte) (cipher.AEAD, error) {
 	return newSealer(secret, "mnemogate sealed sessions")
 }
 
-// newSealer returns what seals and opens under a key derived from the store's
-// secret for one purpose (RFC 5869).
+// deriveKey derives a key from the store's secret for one purpose (RFC 5869).
+func deriveKey(secret []byte, purpose string) ([]byte, error) {
+	return hkdf.Key(sha256.New, secret, nil, purpose, chacha20poly1305.KeySize)
+}
+
+// newSealer returns what seals and opens under such a key.
 func newSealer(secret []byte, purpose string) (cipher.AEAD, error) {
-	key, err := hkdf.Key(sha256.New, secret, nil, purpose, chacha20poly1305.KeySize)
+	key, err := deriveKey(secret, purpose)
 	if err != nil {
 		return nil, err
 	}

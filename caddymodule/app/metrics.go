@@ -233,7 +233,9 @@ func counted(c flows.Company) *flows.Company {
 	if c.Events.Receiver != nil {
 		c.Events.Receiver = countedReceiver{c.Events.Receiver, c.Code}
 	}
-	if _, test := c.Captcha.(flows.ReusableCaptcha); c.Captcha != nil && !test {
+	switch c.Captcha.(type) {
+	case nil, flows.ReusableCaptcha, flows.ProofOfWork: // no provider is asked
+	default:
 		c.Captcha = countedCaptcha{c.Captcha, c.Code}
 	}
 	c.OAuth = maps.Clone(c.OAuth)

@@ -83,7 +83,7 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 		add("api_key", guest.ShortKey.Message, guest.ShortKey.Advice)
 	}
 	if e.Captcha == nil {
-		add("captcha", "it is off: only rates and locks hold off programs that guess", "choose turnstile, hcaptcha, recaptcha or siteverify")
+		add("captcha", "it is off: only rates and locks hold off programs that guess", "choose turnstile, hcaptcha, recaptcha, siteverify or pow")
 	}
 	if len(e.OTPFixed) > 0 {
 		add("otp fixed", "whoever knows the code needs no SMS to "+strings.Join(slices.Sorted(maps.Keys(e.OTPFixed)), ", "),

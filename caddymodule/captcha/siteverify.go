@@ -1,6 +1,6 @@
 // Package captcha has the built-in guests that verify captchas, a file for each
-// kind: siteverify, which Turnstile, hCaptcha and reCAPTCHA speak, static for
-// tests, and off. A new one is a flows.Captcha, registered as
+// kind: siteverify, which Turnstile, hCaptcha and reCAPTCHA speak, pow, static
+// for tests, and off. A new one is a flows.Captcha, registered as
 // mnemogate.captcha.<name>; see package guest.
 package captcha
 

@@ -65,7 +65,7 @@ func (*Static) Reusable() {}
 func (*Static) Weaknesses() []guest.Weakness {
 	return []guest.Weakness{{
 		Message: "it is static, for tests: whoever knows the response passes",
-		Advice:  "choose turnstile, hcaptcha, recaptcha or siteverify",
+		Advice:  "choose turnstile, hcaptcha, recaptcha, siteverify or pow",
 	}}
 }
 

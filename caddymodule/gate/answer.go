@@ -52,7 +52,7 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	switch code {
 	case flows.ErrMethod:
 		header.Set("Allow", http.MethodPost)
-	case errDocumentMethod:
+	case errGetOnly:
 		header.Set("Allow", http.MethodGet)
 	case errMethodNotAllowed:
 		header.Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")

@@ -239,13 +239,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	switch t.kind {
 	case protectedPath:
 		return h.guard(w, r, t, next)
-	case authRoute, apiDocument:
+	case authRoute, apiDocument, challenge:
 		if !h.serves(t.company) {
 			t.company = "" // as one that there is not
 		}
 	}
-	if t.kind == apiDocument {
+	switch t.kind {
+	case apiDocument:
 		h.serveDocument(w, r, t)
+		return nil
+	case challenge:
+		h.serveChallenge(w, r, t)
 		return nil
 	}
 	reply, err := h.answer(w, r, t)

@@ -34,6 +34,10 @@ func makeOpenAPI() ([]byte, error) {
 			{"post", doc.operation(r)},
 		}})
 	}
+	paths = append(paths, member{"/{company_code}/" + challengePath, object{
+		{"parameters", []any{ref("parameters", "company_code")}},
+		{"get", doc.challenge()},
+	}})
 	b, err := openapi.Append(nil, "", object{
 		{"openapi", "3.1.0"},
 		{"info", object{
@@ -80,7 +84,27 @@ func (d *documentParts) operation(r *flows.Route) object {
 		{"security", []any{security(r)}},
 		{"requestBody", requestBody(r, texts.example)},
 	}
-	return append(o, member{"responses", d.answers(r)})
+	return append(o, member{"responses", d.answers(d.success(r), errorsOf(r))})
+}
+
+// challenge is the operation that gives a challenge of captcha pow.
+func (d *documentParts) challenge() object {
+	d.schemas.AddOnce("Challenge", func() any { return challengeSchema })
+	d.examples.AddOnce("Challenge", func() any { return object{{"value", challengeExample}} })
+	success := object{
+		{"description", "A challenge."},
+		{"content", jsonContent(ref("schemas", "Challenge"), member{"examples", object{{"Challenge", ref("examples", "Challenge")}}})},
+	}
+	return object{
+		{"operationId", "captcha"},
+		{"tags", []string{"login"}},
+		{"summary", "Get a challenge, where the captcha is work"},
+		{"description", challengeDescription},
+		{"security", []any{object{{"apiKey", []any{}}}}},
+		{"responses", d.answers(success, []*flows.Error{
+			flows.ErrAPIKeyMissing, flows.ErrAPIKeyInvalid, flows.ErrNoRoute, flows.ErrUnavailable, flows.ErrService,
+		})},
+	}
 }
 
 // takes is a sentence on the token that a route takes.
@@ -161,17 +185,17 @@ func requestField(f flows.Field) object {
 
 // answers are the responses of a route: the successful one, then the errors by
 // their status.
-func (d *documentParts) answers(r *flows.Route) object {
+func (d *documentParts) answers(success object, errs []*flows.Error) object {
 	byStatus := map[int][]*flows.Error{}
 	statuses := []int{}
-	for _, e := range errorsOf(r) {
+	for _, e := range errs {
 		if !slices.Contains(statuses, e.Status) {
 			statuses = append(statuses, e.Status)
 		}
 		byStatus[e.Status] = append(byStatus[e.Status], e)
 	}
 	slices.Sort(statuses)
-	responses := object{{"200", d.success(r)}}
+	responses := object{{"200", success}}
 	for _, status := range statuses {
 		responses = append(responses, member{strconv.Itoa(status), d.failure(byStatus[status])})
 	}

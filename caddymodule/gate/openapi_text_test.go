@@ -50,12 +50,32 @@ var disclaimerSchema = object{
 	}},
 }
 
+const challengeDescription = "Only where the company has `captcha pow`; elsewhere it is 404, as a route that there is not. " +
+	"The captcha_response is `<challenge>.<n>` with a decimal number n such that the SHA-256 of the whole, as ASCII, begins with that many zero bits: " +
+	"try 0, 1, 2 and so on. A challenge is good for one response, of this company."
+
+var challengeSchema = object{
+	{"type", "object"},
+	{"description", "What a captcha_response is made of."},
+	{"required", []string{"status", "challenge", "bits", "expires_in"}},
+	{"properties", object{
+		{"status", object{{"type", "string"}, {"enum", []any{"success"}}}},
+		{"challenge", words("What the captcha_response begins with. It has no meaning for clients.", challengeExample[1][1].(string))},
+		{"bits", object{{"type", "integer"}, {"description", "With how many zero bits the hash must begin."}, {"minimum", 8}, {"maximum", 30}, {"examples", []any{18}}}},
+		{"expires_in", object{{"type", "integer"}, {"description", "For how many seconds the challenge is good."}, {"examples", []any{300}}}},
+	}},
+}
+
+var challengeExample = object{
+	{"status", "success"}, {"challenge", "nVq0Zl3cT2sWAAZFkQv6gB3m9t5c1XyHc8bqL4uJwE2i"}, {"bits", 18}, {"expires_in", 300},
+}
+
 // fieldSchemas are the fields of requests and of answers. How long a request's
 // may be is added where it is used.
 var fieldSchemas = map[string]object{
 	"login_id":           words("The account's primary phone, primary email or login name, in any case.", "alice@example.com"),
 	"password":           words("The password.", "correct horse battery"),
-	"captcha_response":   words("What the captcha gave for having solved it; good once.", "03AFcWeA5"),
+	"captcha_response":   words("What the captcha gave for having solved it, or the work that GET captcha asks for; good once.", "03AFcWeA5"),
 	"accept_disclaimers": {{"type", "array"}, {"description", "The codes of the disclaimers that the user accepts."}, {"examples", []any{[]any{"terms"}}}},
 	"otp":                words("The one-time code from the SMS.", "123456"),
 	"backup_code":        words("A backup code in place of the one-time code, with or without the dash.", "JBSWY-3DPEH"),

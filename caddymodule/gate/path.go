@@ -27,6 +27,7 @@ const (
 	authRoute
 	noAuthRoute // below an auth prefix, and no route: 404
 	apiDocument // the OpenAPI document of the routes
+	challenge   // of captcha pow
 )
 
 // targetOf classifies the path of a URL. One that does not begin with a slash
@@ -51,8 +52,11 @@ func classify(base, escaped string) target {
 				return target{kind: authRoute, company: company, route: route}
 			}
 		}
-		if rest == documentPath {
+		switch rest {
+		case documentPath:
 			return target{kind: apiDocument, company: company}
+		case challengePath:
+			return target{kind: challenge, company: company}
 		}
 	}
 	if plain(escaped) { // the common case: there is one way to read it

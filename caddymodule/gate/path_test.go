@@ -25,6 +25,8 @@ func TestRoutesHaveOneSpelling(t *testing.T) {
 		{"/A-z_0/v2/auth/logout", authRoute},
 		{"/acme/v2/openapi.json", apiDocument},
 		{"/nobody/v2/openapi.json", apiDocument},
+		{"/acme/v2/captcha", challenge},
+		{"/nobody/v2/captcha", challenge},
 		{"/acme/v2/openapi.json/", protectedPath},
 		{"/acme/v2/openapi%2ejson", protectedPath},
 		{"/acme/v2/OpenAPI.json", protectedPath},

@@ -1,0 +1,55 @@
+package gate
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// What is read with the API key and no token: the OpenAPI document, see
+// openapi.go, and challenges.
+
+// challengePath is where, behind /{company_code}/, challenges of captcha pow are.
+const challengePath = "v2/captcha"
+
+// serveChallenge answers with a challenge. Where the company has another captcha,
+// there is no such route.
+func (h *Handler) serveChallenge(w http.ResponseWriter, r *http.Request, t target) {
+	var made flows.Challenge
+	err := h.get(w, r, func(service *flows.Service) (err error) {
+		made, err = service.Challenge(r.Context(), t.company, r.Header[apiKeyHeader])
+		return err
+	})
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Status string `json:"status"`
+		flows.Challenge
+	}{"success", made})
+}
+
+// get does what a request is for whose method must be GET.
+func (h *Handler) get(w http.ResponseWriter, r *http.Request, do func(*flows.Service) error) (err error) {
+	h.app.Enter()
+	defer h.app.Leave()
+	leaveUnread(w, r, time.Now().Add(bodyWithin))
+	defer h.contain(&err)
+	if r.Method != http.MethodGet {
+		return errGetOnly
+	}
+	service, err := h.service(r.Context())
+	if err != nil {
+		return err
+	}
+	return do(service)
+}
+
+// errGetOnly is ErrMethod where only GET will do.
+var errGetOnly = &flows.Error{
+	Code:    flows.ErrMethod.Code,
+	Status:  http.StatusMethodNotAllowed,
+	Message: "Use GET.",
+}

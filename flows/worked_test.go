@@ -1,0 +1,83 @@
+package flows
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func solve(challenge string, zeros int) string {
+	response := []byte(challenge + ".")
+	for n := int64(0); ; n++ {
+		response = strconv.AppendInt(response[:len(challenge)+1], n, 10)
+		if hash := sha256.Sum256(response); hash[0] == 0 && leadingZeros(hash[:]) >= zeros {
+			return string(response)
+		}
+	}
+}
+
+// leadingZeros counts in another way than worked does.
+func leadingZeros(hash []byte) (n int) {
+	for _, b := range fmt.Sprintf("%08b", hash) {
+		switch b {
+		case '0':
+			n++
+		case '1':
+			return n
+		}
+	}
+	return n
+}
+
+// Of all strings only answers to the one challenge that was made are good.
+func FuzzWork(f *testing.F) {
+	key, now := []byte("0123456789abcdef0123456789abcdef"), time.Unix(1_800_000_000, 0)
+	challenge := newChallenge(key, "acme", now.Add(challengeLife))
+	right := solve(challenge, 8)
+	if _, ok := worked(key, "acme", 8, right, now); !ok {
+		f.Fatalf("%s is wrong", right)
+	}
+	for _, s := range []string{
+		right, right + " ", right + "\n", strings.Replace(right, ".", ".00", 1), challenge, challenge + ".", "." + right, ".", "",
+		solve(newChallenge(key, "umbrella", now.Add(challengeLife)), 8), solve(newChallenge(key[1:], "acme", now.Add(challengeLife)), 8),
+		solve(newChallenge(key, "acme", now), 8), strings.Repeat("A", 44) + ".1", "\r\n" + right, right + "\u0660",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, response string) {
+		got, ok := worked(key, "acme", 8, response, now)
+		if !ok {
+			return
+		}
+		hash := sha256.Sum256([]byte(response))
+		n, found := strings.CutPrefix(response, challenge+".")
+		if !found || got != challenge || strings.Trim(n, "0123456789") != "" || leadingZeros(hash[:]) < 8 {
+			t.Errorf("%q, whose hash is %s, is good", response, hex.EncodeToString(hash[:]))
+		}
+	})
+}
+
+// What a server has to do for each response, right or wrong.
+func BenchmarkVerifyWork(b *testing.B) {
+	key, now := make([]byte, 32), time.Now()
+	right := solve(newChallenge(key, "acme", now.Add(challengeLife)), 18)
+	for name, response := range map[string]string{"right": right, "no work": right + "0", "forged": "A" + right[1:]} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				worked(key, "acme", 18, response, now)
+			}
+		})
+	}
+}
+
+// What a client has to do for each, on one processor.
+func BenchmarkSolveWork(b *testing.B) {
+	for b.Loop() {
+		solve(newChallenge(make([]byte, 32), "acme", time.Now()), 18)
+	}
+}
