@@ -214,7 +214,7 @@ func TestEveryOptionOfThePageIsOne(t *testing.T) {
 	)
 	placeholder := regexp.MustCompile(`<[^>]*>(\.\.\.)?`)
 	listing := pageListing(t)
-	for alternative := range 4 {
+	for alternative := range 5 {
 		config := placeholder.ReplaceAllString(fill.Replace(oneOfEach(listing, alternative)), "a")
 		if _, err := adaptAndValidate(config); err != nil {
 			t.Errorf("%v\n%s", err, config)

@@ -34,6 +34,15 @@ func TestCaptchaCaddyfile(t *testing.T) {
 			Want: &Siteverify{siteverify{URL: "https://c.example/verify", Secret: "x", Hostname: []string{"a"}}}},
 		{Name: "siteverify without secret", Text: "siteverify https://c.example/verify", Err: "wrong argument count"},
 	})
+	guesttest.Caddyfiles(t, new(Pow), []guesttest.Case{
+		{Name: "pow", Text: "pow", Want: new(Pow)},
+		{Name: "pow with bits", Text: "pow 20", Want: &Pow{ZeroBits: 20}},
+		{Name: "pow too easy", Text: "pow 7", Err: "choose 8 to 30 bits"},
+		{Name: "pow too hard", Text: "pow 31", Err: "choose 8 to 30 bits"},
+		{Name: "pow without number", Text: "pow x", Err: "'x' is no number above 0"},
+		{Name: "pow with two", Text: "pow 8 9", Err: "wrong argument count"},
+		{Name: "pow with block", Text: "pow {\nx\n}", Err: "unrecognized subdirective 'x'"},
+	})
 	guesttest.Caddyfiles(t, new(Static), []guesttest.Case{
 		{Name: "static", Text: "static right", Want: &Static{Token: "right"}},
 		{Name: "static without token", Text: "static", Err: "wrong argument count"},
@@ -54,6 +63,7 @@ func TestCaptchaRefusesABadConfiguration(t *testing.T) {
 		"captcha recaptcha: timeout":               &ReCaptcha{siteverify{Secret: "x", Timeout: -1}},
 		"captcha siteverify: url":                  &Siteverify{siteverify{Secret: "x"}},
 		"captcha siteverify: url: write":           &Siteverify{siteverify{Secret: "x", URL: "c.example/verify"}},
+		"captcha pow: choose 8":                    &Pow{ZeroBits: 7},
 		"captcha static: the token":                new(Static),
 		"captcha static: {env.MNEMOGATE_TEST_ABSE": &Static{Token: "{env.MNEMOGATE_TEST_ABSENT}"},
 	} {
@@ -201,6 +211,16 @@ func TestStaticCaptchaTakesOneResponse(t *testing.T) {
 		if got, err := m.Verify(t.Context(), response, ""); got != want || err != nil {
 			t.Errorf("%q: got %v, %v, want %v", response, got, err, want)
 		}
+	}
+}
+
+func TestPowHas18BitsAndVerifiesNothingItself(t *testing.T) {
+	pow := guesttest.MustStart(t, new(Pow))
+	if pow.Bits() != 18 {
+		t.Errorf("got %d bits", pow.Bits())
+	}
+	if ok, err := pow.Verify(t.Context(), "x", ""); ok || err == nil {
+		t.Errorf("got %v, %v", ok, err)
 	}
 }
 

@@ -21,8 +21,9 @@ const defaultBits = 18
 // once. That makes guessing dear, but holds off no program that is ready to work.
 type Pow struct {
 	// With how many zero bits the SHA-256 of a response must begin, 8 to 30: one
-	// more doubles the work, which is 2^bits hashes on average. A laptop computes
-	// a million in a second or so, a phone fewer. Default: 18.
+	// more doubles the work, which is 2^bits hashes on average. The default takes
+	// about 0.15 s of a core in compiled code, ten times that in a script.
+	// Default: 18.
 	ZeroBits int `json:"bits,omitempty"`
 }
 
