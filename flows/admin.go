@@ -251,6 +251,7 @@ func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (Account, error) 
 		return Account{}, err
 	}
 	ad.audit(ctx, AccountUnlocked, a.Mnemocode, "")
+	a.Tallies = nil
 	return a, nil
 }
 
@@ -342,22 +343,18 @@ func (ad *Admin) BackupCodeHashes(ctx context.Context, a Account) ([]string, err
 // LockedUntil returns when the last of the account's locks ends, for wrong
 // passwords, codes or control answers; the zero time if it has none. A password
 // that is disabled is locked until UntilUnlocked.
-func (ad *Admin) LockedUntil(ctx context.Context, a Account) (time.Time, error) {
-	tallies, err := ad.Accounts.Tallies(ctx, Subject{Company: a.Company, Account: a.ID})
-	if err != nil {
-		return time.Time{}, adminError("loading the counts of wrong attempts", err)
-	}
-	limits, now := &ad.Company.Limits, ad.Now()
+func (ad *Admin) LockedUntil(a Account) time.Time {
+	tallies, limits, now := a.Tallies, &ad.Company.Limits, ad.Now()
 	until := limits.PasswordsLocked(tallies[WrongPasswords], now)
 	if tallies[WrongPasswords].Count >= limits.DisableAfter {
-		return UntilUnlocked, nil
+		return UntilUnlocked
 	}
 	for kind, rate := range map[Kind]Rate{WrongCodes: limits.WrongCodes, WrongAnswers: limits.WrongAnswers} {
 		if t := tallies[kind]; t.Count >= rate.N && now.Before(t.Until) && t.Until.After(until) {
 			until = t.Until
 		}
 	}
-	return until, nil
+	return until
 }
 
 func (ad *Admin) audit(ctx context.Context, name, mnemocode, reason string) {

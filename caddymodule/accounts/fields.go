@@ -20,7 +20,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/password"
 )
 
-func newAccountView(a flows.Account, lockedUntil time.Time) api.Account {
+// view is the account as it is shown.
+func (c *Call) view(a flows.Account) api.Account {
 	text := func(s string) *string {
 		if s == "" {
 			return nil
@@ -45,7 +46,7 @@ func newAccountView(a flows.Account, lockedUntil time.Time) api.Account {
 		Created:         a.Created.UTC(),
 		Updated:         a.Updated.UTC(),
 	}
-	if !lockedUntil.IsZero() {
+	if lockedUntil := c.admin.LockedUntil(a); !lockedUntil.IsZero() {
 		until := lockedUntil.UTC().Truncate(time.Second)
 		v.LockedUntil = &until
 	}

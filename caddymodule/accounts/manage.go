@@ -1,15 +1,12 @@
 package accounts
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows"
@@ -56,7 +53,7 @@ func (c *Call) create() error {
 		return err
 	}
 	c.W.Header().Set("Location", c.root+c.admin.Company.Code+"/accounts/"+url.PathEscape(a.Mnemocode))
-	return c.answer(ctx, http.StatusCreated, a)
+	return c.answer(http.StatusCreated, a)
 }
 
 // wanted reads the change that the request brings. With rules=user its password
@@ -88,16 +85,12 @@ func (c *Call) wanted(kind changeKind) (flows.Change, error) {
 
 // answer writes an account: to a key that may not read, no more than whose it is,
 // unless it has just created it.
-func (c *Call) answer(ctx context.Context, status int, a flows.Account) error {
+func (c *Call) answer(status int, a flows.Account) error {
 	if status != http.StatusCreated && !c.May(Read) {
 		c.WriteJSON(status, api.Changed{Mnemocode: a.Mnemocode})
 		return nil
 	}
-	until, err := c.admin.LockedUntil(ctx, a)
-	if err != nil {
-		return err
-	}
-	c.WriteJSON(status, newAccountView(a, until))
+	c.WriteJSON(status, c.view(a))
 	return nil
 }
 
@@ -108,7 +101,7 @@ func (c *Call) show() error {
 	if err != nil {
 		return err
 	}
-	return c.answer(ctx, http.StatusOK, a)
+	return c.answer(http.StatusOK, a)
 }
 
 func (c *Call) change() error {
@@ -122,7 +115,7 @@ func (c *Call) change() error {
 	if err != nil {
 		return err
 	}
-	return c.answer(ctx, http.StatusOK, a)
+	return c.answer(http.StatusOK, a)
 }
 
 func (c *Call) delete() error {
@@ -163,7 +156,7 @@ func (c *Call) unlock() error {
 	if err != nil {
 		return err
 	}
-	return c.answer(ctx, http.StatusOK, a)
+	return c.answer(http.StatusOK, a)
 }
 
 func (c *Call) list() error {
@@ -190,32 +183,14 @@ func (c *Call) list() error {
 	} else if accounts, err = c.admin.List(ctx, query.Get("after"), limit+1); err != nil {
 		return err
 	}
-	var p api.Page
+	p := api.Page{Accounts: []api.Account{}}
 	if len(accounts) > limit {
 		accounts = accounts[:limit]
 		p.Next = accounts[limit-1].Mnemocode
 	}
-	if p.Accounts, err = c.views(ctx, accounts); err != nil {
-		return err
+	for _, a := range accounts {
+		p.Accounts = append(p.Accounts, c.view(a))
 	}
 	c.WriteJSON(http.StatusOK, p)
 	return nil
-}
-
-// views asks for the locks of some accounts at once, since each is a question
-// to the store.
-func (c *Call) views(ctx context.Context, accounts []flows.Account) ([]api.Account, error) {
-	views := make([]api.Account, len(accounts))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(4)
-	for i, a := range accounts {
-		group.Go(func() error {
-			return flows.Contain(func() error {
-				until, err := c.admin.LockedUntil(ctx, a)
-				views[i] = newAccountView(a, until)
-				return err
-			})
-		})
-	}
-	return views, group.Wait()
 }

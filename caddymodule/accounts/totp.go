@@ -40,7 +40,7 @@ func (c *Call) confirmTOTP() error {
 	case err != nil:
 		return err
 	}
-	return c.answer(ctx, http.StatusOK, a)
+	return c.answer(http.StatusOK, a)
 }
 
 func (c *Call) removeTOTP() error {

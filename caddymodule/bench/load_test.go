@@ -36,7 +36,7 @@ type template struct {
 }
 
 // A shot is what is special to a request.
-type shot struct{ token, body string }
+type shot struct{ token, body, path string } // the path is behind the template's
 
 // A magazine hands each client what it sends. What it returns is called by that
 // client alone, until it says that there is no more.
@@ -292,7 +292,7 @@ var (
 )
 
 func (w *wire1) exchange(t *template, s shot) (status int, err error) {
-	w.out = append(append(append(append(w.out[:0], t.method...), ' '), t.path...), " HTTP/1.1\r\nHost: api.example.com\r\n"...)
+	w.out = append(append(append(append(append(w.out[:0], t.method...), ' '), t.path...), s.path...), " HTTP/1.1\r\nHost: api.example.com\r\n"...)
 	if s.token != "" {
 		w.out = append(append(append(w.out, "Authorization: Bearer "...), s.token...), "\r\n"...)
 	}
@@ -377,7 +377,7 @@ func (w *wire2) exchange(t *template, s shot) (status int, err error) {
 	}
 	w.block.Reset()
 	for _, f := range [...]hpack.HeaderField{
-		{Name: ":method", Value: t.method}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: t.path},
+		{Name: ":method", Value: t.method}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: t.path + s.path},
 		{Name: ":authority", Value: "api.example.com"},
 		{Name: "authorization", Value: "Bearer " + s.token, Sensitive: true},
 	} {
