@@ -473,8 +473,8 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 	})
 	s.run("the admin API", func(t *testing.T) {
 		for point, ask := range map[string]func() answer{
-			"accounts.Tallies": func() answer { return s.admin("GET", "accounts", nil) }, // each account in a goroutine
-			"accounts.Update":  func() answer { return s.admin("PATCH", "accounts/alice", fields{"role": "tester"}) },
+			"accounts.List":   func() answer { return s.admin("GET", "accounts", nil) },
+			"accounts.Update": func() answer { return s.admin("PATCH", "accounts/alice", fields{"role": "tester"}) },
 			"accounts.Create": func() answer {
 				return s.admin("POST", "accounts", fields{"profile_mnemocode": "eve", "login_name": "eve"})
 			},

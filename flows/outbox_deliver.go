@@ -31,8 +31,9 @@ func (s *Service) runOutbox(ctx context.Context) {
 	wake := map[string]chan struct{}{} // the loops, by company
 	for code, c := range s.Companies {
 		if c.Events.Receiver != nil {
-			wake[code] = make(chan struct{}, 1)
-			loops.Go(func() { s.deliverEvents(ctx, c, wake[code]) })
+			due := make(chan struct{}, 1)
+			wake[code] = due
+			loops.Go(func() { s.deliverEvents(ctx, c, due) })
 		}
 	}
 	if len(wake) > 0 {
