@@ -613,7 +613,7 @@ func TestLostAnswerOfAStoreIsNoSuccess(t *testing.T) {
 	all.post("auth/logout", all.login("alice"), nil).wantState(flows.None) // so that Redis has the script
 	token := all.login("alice")
 	all.remember(token)
-	ways[0].redis.CutAnswerTo("evalsha")
+	ways[0].redis.CutAnswerTo("mnemogate:") // the channel on which endings are told
 	all.nodes[0].post("auth/logout", token, nil).want(flows.ErrUnavailable)
 	all.nodes[0].get("/", token).want(flows.ErrTokenInvalid) // though nobody could say so
 	all.hears(all.nodes[1], token)

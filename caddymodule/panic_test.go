@@ -144,9 +144,9 @@ func (a explodingAccounts) Tally(ctx context.Context, now time.Time, subject flo
 	}, tell...)
 }
 
-func (a explodingAccounts) Tallies(ctx context.Context, subject flows.Subject) (map[flows.Kind]flows.Tally, error) {
-	explode("accounts.Tallies")
-	return a.Accounts.Tallies(ctx, subject)
+func (a explodingAccounts) List(ctx context.Context, company, after string, limit int) ([]flows.Account, error) {
+	explode("accounts.List")
+	return a.Accounts.List(ctx, company, after, limit)
 }
 
 func (a explodingAccounts) Endings(ctx context.Context, after flows.Ending, limit int) ([]flows.Ending, error) {
