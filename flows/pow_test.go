@@ -41,12 +41,12 @@ func (b *bench) challenge(company string) flows.Challenge {
 }
 
 // solutions returns the first responses to a challenge that are right, or that
-// are wrong.
+// have one zero bit too few.
 func solutions(c flows.Challenge, n int, right bool) (found []string) {
 	for i := 0; len(found) < n; i++ {
 		response := fmt.Sprint(c.Challenge, ".", i)
 		hash := sha256.Sum256([]byte(response))
-		if bits.LeadingZeros32(binary.BigEndian.Uint32(hash[:])) >= c.Bits == right {
+		if zeros := bits.LeadingZeros32(binary.BigEndian.Uint32(hash[:])); right && zeros >= c.Bits || !right && zeros == c.Bits-1 {
 			found = append(found, response)
 		}
 	}
