@@ -41,8 +41,14 @@ func TestAUsersOwnChangeEndsAllSessionsButTheOneToKeep(t *testing.T) {
 	kept, other := b.sessionIn(flows.Authorized), b.sessionIn(flows.Authorized)
 	step := b.sessionIn(flows.CheckPassword)
 	id := b.idOf(kept)
+	events := b.record()
 	if err := b.changeOwn(flows.OwnChange{Current: password, New: newSecret, Keep: id}); err != nil {
 		t.Fatal(err)
+	}
+	for _, e := range named(*events, flows.SessionEnded) {
+		if e.Session == id {
+			t.Error("the session that is kept is told to have ended")
+		}
 	}
 	b.wantLive(kept, nil)
 	b.wantLive(other, flows.ErrTokenInvalid)

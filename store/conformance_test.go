@@ -1391,8 +1391,8 @@ var sessionsCases = []sessionsCase{
 			wantGone(t, one, "b", "c") // b was of an epoch that another ending ends
 			must(t, one.Create(bg, t0, session("d", 1, 8, flows.CheckOTP)))
 			end(9, "d")
-			end(10, "elsewhere@other/1")
 			wantGone(t, one, "d") // no step is kept
+			end(10, "elsewhere@other/1")
 			wantSession(t, one, session("neighbour@2", 2, 4, flows.Authorized))
 			wantSession(t, one, session("elsewhere@other/1", 1, 4, flows.Authorized))
 		},
