@@ -340,10 +340,10 @@ func TestManyEventsWait(t *testing.T) {
 		const accounts = 100
 		each := *waitingEvents / accounts
 		began := time.Now()
-		var writers sync.WaitGroup
 		db := s.accounts()
-		for i := range accounts {
-			writers.Go(func() {
+		const writers = 10
+		together(writers, func(first int) (none bool) {
+			for i := first; i < accounts; i += writers {
 				name := fmt.Sprint("user", i)
 				var all []flows.Outgoing
 				for n := range each {
@@ -354,12 +354,12 @@ func TestManyEventsWait(t *testing.T) {
 				if _, err := db.Create(t.Context(), time.Now(), a, func() []flows.Outgoing { return all }); err != nil {
 					t.Error(err)
 				}
-			})
-		}
-		writers.Wait()
+			}
+			return none
+		})
 		written := time.Since(began)
 		storetest.Eventually(t, 10*time.Second, "try of each queue", func() bool { return len(r.all()) >= accounts })
-		s.timely(func() answer { return s.credentials("alice", testPassword) }).wantState(flows.Authorized)
+		s.credentials("alice", testPassword).wantState(flows.Authorized)
 		began = time.Now()
 		r.behave(nil)
 		storetest.Eventually(t, 60*time.Second, "end of the backlog", func() bool { return s.backlog() == 0 })

@@ -16,8 +16,8 @@ import (
 )
 
 // together calls f n times at once.
-func together(n int, f func(i int) answer) []answer {
-	answers := make([]answer, n)
+func together[T any](n int, f func(i int) T) []T {
+	answers := make([]T, n)
 	start := make(chan struct{})
 	var all sync.WaitGroup
 	for i := range n {

@@ -284,7 +284,7 @@ func (l *traffic) administer(n int) {
 	node := l.all()[n%len(l.all())]
 	method, path, body := http.MethodGet, "/mnemogate/acme/accounts/load-0", ""
 	if n%2 == 1 {
-		method, body = http.MethodPatch, fmt.Sprintf(`{"control_question":"question %d","control_answer":"answer"}`, n) // which ends no session
+		method, body = http.MethodPatch, fmt.Sprintf(`{"oauth_identities":[{"provider_id":1,"subject":"%d"}]}`, n) // which ends no session
 	}
 	if l.plain {
 		method, path, body = http.MethodGet, "/config/", ""

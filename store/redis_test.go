@@ -475,6 +475,9 @@ func TestRedisTLS(t *testing.T) {
 	} {
 		r := openRedis(t, RedisOptions{URLs: []string{url}})
 		err := r.Start(bg)
+		for began := time.Now(); errors.Is(err, context.DeadlineExceeded) && want != "deadline exceeded" && time.Since(began) < 20*time.Second; {
+			err = r.Start(bg) // the machine may be busy
+		}
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", url, err, want)
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 const (
@@ -15,15 +16,11 @@ const (
 // startShared starts stores as the nodes that share them do.
 func startShared(t testing.TB, accounts *store.Postgres, sessions *store.Redis) {
 	t.Helper()
-	if err := accounts.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Started(t, accounts.Start)
 	name, err := store.Deployment(t.Context(), accounts.Accounts())
 	if err != nil {
 		t.Fatal(err)
 	}
 	sessions.SetDeployment(name)
-	if err := sessions.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Started(t, sessions.Start)
 }

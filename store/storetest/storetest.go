@@ -86,11 +86,24 @@ func Eventually(t testing.TB, limit time.Duration, what string, is func() bool) 
 	}
 }
 
-// WatchStalls measures until stop is called how long this machine, if it is
-// busy, held up the tests themselves, in all: what they wait for is held up at
-// each hop between processes.
+// Started starts a store, which on a busy machine may take several tries.
+func Started(t testing.TB, start func(context.Context) error) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if err := start(t.Context()); err == nil {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// WatchStalls measures until stop is called how long this machine, if it is busy,
+// held up the tests or what they wait for: for how long some process had no CPU,
+// or, where Linux does not tell, all that held up the tests themselves.
 func WatchStalls() (stop func() time.Duration) {
 	const tick = 5 * time.Millisecond
+	pressed := cpuPressure()
 	quit, sum := make(chan bool), make(chan time.Duration)
 	go func() {
 		var held time.Duration
@@ -109,8 +122,18 @@ func WatchStalls() (stop func() time.Duration) {
 	}()
 	return func() time.Duration {
 		quit <- true
-		return <-sum
+		return max(<-sum, cpuPressure()-pressed)
 	}
+}
+
+// cpuPressure is for how long, since Linux began to count, some process was ready
+// and had no CPU (https://docs.kernel.org/accounting/psi.html); 0 if that is unknown.
+func cpuPressure() time.Duration {
+	text, _ := os.ReadFile("/proc/pressure/cpu") // some avg10=0.00 avg60=0.00 avg300=0.00 total=0
+	line, _, _ := strings.Cut(string(text), "\n")
+	_, total, _ := strings.Cut(line, "total=")
+	us, _ := strconv.ParseInt(total, 10, 64)
+	return time.Duration(us) * time.Microsecond
 }
 
 // FreePorts returns n ports that are free, as are those 10,000 above them, which
