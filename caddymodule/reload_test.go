@@ -255,12 +255,12 @@ func (l *traffic) round(c *http.Client, loginID string, n int) {
 	if !ok || !good(a, "logout") || l.plain {
 		return
 	}
-	for ended := time.Now(); ; {
+	for watch := storetest.StartWatch(); ; {
 		a, ok := l.ask(c, l.getRequest("/acme/orders", token))
 		if !ok || a.str("error_code") == flows.ErrTokenInvalid.Code || a.Status == http.StatusServiceUnavailable {
 			return
 		}
-		if time.Since(ended) > 5*time.Second {
+		if watch.Took() > 5*time.Second {
 			l.t.Errorf("after a logout: %d %s", a.Status, a.Body)
 			return
 		}

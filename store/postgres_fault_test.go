@@ -66,8 +66,8 @@ func trouble(t *testing.T, p *Postgres, a flows.Account, n int) []error {
 // wantNormal waits until calls succeed again, all of them.
 func wantNormal(t *testing.T, p *Postgres, a flows.Account) {
 	t.Helper()
-	healed := time.Now()
-	for time.Since(healed) < pgNormalWithin {
+	healed, watch := time.Now(), storetest.StartWatch()
+	for watch.Took() < pgNormalWithin {
 		if errors.Join(trouble(t, p, a, 8)...) == nil && errors.Join(trouble(t, p, a, 24)...) == nil {
 			t.Logf("normal again after %v", time.Since(healed))
 			return
@@ -117,13 +117,13 @@ func TestPostgresAfterConnectionsWereForgotten(t *testing.T) {
 	must(t, errors.Join(trouble(t, p, a, 200)...)) // so that the pool is full
 	time.Sleep(1100 * time.Millisecond)            // so that the pool will ask whether they are alive
 	proxy.Forget()
-	began := time.Now()
+	watch := storetest.StartWatch()
 	for range 10 { // one after the other, as on a quiet node
 		if _, err := p.Accounts().ByID(bg, "acme", a.ID); err == nil {
 			break
 		}
 	}
-	took := time.Since(began)
+	took := watch.Took()
 	t.Logf("normal again after %v", took)
 	if took > pgNormalWithin {
 		t.Error("that is too late")
@@ -171,8 +171,7 @@ func TestPostgresLocksDoNotOutliveTheirNode(t *testing.T) {
 	if err == nil || flows.IsAnswer(err) {
 		t.Errorf("Update into a black hole: %v", err)
 	}
-	began := time.Now()
-	for time.Since(began) < pgNormalWithin {
+	for watch := storetest.StartWatch(); watch.Took() < pgNormalWithin; {
 		if _, err = direct.Accounts().Update(bg, "acme", a.ID, nothing); err == nil {
 			return
 		}

@@ -741,7 +741,7 @@ func TestRedisFaultsAreAnsweredInTime(t *testing.T) {
 				}
 			}
 			c.heal(s, p)
-			healed := time.Now()
+			healed, watch := time.Now(), storetest.StartWatch()
 			eventually(t, "an answer", func() bool {
 				return sessions.Create(bg, t0, session(fmt.Sprint(time.Now().UnixNano()), 1, 1, flows.Authorized)) == nil
 			})
@@ -749,7 +749,7 @@ func TestRedisFaultsAreAnsweredInTime(t *testing.T) {
 				if _, err := sessions.Get(bg, hash("nobody")); !errors.Is(err, flows.ErrNotFound) {
 					ok = 0
 				}
-				if time.Since(healed) > 5*time.Second {
+				if watch.Took() > 5*time.Second {
 					t.Fatal("not as before within 5 s")
 				}
 			}
@@ -800,10 +800,10 @@ func TestRedisIsTrustedOnlyWhileItIsHeard(t *testing.T) {
 			f := listenTo(t, r)
 			flushes := f.count()
 			c.fault(s, p)
-			began := time.Now()
+			began, watch := time.Now(), storetest.StartWatch()
 			for f.trusted() {
 				time.Sleep(time.Millisecond)
-				if time.Since(began) > 2*time.Second {
+				if watch.Took() > 2*time.Second {
 					t.Fatal("still trusted after 2 s")
 				}
 			}
@@ -850,9 +850,9 @@ func TestRedisIsEmptied(t *testing.T) {
 		time.Sleep(2 * redisBeat)
 		wantEqual(t, "flushes", f.count(), flushes)
 		s.Ask(t, "flushall")
-		began := time.Now()
+		watch := storetest.StartWatch()
 		eventually(t, "a flush", func() bool { return f.count() > flushes })
-		if took := time.Since(began); took > time.Second {
+		if took := watch.Took(); took > time.Second {
 			t.Errorf("flushed after %v", took)
 		}
 	}
@@ -866,11 +866,11 @@ func TestRedisClusterNodeIsFrozen(t *testing.T) {
 	for _, s := range c {
 		flushes := f.count()
 		s.Freeze()
-		began := time.Now()
-		for f.trusted() && time.Since(began) < 3*time.Second {
+		watch := storetest.StartWatch()
+		for f.trusted() && watch.Took() < 3*time.Second {
 			time.Sleep(time.Millisecond)
 		}
-		took := time.Since(began)
+		took := watch.Took()
 		time.Sleep(300 * time.Millisecond)
 		s.Thaw()
 		if took > 2*time.Second {
@@ -985,7 +985,7 @@ func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 	must(t, sessions.Charge(bg, t0, counter))
 	must(t, sessions.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2}))
 	f.Master.Kill()
-	killed := time.Now()
+	killed, watch := time.Now(), storetest.StartWatch()
 
 	spent.Code = nil
 	for {
@@ -996,7 +996,7 @@ func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 		if err == nil {
 			t.Fatal("a deleted session is back")
 		}
-		if time.Since(killed) > 15*time.Second {
+		if watch.Took() > 15*time.Second {
 			t.Fatal("no failover within 15 s")
 		}
 	}

@@ -79,9 +79,8 @@ func NeedPeers(t testing.TB, peers string) {
 // within the limit.
 func Eventually(t testing.TB, limit time.Duration, what string, is func() bool) {
 	t.Helper()
-	began, pressed := time.Now(), cpuPressure()
-	for !is() {
-		if time.Since(began) > limit+cpuPressure()-pressed {
+	for w := StartWatch(); !is(); {
+		if w.Took() > limit {
 			t.Fatalf("no %s within %v", what, limit)
 		}
 		time.Sleep(time.Millisecond)
@@ -126,6 +125,19 @@ func WatchStalls() (stop func() time.Duration) {
 		quit <- true
 		return max(<-sum, cpuPressure()-pressed)
 	}
+}
+
+// A Watch measures how long something takes on a machine that may be busy.
+type Watch struct {
+	began   time.Time
+	pressed time.Duration
+}
+
+func StartWatch() Watch { return Watch{time.Now(), cpuPressure()} }
+
+// Took is the time since the start, less that in which some process had no CPU.
+func (w Watch) Took() time.Duration {
+	return time.Since(w.began) - (cpuPressure() - w.pressed)
 }
 
 // cpuPressure is for how long, since Linux began to count, some process was ready
