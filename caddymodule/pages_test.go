@@ -214,8 +214,13 @@ func TestEveryOptionOfThePageIsOne(t *testing.T) {
 	)
 	placeholder := regexp.MustCompile(`<[^>]*>(\.\.\.)?`)
 	listing := pageListing(t)
+	migrate := regexp.MustCompile(`\t\t\tmigrate [^}]*\}\n`)
 	for alternative := range 5 {
-		config := placeholder.ReplaceAllString(fill.Replace(oneOfEach(listing, alternative)), "a")
+		tried := strings.Replace(listing, "\n\t\thardened", "\n\t\thardened off", 1)
+		if alternative > 0 { // the two exclude each other
+			tried = migrate.ReplaceAllString(listing, "")
+		}
+		config := placeholder.ReplaceAllString(fill.Replace(oneOfEach(tried, alternative)), "a")
 		if _, err := adaptAndValidate(config); err != nil {
 			t.Errorf("%v\n%s", err, config)
 		}

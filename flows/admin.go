@@ -386,6 +386,9 @@ func (ch Change) apply(a *Account) error {
 
 // check refuses what the change would make of an account.
 func (ad *Admin) check(ch Change, a, before Account) error {
+	if a.PasswordHash == AskedElsewhere && before.PasswordHash != AskedElsewhere && ad.Company.Password.Migrate == nil {
+		return &FieldError{"password_hash", "there is nobody to ask about it; configure password migrate, or leave the password out, and the user sets one by recovery"}
+	}
 	if ch.UserRules && ch.Password != "" {
 		if err := ad.Company.CheckPassword("password", ch.Password, a); err != nil {
 			return err

@@ -73,6 +73,10 @@ type PasswordPolicy struct {
 	Blocklist        *password.Blocklist
 	Argon2id         password.Argon2id
 	Required         bool // accounts without a password must set one
+	// Migrate is asked about the passwords of accounts with AskedElsewhere; nil
+	// if there is nobody to ask. Not with Hardened: the time that it takes, and
+	// its outages, would tell of such accounts.
+	Migrate PasswordVerifier
 }
 
 // SecondFactor says whose password is followed by a code.

@@ -85,8 +85,7 @@ func (s *Service) comparePassword(ctx context.Context, c *call, t passwordAttemp
 	if err := s.beginLogin(ctx, c); err != nil {
 		return err
 	}
-	forms := password.Forms(t.password)
-	ok, stale, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, t.account.PasswordHash, forms...)
+	ok, stale, err := s.verifyPassword(ctx, c, t.account, t.password)
 	if err != nil {
 		return unavailable("checking the password", err)
 	}
@@ -103,9 +102,19 @@ func (s *Service) comparePassword(ctx context.Context, c *call, t passwordAttemp
 		return &Refusal{Err: t.wrong, Captcha: captcha}
 	}
 	if stale {
-		s.rehash(ctx, c, t.account, forms[0])
+		s.rehash(ctx, c, t.account, password.Normalize(t.password))
 	}
 	return nil
+}
+
+// verifyPassword reports whether a password is right, and whether its hash should
+// be replaced.
+func (s *Service) verifyPassword(ctx context.Context, c *call, a Account, typed string) (ok, stale bool, err error) {
+	if a.PasswordHash == AskedElsewhere {
+		ok, err = s.verifyElsewhere(ctx, c, a, typed)
+		return ok, ok, err
+	}
+	return s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
 }
 
 // rehash replaces a weaker hash of a password that was right. Nobody has changed

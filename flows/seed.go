@@ -39,7 +39,7 @@ func CheckAccount(a Account) error {
 		return wrong("status", "it must be active, restricted, closed or denied")
 	case (a.Question == "") != (a.AnswerHash == ""):
 		return wrong("control_question", "a question and its answer go together")
-	case a.PasswordHash != "" && password.CheckHash(a.PasswordHash) != nil:
+	case a.PasswordHash != "" && a.PasswordHash != AskedElsewhere && password.CheckHash(a.PasswordHash) != nil:
 		return wrong("password_hash", password.CheckHash(a.PasswordHash).Error())
 	}
 	for _, i := range a.Identities {

@@ -50,7 +50,7 @@ func (s *Service) setPassword(ctx context.Context, c *call, req *setPasswordRequ
 }
 
 func (s *Service) checkNotSame(ctx context.Context, c *call, a Account, wanted string) error {
-	if a.PasswordHash == "" {
+	if a.PasswordHash == "" || a.PasswordHash == AskedElsewhere {
 		return nil
 	}
 	same, _, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)

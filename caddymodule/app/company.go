@@ -325,6 +325,8 @@ func (c *Company) checkSenders() error {
 		return errors.New("recovery methods: MAIL needs a mail sender; add mail, or take MAIL out")
 	case named(flows.ByMail) && e.Link == "":
 		return errors.New("recovery methods: MAIL needs a link; add recovery link, or take MAIL out")
+	case e.Password.Migrate != nil && e.Hardened:
+		return errors.New("password migrate: with hardened, the time of an answer would tell whose password is asked elsewhere; take one of them out")
 	case named(flows.ByQuestion) && e.Hardened:
 		return errors.New("recovery methods: QUESTION is never allowed with hardened; take one of them out")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	_ "github.com/mnemogate/mnemogate/caddymodule/captcha"
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	_ "github.com/mnemogate/mnemogate/caddymodule/oauth"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	_ "github.com/mnemogate/mnemogate/caddymodule/senders"
@@ -74,6 +75,10 @@ const (
 	captchaOption = "captcha siteverify https://captcha.example.com secret\n"
 )
 
+func migrateOption(host string) string {
+	return in("password", in("migrate webhook https://"+host+".example.com", "secret "+testSecret))
+}
+
 var leaves = []leaf{
 	{in("session", "temporary 1m"), in("session", "temporary 2m"), func(c *flows.Company) any { return c.Temporary }},
 	{in("session", "idle 1m"), in("session", "idle 2m"), func(c *flows.Company) any { return c.Idle }},
@@ -86,6 +91,13 @@ var leaves = []leaf{
 	{in("password", "regex a"), in("password", "regex b"), func(c *flows.Company) any { return c.Password.RegexSource }},
 	{in("password", "argon2id 19456 3 1"), in("password", "argon2id 19456 4 1"), func(c *flows.Company) any { return c.Password.Argon2id }},
 	{in("password", "required"), in("password", "required off"), func(c *flows.Company) any { return c.Password.Required }},
+	{migrateOption("one"), migrateOption("two"), func(c *flows.Company) any {
+		asked, _ := c.Password.Migrate.(guest.Remote)
+		if asked == nil {
+			return ""
+		}
+		return asked.Endpoint()
+	}},
 	{"second_factor off", "second_factor per_account", func(c *flows.Company) any { return c.SecondFactor }},
 	{captchaOption, "captcha off", func(c *flows.Company) any { return c.Captcha != nil }},
 	{smsOption, "sms log", func(c *flows.Company) any { return fmt.Sprintf("%T", c.SMS) }},

@@ -111,7 +111,7 @@ type Guest struct {
 // Guests lists the company's guest modules.
 func (c *Company) Guests() []Guest {
 	e := &c.effective
-	guests := []Guest{{"captcha", e.Captcha}, {"sms", e.SMS}, {"mail", e.Mail}, {"events", e.Events.Receiver}}
+	guests := []Guest{{"captcha", e.Captcha}, {"sms", e.SMS}, {"mail", e.Mail}, {"events", e.Events.Receiver}, {"password migrate", e.Password.Migrate}}
 	for _, id := range slices.Sorted(maps.Keys(e.OAuth)) {
 		guests = append(guests, Guest{fmt.Sprintf("oauth %d", id), e.OAuth[id].Provider})
 	}

@@ -30,6 +30,7 @@ import (
 //		blocklist <file>
 //		argon2id <memory_KiB> <iterations> <parallelism>
 //		required [off]
+//		migrate <module> ...
 //	}
 //	second_factor per_account|required|off
 //	captcha <module> ...
@@ -141,6 +142,7 @@ func (p *Policy) passwordOptions(d *caddyfile.Dispenser) map[string]func() error
 		"blocklist":  guest.Text(d, &p.Password.Blocklist),
 		"argon2id":   func() error { return p.parseArgon2id(d) },
 		"required":   unlessOff(d, &p.Password.Required),
+		"migrate":    guest.Module(d, "mnemogate.migrate", &p.Password.MigrateRaw),
 	}
 }
 

@@ -84,6 +84,7 @@ type Policy struct {
 	captcha    flows.Captcha
 	sms, mail  flows.Sender
 	events     *flows.Events
+	migrate    flows.PasswordVerifier
 	texts      *flows.Texts
 	regex      *regexp.Regexp
 	blocklist  *password.Blocklist
@@ -162,6 +163,12 @@ type Passwords struct {
 	// Whether accounts without a password must set one when they log in.
 	// Default: false.
 	Required *bool `json:"required,omitempty"`
+
+	// What is asked about the passwords of accounts that were imported with the
+	// password_hash `$webhook$`: the system that they came from. A right one is
+	// kept as a hash, and not asked about again. Not with `hardened`, since the
+	// time of the answer would tell of such accounts. Default: none.
+	MigrateRaw json.RawMessage `json:"migrate,omitempty" caddy:"namespace=mnemogate.migrate inline_key=module"`
 }
 
 // Argon2id are the parameters of RFC 9106. All three are needed.
@@ -298,6 +305,11 @@ func (p *Policy) loadGuests(ctx caddy.Context) (err error) {
 			return fmt.Errorf("mail: %w", err)
 		}
 	}
+	if p.Password.MigrateRaw != nil {
+		if p.migrate, err = guest.Load[flows.PasswordVerifier](ctx, &p.Password, "MigrateRaw"); err != nil {
+			return fmt.Errorf("password migrate: %w", err)
+		}
+	}
 	if p.EventsRaw != nil {
 		receiver, err := guest.Load[guest.EventsModule](ctx, p, "EventsRaw")
 		if err != nil {
@@ -349,6 +361,7 @@ func (p *Policy) Apply(c *flows.Company) {
 	}
 	p.Password.apply(&c.Password, p.regex)
 	override(&c.Password.Blocklist, p.blocklist)
+	override(&c.Password.Migrate, p.migrate)
 	override(&c.SecondFactor, p.SecondFactor)
 	if p.Recovery.Methods != nil {
 		c.Methods = p.Recovery.Methods

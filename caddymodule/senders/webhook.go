@@ -42,7 +42,7 @@ const defaultSendTimeout = caddy.Duration(5 * time.Second)
 // connection can be used again.
 const maxDrained = 64 << 10
 
-// webhook is what SMSWebhook, MailWebhook and EventsWebhook share.
+// webhook is what SMSWebhook, MailWebhook, EventsWebhook and MigrateWebhook share.
 type webhook struct {
 	// Where each message is posted to: an https URL (http for this machine
 	// only). May contain placeholders like {env.NAME}, since some gateways have
@@ -286,22 +286,32 @@ func (w *webhook) Send(ctx context.Context, m flows.Message) error {
 
 // post sends a body, and returns nil if it was taken.
 func (w *webhook) post(ctx context.Context, id string, body []byte) error {
+	status, err := w.ask(ctx, id, body)
+	if err == nil && (status < 200 || status > 299) {
+		err = w.answered(status)
+	}
+	return err
+}
+
+func (w *webhook) answered(status int) error {
+	return fmt.Errorf("%s: %s answered %d", w.what, w.target.Host, status)
+}
+
+// ask sends a body, and returns the status of the answer.
+func (w *webhook) ask(ctx context.Context, id string, body []byte) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(w.Timeout))
 	defer cancel()
 	req, err := w.request(ctx, id, body, time.Now())
 	if err != nil {
-		return err
+		return 0, err
 	}
 	resp, err := w.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("%s: asking %s: %w", w.what, w.target.Host, guest.Cause(err))
+		return 0, fmt.Errorf("%s: asking %s: %w", w.what, w.target.Host, guest.Cause(err))
 	}
 	defer resp.Body.Close()
 	io.CopyN(io.Discard, resp.Body, maxDrained) // the status has said all
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return fmt.Errorf("%s: %s answered %d", w.what, w.target.Host, resp.StatusCode)
-	}
-	return nil
+	return resp.StatusCode, nil
 }
 
 // Endpoint implements guest.Remote.

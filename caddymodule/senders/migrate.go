@@ -1,0 +1,80 @@
+package senders
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func init() { caddy.RegisterModule(MigrateWebhook{}) }
+
+// MigrateWebhook asks the system that accounts came from about their passwords,
+// by a Standard Webhooks request: the headers webhook-id, webhook-timestamp and
+// webhook-signature, and a JSON object with type (password.verify),
+// company_code, profile_mnemocode, login_ids and password. 200 means that the
+// password is right, 401 and 403 that it is wrong; with any other answer, or
+// none in time, the login is answered service.unavailable and not counted. The
+// timeout is at most 5s.
+type MigrateWebhook struct{ webhook }
+
+// CaddyModule returns the Caddy module information.
+func (MigrateWebhook) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.migrate.webhook", New: func() caddy.Module { return new(MigrateWebhook) }}
+}
+
+// Provision resolves the placeholders.
+func (w *MigrateWebhook) Provision(caddy.Context) error {
+	return w.provision("password migrate webhook")
+}
+
+// Validate refuses what can't be sent or verified.
+func (w *MigrateWebhook) Validate() error {
+	if err := w.webhook.Validate(); err != nil {
+		return err
+	}
+	if w.Timeout > defaultSendTimeout {
+		return fmt.Errorf("%s: timeout: choose one of at most 5s", w.what)
+	}
+	return nil
+}
+
+// VerifyPassword implements flows.PasswordVerifier.
+func (w *MigrateWebhook) VerifyPassword(ctx context.Context, q flows.PasswordQuestion) (bool, error) {
+	body, err := json.Marshal(struct {
+		Type      string   `json:"type"`
+		Company   string   `json:"company_code"`
+		Mnemocode string   `json:"profile_mnemocode"`
+		LoginIDs  []string `json:"login_ids"`
+		Password  string   `json:"password"`
+	}{"password.verify", q.Company, q.Mnemocode, q.LoginIDs, q.Password})
+	if err != nil {
+		return false, fmt.Errorf("%s: encoding the question failed", w.what)
+	}
+	status, err := w.ask(ctx, q.ID, body)
+	switch {
+	case err != nil:
+		return false, err
+	case status == http.StatusOK:
+		return true, nil
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return false, nil
+	}
+	return false, w.answered(status)
+}
+
+// Interface guards
+var (
+	_ flows.PasswordVerifier = (*MigrateWebhook)(nil)
+	_ guest.Remote           = (*MigrateWebhook)(nil)
+	_ guest.Weak             = (*MigrateWebhook)(nil)
+	_ caddy.Provisioner      = (*MigrateWebhook)(nil)
+	_ caddy.Validator        = (*MigrateWebhook)(nil)
+	_ caddyfile.Unmarshaler  = (*MigrateWebhook)(nil)
+)

@@ -1,0 +1,54 @@
+package flows
+
+import (
+	"context"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/password"
+)
+
+// AskedElsewhere stands in the place of a password's hash for an account whose
+// password only the system that it came from knows. That is asked once: a right
+// password is kept as a hash of our own.
+const AskedElsewhere = "$webhook$"
+
+// A PasswordVerifier asks another system whether a password is right. An error
+// means that it did not say, and names no password. It may be called concurrently.
+type PasswordVerifier interface {
+	VerifyPassword(ctx context.Context, q PasswordQuestion) (bool, error)
+}
+
+// A PasswordQuestion is about one password of one account.
+type PasswordQuestion struct {
+	ID        string // unique
+	Company   string
+	Mnemocode string
+	LoginIDs  []string // of the account
+	Password  string   // as it was typed
+}
+
+// verifyTimeout is how long the other system may take.
+const verifyTimeout = 5 * time.Second
+
+// verifyElsewhere asks about a password once it had its turn at hashing, so that
+// a stranger can ask no oftener than be refused by a hash. Where there is nobody
+// to ask, every password is wrong.
+func (s *Service) verifyElsewhere(ctx context.Context, c *call, a Account, typed string) (bool, error) {
+	if _, _, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, "", password.Normalize(typed)); err != nil {
+		return false, err
+	}
+	if c.company.Password.Migrate == nil {
+		s.Log.Warn("a password is known elsewhere, and password migrate is not configured: configure it, or set a new password",
+			"company", c.company.Code, "account", a.Mnemocode)
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	question := PasswordQuestion{ID: newID(), Company: c.company.Code, Mnemocode: a.Mnemocode, Password: typed}
+	for _, id := range []string{a.Phone, a.Email, a.LoginName} {
+		if id != "" {
+			question.LoginIDs = append(question.LoginIDs, id)
+		}
+	}
+	return c.company.Password.Migrate.VerifyPassword(ctx, question)
+}

@@ -1,0 +1,98 @@
+package flows_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// elsewhere is a system that knows one password.
+type elsewhere struct {
+	mu    sync.Mutex
+	right string
+	down  error
+	asked []flows.PasswordQuestion
+}
+
+func (e *elsewhere) VerifyPassword(_ context.Context, q flows.PasswordQuestion) (bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked = append(e.asked, q)
+	return q.Password == e.right, e.down
+}
+
+func newMigrating(t *testing.T) (*bench, *elsewhere) {
+	b := newBench(t)
+	e := &elsewhere{right: "flat of 50m²"}
+	b.company.Password.Migrate = e
+	b.withHash(flows.AskedElsewhere)
+	return b, e
+}
+
+func TestAPasswordIsAskedElsewhereUntilItWasRightOnce(t *testing.T) {
+	b, e := newMigrating(t)
+	wantError(t, b.login("flat of 50m2"), flows.ErrCredentialsInvalid)
+	if err := b.login("flat of 50m²"); err != nil {
+		t.Fatal(err)
+	}
+	if q := e.asked[1]; q.Company != code || q.Mnemocode == "" || !slices.Contains(q.LoginIDs, email) || q.ID == "" || q.ID == e.asked[0].ID {
+		t.Errorf("asked %+v", q)
+	}
+	if !strings.HasPrefix(b.load().PasswordHash, "$argon2id$") {
+		t.Error("the password was not kept")
+	}
+	if err := b.login("flat of 50m2"); err != nil { // now its normalised form counts
+		t.Error(err)
+	}
+	wantError(t, b.login("wrong"), flows.ErrCredentialsInvalid)
+	if len(e.asked) != 2 {
+		t.Errorf("asked %d times", len(e.asked))
+	}
+}
+
+func TestAnOutageElsewhereIsNoWrongPassword(t *testing.T) {
+	b, e := newMigrating(t)
+	b.company.Limits.LockAfter = 2
+	e.down = errors.New("down")
+	for range 3 {
+		wantError(t, b.login("flat of 50m²"), flows.ErrUnavailable)
+	}
+	e.down = nil
+	wantError(t, b.login("wrong"), flows.ErrCredentialsInvalid)
+	wantError(t, b.login("wrong"), flows.ErrCredentialsInvalid)
+	wantError(t, b.login("flat of 50m²"), flows.ErrRestricted)
+	if len(e.asked) != 5 {
+		t.Errorf("a locked account's password was asked about: %d", len(e.asked))
+	}
+}
+
+func TestLoginsThatRaceAreAllRight(t *testing.T) {
+	b, _ := newMigrating(t)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			if err := b.login("flat of 50m²"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if err := b.login("flat of 50m²"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWithNobodyToAskAPasswordIsWrongUntilAnotherIsSet(t *testing.T) {
+	b, e := newMigrating(t)
+	b.company.Password.Migrate = nil
+	wantError(t, b.login("flat of 50m²"), flows.ErrCredentialsInvalid)
+	b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": "another fine secret"})
+	if err := b.login("another fine secret"); err != nil || len(e.asked) > 0 {
+		t.Error(err, e.asked)
+	}
+}
