@@ -37,6 +37,7 @@ while [ $# -gt 0 ]; do
 	esac
 done
 
+version=$(sed -n 's/^## \(v[^ ]*\) .*/\1/p' "$here/CHANGELOG.md" | head -n 1)
 caddy=$(cd "$here" && go list -m -f '{{.Version}}' github.com/caddyserver/caddy/v2)
 
 with_xcaddy() {
@@ -54,7 +55,7 @@ with_go() {
 	sed "s|^module .*|module caddy|" "$here/go.mod" >"$dir/go.mod"
 	cp "$here/go.sum" "$dir/go.sum"
 	cd "$dir"
-	go mod edit -require "$module@v0.0.0" -replace "$module=$here"
+	go mod edit -require "$module@$version" -replace "$module=$here"
 	{
 		echo 'package main'
 		echo 'import ('

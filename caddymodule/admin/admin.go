@@ -3,6 +3,7 @@
 package admin
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
@@ -18,6 +19,7 @@ func init() { caddy.RegisterModule(API{}) }
 // that lets in, below /mnemogate/; and there
 //
 //	GET /mnemogate/doctor    what is wrong, and what to do
+//	GET /mnemogate/health    200 if this node can serve, else 503
 //
 // It always speaks to the configuration that is running. An error is a JSON
 // object with error, a sentence, and field, where one is at fault. A mnemocode
@@ -36,7 +38,10 @@ func (API) Provision(ctx caddy.Context) error { return app.RegisterMetrics(ctx) 
 
 // Routes implements caddy.AdminRouter.
 func (API) Routes() []caddy.AdminRoute {
-	return []caddy.AdminRoute{{Pattern: api.Root, Handler: caddy.AdminHandlerFunc(serve)}}
+	return []caddy.AdminRoute{
+		{Pattern: api.Root, Handler: caddy.AdminHandlerFunc(serve)},
+		{Pattern: api.Root + "health", Handler: caddy.AdminHandlerFunc(health)},
+	}
 }
 
 func serve(w http.ResponseWriter, r *http.Request) error {
@@ -50,6 +55,18 @@ var door = accounts.Door{
 	More: []accounts.Route{
 		{Method: http.MethodGet, Pattern: "doctor", Serve: examine, Summary: "What is wrong with the running configuration, and what to do."},
 	},
+}
+
+// health is no route of the door, which wants the stores to answer.
+func health(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("use GET")}
+	}
+	if app, err := running(); err != nil || !app.Healthy() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	return nil
 }
 
 // running returns the app of the configuration that is running. The context

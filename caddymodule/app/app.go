@@ -98,6 +98,7 @@ type App struct {
 	failedAt time.Time
 	workers  sync.WaitGroup
 	calls    atomic.Int64 // how many use the service now
+	health   health
 }
 
 // CaddyModule returns the Caddy module information.

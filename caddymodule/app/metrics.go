@@ -63,6 +63,10 @@ var (
 	eventsDropped = withoutLabels(counters("mnemogate_events_dropped_total",
 		"Events that no handler of the events app got, because the handlers were too slow."))
 
+	buildInfo = desc("mnemogate_build_info", "gauge",
+		"1, with the version of mnemogate.",
+		"version")
+
 	// What the config that runs is asked for at each scrape.
 	up = desc("mnemogate_up", "gauge",
 		"1 once the service has started, which needs its stores to have answered.")
@@ -330,7 +334,7 @@ type live struct{}
 // Describe implements prometheus.Collector.
 func (live) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		up, memorySessions, memoryHits, memoryMisses, memoryTrusted, hashQueue, hashQueueLimit, outboxEvents, outboxOldest, backgroundMessages,
+		buildInfo, up, memorySessions, memoryHits, memoryMisses, memoryTrusted, hashQueue, hashQueueLimit, outboxEvents, outboxOldest, backgroundMessages,
 	} {
 		to <- d
 	}
@@ -348,6 +352,7 @@ func (live) Collect(to chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, value uint64) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value))
 	}
+	gauge(buildInfo, 1, Version)
 	service := app.service.Load()
 	gauge(up, number(service != nil))
 	if service != nil {

@@ -123,6 +123,11 @@ type Handler struct {
 	// Default: none.
 	Forward []string `json:"forward,omitempty"`
 
+	// The path at which load balancers and monitors find out about this node,
+	// such as `/health`: 200 if its stores answer, else 503, without a body. It
+	// needs no token and never reaches the application. Default: none.
+	Health string `json:"health,omitempty"`
+
 	app      *app.App
 	log      *slog.Logger
 	document []byte // the OpenAPI document
@@ -223,6 +228,9 @@ func (h *Handler) check() error {
 	if err := h.checkForward(); err != nil {
 		return err
 	}
+	if err := h.checkHealth(); err != nil {
+		return err
+	}
 	return h.checkReadings()
 }
 
@@ -234,6 +242,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 			answerPreflight(w, r)
 			return nil
 		}
+	}
+	if h.isHealth(r) {
+		h.serveHealth(w, r)
+		return nil
 	}
 	t := targetOf(h.BasePath, r.URL)
 	switch t.kind {
@@ -346,6 +358,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		company <code>...
 //		fresh <duration> <path>...
 //		forward role|email|phone...
+//		health <path>
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
@@ -361,6 +374,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"header":                guest.Text(d, &h.Header),
 		"company_header":        guest.Text(d, &h.CompanyHeader),
 		"forward":               guest.List(d, &h.Forward),
+		"health":                guest.Text(d, &h.Health),
 		"base_path":             guest.Text(d, &h.BasePath),
 		"forward_authorization": guest.Flag(d, &h.ForwardAuthorization),
 		"require_api_key":       guest.Flag(d, &h.RequireAPIKey),

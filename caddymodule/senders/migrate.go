@@ -57,7 +57,7 @@ func (w *MigrateWebhook) VerifyPassword(ctx context.Context, q flows.PasswordQue
 	if err != nil {
 		return false, fmt.Errorf("%s: encoding the question failed", w.what)
 	}
-	status, err := w.ask(ctx, q.ID, body)
+	status, _, err := w.ask(ctx, q.ID, body) // what it says may have the password in it
 	switch {
 	case err != nil:
 		return false, err
@@ -66,7 +66,7 @@ func (w *MigrateWebhook) VerifyPassword(ctx context.Context, q flows.PasswordQue
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return false, nil
 	}
-	return false, w.answered(status)
+	return false, fmt.Errorf("%s: %s answered %d", w.what, w.target.Host, status)
 }
 
 // Interface guards

@@ -38,8 +38,8 @@ func init() {
 // defaultSendTimeout is how long a gateway may take.
 const defaultSendTimeout = caddy.Duration(5 * time.Second)
 
-// maxDrained is how much of a gateway's answer is read, only so that the
-// connection can be used again.
+// maxDrained is how much of a gateway's answer is read, so that the connection
+// can be used again.
 const maxDrained = 64 << 10
 
 // webhook is what SMSWebhook, MailWebhook, EventsWebhook and MigrateWebhook share.
@@ -286,32 +286,30 @@ func (w *webhook) Send(ctx context.Context, m flows.Message) error {
 
 // post sends a body, and returns nil if it was taken.
 func (w *webhook) post(ctx context.Context, id string, body []byte) error {
-	status, err := w.ask(ctx, id, body)
+	status, answer, err := w.ask(ctx, id, body)
 	if err == nil && (status < 200 || status > 299) {
-		err = w.answered(status)
+		err = fmt.Errorf("%s: %s answered %d: %s", w.what, w.target.Host, status, answer)
 	}
 	return err
 }
 
-func (w *webhook) answered(status int) error {
-	return fmt.Errorf("%s: %s answered %d", w.what, w.target.Host, status)
-}
-
-// ask sends a body, and returns the status of the answer.
-func (w *webhook) ask(ctx context.Context, id string, body []byte) (status int, err error) {
+// ask sends a body, and returns the status of the answer and, for a log, what else
+// it says.
+func (w *webhook) ask(ctx context.Context, id string, body []byte) (status int, answer string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(w.Timeout))
 	defer cancel()
 	req, err := w.request(ctx, id, body, time.Now())
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	resp, err := w.client.Do(req)
 	if err != nil {
-		return 0, fmt.Errorf("%s: asking %s: %w", w.what, w.target.Host, guest.Cause(err))
+		return 0, "", fmt.Errorf("%s: asking %s: %w", w.what, w.target.Host, guest.Cause(err))
 	}
 	defer resp.Body.Close()
-	io.CopyN(io.Discard, resp.Body, maxDrained) // the status has said all
-	return resp.StatusCode, nil
+	said, _ := io.ReadAll(io.LimitReader(resp.Body, maxDrained)) // the status says enough
+	sent := slices.Concat([]string{string(body), req.URL.String()}, slices.Concat(slices.Collect(maps.Values(req.Header))...))
+	return resp.StatusCode, shown(said, sent...), nil
 }
 
 // Endpoint implements guest.Remote.

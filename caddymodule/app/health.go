@@ -1,0 +1,55 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+const (
+	healthWithin = 2 * time.Second // as long as a request may wait for a store
+	healthFor    = time.Second
+)
+
+// health is what was last seen of this node.
+type health struct {
+	mu   sync.Mutex
+	at   time.Time
+	good bool
+}
+
+// Healthy reports whether this node has started and its stores answer within 2 s.
+// Whoever asks, they are asked once a second at most.
+func (a *App) Healthy() bool {
+	h := &a.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.at) >= healthFor {
+		err := flows.ContainLogged(a.log, "looking at the stores", a.readStores)
+		h.good, h.at = err == nil, time.Now()
+	}
+	return h.good
+}
+
+// readStores reads what is not there.
+func (a *App) readStores() error {
+	ctx, cancel := context.WithTimeout(context.Background(), healthWithin)
+	defer cancel()
+	service, err := a.Service(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := service.Accounts.Tallies(ctx, flows.Subject{Company: "/health", LoginID: "health"}); err != nil {
+		return err
+	}
+	var hash flows.TokenHash
+	rand.Read(hash[:]) // never fails: it ends the process instead
+	if _, err := service.Sessions.Get(ctx, hash); !errors.Is(err, flows.ErrNotFound) {
+		return err
+	}
+	return nil
+}

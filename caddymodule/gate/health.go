@@ -1,0 +1,37 @@
+package gate
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+// isHealth reports whether a request asks for this node's health.
+func (h *Handler) isHealth(r *http.Request) bool {
+	return h.Health != "" && r.URL.Path == h.Health && r.URL.RawPath == ""
+}
+
+// serveHealth says no more than whether this node can serve: strangers may ask.
+func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.refuse(w, errGetOnly)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	if !h.app.Healthy() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+func (h *Handler) checkHealth() error {
+	u := url.URL{Path: h.Health}
+	switch {
+	case h.Health == "":
+		return nil
+	case h.Health[0] != '/' || u.EscapedPath() != h.Health || clean(h.Health) != h.Health:
+		return fmt.Errorf("health: %q is no path; begin with a slash, and write it without escapes, .. or // in it", h.Health)
+	case targetOf(h.BasePath, &u).kind != protectedPath:
+		return fmt.Errorf("health: %s is a path of the auth API; choose another", h.Health)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package caddymodule
+
+import (
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// Contract, 14: health is 200 or 503, without a body or a token, at a path of its
+// own and on the admin endpoint.
+func TestHealthIsToldToAnybody(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		s := start(t, siteConfig{company: roomy, handler: "health /health\nrequire_api_key"})
+		for _, node := range s.all() {
+			node.wantHealth(t, http.StatusOK)
+			for _, method := range []string{"HEAD", "POST"} {
+				want := map[string]int{"HEAD": http.StatusOK, "POST": http.StatusMethodNotAllowed}[method]
+				if a := node.ask(method, "/health", ""); a.Status != want {
+					t.Errorf("%s: %d, want %d", method, a.Status, want)
+				}
+			}
+			for _, uri := range []string{"/health/", "/he%61lth", "/Health"} {
+				if a := node.ask("GET", uri, ""); a.Status != http.StatusUnauthorized {
+					t.Errorf("%s: %d, want 401", uri, a.Status)
+				}
+			}
+			asked := func() (sum float64) {
+				for name, value := range node.scrape() {
+					if strings.HasPrefix(name, "mnemogate_store_seconds_count") && strings.Contains(name, `"tallies"`) {
+						sum += value
+					}
+				}
+				return sum
+			}
+			before, began := asked(), time.Now()
+			together(100, func(int) answer { return node.ask("GET", "/health", "") })
+			if n := asked() - before; n > 1+time.Since(began).Seconds() {
+				t.Errorf("100 questions asked the store %v times in %v", n, time.Since(began))
+			}
+		}
+	})
+}
+
+func TestHealthTellsOfAStoreThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	s := ownServers(t)
+	s.redis.Kill() // health is told also before the first start
+	all := s.start(siteConfig{company: roomy, handler: "health /health"}, s.direct())
+	node := all.nodes[0]
+	becomes := func(status int) {
+		t.Helper()
+		storetest.Eventually(t, 20*time.Second, http.StatusText(status), func() bool {
+			return node.ask("GET", "/health", "").Status == status
+		})
+		node.wantHealth(t, status)
+	}
+	becomes(http.StatusServiceUnavailable)
+	restarted(t, s.redis.Start())
+	becomes(http.StatusOK)
+	s.postgres.Stop()
+	becomes(http.StatusServiceUnavailable)
+	restarted(t, s.postgres.Start())
+	becomes(http.StatusOK)
+}
+
+// wantHealth checks both ways to ask.
+func (s *site) wantHealth(t *testing.T, status int) {
+	t.Helper()
+	for way, a := range map[string]answer{"site": s.ask("GET", "/health", ""), "admin endpoint": s.adminRaw("GET", "health", "")} {
+		if a.Status != status || len(a.Body) != 0 {
+			t.Errorf("%s: %d %q, want %d without a body", way, a.Status, a.Body, status)
+		}
+	}
+}
+
+// newestRelease is what users take the version from.
+func newestRelease(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := regexp.MustCompile(`(?m)^## (v\d+\.\d+\.\d+) \(\d{4}-\d\d-\d\d\)$`).FindSubmatch(text)
+	if release == nil {
+		t.Fatal("CHANGELOG.md has no release")
+	}
+	return string(release[1])
+}
