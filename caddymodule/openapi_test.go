@@ -52,7 +52,7 @@ func document(t *testing.T) *openapi3.T {
 	return doc
 }
 
-var routePath = regexp.MustCompile(`^/[A-Za-z0-9_-]{1,64}/v2/(auth/.+|captcha)$`)
+var routePath = regexp.MustCompile(`^/[A-Za-z0-9_-]{1,64}/v2/(auth/.+|captcha|session)$`)
 
 // checkDocumented checks that what a route answered is in the OpenAPI document
 // and, if it was a success, what it was asked, too.
@@ -186,10 +186,11 @@ func TestOpenAPISaysWhatTheTableSays(t *testing.T) {
 	if err := doc.Validate(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got, want := doc.Paths.Len(), len(flows.Routes)+1; got != want { // and captcha
+	if got, want := doc.Paths.Len(), len(flows.Routes)+2; got != want { // and captcha and session
 		t.Errorf("it has %d paths, want %d", got, want)
 	}
 	checkDescribed(t, doc.Components.Schemas["Challenge"].Value)
+	checkDescribed(t, doc.Components.Schemas["Session"].Value)
 	answered := map[string]bool{}
 	for i := range flows.Routes {
 		route := &flows.Routes[i]

@@ -80,6 +80,7 @@ const (
 	PasswordPattern  Reason = "password.pattern"
 	NoSecondFactor   Reason = "user.no_second_factor"
 	TooOld           Reason = "too_old"
+	CrossSite        Reason = "cross_site"
 )
 
 // lockReasons are the reasons of locks, by the names of their events.
@@ -105,6 +106,7 @@ var Reasons = map[*Error][]Reason{
 	ErrValidation:     {PasswordTooLong},
 	ErrUserRestricted: {NoSecondFactor},
 	ErrSessionInvalid: {TooOld},
+	ErrHeaderInvalid:  {CrossSite},
 	ErrRestricted:     slices.Sorted(maps.Values(lockReasons)),
 }
 

@@ -57,6 +57,7 @@ const (
 
 	SessionEnded     = sessionPrefix + "ended"
 	AllSessionsEnded = sessionPrefix + "all_ended"
+	SessionMoved     = sessionPrefix + "moved"
 
 	OutboxDropped = eventPrefix + "outbox.dropped"
 
@@ -125,6 +126,7 @@ func eventKinds() []EventKind {
 		EventKind{SessionEnded, "a session or recovery link was ended before its time: `" + EndedByLogout + "`, `" + EndedByPassword + "` (one was set), `" +
 			EndedByChange + "` (changed or deleted by an administrator), `" + EndedByAdmin + "` (ended by one), `" + EndedLate + "` (what a crash left over)", ended},
 		EventKind{AllSessionsEnded, "all sessions of the company were ended: `" + EndedByAdmin + "`, `" + EndedLate + "`", []string{"company", "address", "actor", "reason"}},
+		EventKind{SessionMoved, "an authorized token was exchanged for a cookie, in which the session goes on", attempt[:len(attempt)-1]},
 		EventKind{IdentityBound, "a provider's user was bound to the account by `link_verified_email`; reason names the provider", append(attempt[:len(attempt):len(attempt)], "reason")},
 		EventKind{AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},
 		EventKind{AccountChanged, "an account was changed; reason lists the fields", admin},

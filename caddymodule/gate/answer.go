@@ -54,6 +54,8 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 		header.Set("Allow", http.MethodPost)
 	case errGetOnly:
 		header.Set("Allow", http.MethodGet)
+	case errSessionMethod:
+		header.Set("Allow", "GET, POST, DELETE")
 	case errMethodNotAllowed:
 		header.Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 	}

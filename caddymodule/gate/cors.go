@@ -20,6 +20,9 @@ func (h *Handler) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	w.Header().Set(allowOrigin, origins[0]) // for answers that Caddy itself gives to errors
+	if h.Cookie != "" {
+		w.Header().Set(allowCredentials, "true")
+	}
 	return true
 }
 
@@ -41,14 +44,18 @@ func answerPreflight(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-const allowOrigin = "Access-Control-Allow-Origin"
+const (
+	allowOrigin      = "Access-Control-Allow-Origin"
+	allowCredentials = "Access-Control-Allow-Credentials"
+)
 
 // A corsWriter sets the headers by which a browser lets its page read the
 // answer, at the last moment: an application's own would else stand beside them.
 type corsWriter struct {
 	*caddyhttp.ResponseWriterWrapper
-	origin string
-	done   bool
+	origin      string
+	credentials bool // whether the page may read what the cookie brought
+	done        bool
 }
 
 func (w *corsWriter) begin() {
@@ -59,7 +66,10 @@ func (w *corsWriter) begin() {
 	header := w.Header()
 	header.Set(allowOrigin, w.origin)
 	header.Add("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate")
-	header.Del("Access-Control-Allow-Credentials") // may have been meant for another origin
+	header.Del(allowCredentials) // may have been meant for another origin
+	if w.credentials {
+		header.Set(allowCredentials, "true")
+	}
 }
 
 // WriteHeader implements http.ResponseWriter.

@@ -7,8 +7,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 )
 
-// What is read with the API key and no token: the OpenAPI document, see
-// openapi.go, and challenges.
+// What is answered here beside the auth routes: the OpenAPI document, see
+// openapi.go, and challenges, with the API key and no token; sessions, see session.go.
 
 // challengePath is where, behind /{company_code}/, challenges of captcha pow are.
 const challengePath = "v2/captcha"
@@ -31,14 +31,23 @@ func (h *Handler) serveChallenge(w http.ResponseWriter, r *http.Request, t targe
 	}{"success", made})
 }
 
-// get does what a request is for whose method must be GET.
-func (h *Handler) get(w http.ResponseWriter, r *http.Request, do func(*flows.Service) error) (err error) {
+// get is own for what only GET will do.
+func (h *Handler) get(w http.ResponseWriter, r *http.Request, do func(*flows.Service) error) error {
+	if r.Method != http.MethodGet {
+		do = nil
+	}
+	return h.own(w, r, do, errGetOnly)
+}
+
+// own does what a request is for that goes no further. With nothing to do its method
+// is wrong, and otherwise is the answer.
+func (h *Handler) own(w http.ResponseWriter, r *http.Request, do func(*flows.Service) error, otherwise *flows.Error) (err error) {
 	h.app.Enter()
 	defer h.app.Leave()
 	leaveUnread(w, r, time.Now().Add(bodyWithin))
 	defer h.contain(&err)
-	if r.Method != http.MethodGet {
-		return errGetOnly
+	if do == nil {
+		return otherwise
 	}
 	service, err := h.service(r.Context())
 	if err != nil {

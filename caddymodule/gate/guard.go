@@ -26,7 +26,7 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 // deny answers a request that does not pass, or no more.
 func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) {
 	leaveUnread(w, r, time.Now().Add(bodyWithin))
-	w.Header().Add("Vary", "Authorization")
+	w.Header().Add("Vary", h.vary())
 	h.refuse(w, err)
 }
 
@@ -38,7 +38,7 @@ func (h *Handler) admit(r *http.Request, t target) (flows.Session, error) {
 	if !h.isPublic(r.URL) {
 		return h.authorize(r, t)
 	}
-	if r.Header["Authorization"] != nil { // else no store is asked: health checks must not wait for one
+	if lines, _ := h.brought(r); lines != nil { // else no store is asked: health checks must not wait for one
 		session, err := h.authorize(r, t)
 		if err == nil {
 			return session, nil
@@ -67,7 +67,11 @@ func (h *Handler) authorize(r *http.Request, t target) (session flows.Session, e
 		}
 	}
 	want := flows.Demand{Company: company, Among: h.Companies, Fresh: h.freshness(r.URL)}
-	session, err = service.Authorize(r.Context(), want, r.Header["Authorization"])
+	credentials, err := h.credentials(r)
+	if err != nil {
+		return session, err
+	}
+	session, err = service.Authorize(r.Context(), want, credentials)
 	if err == nil && ambiguous {
 		err = flows.ErrTokenInvalid // no token is two companies'
 	}

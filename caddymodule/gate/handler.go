@@ -45,7 +45,7 @@ const (
 // Handler stands in front of an application. It answers the routes of the auth
 // API, `POST /{company_code}/v2/auth/…`, and serves their OpenAPI document, `GET
 // /{company_code}/v2/openapi.json`. It lets any other request pass only with the
-// Bearer token of an authorized session, whose user it then tells the
+// Bearer token of an authorized session, or its cookie, whose user it then tells the
 // application in headers that nobody else can set. A request without one is
 // answered here, with JSON and 400, 401, 403, or 503 where a store does not
 // answer.
@@ -127,6 +127,18 @@ type Handler struct {
 	// such as `/health`: 200 if its stores answer, else 503, without a body. It
 	// needs no token and never reaches the application. Default: none.
 	Health string `json:"health,omitempty"`
+
+	// The name of the cookie in which a session can go on, such as
+	// `__Host-mnemogate`: `POST /{company_code}/v2/session` puts it there, `DELETE`
+	// ends it. A protected path takes the cookie where a request has no
+	// Authorization; the application does not see it. A request with it that may
+	// change something (its method is not GET, HEAD or OPTIONS, or it opens a
+	// WebSocket) must come from a page of this origin, or of one in `cors`, else it
+	// is `auth.header.invalid` with the reason `cross_site`. The cookie is `Secure`
+	// on plain http, too, where browsers keep it only for localhost. A name that
+	// does not begin with `__Host-` can be set by other hosts of the domain.
+	// Default: none, and no cookie is looked at.
+	Cookie string `json:"cookie,omitempty"`
 
 	app      *app.App
 	log      *slog.Logger
@@ -231,13 +243,16 @@ func (h *Handler) check() error {
 	if err := h.checkHealth(); err != nil {
 		return err
 	}
+	if err := h.checkCookie(); err != nil {
+		return err
+	}
 	return h.checkReadings()
 }
 
 // ServeHTTP answers an auth route, or lets a request with a good token pass.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if h.crossOrigin(w, r) {
-		w = &corsWriter{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, origin: r.Header.Get("Origin")}
+		w = &corsWriter{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, origin: r.Header.Get("Origin"), credentials: h.Cookie != ""}
 		if isPreflight(r) {
 			answerPreflight(w, r)
 			return nil
@@ -251,7 +266,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	switch t.kind {
 	case protectedPath:
 		return h.guard(w, r, t, next)
-	case authRoute, apiDocument, challenge:
+	case authRoute, apiDocument, challenge, sessionRoute:
 		if !h.serves(t.company) {
 			t.company = "" // as one that there is not
 		}
@@ -262,6 +277,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return nil
 	case challenge:
 		h.serveChallenge(w, r, t)
+		return nil
+	case sessionRoute:
+		h.serveSession(w, r, t)
 		return nil
 	}
 	reply, err := h.answer(w, r, t)
@@ -359,6 +377,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		fresh <duration> <path>...
 //		forward role|email|phone...
 //		health <path>
+//		cookie [<name>]
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
@@ -383,6 +402,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"public":                guest.List(d, &h.Public),
 		"company":               guest.List(d, &h.Companies),
 		"fresh":                 h.parseFresh(d),
+		"cookie":                h.parseCookie(d),
 	}), "fresh")
 }
 
@@ -398,6 +418,18 @@ func (h *Handler) parseFresh(d *caddyfile.Dispenser) func() error {
 			return d.Errf("'%s' is %s", args[0], complaint)
 		}
 		h.Fresh = append(h.Fresh, f)
+		return nil
+	}
+}
+
+// parseCookie parses a name, or none for the default.
+func (h *Handler) parseCookie(d *caddyfile.Dispenser) func() error {
+	return func() error {
+		args := d.RemainingArgs()
+		if len(args) > 1 || len(args) == 1 && args[0] == "" {
+			return d.ArgErr()
+		}
+		h.Cookie = append(args, defaultCookie)[0]
 		return nil
 	}
 }

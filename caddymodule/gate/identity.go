@@ -133,6 +133,9 @@ func (h *Handler) identify(r *http.Request, session *flows.Session, values *[2]s
 		delete(r.Header, "Authorization")
 	}
 	delete(r.Header, apiKeyHeader)
+	if h.Cookie != "" {
+		h.dropCookies(r)
+	}
 	if nobodys {
 		return
 	}

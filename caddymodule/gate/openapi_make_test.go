@@ -38,6 +38,9 @@ func makeOpenAPI() ([]byte, error) {
 		{"parameters", []any{ref("parameters", "company_code")}},
 		{"get", doc.challenge()},
 	}})
+	paths = append(paths, member{"/{company_code}/" + sessionPath, append(object{
+		{"parameters", []any{ref("parameters", "company_code")}},
+	}, doc.session()...)})
 	b, err := openapi.Append(nil, "", object{
 		{"openapi", "3.1.0"},
 		{"info", object{
@@ -104,6 +107,80 @@ func (d *documentParts) challenge() object {
 		{"responses", d.answers(success, []*flows.Error{
 			flows.ErrAPIKeyMissing, flows.ErrAPIKeyInvalid, flows.ErrNoRoute, flows.ErrUnavailable, flows.ErrService,
 		})},
+	}
+}
+
+// session are the operations on the session of a token.
+func (d *documentParts) session() (operations object) {
+	const own, cookie = "session", "cookie"
+	for _, o := range []struct {
+		method, id, summary, description string
+		answer                           string
+		security                         []any
+		errs                             []*flows.Error
+	}{
+		{
+			"get", "session", "Ask where a session is", currentDescription, "Session",
+			[]any{securedBy("apiKey", own), securedBy("apiKey", cookie)},
+			[]*flows.Error{flows.ErrAPIKeyMissing, flows.ErrAPIKeyInvalid, flows.ErrHeaderMissing, flows.ErrHeaderInvalid, flows.ErrTokenInvalid, flows.ErrTokenExpired},
+		},
+		{
+			"post", "session_cookie", "Put an authorized session into a cookie", cookieDescription, "Session",
+			[]any{securedBy("apiKey", own)},
+			slices.Concat([]*flows.Error{flows.ErrAPIKeyMissing, flows.ErrAPIKeyInvalid, flows.ErrMethod}, flows.TokenErrors),
+		},
+		{
+			"delete", "session_end", "End the session in the cookie", cookieEndDescription, "Done",
+			[]any{securedBy(cookie)},
+			append([]*flows.Error{flows.ErrMethod}, flows.TokenErrors...),
+		},
+	} {
+		d.schemas.AddOnce("Session", func() any { return sessionSchema() })
+		d.examples.AddOnce("Session", func() any { return object{{"value", sessionExample}} })
+		success := object{
+			{"description", o.summary + "."},
+			{"content", jsonContent(ref("schemas", o.answer), member{"examples", object{{o.answer, ref("examples", o.answer)}}})},
+		}
+		operations = append(operations, member{o.method, object{
+			{"operationId", o.id},
+			{"tags", []string{"login"}},
+			{"summary", o.summary},
+			{"description", o.description},
+			{"security", o.security},
+			{"responses", d.answers(success, append(o.errs, flows.ErrUnavailable, flows.ErrService))},
+		}})
+	}
+	return operations
+}
+
+func securedBy(schemes ...string) (needs object) {
+	for _, scheme := range schemes {
+		needs = append(needs, member{scheme, []any{}})
+	}
+	return needs
+}
+
+// sessionSchema has what any step's answer tells of its session, but for the token.
+func sessionSchema() object {
+	var states []any
+	for _, state := range flows.States[1:] {
+		states = append(states, state)
+	}
+	properties := object{
+		{"status", object{{"type", "string"}, {"enum", []any{"success"}}}},
+		{"session_state", append(slices.Clone(fieldSchemas["session_state"]), member{"enum", states})},
+	}
+	for _, name := range []string{
+		"expires_in", "profile_mnemocode", "disclaimers_required", "captcha_required", "user_phone", "control_question",
+		"password_regex", "password_regex_description",
+	} {
+		properties = append(properties, member{name, fieldSchemas[name]})
+	}
+	return object{
+		{"type", "object"},
+		{"description", "Where a session is, with what the answer held that led there."},
+		{"required", []string{"status", "session_state", "expires_in"}},
+		{"properties", properties},
 	}
 }
 

@@ -27,6 +27,12 @@ var securitySchemes = object{
 		{"scheme", "bearer"},
 		{"description", "The session_token of the answer before."},
 	}},
+	{"cookie", object{
+		{"type", "apiKey"},
+		{"in", "cookie"},
+		{"name", defaultCookie},
+		{"description", "Where the server is set up for cookies, perhaps by another name: what POST session has set, for a request without Authorization."},
+	}},
 }
 
 var companyParameter = object{
@@ -68,6 +74,19 @@ var challengeSchema = object{
 
 var challengeExample = object{
 	{"status", "success"}, {"challenge", "nVq0Zl3cT2sWAAZFkQv6gB3m9t5c1XyHc8bqL4uJwE2i"}, {"bits", 18}, {"expires_in", 300},
+}
+
+const (
+	currentDescription = "Takes a token in any state, or the cookie. It spends nothing and makes nothing last longer. " +
+		"Beside the state comes what the answer held that led there, as it is now: disclaimers_required has those that are still pending."
+	cookieDescription = "Only where the server is set up for cookies; elsewhere it is 405. It ends the authorized token in Authorization, " +
+		"and the same session goes on in a cookie that no script can read."
+	cookieEndDescription = "Only where the server is set up for cookies; elsewhere it is 405. Must come from a page of this origin, " +
+		"else it is auth.header.invalid with the reason cross_site. The cookie is cleared."
+)
+
+var sessionExample = object{
+	{"status", "success"}, {"session_state", flows.Authorized}, {"expires_in", 3600}, {"profile_mnemocode", "alice-0001"},
 }
 
 // fieldSchemas are the fields of requests and of answers. How long a request's

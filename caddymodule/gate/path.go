@@ -28,6 +28,7 @@ const (
 	noAuthRoute // below an auth prefix, and no route: 404
 	apiDocument // the OpenAPI document of the routes
 	challenge   // of captcha pow
+	sessionRoute
 )
 
 // targetOf classifies the path of a URL. One that does not begin with a slash
@@ -57,6 +58,8 @@ func classify(base, escaped string) target {
 			return target{kind: apiDocument, company: company}
 		case challengePath:
 			return target{kind: challenge, company: company}
+		case sessionPath:
+			return target{kind: sessionRoute, company: company}
 		}
 	}
 	if plain(escaped) { // the common case: there is one way to read it

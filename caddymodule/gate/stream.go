@@ -130,17 +130,17 @@ func (s *stream) begin() {
 	}
 }
 
-// vary says that the answer is only for who sends this token: a browser's cache
+// vary says that the answer is only for who sends this token or cookie: a browser's cache
 // would else answer its next user with it (RFC 9111, 4.1). That comes at the
 // last moment, since what the application and Caddy's directives say of Vary
 // stays beside it.
 func (s *stream) vary() {
 	header := s.Header()
 	if others := header["Vary"]; others != nil {
-		header["Vary"] = append(others, "Authorization")
+		header["Vary"] = append(others, s.handler.vary())
 		return
 	}
-	s.varies[0] = "Authorization"
+	s.varies[0] = s.handler.vary()
 	header["Vary"] = s.varies[:]
 }
 

@@ -1,0 +1,70 @@
+package gate
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// sessionPath is where, behind /{company_code}/, a client finds its session again:
+// after a reload of its page it may have the token, or a cookie, and nothing more.
+const sessionPath = "v2/session"
+
+// serveSession tells of the session, puts it into a cookie, or ends the cookie's.
+func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target) {
+	request := flows.Request{
+		Company:       t.company,
+		APIKeys:       r.Header[apiKeyHeader],
+		Authorization: r.Header["Authorization"],
+		Address:       clientAddress(r),
+	}
+	var reply flows.Reply
+	otherwise := errSessionMethod
+	if h.Cookie == "" {
+		otherwise = errGetOnly
+	}
+	var do func(*flows.Service) error
+	switch {
+	case r.Method == http.MethodGet:
+		request.Authorization, _ = h.brought(r)
+		do = func(service *flows.Service) (err error) {
+			reply, err = service.Current(r.Context(), &request)
+			return err
+		}
+	case r.Method == http.MethodPost && h.Cookie != "":
+		do = func(service *flows.Service) (err error) {
+			reply, err = service.Succeed(r.Context(), &request)
+			return err
+		}
+	case r.Method == http.MethodDelete && h.Cookie != "":
+		request.Authorization = h.cookies(r)
+		do = func(service *flows.Service) error {
+			if request.Authorization != nil && crossSite(r, nil) {
+				return errCrossSite
+			}
+			return service.End(r.Context(), &request)
+		}
+	}
+	w.Header().Add("Vary", h.vary())
+	err := h.own(w, r, do, otherwise)
+	if do != nil && r.Method == http.MethodDelete && (err == nil || errors.Is(err, flows.ErrTokenInvalid) || errors.Is(err, flows.ErrTokenExpired)) {
+		h.setCookie(w, "") // it is worth nothing, or no more
+	}
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	if r.Method == http.MethodPost {
+		h.setCookie(w, reply.SessionToken)
+		reply.SessionToken = "" // no script is to see it
+	}
+	writeJSON(w, http.StatusOK, success{Status: "success", Reply: reply})
+}
+
+// errSessionMethod is ErrMethod where the session is.
+var errSessionMethod = &flows.Error{
+	Code:    flows.ErrMethod.Code,
+	Status:  http.StatusMethodNotAllowed,
+	Message: "Use GET, POST or DELETE.",
+}

@@ -1,0 +1,151 @@
+package flows
+
+import (
+	"context"
+)
+
+// What is asked of a session beside the routes: where it is, another token for it,
+// and its end by whoever holds its token without knowing an API key.
+
+// Current tells where the session of a request's token is, in any state: its state,
+// for how long the token is good, and what the answer held that issued it, as it is
+// now. It spends and prolongs nothing. The Request needs no Route.
+func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err error) {
+	ctx = withStoreTime(ctx)
+	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "session") }()
+	company, err := s.Company(r.Company, r.APIKeys)
+	if err != nil {
+		return Reply{}, err
+	}
+	c, err := s.findOf(ctx, company, r)
+	if err != nil {
+		return Reply{}, err
+	}
+	return s.tellCurrent(ctx, c)
+}
+
+func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
+	session := c.session
+	reply := Reply{SessionState: session.State, ExpiresIn: secondsUntil(session.Expires, c.now)}
+	if session.State == Authorized {
+		reply.ProfileMnemocode = session.Mnemocode
+		return reply, nil
+	}
+	a, err := s.account(ctx, c)
+	if err != nil {
+		return Reply{}, err
+	}
+	switch session.State {
+	case CheckPassword:
+		_, tallies, err := s.shown(ctx, c, a, session.LoginID)
+		if err != nil {
+			return Reply{}, err
+		}
+		reply.CaptchaRequired = c.captchaDue(tallies[WrongPasswords])
+		reply.DisclaimersRequired = c.pendingNow(a)
+	case CheckOTP:
+		reply.DisclaimersRequired = c.pendingNow(a)
+		if !session.ByApp {
+			reply.UserPhone = maskPhone(a.Phone)
+		}
+	case AcceptDisclaimers:
+		reply.DisclaimersRequired = c.pendingNow(a)
+	case SetPassword, RecoveryPassword:
+		reply.PasswordQuality = c.company.quality(a)
+	case RecoveryOTP:
+		if !c.company.Hardened { // a decoy has none, and would show by that
+			reply.UserPhone = maskPhone(a.Phone)
+		}
+	case RecoveryQuestion:
+		reply.ControlQuestion = a.Question
+	}
+	return reply, nil
+}
+
+// pendingNow is what the session's next step must still accept. In a hardened
+// company that is everything, until something of the account's owner is proven.
+func (c *call) pendingNow(a Account) []Disclaimer {
+	unproven := c.session.State == CheckPassword || c.session.State == CheckOTP && a.PasswordHash == ""
+	if c.company.Hardened && unproven {
+		return c.company.pending(Account{}, nil)
+	}
+	return c.company.pending(a, c.session.Accepted)
+}
+
+// Succeed ends the authorized token of a request and returns its successor, in one
+// atomic step: of many callers, one succeeds. The session goes on as it was, with
+// its ID, the moment of its login and the end of its lifetime. The Request needs no
+// Route.
+func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err error) {
+	ctx = withStoreTime(ctx)
+	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "session") }()
+	company, err := s.Company(r.Company, r.APIKeys)
+	if err != nil {
+		return Reply{}, err
+	}
+	c, err := s.findAuthorized(ctx, company, r)
+	if err != nil {
+		return Reply{}, err
+	}
+	token, hash := newToken(tokenPrefix, AccountBucket(company.Code, c.session.Account))
+	next := *c.session
+	next.Hash, next.LastUsed = hash, c.now
+	next.AtMost = 0 // it takes the place of one, so none has to make room
+	if next.Expires = c.now.Add(company.Idle); next.Expires.After(next.Ends) {
+		next.Expires = next.Ends
+	}
+	if err := s.store(ctx, c, next); err != nil {
+		return Reply{}, err
+	}
+	s.Emit(ctx, Event{
+		Name: SessionMoved, Time: c.now, Company: company.Code, Mnemocode: next.Mnemocode,
+		Session: next.ID, State: next.State, Address: r.Address,
+	})
+	return Reply{
+		SessionToken: token, SessionState: next.State, ExpiresIn: secondsUntil(next.Expires, c.now), ProfileMnemocode: next.Mnemocode,
+	}, nil
+}
+
+// End ends the authorized session of a request's token, which is all that the
+// request needs.
+func (s *Service) End(ctx context.Context, r *Request) (err error) {
+	ctx = withStoreTime(ctx)
+	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "session") }()
+	if _, err := ParseBearer(r.Authorization); err != nil {
+		return err
+	}
+	company := s.Companies[r.Company]
+	if company == nil {
+		return ErrTokenInvalid
+	}
+	c, err := s.findAuthorized(ctx, company, r)
+	if err != nil {
+		return err
+	}
+	if err := s.endOwn(ctx, c); err != nil {
+		return err
+	}
+	s.Emit(ctx, c.session.ended(Event{Address: r.Address, Reason: EndedByLogout}))
+	return nil
+}
+
+// findOf finds the session of a request's token, which is the company's.
+func (s *Service) findOf(ctx context.Context, company *Company, r *Request) (*call, error) {
+	token, err := ParseBearer(r.Authorization)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{company: company, address: r.Address, token: token, now: s.Now()}
+	if err := s.find(ctx, c, s.Sessions.Get); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (s *Service) findAuthorized(ctx context.Context, company *Company, r *Request) (*call, error) {
+	c, err := s.findOf(ctx, company, r)
+	if err == nil && c.session.State != Authorized {
+		err = ErrSessionInvalid
+	}
+	return c, err
+}

@@ -1,0 +1,77 @@
+package flows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func asking(token string) *flows.Request {
+	return &flows.Request{Company: code, Authorization: []string{"Bearer " + token}, Address: "192.0.2.1"}
+}
+
+// The successor is the same session: its ID, its login, its lifetime.
+func TestASuccessorIsTheSameSession(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(flows.Authorized)
+	before, err := b.authorize(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := b.record()
+	for moved := time.Duration(0); moved < b.company.Lifetime-time.Minute; moved += b.company.Idle - time.Minute {
+		reply, err := b.Succeed(t.Context(), asking(token))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.wantLive(token, flows.ErrTokenInvalid)
+		if _, err := b.Succeed(t.Context(), asking(token)); err != flows.ErrTokenInvalid {
+			t.Errorf("a second time: %v", err)
+		}
+		token = reply.SessionToken
+		after, err := b.authorize(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after.ID != before.ID || !after.Created.Equal(before.Created) || !after.Ends.Equal(before.Ends) || after.Epoch != before.Epoch || after.Expires.After(after.Ends) {
+			t.Errorf("it became %+v, and was %+v", after, before)
+		}
+		b.clock.advance(b.company.Idle - time.Minute)
+	}
+	if last := (*events)[len(*events)-1]; last.Name != flows.SessionMoved || last.Session != before.ID || last.Mnemocode != mnemocode {
+		t.Errorf("got %+v", last)
+	}
+	b.clock.advance(b.company.Lifetime)
+	b.wantLive(token, flows.ErrTokenExpired)
+}
+
+// Asking prolongs nothing, and no other than an authorized token has a successor or
+// is ended without a key.
+func TestAskingForASessionChangesNothing(t *testing.T) {
+	for _, state := range flows.States[1:] {
+		t.Run(string(state), func(t *testing.T) {
+			b := newBench(t)
+			token := b.sessionIn(state)
+			for range 4 {
+				reply, err := b.Current(t.Context(), asking(token))
+				if err != nil || reply.SessionState != state {
+					t.Fatalf("got %+v, %v", reply, err)
+				}
+				b.clock.advance(b.company.Temporary / 5)
+			}
+			if state != flows.Authorized {
+				if _, err := b.Succeed(t.Context(), asking(token)); err != flows.ErrSessionInvalid {
+					t.Errorf("Succeed: %v", err)
+				}
+				if err := b.End(t.Context(), asking(token)); err != flows.ErrSessionInvalid {
+					t.Errorf("End: %v", err)
+				}
+			}
+			b.clock.advance(b.company.Idle)
+			if _, err := b.Current(t.Context(), asking(token)); err != flows.ErrTokenExpired {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
