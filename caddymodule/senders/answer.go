@@ -12,20 +12,30 @@ const maxShown = 200
 
 var answerWord = regexp.MustCompile(`[^\s"'<>{}()\[\],:;]+`)
 
-// shown is the beginning of a gateway's answer for a log. What it repeats of what
-// it was sent, however it writes it, is left out: that has codes, links, phones and
-// the keys of the gateway.
+// shown is the beginning of a gateway's answer for a log. Words that repeat four
+// letters or digits in a row of what it was sent are left out, since that has codes,
+// links, phones and the keys of the gateway; so are words that may be an encoding of
+// it, and single digits.
 func shown(answer []byte, sent ...string) string {
 	answer = answer[:min(len(answer), maxShown)]
-	told := lettersAndDigits(strings.Join(sent, ""))
+	told := lettersAndDigits(strings.Join(sent, " "))
 	return strconv.Quote(answerWord.ReplaceAllStringFunc(strings.ToValidUTF8(string(answer), ""), func(word string) string {
-		switch w := lettersAndDigits(word); {
-		case len(w) < 3 && strings.ContainsAny(w, "0123456789"), len(w) >= 3 && strings.Contains(told, w):
+		w := []rune(lettersAndDigits(word))
+		hidden := len(w) > maxWord || len(w) < repeated && strings.ContainsAny(string(w), "0123456789")
+		for i := 0; !hidden && i+repeated <= len(w); i++ {
+			hidden = strings.Contains(told, string(w[i:i+repeated]))
+		}
+		if hidden {
 			return "…"
 		}
 		return word
 	}))
 }
+
+const (
+	repeated = 4
+	maxWord  = 24
+)
 
 func lettersAndDigits(s string) string {
 	return strings.Map(func(r rune) rune {
