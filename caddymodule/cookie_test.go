@@ -323,11 +323,9 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 		})
 		s.run("its end", func(t *testing.T) {
 			cookie := s.moved("alice@example.com")
-			stream := s
 			if s.nodes != nil {
-				stream = s.nodes[1]
 				s.ask("GET", "/x", cookie).is(200)
-				stream.exchange("GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + cookie + "\r\n").is(200)
+				s.nodes[1].exchange("GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + cookie + "\r\n").is(200)
 			}
 			for _, from := range []string{"", foreign, "Origin: " + listed + "\r\n", site + "same-site\r\n"} {
 				a, set := s.session("DELETE", "acme", cookie+from)
