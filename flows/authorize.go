@@ -88,9 +88,7 @@ func (s *Service) touch(ctx context.Context, now time.Time, session Session, idl
 	if expires.Sub(session.Expires) < min(time.Minute, idle/10) {
 		return nil
 	}
-	if expires.After(session.Ends) {
-		expires = session.Ends
-	}
+	expires = session.idleUntil(expires)
 	if !expires.After(session.Expires) {
 		return nil // it lives to its end already
 	}

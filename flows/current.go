@@ -91,9 +91,7 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 	next := *c.session
 	next.Hash, next.LastUsed = hash, c.now
 	next.AtMost = 0 // it takes the place of one, so none has to make room
-	if next.Expires = c.now.Add(company.Idle); next.Expires.After(next.Ends) {
-		next.Expires = next.Ends
-	}
+	next.Expires = next.idleUntil(c.now.Add(company.Idle))
 	if err := s.store(ctx, c, next); err != nil {
 		return Reply{}, err
 	}

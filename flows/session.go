@@ -230,6 +230,14 @@ func (s *Service) endings(ctx context.Context, e Ending, by Event) []Event {
 	return events
 }
 
+// idleUntil is when a session expires that would without a bound at t.
+func (s *Session) idleUntil(t time.Time) time.Time {
+	if t.After(s.Ends) {
+		return s.Ends
+	}
+	return t
+}
+
 // ended is the event of a session that was ended.
 func (s Session) ended(by Event) Event {
 	by.Name, by.Company, by.Mnemocode = SessionEnded, s.Company, s.Mnemocode

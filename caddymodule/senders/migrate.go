@@ -57,16 +57,17 @@ func (w *MigrateWebhook) VerifyPassword(ctx context.Context, q flows.PasswordQue
 	if err != nil {
 		return false, fmt.Errorf("%s: encoding the question failed", w.what)
 	}
-	status, _, err := w.ask(ctx, q.ID, body) // what it says may have the password in it
-	switch {
-	case err != nil:
+	resp, _, err := w.ask(ctx, q.ID, body) // what it says may have the password in it
+	if err != nil {
 		return false, err
-	case status == http.StatusOK:
+	}
+	switch resp.StatusCode {
+	case http.StatusOK:
 		return true, nil
-	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+	case http.StatusUnauthorized, http.StatusForbidden:
 		return false, nil
 	}
-	return false, fmt.Errorf("%s: %s answered %d", w.what, w.target.Host, status)
+	return false, fmt.Errorf("%s: %s answered %d", w.what, w.target.Host, resp.StatusCode)
 }
 
 // Interface guards

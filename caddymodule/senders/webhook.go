@@ -286,30 +286,30 @@ func (w *webhook) Send(ctx context.Context, m flows.Message) error {
 
 // post sends a body, and returns nil if it was taken.
 func (w *webhook) post(ctx context.Context, id string, body []byte) error {
-	status, answer, err := w.ask(ctx, id, body)
-	if err == nil && (status < 200 || status > 299) {
-		err = fmt.Errorf("%s: %s answered %d: %s", w.what, w.target.Host, status, answer)
+	resp, said, err := w.ask(ctx, id, body)
+	if err != nil || resp.StatusCode >= 200 && resp.StatusCode <= 299 {
+		return err
 	}
-	return err
+	sent := slices.Concat(slices.Collect(maps.Values(resp.Request.Header))...)
+	sent = append(sent, string(body), resp.Request.URL.String())
+	return fmt.Errorf("%s: %s answered %d: %s", w.what, w.target.Host, resp.StatusCode, shown(said, sent...))
 }
 
-// ask sends a body, and returns the status of the answer and, for a log, what else
-// it says.
-func (w *webhook) ask(ctx context.Context, id string, body []byte) (status int, answer string, err error) {
+// ask sends a body, and returns the answer and what it says.
+func (w *webhook) ask(ctx context.Context, id string, body []byte) (resp *http.Response, said []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(w.Timeout))
 	defer cancel()
 	req, err := w.request(ctx, id, body, time.Now())
 	if err != nil {
-		return 0, "", err
+		return nil, nil, err
 	}
-	resp, err := w.client.Do(req)
+	resp, err = w.client.Do(req)
 	if err != nil {
-		return 0, "", fmt.Errorf("%s: asking %s: %w", w.what, w.target.Host, guest.Cause(err))
+		return nil, nil, fmt.Errorf("%s: asking %s: %w", w.what, w.target.Host, guest.Cause(err))
 	}
 	defer resp.Body.Close()
-	said, _ := io.ReadAll(io.LimitReader(resp.Body, maxDrained)) // the status says enough
-	sent := slices.Concat([]string{string(body), req.URL.String()}, slices.Concat(slices.Collect(maps.Values(req.Header))...))
-	return resp.StatusCode, shown(said, sent...), nil
+	said, _ = io.ReadAll(io.LimitReader(resp.Body, maxDrained)) // the status says enough
+	return resp, said, nil
 }
 
 // Endpoint implements guest.Remote.
