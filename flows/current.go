@@ -13,7 +13,7 @@ import (
 func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err error) {
 	ctx = withStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "session") }()
-	company, err := s.Company(r.Company, r.APIKeys)
+	company, err := s.clientOf(ctx, r.Company, r.APIKeys)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -79,7 +79,7 @@ func (c *call) pendingNow(a Account) []Disclaimer {
 func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err error) {
 	ctx = withStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "session") }()
-	company, err := s.Company(r.Company, r.APIKeys)
+	company, err := s.clientOf(ctx, r.Company, r.APIKeys)
 	if err != nil {
 		return Reply{}, err
 	}

@@ -37,8 +37,10 @@ type Challenge struct {
 
 // Challenge returns a new challenge of the company whose API key was sent. The
 // error is ErrNoRoute if its captcha is another.
-func (s *Service) Challenge(ctx context.Context, code string, apiKeys []string) (Challenge, error) {
-	company, err := s.Company(code, apiKeys)
+func (s *Service) Challenge(ctx context.Context, code string, apiKeys []string) (c Challenge, err error) {
+	ctx = withStoreTime(ctx)
+	defer func() { s.warnings.Unanswered(s.Log, err, "company", code, "route", "captcha") }()
+	company, err := s.clientOf(ctx, code, apiKeys)
 	if err != nil {
 		return Challenge{}, err
 	}
@@ -46,9 +48,8 @@ func (s *Service) Challenge(ctx context.Context, code string, apiKeys []string) 
 	if !ok {
 		return Challenge{}, ErrNoRoute
 	}
-	secrets, err := s.storeSecrets(withStoreTime(ctx))
+	secrets, err := s.storeSecrets(ctx)
 	if err != nil {
-		s.warnings.Unanswered(s.Log, err, "company", code, "route", "captcha")
 		return Challenge{}, err
 	}
 	challenge := newChallenge(secrets.challenge, code, s.Now().Add(challengeLife))

@@ -49,6 +49,7 @@ type secrets struct {
 	sealer    cipher.AEAD
 	totp      cipher.AEAD
 	challenge []byte // the key that challenges of captcha pow are signed with
+	page      []byte // the key that those of login pages are signed with
 }
 
 func (s *Service) storeSecrets(ctx context.Context) (*secrets, error) {
@@ -71,7 +72,11 @@ func (s *Service) storeSecrets(ctx context.Context) (*secrets, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.derived.Store(&secrets{secret, sealer, totp, challenge})
+	page, err := deriveKey(secret, "mnemogate page keys")
+	if err != nil {
+		return nil, err
+	}
+	s.derived.Store(&secrets{secret, sealer, totp, challenge, page})
 	return s.derived.Load(), nil
 }
 

@@ -120,7 +120,7 @@ func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error
 }
 
 func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error) {
-	company, err := s.Company(r.Company, r.APIKeys)
+	company, err := s.clientOf(ctx, r.Company, r.APIKeys)
 	if err != nil {
 		return Reply{}, err
 	}

@@ -140,6 +140,12 @@ type Handler struct {
 	// Default: none, and no cookie is looked at.
 	Cookie string `json:"cookie,omitempty"`
 
+	// The login page, `GET /{company_code}/login`. It sets the cookie, whose name is
+	// `__Host-mnemogate` then unless `cookie` gives another. Whoever may load the
+	// page can call the auth routes with the key in it: an API key keeps nobody out
+	// any more. Default: none.
+	LoginPage *LoginPage `json:"login_page,omitempty"`
+
 	app      *app.App
 	log      *slog.Logger
 	document []byte // the OpenAPI document
@@ -183,6 +189,9 @@ func (h *Handler) setDefaults() {
 	h.Header = http.CanonicalHeaderKey(cmp.Or(h.Header, defaultHeader))
 	h.CompanyHeader = http.CanonicalHeaderKey(cmp.Or(h.CompanyHeader, defaultCompanyHeader))
 	h.MaxBody = cmp.Or(h.MaxBody, defaultMaxBody)
+	if h.LoginPage != nil {
+		h.Cookie = cmp.Or(h.Cookie, defaultCookie)
+	}
 }
 
 var (
@@ -209,7 +218,7 @@ func (h *Handler) Validate() error {
 			return fmt.Errorf("company: there is no company %q; name one that the global option mnemogate has", code)
 		}
 	}
-	return h.check()
+	return cmp.Or(h.checkLoginPage(), h.check())
 }
 
 // check refuses what is wrong with the handler by itself. The errors begin with
@@ -378,6 +387,12 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		forward role|email|phone...
 //		health <path>
 //		cookie [<name>]
+//		login_page [<company>] {
+//			title <text>
+//			logo <file>
+//			color <css color>
+//			texts <dir>
+//		}
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
@@ -403,6 +418,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"company":               guest.List(d, &h.Companies),
 		"fresh":                 h.parseFresh(d),
 		"cookie":                h.parseCookie(d),
+		"login_page":            h.parseLoginPage(d),
 	}), "fresh")
 }
 

@@ -1,0 +1,77 @@
+package gate
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+)
+
+// LoginPage is the page at which users log in and out with a browser.
+type LoginPage struct {
+	// The company at whose page a browser logs in that asked for a path which
+	// names none. Default: the site's only one; where it has several, it is needed.
+	Company string `json:"company,omitempty"`
+
+	// The title of the page and of the browser's window. Default: a word for
+	// logging in, in the user's language.
+	Title string `json:"title,omitempty"`
+
+	// The file of the image above the title: SVG, PNG, JPEG, WebP or GIF. It is
+	// read when the configuration is loaded. Default: none.
+	Logo string `json:"logo,omitempty"`
+
+	// The color of buttons and links, as CSS writes colors: `#336699`,
+	// `rgb(51, 102, 153)`, `teal`. Text on it and next to it is made readable.
+	// Default: a blue.
+	Color string `json:"color,omitempty"`
+
+	// A directory of texts, each file of one language: `lt.json`, `pt-BR.json`.
+	// They replace the built-in ones or add a language. Default: the built-in
+	// texts, in English, French, German, Lithuanian and Spanish.
+	Texts string `json:"texts,omitempty"`
+}
+
+// checkLoginPage refuses a page of no company. It sets the only one that there is.
+func (h *Handler) checkLoginPage() error {
+	page := h.LoginPage
+	if page == nil {
+		return nil
+	}
+	served := slices.Clone(h.Companies)
+	if served == nil {
+		for code := range h.app.Sorted() {
+			served = append(served, code)
+		}
+	}
+	switch {
+	case page.Company != "" && !slices.Contains(served, page.Company):
+		return fmt.Errorf("login_page: this site serves no company %q; name one that it does", page.Company)
+	case page.Company == "" && len(served) > 1:
+		return fmt.Errorf("login_page: this site serves several companies; name the one at whose page to log in for paths that name none, as in login_page %s", served[0])
+	case page.Company == "":
+		page.Company = served[0]
+	}
+	return nil
+}
+
+// parseLoginPage parses a company, or none, and what the page looks like.
+func (h *Handler) parseLoginPage(d *caddyfile.Dispenser) func() error {
+	return func() error {
+		page := new(LoginPage)
+		args := d.RemainingArgs()
+		if len(args) > 1 || len(args) == 1 && args[0] == "" {
+			return d.ArgErr()
+		}
+		page.Company = append(args, "")[0]
+		h.LoginPage = page
+		return guest.Options(d, map[string]func() error{
+			"title": guest.Text(d, &page.Title),
+			"logo":  guest.Text(d, &page.Logo),
+			"color": guest.Text(d, &page.Color),
+			"texts": guest.Text(d, &page.Texts),
+		})
+	}
+}

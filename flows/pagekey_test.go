@@ -1,0 +1,107 @@
+package flows_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func (b *bench) pageKey(company string) string {
+	b.t.Helper()
+	key, err := b.PageKey(b.t.Context(), company)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return key
+}
+
+// newKeyedBench is a bench of two companies with API keys, whose captcha is pow.
+func newKeyedBench(t *testing.T) *bench {
+	b := newWorkBench(t)
+	b.company.NoAPIKey, b.company.APIKeys = false, [][sha256.Size]byte{sha256.Sum256([]byte("key"))}
+	b.addCompany("other")
+	return b
+}
+
+// asks are what a login page asks of a company.
+func (b *bench) asks(company string, keys ...string) map[string]error {
+	r := func() *flows.Request { return &flows.Request{Company: company, APIKeys: keys, Address: "192.0.2.1"} }
+	asked := map[string]error{}
+	_, asked["v2/session"] = b.Current(b.t.Context(), r())
+	_, asked["POST v2/session"] = b.Succeed(b.t.Context(), r())
+	_, asked["v2/captcha"] = b.Challenge(b.t.Context(), company, keys)
+	for _, route := range flows.Routes {
+		r := r()
+		r.Route = &route
+		r.Body = func() ([]byte, error) { return nil, flows.ErrMediaType }
+		_, asked[route.Path] = b.Serve(b.t.Context(), r)
+	}
+	return asked
+}
+
+func (b *bench) wantKey(want error, company string, keys ...string) {
+	b.t.Helper()
+	for asked, err := range b.asks(company, keys...) {
+		about := errors.Is(err, flows.ErrAPIKeyInvalid) || errors.Is(err, flows.ErrAPIKeyMissing) || errors.Is(err, flows.ErrUnavailable)
+		if want == nil && about || want != nil && !errors.Is(err, want) {
+			b.t.Errorf("%s of %s: got %v, want %v", asked, company, err, want)
+		}
+	}
+}
+
+// Contract, 13: it is good for its company for an hour, on every node, and nothing
+// is stored of it.
+func TestAPageKeyIsGoodForOneCompanyForAnHour(t *testing.T) {
+	b := newKeyedBench(t)
+	key := b.pageKey(code)
+	b.wantKey(nil, code, key)
+	b.wantKey(flows.ErrAPIKeyInvalid, "other", key)
+	b.wantKey(flows.ErrAPIKeyInvalid, "nobody", key)
+	b.wantKey(flows.ErrAPIKeyInvalid, "nobody", b.pageKey("nobody"))
+	b.wantKey(flows.ErrAPIKeyInvalid, code, key, key)
+	b.wantKey(flows.ErrAPIKeyInvalid, code, "key", key)
+	b.wantKey(flows.ErrAPIKeyInvalid, code, key+" ")
+	b.wantKey(flows.ErrAPIKeyMissing, code)
+	b.wantKey(nil, code, "key")
+
+	b.clock.advance(time.Hour - time.Microsecond)
+	b.wantKey(nil, code, key)
+	b.clock.advance(time.Microsecond)
+	b.wantKey(flows.ErrAPIKeyInvalid, code, key)
+
+	node := &flows.Service{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies, Log: b.Log, Now: b.clock.Now, Observe: b.Observe}
+	b.Service, key = node, b.pageKey(code) // made by one
+	b.wantKey(nil, code, key)              // known to the other
+
+	b.company.NoAPIKey = true
+	b.wantKey(nil, code, key)
+}
+
+// What asks for the company's own key takes no page's: the OpenAPI document, and
+// protected paths with require_api_key.
+func TestAPageKeyIsNoAPIKey(t *testing.T) {
+	b := newKeyedBench(t)
+	keys := []string{b.pageKey(code)}
+	if _, err := b.Company(code, keys); err != flows.ErrAPIKeyInvalid {
+		t.Errorf("Company: %v", err)
+	}
+	if _, err := b.CompanyByKey(keys); err != flows.ErrAPIKeyInvalid {
+		t.Errorf("CompanyByKey: %v", err)
+	}
+}
+
+// Whose key can't be checked does not pass; others need no store.
+func TestAPageKeyNeedsTheStoresSecret(t *testing.T) {
+	b := newKeyedBench(t)
+	key := b.pageKey(code)
+	b.Service = &flows.Service{Accounts: secretless{b.Accounts}, Sessions: b.Sessions, Companies: b.Companies, Log: b.Log, Now: b.clock.Now, Observe: b.Observe}
+	b.wantKey(flows.ErrUnavailable, code, key)
+	b.wantKey(flows.ErrUnavailable, "nobody", key)
+	b.wantKey(flows.ErrAPIKeyInvalid, code, "wrong")
+	if _, err := b.PageKey(t.Context(), code); !errors.Is(err, flows.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+}
