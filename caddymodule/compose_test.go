@@ -1,12 +1,14 @@
 package caddymodule
 
 import (
+	"cmp"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,14 +27,17 @@ type composeFile struct {
 		Volumes   []string
 		Configs   []struct{ Source, Target string }
 		Ports     []string
+		Secrets   []string
+		Rest      map[string]any `yaml:",inline"` // of no interest here
 	}
 	Configs map[string]struct{ Content string }
 	Volumes map[string]any
+	Secrets map[string]any
 }
 
 type composeBuild struct {
 	Context    string
-	Dockerfile string `yaml:"dockerfile_inline"`
+	Dockerfile string
 }
 
 func readCompose(t *testing.T, file string) (c composeFile) {
@@ -49,16 +54,33 @@ func readCompose(t *testing.T, file string) (c composeFile) {
 	return c
 }
 
-// Without an engine: the file is what Compose reads, all that it refers to is
-// there, and the Caddyfiles in it are valid.
-func TestComposeFile(t *testing.T) {
-	const file = "../store/compose.yaml"
+// Without an engine: the files are what Compose reads, all that they refer to is
+// there, and the Caddyfiles in them are valid.
+func TestComposeFiles(t *testing.T) {
+	testEnvironment(t)
+	for _, file := range []string{"../store/compose.yaml", deployDir + "/compose.yaml"} {
+		t.Run(file, func(t *testing.T) { checkCompose(t, file) })
+	}
+	c := readCompose(t, "../store/compose.yaml")
+	for _, upstream := range balancedNodes.FindAllString(c.Configs["balancer"].Content, -1) {
+		if c.Services[strings.TrimSuffix(upstream, ":80")].Build == nil {
+			t.Errorf("the balancer sends to %s, which is no node", upstream)
+		}
+	}
+	if c.Services["one"].Command != c.Services["two"].Command || len(c.Services["balancer"].Ports) != 1 {
+		t.Errorf("it has %+v", c.Services)
+	}
+}
+
+func checkCompose(t *testing.T, file string) {
+	t.Helper()
 	c := readCompose(t, file)
-	built := map[string]bool{}
+	built := 0
 	for name, service := range c.Services {
-		if service.Build != nil {
-			checkBuild(t, filepath.Join(filepath.Dir(file), service.Build.Context), service.Build.Dockerfile)
-			built[service.Image] = true
+		if b := service.Build; b != nil {
+			context := filepath.Join(filepath.Dir(file), b.Context)
+			checkBuild(t, context, filepath.Join(context, b.Dockerfile))
+			built++
 		}
 		for _, needed := range service.DependsOn {
 			if _, ok := c.Services[needed]; !ok {
@@ -71,27 +93,23 @@ func TestComposeFile(t *testing.T) {
 				t.Errorf("%s: there is no volume %s", name, source)
 			}
 		}
+		for name, value := range service.Env {
+			t.Setenv(name, value)
+		}
 		for _, config := range service.Configs {
 			content, ok := c.Configs[config.Source]
-			if !ok || strings.Contains(content.Content, "$") || !strings.Contains(service.Command, config.Target) {
+			if !ok || strings.Contains(content.Content, "$") || !strings.Contains(cmp.Or(service.Command, "/etc/caddy/Caddyfile"), config.Target) {
 				t.Errorf("%s: config %s is missing, unused or would be changed by Compose", name, config.Source)
 			}
-			testEnvironment(t)
-			for name, value := range service.Env {
-				t.Setenv(name, value)
-			}
-			if _, err := adaptAndValidate(content.Content); err != nil {
-				t.Errorf("%s: %v", name, err)
+			for _, secret := range checkSecrets(t, content.Content, "/run/secrets/") {
+				if _, ok := c.Secrets[secret]; !ok || !slices.Contains(service.Secrets, secret) {
+					t.Errorf("%s: there is no secret %s", name, secret)
+				}
 			}
 		}
 	}
-	for _, upstream := range balancedNodes.FindAllString(c.Configs["balancer"].Content, -1) {
-		if c.Services[strings.TrimSuffix(upstream, ":80")].Build == nil {
-			t.Errorf("the balancer sends to %s, which is no node", upstream)
-		}
-	}
-	if !built["mnemogate"] || c.Services["one"].Command != c.Services["two"].Command || len(c.Services["balancer"].Ports) != 1 {
-		t.Errorf("it has %+v", c.Services)
+	if built == 0 {
+		t.Error("nothing is built")
 	}
 	if exec.Command("docker", "compose", "version").Run() == nil {
 		if out, err := exec.Command("docker", "compose", "-f", file, "config", "--quiet").CombinedOutput(); err != nil {
@@ -126,23 +144,36 @@ func TestComposeBalancerTriesTheOtherNode(t *testing.T) {
 	}
 }
 
-// checkBuild checks that what is copied is there.
+// checkBuild checks that what is copied is there, and is all that ./xcaddy.sh reads.
 func checkBuild(t *testing.T, context, dockerfile string) {
 	t.Helper()
-	copied := 0
-	for line := range strings.Lines(dockerfile) {
+	text, err := os.ReadFile(dockerfile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copied []string
+	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
-		if words[0] != "COPY" || strings.HasPrefix(words[1], "--from=") {
+		if len(words) < 3 || words[0] != "COPY" || strings.HasPrefix(words[1], "--from=") {
 			continue
 		}
-		for _, source := range words[1 : len(words)-1] {
-			if found, err := filepath.Glob(filepath.Join(context, source)); err != nil || len(found) == 0 {
-				t.Errorf("there is no %s to copy", source)
-			}
-			copied++
+		copied = append(copied, words[1:len(words)-1]...)
+	}
+	for _, source := range copied {
+		if _, err := os.Stat(filepath.Join(context, source)); err != nil {
+			t.Error(err)
 		}
 	}
-	if copied == 0 || !strings.Contains(dockerfile, "RUN ./xcaddy.sh") {
-		t.Errorf("mnemogate is not built by\n%s", dockerfile)
+	script, err := os.ReadFile(filepath.Join(context, "xcaddy.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, read := range regexp.MustCompile(`"\$here/([\w.]+)"`).FindAllStringSubmatch(string(script), -1) {
+		if !slices.Contains(copied, read[1]) {
+			t.Errorf("./xcaddy.sh reads %s, which is not copied", read[1])
+		}
+	}
+	if !strings.Contains(string(text), "RUN ./xcaddy.sh") {
+		t.Errorf("mnemogate is not built by\n%s", text)
 	}
 }

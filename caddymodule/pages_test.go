@@ -22,7 +22,7 @@ func pages(t *testing.T) map[string]string {
 		t.Fatalf("no pages: %v", err)
 	}
 	pages := map[string]string{}
-	for _, file := range append(docs, "../README.md", "../SECURITY.md", "../CHANGELOG.md") {
+	for _, file := range append(docs, "../docs/deploy/README.md", "../README.md", "../SECURITY.md", "../CHANGELOG.md") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,216 @@
+package caddymodule
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+const deployDir = "../docs/deploy"
+
+func readDeploy(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployDir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// secretFile matches the files of secrets that a Caddyfile reads.
+var secretFile = regexp.MustCompile(`\{file\.(/run/[^}]+/)(\w+)\}`)
+
+// checkSecrets validates a Caddyfile with secrets in the files that it reads, all of
+// which are in one directory, and returns their names.
+func checkSecrets(t *testing.T, caddyfile, directory string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	names := map[string]bool{}
+	config := secretFile.ReplaceAllStringFunc(caddyfile, func(placeholder string) string {
+		parts := secretFile.FindStringSubmatch(placeholder)
+		if parts[1] != directory {
+			t.Errorf("%s is not in %s", placeholder, directory)
+		}
+		names[parts[2]] = true
+		secret := map[string]string{"postgres": "postgres://mnemogate:pw@db/mnemogate?sslmode=verify-full", "redis": "rediss://redis:6379"}[parts[2]]
+		if secret == "" {
+			secret = testSecret
+		}
+		file := filepath.Join(dir, parts[2])
+		if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return "{file." + file + "}"
+	})
+	config = strings.ReplaceAll(config, "/var/log/mnemogate", dir)
+	if _, err := adaptAndValidate(config); err != nil {
+		t.Error(err)
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// systemd takes the units, finds them closed to what they do not need, and gives the
+// Caddyfile beside them all the secrets that it reads.
+func TestDeployedUnits(t *testing.T) {
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		storetest.SkipOrFail(t, "no systemd-analyze")
+	}
+	dir := t.TempDir()
+	verify := []string{"verify"}
+	for _, name := range []string{"mnemogate.service", "mnemogate-backup.service", "mnemogate-backup.timer"} {
+		unit := strings.ReplaceAll(readDeploy(t, name), "/usr/local/bin/caddy", "/bin/true") // which must be there
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(unit), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		verify = append(verify, filepath.Join(dir, name))
+	}
+	analyze := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("systemd-analyze", args...).CombinedOutput(); err != nil {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
+	analyze(verify...)
+	analyze("security", "--no-pager", "--offline=true", "--threshold=20", filepath.Join(dir, "mnemogate.service"))
+	analyze("security", "--no-pager", "--offline=true", "--threshold=10", filepath.Join(dir, "mnemogate-backup.service"))
+
+	unit := readDeploy(t, "mnemogate.service")
+	for _, name := range checkSecrets(t, readDeploy(t, "Caddyfile"), "/run/credentials/mnemogate.service/") {
+		if !strings.Contains(unit, "LoadCredential="+name+":") {
+			t.Errorf("the unit gives no %s", name)
+		}
+	}
+}
+
+// A manifest is what the test looks at in a document of kubernetes.yaml.
+type manifest struct {
+	Kind, APIVersion string
+	Data             map[string]string
+	Spec             struct {
+		Ports    []struct{ TargetPort string }
+		Template struct {
+			Spec struct {
+				Containers []struct {
+					Ports          []struct{ Name string }
+					ReadinessProbe struct{ HTTPGet struct{ Path, Port string } }
+					LivenessProbe  struct{ TCPSocket struct{ Port string } }
+					VolumeMounts   []struct{ Name, MountPath string }
+				}
+				Volumes []struct {
+					Name      string
+					ConfigMap struct{ Name string }
+					Secret    struct{ SecretName string }
+				}
+			}
+		}
+	}
+}
+
+// The manifests have no field that Kubernetes does not know, and fit together: names,
+// ports, mounts, the probe's path, and the secrets that the Caddyfile reads.
+func TestDeployedManifests(t *testing.T) {
+	text := readDeploy(t, "kubernetes.yaml")
+	checkManifestTypes(t, text)
+	byKind := map[string]manifest{}
+	for _, document := range documents(t, text) {
+		raw, err := json.Marshal(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m manifest
+		if err := json.Unmarshal(raw, &m); err != nil {
+			t.Fatal(err)
+		}
+		byKind[m.Kind] = m
+	}
+	caddyfile := byKind["ConfigMap"].Data["Caddyfile"]
+	pod := byKind["Deployment"].Spec.Template.Spec
+	node := pod.Containers[0]
+	mounted := map[string]string{}
+	for _, m := range node.VolumeMounts {
+		mounted[m.Name] = m.MountPath
+	}
+	for _, v := range pod.Volumes {
+		if mounted[v.Name] == "" {
+			t.Errorf("volume %s is not mounted", v.Name)
+		}
+	}
+	if mounted["caddyfile"]+"/Caddyfile" != "/etc/caddy/Caddyfile" || !strings.Contains(readDeploy(t, "Dockerfile"), `"/etc/caddy/Caddyfile"`) {
+		t.Error("the image does not run the Caddyfile that is mounted")
+	}
+	for _, name := range checkSecrets(t, caddyfile, mounted["secrets"]+"/") {
+		if !strings.Contains(text, "--from-file="+name+" ") && !strings.Contains(text, "--from-file="+name+"\n") {
+			t.Errorf("no command makes the secret %s", name)
+		}
+	}
+	port := node.Ports[0].Name
+	if p := node.ReadinessProbe.HTTPGet; p.Port != port || !strings.Contains(caddyfile, "health "+p.Path+"\n") {
+		t.Errorf("the readiness probe asks %+v", p)
+	}
+	if node.LivenessProbe.TCPSocket.Port != port || byKind["Service"].Spec.Ports[0].TargetPort != port {
+		t.Errorf("not all use the port %s", port)
+	}
+}
+
+func documents(t *testing.T, text string) (all []map[string]any) {
+	t.Helper()
+	for decoder := yaml.NewDecoder(strings.NewReader(text)); ; {
+		var document map[string]any
+		err := decoder.Decode(&document)
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, document)
+	}
+}
+
+// checkManifestTypes has TypeScript compare the documents with Kubernetes' API.
+func checkManifestTypes(t *testing.T, text string) {
+	t.Helper()
+	storetest.NeedPeers(t, peersDir)
+	modules, err := filepath.Abs(peersDir + "/node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var source bytes.Buffer
+	for i, document := range documents(t, text) {
+		raw, err := json.Marshal(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		group, version, found := strings.Cut(document["apiVersion"].(string), "/")
+		if !found {
+			group, version = "core", group
+		}
+		fmt.Fprintf(&source, "import * as group%d from 'kubernetes-types/%s/%s'\nexport const document%[1]d: group%[1]d.%[4]s = %[5]s\n",
+			i, group, version, document["kind"], raw)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(modules, dir+"/node_modules"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/manifests.ts", source.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tsc := exec.Command("node", "node_modules/typescript/bin/tsc", "--strict", "--noEmit", "--skipLibCheck", "--moduleResolution", "bundler", "--module", "esnext", "manifests.ts")
+	tsc.Dir = dir
+	if out, err := tsc.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
