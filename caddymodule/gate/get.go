@@ -4,11 +4,13 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
 )
 
 // What is answered here beside the auth routes: the OpenAPI document, see
-// openapi.go, and challenges, with the API key and no token; sessions, see session.go.
+// openapi.go, challenges, with the API key and no token, and the module client.js;
+// sessions, see session.go.
 
 // challengePath is where, behind /{company_code}/, challenges of captcha pow are.
 const challengePath = "v2/captcha"
@@ -29,6 +31,21 @@ func (h *Handler) serveChallenge(w http.ResponseWriter, r *http.Request, t targe
 		Status string `json:"status"`
 		flows.Challenge
 	}{"success", made})
+}
+
+// modulePath and typesPath are where, behind /{company_code}/, client.js and its types
+// are: without an API key, which what imports a module can't send.
+const (
+	modulePath = "v2/client.js"
+	typesPath  = "v2/client.d.ts"
+)
+
+func (h *Handler) serveModule(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.refuse(w, errGetOnly)
+		return
+	}
+	page.ServeModule(w, r, r.URL.Path)
 }
 
 // get is own for what only GET will do.

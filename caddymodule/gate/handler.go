@@ -290,6 +290,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	case sessionRoute:
 		h.serveSession(w, r, t)
 		return nil
+	case clientModule:
+		h.serveModule(w, r)
+		return nil
 	}
 	reply, err := h.answer(w, r, t)
 	h.app.CountRequest(t.company, t.route, reply.SessionState, err)

@@ -29,6 +29,7 @@ const (
 	apiDocument // the OpenAPI document of the routes
 	challenge   // of captcha pow
 	sessionRoute
+	clientModule // client.js and its types
 )
 
 // targetOf classifies the path of a URL. One that does not begin with a slash
@@ -60,6 +61,8 @@ func classify(base, escaped string) target {
 			return target{kind: challenge, company: company}
 		case sessionPath:
 			return target{kind: sessionRoute, company: company}
+		case modulePath, typesPath:
+			return target{kind: clientModule, company: company}
 		}
 	}
 	if plain(escaped) { // the common case: there is one way to read it

@@ -1,0 +1,432 @@
+// A login at mnemogate, step by step, for browsers and whatever else has fetch. What
+// everything does and takes is in client.d.ts, beside it. Start at connect.
+
+export class MnemogateError extends Error {
+  constructor(code, message, more) {
+    super(`${code}: ${message}`);
+    Object.assign(this, {
+      name: 'MnemogateError', code, status: 0, reason: null, retryAfter: null,
+      captchaRequired: false, disclaimersRequired: [], step: undefined,
+    }, more);
+  }
+}
+
+export function connect({ company, apiKey, cookie = false, storage, language, timeout = 30_000 }) {
+  const base = new URL(company, globalThis.location?.href).href.replace(/\/+$/, '');
+  const name = `mnemogate ${base}`; // of what is in the storage
+  const tab = storageOfTab() ?? new Memory();
+  const store = storage ?? (cookie ? tab : new Memory());
+  let key; // the API key, once it is known
+  let busy = false;
+  let turn = Promise.resolve();
+
+  return {
+    resume: () => inTurn(look).catch((error) => { throw goingOn(error, { state: 'start' }); }),
+    finishOAuth,
+    config: () => ask('GET', 'client.json'),
+    solveCaptcha,
+  };
+
+  // Requests.
+
+  // ask sends a request, once: what has no answer may have been done all the same.
+  async function ask(method, path, { token, body, byCookie = false, again = false } = {}) {
+    key ??= typeof apiKey === 'function' ? await apiKey() : apiKey;
+    const headers = { 'X-Api-Key': key };
+    if (token) headers.Authorization = `Bearer ${token}`;
+    if (body) headers['Content-Type'] = 'application/json';
+    if (language) headers['Accept-Language'] = language;
+    let response, answer;
+    try {
+      response = await fetch(`${base}/v2/${path}`, {
+        method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(timeout),
+        credentials: byCookie ? 'include' : 'omit', cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer',
+      });
+      answer = camel(await response.json());
+    } catch (cause) {
+      throw new MnemogateError('network', `no answer to ${method} ${path}`, { cause, status: response?.status ?? 0 });
+    }
+    if (answer?.expiresIn !== undefined) answer.expiresAt = Date.now() + 1000 * answer.expiresIn;
+    if (response.ok) return answer;
+    const { errorCode: code = 'network', message = `status ${response.status}`, reason = null, disclaimersRequired = [] } = answer ?? {};
+    if (code === 'auth.apikey.invalid' && typeof apiKey === 'function' && !again) { // nothing was done: the key is looked at first
+      key = await apiKey(key);
+      return ask(method, path, { token, body, byCookie, again: true });
+    }
+    const retryAfter = response.headers.get('Retry-After');
+    throw new MnemogateError(code, message, {
+      status: response.status, reason, disclaimersRequired, retryAfter: retryAfter && Number(retryAfter),
+      captchaRequired: answer?.captchaRequired ?? code.startsWith('auth.captcha.'),
+    });
+  }
+
+  // The newest token, which another tab may have put there.
+
+  function read() {
+    try {
+      return JSON.parse(store.getItem(name)) ?? {};
+    } catch {
+      return {};
+    }
+  }
+
+  function keep(token, loginId) {
+    store.setItem(name, JSON.stringify({ token, loginId }));
+  }
+
+  // forget forgets a token, but no newer one.
+  function forget(token) {
+    if (token && read().token === token) store.removeItem(name);
+  }
+
+  // inTurn does one thing after the other, also those of other tabs where the browser
+  // has locks: who comes second sees what the first one left.
+  function inTurn(f) {
+    const locks = !(store instanceof Memory) && globalThis.navigator?.locks;
+    return locks ? locks.request(name, f) : turn = turn.then(f, f);
+  }
+
+  // look finds out where the browser is.
+  async function look() {
+    const { token, loginId } = read();
+    try {
+      if (!token) return cookie ? step({ state: 'authorized', ...await ask('GET', 'session', { byCookie: true }) }) : step({ state: 'start' });
+      const answer = await ask('GET', 'session', { token });
+      if (answer.sessionState === 'authorized' && cookie) return await toCookie(token, loginId);
+      return step({ state: answer.sessionState, ...answer, token, loginId });
+    } catch (error) {
+      if (!isOver(error)) throw error;
+      if (!token) return step({ state: 'start' });
+      forget(token);
+      return look();
+    }
+  }
+
+  // toCookie has an authorized session go on in the cookie. Its token is worth nothing
+  // from then on; until then a reload finds it.
+  async function toCookie(token, loginId) {
+    const answer = await ask('POST', 'session', { token, byCookie: true });
+    forget(token);
+    return step({ state: 'authorized', ...answer, loginId });
+  }
+
+  // Steps. What is known of one is `from`: the fields of its answer, token and loginId.
+
+  // take sends what a step is left with, and returns the next one. Body is a function
+  // where it takes time. A route that is bare takes no token; stay is what remains
+  // with a token that stays; end is the state without a token; spent is what is known
+  // after a code was spent in vain.
+  async function take(from, route, body, { loginId = from.loginId, bare = false, stay, end, spent } = {}) {
+    if (busy) throw goingOn(new MnemogateError('busy', 'another step is under way'), from);
+    busy = true;
+    try {
+      body = typeof body === 'function' ? await body() : body;
+      return await inTurn(async () => {
+        if (read().token !== from.token) throw new MnemogateError('superseded', 'another tab was first', { step: await look() });
+        const answer = await ask('POST', route, { token: bare ? undefined : from.token, body });
+        const next = { state: end, ...stay, ...answer, loginId };
+        if (answer.sessionToken) Object.assign(next, { state: answer.sessionState, token: answer.sessionToken });
+        if (next.token) keep(next.token, loginId);
+        else forget(from.token);
+        return next.state === 'authorized' && cookie ? await toCookie(next.token, loginId) : step(next);
+      });
+    } catch (error) {
+      if (isOver(error) && from.token && !bare) throw await lost(error, from);
+      const known = { ...from };
+      if (error.captchaRequired) known.captchaRequired = true;
+      if (error.code === 'auth.disclaimer.invalid') known.disclaimersRequired = error.disclaimersRequired;
+      if (error.code === 'auth.disclaimer.invalid' || error.code === 'auth.otp.invalid') Object.assign(known, spent);
+      throw goingOn(error, known);
+    } finally {
+      busy = false;
+    }
+  }
+
+  // lost is the error of a token that has ended. Another tab may have spent it, and
+  // has the next one, or is logged in by now: that is not to be touched.
+  async function lost(error, from) {
+    forget(from.token);
+    try {
+      const now = await inTurn(look);
+      return now.state === 'start' ? goingOn(error, now) : new MnemogateError('superseded', 'another tab was first', { step: now, cause: error });
+    } catch {
+      return goingOn(error, { state: 'start' });
+    }
+  }
+
+  // goingOn says in an error of ours where it goes on.
+  function goingOn(error, from) {
+    if (error instanceof MnemogateError) error.step ??= step(from);
+    return error;
+  }
+
+  // step makes what an app sees.
+  function step(from) {
+    const { state, token, loginId = null, expiresAt, captchaRequired = false, disclaimersRequired: disclaimers = [], userPhone: phone = null, codeSpent = false } = from;
+    const halfway = { state, loginId, expiresAt, cancel: () => cancel(token) };
+    const start = {
+      state, captchaRequired,
+      login: (loginId) => take(from, 'auth/login', { login_id: loginId }, { loginId }),
+      loginWithPassword: (loginId, password, { captcha, acceptDisclaimers } = {}) => take(from, 'auth/checkcredentials', async () => (
+        { login_id: loginId, password, captcha_response: await solved(captcha, captchaRequired), accept_disclaimers: acceptDisclaimers }
+      ), { loginId }),
+      recover: (loginId, options) => recover(from, loginId, options),
+      checkLink: (link) => take(from, 'auth/recovery/checklink', { token: link }),
+      authorize,
+    };
+    switch (state) {
+      case 'start':
+      case 'passwordset':
+        return start;
+      case 'linkmailed':
+        return { ...start, email: from.userEmail ?? null };
+      case 'checkpassword':
+        return {
+          ...halfway, captchaRequired, disclaimers,
+          checkPassword: (password, { captcha, acceptDisclaimers } = {}) => take(from, 'auth/checkpassword', async () => (
+            { password, captcha_response: await solved(captcha, captchaRequired), accept_disclaimers: acceptDisclaimers }
+          )),
+          recover: ({ loginId = from.loginId, ...options } = {}) => recover(from, loginId, options),
+        };
+      case 'checkotp':
+        return {
+          ...halfway, phone, codeSpent, disclaimers,
+          checkOTP: (code, { acceptDisclaimers } = {}) => take(from, 'auth/checkotp',
+            { otp: code, accept_disclaimers: acceptDisclaimers }, { spent: { codeSpent: phone !== null } }),
+          useBackupCode: (code, { acceptDisclaimers } = {}) => take(from, 'auth/checkotp',
+            { backup_code: code, accept_disclaimers: acceptDisclaimers }),
+          renewOTP: () => take(from, 'auth/renewotp', {}, { stay: { ...from, codeSpent: false } }),
+        };
+      case 'acceptdisclaimers':
+        return { ...halfway, disclaimers, acceptDisclaimers: (codes) => take(from, 'auth/acceptdisclaimers', { accept_disclaimers: codes }) };
+      case 'recovery-checkotp':
+        return {
+          ...halfway, phone, codeSpent,
+          checkOTP: (code) => take(from, 'auth/recovery/checkotp', { otp: code }, { spent: { codeSpent: true } }),
+          renewOTP: () => take(from, 'auth/recovery/renewotp', {}, { stay: { ...from, codeSpent: false } }),
+        };
+      case 'recovery-checkquestion':
+        return {
+          ...halfway, question: from.controlQuestion ?? '',
+          checkAnswer: (answer) => take(from, 'auth/recovery/checkquestion', { control_answer: answer }),
+        };
+      case 'setpassword':
+      case 'recovery-setpassword':
+        return {
+          ...halfway, disclaimers, rules: { description: from.passwordRegexDescription ?? null, regex: from.passwordRegex ?? null },
+          setPassword: (password, { acceptDisclaimers } = {}) => take(from, 'auth/setpassword',
+            { new_password: password, accept_disclaimers: acceptDisclaimers }, { end: 'passwordset' }),
+        };
+      case 'authorized':
+        return {
+          state, loginId, expiresAt, profileMnemocode: from.profileMnemocode,
+          headers: () => token ? { Authorization: `Bearer ${token}` } : {},
+          fetch: (input, init) => fetchAs(token, input, init),
+          logout: () => logout(from),
+        };
+      default:
+        throw new TypeError(`the server is newer than this client: there is a state ${state}`);
+    }
+  }
+
+  // recover begins a recovery and leaves a login behind. Where the company has no
+  // captcha, a response is wanted all the same.
+  function recover(from, loginId, { captcha, method } = {}) {
+    return take(from, 'auth/recovery/recover', async () => (
+      { login_id: loginId, method, captcha_response: await solved(captcha, true) ?? 'none' }
+    ), { loginId, bare: true, end: 'linkmailed' });
+  }
+
+  async function cancel(token) {
+    await ask('POST', 'auth/logout', { token, body: {} }).catch(() => {}); // it ends by itself in some minutes
+    forget(token);
+    return step({ state: 'start' });
+  }
+
+  async function logout(from) {
+    try {
+      await inTurn(() => from.token ? ask('POST', 'auth/logout', { token: from.token, body: {} }) : ask('DELETE', 'session', { byCookie: true }));
+    } catch (error) {
+      if (!isOver(error)) throw goingOn(error, from);
+    }
+    forget(from.token);
+    return step({ state: 'start' });
+  }
+
+  // fetchAs sends the token to no other origin.
+  async function fetchAs(token, input, init) {
+    const at = input instanceof Request ? input : new URL(input, globalThis.location?.href ?? base);
+    const request = new Request(at, token ? init : { credentials: 'include', ...init });
+    if (new URL(request.url).origin !== new URL(base).origin) throw new TypeError(`${request.url} has not the origin of ${base}`);
+    if (token) request.headers.set('Authorization', `Bearer ${token}`);
+    return fetch(request);
+  }
+
+  // OAuth (RFC 6749 4.1, RFC 7636, and the nonce of OpenID Connect Core 3.1.2.1).
+
+  async function authorize(provider, { redirectUri = location.origin + location.pathname } = {}) {
+    if (typeof provider === 'number') {
+      const number = provider;
+      provider = (await ask('GET', 'client.json')).oauth.find(({ providerId }) => providerId === number);
+      if (!provider) throw new RangeError(`the company has no provider ${number}`);
+    }
+    const { providerId, authorizeUrl, clientId, scope, pkce } = provider;
+    const [state, nonce, verifier] = [0, 0, 0].map(() => base64url(crypto.getRandomValues(new Uint8Array(32))));
+    const parameters = { response_type: 'code', client_id: clientId, redirect_uri: redirectUri, scope, state, nonce };
+    if (pkce) {
+      const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier));
+      Object.assign(parameters, { code_challenge: base64url(new Uint8Array(digest)), code_challenge_method: 'S256' });
+    }
+    const to = new URL(authorizeUrl);
+    for (const [parameter, value] of Object.entries(parameters)) to.searchParams.set(parameter, value);
+    tab.setItem(`${name} oauth`, JSON.stringify({ state, nonce, providerId, redirectUri, verifier: pkce ? verifier : undefined }));
+    return to.href;
+  }
+
+  async function finishOAuth(location) {
+    const { searchParams: said } = new URL(location.href ?? location);
+    const code = said.get('code'), error = said.get('error');
+    if (!said.has('state') || code === null && error === null) return null;
+    const begun = JSON.parse(tab.getItem(`${name} oauth`));
+    if (begun?.state !== said.get('state')) {
+      throw new MnemogateError('oauth.state', 'this login was not begun here, or is over', { step: await inTurn(look) });
+    }
+    tab.removeItem(`${name} oauth`); // a code is sent once
+    const from = { state: 'start', token: read().token };
+    if (code === null) throw goingOn(new MnemogateError('oauth.denied', error), from);
+    return take(from, 'auth/oauth', {
+      provider_id: begun.providerId, code, redirect_uri: begun.redirectUri, code_verifier: begun.verifier, nonce: begun.nonce,
+    }, { bare: true, loginId: undefined });
+  }
+
+  // Captcha pow.
+
+  async function solveCaptcha({ signal } = {}) {
+    const { challenge, bits } = await ask('GET', 'captcha');
+    return `${challenge}.${await work(`${base}/v2/client.js`, challenge, bits, signal)}`;
+  }
+
+  // solved is an app's response or, where one is due and the company has pow, ours.
+  async function solved(captcha, due) {
+    if (captcha !== undefined || !due) return captcha;
+    return solveCaptcha().catch((error) => {
+      if (error.status !== 404) throw error;
+    });
+  }
+}
+
+const isOver = ({ code }) => ['auth.token.invalid', 'auth.token.expired', 'auth.header.missing'].includes(code);
+
+// camel has fields named as JavaScript does.
+function camel(value) {
+  if (Array.isArray(value)) return value.map(camel);
+  if (value === null || typeof value !== 'object') return value;
+  return Object.fromEntries(Object.entries(value).map(([field, v]) => [field.replace(/_(.)/g, (_, c) => c.toUpperCase()), camel(v)]));
+}
+
+const base64url = (bytes) => btoa(String.fromCharCode(...bytes)).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
+
+// Memory is a storage of one client.
+class Memory extends Map {
+  getItem(name) { return this.get(name) ?? null; }
+  setItem(name, value) { this.set(name, value); }
+  removeItem(name) { this.delete(name); }
+}
+
+function storageOfTab() {
+  try {
+    return globalThis.sessionStorage;
+  } catch { // the user allows none
+    return undefined;
+  }
+}
+
+// Work for captcha pow: an n, such that the SHA-256 of `${challenge}.${n}` begins with
+// so many zero bits. This file is the worker, too.
+
+const workerName = 'mnemogate-pow';
+
+// work finds n in a worker at an address of the page's origin; where there can be none,
+// here, and lets the page breathe between.
+function work(address, challenge, bits, signal) {
+  return new Promise((resolve, reject) => {
+    let worker;
+    const end = (settle) => (value) => { worker?.terminate(); settle(value); };
+    const here = () => pausing(challenge, bits, signal).then(resolve, reject);
+    signal?.throwIfAborted();
+    signal?.addEventListener('abort', () => end(reject)(signal.reason));
+    if (new URL(address).origin === globalThis.location?.origin && typeof Worker === 'function') {
+      worker = new Worker(address, { type: 'module', name: workerName });
+      worker.onmessage = ({ data }) => end(resolve)(data);
+      worker.onerror = end(here);
+      worker.postMessage([challenge, bits]);
+    } else {
+      here();
+    }
+  });
+}
+
+async function pausing(challenge, bits, signal) {
+  for (let n = 0; ; n += 2000) {
+    const found = search(challenge, bits, n, n + 2000);
+    if (found !== undefined) return found;
+    await new Promise((resume) => setTimeout(resume));
+    signal?.throwIfAborted();
+  }
+}
+
+if (typeof document === 'undefined' && globalThis.name === workerName) {
+  globalThis.onmessage = ({ data: [challenge, bits] }) => postMessage(search(challenge, bits, 0, Infinity));
+}
+
+// search tries the numbers from first to end. What is hashed is one block of 64 bytes
+// with the server's challenges, and may be more.
+function search(challenge, bits, first, end) {
+  const prefix = new TextEncoder().encode(`${challenge}.`);
+  const bytes = new Uint8Array(prefix.length + 89 & ~63); // up to 17 digits, 0x80, and the length in 8 bytes
+  const view = new DataView(bytes.buffer);
+  bytes.set(prefix);
+  for (let n = first; n < end; n++) {
+    let length = prefix.length;
+    for (const digit of String(n)) bytes[length++] = digit.charCodeAt(0);
+    bytes[length] = 0x80;
+    const last = (length + 8 & ~63) + 60;
+    view.setUint32(last, 8 * length);
+    if (Math.clz32(firstWord(view, last)) >= bits) return n;
+    view.setUint32(last, 0);
+  }
+  return undefined;
+}
+
+// SHA-256 (FIPS 180-4), whose constants are from the roots of the first primes:
+// crypto.subtle waits for each hash, and takes more than ten times as long.
+
+const primes = [];
+for (let p = 2; primes.length < 64; p++) if (primes.every((q) => p % q)) primes.push(p);
+const fraction = (x) => (x - Math.floor(x)) * 2 ** 32 | 0;
+const initial = primes.slice(0, 8).map((p) => fraction(Math.sqrt(p)));
+const constants = Int32Array.from(primes, (p) => fraction(Math.cbrt(p)));
+const schedule = new Int32Array(64);
+
+// firstWord is that of the hash of padded blocks, the last of which ends behind last.
+function firstWord(view, last) {
+  const hash = Int32Array.from(initial);
+  for (let block = 0; block < last; block += 64) {
+    let [a, b, c, d, e, f, g, h] = hash;
+    for (let i = 0; i < 64; i++) {
+      if (i < 16) {
+        schedule[i] = view.getInt32(block + 4 * i);
+      } else {
+        const x = schedule[i - 15], y = schedule[i - 2];
+        const s0 = (x >>> 7 | x << 25) ^ (x >>> 18 | x << 14) ^ x >>> 3;
+        const s1 = (y >>> 17 | y << 15) ^ (y >>> 19 | y << 13) ^ y >>> 10;
+        schedule[i] = schedule[i - 16] + s0 + schedule[i - 7] + s1;
+      }
+      const t1 = h + ((e >>> 6 | e << 26) ^ (e >>> 11 | e << 21) ^ (e >>> 25 | e << 7)) + (e & f ^ ~e & g) + constants[i] + schedule[i] | 0;
+      const t2 = ((a >>> 2 | a << 30) ^ (a >>> 13 | a << 19) ^ (a >>> 22 | a << 10)) + (a & b ^ a & c ^ b & c) | 0;
+      h = g; g = f; f = e; e = d + t1 | 0; d = c; c = b; b = a; a = t1 + t2 | 0;
+    }
+    [a, b, c, d, e, f, g, h].forEach((word, i) => { hash[i] += word; });
+  }
+  return hash[0];
+}
