@@ -25,6 +25,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
 )
 
@@ -150,6 +151,7 @@ type Handler struct {
 	log      *slog.Logger
 	document []byte // the OpenAPI document
 	profile  []profileHeader
+	page     *page.Page // nil for none
 }
 
 // CaddyModule returns the Caddy module information.
@@ -175,6 +177,11 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
 		if err := h.app.StandIn(server, bypasses); err != nil {
 			return err
+		}
+	}
+	if h.LoginPage != nil {
+		if h.page, err = page.New(h.LoginPage.options()); err != nil {
+			return fmt.Errorf("login_page: %w", err)
 		}
 	}
 	h.document = openAPI(h.BasePath)
@@ -273,6 +280,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	t := targetOf(h.BasePath, r.URL)
 	switch t.kind {
+	case loginPage, logoutPage, pageFile:
+		if h.hasPage(t.company) {
+			h.servePage(w, r, t)
+			return nil
+		}
+		fallthrough
 	case protectedPath:
 		return h.guard(w, r, t, next)
 	case authRoute, apiDocument, challenge, sessionRoute:

@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/page"
 )
 
 // LoginPage is the page at which users log in and out with a browser.
@@ -34,10 +35,14 @@ type LoginPage struct {
 	Texts string `json:"texts,omitempty"`
 }
 
+func (p *LoginPage) options() page.Options {
+	return page.Options{Title: p.Title, Logo: p.Logo, Color: p.Color, Texts: p.Texts}
+}
+
 // checkLoginPage refuses a page of no company. It sets the only one that there is.
 func (h *Handler) checkLoginPage() error {
-	page := h.LoginPage
-	if page == nil {
+	p := h.LoginPage
+	if p == nil {
 		return nil
 	}
 	served := slices.Clone(h.Companies)
@@ -47,12 +52,12 @@ func (h *Handler) checkLoginPage() error {
 		}
 	}
 	switch {
-	case page.Company != "" && !slices.Contains(served, page.Company):
-		return fmt.Errorf("login_page: this site serves no company %q; name one that it does", page.Company)
-	case page.Company == "" && len(served) > 1:
+	case p.Company != "" && !slices.Contains(served, p.Company):
+		return fmt.Errorf("login_page: this site serves no company %q; name one that it does", p.Company)
+	case p.Company == "" && len(served) > 1:
 		return fmt.Errorf("login_page: this site serves several companies; name the one at whose page to log in for paths that name none, as in login_page %s", served[0])
-	case page.Company == "":
-		page.Company = served[0]
+	case p.Company == "":
+		p.Company = served[0]
 	}
 	return nil
 }
@@ -60,18 +65,18 @@ func (h *Handler) checkLoginPage() error {
 // parseLoginPage parses a company, or none, and what the page looks like.
 func (h *Handler) parseLoginPage(d *caddyfile.Dispenser) func() error {
 	return func() error {
-		page := new(LoginPage)
+		p := new(LoginPage)
 		args := d.RemainingArgs()
 		if len(args) > 1 || len(args) == 1 && args[0] == "" {
 			return d.ArgErr()
 		}
-		page.Company = append(args, "")[0]
-		h.LoginPage = page
+		p.Company = append(args, "")[0]
+		h.LoginPage = p
 		return guest.Options(d, map[string]func() error{
-			"title": guest.Text(d, &page.Title),
-			"logo":  guest.Text(d, &page.Logo),
-			"color": guest.Text(d, &page.Color),
-			"texts": guest.Text(d, &page.Texts),
+			"title": guest.Text(d, &p.Title),
+			"logo":  guest.Text(d, &p.Logo),
+			"color": guest.Text(d, &p.Color),
+			"texts": guest.Text(d, &p.Texts),
 		})
 	}
 }

@@ -30,6 +30,9 @@ const (
 	challenge   // of captcha pow
 	sessionRoute
 	clientModule // client.js and its types
+	loginPage // these three where the site has a page of the company, else a protectedPath
+	logoutPage
+	pageFile
 )
 
 // targetOf classifies the path of a URL. One that does not begin with a slash
@@ -66,6 +69,9 @@ func classify(base, escaped string) target {
 		}
 	}
 	if plain(escaped) { // the common case: there is one way to read it
+		if kind, ok := pageKind(rest); ok && isCode(company) {
+			return target{kind: kind, company: company}
+		}
 		return target{kind: kindOf(company, rest), company: company}
 	}
 	t := target{company: company}

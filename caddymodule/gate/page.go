@@ -1,0 +1,61 @@
+package gate
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/mnemogate/mnemogate/caddymodule/page"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// loginPath and logoutPath are where the pages are, behind /{company_code}/; their
+// files are behind page.Prefix.
+const (
+	loginPath  = "login"
+	logoutPath = "logout"
+)
+
+// pageKind is the kind of a path that is written as everyone reads it, where the site
+// has a login page.
+func pageKind(rest string) (targetKind, bool) {
+	switch {
+	case rest == loginPath:
+		return loginPage, true
+	case rest == logoutPath:
+		return logoutPage, true
+	case strings.HasPrefix(rest, page.Prefix):
+		return pageFile, true
+	}
+	return 0, false
+}
+
+// hasPage reports whether the site has a page of the company.
+func (h *Handler) hasPage(company string) bool {
+	return h.page != nil && h.serves(company) && h.app.Companies[company] != nil
+}
+
+func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.refuse(w, errGetOnly)
+		return
+	}
+	if t.kind == pageFile {
+		_, rest := split(h.BasePath, r.URL.EscapedPath())
+		h.page.ServeFile(w, r, strings.TrimPrefix(rest, page.Prefix))
+		return
+	}
+	view := page.View{Company: t.company, Base: h.BasePath, Cookie: h.cookies(r) != nil}
+	err := h.own(w, r, func(service *flows.Service) (err error) {
+		view.Key, err = service.PageKey(r.Context(), t.company)
+		return err
+	}, nil)
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	serve := h.page.ServeLogin
+	if t.kind == logoutPage {
+		serve = h.page.ServeLogout
+	}
+	serve(w, r, view)
+}

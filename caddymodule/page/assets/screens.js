@@ -1,0 +1,280 @@
+// What is shown in each state of a login: screens[step.state] makes it, with a page
+// to act through (see page.js).
+import { $, el, button, field, choices, complain, link } from './ui.js';
+import { t } from './texts.js';
+import { captcha } from './captcha.js';
+
+const submit = (text) => el('button', { type: 'submit', class: 'main' }, text);
+
+// form is one whose fields are filled in before it is sent.
+function form(page, send, ...content) {
+  return el('form', {
+    method: 'post', novalidate: true,
+    onsubmit(event) {
+      event.preventDefault();
+      page.submit(event.target, send);
+    },
+  }, content);
+}
+
+// who tells whose login it is, and tells password managers, too.
+const who = (page, step) => el('p', { class: 'who' },
+  step.loginId && el('b', { dir: 'auto' }, step.loginId),
+  step.loginId && el('input', { type: 'text', name: 'username', autocomplete: 'username', value: step.loginId, readonly: true, hidden: true, tabindex: '-1' }),
+  button(t('login.other'), () => page.act(() => step.cancel())));
+
+const links = (...content) => el('p', { class: 'links' }, content);
+
+// consent asks for disclaimers; none of them stands ticked but those that were.
+function consent(page, disclaimers) {
+  if (disclaimers.length === 0) return null;
+  return choices('disclaimers', t('disclaimers.legend'), 'checkbox', disclaimers.map((d) => ({
+    value: d.code,
+    label: el('span', { dir: 'auto' }, t('disclaimers.accept', { title: d.title || d.code })),
+    more: el('p', {}, el('span', { dir: 'auto' }, d.description), ' ', link(d.link, t('disclaimers.read', { title: d.title || d.code }))),
+    checked: page.accepted.has(d.code),
+  })));
+}
+
+// proof is a captcha where one is due.
+function proof(page, due) {
+  const made = due && page.config.captcha.type !== 'off' ? captcha(page.config.captcha, page.client) : null;
+  page.leave(() => made?.stop?.());
+  return { element: made?.element ?? null, response: () => made?.response() };
+}
+
+function login(page, step) {
+  return {
+    heading: t('login.heading'),
+    body: [
+      form(page, ({ login }) => step.login(login.trim()),
+        field({ name: 'login', label: t('login.id'), autocomplete: 'username', autocapitalize: 'none', spellcheck: 'false', maxlength: '254', value: page.loginId ?? '' }),
+        submit(t('login.submit'))),
+      page.config.recovery.length > 0 && links(button(t('recover.offer'), () => page.show(step, { screen: recover }))),
+      page.config.oauth.length > 0 && el('p', { class: 'or' }, t('login.or')),
+      page.config.oauth.length > 0 && el('div', { class: 'stack' }, page.config.oauth.map((provider) =>
+        button(t('login.with', { name: provider.name || new URL(provider.authorizeUrl).hostname }), () => page.act(() => page.visit(step, provider)), 'other'))),
+    ],
+  };
+}
+
+function checkPassword(page, step) {
+  const { element, response } = proof(page, step.captchaRequired);
+  return {
+    heading: t('password.heading'),
+    body: [
+      form(page, ({ password, disclaimers }) => step.checkPassword(password, { captcha: response(), acceptDisclaimers: disclaimers }),
+        who(page, step),
+        field({ name: 'password', label: t('password.label'), type: 'password', autocomplete: 'current-password', reveal: true }),
+        element,
+        consent(page, step.disclaimers),
+        submit(t('login.heading'))),
+      page.config.recovery.length > 0 && links(button(t('recover.offer'), () => page.show(step, { screen: recover }))),
+    ],
+  };
+}
+
+const codeField = () => field({ name: 'code', label: t('code.label'), autocomplete: 'one-time-code', inputmode: 'numeric', class: 'code', maxlength: '16', dir: 'ltr' });
+const onlyDigits = (code) => code.replace(/[\s-]/g, '');
+
+function checkOTP(page, step) {
+  return {
+    heading: t('code.heading'),
+    body: [
+      el('p', { class: 'lead' }, step.phone ? sentTo('code.sent', 'phone', step.phone) : t('code.app')),
+      form(page, ({ code, disclaimers }) => step.checkOTP(onlyDigits(code), { acceptDisclaimers: disclaimers }),
+        codeField(), consent(page, step.disclaimers), submit(t('code.submit'))),
+      links(
+        button(t(step.phone ? 'code.resend' : 'code.sms'), () => page.act(() => step.renewOTP(), t('code.resent'))),
+        button(t('backup.offer'), () => page.show(step, { screen: useBackupCode })),
+        button(t('login.other'), () => page.act(() => step.cancel()))),
+    ],
+    // A code is good for one attempt: after that another is on its way, unless there may be none.
+    renew: (error) => step.phone && (error.code === 'auth.otp.invalid' || error.code === 'auth.disclaimer.invalid') && (() => step.renewOTP()),
+  };
+}
+
+function useBackupCode(page, step) {
+  return {
+    heading: t('backup.heading'),
+    body: [
+      el('p', { class: 'lead' }, t('backup.text')),
+      form(page, ({ backup, disclaimers }) => step.useBackupCode(backup.trim(), { acceptDisclaimers: disclaimers }),
+        field({ name: 'backup', label: t('backup.label'), autocomplete: 'off', autocapitalize: 'none', spellcheck: 'false', class: 'code', maxlength: '64', dir: 'ltr' }),
+        consent(page, step.disclaimers), submit(t('code.submit'))),
+      links(
+        button(t('backup.back'), () => page.show(step)),
+        button(t('login.other'), () => page.act(() => step.cancel()))),
+    ],
+  };
+}
+
+function recoveryCheckOTP(page, step) {
+  return {
+    heading: t('code.heading'),
+    body: [
+      el('p', { class: 'lead' }, step.phone ? sentTo('code.sent', 'phone', step.phone) : t('code.sentsomewhere')),
+      form(page, ({ code }) => step.checkOTP(onlyDigits(code)), codeField(), submit(t('code.submit'))),
+      links(
+        button(t('code.resend'), () => page.act(() => step.renewOTP(), t('code.resent'))),
+        button(t('recover.stop'), () => page.act(() => step.cancel()))),
+    ],
+    renew: (error) => error.code === 'auth.otp.invalid' && (() => step.renewOTP()),
+  };
+}
+
+// sentTo is a text with something in it that is written left to right.
+function sentTo(key, name, value) {
+  const [before, after] = t(key, { [name]: '\0' }).split('\0');
+  return [before, el('bdi', {}, value), after ?? ''];
+}
+
+function setPassword(page, step) {
+  return {
+    heading: t('newpassword.heading'),
+    body: [
+      form(page, ({ newpassword, disclaimers }) => step.setPassword(newpassword, { acceptDisclaimers: disclaimers }),
+        step.loginId && el('input', { type: 'text', name: 'username', autocomplete: 'username', value: step.loginId, readonly: true, hidden: true, tabindex: '-1' }),
+        newPassword(page, step),
+        consent(page, step.disclaimers ?? []),
+        submit(t('newpassword.submit'))),
+      links(button(t('login.other'), () => page.act(() => step.cancel()))),
+    ],
+  };
+}
+
+const longest = 128;
+
+// newPassword shows the rules before the first letter, and marks those that are kept.
+// The server decides, and knows more: what many use, and what the account is called.
+function newPassword(page, { rules }) {
+  const { minLength, description } = page.config.password;
+  const least = Number(/\d+/.exec(rules.description ?? '')?.[0] ?? minLength);
+  let pattern = null;
+  try {
+    pattern = rules.regex && new RegExp(rules.regex);
+  } catch {} // RE2 knows some that JavaScript does not
+  const kept = [
+    [t('rule.length', { min: least, max: longest }), (p) => [...p.normalize('NFKC')].length >= least && [...p].length <= longest],
+    [t('rule.common')],
+    [t('rule.personal')],
+    rules.regex && [el('span', { lang: '', dir: 'auto' }, page.config.password.own ?? description), pattern && ((p) => pattern.test(p.normalize('NFKC')))],
+  ].filter(Boolean);
+  const lines = kept.map(([text]) => el('li', {}, text));
+  const list = el('ul', { class: 'rules', id: 'rules', 'aria-label': t('rule.all') }, lines);
+  return field({
+    name: 'newpassword', label: t('newpassword.label'), type: 'password', autocomplete: 'new-password', reveal: true, hint: list,
+    oninput: ({ target }) => kept.forEach(([, holds], i) => lines[i].classList.toggle('kept', Boolean(target.value && holds?.(target.value)))),
+  });
+}
+
+function acceptDisclaimers(page, step) {
+  return {
+    heading: t('disclaimers.heading'),
+    body: [
+      form(page, ({ disclaimers }) => step.acceptDisclaimers(disclaimers), consent(page, step.disclaimers), submit(t('disclaimers.submit'))),
+      links(button(t('disclaimers.refuse'), () => page.act(() => step.cancel()))),
+    ],
+  };
+}
+
+export function recover(page, step) {
+  const { element, response } = proof(page, true);
+  const methods = page.config.recovery;
+  const back = () => page.show(step);
+  return {
+    heading: t('recover.heading'),
+    body: [
+      el('p', { class: 'lead' }, t('recover.text')),
+      form(page, ({ login, method }) => {
+        const options = { method: method ?? methods[0], captcha: response() };
+        page.loginId = login.trim();
+        return step.state === 'checkpassword' ? step.recover({ ...options, loginId: page.loginId }) : step.recover(page.loginId, options);
+      },
+      field({ name: 'login', label: t('login.id'), autocomplete: 'username', autocapitalize: 'none', spellcheck: 'false', maxlength: '254', value: step.loginId ?? page.loginId ?? '' }),
+      methods.length > 1 && choices('method', t('recover.how'), 'radio', methods.map((method, i) => ({ value: method, label: t(`recover.${method}`), checked: i === 0 }))),
+      element,
+      submit(t('code.submit'))),
+      links(button(t('recover.stop'), back)),
+    ],
+  };
+}
+
+function checkQuestion(page, step) {
+  return {
+    heading: t('question.heading'),
+    body: [
+      form(page, ({ answer }) => step.checkAnswer(answer),
+        field({ name: 'answer', label: el('span', { dir: 'auto' }, step.question), autocomplete: 'off', autocapitalize: 'none', maxlength: '256' }),
+        submit(t('code.submit'))),
+      links(button(t('recover.stop'), () => page.act(() => step.cancel()))),
+    ],
+  };
+}
+
+function linkMailed(page, step) {
+  return {
+    heading: t('mail.heading'),
+    body: [
+      el('p', { class: 'lead' }, step.email ? sentTo('mail.text', 'email', step.email) : t('mail.textsomewhere')),
+      el('p', { class: 'hint' }, t('mail.hint')),
+      links(
+        button(t('mail.again'), () => page.show(step, { screen: recover })),
+        button(t('login.back'), () => page.show(step, { screen: login }))),
+    ],
+  };
+}
+
+// openLink waits for a click: programs that look through mails open links, too.
+export function openLink(page, step) {
+  return {
+    heading: t('newpassword.heading'),
+    body: [
+      el('p', { class: 'lead' }, t('link.text')),
+      form(page, () => step.checkLink(page.link), submit(t('code.submit'))),
+      links(button(t('login.back'), () => page.show(step, { screen: login }))),
+    ],
+  };
+}
+
+function already(page, step) {
+  return {
+    heading: t('already.heading'),
+    body: [el('div', { class: 'stack' },
+      el('button', { type: 'button', class: 'main', onclick: () => page.go() }, t('already.continue')),
+      button(t('logout.submit'), () => page.act(() => step.logout(), t('logout.done')), 'other'))],
+  };
+}
+
+export function logout(page, step) {
+  return {
+    heading: t('logout.heading'),
+    body: [
+      el('p', { class: 'lead' }, t('logout.text')),
+      form(page, () => step.logout(), submit(t('logout.submit'))),
+    ],
+  };
+}
+
+export function loggedOut(page) {
+  return {
+    heading: t('logout.done'),
+    body: [el('a', { class: 'main', href: new URL('login', location.href).pathname }, t('login.heading'))],
+  };
+}
+
+export const going = () => ({ heading: t('going.heading'), body: [] });
+
+export const screens = {
+  start: login,
+  passwordset: login,
+  linkmailed: linkMailed,
+  checkpassword: checkPassword,
+  checkotp: checkOTP,
+  setpassword: setPassword,
+  acceptdisclaimers: acceptDisclaimers,
+  'recovery-checkotp': recoveryCheckOTP,
+  'recovery-checkquestion': checkQuestion,
+  'recovery-setpassword': setPassword,
+  authorized: already,
+};

@@ -1,0 +1,22 @@
+// The page's texts, in the language that was chosen.
+let texts = {};
+export let language = document.documentElement.lang;
+
+// speak changes the language, for this page and those that this tab will see.
+export async function speak(tag) {
+  const answer = await fetch(new URL(`texts/${tag}.json`, import.meta.url));
+  if (!answer.ok) throw new Error(`no texts in ${tag}`);
+  texts = await answer.json();
+  language = tag;
+}
+
+export const has = (key) => Object.hasOwn(texts, key);
+
+// t is a text, with values in the place of {name}.
+export const t = (key, values = {}) => (texts[key] ?? key).replace(/\{([a-z]+)\}/g, (held, name) => values[name] ?? held);
+
+// time is a number of seconds as people say it.
+export function time(seconds) {
+  const [n, unit] = seconds >= 7200 ? [seconds / 3600, 'hour'] : seconds >= 120 ? [seconds / 60, 'minute'] : [seconds, 'second'];
+  return new Intl.NumberFormat(language, { style: 'unit', unit, unitDisplay: 'long' }).format(Math.ceil(n));
+}

@@ -1,0 +1,124 @@
+// Elements of the page. Text becomes text here, whoever wrote it: nothing is read as
+// markup.
+import { t } from './texts.js';
+
+export const $ = (selector, within = document) => within.querySelector(selector);
+
+// el makes an element. Attributes are strings, or true and false; those that begin
+// with on are listeners.
+export function el(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  set(element, attributes);
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+function set(element, attributes) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
+    else if (name === 'value') element.value = value;
+    else if (value === true) element.setAttribute(name, '');
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+}
+
+export const button = (text, onclick, kind = 'link') => el('button', { type: 'button', class: kind, onclick }, text);
+
+// field is an input with its label, and room for a hint and an error.
+export function field({ name, label, hint, reveal, ...attributes }) {
+  const input = el('input', { id: name, name, type: 'text', required: true, 'aria-describedby': `${name}-hint ${name}-error`, ...attributes });
+  return el('div', { class: 'field' },
+    el('label', { for: name }, label),
+    el('div', { class: reveal ? 'entry reveal' : 'entry' }, input, reveal && revealer(input)),
+    el('div', { id: `${name}-hint` }, hint),
+    el('p', { id: `${name}-error`, class: 'error', hidden: true }));
+}
+
+// revealer shows and hides what is typed into a password's input.
+function revealer(input) {
+  const toggle = el('button', {
+    type: 'button', 'aria-pressed': 'false', 'aria-label': t('password.show'), title: t('password.show'), 'aria-controls': input.id,
+    onclick() {
+      const shown = input.type === 'password';
+      input.type = shown ? 'text' : 'password';
+      toggle.setAttribute('aria-pressed', String(shown));
+      input.focus();
+    },
+  }, eye());
+  return toggle;
+}
+
+function eye() {
+  const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+  svg.setAttribute('viewBox', '0 0 24 24');
+  svg.setAttribute('aria-hidden', 'true');
+  for (const [kind, d] of [
+    ['', 'M2.5 12S6 5.5 12 5.5 21.5 12 21.5 12 18 18.5 12 18.5 2.5 12 2.5 12Z'],
+    ['', 'M12 9a3 3 0 1 0 0 6 3 3 0 0 0 0-6Z'],
+    ['slash', 'M4 20 20 4'],
+  ]) {
+    const path = document.createElementNS(svg.namespaceURI, 'path');
+    path.setAttribute('d', d);
+    if (kind) path.setAttribute('class', kind);
+    svg.append(path);
+  }
+  return svg;
+}
+
+// choices are boxes or radio buttons in a group, with room for an error.
+export function choices(name, legend, type, options) {
+  return el('fieldset', { id: name, 'aria-describedby': `${name}-error` },
+    el('legend', {}, legend),
+    options.map(({ value, label, more, checked }, i) => {
+      const id = `${name}-${i}`;
+      return el('div', { class: 'choice' },
+        el('input', { id, name, type, value, checked, 'aria-describedby': more && `${id}-more` }),
+        el('label', { for: id }, label),
+        more && el('div', { id: `${id}-more` }, more));
+    }),
+    el('p', { id: `${name}-error`, class: 'error', hidden: true }));
+}
+
+// complain ties an error to a field, and brings the user there. It reports whether
+// there is such a field.
+export function complain(name, text) {
+  const error = document.getElementById(`${name}-error`);
+  if (!error) return false;
+  error.textContent = text;
+  error.hidden = false;
+  const of = document.getElementById(name);
+  const input = of.matches('input') ? of : $('input:not(:checked)', of) ?? $('input', of);
+  input?.setAttribute('aria-invalid', 'true');
+  input?.focus();
+  return true;
+}
+
+// forgive takes the errors away.
+export function forgive(form) {
+  for (const error of form.querySelectorAll('.error')) error.hidden = true;
+  for (const input of form.querySelectorAll('[aria-invalid]')) input.removeAttribute('aria-invalid');
+}
+
+// alert says what went wrong, above all else, and brings the user there.
+export function alert(...content) {
+  $('.alert')?.remove();
+  const box = el('div', { class: 'alert', role: 'alert', tabindex: '-1' }, content);
+  $('h1').after(box);
+  box.focus();
+  return box;
+}
+
+// say tells what needs no attention but that of a screen reader, too.
+export function say(text) {
+  $('#said').textContent = text;
+}
+
+// link is a link to elsewhere; only its text, if its address is none of the web's.
+export function link(address, text) {
+  let url;
+  try {
+    url = new URL(address);
+  } catch {}
+  if (url?.protocol !== 'https:' && url?.protocol !== 'http:') return null;
+  return el('a', { href: url.href, target: '_blank', rel: 'noopener noreferrer' }, text);
+}

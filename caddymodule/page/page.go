@@ -1,0 +1,151 @@
+// Package page is the login page, and the module client.js that it and apps use, as
+// they are served: no framework, no build step, each file of assets as it is.
+// Start at Page. What the page does in the browser begins in assets/page.js.
+package page
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/text/language"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// Options is what an operator decides of the page.
+type Options struct {
+	Title string // of the page and the browser's window; empty for the text page.title
+	Logo  string // file: SVG, PNG, JPEG, WebP or GIF; empty for none
+	Color string // CSS color of buttons and links; empty for the built-in one
+	Texts string // directory with <language>.json; empty for the built-in texts
+}
+
+// A Page is ready to be served. It does not change.
+type Page struct {
+	title     string
+	files     map[string]*file // by what follows the version in their path
+	version   string           // of all files
+	languages []language.Tag
+	matcher   language.Matcher
+	texts     map[string]map[string]string // by language
+	logo      bool
+}
+
+// maxLogo keeps a photo of 10 MB from being sent with each login.
+const maxLogo = 512 << 10
+
+// New returns the page of these options. Its errors begin with the directive.
+func New(o Options) (*Page, error) {
+	p := &Page{title: o.Title, files: map[string]*file{}}
+	err := fs.WalkDir(assets, "assets", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) == ".html" || path.Dir(name) == "assets/texts" {
+			return err
+		}
+		content, err := assets.ReadFile(name)
+		p.files[strings.TrimPrefix(name, "assets/")] = newFile(contentTypes[path.Ext(name)], content)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(p.readTexts(o.Texts), p.readLogo(o.Logo), p.paint(o.Color)); err != nil {
+		return nil, err
+	}
+	p.setVersion()
+	return p, nil
+}
+
+// readLogo reads an image. What it is, its first bytes say.
+func (p *Page) readLogo(name string) error {
+	if name == "" {
+		return nil
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("logo: %w", err)
+	}
+	if len(content) > maxLogo {
+		return fmt.Errorf("logo: %s has more than %d kB; make it smaller, since each login loads it", name, maxLogo>>10)
+	}
+	kind := http.DetectContentType(content)
+	if strings.EqualFold(path.Ext(name), ".svg") && bytes.Contains(content, []byte("<svg")) {
+		kind = "image/svg+xml"
+	}
+	if !slices.Contains([]string{"image/svg+xml", "image/png", "image/jpeg", "image/webp", "image/gif"}, kind) {
+		return fmt.Errorf("logo: %s is no image that browsers show; use SVG, PNG, JPEG, WebP or GIF", name)
+	}
+	p.files["logo"] = newFile(kind, content)
+	p.logo = true
+	return nil
+}
+
+// paint makes the sheet of the operator's color.
+func (p *Page) paint(name string) error {
+	c := builtInColor
+	if name != "" {
+		var err error
+		if c, err = parseColor(name); err != nil {
+			return err
+		}
+	}
+	p.files["theme.css"] = newFile(contentTypes[".css"], []byte(themeOf(c)))
+	return nil
+}
+
+// setVersion names the files after all that is in them, so that each may be kept
+// for good, and goes with the others.
+func (p *Page) setVersion() {
+	all := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(p.files)) {
+		fmt.Fprintf(all, "%s %s\n", name, p.files[name].etag)
+	}
+	p.version = base64.RawURLEncoding.EncodeToString(all.Sum(nil)[:12])
+}
+
+// A file is sent as it is or, where that is smaller, gzipped.
+type file struct {
+	contentType    string
+	plain, gzipped []byte // gzipped is nil where it would save nothing
+	etag           string
+}
+
+var contentTypes = map[string]string{
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".ts":   "text/plain; charset=utf-8",
+	".json": "application/json",
+	".svg":  "image/svg+xml",
+}
+
+func newFile(contentType string, content []byte) *file {
+	hash := sha256.Sum256(content)
+	f := &file{contentType: contentType, plain: content, etag: `"` + base64.RawURLEncoding.EncodeToString(hash[:12]) + `"`}
+	if packed := pack(content); len(packed) < len(content)*9/10 {
+		f.gzipped = packed
+	}
+	return f
+}
+
+func pack(content []byte) []byte {
+	var b bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // a level that there is
+	_, _ = w.Write(content)                               // a buffer takes all
+	_ = w.Close()
+	return b.Bytes()
+}
+
+var html = template.Must(template.ParseFS(assets, "assets/page.html"))

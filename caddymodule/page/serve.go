@@ -1,0 +1,158 @@
+package page
+
+import (
+	"bytes"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// A View is what one request's page is made of.
+type View struct {
+	Company string // its code
+	Base    string // what stands before /{company_code} in the site's paths
+	Key     string // the API key of this page
+	Captcha string // the company's kind of captcha, such as turnstile
+	Cookie  bool   // whether the request brought a session's cookie
+}
+
+// Prefix is where the files are, below /{company_code}/: then come the version and
+// the file's name.
+const Prefix = "v2/page/"
+
+// origins are whose scripts and frames a captcha needs.
+var origins = map[string]struct{ script, style, frame, connect string }{
+	"turnstile": {script: "https://challenges.cloudflare.com", frame: "https://challenges.cloudflare.com"},
+	"hcaptcha": {
+		script: "https://hcaptcha.com https://*.hcaptcha.com", style: "https://hcaptcha.com https://*.hcaptcha.com",
+		frame: "https://hcaptcha.com https://*.hcaptcha.com", connect: "https://hcaptcha.com https://*.hcaptcha.com",
+	},
+	"recaptcha": {
+		script:  "https://www.google.com/recaptcha/ https://www.gstatic.com/recaptcha/",
+		frame:   "https://www.google.com/recaptcha/ https://recaptcha.google.com/recaptcha/",
+		connect: "https://www.google.com/recaptcha/",
+	},
+}
+
+// policy is the Content-Security-Policy of the page.
+func policy(captcha string) string {
+	with := origins[captcha]
+	directives := []string{
+		"default-src 'none'",
+		"script-src 'self' " + with.script,
+		"style-src 'self' " + with.style,
+		"img-src 'self'",
+		"connect-src 'self' " + with.connect,
+		"worker-src 'self'",
+		"form-action 'self'",
+		"base-uri 'none'",
+		"frame-ancestors 'none'",
+	}
+	if with.frame != "" {
+		directives = append(directives, "frame-src "+with.frame)
+	}
+	for i, d := range directives {
+		directives[i] = strings.TrimSpace(d)
+	}
+	return strings.Join(directives, "; ")
+}
+
+// ServeLogin answers with the page at /{company_code}/login.
+func (p *Page) ServeLogin(w http.ResponseWriter, r *http.Request, v View) { p.serve(w, r, v, "login") }
+
+// ServeLogout answers with the page at /{company_code}/logout.
+func (p *Page) ServeLogout(w http.ResponseWriter, r *http.Request, v View) {
+	p.serve(w, r, v, "logout")
+}
+
+func (p *Page) serve(w http.ResponseWriter, r *http.Request, v View, kind string) {
+	lang := p.language(r)
+	texts := p.texts[lang]
+	var body bytes.Buffer
+	err := html.Execute(&body, map[string]any{
+		"Lang": lang, "Dir": direction(lang), "Title": p.title, "Kind": kind, "Company": v.Company,
+		"Files": v.Base + "/" + v.Company + "/" + Prefix + p.version + "/", "Modules": preloaded, "Logo": p.logo,
+		"Key": v.Key, "Cookie": v.Cookie,
+		"Heading": texts[kind+".heading"], "NoScript": texts["noscript"], "Language": texts["language.choose"], "Languages": p.named(lang),
+	})
+	if err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Set("Content-Language", lang)
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Security-Policy", policy(v.Captcha))
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=(), browsing-topics=()")
+	header.Add("Vary", "Accept-Language, Cookie")
+	send(w, r, body.Bytes(), pack)
+}
+
+// ServeFile answers with a file; name is what follows Prefix.
+func (p *Page) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
+	version, name, _ := strings.Cut(name, "/")
+	f := p.files[name]
+	if f == nil {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	keep := "no-cache" // of another version: another node may have it
+	if version == p.version {
+		keep = "public, max-age=31536000, immutable"
+	}
+	f.serve(w, r, keep)
+}
+
+// preloaded are what the page will load, so that a browser need not find out one by one.
+var preloaded = []string{"client.js", "ui.js", "texts.js", "screens.js", "captcha.js"}
+
+func (f *file) serve(w http.ResponseWriter, r *http.Request, keep string) {
+	header := w.Header()
+	header.Set("Cache-Control", keep)
+	header.Set("ETag", f.etag)
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Content-Type", f.contentType)
+	if strings.HasPrefix(f.contentType, "image/") { // an SVG may be a page of its own
+		header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	}
+	if match := r.Header.Get("If-None-Match"); match != "" && strings.Contains(match, f.etag) {
+		header.Add("Vary", "Accept-Encoding")
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	send(w, r, f.plain, func([]byte) []byte { return f.gzipped })
+}
+
+// send sends content, gzipped for whom takes it.
+func send(w http.ResponseWriter, r *http.Request, content []byte, gzipped func([]byte) []byte) {
+	header := w.Header()
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Add("Vary", "Accept-Encoding")
+	if takesGzip(r) {
+		if packed := gzipped(content); packed != nil {
+			header.Set("Content-Encoding", "gzip")
+			content = packed
+		}
+	}
+	header.Set("Content-Length", strconv.Itoa(len(content)))
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(content) // the client may be gone
+	}
+}
+
+func takesGzip(r *http.Request) bool {
+	for part := range strings.SplitSeq(strings.Join(r.Header["Accept-Encoding"], ","), ",") {
+		name, quality, _ := strings.Cut(part, ";")
+		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+			q := strings.TrimLeft(strings.ReplaceAll(quality, " ", ""), "q=0.")
+			return quality == "" || q != ""
+		}
+	}
+	return false
+}

@@ -1,0 +1,146 @@
+package page
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/text/language"
+)
+
+// fallback is the language of whom no other fits, and of a text that another
+// language does not have.
+const fallback = "en"
+
+// readTexts reads the built-in languages and, over them, the operator's.
+func (p *Page) readTexts(dir string) error {
+	p.texts = map[string]map[string]string{}
+	if err := p.readLanguages(assets, "assets/texts", nil); err != nil {
+		return err
+	}
+	if dir != "" {
+		// Relative names begin where the process runs, as all of a configuration's do.
+		absolute, err := filepath.Abs(dir)
+		if err != nil {
+			return fmt.Errorf("texts: %w", err)
+		}
+		if err := p.readLanguages(os.DirFS(absolute), ".", p.texts[fallback]); err != nil {
+			return err
+		}
+	}
+	tags := slices.Sorted(maps.Keys(p.texts))
+	tags = append([]string{fallback}, slices.DeleteFunc(tags, func(t string) bool { return t == fallback })...)
+	for _, tag := range tags {
+		p.languages = append(p.languages, language.MustParse(tag))
+		// What a language does not have is said in the one that has all.
+		texts := maps.Clone(p.texts[fallback])
+		maps.Copy(texts, p.texts[tag])
+		p.texts[tag] = texts
+		content, err := json.Marshal(texts)
+		if err != nil {
+			return err
+		}
+		p.files["texts/"+tag+".json"] = newFile(contentTypes[".json"], content)
+	}
+	p.matcher = language.NewMatcher(p.languages)
+	return nil
+}
+
+// readLanguages reads each <language>.json of a directory. With keys, no other key
+// than these may be there, nor another placeholder than in their texts.
+func (p *Page) readLanguages(from fs.FS, dir string, keys map[string]string) error {
+	entries, err := fs.ReadDir(from, dir)
+	if err != nil {
+		return fmt.Errorf("texts: %w", err)
+	}
+	found := false
+	for _, entry := range entries {
+		name, ok := strings.CutSuffix(entry.Name(), ".json")
+		if !ok || entry.IsDir() {
+			continue
+		}
+		found = true
+		if err := p.readLanguage(from, path.Join(dir, entry.Name()), name, keys); err != nil {
+			return fmt.Errorf("texts: %s: %w", entry.Name(), err)
+		}
+	}
+	if !found {
+		return errors.New("texts: there is no <language>.json in the directory, such as en.json or pt-BR.json")
+	}
+	return nil
+}
+
+var placeholder = regexp.MustCompile(`\{[a-z]+\}`)
+
+func (p *Page) readLanguage(from fs.FS, file, name string, keys map[string]string) error {
+	tag, err := language.Parse(name)
+	if err != nil || tag.String() != name {
+		return errors.New("its name is no language tag like lt or pt-BR")
+	}
+	content, err := fs.ReadFile(from, file)
+	if err != nil {
+		return err
+	}
+	texts := map[string]string{}
+	if err := json.Unmarshal(content, &texts); err != nil {
+		return fmt.Errorf("it must be an object of texts by their keys: %w", err)
+	}
+	for key, text := range texts {
+		if keys == nil {
+			continue
+		}
+		original, ok := keys[key]
+		if !ok {
+			return fmt.Errorf("there is no text %q; docs/login-page.md says where they are listed", key)
+		}
+		for _, held := range placeholder.FindAllString(text, -1) {
+			if !strings.Contains(original, held) {
+				return fmt.Errorf("%s has nothing to put for %s", key, held)
+			}
+		}
+	}
+	if p.texts[name] == nil {
+		p.texts[name] = map[string]string{}
+	}
+	maps.Copy(p.texts[name], texts)
+	return nil
+}
+
+// language is the one for a request: of ?lang=, else of Accept-Language.
+func (p *Page) language(r *http.Request) string {
+	_, i := language.MatchStrings(p.matcher, r.URL.Query().Get("lang"), r.Header.Get("Accept-Language"))
+	return p.languages[i].String()
+}
+
+// rightToLeft are the scripts that are written so.
+var rightToLeft = []string{"Arab", "Hebr", "Thaa", "Syrc", "Nkoo", "Adlm", "Rohg", "Mand", "Samr"}
+
+func direction(tag string) string {
+	if script, _ := language.Make(tag).Script(); slices.Contains(rightToLeft, script.String()) {
+		return "rtl"
+	}
+	return "ltr"
+}
+
+// A named language is one to choose.
+type named struct {
+	Tag, Name, Dir string
+	Chosen         bool
+}
+
+// named lists the languages, each by its own name.
+func (p *Page) named(chosen string) (all []named) {
+	for _, tag := range p.languages {
+		all = append(all, named{tag.String(), p.texts[tag.String()]["language"], direction(tag.String()), tag.String() == chosen})
+	}
+	return all
+}
