@@ -30,7 +30,7 @@ const (
 	challenge   // of captcha pow
 	sessionRoute
 	clientModule // client.js and its types
-	loginPage // these three where the site has a page of the company, else a protectedPath
+	loginPage    // these three where the site has a page of the company, else a protectedPath
 	logoutPage
 	pageFile
 )

@@ -52,7 +52,7 @@ const maxLogo = 512 << 10
 func New(o Options) (*Page, error) {
 	p := &Page{title: o.Title, files: map[string]*file{}}
 	err := fs.WalkDir(assets, "assets", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path.Ext(name) == ".html" || path.Dir(name) == "assets/texts" {
+		if err != nil || entry.IsDir() || path.Ext(name) == ".html" || path.Ext(name) == ".ts" || path.Dir(name) == "assets/texts" {
 			return err
 		}
 		content, err := assets.ReadFile(name)
@@ -133,7 +133,7 @@ var contentTypes = map[string]string{
 
 func newFile(contentType string, content []byte) *file {
 	hash := sha256.Sum256(content)
-	f := &file{contentType: contentType, plain: content, etag: `"` + base64.RawURLEncoding.EncodeToString(hash[:12]) + `"`}
+	f := &file{contentType: contentType, plain: content, etag: `W/"` + base64.RawURLEncoding.EncodeToString(hash[:12]) + `"`}
 	if packed := pack(content); len(packed) < len(content)*9/10 {
 		f.gzipped = packed
 	}

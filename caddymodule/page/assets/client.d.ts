@@ -31,8 +31,8 @@ export interface Options {
    * holds tokens of single steps only; else the memory of this client.
    */
   storage?: TokenStorage;
-  /** The language of disclaimers, as in Accept-Language. Default: the browser's. */
-  language?: string;
+  /** The language of disclaimers, as in Accept-Language, or a function that tells it. Default: the browser's. */
+  language?: string | (() => string);
   /** After how many milliseconds without an answer a request is given up. Default: 30000. */
   timeout?: number;
 }
@@ -42,7 +42,12 @@ export type TokenStorage = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>;
 
 export interface Client {
   /** Where the browser is: at the start, in a login that was interrupted, or logged in. */
-  resume(): Promise<Step>;
+  resume(options?: {
+    /** False where there is certainly no cookie, as a server that sees it can tell: the session is not asked for. */
+    byCookie?: boolean;
+  }): Promise<Step>;
+  /** Begins anew, whatever was under way. Who is logged in by the cookie stays so until the next login. */
+  start(): Start;
   /**
    * The login goes on that `authorize` began, at an address that a provider sent the
    * browser back to; null if it is another address. Take code and state out of it

@@ -21,7 +21,11 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
   let turn = Promise.resolve();
 
   return {
-    resume: () => inTurn(look).catch((error) => { throw goingOn(error, { state: 'start' }); }),
+    resume: (options) => inTurn(() => look(options)).catch((error) => { throw goingOn(error, { state: 'start' }); }),
+    start() {
+      store.removeItem(name);
+      return step({ state: 'start' });
+    },
     finishOAuth,
     config: () => ask('GET', 'client.json'),
     solveCaptcha,
@@ -35,7 +39,8 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
     const headers = { 'X-Api-Key': key };
     if (token) headers.Authorization = `Bearer ${token}`;
     if (body) headers['Content-Type'] = 'application/json';
-    if (language) headers['Accept-Language'] = language;
+    const spoken = typeof language === 'function' ? language() : language;
+    if (spoken) headers['Accept-Language'] = spoken;
     let response, answer;
     try {
       response = await fetch(`${base}/v2/${path}`, {
@@ -87,10 +92,10 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
   }
 
   // look finds out where the browser is.
-  async function look() {
+  async function look({ byCookie = cookie } = {}) {
     const { token, loginId } = read();
     try {
-      if (!token) return cookie ? step({ state: 'authorized', ...await ask('GET', 'session', { byCookie: true }) }) : step({ state: 'start' });
+      if (!token) return byCookie ? step({ state: 'authorized', ...await ask('GET', 'session', { byCookie: true }) }) : step({ state: 'start' });
       const answer = await ask('GET', 'session', { token });
       if (answer.sessionState === 'authorized' && cookie) return await toCookie(token, loginId);
       return step({ state: answer.sessionState, ...answer, token, loginId });
@@ -98,7 +103,7 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
       if (!isOver(error)) throw error;
       if (!token) return step({ state: 'start' });
       forget(token);
-      return look();
+      return look({ byCookie });
     }
   }
 

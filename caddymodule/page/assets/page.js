@@ -17,7 +17,8 @@ const screen = $('#screen');
 const remembered = (name) => sessionStorage.getItem(`mnemogate-page ${name}`);
 const remember = (name, value) => sessionStorage.setItem(`mnemogate-page ${name}`, value);
 
-const client = connect({ company: new URL('.', address).href, apiKey: key, cookie: true, language });
+const client = connect({ company: new URL('.', address).href, apiKey: key, cookie: true, language: () => language });
+const hasCookie = $('meta[name="mnemogate-cookie"]') !== null;
 
 // key is what stands in the page; if that has ended, in the page as it is now.
 async function key(refused) {
@@ -212,14 +213,14 @@ async function choose(tag) {
 }
 
 async function start() {
-  const wanted = remembered('language');
+  const wanted = address.searchParams.has('lang') ? null : remembered('language');
   await choose(wanted && $(`#language option[value="${CSS.escape(wanted)}"]`) ? wanted : language);
   const chooser = $('#language');
   chooser.parentElement.hidden = chooser.options.length < 2;
   chooser.addEventListener('change', async () => {
     await choose(chooser.value);
     remember('language', chooser.value);
-    if (page.step) page.show(page.step, { screen: page.make });
+    if (page.step) page.show(page.step.disclaimers?.length ? await client.resume() : page.step, { screen: page.make }); // disclaimers may be in it, too
     chooser.focus();
   });
   await begin();
@@ -229,13 +230,14 @@ async function start() {
 async function begin() {
   try {
     page.config = await client.config();
-    if (main.dataset.kind === 'logout') return page.show(await client.resume(), { screen: logout });
-    if (returned) {
-      const step = await client.finishOAuth(address);
-      if (step) return page.arrive(step);
-    }
-    const step = await client.resume();
-    page.show(step, { screen: link ? openLink : undefined });
+    const leaving = main.dataset.kind === 'logout';
+    if (link && !leaving) return page.show(client.start(), { screen: openLink });
+    const step = returned && await client.finishOAuth(address);
+    if (step) return page.arrive(step);
+    const found = await client.resume({ byCookie: hasCookie });
+    if (leaving) return page.show(found, { screen: found.state === 'authorized' ? logout : loggedOut });
+    if (found.state !== 'authorized' || !address.searchParams.has('fresh')) return page.show(found);
+    page.show(client.start(), { note: t('login.fresh') });
   } catch (error) {
     if (!(error instanceof MnemogateError)) throw error;
     if (error.step) return page.show(error.step, { error });

@@ -148,7 +148,7 @@ const longest = 128;
 // newPassword shows the rules before the first letter, and marks those that are kept.
 // The server decides, and knows more: what many use, and what the account is called.
 function newPassword(page, { rules }) {
-  const { minLength, description } = page.config.password;
+  const { minLength } = page.config.password;
   const least = Number(/\d+/.exec(rules.description ?? '')?.[0] ?? minLength);
   let pattern = null;
   try {
@@ -158,7 +158,7 @@ function newPassword(page, { rules }) {
     [t('rule.length', { min: least, max: longest }), (p) => [...p.normalize('NFKC')].length >= least && [...p].length <= longest],
     [t('rule.common')],
     [t('rule.personal')],
-    rules.regex && [el('span', { lang: '', dir: 'auto' }, page.config.password.own ?? description), pattern && ((p) => pattern.test(p.normalize('NFKC')))],
+    rules.regex && [el('span', { dir: 'auto' }, page.config.password.regexDescription || t('rule.pattern', { pattern: rules.regex })), pattern && ((p) => pattern.test(p.normalize('NFKC')))],
   ].filter(Boolean);
   const lines = kept.map(([text]) => el('li', {}, text));
   const list = el('ul', { class: 'rules', id: 'rules', 'aria-label': t('rule.all') }, lines);

@@ -1,0 +1,152 @@
+package page
+
+import (
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// A login on a slow line waits for all of it: the page, what it loads in one language,
+// and a logo is the operator's own.
+func TestThePageIsSmall(t *testing.T) {
+	p := mustNew(t, Options{})
+	const most = 40_000
+	sum := 0
+	for name, f := range p.files {
+		if f.gzipped == nil {
+			sum += len(f.plain)
+		} else {
+			sum += len(f.gzipped)
+		}
+		t.Logf("%s: %d bytes, %d gzipped", name, len(f.plain), len(f.gzipped))
+	}
+	markup, err := assets.ReadFile("assets/page.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum += len(pack(markup)); sum > most {
+		t.Errorf("the page and all that it loads, in all languages, has %d bytes gzipped; more than %d take too long", sum, most)
+	}
+}
+
+func mustNew(t *testing.T, o Options) *Page {
+	t.Helper()
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// builtIn are the texts as they are in the files, nothing filled up.
+func builtIn(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	files, err := fs.Glob(assets, "assets/texts/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	languages := map[string]map[string]string{}
+	for _, file := range files {
+		content, err := assets.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts := map[string]string{}
+		if err := json.Unmarshal(content, &texts); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		languages[strings.TrimSuffix(strings.TrimPrefix(file, "assets/texts/"), ".json")] = texts
+	}
+	return languages
+}
+
+func TestEachLanguageHasAllTexts(t *testing.T) {
+	languages := builtIn(t)
+	for tag, texts := range languages {
+		for key, text := range languages[fallback] {
+			held := func(text string) []string { return slices.Sorted(slices.Values(placeholder.FindAllString(text, -1))) }
+			if texts[key] == "" {
+				t.Errorf("%s has no text %s", tag, key)
+			} else if !slices.Equal(held(texts[key]), held(text)) {
+				t.Errorf("%s: %s has the placeholders %v, want %v", tag, key, held(texts[key]), held(text))
+			}
+		}
+		for key := range texts {
+			if languages[fallback][key] == "" {
+				t.Errorf("%s has %s, which no other has", tag, key)
+			}
+		}
+	}
+}
+
+// madeKeys are those of texts that the page puts together, and that the markup has.
+func madeKeys() []string {
+	keys := []string{"language", "language.choose", "noscript", "login.heading", "logout.heading", "error.auth.password.invalid.same"}
+	for _, method := range []flows.Method{flows.ByPhone, flows.ByMail, flows.ByQuestion} {
+		keys = append(keys, "recover."+string(method))
+	}
+	for _, own := range []string{"network", "superseded", "oauth.state", "oauth.denied"} { // OwnCode in client.d.ts
+		keys = append(keys, "error."+own)
+	}
+	for _, code := range codes() {
+		keys = append(keys, "error."+code)
+	}
+	return keys
+}
+
+// codes are all that a route can fail with.
+func codes() (codes []string) {
+	for _, e := range slices.Concat(flows.Common, flows.TokenErrors) {
+		codes = append(codes, e.Code)
+	}
+	for _, route := range flows.Routes {
+		for _, e := range route.Fails {
+			codes = append(codes, e.Code)
+		}
+	}
+	return codes
+}
+
+// Every error has a text, whatever its code. A reason may have one.
+func TestEachTextIsUsed(t *testing.T) {
+	used := map[string]bool{}
+	for _, key := range madeKeys() {
+		used[key] = true
+	}
+	quoted := regexp.MustCompile(`'([a-z]+\.[a-z.]+)'`)
+	for _, name := range preloaded {
+		if name == "client.js" { // says nothing to users
+			continue
+		}
+		content, err := assets.ReadFile("assets/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range quoted.FindAllSubmatch(content, -1) {
+			used[string(found[1])] = true
+		}
+	}
+	texts := builtIn(t)[fallback]
+	may := slices.Sorted(maps.Keys(used))
+	for _, reasons := range flows.Reasons {
+		for _, reason := range reasons {
+			may = append(may, "reason."+string(reason))
+		}
+	}
+	for key := range texts {
+		if !slices.Contains(may, key) {
+			t.Errorf("nothing says %s", key)
+		}
+	}
+	for key := range used {
+		if texts[key] == "" && !slices.Contains(codes(), key) {
+			t.Errorf("there is no text %s", key)
+		}
+	}
+}
