@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // scrape returns the samples of ours at the admin endpoint, and those of Go's
@@ -259,6 +261,30 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 			if l[1] != "le" && !slices.Contains(kinds[family].Labels, l[1]) {
 				t.Errorf("%s: the table has no label %s", name, l[1])
 			}
+		}
+	}
+}
+
+// Each alert is raised by what it is for, and none of them by a busy day.
+func TestAlertsAreRaised(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		storetest.SkipOrFail(t, "no promtool")
+	}
+	if out, err := exec.Command(promtool, "test", "rules", "app/alerts_test.yaml").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	raised, err := os.ReadFile("app/alerts_test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := os.ReadFile("app/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(string(rules), -1) {
+		if !strings.Contains(string(raised), `alertname="`+alert[1]+`"`) {
+			t.Errorf("alerts_test.yaml does not raise %s", alert[1])
 		}
 	}
 }
