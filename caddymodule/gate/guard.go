@@ -17,7 +17,9 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 	app.CountProtected(err, session.State == flows.None)
 	if err != nil {
 		h.app.WarnUnanswered(h.log, err)
-		h.deny(w, r, err)
+		if !h.toLogin(w, r, t, err) {
+			h.deny(w, r, err)
+		}
 		return nil
 	}
 	return h.pass(w, r, session, next)

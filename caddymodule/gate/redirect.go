@@ -1,0 +1,132 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// A person whose browser comes to a protected path without a good session is sent to
+// the login page, which sends it back. Programs are told what is wrong as ever.
+
+// toLogin sends a browser to the login page, if that is what a request without a good
+// session is in need of, and reports whether it has.
+func (h *Handler) toLogin(w http.ResponseWriter, r *http.Request, t target, err error) bool {
+	if h.LoginPage == nil || !isNavigation(r) || !needsLogin(err) {
+		return false
+	}
+	company := h.loginCompany(r, t)
+	if company == "" {
+		return false
+	}
+	leaveUnread(w, r, time.Now().Add(bodyWithin))
+	header := w.Header()
+	header.Add("Vary", h.vary())
+	header.Set("Cache-Control", "no-store")
+	header.Set("Location", h.loginURL(r, company, err))
+	w.WriteHeader(http.StatusSeeOther)
+	return true
+}
+
+// isNavigation reports whether a browser is to show the answer as a page. One with
+// Authorization is a program's, and the cookie of a login would not be looked at.
+func isNavigation(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.Header["Upgrade"] != nil || r.Header["Authorization"] != nil {
+		return false
+	}
+	if modes := r.Header["Sec-Fetch-Mode"]; modes != nil && (len(modes) > 1 || modes[0] != "navigate") {
+		return false
+	}
+	for _, line := range r.Header["Accept"] {
+		for media := range strings.SplitSeq(line, ",") {
+			media, _, _ = strings.Cut(media, ";")
+			if strings.EqualFold(strings.TrimSpace(media), "text/html") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// needsLogin reports whether a login mends what a request was refused for.
+func needsLogin(err error) bool {
+	for _, mended := range []*flows.Error{flows.ErrHeaderMissing, flows.ErrHeaderInvalid, flows.ErrTokenInvalid, flows.ErrTokenExpired, flows.ErrSessionInvalid} {
+		if errors.Is(err, mended) {
+			return true
+		}
+	}
+	return false
+}
+
+// loginCompany is the company whose users pass at a path; empty if nobody does.
+func (h *Handler) loginCompany(r *http.Request, t target) string {
+	service, err := h.service(r.Context())
+	if err != nil {
+		return ""
+	}
+	switch company, ambiguous := named(service, t); {
+	case ambiguous || !h.serves(company) && company != "":
+		return ""
+	case company != "":
+		return company
+	}
+	return h.LoginPage.Company
+}
+
+// loginURL is where the page is, with what it must know: where to go behind the login
+// and, if there is one that is too old, after how many seconds it is.
+func (h *Handler) loginURL(r *http.Request, company string, err error) string {
+	var query []string
+	asked := asked(r)
+	if to := asked.RequestURI(); isReturnTo(to) {
+		query = append(query, "return_to="+url.QueryEscape(to))
+	}
+	if refusal, ok := errors.AsType[*flows.Refusal](err); ok && refusal.MaxAge > 0 {
+		query = append(query, fmt.Sprintf("fresh=%d", refusal.MaxAge/time.Second))
+	}
+	page := h.BasePath + "/" + company + "/login"
+	// What other directives took off the path before it came here.
+	if off, ok := strings.CutSuffix(asked.EscapedPath(), r.URL.EscapedPath()); ok && isReturnTo(off+page) {
+		page = off + page
+	}
+	if query != nil {
+		page += "?" + strings.Join(query, "&")
+	}
+	return page
+}
+
+// asked is the URL that the browser asked for, whatever was made of it since.
+func asked(r *http.Request) *url.URL {
+	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
+		return original.URL
+	}
+	return r.URL
+}
+
+// maxReturnTo keeps the page's own URL short enough for anyone.
+const maxReturnTo = 2048
+
+// isReturnTo reports whether a login may go on to s: a path of this origin, with a
+// query and a fragment, for each browser and for whoever decodes it once more or
+// takes dots and slashes out of it. What it leaves out is safe, too, at worst.
+func isReturnTo(s string) bool {
+	if s == "" || len(s) > maxReturnTo || strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+		return false // a browser drops some of these (WHATWG URL, 4.4)
+	}
+	path := s
+	if end := strings.IndexAny(s, "?#"); end >= 0 {
+		path = s[:end]
+	}
+	decoded, err := url.PathUnescape(path)
+	if err != nil || !strings.HasPrefix(path, "/") {
+		return false
+	}
+	return !strings.Contains(decoded, "//") && !strings.ContainsFunc(decoded, func(c rune) bool { return c < ' ' || c == '\\' || c == 0x7f })
+}
