@@ -242,6 +242,24 @@ func (p *openID) login(t *testing.T, user string) peerGrant {
 
 func (p *openID) authorize(t *testing.T, user string, params url.Values) string {
 	t.Helper()
+	state := oauth2.GenerateVerifier()
+	for name, value := range map[string]string{"client_id": "mnemogate", "response_type": "code",
+		"scope": "openid email", "redirect_uri": peerCallback, "state": state} {
+		params.Set(name, value)
+	}
+	at := p.visit(t, user, p.Issuer+"/auth?"+params.Encode())
+	code := at.Query().Get("code")
+	if code == "" || at.Query().Get("state") != state {
+		t.Fatalf("the browser was sent to %s", at)
+	}
+	p.secrets = append(p.secrets, code)
+	return code
+}
+
+// visit goes from an address of the provider over its login form to the client's
+// redirect URI, which it returns.
+func (p *openID) visit(t *testing.T, user, address string) *url.URL {
+	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -252,12 +270,7 @@ func (p *openID) authorize(t *testing.T, user string, params url.Values) string 
 		}
 		return nil
 	}}
-	state := oauth2.GenerateVerifier()
-	for name, value := range map[string]string{"client_id": "mnemogate", "response_type": "code",
-		"scope": "openid email", "redirect_uri": peerCallback, "state": state} {
-		params.Set(name, value)
-	}
-	form, err := browser.Get(p.Issuer + "/auth?" + params.Encode())
+	form, err := browser.Get(address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,12 +296,7 @@ func (p *openID) authorize(t *testing.T, user string, params url.Values) string 
 	if err != nil {
 		t.Fatalf("%d: %v", back.StatusCode, err)
 	}
-	code := at.Query().Get("code")
-	if code == "" || at.Query().Get("state") != state {
-		t.Fatalf("the browser was sent to %s", at)
-	}
-	p.secrets = append(p.secrets, code)
-	return code
+	return at
 }
 
 // provider is the part of a Caddyfile.
