@@ -11,7 +11,6 @@ const widgets = {
 // captcha makes one. Its response() is what a step is sent; undefined while there is
 // none, or where client.js finds it by itself.
 export function captcha({ type, siteKey }, client) {
-  if (type === 'off') return { element: null, response: () => 'none' };
   if (type === 'pow') return work(client);
   if (widgets[type] && siteKey) return widget(type, siteKey);
   return typed();
@@ -24,12 +23,21 @@ function typed() {
   return { element, response: () => element.querySelector('input').value };
 }
 
-// work begins at once, so that it is done by when the form is filled in.
+// work begins at once, so that it is done by when the form is filled in. What has lain
+// about for long is done anew.
 function work(client) {
   const stop = new AbortController();
-  const solved = client.solveCaptcha({ signal: stop.signal });
-  solved.catch(() => {}); // who waits for it hears of it
-  return { element: el('p', { class: 'hint' }, t('captcha.work')), response: () => solved, stop: () => stop.abort() };
+  let begun, solved;
+  const response = () => {
+    if (!(Date.now() - begun < 240_000)) {
+      begun = Date.now();
+      solved = client.solveCaptcha({ signal: stop.signal });
+      solved.catch(() => { begun = undefined; }); // who waits for it hears of it
+    }
+    return solved;
+  };
+  response();
+  return { element: el('p', { class: 'hint' }, t('captcha.work')), response, stop: () => stop.abort() };
 }
 
 function widget(type, siteKey) {

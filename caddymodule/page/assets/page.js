@@ -57,6 +57,7 @@ const page = {
   show(step, { screen: make = screens[step.state], error, note } = {}) {
     for (const f of this.leaving.splice(0)) f();
     clearInterval(countdown);
+    until = 0;
     const entered = make === this.make ? values(screen) : {};
     Object.assign(this, { step, make });
     this.loginId = step.loginId ?? this.loginId;
@@ -75,6 +76,7 @@ const page = {
 
   // submit has a form's content sent, if nothing is missing.
   submit(form, send) {
+    if (Date.now() < until) return $('.alert')?.focus();
     forgive(form);
     const entered = { ...values(form), disclaimers: ticked(form, 'disclaimers'), method: ticked(form, 'method')[0] };
     this.accepted = new Set(entered.disclaimers);
@@ -87,11 +89,11 @@ const page = {
 
   // act makes a step, and shows where it leads. While it is under way nothing else is.
   async act(work, note) {
-    if (this.busy || this.locked()) return;
+    if (this.busy) return;
     this.busy = true;
     const main = $('.main', screen);
     main?.classList.add('busy');
-    main?.setAttribute('aria-disabled', 'true');
+    main?.setAttribute('aria-disabled', 'true'); // the screen that comes has its own
     const { make, made } = this;
     try {
       const step = await work();
@@ -101,8 +103,10 @@ const page = {
       await this.fail(error, make, made);
     } finally {
       this.busy = false;
-      main?.classList.remove('busy');
-      main?.removeAttribute('aria-disabled');
+      if (this.made === made) { // nothing else came, such as a note of the browser's own
+        main?.classList.remove('busy');
+        main?.removeAttribute('aria-disabled');
+      }
     }
   },
 
@@ -115,10 +119,9 @@ const page = {
   // fail shows where it goes on after an error. A code that is spent is renewed.
   async fail(error, make, made) {
     const step = error.step ?? this.step;
-    const renew = made?.renew?.(error);
-    if (renew) {
+    if (made.renews?.(error)) {
       try {
-        return this.show(await renewed(step), { error, note: t('code.resent') });
+        return this.show(await step.renewOTP(), { error, note: t('code.resent') });
       } catch (second) {
         if (!(second instanceof MnemogateError)) throw second;
         error = second;
@@ -141,8 +144,6 @@ const page = {
     if (code === 'auth.restricted' && retryAfter) return lock(text, retryAfter);
     alert(el('span', {}, text));
   },
-
-  locked: () => Date.now() < until,
 
   // visit goes to a provider, which sends the browser back here.
   async visit(step, provider) {
@@ -173,9 +174,6 @@ const fields = {
   'recovery.question.notset': 'method',
 };
 
-// renewed has another code sent.
-const renewed = (step) => step.renewOTP();
-
 // textOf says what an error means to the user: by its reason, its code, or as one
 // that nobody has heard of.
 function textOf({ code, reason, status }) {
@@ -189,12 +187,15 @@ function lock(text, seconds) {
   until = Date.now() + 1000 * seconds;
   const left = el('span', { 'aria-hidden': 'true' });
   alert(el('span', {}, text), ' ', el('span', { class: 'unseen' }, t('lock.wait', { time: time(seconds) })), left);
+  const submit = $('form .main', screen);
+  submit?.setAttribute('aria-disabled', 'true');
   const tick = () => {
     const rest = Math.ceil((until - Date.now()) / 1000);
     left.textContent = t('lock.wait', { time: time(Math.max(rest, 0)) });
     if (rest > 0) return;
     clearInterval(countdown);
     $('.alert')?.remove();
+    submit?.removeAttribute('aria-disabled');
     say(t('lock.over'));
   };
   tick();

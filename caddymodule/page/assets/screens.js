@@ -90,7 +90,7 @@ function checkOTP(page, step) {
         button(t('login.other'), () => page.act(() => step.cancel()))),
     ],
     // A code is good for one attempt: after that another is on its way, unless there may be none.
-    renew: (error) => step.phone && (error.code === 'auth.otp.invalid' || error.code === 'auth.disclaimer.invalid') && (() => step.renewOTP()),
+    renews: ({ step: left }) => left.codeSpent,
   };
 }
 
@@ -119,7 +119,7 @@ function recoveryCheckOTP(page, step) {
         button(t('code.resend'), () => page.act(() => step.renewOTP(), t('code.resent'))),
         button(t('recover.stop'), () => page.act(() => step.cancel()))),
     ],
-    renew: (error) => error.code === 'auth.otp.invalid' && (() => step.renewOTP()),
+    renews: ({ step: left }) => left.codeSpent,
   };
 }
 
