@@ -282,7 +282,7 @@ type consoleStep struct{ command, shown string }
 func consoleSteps(page string) (steps []consoleStep) {
 	for _, step := range strings.Split("\n"+strings.Join(blocks(page, "console"), ""), "\n$ ")[1:] {
 		command, shown, _ := strings.Cut(step, "\n")
-		for strings.HasSuffix(command, `\`) {
+		for strings.HasSuffix(command, `\`) || strings.Count(command, "'")%2 == 1 {
 			next, rest, _ := strings.Cut(shown, "\n")
 			command, shown = command+"\n"+next, rest
 		}
