@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,7 @@ type template struct {
 	method string
 	path   string
 	key    string // X-Api-Key
+	header string // what stands before a token over HTTP/1.1, other than that of Bearer
 	http2  bool
 	want   int // the status of an answer that is none of the failures
 }
@@ -294,7 +296,7 @@ var (
 func (w *wire1) exchange(t *template, s shot) (status int, err error) {
 	w.out = append(append(append(append(append(w.out[:0], t.method...), ' '), t.path...), s.path...), " HTTP/1.1\r\nHost: api.example.com\r\n"...)
 	if s.token != "" {
-		w.out = append(append(append(w.out, "Authorization: Bearer "...), s.token...), "\r\n"...)
+		w.out = append(append(append(w.out, cmp.Or(t.header, "Authorization: Bearer ")...), s.token...), "\r\n"...)
 	}
 	if t.key != "" {
 		w.out = append(append(append(w.out, "X-Api-Key: "...), t.key...), "\r\n"...)
