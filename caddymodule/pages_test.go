@@ -360,7 +360,7 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 		}
 	}
 	here := strings.NewReplacer("unix/"+socket, "unix//run/caddy/admin.sock", address, "127.0.0.1:2525")
-	anew := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b[0-9a-f]{32}\b|\b[A-Z2-7]{5}-[A-Z2-7]{5}\b|\([\d.]+(ms|µs)\)|in [\d.]+m?s|curl/[\d.]+|Go-http-client/[\d.]+`)
+	anew := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b[0-9a-f]{32}\b|\b[A-Z2-7]{5}-[A-Z2-7]{5}\b|\([\d.]+(ms|µs)\)|[\d,]+ bytes|in [\d.]+m?s|curl/[\d.]+|Go-http-client/[\d.]+`)
 	session := regexp.MustCompile(`\b[0-9a-f]{32}\b`)
 	listed, now := "none", "" // the session that the page lists, and that of this run
 	prompts := regexp.MustCompile(`Password(, again)?: \n`)

@@ -16,7 +16,7 @@ const module = "github.com/mnemogate/mnemogate/"
 // rooms of Caddy's: imports run downwards only. What is not here may not be.
 var rooms = map[string][]string{
 	"caddymodule":                 {"caddymodule/accounts", "caddymodule/admin", "caddymodule/captcha", "caddymodule/command", "caddymodule/gate", "caddymodule/oauth", "caddymodule/senders", "caddymodule/stores"},
-	"caddymodule/command":         {"caddymodule/accounts/api", "flows"},
+	"caddymodule/command":         {"caddymodule/accounts/api", "caddymodule/stores", "flows", "store"},
 	"caddymodule/admin":           {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows"},
 	"caddymodule/accounts":        {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/password"},
 	"caddymodule/accounts/api":    {"flows"},

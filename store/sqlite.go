@@ -55,6 +55,7 @@ type SQLite struct {
 	ops     chan *sqliteOp
 	empties chan chan error            // of emptyLog
 	feed    atomic.Pointer[flows.Feed] // of Run; nil before
+	backups atomic.Int32               // under way
 	quit    chan struct{}              // closed by Close
 	stopped chan struct{}              // closed by the goroutine that writes
 }

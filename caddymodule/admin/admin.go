@@ -20,6 +20,7 @@ func init() { caddy.RegisterModule(API{}) }
 //
 //	GET /mnemogate/doctor    what is wrong, and what to do
 //	GET /mnemogate/health    200 if this node can serve, else 503
+//	GET /mnemogate/backup    a copy of the SQLite store
 //
 // It always speaks to the configuration that is running. An error is a JSON
 // object with error, a sentence, and field, where one is at fault. A mnemocode
@@ -54,6 +55,7 @@ var door = accounts.Door{
 	App:  running,
 	More: []accounts.Route{
 		{Method: http.MethodGet, Pattern: "doctor", Serve: examine, Summary: "What is wrong with the running configuration, and what to do."},
+		{Method: http.MethodGet, Pattern: "backup", Serve: backup, Summary: "A copy of the SQLite store, as it is at this moment."},
 	},
 }
 

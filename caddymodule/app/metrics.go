@@ -88,6 +88,8 @@ var (
 	outboxOldest = desc("mnemogate_outbox_oldest_seconds", "gauge",
 		"The age of the oldest of them.",
 		"company")
+	lastBackup = desc("mnemogate_last_backup_timestamp_seconds", "gauge",
+		"When the last backup was taken, in seconds since 1970; not told before the first since the process began.")
 	backgroundMessages = desc("mnemogate_background_messages", "gauge",
 		"Messages under way that no request waits for.")
 
@@ -334,7 +336,7 @@ type live struct{}
 // Describe implements prometheus.Collector.
 func (live) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		buildInfo, up, memorySessions, memoryHits, memoryMisses, memoryTrusted, hashQueue, hashQueueLimit, outboxEvents, outboxOldest, backgroundMessages,
+		buildInfo, up, memorySessions, memoryHits, memoryMisses, memoryTrusted, hashQueue, hashQueueLimit, outboxEvents, outboxOldest, lastBackup, backgroundMessages,
 	} {
 		to <- d
 	}
@@ -361,6 +363,9 @@ func (live) Collect(to chan<- prometheus.Metric) {
 			gauge(outboxEvents, float64(b.Events), b.Company)
 			gauge(outboxOldest, time.Since(b.Oldest).Seconds(), b.Company)
 		}
+	}
+	if at := backedUp.Load(); at != 0 {
+		gauge(lastBackup, float64(at))
 	}
 	if memory, ok := app.sessions.(*store.Memory); ok {
 		hits, misses := memory.Asked()

@@ -1,6 +1,7 @@
 // Package command is caddy mnemogate …: a client of the accounts API over HTTP,
-// which knows nothing of the server. connect.go finds where to ask; a file for
-// each group of commands follows.
+// which knows nothing of the server, but that restore puts a store's file where
+// one will find it. connect.go finds where to ask; a file for each group of
+// commands follows.
 package command
 
 import (
@@ -62,7 +63,7 @@ server or one of its stores did not answer.`,
   $ caddy mnemogate doctor`
 			c := new(cli)
 			c.flags(cmd)
-			cmd.AddCommand(c.accountCommand(), c.backupCodesCommand(), c.totpCommand(), c.sessionsCommand(), c.importCommand(), c.exportCommand(), c.doctorCommand())
+			cmd.AddCommand(c.accountCommand(), c.backupCodesCommand(), c.totpCommand(), c.sessionsCommand(), c.importCommand(), c.exportCommand(), c.backupCommand(), c.restoreCommand(), c.doctorCommand())
 		},
 	})
 }

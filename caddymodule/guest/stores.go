@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
@@ -17,6 +18,13 @@ type ClockStore interface {
 // A FaultyStore is a Store whose server may be set up to lose things.
 type FaultyStore interface {
 	Faults(context.Context) ([]store.Fault, error)
+}
+
+// A BackupStore is a Store that can be copied while it is in use.
+type BackupStore interface {
+	// Backup writes what the store has at this moment, to the writer that begin
+	// returns for this many bytes. After an error what was written is of no use.
+	Backup(ctx context.Context, begin func(size int64) io.Writer) error
 }
 
 // A StoreModule is what a module of the namespaces mnemogate.accounts and

@@ -50,6 +50,11 @@ func (s *SQLite) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // Provision finds the file's place. It does not touch it.
 func (s *SQLite) Provision(ctx caddy.Context) (err error) {
 	s.log = ctx.Slogger()
+	return s.Resolve()
+}
+
+// Resolve makes File the path of the file.
+func (s *SQLite) Resolve() (err error) {
 	if s.File == "" {
 		s.File = filepath.Join(caddy.AppDataDir(), "mnemogate", "mnemogate.db")
 	} else if s.File, err = guest.ResolveGiven("store sqlite", s.File); err != nil {
@@ -77,4 +82,5 @@ var (
 
 	_ guest.AccountsStore = (*store.SQLite)(nil)
 	_ guest.FeedingStore  = (*store.SQLite)(nil)
+	_ guest.BackupStore   = (*store.SQLite)(nil)
 )

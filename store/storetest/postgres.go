@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -276,4 +277,28 @@ func (s *Postgres) WaitFor(t testing.TB, primary *Postgres) {
 	Eventually(t, 5*time.Second, "replica that follows", func() bool {
 		return ask(s, "SELECT (pg_last_wal_replay_lsn() >= $1::text::pg_lsn)::text", position) == "true"
 	})
+}
+
+// Dump returns a schema as pg_dump writes it.
+func (s *Postgres) Dump(t testing.TB, schema string) []byte {
+	t.Helper()
+	dump, err := s.client("pg_dump", "-n", schema).Output()
+	must(t, err)
+	return dump
+}
+
+// Restore puts a schema back as it was when it was dumped.
+func (s *Postgres) Restore(t testing.TB, schema string, dump []byte) {
+	t.Helper()
+	s.Exec(t, "DROP SCHEMA "+schema+" CASCADE")
+	psql := s.client("psql", "-q", "-v", "ON_ERROR_STOP=1")
+	psql.Stdin = bytes.NewReader(dump)
+	out, err := psql.CombinedOutput()
+	if err != nil {
+		t.Fatalf("psql: %v: %s", err, out)
+	}
+}
+
+func (s *Postgres) client(name string, args ...string) *exec.Cmd {
+	return s.command(name, append([]string{"-h", s.path, "-p", fmt.Sprint(s.Port), "-U", "postgres", "-d", "postgres"}, args...)...)
 }

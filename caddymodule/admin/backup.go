@@ -1,0 +1,53 @@
+package admin
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/mnemogate/mnemogate/caddymodule/accounts"
+	"github.com/mnemogate/mnemogate/caddymodule/app"
+)
+
+// backupStall is how long a receiver may take for a piece: while it takes its
+// time, the store's log grows.
+const backupStall = 10 * time.Second
+
+// backup answers with a copy of the store. Its Content-Length shows where it was
+// cut off.
+func backup(c *accounts.Call) error {
+	if c.URL.RawQuery != "" {
+		return &accounts.Error{Status: http.StatusBadRequest, Message: "there are no parameters"}
+	}
+	control := http.NewResponseController(c.W)
+	began, size := time.Now(), int64(0)
+	err := c.App.Backup(c.Context(), func(n int64) io.Writer {
+		size = n
+		header := c.W.Header()
+		header.Set("Content-Type", "application/vnd.sqlite3")
+		header.Set("Content-Length", strconv.FormatInt(n, 10))
+		header.Set("Cache-Control", "no-store")
+		return writerFunc(func(p []byte) (int, error) {
+			_ = control.SetWriteDeadline(time.Now().Add(backupStall))
+			return c.W.Write(p)
+		})
+	})
+	refused, ok := errors.AsType[*app.NoBackupError](err)
+	switch {
+	case ok:
+		return &accounts.Error{Status: http.StatusBadRequest, Message: refused.Error()}
+	case err != nil && size == 0:
+		return err
+	case err != nil:
+		c.App.Log().Warn("a backup broke off", "address", c.Address, "error", err)
+		panic(http.ErrAbortHandler) // so that the client does not take it for whole
+	}
+	c.App.Log().Info("a backup was taken", "address", c.Address, "bytes", size, "took", time.Since(began))
+	return nil
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

@@ -1,0 +1,274 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// backup returns the bytes of a backup.
+func backup(t testing.TB, s *SQLite) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	var size int64
+	must(t, s.Backup(bg, func(n int64) io.Writer { size = n; return &b }))
+	if int64(b.Len()) != size || size == 0 {
+		t.Errorf("the backup has %d bytes, and %d were announced", b.Len(), size)
+	}
+	return b.Bytes()
+}
+
+func writeFile(t testing.TB, data []byte) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "backup")
+	must(t, os.WriteFile(file, data, 0o600))
+	return file
+}
+
+// A backup is of one moment, however much is written meanwhile.
+func TestSQLiteBackupIsOfOneMoment(t *testing.T) {
+	t.Parallel()
+	s := startSQLite(t, tempFile(t))
+	accounts := s.Accounts()
+	alice := create(t, accounts, plain("acme", "alice"))
+	for i := range 300 { // several chunks
+		a := plain("acme", fmt.Sprintf("filler-%03d", i))
+		a.Question = strings.Repeat("x", 2000)
+		create(t, accounts, a)
+	}
+	// Each step changes the first and the last rows of the file together.
+	ctx, stop := context.WithCancel(bg)
+	var writers sync.WaitGroup
+	for range 4 {
+		writers.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				_, err := accounts.Update(bg, "acme", alice.ID, func(a *flows.Account) (bool, error) {
+					a.Role = fmt.Sprint(len(a.Question))
+					a.Question += "x"
+					return true, nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	file := writeFile(t, backup(t, s))
+	stop()
+	writers.Wait()
+	to := tempFile(t)
+	done, err := SQLiteRestore{From: file, To: to}.Run(bg)
+	must(t, err)
+	wantEqual(t, "accounts", done.Accounts, 301)
+	restored := startSQLite(t, to)
+	then := get[flows.Account](t)(restored.Accounts().ByID(bg, "acme", alice.ID))
+	if n := len(then.Question); n > 0 && then.Role != fmt.Sprint(n-1) || int64(n) != then.Epoch-alice.Epoch {
+		t.Errorf("half a change: %d steps, %s, epoch %d", n, then.Role, then.Epoch)
+	}
+}
+
+// What was spent or ended since the backup does not come back with it.
+func TestSQLiteRestoreEndsSessions(t *testing.T) {
+	t.Parallel()
+	s := startSQLite(t, tempFile(t))
+	a := create(t, s.Accounts(), plain("acme", "alice"))
+	for _, state := range storedStates {
+		must(t, s.Sessions().Create(bg, t0, session(string(state), a.ID, a.Epoch, state)))
+	}
+	file := writeFile(t, backup(t, s))
+	lost := get[flows.Ending](t)(s.Accounts().NewEra(bg, "acme")) // whose era the backup does not know
+
+	to := tempFile(t)
+	done, err := SQLiteRestore{From: file, To: to}.Run(bg)
+	must(t, err)
+	wantEqual(t, "what was restored", done, SQLiteRestored{Accounts: 1, SessionsEnded: int64(len(storedStates))})
+	restored := startSQLite(t, to)
+	for _, state := range storedStates {
+		wantGone(t, restored.Sessions(), string(state))
+	}
+	again := get[flows.Account](t)(restored.Accounts().ByID(bg, "acme", a.ID))
+	if again.Era <= lost.Epoch {
+		t.Errorf("the era %d was there before: a login that was pending goes on", again.Era)
+	}
+	owed := get[[]flows.Ending](t)(restored.Accounts().Endings(bg, flows.Ending{}, 10))
+	wantEqual(t, "what is owed to sessions elsewhere", owed, []flows.Ending{{Company: "acme", Epoch: again.Era}})
+	must(t, restored.Sessions().End(bg, t0, owed[0]))
+	begun := session("new", a.ID, again.Epoch, flows.Authorized)
+	begun.Era = again.Era
+	must(t, restored.Sessions().Create(bg, t0, begun))
+
+	kept := tempFile(t)
+	done, err = SQLiteRestore{From: file, To: kept, KeepSessions: true}.Run(bg)
+	must(t, err)
+	wantEqual(t, "what was restored", done, SQLiteRestored{Accounts: 1})
+	wantSession(t, startSQLite(t, kept).Sessions(), session(string(flows.Authorized), a.ID, a.Epoch, flows.Authorized))
+}
+
+// What is no whole backup of ours is refused with a sentence, and so is a place
+// that is taken; either leaves everything as it was.
+func TestSQLiteRestoreRefuses(t *testing.T) {
+	t.Parallel()
+	s := startSQLite(t, tempFile(t))
+	for _, name := range []string{"alice", "bob", "carol"} {
+		a := plain("acme", name)
+		a.LoginName = name
+		create(t, s.Accounts(), a)
+	}
+	whole := backup(t, s)
+	change := func(statements ...string) []byte {
+		t.Helper()
+		file := writeFile(t, whole)
+		db := get[*sql.DB](t)(sql.Open("sqlite", sqliteDSN(file, "journal_mode(DELETE)")))
+		for _, statement := range statements {
+			_, err := db.Exec(statement)
+			must(t, err)
+		}
+		must(t, db.Close())
+		return get[[]byte](t)(os.ReadFile(file))
+	}
+	other := tempFile(t)
+	db := get[*sql.DB](t)(sql.Open("sqlite", sqliteDSN(other)))
+	_, err := db.Exec(`CREATE TABLE accounts (id INTEGER)`)
+	must(t, errors.Join(err, db.Close()))
+	damaged := bytes.Clone(whole)
+	for i := len(damaged) / 3; i < len(damaged); i++ {
+		damaged[i] ^= 0x5a
+	}
+	for _, c := range []struct {
+		name string
+		data []byte
+		want string
+	}{
+		{"nothing", nil, "is no backup of mnemogate"},
+		{"a header alone", whole[:100], "is cut off: it has 100 of"},
+		{"cut off", whole[:len(whole)-4096], "is cut off"},
+		{"cut off by a byte", whole[:len(whole)-1], "is cut off"},
+		{"JSON lines", bytes.Repeat([]byte(`{"profile_mnemocode":"alice"}`+"\n"), 9), "is no backup of mnemogate"},
+		{"of another program", get[[]byte](t)(os.ReadFile(other)), "is of another program"},
+		{"of a newer version", change(`INSERT INTO migrations VALUES ('999_later.sql')`), `"999_later.sql" is not known here`},
+		{"damaged", damaged, "is damaged"},
+		{"with an index that lies", change(`PRAGMA writable_schema = 1`,
+			`UPDATE sqlite_schema SET sql = 'CREATE INDEX login_ids_account ON login_ids (company)' WHERE name = 'login_ids_account'`), "is damaged"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			to := tempFile(t)
+			_, err := SQLiteRestore{From: writeFile(t, c.data), To: to}.Run(bg)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if left := get[[]os.DirEntry](t)(os.ReadDir(filepath.Dir(to))); len(left) != 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+	if _, err := (SQLiteRestore{From: s.file, To: tempFile(t)}).Run(bg); err == nil || !strings.Contains(err.Error(), "a store's own file") {
+		t.Errorf("a file with its log: %v", err)
+	}
+	file := writeFile(t, whole)
+	if _, err := (SQLiteRestore{From: file, To: file, Replace: true}).Run(bg); err == nil || !strings.Contains(err.Error(), "--to") {
+		t.Errorf("onto itself: %v", err)
+	}
+	if _, err := (SQLiteRestore{From: file + "-none", To: tempFile(t)}).Run(bg); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no backup: %v", err)
+	}
+}
+
+func TestSQLiteRestoreReplaces(t *testing.T) {
+	t.Parallel()
+	s := startSQLite(t, tempFile(t))
+	create(t, s.Accounts(), plain("acme", "alice"))
+	from := writeFile(t, backup(t, s))
+	refused := func(r SQLiteRestore, want string) {
+		t.Helper()
+		if _, err := r.Run(bg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	to := filepath.Join(t.TempDir(), "new", "mnemogate.db") // no directory yet
+	_, err := SQLiteRestore{From: from, To: to}.Run(bg)
+	must(t, err)
+	refused(SQLiteRestore{From: from, To: to}, "--force")
+
+	running := OpenSQLite(to)
+	must(t, running.Start(bg))
+	create(t, running.Accounts(), plain("acme", "bob"))
+	refused(SQLiteRestore{From: from, To: to, Replace: true}, "is open: stop Caddy")
+	create(t, running.Accounts(), plain("acme", "carol"))
+	must(t, running.Close())
+
+	// A log without its file would be taken for the new one's.
+	crashed := OpenSQLite(to)
+	must(t, crashed.Start(bg))
+	create(t, crashed.Accounts(), plain("acme", "dave"))
+	log := get[[]byte](t)(os.ReadFile(to + "-wal"))
+	must(t, crashed.Close())
+	must(t, os.WriteFile(to+"-wal", log, 0o600))
+	must(t, os.Remove(to))
+	refused(SQLiteRestore{From: from, To: to}, "-wal is there")
+	_, err = SQLiteRestore{From: from, To: to, Replace: true}.Run(bg)
+	must(t, err)
+	restored := startSQLite(t, to)
+	for mnemocode, want := range map[string]error{"alice": nil, "bob": flows.ErrNotFound, "dave": flows.ErrNotFound} {
+		_, err := restored.Accounts().ByMnemocode(bg, "acme", mnemocode)
+		wantErr(t, mnemocode, err, want)
+	}
+	info := get[os.FileInfo](t)(os.Stat(to))
+	wantEqual(t, "mode", info.Mode().Perm(), 0o600)
+
+	// A file that nobody can make use of is no reason to keep it.
+	must(t, os.WriteFile(from+"-garbage", bytes.Repeat([]byte("garbage "), 1000), 0o644))
+	_, err = SQLiteRestore{From: from, To: from + "-garbage", Replace: true}.Run(bg)
+	must(t, err)
+}
+
+// A backup whose receiver is gone, or whose caller, ends, and leaves nothing behind.
+func TestSQLiteBackupBreaksOff(t *testing.T) {
+	t.Parallel()
+	s := startSQLite(t, tempFile(t))
+	gone := errors.New("gone")
+	err := s.Backup(bg, func(int64) io.Writer { return writerFunc(func([]byte) (int, error) { return 0, gone }) })
+	wantErr(t, "a receiver that is gone", err, gone)
+	ctx, cancel := context.WithCancel(bg)
+	err = s.Backup(ctx, func(int64) io.Writer { cancel(); return io.Discard })
+	wantErr(t, "a caller who is gone", err, context.Canceled)
+	create(t, s.Accounts(), plain("acme", "alice"))
+	must(t, s.Accounts().Sweep(bg, t0))
+	info, err := os.Stat(s.file + "-wal")
+	must(t, err)
+	wantEqual(t, "length of the log", info.Size(), 0)
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+var megabytes = flag.Int("megabytes", 20, "how large the file is, about, that BenchmarkSQLiteBackup reads")
+
+// How fast backups are, which rest most of the time.
+//
+//	go test ./store -run - -bench SQLiteBackup -benchtime 3x
+func BenchmarkSQLiteBackup(b *testing.B) {
+	s := startSQLite(b, tempFile(b))
+	db, err := sql.Open("sqlite", sqliteDSN(s.file))
+	must(b, err)
+	_, err = db.Exec(`
+		WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
+		INSERT INTO counters SELECT hex(randomblob(500)), n, ? FROM numbers`, *megabytes*110, micros(time.Now().Add(time.Hour)))
+	must(b, errors.Join(err, db.Close()))
+	b.ResetTimer()
+	for b.Loop() {
+		must(b, s.Backup(bg, func(size int64) io.Writer { b.SetBytes(size); return io.Discard }))
+	}
+}

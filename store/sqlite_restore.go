@@ -1,0 +1,278 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// A SQLiteRestore puts a backup where a SQLite store is to find it.
+type SQLiteRestore struct {
+	From, To string
+	// Replace a file that is there.
+	Replace bool
+	// KeepSessions goes on with the sessions, codes and links in the backup. What
+	// was ended or spent since it was made is then good again.
+	KeepSessions bool
+}
+
+// SQLiteRestored is what a restored store has.
+type SQLiteRestored struct {
+	Accounts      int64
+	SessionsEnded int64 // with links and pending logins
+}
+
+// Run does it. Nobody may have the file open that is replaced. Until all is
+// right and on the disk that stays as it is, and after an error all is as it was.
+func (r SQLiteRestore) Run(ctx context.Context) (done SQLiteRestored, err error) {
+	if err := checkSQLiteHeader(r.From); err != nil {
+		return done, err
+	}
+	to, err := filepath.Abs(r.To)
+	if err != nil {
+		return done, err
+	}
+	if err := r.mayReplace(to); err != nil {
+		return done, err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return done, err
+	}
+	made, err := copyPrivately(r.From, filepath.Dir(to))
+	if err != nil {
+		return done, fmt.Errorf("copying %s: %w", r.From, err)
+	}
+	defer removeSQLite(made)
+	if done, err = r.prepare(ctx, made); err != nil {
+		return done, err
+	}
+	return done, r.putInPlace(ctx, made, to)
+}
+
+// mayReplace refuses where something is in the way. A log without its file is, too: SQLite
+// would take it for the log of the restored one.
+func (r SQLiteRestore) mayReplace(to string) error {
+	if same, err := sameFile(r.From, to); err != nil || same {
+		return errors.Join(err, errors.New("the backup is the file to restore: name another with --to"))
+	}
+	for _, file := range append([]string{to}, sqliteBeside(to)...) {
+		if _, err := os.Lstat(file); err == nil && !r.Replace {
+			return fmt.Errorf("%s is there: look whether it is still of use, and replace it with --force", file)
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func sameFile(a, b string) (bool, error) {
+	first, err := os.Stat(a)
+	if err != nil {
+		return false, err
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second), nil
+}
+
+// checkSQLiteHeader tells what no SQLite file is, or not a whole one.
+func checkSQLiteHeader(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var header [100]byte
+	if _, err := io.ReadFull(f, header[:]); err != nil || !bytes.HasPrefix(header[:], []byte("SQLite format 3\x00")) {
+		return fmt.Errorf("%s is no backup of mnemogate", file)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	size := int64(binary.BigEndian.Uint16(header[16:]))
+	if size == 1 {
+		size = 65536
+	}
+	if whole := size * int64(binary.BigEndian.Uint32(header[28:])); info.Size() < whole {
+		return fmt.Errorf("%s is cut off: it has %d of %d bytes", file, info.Size(), whole)
+	}
+	if log, err := os.Stat(file + "-wal"); err == nil && log.Size() > 0 {
+		return fmt.Errorf("%s is not a backup but a store's own file, and what changed last is in %s-wal: "+
+			"make a backup of it with caddy mnemogate backup", file, file)
+	}
+	return nil
+}
+
+// copyPrivately copies a file to a new one in dir that nobody else can read.
+func copyPrivately(from, dir string) (name string, err error) {
+	source, err := os.Open(from)
+	if err != nil {
+		return "", err
+	}
+	defer source.Close()
+	made, err := os.CreateTemp(dir, ".mnemogate-restore-*") // 0600
+	if err != nil {
+		return "", err
+	}
+	_, err = io.Copy(made, source)
+	if err = errors.Join(err, made.Close()); err != nil {
+		os.Remove(made.Name())
+	}
+	return made.Name(), err
+}
+
+const (
+	sqliteIsOurs = `SELECT count(*) = 3 FROM sqlite_schema WHERE type = 'table' AND name IN ('migrations', 'accounts', 'secret')`
+	// At the start of the store the ending of an era that is owed reaches also
+	// sessions that are kept elsewhere. Seconds since 1970, because an era may
+	// never be given twice, also not one that was begun since the backup.
+	sqliteRestoreEras = `
+		INSERT INTO eras (company, era) SELECT company, unixepoch() FROM (SELECT company FROM accounts UNION SELECT company FROM eras) WHERE true
+		ON CONFLICT (company) DO UPDATE SET era = max(era + 1, excluded.era)`
+)
+
+// prepare checks a copy of the backup and brings it up to date.
+func (r SQLiteRestore) prepare(ctx context.Context, file string) (done SQLiteRestored, err error) {
+	db, err := sql.Open("sqlite", sqliteDSN(file, "journal_mode(DELETE)", "synchronous(FULL)", "foreign_keys(1)", "secure_delete(1)"))
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1)
+	var ours bool
+	if err := db.QueryRowContext(ctx, sqliteIsOurs).Scan(&ours); err != nil {
+		return done, r.damaged(err)
+	}
+	if !ours {
+		return done, fmt.Errorf("%s is of another program, or a copy of a running store's file, most of which is in the -wal beside it: "+
+			"make backups with caddy mnemogate backup", r.From)
+	}
+	var result string
+	if err := db.QueryRowContext(ctx, `PRAGMA integrity_check(1)`).Scan(&result); err != nil {
+		return done, r.damaged(err)
+	}
+	if result != "ok" {
+		return done, r.damaged(errors.New(result))
+	}
+	if err := migrateSQLite(ctx, db); err != nil {
+		return done, fmt.Errorf("%s: %w", r.From, err)
+	}
+	if !r.KeepSessions {
+		if done.SessionsEnded, err = endAllSQLite(ctx, db); err != nil {
+			return done, fmt.Errorf("ending sessions: %w", err)
+		}
+	}
+	return done, db.QueryRowContext(ctx, `SELECT count(*) FROM accounts`).Scan(&done.Accounts)
+}
+
+func (r SQLiteRestore) damaged(err error) error {
+	return fmt.Errorf("%s is damaged: %w", r.From, err)
+}
+
+// endAllSQLite ends all sessions, with their codes, all links, and the pending
+// logins that only their tokens hold.
+func endAllSQLite(ctx context.Context, db *sql.DB) (n int64, err error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback()
+	result, err := tx.ExecContext(ctx, `DELETE FROM sessions`)
+	if err != nil {
+		return 0, err
+	}
+	if n, err = result.RowsAffected(); err != nil {
+		return 0, err
+	}
+	if _, err := tx.ExecContext(ctx, sqliteRestoreEras); err != nil {
+		return 0, err
+	}
+	return n, tx.Commit()
+}
+
+// putInPlace makes of the file made the one at to.
+func (r SQLiteRestore) putInPlace(ctx context.Context, made, to string) error {
+	if err := giveToOwner(made, to); err != nil {
+		return err
+	}
+	if err := SyncFile(made); err != nil {
+		return err
+	}
+	unlock, err := lockSQLite(ctx, to)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, file := range sqliteBeside(to) {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err := os.Rename(made, to); err != nil {
+		return err
+	}
+	return SyncFile(filepath.Dir(to))
+}
+
+// lockSQLite makes sure that nobody has the file open, and keeps others out until
+// it is unlocked. Only who is alone can take a file out of WAL mode, which also
+// takes its log away.
+func lockSQLite(ctx context.Context, file string) (unlock func(), err error) {
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return func() {}, nil
+	}
+	db, err := sql.Open("sqlite", sqliteDSN(file))
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	for _, statement := range []string{`PRAGMA busy_timeout = 500`, `PRAGMA journal_mode = DELETE`, `BEGIN EXCLUSIVE`} {
+		if _, err = db.ExecContext(ctx, statement); err != nil {
+			break
+		}
+	}
+	switch sqliteCode(err) & 0xff {
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		err = fmt.Errorf("%s is open: stop Caddy, and whatever else reads it", file)
+	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT: // nobody makes use of it
+		err = nil
+	}
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	return func() { db.Close() }, nil
+}
+
+// sqliteBeside are the files that SQLite keeps beside its file.
+func sqliteBeside(file string) []string {
+	return []string{file + "-wal", file + "-shm", file + "-journal"}
+}
+
+func removeSQLite(file string) {
+	for _, name := range append(sqliteBeside(file), file) {
+		os.Remove(name)
+	}
+}
+
+// SyncFile sees to it that a file, or what is in a directory, survives power loss.
+func SyncFile(name string) error {
+	if info, err := os.Stat(name); err == nil && info.IsDir() && runtime.GOOS == "windows" {
+		return nil // which can't
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
