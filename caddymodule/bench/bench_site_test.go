@@ -215,6 +215,12 @@ func (l *logBuffer) String() string {
 	return l.buf.String()
 }
 
+func (l *logBuffer) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.buf.Reset()
+}
+
 func (l *logBuffer) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
