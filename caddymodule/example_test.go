@@ -53,6 +53,7 @@ func startExample(t *testing.T) *site {
 		{"http://127.0.0.1:8080, http://localhost:8080 {\n\tbind 127.0.0.1\n",
 			"http://" + s.addr + ", http://" + strings.Replace(s.addr, "127.0.0.1", "localhost", 1) + " {\n\tbind fd/3\n", 1},
 		{"reverse_proxy 127.0.0.1:9000", "reverse_proxy " + profile, 1},
+		{"captcha pow\n", "captcha pow 8\n", 1}, // less work
 	} {
 		if n := strings.Count(s.config, change.from); n != change.n {
 			t.Fatalf("the example has %q %d times", change.from, n)
@@ -109,6 +110,7 @@ func TestExampleWorks(t *testing.T) {
 		}
 	}
 	terms := []string{"terms"}
+	captcha := func() string { return worked(s.challenge("GET", "/acme/v2/captcha", key).str("challenge"), 1)[0] }
 
 	s.run("Alice logs in", func(t *testing.T) {
 		s.get("/", "").want(flows.ErrHeaderMissing)
@@ -127,6 +129,17 @@ func TestExampleWorks(t *testing.T) {
 		post("auth/logout", b.token(), nil).wantState(flows.None)
 		s.get("/profile", b.token()).want(flows.ErrTokenInvalid)
 	})
+	s.run("a browser is sent to the login page", func(t *testing.T) {
+		browse := func(path string) answer {
+			r := s.getRequest(path, "")
+			r.Header.Set("Accept", "text/html")
+			return s.do(r)
+		}
+		page := browse(browse("/").Header.Get("Location"))
+		if page.Status != http.StatusOK || !strings.Contains(string(page.Body), "<title>Acme</title>") {
+			t.Errorf("got %d %s", page.Status, page.Body)
+		}
+	})
 	s.run("Bob gets a code", func(*testing.T) {
 		a := post("auth/checkcredentials", "", fields{"login_id": "bob", "password": "staple gun tuesday", "accept_disclaimers": terms})
 		code := s.logged(`"type":"otp.login".*"text":"(\d{6}) is your login code`)
@@ -139,19 +152,19 @@ func TestExampleWorks(t *testing.T) {
 			post("auth/checkcredentials", "", wrong).want(flows.ErrCredentialsInvalid)
 		}
 		post("auth/checkcredentials", "", wrong).want(flows.ErrCaptchaMissing)
-		post("auth/checkcredentials", "", fields{"login_id": "bob", "password": "staple gun tuesday", "captcha_response": "I-am-human"}).wantState(flows.CheckOTP)
+		post("auth/checkcredentials", "", fields{"login_id": "bob", "password": "staple gun tuesday", "captcha_response": captcha()}).wantState(flows.CheckOTP)
 	})
 	s.run("Alice recovers her access by mail", func(*testing.T) {
-		a := post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": "I-am-human", "method": "MAIL"})
+		a := post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha(), "method": "MAIL"})
 		a.wantState(flows.None)
-		link := s.logged(`https://app\.example\.com/recover#(mgl_[\w-]+)`)
+		link := s.logged(`http://localhost:8080/acme/login#recover=(mgl_[\w-]+)`)
 		b := post("auth/recovery/checklink", "", fields{"token": link}).wantState(flows.RecoveryPassword)
 		post("auth/setpassword", b.token(), fields{"new_password": "a much better secret"}).wantState(flows.None)
 		c := post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": "a much better secret"})
 		profile(c.wantState(flows.Authorized).token(), "alice-0001")
 	})
 	s.run("and by her question", func(*testing.T) {
-		a := post("auth/recovery/recover", "", fields{"login_id": "+370 600 12345", "captcha_response": "I-am-human", "method": "QUESTION"})
+		a := post("auth/recovery/recover", "", fields{"login_id": "+370 600 12345", "captcha_response": captcha(), "method": "QUESTION"})
 		post("auth/recovery/checkquestion", a.wantState(flows.RecoveryQuestion).token(), fields{"control_answer": "Whiskers"}).
 			wantState(flows.RecoveryPassword)
 	})

@@ -140,6 +140,23 @@ func TestOperatorsTexts(t *testing.T) {
 	}
 }
 
+// What docs/login-page.md shows of texts can be used as it is.
+func TestTextsOfThePageForOperators(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/login-page.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, _ := strings.Cut(string(manual), "```json\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "lv.json"), []byte(shown), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustNew(t, Options{Texts: dir}).texts["lv"]["login.heading"]; got != "Pieslēgties" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestOnlyACaptchasPageNamesItsProvider(t *testing.T) {
 	for _, c := range []struct{ captcha, script, frame string }{
 		{"", "script-src 'self'", ""},
