@@ -61,7 +61,9 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=20") // each process would stay for a second longer
-	os.Exit(storetest.Run(m))
+	code := storetest.Run(m)
+	closeChromium()
+	os.Exit(code)
 }
 
 const (

@@ -166,14 +166,14 @@ type openID struct {
 	secrets []string
 }
 
-func startOpenID(t *testing.T) *openID {
+func startOpenID(t *testing.T, redirectURIs ...string) *openID {
 	t.Helper()
 	p := &openID{config: fields{
 		"port": 0,
 		"client": fields{
 			"client_id":     "mnemogate",
 			"client_secret": peerSecret,
-			"redirect_uris": []string{peerCallback, peerCallback + "/2", peerCallback + "/unlisted"},
+			"redirect_uris": append(redirectURIs, peerCallback, peerCallback+"/2", peerCallback+"/unlisted"),
 		},
 		"users": fields{
 			"carol-at-provider":    fields{"email": "Carol@EXAMPLE.com", "email_verified": true},
