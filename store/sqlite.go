@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -248,10 +249,18 @@ func sqliteDSN(file string, pragmas ...string) string {
 //go:embed migrations/sqlite/*.sql
 var sqliteMigrations embed.FS
 
+// Names of what was applied. What is in migrations an older version refuses to
+// run with; what only adds, so that it can, is in additions. Those of v0.1.0
+// are in migrations.
 const (
-	sqliteCreateMigrations = `CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY) STRICT`
-	sqliteSelectMigrations = `SELECT name FROM migrations ORDER BY name`
+	sqliteCreateMigrations = `
+		CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY) STRICT;
+		CREATE TABLE IF NOT EXISTS additions (name TEXT PRIMARY KEY) STRICT`
+	sqliteSelectMigrations = `SELECT name, false FROM migrations UNION ALL SELECT name, true FROM additions ORDER BY name`
 	sqliteInsertMigration  = `INSERT INTO migrations (name) VALUES (?)`
+	sqliteInsertAddition   = `INSERT INTO additions (name) VALUES (?)`
+
+	sqliteLastMigration = "006_sessions.sql"
 )
 
 // migrateSQLite brings the tables up to date. Another process may be at the same.
@@ -290,8 +299,11 @@ func migrateSQLiteOnce(ctx context.Context, db *sql.DB, known []string, name str
 	if err != nil {
 		return err
 	}
-	if err := refuseNewer(applied, known); err != nil || applied[name] {
+	if err := refuseNewer(applied, known); err != nil {
 		return err
+	}
+	if _, is := applied[name]; is {
+		return nil
 	}
 	script, err := sqliteMigrations.ReadFile("migrations/sqlite/" + name)
 	if err != nil {
@@ -300,12 +312,17 @@ func migrateSQLiteOnce(ctx context.Context, db *sql.DB, known []string, name str
 	if _, err := tx.ExecContext(ctx, string(script)); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, sqliteInsertMigration, name); err != nil {
+	insert := sqliteInsertAddition
+	if name <= sqliteLastMigration {
+		insert = sqliteInsertMigration
+	}
+	if _, err := tx.ExecContext(ctx, insert, name); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
+// appliedSQLiteMigrations returns which only add, by their names.
 func appliedSQLiteMigrations(ctx context.Context, tx *sql.Tx) (map[string]bool, error) {
 	rows, err := tx.QueryContext(ctx, sqliteSelectMigrations)
 	if err != nil {
@@ -315,25 +332,21 @@ func appliedSQLiteMigrations(ctx context.Context, tx *sql.Tx) (map[string]bool, 
 	applied := map[string]bool{}
 	for rows.Next() {
 		var name string
-		if err := rows.Scan(&name); err != nil {
+		var adds bool
+		if err := rows.Scan(&name, &adds); err != nil {
 			return nil, err
 		}
-		applied[name] = true
+		applied[name] = adds
 	}
 	return applied, rows.Err()
 }
 
 func refuseNewer(applied map[string]bool, known []string) error {
-	unknown := make(map[string]bool, len(applied))
-	for name := range applied {
-		unknown[name] = true
-	}
-	for _, name := range known {
-		delete(unknown, name)
-	}
-	for name := range unknown {
-		return fmt.Errorf("a newer version of mnemogate has changed the file (migration %q is not known here): "+
-			"run that version, or put back a copy of the file from before the upgrade", name)
+	for name, adds := range applied {
+		if !adds && !slices.Contains(known, name) {
+			return fmt.Errorf("a newer version of mnemogate has changed the file (migration %q is not known here): "+
+				"run that version, or put back a copy of the file from before the upgrade", name)
+		}
 	}
 	return nil
 }
