@@ -1,0 +1,161 @@
+package oauth
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// newOAuth2 is an OAuth2 module for a provider with these two endpoints.
+func newOAuth2(t *testing.T, token, userinfo http.HandlerFunc) *OAuth2 {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/token", token)
+	mux.HandleFunc("/me", userinfo)
+	mux.HandleFunc("/elsewhere", func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") })
+	provider := guesttest.Serve(t, mux)
+	c := us
+	c.Timeout = caddy.Duration(500 * time.Millisecond)
+	return guesttest.MustStart(t, &OAuth2{TokenURL: provider.URL + "/token", UserinfoURL: provider.URL + "/me", Subject: "id",
+		Email: "email", Verified: "verified", oauthClient: c})
+}
+
+var goodToken = guesttest.Answering(200, `{"access_token":"hidden-access","token_type":"bearer"}`)
+
+func TestOAuth2LogsIn(t *testing.T) {
+	for name, c := range map[string]struct {
+		style, secret  string
+		wantAuth       string
+		wantID, wantIn string
+	}{
+		"basic":  {"", "a:b&c", "Basic " + base64.StdEncoding.EncodeToString([]byte("me:a%3Ab%26c")), "", ""},
+		"post":   {"post", "a:b&c", "", "me", "a:b&c"},
+		"public": {"", "", "", "me", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var form url.Values
+			var auth, bearer string
+			calls := 0
+			p := newOAuth2(t, func(w http.ResponseWriter, r *http.Request) {
+				r.ParseForm()
+				form, auth, calls = r.PostForm, r.Header.Get("Authorization"), calls+1
+				goodToken(w, r)
+			}, func(w http.ResponseWriter, r *http.Request) {
+				bearer = r.Header.Get("Authorization")
+				w.Write([]byte(`{"id":9007199254740993,"email":"ana@example.com","verified":"true"}`))
+			})
+			p.ClientSecret = c.secret
+			if c.style != "" {
+				p.AuthStyle = c.style
+			}
+			user, err := p.Exchange(t.Context(), grant)
+			if want := (flows.OAuthUser{Subject: "9007199254740993", Email: "ana@example.com", EmailVerified: true}); user != want || err != nil {
+				t.Errorf("got %+v, %v, want %+v", user, err, want)
+			}
+			if auth != c.wantAuth || form.Get("client_id") != c.wantID || form.Get("client_secret") != c.wantIn || calls != 1 ||
+				form.Get("code") != grant.Code || form.Get("code_verifier") != grant.CodeVerifier || form.Get("redirect_uri") != grant.RedirectURI {
+				t.Errorf("sent %s %v, %d times", auth, form, calls)
+			}
+			if bearer != "Bearer hidden-access" {
+				t.Errorf("userinfo got %s", bearer)
+			}
+		})
+	}
+}
+
+func TestOAuth2WithoutVerifierSendsNone(t *testing.T) {
+	p := newOAuth2(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.ParseForm(); r.PostForm.Has("code_verifier") {
+			t.Error("a code_verifier was sent")
+		}
+		goodToken(w, r)
+	}, guesttest.Answering(200, `{"id":"x"}`))
+	g := grant
+	g.CodeVerifier = ""
+	if _, err := p.Exchange(t.Context(), g); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOAuth2FailsOnARefusedCodeOnce(t *testing.T) {
+	calls := 0
+	p := newOAuth2(t, func(w http.ResponseWriter, r *http.Request) {
+		calls++
+		guesttest.Answering(400, `{"error":"invalid_grant"}`)(w, r)
+	}, guesttest.Answering(200, `{"id":"x"}`))
+	if _, err := p.Exchange(t.Context(), grant); !errors.Is(err, flows.ErrOAuthFailed) || calls != 1 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+}
+
+func TestOAuth2PicksTheUser(t *testing.T) {
+	for name, c := range map[string]struct {
+		subject, body string
+		want          flows.OAuthUser
+		fails         bool
+	}{
+		"string":         {"id", `{"id":"abc"}`, flows.OAuthUser{Subject: "abc"}, false},
+		"number":         {"id", `{"id":123}`, flows.OAuthUser{Subject: "123"}, false},
+		"zero":           {"id", `{"id":0}`, flows.OAuthUser{Subject: "0"}, false},
+		"path":           {"data.user.id", `{"data":{"user":{"id":"x"}}}`, flows.OAuthUser{Subject: "x"}, false},
+		"list":           {"response.0.id", `{"response":[{"id":7}]}`, flows.OAuthUser{Subject: "7"}, false},
+		"outside list":   {"response.1.id", `{"response":[{"id":7}]}`, flows.OAuthUser{}, true},
+		"no index":       {"response.x.id", `{"response":[{"id":7}]}`, flows.OAuthUser{}, true},
+		"negative index": {"response.-1.id", `{"response":[{"id":7}]}`, flows.OAuthUser{}, true},
+		"through string": {"id.x", `{"id":"abc"}`, flows.OAuthUser{}, true},
+		"missing":        {"id", `{"login":"abc"}`, flows.OAuthUser{}, true},
+		"null":           {"id", `{"id":null}`, flows.OAuthUser{}, true},
+		"empty":          {"id", `{"id":""}`, flows.OAuthUser{}, true},
+		"bool":           {"id", `{"id":true}`, flows.OAuthUser{}, true},
+		"object":         {"id", `{"id":{}}`, flows.OAuthUser{}, true},
+		"fraction":       {"id", `{"id":1.5}`, flows.OAuthUser{}, true},
+		"exponent":       {"id", `{"id":1e3}`, flows.OAuthUser{}, true},
+		"control":        {"id", `{"id":"a\u0000b"}`, flows.OAuthUser{}, true},
+		"trailing":       {"id", `{"id":"a"}{"id":"b"}`, flows.OAuthUser{}, true},
+		"verified":       {"id", `{"id":"a","email":"b@c","verified":true}`, flows.OAuthUser{Subject: "a", Email: "b@c", EmailVerified: true}, false},
+		"unverified":     {"id", `{"id":"a","email":"b@c","verified":false}`, flows.OAuthUser{Subject: "a", Email: "b@c"}, false},
+		"verified 1":     {"id", `{"id":"a","email":"b@c","verified":1}`, flows.OAuthUser{Subject: "a", Email: "b@c"}, false},
+		"no word":        {"id", `{"id":"a","email":"b@c"}`, flows.OAuthUser{Subject: "a", Email: "b@c"}, false},
+		"odd email":      {"id", `{"id":"a","email":["b@c"],"verified":true}`, flows.OAuthUser{Subject: "a"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newOAuth2(t, goodToken, guesttest.Answering(200, c.body))
+			p.Subject = c.subject
+			user, err := p.Exchange(t.Context(), grant)
+			if user != c.want || errors.Is(err, flows.ErrOAuthFailed) != c.fails || !c.fails && err != nil {
+				t.Errorf("got %+v, %v", user, err)
+			}
+		})
+	}
+}
+
+func TestOAuth2TellsARefusalFromAnOutage(t *testing.T) {
+	good := guesttest.Answering(200, `{"id":"x"}`)
+	for name, c := range misbehaviours {
+		for endpoint, p := range map[string]*OAuth2{
+			"token":    newOAuth2(t, c.handler, good),
+			"userinfo": newOAuth2(t, goodToken, c.handler),
+		} {
+			t.Run(name+"/"+endpoint, func(t *testing.T) {
+				_, err := p.Exchange(t.Context(), grant)
+				guesttest.NoSecrets(t, err, "hidden")
+				if refused := c.says.refuses(endpoint == "token"); errors.Is(err, flows.ErrOAuthFailed) != refused || err == nil {
+					t.Errorf("got %v, refused: %v", err, refused)
+				}
+			})
+		}
+	}
+	p := newOAuth2(t, guesttest.Answering(200, `{"access_token":"hidden\nX: y"}`), good)
+	_, err := p.Exchange(t.Context(), grant)
+	if guesttest.NoSecrets(t, err, "hidden"); !errors.Is(err, flows.ErrOAuthFailed) {
+		t.Errorf("got %v", err)
+	}
+}

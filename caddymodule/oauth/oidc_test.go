@@ -1,0 +1,522 @@
+package oauth
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// testKeys are made once: RSA keys take their time.
+var testKeys = sync.OnceValue(func() map[string]crypto.Signer {
+	r, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	e, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	return map[string]crypto.Signer{"RS256": r, "ES256": e}
+})
+
+// fakeIssuer is an OpenID provider. Its answers can be changed one by one.
+type fakeIssuer struct {
+	*httptest.Server
+	alg       string
+	kid       string
+	rsaKey    string // the id that its RSA key has now
+	claims    map[string]any
+	idToken   func(signed string) string
+	discovery func(map[string]any)
+	handlers  map[string]http.HandlerFunc // by path, instead of its own
+
+	mu       sync.Mutex
+	requests map[string]int
+	form     url.Values
+	auth     string
+	spent    bool
+}
+
+func newIssuer(t testing.TB) *fakeIssuer {
+	f := &fakeIssuer{alg: "RS256", kid: "RS256", rsaKey: "RS256", requests: map[string]int{}, handlers: map[string]http.HandlerFunc{}}
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(f.Close)
+	now := time.Now().Unix()
+	f.claims = map[string]any{"iss": f.URL, "aud": "me", "sub": "user-1", "exp": now + 300, "iat": now, "nonce": "n-1",
+		"email": "ana@example.com", "email_verified": true}
+	return f
+}
+
+// client is an OIDC module for the issuer.
+func (f *fakeIssuer) client(t *testing.T) *OIDC {
+	t.Helper()
+	c := us
+	c.Timeout = caddy.Duration(5 * time.Second)
+	return guesttest.MustStart(t, &OIDC{Issuer: f.URL, oauthClient: c})
+}
+
+func (f *fakeIssuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	f.requests[r.URL.Path]++
+	other := f.handlers[r.URL.Path]
+	f.mu.Unlock()
+	if other != nil {
+		other(w, r)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	switch r.URL.Path {
+	case "/.well-known/openid-configuration":
+		doc := map[string]any{"issuer": f.URL, "authorization_endpoint": f.URL + "/auth", "token_endpoint": f.URL + "/token",
+			"jwks_uri": f.URL + "/keys", "id_token_signing_alg_values_supported": []string{"RS256", "ES256", "none", "HS256"}}
+		if f.discovery != nil {
+			f.discovery(doc)
+		}
+		json.NewEncoder(w).Encode(doc)
+	case "/keys":
+		var set jose.JSONWebKeySet
+		for alg, key := range testKeys() {
+			kid := alg
+			if alg == "RS256" {
+				kid = f.rsaKey
+			}
+			set.Keys = append(set.Keys, jose.JSONWebKey{Key: key.Public(), KeyID: kid, Algorithm: alg, Use: "sig"})
+		}
+		json.NewEncoder(w).Encode(set)
+	case "/token":
+		f.token(w, r)
+	default:
+		w.WriteHeader(404)
+	}
+}
+
+// token gives tokens for a code once.
+func (f *fakeIssuer) token(w http.ResponseWriter, r *http.Request) {
+	r.ParseForm()
+	f.form, f.auth = r.PostForm, r.Header.Get("Authorization")
+	if f.spent || r.PostForm.Get("code") != grant.Code {
+		w.WriteHeader(400)
+		json.NewEncoder(w).Encode(map[string]any{"error": "invalid_grant", "error_description": r.PostForm.Get("code")})
+		return
+	}
+	f.spent = true
+	signed := sign(f.alg, f.kid, f.claims)
+	if f.idToken != nil {
+		signed = f.idToken(signed)
+	}
+	json.NewEncoder(w).Encode(map[string]any{"access_token": "hidden-access", "token_type": "Bearer", "expires_in": 60, "id_token": signed})
+}
+
+func sign(alg, kid string, claims map[string]any) string {
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		panic(err)
+	}
+	key := jose.SigningKey{Algorithm: jose.SignatureAlgorithm(alg), Key: jose.JSONWebKey{Key: any(testKeys()[alg]), KeyID: kid}}
+	if alg == "HS256" { // with the public key for a secret, as in the well-known attack
+		key.Key = testKeys()["RS256"].Public().(*rsa.PublicKey).N.Bytes()
+	}
+	signer, err := jose.NewSigner(key, nil)
+	if err != nil {
+		panic(err)
+	}
+	jws, err := signer.Sign(payload)
+	if err != nil {
+		panic(err)
+	}
+	compact, err := jws.CompactSerialize()
+	if err != nil {
+		panic(err)
+	}
+	return compact
+}
+
+func TestOIDCLogsIn(t *testing.T) {
+	for _, alg := range []string{"RS256", "ES256"} {
+		t.Run(alg, func(t *testing.T) {
+			f := newIssuer(t)
+			f.alg, f.kid = alg, alg
+			p := f.client(t)
+			user, err := p.Exchange(t.Context(), grant)
+			if want := (flows.OAuthUser{Subject: "user-1", Email: "ana@example.com", EmailVerified: true}); user != want || err != nil {
+				t.Errorf("got %+v, %v, want %+v", user, err, want)
+			}
+			want := url.Values{"grant_type": {"authorization_code"}, "code": {grant.Code}, "redirect_uri": {grant.RedirectURI}, "code_verifier": {grant.CodeVerifier}}
+			if f.form.Encode() != want.Encode() || f.auth != "Basic "+base64.StdEncoding.EncodeToString([]byte("me:hidden-secret")) {
+				t.Errorf("sent %v, %s", f.form, f.auth)
+			}
+			if _, err := p.Exchange(t.Context(), grant); !errors.Is(err, flows.ErrOAuthFailed) || !strings.Contains(err.Error(), "invalid_grant") {
+				t.Errorf("the code again: %v", err)
+			} else {
+				guesttest.NoSecrets(t, err, "hidden")
+			}
+			if want := map[string]int{"/.well-known/openid-configuration": 1, "/keys": 1, "/token": 2}; !maps.Equal(f.requests, want) {
+				t.Errorf("got %v, want %v", f.requests, want)
+			}
+		})
+	}
+}
+
+func TestOIDCSendsTheSecretAsTheProviderTakesIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		methods []string
+		secret  string
+		inBody  bool
+		fails   bool
+	}{
+		"basic":       {[]string{"client_secret_post", "client_secret_basic"}, "s", false, false},
+		"post":        {[]string{"private_key_jwt", "client_secret_post"}, "s", true, false},
+		"default":     {nil, "s", false, false},
+		"public":      {[]string{"client_secret_basic", "none"}, "", true, false},
+		"unsupported": {[]string{"private_key_jwt"}, "s", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newIssuer(t)
+			if c.methods != nil {
+				f.discovery = func(doc map[string]any) { doc["token_endpoint_auth_methods_supported"] = c.methods }
+			}
+			p := f.client(t)
+			p.ClientSecret = c.secret
+			_, err := p.Exchange(t.Context(), grant)
+			if (err != nil) != c.fails || errors.Is(err, flows.ErrOAuthFailed) {
+				t.Fatal(err)
+			}
+			if c.fails {
+				return
+			}
+			if inBody := f.form.Get("client_id") == "me" && f.form.Get("client_secret") == c.secret; inBody != c.inBody || (f.auth == "") != c.inBody {
+				t.Errorf("sent %v, %s", f.form, f.auth)
+			}
+			if f.requests["/token"] != 1 {
+				t.Errorf("the code was sent %d times", f.requests["/token"])
+			}
+		})
+	}
+}
+
+func TestOIDCClaims(t *testing.T) {
+	now := time.Now().Unix()
+	for name, c := range map[string]struct {
+		claims map[string]any // nil: left out
+		want   string         // of the error; empty for none
+		email  bool           // is there, and verified
+	}{
+		"all right":             {nil, "", true},
+		"verified as a string":  {map[string]any{"email_verified": "true"}, "", true},
+		"not verified":          {map[string]any{"email_verified": false}, "", false},
+		"not, as a string":      {map[string]any{"email_verified": "false"}, "", false},
+		"verified as a number":  {map[string]any{"email_verified": 1}, "", false},
+		"verified unknown":      {map[string]any{"email_verified": nil}, "", false},
+		"no email":              {map[string]any{"email": nil}, "", false},
+		"email that is none":    {map[string]any{"email": "a\u0000@b"}, "", false},
+		"email of another type": {map[string]any{"email": 1}, "type", false},
+		"several audiences":     {map[string]any{"aud": []string{"x", "me"}, "azp": "me"}, "", true},
+		"no azp":                {map[string]any{"aud": []string{"x", "me"}}, "azp", false},
+		"another azp":           {map[string]any{"aud": []string{"x", "me"}, "azp": "x"}, "azp", false},
+		"wrong aud":             {map[string]any{"aud": "you"}, "audience", false},
+		"no aud":                {map[string]any{"aud": nil}, "audience", false},
+		"wrong iss":             {map[string]any{"iss": "https://evil.example"}, "issued by", false},
+		"no iss":                {map[string]any{"iss": nil}, "issued by", false},
+		"iss with slash":        {map[string]any{"iss": "+/"}, "issued by", false},
+		"expired":               {map[string]any{"exp": now - 1}, "expired", false},
+		"no exp":                {map[string]any{"exp": nil}, "expired", false},
+		"no iat":                {map[string]any{"iat": nil}, "iat", false},
+		"iat in the future":     {map[string]any{"iat": now + 3600}, "iat", false},
+		"clock skew":            {map[string]any{"iat": now + 60}, "", true},
+		"nbf in the future":     {map[string]any{"nbf": now + 3600}, "nbf", false},
+		"wrong nonce":           {map[string]any{"nonce": "n-2"}, "nonce", false},
+		"no nonce":              {map[string]any{"nonce": nil}, "nonce", false},
+		"empty nonce":           {map[string]any{"nonce": ""}, "nonce", false},
+		"no sub":                {map[string]any{"sub": nil}, "can't be kept", false},
+		"NUL in sub":            {map[string]any{"sub": "a\u0000"}, "can't be kept", false},
+		"long sub":              {map[string]any{"sub": strings.Repeat("x", 256)}, "can't be kept", false},
+		"numeric sub":           {map[string]any{"sub": 1}, "ID token", false},
+		"echo":                  {map[string]any{"iss": "hidden-code\nhidden-verifier hidden-secret"}, "issued by", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newIssuer(t)
+			for claim, value := range c.claims {
+				if value == "+/" {
+					value = f.URL + "/"
+				}
+				f.claims[claim] = value
+				if value == nil {
+					delete(f.claims, claim)
+				}
+			}
+			user, err := f.client(t).Exchange(t.Context(), grant)
+			if c.want == "" {
+				if err != nil || user.Subject != "user-1" || (user.Email != "" && user.EmailVerified) != c.email {
+					t.Errorf("got %+v, %v", user, err)
+				}
+				return
+			}
+			guesttest.NoSecrets(t, err, "hidden", "\n")
+			if !errors.Is(err, flows.ErrOAuthFailed) || !strings.Contains(err.Error(), c.want) || user != (flows.OAuthUser{}) {
+				t.Errorf("got %+v, %v, want %q", user, err, c.want)
+			}
+		})
+	}
+}
+
+func TestOIDCWithoutNonceChecksNone(t *testing.T) {
+	f := newIssuer(t)
+	g := grant
+	g.Nonce = ""
+	if _, err := f.client(t).Exchange(t.Context(), g); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOIDCRefusesForgedTokens(t *testing.T) {
+	part := func(v string) string { return base64.RawURLEncoding.EncodeToString([]byte(v)) }
+	payload := func(signed string) string { return strings.Split(signed, ".")[1] }
+	for name, c := range map[string]struct {
+		alg, kid string
+		idToken  func(string) string
+	}{
+		"alg none":       {idToken: func(s string) string { return part(`{"alg":"none"}`) + "." + payload(s) + "." }},
+		"alg None":       {idToken: func(s string) string { return part(`{"alg":"None"}`) + "." + payload(s) + "." }},
+		"no signature":   {idToken: func(s string) string { return s[:strings.LastIndexByte(s, '.')+1] }},
+		"another key":    {alg: "ES256", kid: "RS256"},
+		"unknown kid":    {kid: "gone"},
+		"symmetric":      {alg: "HS256", kid: "RS256"},
+		"changed":        {idToken: func(s string) string { return strings.Replace(s, payload(s), part(`{"sub":"admin"}`), 1) }},
+		"no token":       {idToken: func(string) string { return "" }},
+		"garbage":        {idToken: func(string) string { return "hidden-code.hidden-secret.x" }},
+		"two signatures": {idToken: func(s string) string { return s + "." + s }},
+		"embedded own key": {idToken: func(s string) string {
+			return part(`{"alg":"RS256","jwk":{"kty":"oct","k":"AA"}}`) + "." + payload(s) + ".AA"
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newIssuer(t)
+			f.idToken = c.idToken
+			if c.alg != "" {
+				f.alg = c.alg
+			}
+			if c.kid != "" {
+				f.kid = c.kid
+			}
+			_, err := f.client(t).Exchange(t.Context(), grant)
+			guesttest.NoSecrets(t, err, "hidden")
+			if !errors.Is(err, flows.ErrOAuthFailed) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// huge answers more than is ever read.
+func huge(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Write([]byte(`{"x":"` + strings.Repeat("x", maxOAuthAnswer) + `"}`))
+}
+
+func redirect(w http.ResponseWriter, r *http.Request) {
+	http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+}
+
+// A meaning is what an answer says of a login.
+type meaning int
+
+const (
+	refusal meaning = iota
+	silence
+	// unclear says nothing of the code, so it is an outage of a token endpoint;
+	// elsewhere it says of the user what is not trusted.
+	unclear
+)
+
+// refuses reports whether the endpoint has refused the login.
+func (m meaning) refuses(tokenEndpoint bool) bool {
+	return m == refusal || m == unclear && !tokenEndpoint
+}
+
+// misbehaviours are what an endpoint can do wrong.
+var misbehaviours = map[string]struct {
+	handler http.HandlerFunc
+	says    meaning
+}{
+	"400":         {guesttest.Answering(400, `{"error":"hidden-code"}`), refusal},
+	"400 odd":     {guesttest.Answering(400, `{"error":{"message":"hidden-code"}}`), refusal}, // as Facebook refuses
+	"401":         {guesttest.Answering(401, `{"error":"invalid_client","error_description":"hidden-secret"}`), refusal},
+	"403":         {guesttest.Answering(403, `hidden-code`), refusal},
+	"404":         {guesttest.Answering(404, ``), refusal},
+	"error 200":   {guesttest.Answering(200, `{"error":"bad_verification_code"}`), refusal},
+	"429":         {guesttest.Answering(429, `{}`), silence},
+	"500":         {guesttest.Answering(500, `hidden-code`), silence},
+	"503":         {guesttest.Answering(503, `{"access_token":"x"}`), silence},
+	"huge 502":    {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(502); huge(w, r) }, silence},
+	"redirect":    {redirect, unclear},
+	"html":        {guesttest.Answering(200, `<html>hidden-code`), unclear},
+	"empty":       {guesttest.Answering(200, ``), unclear},
+	"null":        {guesttest.Answering(200, `null`), unclear},
+	"list":        {guesttest.Answering(200, `[]`), unclear},
+	"object":      {guesttest.Answering(200, `{}`), unclear},
+	"huge":        {huge, unclear},
+	"broke off":   {guesttest.Raw("HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"access_"), unclear},
+	"only a head": {guesttest.Raw("HTTP/1.1 200 OK\r\n\r\n"), unclear},
+	"slow":        {guesttest.Hang, silence},
+	"closed":      {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, silence},
+	"echo":        {guesttest.Raw("hidden-code hidden-secret hidden-access\r\n\r\n"), silence},
+	"slow body": {func(w http.ResponseWriter, r *http.Request) {
+		w.Write([]byte(`{"access_token":"x"`))
+		http.NewResponseController(w).Flush()
+		guesttest.Hang(w, r)
+	}, silence},
+}
+
+func TestOIDCTellsARefusalFromAnOutage(t *testing.T) {
+	for name, c := range misbehaviours {
+		for _, path := range []string{"/token", "/keys", "/.well-known/openid-configuration"} {
+			t.Run(name+path, func(t *testing.T) {
+				f := newIssuer(t)
+				f.handlers[path] = c.handler
+				f.handlers["/elsewhere"] = func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }
+				p := f.client(t)
+				p.Timeout, p.client.Timeout = caddy.Duration(300*time.Millisecond), 300*time.Millisecond
+				watch := storetest.StartWatch()
+				_, err := p.Exchange(t.Context(), grant)
+				if took := watch.Took(); took > 3*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				guesttest.NoSecrets(t, err, "hidden")
+				if refused := c.says.refuses(path == "/token") && !strings.HasPrefix(path, "/."); errors.Is(err, flows.ErrOAuthFailed) != refused {
+					t.Errorf("got %v, refused: %v", err, refused)
+				}
+			})
+		}
+	}
+}
+
+// loginWith is a login at the issuer whose ID token is signed by a key.
+func (f *fakeIssuer) loginWith(t *testing.T, p *OIDC, kid string) error {
+	f.mu.Lock()
+	f.kid, f.spent = kid, false
+	f.mu.Unlock()
+	_, err := p.Exchange(t.Context(), grant)
+	return err
+}
+
+// A provider that changes its keys is asked for them; one whose key ids nobody
+// knows is not asked each time.
+func TestOIDCKeysAreAskedForWithinMeasure(t *testing.T) {
+	f := newIssuer(t)
+	p := f.client(t)
+	now := time.Now()
+	p.now = func() time.Time { return now }
+	for i := range 10 {
+		if err := f.loginWith(t, p, fmt.Sprint("unknown ", i)); !errors.Is(err, flows.ErrOAuthFailed) {
+			t.Error(err)
+		}
+	}
+	if f.requests["/keys"] != keysAtOnce {
+		t.Errorf("the keys were asked for %d times", f.requests["/keys"])
+	}
+	now = now.Add(keysFresh)
+	f.rsaKey = "RS256-2"
+	if err := f.loginWith(t, p, "RS256-2"); err != nil {
+		t.Errorf("with a new key: %v", err)
+	}
+	if f.requests["/keys"] != keysAtOnce+1 {
+		t.Errorf("the keys were asked for %d times", f.requests["/keys"])
+	}
+}
+
+func TestOIDCKeysAreAskedForAgainAfterAFailure(t *testing.T) {
+	f := newIssuer(t)
+	p := f.client(t)
+	f.handlers["/keys"] = guesttest.Answering(503, "")
+	if err := f.loginWith(t, p, "RS256"); err == nil || errors.Is(err, flows.ErrOAuthFailed) {
+		t.Errorf("got %v", err)
+	}
+	f.mu.Lock()
+	delete(f.handlers, "/keys")
+	f.mu.Unlock()
+	if err := f.loginWith(t, p, "RS256"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOIDCDiscoveryIsTriedAgainAfterAFailure(t *testing.T) {
+	const path = "/.well-known/openid-configuration"
+	f := newIssuer(t)
+	f.handlers[path] = guesttest.Answering(503, "")
+	p := f.client(t)
+	if _, err := p.Exchange(t.Context(), grant); err == nil || errors.Is(err, flows.ErrOAuthFailed) {
+		t.Errorf("got %v", err)
+	}
+	f.mu.Lock()
+	delete(f.handlers, path)
+	f.mu.Unlock()
+	if _, err := p.Exchange(t.Context(), grant); err != nil {
+		t.Error(err)
+	}
+	if f.requests[path] != 2 {
+		t.Errorf("%d requests", f.requests[path])
+	}
+}
+
+func TestOIDCDiscoveryIsShared(t *testing.T) {
+	f := newIssuer(t)
+	p := f.client(t)
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			g := grant
+			g.Code = "wrong"
+			if _, err := p.Exchange(t.Context(), g); !errors.Is(err, flows.ErrOAuthFailed) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := f.requests["/.well-known/openid-configuration"]; n > 2 || f.requests["/token"] != 16 {
+		t.Errorf("got %v", f.requests)
+	}
+}
+
+func TestOIDCRefusesABadDiscoveryDocument(t *testing.T) {
+	for name, change := range map[string]func(map[string]any){
+		"another issuer": func(doc map[string]any) { doc["issuer"] = "https://evil.example" },
+		"no token":       func(doc map[string]any) { delete(doc, "token_endpoint") },
+		"no keys":        func(doc map[string]any) { delete(doc, "jwks_uri") },
+		"http token":     func(doc map[string]any) { doc["token_endpoint"] = "http://id.example/token" },
+		"http keys":      func(doc map[string]any) { doc["jwks_uri"] = "http://id.example/keys" },
+		"file keys":      func(doc map[string]any) { doc["jwks_uri"] = "file:///etc/passwd" },
+		"types":          func(doc map[string]any) { doc["token_endpoint_auth_methods_supported"] = "none" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newIssuer(t)
+			f.discovery = change
+			_, err := f.client(t).Exchange(t.Context(), grant)
+			if err == nil || errors.Is(err, flows.ErrOAuthFailed) || f.requests["/token"] != 0 {
+				t.Errorf("got %v, %v", err, f.requests)
+			}
+		})
+	}
+}

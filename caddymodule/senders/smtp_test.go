@@ -1,0 +1,412 @@
+package senders
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"encoding/base64"
+	"io"
+	"mime"
+	"net"
+	netmail "net/mail"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+func TestSMTPCaddyfile(t *testing.T) {
+	guesttest.Caddyfiles(t, new(SMTP), []guesttest.Case{
+		{Name: "all", Text: `smtp mail.example:587 {
+			from "Acme <noreply@acme.example>"
+			username me
+			password {env.SMTP}
+			tls implicit
+			timeout 3s
+		}`, Want: &SMTP{Address: "mail.example:587", From: "Acme <noreply@acme.example>", Username: "me", Password: "{env.SMTP}",
+			TLS: "implicit", Timeout: caddy.Duration(3 * time.Second)}},
+		{Name: "no address", Text: "smtp {\nfrom a@b\n}", Err: "wrong argument count"},
+		{Name: "two addresses", Text: "smtp a:1 b:1", Err: "wrong argument count"},
+		{Name: "unknown", Text: "smtp a:1 {\nuser x\n}", Err: "unrecognized subdirective 'user'"},
+		{Name: "from twice", Text: "smtp a:1 {\nfrom x\nfrom y\n}", Err: "from already specified"},
+		{Name: "username twice", Text: "smtp a:1 {\nusername x\nusername y\n}", Err: "username already specified"},
+		{Name: "password twice", Text: "smtp a:1 {\npassword x\npassword y\n}", Err: "password already specified"},
+		{Name: "tls twice", Text: "smtp a:1 {\ntls off\ntls off\n}", Err: "tls already specified"},
+		{Name: "unquoted from", Text: "smtp a:1 {\nfrom Acme <a@b>\n}", Err: "wrong argument count"},
+	})
+}
+
+func TestSMTPRefusesABadConfiguration(t *testing.T) {
+	for name, c := range map[string]struct {
+		s    SMTP
+		want string
+	}{
+		"no port":         {SMTP{Address: "mail.example", From: "a@b.example"}, "host:port"},
+		"no host":         {SMTP{Address: ":25", From: "a@b.example"}, "host:port"},
+		"port":            {SMTP{Address: "mail.example:70000", From: "a@b.example"}, "host:port"},
+		"no from":         {SMTP{Address: "mail.example:25"}, "from"},
+		"bad from":        {SMTP{Address: "mail.example:25", From: "nobody"}, "from"},
+		"two from":        {SMTP{Address: "mail.example:25", From: "a@b.example, c@d.example"}, "from"},
+		"from injection":  {SMTP{Address: "mail.example:25", From: "a@b.example\r\nBcc: x@y.example"}, "from"},
+		"tls":             {SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "maybe"}, "tls"},
+		"only a username": {SMTP{Address: "mail.example:25", From: "a@b.example", Username: "u"}, "password"},
+		"only a password": {SMTP{Address: "mail.example:25", From: "a@b.example", Password: "hidden"}, "username"},
+		"clear password":  {SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off", Username: "u", Password: "hidden"}, "tls off"},
+		"timeout":         {SMTP{Address: "mail.example:25", From: "a@b.example", Timeout: caddy.Duration(time.Hour)}, "timeout"},
+		"placeholder":     {SMTP{Address: "mail.example:25", From: "a@b.example", Password: "{env.MNEMOGATE_TEST_ABSENT}"}, "mail smtp: password"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := guesttest.Start(t, &c.s)
+			guesttest.NoSecrets(t, err, "hidden")
+			if err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+	guesttest.MustStart(t, &SMTP{Address: "[::1]:25", From: "a@b.example", TLS: "off", Username: "u", Password: "p"})
+	guesttest.MustStart(t, &SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off"})
+}
+
+// smtpSink is an SMTP server that keeps what it is sent and can misbehave.
+type smtpSink struct {
+	addr      string
+	config    *tls.Config
+	implicit  bool
+	noSTART   bool              // does not offer STARTTLS
+	noAuth    bool              // does not offer AUTH
+	answers   map[string]string // what to say to a command instead; "" to hang up, "wait" to say nothing
+	greeting  string
+	mu        sync.Mutex
+	mails     []string
+	logins    []string
+	encrypted bool
+}
+
+func startSink(t *testing.T, sink *smtpSink) *smtpSink {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	sink.addr = ln.Addr().String()
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { conn.Close() })
+			go sink.serve(conn)
+		}
+	}()
+	return sink
+}
+
+func (s *smtpSink) serve(conn net.Conn) {
+	defer conn.Close()
+	if s.implicit {
+		conn = tls.Server(conn, s.config)
+	}
+	in := bufio.NewReader(conn)
+	say := func(line string) { io.WriteString(conn, line+"\r\n") }
+	say(cmpGreeting(s.greeting))
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return
+		}
+		line = strings.TrimSpace(line)
+		verb := strings.ToUpper(strings.Split(line, " ")[0])
+		if answer, ok := s.answers[verb]; ok {
+			switch answer {
+			case "":
+				return
+			case "wait":
+				in.ReadString('\n')
+				return
+			}
+			say(answer)
+			continue
+		}
+		switch verb {
+		case "EHLO":
+			_, isTLS := conn.(*tls.Conn)
+			say("250-sink\r\n250-8BITMIME\r\n250-ENHANCEDSTATUSCODES")
+			if !isTLS && !s.noSTART && s.config != nil {
+				say("250-STARTTLS")
+			}
+			if !s.noAuth {
+				say("250-AUTH PLAIN LOGIN")
+			}
+			say("250 SIZE 1000000")
+		case "STARTTLS":
+			say("220 go ahead")
+			conn = tls.Server(conn, s.config)
+			in = bufio.NewReader(conn)
+		case "AUTH":
+			s.mu.Lock()
+			s.logins = append(s.logins, line)
+			s.mu.Unlock()
+			say("235 2.7.0 welcome")
+		case "DATA":
+			say("354 go on")
+			var mail strings.Builder
+			for {
+				line, err := in.ReadString('\n')
+				if err != nil {
+					return
+				}
+				if line == ".\r\n" {
+					break
+				}
+				mail.WriteString(strings.TrimPrefix(line, "."))
+			}
+			if answer, ok := s.answers["."]; ok {
+				if answer == "wait" {
+					in.ReadString('\n')
+					return
+				}
+				say(answer)
+				continue
+			}
+			_, isTLS := conn.(*tls.Conn)
+			s.mu.Lock()
+			s.mails = append(s.mails, mail.String())
+			s.encrypted = isTLS
+			s.mu.Unlock()
+			say("250 2.0.0 taken")
+		case "QUIT":
+			say("221 bye")
+			return
+		default:
+			say("250 2.1.0 ok")
+		}
+	}
+}
+
+func cmpGreeting(greeting string) string {
+	if greeting == "" {
+		return "220 sink ESMTP"
+	}
+	return greeting
+}
+
+func TestSMTPDeliversInEachMode(t *testing.T) {
+	config, roots := guesttest.Certificate(t)
+	for _, c := range []struct {
+		mode, username string
+		sink           *smtpSink
+	}{
+		{"starttls", "u", &smtpSink{config: config}},
+		{"starttls", "", &smtpSink{config: config, noAuth: true}},
+		{"implicit", "u", &smtpSink{config: config, implicit: true}},
+		{"off", "u", &smtpSink{}},
+		{"off", "", &smtpSink{noAuth: true}},
+	} {
+		t.Run(c.mode+c.username, func(t *testing.T) {
+			sink := startSink(t, c.sink)
+			s := &SMTP{Address: sink.addr, From: "Acme Ünited <noreply@acme.example>", TLS: c.mode, Username: c.username, roots: roots}
+			if c.username != "" {
+				s.Password = "p"
+			}
+			guesttest.MustStart(t, s)
+			if err := s.Send(t.Context(), guesttest.Mail); err != nil {
+				t.Fatal(err)
+			}
+			sink.mu.Lock()
+			defer sink.mu.Unlock()
+			if len(sink.mails) != 1 || sink.encrypted != (c.mode != "off") {
+				t.Fatalf("%d mails, encrypted: %v", len(sink.mails), sink.encrypted)
+			}
+			if login := "AUTH PLAIN " + base64.StdEncoding.EncodeToString([]byte("\x00u\x00p")); c.username != "" && (len(sink.logins) != 1 || sink.logins[0] != login) {
+				t.Errorf("logins: %q", sink.logins)
+			}
+			checkMail(t, sink.mails[0])
+		})
+	}
+}
+
+func checkMail(t *testing.T, text string) {
+	t.Helper()
+	m, err := netmail.ReadMessage(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"Auto-Submitted": "auto-generated",
+		"Message-Id":     "<fedcba9876543210@acme.example>",
+		"Subject":        "Recover",
+		"To":             "<ana@example.com>",
+	} {
+		if got := m.Header.Get(name); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+	if date, err := m.Header.Date(); err != nil || time.Since(date) > time.Minute {
+		t.Errorf("date: %v %v", date, err)
+	}
+	if from, err := m.Header.AddressList("From"); err != nil || from[0].Name != "Acme Ünited" || from[0].Address != "noreply@acme.example" {
+		t.Errorf("from: %v %v", from, err)
+	}
+	body, _ := io.ReadAll(m.Body)
+	if !bytes.Contains(body, []byte("\r\n.\r\nEnd")) || !strings.HasPrefix(m.Header.Get("Content-Type"), "text/plain; charset=UTF-8") {
+		t.Errorf("%s\n%q", m.Header.Get("Content-Type"), body)
+	}
+}
+
+func TestSMTPHeadersCanNotBeInjected(t *testing.T) {
+	sink := startSink(t, &smtpSink{})
+	s := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@acme.example", TLS: "off"})
+	m := guesttest.Mail
+	m.Subject = "x\r\nBcc: evil@example.com\r\n\r\nbody ü"
+	if err := s.Send(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	got, err := netmail.ReadMessage(strings.NewReader(sink.mails[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject, err := new(mime.WordDecoder).DecodeHeader(got.Header.Get("Subject"))
+	if err != nil || got.Header.Get("Bcc") != "" || !strings.HasPrefix(subject, "x\r\nBcc") {
+		t.Errorf("%q %v %v", subject, err, got.Header)
+	}
+	for _, to := range []string{"", "x", "a@b.example\r\nBcc: c@d.example", "a@b.example, c@d.example", "Ana <a@b.example>",
+		"a@b.example>\r\nRCPT TO:<c@d.example", `"a> RCPT TO:<c@d.example"@e.example`} {
+		m.To = to
+		if err := s.Send(t.Context(), m); err == nil {
+			t.Errorf("a mail to %q was sent", to)
+		}
+	}
+	if len(sink.mails) != 1 {
+		t.Errorf("%d mails", len(sink.mails))
+	}
+}
+
+func TestSMTPFailsInTimeAndTellsNothing(t *testing.T) {
+	config, roots := guesttest.Certificate(t)
+	echo := "550 5.7.1 no: " + guesttest.Mail.Link + " hidden"
+	for name, c := range map[string]struct {
+		sink *smtpSink
+		want string
+	}{
+		"silent":             {&smtpSink{config: config, answers: map[string]string{"EHLO": "wait"}}, "no answer in time"},
+		"slow after data":    {&smtpSink{config: config, answers: map[string]string{".": "wait"}}, "no answer in time"},
+		"slow login":         {&smtpSink{config: config, answers: map[string]string{"AUTH": "wait"}}, "no answer in time"},
+		"hangs up":           {&smtpSink{config: config, answers: map[string]string{"MAIL": ""}}, "MAIL FROM"},
+		"not welcome":        {&smtpSink{config: config, greeting: "554 " + guesttest.Mail.Link}, "answered 554"},
+		"no smtp":            {&smtpSink{config: config, greeting: "HTTP/1.1 hidden"}, "not SMTP"},
+		"no starttls":        {&smtpSink{noSTART: true}, "STARTTLS"},
+		"refuses starttls":   {&smtpSink{config: config, answers: map[string]string{"STARTTLS": "454 " + guesttest.Mail.Link}}, "answered 454"},
+		"no auth":            {&smtpSink{config: config, noAuth: true}, "AUTH"},
+		"wrong password":     {&smtpSink{config: config, answers: map[string]string{"AUTH": "535 5.7.8 hidden"}}, "answered 535"},
+		"refuses sender":     {&smtpSink{config: config, answers: map[string]string{"MAIL": echo}}, "550 5.7.1"},
+		"refuses recipient":  {&smtpSink{config: config, answers: map[string]string{"RCPT": echo}}, "550 5.7.1"},
+		"refuses data":       {&smtpSink{config: config, answers: map[string]string{"DATA": echo}}, "550"},
+		"refuses mail":       {&smtpSink{config: config, answers: map[string]string{".": echo}}, "550 5.7.1"},
+		"endless line":       {&smtpSink{config: config, greeting: "220 " + strings.Repeat("x", 2*maxSMTPAnswers)}, "too large"},
+		"foreign handshake":  {&smtpSink{config: config, answers: map[string]string{"STARTTLS": "220 go\r\n250 injected"}}, "mail smtp"},
+		"endless multi-line": {&smtpSink{config: config, answers: map[string]string{"EHLO": strings.Repeat("250-x\r\n", maxSMTPAnswers/4)}}, "too large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sink := startSink(t, c.sink)
+			s := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@acme.example", Username: "u", Password: "hidden",
+				Timeout: caddy.Duration(500 * time.Millisecond), roots: roots})
+			watch := storetest.StartWatch()
+			err := s.Send(t.Context(), guesttest.Mail)
+			if took := watch.Took(); took > 3*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			guesttest.NoSecrets(t, err, "hidden", "mgl_", base64.StdEncoding.EncodeToString([]byte("\x00u\x00hidden")))
+			if err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestSMTPAcceptedMailIsDeliveredWhateverFollows(t *testing.T) {
+	for name, answers := range map[string]map[string]string{
+		"silent":   {"QUIT": "wait", "RSET": "wait"},
+		"hangs up": {"QUIT": "", "RSET": ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sink := startSink(t, &smtpSink{answers: answers})
+			s := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@acme.example", TLS: "off"})
+			watch := storetest.StartWatch()
+			if err := s.Send(t.Context(), guesttest.Mail); err != nil {
+				t.Error(err)
+			}
+			if took := watch.Took(); took > 3*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+func TestSMTPTimeoutIsTheWholeMails(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() { // one byte at a time, each well within the timeout
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		for _, b := range []byte("220 " + strings.Repeat("x", 10000)) {
+			if _, err := conn.Write([]byte{b}); err != nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	s := guesttest.MustStart(t, &SMTP{Address: ln.Addr().String(), From: "a@acme.example", TLS: "off", Timeout: caddy.Duration(200 * time.Millisecond)})
+	watch := storetest.StartWatch()
+	err = s.Send(t.Context(), guesttest.Mail)
+	if took := watch.Took(); err == nil || took > 3*time.Second {
+		t.Errorf("%v after %v", err, took)
+	}
+}
+
+func TestSMTPRefusesAForeignCertificate(t *testing.T) {
+	config, _ := guesttest.Certificate(t)
+	_, others := guesttest.Certificate(t)
+	for _, implicit := range []bool{false, true} {
+		sink := startSink(t, &smtpSink{config: config, implicit: implicit})
+		s := &SMTP{Address: sink.addr, From: "a@acme.example", Username: "u", Password: "p", roots: others}
+		if implicit {
+			s.TLS = "implicit"
+		}
+		guesttest.MustStart(t, s)
+		if err := s.Send(t.Context(), guesttest.Mail); err == nil || !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("got %v", err)
+		}
+		if len(sink.logins)+len(sink.mails) != 0 {
+			t.Error("it spoke on")
+		}
+	}
+}
+
+func TestSMTPMayBeUsedConcurrently(t *testing.T) {
+	sink := startSink(t, &smtpSink{})
+	s := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@acme.example", TLS: "off", Username: "u", Password: "p"})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if err := s.Send(t.Context(), guesttest.Mail); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(sink.mails) != 8 {
+		t.Errorf("%d mails", len(sink.mails))
+	}
+}

@@ -1,0 +1,364 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// redisFaults are what can happen to a server or the way to it, and be healed.
+var redisFaults = []struct {
+	name  string
+	fault func(*storetest.Redis, *storetest.Proxy)
+	heal  func(*storetest.Redis, *storetest.Proxy)
+	// The server does nothing that is asked for meanwhile.
+	down bool
+}{
+	{"refused", func(_ *storetest.Redis, p *storetest.Proxy) { p.Refuse() }, healProxy, true},
+	{"black hole", func(_ *storetest.Redis, p *storetest.Proxy) { p.Blackhole() }, healProxy, true},
+	{"forgotten by a firewall", func(_ *storetest.Redis, p *storetest.Proxy) { p.Forget() }, healProxy, false},
+	{"slow", func(_ *storetest.Redis, p *storetest.Proxy) { p.Delay(400 * time.Millisecond) }, healProxy, true},
+	{"frozen", func(s *storetest.Redis, _ *storetest.Proxy) { s.Freeze() }, func(s *storetest.Redis, _ *storetest.Proxy) { s.Thaw() }, true},
+	{"killed", func(s *storetest.Redis, _ *storetest.Proxy) { s.Kill() }, func(s *storetest.Redis, _ *storetest.Proxy) { s.Start() }, true},
+}
+
+func healProxy(_ *storetest.Redis, p *storetest.Proxy) { p.Heal() }
+
+// behindProxy starts a server with a proxy before it, and a store.
+func redisBehindProxy(t *testing.T) (*storetest.Redis, *storetest.Proxy, *Redis) {
+	s := storetest.StartRedis(t)
+	p := storetest.NewProxy(t, "unix", s.Socket())
+	return s, p, openRedis(t, RedisOptions{URLs: []string{"redis://" + p.Addr()}})
+}
+
+// Whatever happens, all of many callers are answered within a second, none of
+// them wrongly, and soon after all is as before.
+func TestRedisFaultsAreAnsweredInTime(t *testing.T) {
+	t.Parallel()
+	for _, c := range redisFaults {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s, p, r := redisBehindProxy(t)
+			sessions := r.Sessions()
+			kept := session("kept", 1, 1, flows.Authorized)
+			must(t, sessions.Create(bg, t0, kept))
+			callers(100, 100, sessions, sessions, func(_ int, n flows.Sessions) error { // many connections
+				_, err := n.Get(bg, kept.Hash)
+				return err
+			})
+			c.fault(s, p)
+			for range 2 {
+				stalled := storetest.WatchStalls()
+				slowest, failed := answers(t, sessions, kept)
+				stall := stalled()
+				t.Logf("200 callers: %d failed, the slowest after %v", failed, slowest)
+				if slowest > time.Second+200*time.Millisecond+stall { // what two busy CPUs add
+					t.Errorf("an answer took %v, of which the machine is to blame for %v", slowest, stall)
+				}
+				if c.down && failed < 200 {
+					t.Errorf("%d of 200 callers were answered by a server that does not answer", 200-failed)
+				}
+			}
+			c.heal(s, p)
+			healed, watch := time.Now(), storetest.StartWatch()
+			eventually(t, "an answer", func() bool {
+				return sessions.Create(bg, t0, session(fmt.Sprint(time.Now().UnixNano()), 1, 1, flows.Authorized)) == nil
+			})
+			for ok := 0; ok < 50; ok++ {
+				if _, err := sessions.Get(bg, hash("nobody")); !errors.Is(err, flows.ErrNotFound) {
+					ok = 0
+				}
+				if watch.Took() > 5*time.Second {
+					t.Fatal("not as before within 5 s")
+				}
+			}
+			t.Logf("as before after %v", time.Since(healed))
+		})
+	}
+}
+
+// answers lets 200 callers call, and returns how long the slowest took.
+func answers(t *testing.T, sessions flows.Sessions, kept flows.Session) (slowest time.Duration, failed int) {
+	var longest atomic.Int64
+	errs := callers(200, 200, sessions, sessions, func(i int, n flows.Sessions) error {
+		began := time.Now()
+		defer func() {
+			took := int64(time.Since(began))
+			for old := longest.Load(); took > old && !longest.CompareAndSwap(old, took); old = longest.Load() {
+			}
+		}()
+		switch i % 4 {
+		case 0:
+			return n.Charge(bg, t0, flows.Counter{Key: fmt.Sprintf("acme/%d", i), Limit: 1000, Window: time.Minute})
+		case 1:
+			return n.Touch(bg, t0, kept.Hash, t0.Add(time.Hour))
+		case 2:
+			_, err := n.SpendCode(bg, t0, kept.Company, kept.Hash, kept.State)
+			return err
+		}
+		_, err := n.Get(bg, kept.Hash)
+		return err
+	})
+	for i, err := range errs {
+		if err != nil {
+			failed++
+		}
+		if flows.IsAnswer(err) {
+			t.Errorf("caller %d was told %v", i, err)
+		}
+	}
+	return time.Duration(longest.Load()), failed
+}
+
+func TestRedisIsTrustedOnlyWhileItIsHeard(t *testing.T) {
+	t.Parallel()
+	for _, c := range redisFaults {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s, p, r := redisBehindProxy(t)
+			f := listenTo(t, r)
+			flushes := f.count()
+			c.fault(s, p)
+			began, watch := time.Now(), storetest.StartWatch()
+			for f.trusted() {
+				time.Sleep(time.Millisecond)
+				if watch.Took() > 2*time.Second {
+					t.Fatal("still trusted after 2 s")
+				}
+			}
+			t.Logf("not trusted after %v", time.Since(began))
+			time.Sleep(time.Second)
+			if c.down && f.trusted() {
+				t.Error("trusted in vain")
+			}
+			c.heal(s, p)
+			healed := time.Now()
+			eventually(t, "trust", f.trusted)
+			t.Logf("trusted again after %v", time.Since(healed))
+			if f.count() == flushes {
+				t.Error("not flushed")
+			}
+			must(t, openServer(t, s).Sessions().Create(bg, t0, session("a", 1, 1, flows.Authorized)))
+			must(t, openServer(t, s).Sessions().Delete(bg, hash("a")))
+			eventually(t, "an ending", func() bool { return f.hears(hash("a")) })
+		})
+	}
+}
+
+// A subscription that is lost is noticed at once: what ends until there is
+// another can't be heard.
+func TestRedisSubscriptionIsLost(t *testing.T) {
+	t.Parallel()
+	s := storetest.StartRedis(t)
+	f := listenTo(t, openServer(t, s))
+	for range 5 {
+		flushes := f.count()
+		s.Ask(t, "client", "kill", "type", "pubsub")
+		eventually(t, "a flush", func() bool { return f.count() > flushes })
+		eventually(t, "trust", f.trusted)
+	}
+}
+
+// What is remembered of data that are gone is gone too.
+func TestRedisIsEmptied(t *testing.T) {
+	t.Parallel()
+	s := storetest.StartRedis(t)
+	f := listenTo(t, openServer(t, s))
+	for range 3 {
+		flushes := f.count()
+		time.Sleep(2 * redisBeat)
+		wantEqual(t, "flushes", f.count(), flushes)
+		s.Ask(t, "flushall")
+		watch := storetest.StartWatch()
+		eventually(t, "a flush", func() bool { return f.count() > flushes })
+		if took := watch.Took(); took > time.Second {
+			t.Errorf("flushed after %v", took)
+		}
+	}
+}
+
+// The loss of one node of a Cluster is noticed, and its return.
+func TestRedisClusterNodeIsFrozen(t *testing.T) {
+	t.Parallel()
+	c := storetest.SharedCluster(t)
+	f := listenTo(t, openRedis(t, RedisOptions{URLs: c.URLs()}))
+	for _, s := range c {
+		flushes := f.count()
+		s.Freeze()
+		watch := storetest.StartWatch()
+		for f.trusted() && watch.Took() < 3*time.Second {
+			time.Sleep(time.Millisecond)
+		}
+		took := watch.Took()
+		time.Sleep(300 * time.Millisecond)
+		s.Thaw()
+		if took > 2*time.Second {
+			t.Errorf("trusted for %v", took)
+		}
+		eventually(t, "trust", f.trusted)
+		if f.count() == flushes {
+			t.Error("not flushed")
+		}
+	}
+}
+
+// A connection that is cut between a change and its answer leaves the caller in
+// doubt, never with a success or a refusal; and nothing is changed twice.
+func TestRedisLostAnswersAreErrors(t *testing.T) {
+	s, p, r := redisBehindProxy(t)
+	direct := openServer(t, s).Sessions()
+	a := session("a", 1, 1, flows.CheckOTP)
+	code := newCode("c")
+	a.Code = &code
+	must(t, direct.Create(bg, t0, a))
+	for range 2 { // so that each script is there
+		callAllSessions(bg, direct, session("other@9", 9, 1, flows.CheckOTP))
+	}
+	s.Ask(t, "flushall")
+	must(t, direct.Create(bg, t0, a))
+	counter := flows.Counter{Key: "acme/k", Limit: 2, Window: time.Minute}
+
+	p.CutAnswerTo("evalsha")
+	sessions := r.Sessions()
+	_, opened := sessions.OpenCode(bg, t0, hash("a"), flows.CheckOTP)
+	for method, err := range map[string]error{
+		"OpenCode": opened,
+		"Charge":   sessions.Charge(bg, t0, counter),
+		"Create":   sessions.Create(bg, t0, session("b", 1, 1, flows.Authorized)),
+		"Touch":    sessions.Touch(bg, t0, hash("a"), t0.Add(20*time.Minute)),
+		"End":      sessions.End(bg, t0, flows.Ending{Company: "acme", Account: 3, Epoch: 1}),
+	} {
+		if err == nil || flows.IsAnswer(err) {
+			t.Errorf("%s: got %v, want an error that says nothing", method, err)
+		}
+	}
+	p.Heal()
+	must(t, direct.Charge(bg, t0, counter)) // of two, one was charged
+	wantFull(t, "Charge", direct.Charge(bg, t0, counter), counter.Key, t0.Add(time.Minute))
+	wantEqual(t, "the next number", get[int64](t)(direct.OpenCode(bg, t0, hash("a"), flows.CheckOTP)), 2)
+	wantErr(t, "Create", direct.Create(bg, t0, session("b", 1, 1, flows.Authorized)), flows.ErrConflict)
+}
+
+// Replicas
+
+func TestRedisWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	s := storetest.StartRedis(t)
+	without := openServer(t, s).Sessions()
+	with := openRedis(t, RedisOptions{URLs: []string{s.URL()}, WaitReplicas: 1}).Sessions()
+	code := newCode("c")
+	for _, name := range []string{"spent", "opened", "replaced", "deleted", "touched", "deleted by ID"} {
+		a := session(name, 1, 1, flows.CheckOTP)
+		a.Code = &code
+		must(t, without.Create(bg, t0, a))
+	}
+	counter := flows.Counter{Key: "acme/k", Limit: 1, Window: time.Minute}
+	spent, spendErr := with.SpendCode(bg, t0, "acme", hash("spent"), flows.CheckOTP)
+	if spent.Code != nil {
+		t.Error("a code was given out that may come back")
+	}
+	_, openErr := with.OpenCode(bg, t0, hash("opened"), flows.CheckOTP)
+	for method, err := range map[string]error{
+		"SpendCode": spendErr,
+		"OpenCode":  openErr,
+		"SetCode":   with.SetCode(bg, hash("opened"), 1, code),
+		"Create":    with.Create(bg, t0, session("created", 1, 1, flows.Authorized)),
+		"Replace":   with.Replace(bg, t0, hash("replaced"), flows.CheckOTP, session("next", 1, 1, flows.Authorized)),
+		"Delete":    with.Delete(bg, hash("deleted")),
+		"Charge":    with.Charge(bg, t0, counter),
+		"End":       with.End(bg, t0, flows.Ending{Company: "acme", Account: 2, Epoch: 1}),
+		"End all":   with.End(bg, t0, flows.Ending{Company: "other", Epoch: 1}),
+		"DeleteID":  second(with.DeleteID(bg, t0, "acme", 1, "id of deleted by ID")),
+	} {
+		if err == nil || flows.IsAnswer(err) {
+			t.Errorf("%s: got %v, want an error that says nothing", method, err)
+		}
+	}
+	// What changes nothing waits for nobody.
+	wantErr(t, "Delete", with.Delete(bg, hash("nobody")), flows.ErrNotFound)
+	wantFull(t, "Charge", with.Charge(bg, t0, counter), counter.Key, t0.Add(time.Minute))
+	must(t, with.Touch(bg, t0, hash("touched"), t0.Add(time.Hour)))
+	wantGone(t, with, "deleted")
+}
+
+// What was spent or ended does not come back when the master dies at once
+// afterwards, and the feed hears the new one.
+func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
+	t.Parallel()
+	f := storetest.NewFailover(t)
+	r := openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName, WaitReplicas: 1})
+	sessions := r.Sessions()
+	heard := listenTo(t, r)
+	counter := flows.Counter{Key: "acme/k", Limit: 1, Window: time.Hour}
+	spent := session("spent", 1, 2, flows.CheckOTP)
+	code := newCode("c")
+	spent.Code = &code
+	must(t, sessions.Create(bg, t0, spent))
+	must(t, sessions.Create(bg, t0, session("deleted", 1, 2, flows.Authorized)))
+	must(t, sessions.Create(bg, t0, session("replaced", 1, 2, flows.CheckOTP)))
+	must(t, sessions.Create(bg, t0, session("ended", 1, 1, flows.Authorized)))
+
+	get[flows.Session](t)(sessions.SpendCode(bg, t0, spent.Company, spent.Hash, spent.State))
+	must(t, sessions.Delete(bg, hash("deleted")))
+	must(t, sessions.Replace(bg, t0, hash("replaced"), flows.CheckOTP, session("next", 1, 2, flows.Authorized)))
+	must(t, sessions.Charge(bg, t0, counter))
+	must(t, sessions.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2}))
+	f.Master.Kill()
+	killed, watch := time.Now(), storetest.StartWatch()
+
+	spent.Code = nil
+	for {
+		_, err := sessions.Get(bg, hash("deleted"))
+		if errors.Is(err, flows.ErrNotFound) {
+			break
+		}
+		if err == nil {
+			t.Fatal("a deleted session is back")
+		}
+		if watch.Took() > 15*time.Second {
+			t.Fatal("no failover within 15 s")
+		}
+	}
+	t.Logf("answered again after %v", time.Since(killed))
+	wantSession(t, sessions, spent)
+	wantGone(t, sessions, "deleted", "replaced", "ended")
+	wantFull(t, "a look", sessions.Charge(bg, t0, flows.Look(counter)...), counter.Key, t0.Add(time.Hour))
+	if heard.trusted() {
+		t.Error("a master without replicas is trusted where one is waited for")
+	}
+
+	// The old master comes back as a replica, and all is as before.
+	must(t, f.Master.Start())
+	back := time.Now()
+	storetest.Eventually(t, 20*time.Second, "trust", heard.trusted)
+	t.Logf("trusted again %v after the replica's return", time.Since(back))
+	eventually(t, "an ending", func() bool {
+		// As often as it takes: the replica has but begun to follow.
+		_ = sessions.Create(bg, t0, session("again", 1, 2, flows.Authorized))
+		_ = sessions.Delete(bg, hash("again"))
+		return heard.hears(hash("again"))
+	})
+}
+
+// A planned failover leaves a subscription at the old master, which is deaf.
+func TestRedisPlannedFailover(t *testing.T) {
+	t.Parallel()
+	f := storetest.NewFailover(t)
+	r := openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName})
+	heard := listenTo(t, r)
+	flushes := heard.count()
+	f.Sentinel.Ask(t, "sentinel", "failover", storetest.MasterName)
+	began := time.Now()
+	storetest.Eventually(t, 20*time.Second, "flush", func() bool { return heard.count() > flushes })
+	storetest.Eventually(t, 20*time.Second, "trust", heard.trusted)
+	t.Logf("heard again after %v", time.Since(began))
+	s := session("a", 1, 1, flows.Authorized)
+	eventually(t, "an answer", func() bool { return r.Sessions().Create(bg, t0, s) == nil })
+	must(t, r.Sessions().Delete(bg, s.Hash))
+	eventually(t, "an ending", func() bool { return heard.hears(s.Hash) })
+}

@@ -1,0 +1,209 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// A tape records what a feed is told.
+type tape struct {
+	mu       sync.Mutex
+	ended    map[flows.TokenHash]time.Time
+	accounts []flows.Ending
+	flushes  int
+	until    time.Time
+	flushed  bool // since it was last trusted
+	unsound  atomic.Bool
+}
+
+func (f *tape) Ended(h flows.TokenHash) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended == nil {
+		f.ended = map[flows.TokenHash]time.Time{}
+	}
+	f.ended[h] = time.Now()
+}
+
+func (f *tape) EndedAll(e flows.Ending) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.accounts = append(f.accounts, e)
+}
+
+func (f *tape) Flush() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.flushes++
+	f.flushed = true
+}
+
+func (f *tape) Trust(until time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if now.Before(until) {
+		if !now.Before(f.until) && !f.flushed {
+			f.unsound.Store(true)
+		}
+		f.flushed = false
+	}
+	f.until = until
+}
+
+func (f *tape) trusted() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Now().Before(f.until)
+}
+
+func (f *tape) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.flushes
+}
+
+func (f *tape) hears(h flows.TokenHash) bool { return !f.heardAt(h).IsZero() }
+
+func (f *tape) heardAt(h flows.TokenHash) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended[h]
+}
+
+func (f *tape) hearsAccount(e flows.Ending) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, heard := range f.accounts {
+		if heard == e {
+			return true
+		}
+	}
+	return false
+}
+
+// listenTo runs a feed until the test ends, and waits until it is trusted.
+func listenTo(t *testing.T, r *Redis) *tape {
+	t.Helper()
+	f := &tape{}
+	ctx, cancel := context.WithCancel(bg)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Run(ctx, f)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if f.trusted() {
+			t.Error("a feed that has ended is trusted")
+		}
+		if f.unsound.Load() {
+			t.Error("the feed was trusted again without having been flushed")
+		}
+	})
+	eventually(t, "trust", f.trusted)
+	return f
+}
+
+func TestRedisTellsWhatEnds(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) *Redis{
+		"one server": func() func(t *testing.T) *Redis {
+			var s *storetest.Redis
+			return func(t *testing.T) *Redis {
+				if s == nil {
+					s = storetest.StartRedis(t)
+				}
+				return openServer(t, s)
+			}
+		}(),
+		"cluster": func(t *testing.T) *Redis { return openRedis(t, RedisOptions{URLs: storetest.SharedCluster(t).URLs()}) },
+		"sentinel": func(t *testing.T) *Redis {
+			f := storetest.SharedFailover(t)
+			return openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName, WaitReplicas: 1})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := listenTo(t, open(t))
+			other := open(t).Sessions()
+			for run := range int64(3) { // on a machine that is held up there may be need
+				if tellsWhatEnds(t, f, other, 100*run) {
+					return
+				}
+				eventually(t, "trust", f.trusted)
+			}
+			t.Error("the feed was flushed, or is not trusted, without need")
+		})
+	}
+}
+
+// tellsWhatEnds ends sessions in every way, on accounts of many buckets, and
+// reports whether the feed was trusted all the time.
+func tellsWhatEnds(t *testing.T, f *tape, other flows.Sessions, first int64) bool {
+	t.Helper()
+	flushes := f.count()
+	var slowest time.Duration
+	hears := func(what string, hash flows.TokenHash, since time.Time) {
+		t.Helper()
+		eventually(t, what, func() bool { return f.hears(hash) })
+		slowest = max(slowest, f.heardAt(hash).Sub(since))
+	}
+	for account := first; account < first+30; account++ {
+		name := func(s string) string { return fmt.Sprintf("%s@%d", s, account+1) }
+		for _, s := range []string{"a", "b", "c"} {
+			must(t, other.Create(bg, t0, session(name(s), account+1, 1, flows.Authorized)))
+		}
+		now := time.Now()
+		must(t, other.Delete(bg, hash(name("a"))))
+		hears("a deleted session", hash(name("a")), now)
+		now = time.Now()
+		must(t, other.Replace(bg, t0, hash(name("b")), flows.Authorized, session(name("d"), account+1, 1, flows.Authorized)))
+		hears("a replaced session", hash(name("b")), now)
+		expired := session(name("e"), account+1, 1, flows.Authorized)
+		must(t, other.Create(bg, t0, expired))
+		now = time.Now()
+		must(t, other.Expire(bg, expired.Expires, expired.Hash))
+		hears("a session that was seen expired", expired.Hash, now)
+		must(t, other.Create(bg, t0, session(name("l"), account+1, 1, flows.MailedLink)))
+		now = time.Now()
+		must(t, other.Create(bg, t0, session(name("m"), account+1, 1, flows.MailedLink)))
+		hears("a link that another follows", hash(name("l")), now)
+		e := flows.Ending{Company: "acme", Account: account + 1, Epoch: 2}
+		must(t, other.End(bg, t0, e))
+		eventually(t, "an account's ending", func() bool { return f.hearsAccount(e) })
+	}
+	e := flows.Ending{Company: "other", Epoch: first + 1}
+	must(t, other.End(bg, t0, e))
+	eventually(t, "a company's ending", func() bool { return f.hearsAccount(e) })
+	t.Logf("heard after %v at most", slowest)
+	for _, kept := range []string{"c", "d"} {
+		if f.hears(hash(fmt.Sprintf("%s@%d", kept, first+1))) {
+			t.Error("a session was told to have ended that was not")
+		}
+	}
+	return f.count() == flushes && f.trusted()
+}
+
+func TestRedisMessages(t *testing.T) {
+	for _, e := range []flows.Ending{{Company: "acme", Account: 7, Epoch: 3}, {Company: odd, Account: -1, Epoch: flows.AllEpochs}, {Company: odd, Epoch: 2}} {
+		f := &tape{}
+		tell(f, encodeEnding(e))
+		if !f.hearsAccount(e) || f.flushes != 0 {
+			t.Errorf("%v was not heard", e)
+		}
+	}
+	for _, message := range []string{"", "x", "d", "dshort", "a", "a1", "a1 2", "ax 2 acme", "c", "c1 0", "z later versions' own"} {
+		f := &tape{}
+		tell(f, message)
+		if f.flushes != 1 || len(f.ended)+len(f.accounts) != 0 {
+			t.Errorf("%q did not flush", message)
+		}
+	}
+}
