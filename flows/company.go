@@ -19,6 +19,8 @@ type Company struct {
 	OAuth       map[int]OAuth // by provider_id
 	SMS, Mail   Sender        // nil for none
 	Captcha     Captcha       // nil for captcha off
+	CaptchaType string        // as clients are told of it; empty for captcha off
+	SiteKey     string        // of the Captcha's widget; empty if it is not known
 	Events      Events        // who is told of what happens to accounts
 	Texts       *Texts
 	Policy
@@ -36,6 +38,10 @@ type Disclaimer struct {
 // OAuth is a company's provider.
 type OAuth struct {
 	Provider          OAuthProvider
+	Authorizer        OAuthAuthorizer // where logins begin; nil if nobody knows
+	Name              string          // for users
+	ClientID          string
+	Scopes            []string
 	RedirectURIs      []string
 	RequirePKCE       bool
 	LinkVerifiedEmail bool

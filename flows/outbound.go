@@ -68,6 +68,19 @@ type OAuthProvider interface {
 	Exchange(ctx context.Context, grant OAuthGrant) (OAuthUser, error)
 }
 
+// An OAuthAuthorizer knows where a login at an OAuthProvider begins. Start returns an
+// error if the provider must be asked and did not answer; it may be called
+// concurrently.
+type OAuthAuthorizer interface {
+	Start(ctx context.Context) (OAuthStart, error)
+}
+
+// An OAuthStart is where a browser is sent for a login.
+type OAuthStart struct {
+	URL  string // to which a client adds its parameters (RFC 6749, 4.1.1); empty if nobody knows
+	PKCE bool   // whether the provider says that it takes S256 (RFC 7636)
+}
+
 // An OAuthGrant is what the client brought back from the provider.
 type OAuthGrant struct {
 	Code         string

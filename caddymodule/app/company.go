@@ -211,6 +211,7 @@ func (c *Company) loadOAuth(ctx caddy.Context) error {
 		}
 		settings := g.Settings()
 		settings.Provider = g
+		settings.Authorizer, _ = g.(flows.OAuthAuthorizer)
 		c.effective.OAuth[n] = settings
 	}
 	c.OAuthRaw = nil

@@ -20,6 +20,8 @@ func TestCaptchaCaddyfile(t *testing.T) {
 	guesttest.Caddyfiles(t, new(Turnstile), []guesttest.Case{
 		{Name: "turnstile", Text: "turnstile {env.KEY} {\nhostname a.example b.example\ntimeout 1s\n}",
 			Want: &Turnstile{siteverify{Secret: "{env.KEY}", Hostname: []string{"a.example", "b.example"}, Timeout: caddy.Duration(time.Second)}}},
+		{Name: "site_key", Text: "turnstile x {\nsite_key y\n}", Want: &Turnstile{siteverify{Secret: "x", SiteKey: "y"}}},
+		{Name: "site_key twice", Text: "turnstile a {\nsite_key a\nsite_key b\n}", Err: "site_key already specified"},
 		{Name: "no secret", Text: "turnstile", Err: "wrong argument count"},
 		{Name: "surplus", Text: "turnstile a b", Err: "wrong argument count"},
 		{Name: "unknown", Text: "turnstile a {\nscore 1\n}", Err: "unrecognized subdirective 'score'"},

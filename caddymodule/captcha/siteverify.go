@@ -43,6 +43,10 @@ type siteverify struct {
 	// or {file.PATH} for it.
 	Secret string `json:"secret,omitempty"`
 
+	// The site's public key, which clients are told in client.json and pages give
+	// to the provider's widget. The login page needs it. Default: none.
+	SiteKey string `json:"site_key,omitempty"`
+
 	// The host names that captchas may have been solved on; a response from
 	// any other is invalid. Default: the provider's own list decides.
 	Hostname []string `json:"hostname,omitempty"`
@@ -149,12 +153,13 @@ func (s *Siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if err := guest.Literally(d, s.URL, guest.CheckAddress(s.Insecure)); err != nil {
 		return err
 	}
-	return s.options(d)
+	return guest.Options(d, s.options(d))
 }
 
 // UnmarshalCaddyfile sets up the provider from Caddyfile tokens. Syntax:
 //
 //	turnstile|hcaptcha|recaptcha <secret> {
+//		site_key <key>
 //		hostname <name>...
 //		timeout <duration>
 //	}
@@ -163,14 +168,16 @@ func (s *siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&s.Secret) {
 		return d.ArgErr()
 	}
-	return s.options(d)
+	options := s.options(d)
+	options["site_key"] = guest.Text(d, &s.SiteKey)
+	return guest.Options(d, options)
 }
 
-func (s *siteverify) options(d *caddyfile.Dispenser) error {
-	return guest.Options(d, map[string]func() error{
+func (s *siteverify) options(d *caddyfile.Dispenser) map[string]func() error {
+	return map[string]func() error{
 		"hostname": guest.List(d, &s.Hostname),
 		"timeout":  guest.OneValue(d, guest.Timeout(&s.Timeout)),
-	})
+	}
 }
 
 func (s *siteverify) provision(ctx caddy.Context, what, defaultURL string) error {
@@ -182,7 +189,9 @@ func (s *siteverify) provision(ctx caddy.Context, what, defaultURL string) error
 		s.Timeout = defaultCaptchaTimeout
 	}
 	s.client = guest.Client(guest.Transport{MaxAnswer: maxSiteverifyAnswer}, s.Timeout)
-	return guest.ResolveInto(what+": secret", &s.Secret)
+	return errors.Join(
+		guest.ResolveInto(what+": secret", &s.Secret),
+		guest.ResolveInto(what+": site_key", &s.SiteKey))
 }
 
 // Validate refuses what no response could be verified with.
@@ -271,6 +280,9 @@ func parseVerdict(body []byte) (verdict, error) {
 	return v, nil
 }
 
+// WidgetKey implements guest.Widget.
+func (s *siteverify) WidgetKey() string { return s.SiteKey }
+
 // Endpoint implements guest.Remote.
 func (s *siteverify) Endpoint() string { return guest.EndpointOf(s.URL) }
 
@@ -293,6 +305,7 @@ func (s *siteverify) accepts(v verdict) bool {
 var (
 	_ flows.Captcha         = (*Turnstile)(nil)
 	_ guest.Remote          = (*Turnstile)(nil)
+	_ guest.Widget          = (*Turnstile)(nil)
 	_ guest.Weak            = (*Turnstile)(nil)
 	_ caddy.Provisioner     = (*Turnstile)(nil)
 	_ caddy.Validator       = (*Turnstile)(nil)

@@ -9,11 +9,15 @@ import (
 )
 
 // What is answered here beside the auth routes: the OpenAPI document, see
-// openapi.go, challenges, with the API key and no token, and the module client.js;
-// sessions, see session.go.
+// openapi.go, challenges, and what clients must know, with the API key and no token,
+// and the module client.js; sessions, see session.go.
 
 // challengePath is where, behind /{company_code}/, challenges of captcha pow are.
 const challengePath = "v2/captcha"
+
+// clientPath is where, behind /{company_code}/, a client learns what it must know
+// before a login.
+const clientPath = "v2/client.json"
 
 // serveChallenge answers with a challenge. Where the company has another captcha,
 // there is no such route.
@@ -46,6 +50,23 @@ func (h *Handler) serveModule(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	page.ServeModule(w, r, r.URL.Path)
+}
+
+// serveClientConfig answers with what clients must know of the company.
+func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t target) {
+	var config flows.ClientConfig
+	err := h.get(w, r, func(service *flows.Service) (err error) {
+		config, err = service.ClientConfig(r.Context(), t.company, r.Header[apiKeyHeader])
+		return err
+	})
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Status string `json:"status"`
+		flows.ClientConfig
+	}{"success", config})
 }
 
 // get is own for what only GET will do.

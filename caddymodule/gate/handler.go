@@ -288,7 +288,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		fallthrough
 	case protectedPath:
 		return h.guard(w, r, t, next)
-	case authRoute, apiDocument, challenge, sessionRoute:
+	case authRoute, apiDocument, challenge, sessionRoute, clientConfig:
 		if !h.serves(t.company) {
 			t.company = "" // as one that there is not
 		}
@@ -302,6 +302,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return nil
 	case sessionRoute:
 		h.serveSession(w, r, t)
+		return nil
+	case clientConfig:
+		h.serveClientConfig(w, r, t)
 		return nil
 	case clientModule:
 		h.serveModule(w, r)

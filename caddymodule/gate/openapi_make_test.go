@@ -38,6 +38,10 @@ func makeOpenAPI() ([]byte, error) {
 		{"parameters", []any{ref("parameters", "company_code")}},
 		{"get", doc.challenge()},
 	}})
+	paths = append(paths, member{"/{company_code}/" + clientPath, object{
+		{"parameters", []any{ref("parameters", "company_code")}},
+		{"get", doc.clientConfig()},
+	}})
 	paths = append(paths, member{"/{company_code}/" + sessionPath, append(object{
 		{"parameters", []any{ref("parameters", "company_code")}},
 	}, doc.session()...)})

@@ -29,6 +29,7 @@ const (
 	apiDocument // the OpenAPI document of the routes
 	challenge   // of captcha pow
 	sessionRoute
+	clientConfig // what clients must know of a company
 	clientModule // client.js and its types
 	loginPage    // these three where the site has a page of the company, else a protectedPath
 	logoutPage
@@ -64,6 +65,8 @@ func classify(base, escaped string) target {
 			return target{kind: challenge, company: company}
 		case sessionPath:
 			return target{kind: sessionRoute, company: company}
+		case clientPath:
+			return target{kind: clientConfig, company: company}
 		case modulePath, typesPath:
 			return target{kind: clientModule, company: company}
 		}

@@ -91,15 +91,21 @@ func (h *Handler) loginURL(r *http.Request, company string, err error) string {
 	if refusal, ok := errors.AsType[*flows.Refusal](err); ok && refusal.MaxAge > 0 {
 		query = append(query, fmt.Sprintf("fresh=%d", refusal.MaxAge/time.Second))
 	}
-	page := h.BasePath + "/" + company + "/login"
-	// What other directives took off the path before it came here.
-	if off, ok := strings.CutSuffix(asked.EscapedPath(), r.URL.EscapedPath()); ok && isReturnTo(off+page) {
-		page = off + page
-	}
+	page := h.base(r) + "/" + company + "/" + loginPath
 	if query != nil {
 		page += "?" + strings.Join(query, "&")
 	}
 	return page
+}
+
+// base is what stands before /{company_code} in the URLs that the browser knows:
+// base_path, and before it what other directives took off the path.
+func (h *Handler) base(r *http.Request) string {
+	off, ok := strings.CutSuffix(asked(r).EscapedPath(), r.URL.EscapedPath())
+	if base := off + h.BasePath; ok && isReturnTo(base+"/") {
+		return base
+	}
+	return h.BasePath
 }
 
 // asked is the URL that the browser asked for, whatever was made of it since.

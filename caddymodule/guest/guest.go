@@ -39,6 +39,13 @@ type Absent interface {
 	Absent()
 }
 
+// A Widget is a captcha that users solve in a provider's widget.
+type Widget interface {
+	// WidgetKey is the key of the site that pages give to it, which is no secret;
+	// empty if it was not configured.
+	WidgetKey() string
+}
+
 // An EventsModule is what a module of the namespace mnemogate.events must be.
 type EventsModule interface {
 	flows.EventReceiver
@@ -50,7 +57,8 @@ type EventsModule interface {
 // An OAuthModule is what a module of the namespace mnemogate.oauth must be.
 type OAuthModule interface {
 	flows.OAuthProvider
-	// Settings returns what the company decided for this provider; the field
-	// Provider is not set.
+	// Settings returns what the company decided for this provider; the fields
+	// Provider and Authorizer are not set. The module may be a
+	// flows.OAuthAuthorizer as well.
 	Settings() flows.OAuth
 }

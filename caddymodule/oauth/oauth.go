@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -49,6 +50,15 @@ type oauthClient struct {
 	// least one.
 	RedirectURI []string `json:"redirect_uri,omitempty"`
 
+	// What users know the provider by, as on the login page's button. Default: the
+	// host of its address.
+	Name string `json:"name,omitempty"`
+
+	// What a client asks the provider for; it is told of it in client.json.
+	// Default: `openid` with OpenID Connect, and `email` beside it with
+	// link_verified_email; else the provider's own.
+	Scope []string `json:"scope,omitempty"`
+
 	// Refuse a login without code_verifier (RFC 7636). Default: false.
 	RequirePKCE bool `json:"require_pkce,omitempty"`
 
@@ -75,6 +85,9 @@ type oauthClient struct {
 func (c *oauthClient) Settings() flows.OAuth {
 	return flows.OAuth{
 		RedirectURIs:      slices.Clone(c.RedirectURI),
+		Name:              c.Name,
+		ClientID:          c.ClientID,
+		Scopes:            slices.Clone(c.Scope),
 		RequirePKCE:       c.RequirePKCE,
 		LinkVerifiedEmail: c.LinkVerifiedEmail,
 	}
@@ -86,6 +99,8 @@ func (c *oauthClient) options(d *caddyfile.Dispenser) map[string]func() error {
 		"client_id":           guest.Text(d, &c.ClientID),
 		"client_secret":       guest.Text(d, &c.ClientSecret),
 		"redirect_uri":        guest.List(d, &c.RedirectURI),
+		"name":                guest.Text(d, &c.Name),
+		"scope":               guest.List(d, &c.Scope),
 		"require_pkce":        guest.Flag(d, &c.RequirePKCE),
 		"link_verified_email": guest.Flag(d, &c.LinkVerifiedEmail),
 		"timeout":             guest.OneValue(d, guest.Timeout(&c.Timeout)),
@@ -124,7 +139,21 @@ func (c *oauthClient) validate(what string) error {
 			return fmt.Errorf("%s: redirect_uri: %q is not an absolute URI without a fragment", what, uri)
 		}
 	}
+	for _, scope := range c.Scope {
+		if !scopeToken.MatchString(scope) {
+			return fmt.Errorf("%s: scope: %q is none; write each alone, without quotes in it", what, scope)
+		}
+	}
 	return guest.CheckTimeout(what, c.Timeout)
+}
+
+var scopeToken = regexp.MustCompile(`^[!#-[\]-~]+$`) // RFC 6749, 3.3
+
+// nameAfter sets what users know a provider by to the host of its address.
+func (c *oauthClient) nameAfter(address string) {
+	if u, err := url.Parse(address); err == nil && c.Name == "" {
+		c.Name = u.Hostname()
+	}
 }
 
 // url parses one of the provider's addresses.

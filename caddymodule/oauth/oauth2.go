@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,10 @@ func init() { caddy.RegisterModule(OAuth2{}) }
 // user is who the provider's userinfo answer says. Only https is spoken, but
 // to this machine or where it may be insecure, and no redirect is followed.
 type OAuth2 struct {
+	// Where a browser is sent to log in. Clients are told of it; without it they
+	// must know. Default: none.
+	AuthorizeURL string `json:"authorize_url,omitempty"`
+
 	// Where codes are exchanged; required.
 	TokenURL string `json:"token_url,omitempty"`
 
@@ -62,6 +67,7 @@ func (OAuth2) CaddyModule() caddy.ModuleInfo {
 // UnmarshalCaddyfile sets up the provider from Caddyfile tokens. Syntax:
 //
 //	oauth2 {
+//		authorize_url <url> [insecure]
 //		token_url <url> [insecure]
 //		userinfo_url <url> [insecure]
 //		subject <json field>
@@ -70,6 +76,8 @@ func (OAuth2) CaddyModule() caddy.ModuleInfo {
 //		client_id <id>
 //		client_secret <secret>
 //		redirect_uri <uri>...
+//		name <text>
+//		scope <scope>...
 //		require_pkce
 //		link_verified_email
 //		timeout <duration>
@@ -80,6 +88,7 @@ func (p *OAuth2) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	options := p.options(d)
+	options["authorize_url"] = guest.Address(d, &p.AuthorizeURL, &p.Insecure)
 	options["token_url"] = guest.Address(d, &p.TokenURL, &p.Insecure)
 	options["userinfo_url"] = guest.Address(d, &p.UserinfoURL, &p.Insecure)
 	options["subject"] = guest.Text(d, &p.Subject)
@@ -101,6 +110,7 @@ func (p *OAuth2) Provision(caddy.Context) error {
 	if p.AuthStyle == "" {
 		p.AuthStyle = authBasic
 	}
+	p.nameAfter(cmp.Or(p.AuthorizeURL, p.TokenURL))
 	return p.provision("oauth oauth2")
 }
 
@@ -111,6 +121,9 @@ func (p *OAuth2) Validate() error {
 	}
 	if _, err := p.url(p.UserinfoURL); err != nil {
 		return fmt.Errorf("oauth oauth2: userinfo_url: %w", err)
+	}
+	if u, err := p.url(p.AuthorizeURL); p.AuthorizeURL != "" && (err != nil || u.Fragment != "") {
+		return fmt.Errorf("oauth oauth2: authorize_url: %w", cmp.Or(err, errors.New("leave out what follows #")))
 	}
 	if p.Subject == "" {
 		return errors.New("oauth oauth2: subject is missing; name the field that identifies the user")
@@ -129,7 +142,12 @@ func (p *OAuth2) Endpoint() string { return guest.EndpointOf(p.TokenURL) }
 
 // Weaknesses implements guest.Weak.
 func (p *OAuth2) Weaknesses() []guest.Weakness {
-	return guest.HTTPWeakness(p.Insecure, p.TokenURL, p.UserinfoURL)
+	return guest.HTTPWeakness(p.Insecure, p.AuthorizeURL, p.TokenURL, p.UserinfoURL)
+}
+
+// Start implements flows.OAuthAuthorizer.
+func (p *OAuth2) Start(context.Context) (flows.OAuthStart, error) {
+	return flows.OAuthStart{URL: p.AuthorizeURL}, nil
 }
 
 // Exchange implements flows.OAuthProvider.
@@ -230,6 +248,7 @@ func field(doc any, path string) any {
 // Interface guards
 var (
 	_ guest.OAuthModule     = (*OAuth2)(nil)
+	_ flows.OAuthAuthorizer = (*OAuth2)(nil)
 	_ guest.Remote          = (*OAuth2)(nil)
 	_ guest.Weak            = (*OAuth2)(nil)
 	_ caddy.Provisioner     = (*OAuth2)(nil)

@@ -33,12 +33,15 @@ type OIDC struct {
 	oauthClient
 
 	found  atomic.Pointer[discovery]
+	failed atomic.Pointer[failure]
 	flight singleflight.Group
 	now    func() time.Time
 }
 
 // discovery is what an issuer says of itself.
 type discovery struct {
+	StartURL    string   `json:"authorization_endpoint"`
+	Challenges  []string `json:"code_challenge_methods_supported"`
 	TokenURL    string   `json:"token_endpoint"`
 	KeysURL     string   `json:"jwks_uri"`
 	Algorithms  []string `json:"id_token_signing_alg_values_supported"`
@@ -47,6 +50,16 @@ type discovery struct {
 	style oauth2.AuthStyle
 	keys  oidc.KeySet
 }
+
+// A failure is why the issuer was not asked with success, and when.
+type failure struct {
+	err error
+	at  time.Time
+}
+
+// askAgain is when an issuer that did not answer is asked again for those who only
+// want to know where logins begin.
+const askAgain = 5 * time.Second
 
 // CaddyModule returns the Caddy module information.
 func (*OIDC) CaddyModule() caddy.ModuleInfo {
@@ -59,6 +72,8 @@ func (*OIDC) CaddyModule() caddy.ModuleInfo {
 //		client_id <id>
 //		client_secret <secret>
 //		redirect_uri <uri>...
+//		name <text>
+//		scope <scope>...
 //		require_pkce
 //		link_verified_email
 //		timeout <duration>
@@ -74,6 +89,13 @@ func (p *OIDC) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // Provision sets the defaults and resolves the placeholders.
 func (p *OIDC) Provision(caddy.Context) error {
 	p.now = time.Now
+	p.nameAfter(p.Issuer)
+	if p.Scope == nil {
+		p.Scope = []string{oidc.ScopeOpenID}
+		if p.LinkVerifiedEmail {
+			p.Scope = append(p.Scope, "email")
+		}
+	}
 	return p.provision("oauth oidc")
 }
 
@@ -83,6 +105,9 @@ func (p *OIDC) Validate() error {
 		return fmt.Errorf("oauth oidc: issuer: %w", err)
 	} else if u.RawQuery != "" || u.Fragment != "" {
 		return errors.New("oauth oidc: issuer: leave out what follows ? or #")
+	}
+	if !slices.Contains(p.Scope, oidc.ScopeOpenID) {
+		return errors.New("oauth oidc: scope: openid is missing, without which there is no ID token")
 	}
 	return p.validate("oauth oidc")
 }
@@ -120,6 +145,21 @@ func (p *OIDC) login(ctx context.Context, grant flows.OAuthGrant) (flows.OAuthUs
 	return p.verify(ctx, at, raw, grant)
 }
 
+// Start implements flows.OAuthAuthorizer.
+func (p *OIDC) Start(ctx context.Context) (flows.OAuthStart, error) {
+	if last := p.failed.Load(); last != nil && p.found.Load() == nil && p.now().Sub(last.at) < askAgain {
+		return flows.OAuthStart{}, last.err
+	}
+	at, err := p.discovered(ctx)
+	if err != nil {
+		return flows.OAuthStart{}, fmt.Errorf("oauth oidc %s: discovery: %w", p.Issuer, err)
+	}
+	if _, err := p.url(at.StartURL); err != nil {
+		return flows.OAuthStart{}, fmt.Errorf("oauth oidc %s: its document's authorization_endpoint is missing or not https", p.Issuer)
+	}
+	return flows.OAuthStart{URL: at.StartURL, PKCE: slices.Contains(at.Challenges, "S256")}, nil
+}
+
 // discovered returns what is known of the issuer. Callers who come while it is
 // being asked share the answer, each for as long as its own time lasts.
 func (p *OIDC) discovered(ctx context.Context) (*discovery, error) {
@@ -136,6 +176,8 @@ func (p *OIDC) discovered(ctx context.Context) (*discovery, error) {
 		})
 		if err == nil {
 			p.found.Store(at)
+		} else {
+			p.failed.Store(&failure{fmt.Errorf("oauth oidc %s: discovery: %w", p.Issuer, err), p.now()})
 		}
 		return at, err
 	})
@@ -269,6 +311,7 @@ func (p *OIDC) checkClaims(token *oidc.IDToken, claims idClaims, nonce string, n
 // Interface guards
 var (
 	_ guest.OAuthModule     = (*OIDC)(nil)
+	_ flows.OAuthAuthorizer = (*OIDC)(nil)
 	_ guest.Remote          = (*OIDC)(nil)
 	_ guest.Weak            = (*OIDC)(nil)
 	_ caddy.Provisioner     = (*OIDC)(nil)

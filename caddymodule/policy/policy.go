@@ -82,6 +82,8 @@ type Policy struct {
 
 	captchaSet bool // captcha off leaves captcha nil
 	captcha    flows.Captcha
+	captchaIs  string // its module's name, empty for off
+	siteKey    string
 	sms, mail  flows.Sender
 	events     *flows.Events
 	migrate    flows.PasswordVerifier
@@ -325,8 +327,14 @@ func (p *Policy) loadGuests(ctx caddy.Context) (err error) {
 		if p.captcha, err = guest.Load[flows.Captcha](ctx, p, "CaptchaRaw"); err != nil {
 			return fmt.Errorf("captcha: %w", err)
 		}
+		if module, ok := p.captcha.(caddy.Module); ok {
+			p.captchaIs = module.CaddyModule().ID.Name()
+		}
+		if widget, ok := p.captcha.(guest.Widget); ok {
+			p.siteKey = widget.WidgetKey()
+		}
 		if _, off := p.captcha.(guest.Absent); off {
-			p.captcha = nil
+			p.captcha, p.captchaIs = nil, ""
 		}
 	}
 	return nil
@@ -348,7 +356,7 @@ func (p *Policy) Apply(c *flows.Company) {
 	override(&c.Texts, p.texts)
 	overrideBy(&c.Events, p.events)
 	if p.captchaSet {
-		c.Captcha = p.captcha
+		c.Captcha, c.CaptchaType, c.SiteKey = p.captcha, p.captchaIs, p.siteKey
 	}
 	override(&c.Temporary, time.Duration(p.Session.Temporary))
 	override(&c.Idle, time.Duration(p.Session.Idle))
