@@ -228,7 +228,7 @@ function linkMailed(page, step) {
 // openLink waits for a click: programs that look through mails open links, too.
 export function openLink(page, step) {
   return {
-    heading: t('newpassword.heading'),
+    heading: t('recover.heading'),
     body: [
       el('p', { class: 'lead' }, t('link.text')),
       form(page, () => step.checkLink(page.link), submit(t('code.submit'))),
