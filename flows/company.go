@@ -33,6 +33,11 @@ type Disclaimer struct {
 	Description string `json:"description"`
 	Link        string `json:"link"`
 	Version     string `json:"-"`
+
+	// What is read in other languages; nil for nothing.
+	Titles       *Translations `json:"-"`
+	Descriptions *Translations `json:"-"`
+	Links        *Translations `json:"-"`
 }
 
 // OAuth is a company's provider.

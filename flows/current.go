@@ -67,9 +67,9 @@ func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
 func (c *call) pendingNow(a Account) []Disclaimer {
 	unproven := c.session.State == CheckPassword || c.session.State == CheckOTP && a.PasswordHash == ""
 	if c.company.Hardened && unproven {
-		return c.company.pending(Account{}, nil)
+		return c.pending(Account{}, nil)
 	}
-	return c.company.pending(a, c.session.Accepted)
+	return c.pending(a, c.session.Accepted)
 }
 
 // Succeed ends the authorized token of a request and returns its successor, in one
@@ -133,7 +133,7 @@ func (s *Service) findOf(ctx context.Context, company *Company, r *Request) (*ca
 	if err != nil {
 		return nil, err
 	}
-	c := &call{company: company, address: r.Address, token: token, now: s.Now()}
+	c := &call{company: company, address: r.Address, token: token, now: s.Now(), languages: r.Languages}
 	if err := s.find(ctx, c, s.Sessions.Get); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,8 @@ package flows
 import (
 	"context"
 	"slices"
+
+	"golang.org/x/text/language"
 )
 
 type acceptDisclaimersRequest struct {
@@ -26,16 +28,30 @@ func (s *Service) acceptDisclaimers(ctx context.Context, c *call, req *acceptDis
 }
 
 // pending returns the disclaimers that neither the account nor accepted has in
-// their present version. It is never nil.
-func (c *Company) pending(a Account, accepted []Acceptance) []Disclaimer {
+// their present version, as the user is shown them. It is never nil.
+func (c *call) pending(a Account, accepted []Acceptance) []Disclaimer {
 	pending := []Disclaimer{}
-	for _, d := range c.Disclaimers {
+	for _, d := range c.company.Disclaimers {
 		has := func(x Acceptance) bool { return x.Code == d.Code && x.Version == d.Version }
 		if !slices.ContainsFunc(a.Accepted, has) && !slices.ContainsFunc(accepted, has) {
 			pending = append(pending, d)
 		}
 	}
+	if slices.ContainsFunc(pending, Disclaimer.translated) {
+		languages := c.read()
+		for i, d := range pending {
+			pending[i] = d.in(languages)
+		}
+	}
 	return pending
+}
+
+// read returns the languages that the user reads, the best first.
+func (c *call) read() []language.Tag {
+	if c.languages == nil {
+		return nil
+	}
+	return c.languages()
 }
 
 // accept returns what the session has accepted once these codes are added, or
@@ -45,7 +61,7 @@ func (c *call) accept(a Account, codes []string) ([]Acceptance, error) {
 	if c.session != nil {
 		accepted = slices.Clone(c.session.Accepted)
 	}
-	pending := c.company.pending(a, accepted)
+	pending := c.pending(a, accepted)
 	for _, d := range pending {
 		if !slices.Contains(codes, d.Code) {
 			return nil, &Refusal{Err: ErrDisclaimerInvalid, Disclaimers: pending}

@@ -116,7 +116,7 @@ func (s *Service) loginHardened(ctx context.Context, c *call, a Account, alias s
 		return Reply{}, s.addressFirst(ctx, c, refusal)
 	}
 	reply, err := begin(ctx, c, st)
-	reply.DisclaimersRequired = c.company.pending(Account{}, nil) // all of them
+	reply.DisclaimersRequired = c.pending(Account{}, nil) // all of them
 	reply.CaptchaRequired = !byCode && c.captchaDue(passwords)
 	return reply, err
 }

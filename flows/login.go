@@ -30,7 +30,7 @@ func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply,
 		begin = s.awaitCode
 	}
 	reply, err := begin(ctx, c, step{account: a, counters: c.addressLook()})
-	reply.DisclaimersRequired = c.company.pending(a, nil)
+	reply.DisclaimersRequired = c.pending(a, nil)
 	reply.CaptchaRequired = state == CheckPassword && c.captchaDue(a.Tallies[WrongPasswords])
 	return reply, err
 }

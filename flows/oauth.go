@@ -44,11 +44,11 @@ func (s *Service) oauth(ctx context.Context, c *call, req *oauthRequest) (Reply,
 	if err != nil {
 		return Reply{}, err
 	}
-	if len(c.company.pending(a, nil)) == 0 {
+	if len(c.pending(a, nil)) == 0 {
 		return s.authorize(ctx, c, step{account: a})
 	}
 	reply, err := s.enter(ctx, c, step{account: a, state: AcceptDisclaimers})
-	reply.DisclaimersRequired = c.company.pending(a, nil)
+	reply.DisclaimersRequired = c.pending(a, nil)
 	return reply, err
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/text/language"
+
 	"github.com/mnemogate/mnemogate/flows/password"
 )
 
@@ -51,6 +53,9 @@ type Request struct {
 	Authorization []string
 	Address       string // the client's, for its limits
 	UserAgent     string // as it came; sessions keep its beginning
+	// Languages returns those that the user reads, the best first. It is called only
+	// where there is something to choose; nil if nothing is known of them.
+	Languages func() []language.Tag
 	// Body reads the body, or fails with ErrTooLarge or ErrMediaType. It is
 	// called only once the headers are found good.
 	Body func() ([]byte, error)
@@ -82,7 +87,8 @@ type call struct {
 	body    func() ([]byte, error)
 	now     time.Time
 
-	userAgent string // as sessions keep it
+	userAgent string                // as sessions keep it
+	languages func() []language.Tag // as the Request has it
 	forwarded []ProfileField
 
 	// What looking for the session has shown already.
@@ -102,6 +108,7 @@ func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error
 	c := &call{
 		address:   r.Address,
 		userAgent: keptUserAgent(r.UserAgent),
+		languages: r.Languages,
 		forwarded: s.Forwarded,
 		body:      r.Body,
 		now:       s.Now(),

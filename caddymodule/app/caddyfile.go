@@ -36,9 +36,9 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //		company <code> {
 //			api_key <key>...|off
 //			disclaimer <code> [<version>] {
-//				title <text>
-//				description <text>
-//				link <url>
+//				title [<language>] <text>
+//				description [<language>] <text>
+//				link [<language>] <url>
 //			}
 //			oauth <1-5> <module> ...
 //			account <profile_mnemocode> {
@@ -151,10 +151,12 @@ func (c *Company) parseAPIKeys(d *caddyfile.Dispenser) error {
 // parseDisclaimer parses
 //
 //	disclaimer <code> [<version>] {
-//		title <text>
-//		description <text>
-//		link <url>
+//		title [<language>] <text>
+//		description [<language>] <text>
+//		link [<language>] <url>
 //	}
+//
+// Each option may be given again with a language tag.
 func (c *Company) parseDisclaimer(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) < 1 || len(args) > 2 {
@@ -169,11 +171,7 @@ func (c *Company) parseDisclaimer(d *caddyfile.Dispenser) error {
 			return d.Errf("disclaimer %s already specified", disclaimer.Code)
 		}
 	}
-	err := guest.Options(d, map[string]func() error{
-		"title":       guest.Text(d, &disclaimer.Title),
-		"description": guest.Text(d, &disclaimer.Description),
-		"link":        guest.CheckedText(d, &disclaimer.Link, guest.CheckURL),
-	})
+	err := guest.Complete(d, disclaimer.parse(d), disclaimer.check)
 	c.Disclaimers = append(c.Disclaimers, disclaimer)
 	return guest.Inside("disclaimer "+disclaimer.Code, err)
 }

@@ -64,25 +64,6 @@ type Company struct {
 	seeds         []flows.Seed // by mnemocode
 }
 
-// Disclaimer is a legal text that users must accept.
-type Disclaimer struct {
-	// What clients send to accept it: 1 to 64 characters, once in a company.
-	Code string `json:"code"`
-
-	// Who accepted another version must accept this one anew. Default: empty,
-	// which is a version like any other.
-	Version string `json:"version,omitempty"`
-
-	// The title, for display.
-	Title string `json:"title,omitempty"`
-
-	// A short description, for display.
-	Description string `json:"description,omitempty"`
-
-	// The URL of the whole text.
-	Link string `json:"link,omitempty"`
-}
-
 // Account is created at start if it is absent and was not deleted before, and
 // never overwritten. Every field may be left out; without password and phone
 // nobody can log in.
@@ -145,8 +126,7 @@ func (c *Company) provision(ctx caddy.Context, code string, app *policy.Policy) 
 	c.effective.Methods = c.methods(c.effective.Methods)
 	c.streamRecheck = time.Duration(cmp.Or(c.Session.StreamRecheck, app.Session.StreamRecheck, defaultStreamRecheck))
 	for _, d := range c.Disclaimers {
-		c.effective.Disclaimers = append(c.effective.Disclaimers,
-			flows.Disclaimer{Code: d.Code, Title: d.Title, Description: d.Description, Link: d.Link, Version: d.Version})
+		c.effective.Disclaimers = append(c.effective.Disclaimers, d.effective())
 	}
 	return cmp.Or(c.hashAPIKeys(), c.loadOAuth(ctx), c.resolveAccounts())
 }
@@ -358,10 +338,8 @@ func (c *Company) checkDisclaimers() error {
 			return fmt.Errorf("disclaimer %s already specified", d.Code)
 		}
 		seen[d.Code] = true
-		if d.Link != "" {
-			if err := guest.CheckURL(d.Link); err != nil {
-				return fmt.Errorf("disclaimer %s: link: %w", d.Code, err)
-			}
+		if err := d.check(); err != nil {
+			return fmt.Errorf("disclaimer %s: %w", d.Code, err)
 		}
 	}
 	return nil

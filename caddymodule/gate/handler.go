@@ -353,6 +353,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (repl
 		Authorization: r.Header["Authorization"],
 		Address:       clientAddress(r),
 		UserAgent:     r.UserAgent(),
+		Languages:     languagesOf(r),
 		Body: func() ([]byte, error) {
 			body, err := readBody(w, r, h.MaxBody, bodyUntil)
 			read = err == nil

@@ -1,0 +1,160 @@
+package app
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"golang.org/x/text/language"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// Disclaimer is a legal text that users must accept.
+type Disclaimer struct {
+	// What clients send to accept it: 1 to 64 characters, once in a company.
+	Code string `json:"code"`
+
+	// Who accepted another version must accept this one anew. Default: empty,
+	// which is a version like any other.
+	Version string `json:"version,omitempty"`
+
+	// The title, for display.
+	Title string `json:"title,omitempty"`
+
+	// A short description, for display.
+	Description string `json:"description,omitempty"`
+
+	// The URL of the whole text.
+	Link string `json:"link,omitempty"`
+
+	// The same in other languages, by language tag: `lt`, `pt-BR`. Who reads one of
+	// them, by Accept-Language, gets what it has, and the above of what it lacks. The above is in no language that is known: if
+	// it is English and French is here, who reads English and then French gets
+	// French, unless `en` is here, too. Default: none.
+	Languages map[string]*Translation `json:"languages,omitempty"`
+}
+
+// Translation is a disclaimer in another language.
+type Translation struct {
+	// The title. Default: that of the disclaimer.
+	Title string `json:"title,omitempty"`
+
+	// The short description. Default: that of the disclaimer.
+	Description string `json:"description,omitempty"`
+
+	// The URL of the whole text in this language. Default: that of the disclaimer.
+	Link string `json:"link,omitempty"`
+}
+
+// disclaimerTexts are what a disclaimer has in each language, as the Caddyfile names it.
+var disclaimerTexts = []struct {
+	name  string
+	of    func(*Disclaimer) *string
+	in    func(*Translation) *string
+	check func(string) error
+}{
+	{"title", func(d *Disclaimer) *string { return &d.Title }, func(t *Translation) *string { return &t.Title }, nil},
+	{"description", func(d *Disclaimer) *string { return &d.Description }, func(t *Translation) *string { return &t.Description }, nil},
+	{"link", func(d *Disclaimer) *string { return &d.Link }, func(t *Translation) *string { return &t.Link }, guest.CheckURL},
+}
+
+// parse parses the block of a disclaimer.
+func (dis *Disclaimer) parse(d *caddyfile.Dispenser) error {
+	options := map[string]func() error{}
+	var names []string
+	for _, text := range disclaimerTexts {
+		names = append(names, text.name)
+		options[text.name] = func() error {
+			args := d.RemainingArgs()
+			if len(args) < 1 || len(args) > 2 || args[len(args)-1] == "" {
+				return d.ArgErr()
+			}
+			to := text.of(dis)
+			if len(args) == 2 {
+				tag, err := flows.ParseLocale(args[0])
+				if err != nil {
+					return d.Errf("'%s' is no language: %v; put quotes around a text of several words", args[0], err)
+				}
+				if dis.Languages == nil {
+					dis.Languages = map[string]*Translation{}
+				}
+				if dis.Languages[tag.String()] == nil {
+					dis.Languages[tag.String()] = new(Translation)
+				}
+				to = text.in(dis.Languages[tag.String()])
+			}
+			if *to != "" {
+				return d.Err("already specified")
+			}
+			*to = args[len(args)-1]
+			if text.check == nil {
+				return nil
+			}
+			return guest.Literally(d, *to, text.check)
+		}
+	}
+	return guest.Options(d, options, names...)
+}
+
+// check refuses what does not fit together. The errors begin with the option.
+func (dis *Disclaimer) check() error {
+	for _, text := range disclaimerTexts {
+		original := *text.of(dis)
+		if err := checkText(original, text.check); err != nil {
+			return fmt.Errorf("%s: %w", text.name, err)
+		}
+		for _, tag := range slices.Sorted(maps.Keys(dis.Languages)) {
+			translation := dis.Languages[tag]
+			if translation == nil {
+				return fmt.Errorf("languages: %s is null; leave it out", tag)
+			}
+			translated := *text.in(translation)
+			if err := checkText(translated, text.check); err != nil {
+				return fmt.Errorf("%s %s: %w", text.name, tag, err)
+			}
+			if translated != "" && original == "" {
+				return fmt.Errorf("%s %s: who reads another language needs one, too; add %s without a language", text.name, tag, text.name)
+			}
+		}
+	}
+	seen := map[language.Tag]string{}
+	for _, name := range slices.Sorted(maps.Keys(dis.Languages)) {
+		tag, err := flows.ParseLocale(name)
+		if err != nil {
+			return fmt.Errorf("'%s' is no language: %w", name, err)
+		}
+		if other, ok := seen[tag]; ok {
+			return fmt.Errorf("%s and %s are the same language; leave one of them", other, name)
+		}
+		seen[tag] = name
+	}
+	return nil
+}
+
+func checkText(text string, check func(string) error) error {
+	if text == "" || check == nil {
+		return nil
+	}
+	return check(text)
+}
+
+// effective is the disclaimer as clients are told of it.
+func (dis *Disclaimer) effective() flows.Disclaimer {
+	var translations []*flows.Translations
+	for _, text := range disclaimerTexts {
+		texts := map[language.Tag]string{}
+		for name, translation := range dis.Languages {
+			if tag, err := flows.ParseLocale(name); err == nil && translation != nil && *text.in(translation) != "" { // check refuses the others
+				texts[tag] = *text.in(translation)
+			}
+		}
+		translations = append(translations, flows.NewTranslations(texts))
+	}
+	return flows.Disclaimer{
+		Code: dis.Code, Title: dis.Title, Description: dis.Description, Link: dis.Link, Version: dis.Version,
+		Titles: translations[0], Descriptions: translations[1], Links: translations[2],
+	}
+}

@@ -1,0 +1,83 @@
+package flows
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/text/language"
+)
+
+// maxLocale is how long a language tag may be. RFC 5646, 4.4.1 wants no more to fit.
+const maxLocale = 35
+
+// ParseLocale reads a language tag of BCP 47, such as lt, lt-LT or zh-Hant-TW, in any
+// case. The tag's String is the one spelling of it that is kept.
+func ParseLocale(s string) (language.Tag, error) {
+	tag, err := language.Parse(s)
+	if err != nil || len(s) > maxLocale || strings.Contains(s, "_") || tag == language.Und {
+		return language.Und, errors.New("write a language tag of BCP 47 like lt, lt-LT or zh-Hant-TW")
+	}
+	return tag, nil
+}
+
+// Translations are a text in other languages than the one it is written in.
+type Translations struct {
+	matcher language.Matcher
+	texts   []string // by what the matcher matches
+}
+
+// NewTranslations returns the translations of a text; nil for none.
+func NewTranslations(texts map[language.Tag]string) *Translations {
+	if len(texts) == 0 {
+		return nil
+	}
+	byName := func(a, b language.Tag) int { return strings.Compare(a.String(), b.String()) }
+	tags := slices.SortedFunc(maps.Keys(texts), byName)
+	t := &Translations{matcher: language.NewMatcher(tags)}
+	for _, tag := range tags {
+		t.texts = append(t.texts, texts[tag])
+	}
+	return t
+}
+
+// or returns the text in the first of the languages that it is there in, and
+// otherwise the original. A language that readers of another can only guess at is
+// none of theirs.
+func (t *Translations) or(original string, languages []language.Tag) string {
+	if t == nil {
+		return original
+	}
+	for _, tag := range languages {
+		if _, i, confidence := t.matcher.Match(tag); confidence >= language.High {
+			return t.texts[i]
+		}
+	}
+	return original
+}
+
+// in returns the disclaimer as readers of these languages, the best first, are
+// shown it.
+func (d Disclaimer) in(languages []language.Tag) Disclaimer {
+	d.Title = d.Titles.or(d.Title, languages)
+	d.Description = d.Descriptions.or(d.Description, languages)
+	d.Link = d.Links.or(d.Link, languages)
+	d.Titles, d.Descriptions, d.Links = nil, nil, nil
+	return d
+}
+
+// translated reports whether there is a choice.
+func (d Disclaimer) translated() bool {
+	return d.Titles != nil || d.Descriptions != nil || d.Links != nil
+}
+
+// DisclaimersIn returns all of the company's disclaimers as readers of these
+// languages, the best first, are shown them. It is never nil.
+func (c *Company) DisclaimersIn(languages []language.Tag) []Disclaimer {
+	all := []Disclaimer{}
+	for _, d := range c.Disclaimers {
+		all = append(all, d.in(languages))
+	}
+	return all
+}

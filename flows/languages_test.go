@@ -1,0 +1,60 @@
+package flows_test
+
+import (
+	"strings"
+	"testing"
+
+	"golang.org/x/text/language"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func inLanguages(texts map[string]string) *flows.Translations {
+	tagged := map[language.Tag]string{}
+	for tag, text := range texts {
+		tagged[language.MustParse(tag)] = text
+	}
+	return flows.NewTranslations(tagged)
+}
+
+func TestADisclaimerIsInALanguageOfItsReader(t *testing.T) {
+	b := newBench(t)
+	b.company.Disclaimers = []flows.Disclaimer{{
+		Code: "terms", Title: "Terms", Description: "About them", Link: "https://example.com/terms",
+		Titles: inLanguages(map[string]string{"lt": "Sąlygos", "pt-BR": "Termos", "zh-Hans": "条款", "ru": "Условия"}),
+		Links:  inLanguages(map[string]string{"lt": "https://example.com/lt", "de": "https://example.com/de"}),
+	}}
+	for accept, want := range map[string][2]string{
+		"":             {"Terms", "https://example.com/terms"},
+		"fr":           {"Terms", "https://example.com/terms"},
+		"lt-LT":        {"Sąlygos", "https://example.com/lt"},
+		"fr, lt":       {"Sąlygos", "https://example.com/lt"},
+		"lt;q=0.5, de": {"Sąlygos", "https://example.com/de"}, // each text in the best language that it is there in
+		"pt":           {"Termos", "https://example.com/terms"},
+		"zh-TW":        {"Terms", "https://example.com/terms"}, // another script
+		"uk":           {"Terms", "https://example.com/terms"}, // a relative, which is none of theirs
+		"*":            {"Terms", "https://example.com/terms"},
+	} {
+		tags, _, err := language.ParseAcceptLanguage(accept)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := b.company.DisclaimersIn(tags)[0]
+		if got.Title != want[0] || got.Link != want[1] || got.Description != "About them" || got.Code != "terms" {
+			t.Errorf("%q: got %+v, want %q", accept, got, want)
+		}
+	}
+}
+
+func TestALocaleIsALanguageTag(t *testing.T) {
+	for given, want := range map[string]string{
+		"lt": "lt", "LT-lt": "lt-LT", "zh-hant-tw": "zh-Hant-TW", "pt-BR": "pt-BR", "es-419": "es-419",
+		"": "", "und": "", "lt_LT": "", "Lithuanian": "", "lt-": "", "../lt": "", "lt/x": "", "lt\x00": "", " lt": "",
+		"en-x-" + strings.Repeat("abcdefgh-", 5) + "z": "",
+	} {
+		tag, err := flows.ParseLocale(given)
+		if (err == nil) != (want != "") || err == nil && tag.String() != want {
+			t.Errorf("%q: got %v and %v, want %q", given, tag, err, want)
+		}
+	}
+}
