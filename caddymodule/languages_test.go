@@ -16,6 +16,9 @@ func (s *site) titleFor(accept string, r *http.Request) string {
 	}
 	got := s.do(r)
 	required, _ := got.JSON["disclaimers_required"].([]any)
+	if all, ok := got.JSON["disclaimers"].([]any); ok {
+		required = all
+	}
 	if len(required) == 0 {
 		s.t.Fatalf("%d %s has no disclaimers_required", got.Status, got.Body)
 	}
@@ -43,11 +46,14 @@ func TestDisclaimersInTheLanguageOfTheRequest(t *testing.T) {
 			token := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).wantState(flows.CheckPassword).token()
 			session := s.getRequest("/acme/v2/session", token)
 			session.Header.Set("X-Api-Key", testKey)
+			client := s.getRequest("/acme/v2/client.json", "")
+			client.Header.Set("X-Api-Key", testKey)
 			for what, r := range map[string]*http.Request{
 				"login":            request("auth/login", "", fields{"login_id": "alice@example.com"}),
 				"checkcredentials": request("auth/checkcredentials", "", alice),
 				"checkpassword":    request("auth/checkpassword", token, fields{"password": testPassword}),
 				"session":          session,
+				"client.json":      client,
 			} {
 				if got := s.titleFor(accept, r); got != want {
 					t.Errorf("%s with %q: got %q, want %q", what, accept, got, want)

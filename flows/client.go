@@ -53,11 +53,12 @@ type ClientSessionLife struct {
 }
 
 // ClientConfig returns that of the company whose API key was sent. A provider that
-// does not say in time where logins begin has none there.
-func (s *Service) ClientConfig(ctx context.Context, code string, apiKeys []string) (config ClientConfig, err error) {
+// does not say in time where logins begin has none there. Of the Request its Company,
+// APIKeys and Languages are looked at.
+func (s *Service) ClientConfig(ctx context.Context, r *Request) (config ClientConfig, err error) {
 	ctx = withStoreTime(ctx)
-	defer func() { s.warnings.Unanswered(s.Log, err, "company", code, "route", "client.json") }()
-	c, err := s.clientOf(ctx, code, apiKeys)
+	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "client.json") }()
+	c, err := s.clientOf(ctx, r.Company, r.APIKeys)
 	if err != nil {
 		return ClientConfig{}, err
 	}
@@ -66,9 +67,15 @@ func (s *Service) ClientConfig(ctx context.Context, code string, apiKeys []strin
 		Captcha:     c.clientCaptcha(),
 		Recovery:    append([]Method{}, c.Methods...),
 		OAuth:       s.clientOAuth(ctx, c),
-		Disclaimers: c.pending(Account{}, nil),
+		Disclaimers: c.disclaimers(r),
 		Session:     ClientSessionLife{int(c.Idle / time.Second), int(c.Lifetime / time.Second)},
 	}, nil
+}
+
+// disclaimers are all of the company's, as the user is shown them.
+func (c *Company) disclaimers(r *Request) []Disclaimer {
+	all := &call{company: c, languages: r.Languages}
+	return all.pending(Account{}, nil)
 }
 
 func (c *Company) clientPassword() ClientPassword {

@@ -20,7 +20,7 @@ func (s starter) Start(ctx context.Context) (flows.OAuthStart, error) { return s
 
 func (b *bench) clientConfig() (config flows.ClientConfig, raw string) {
 	b.t.Helper()
-	config, err := b.ClientConfig(b.t.Context(), code, nil)
+	config, err := b.ClientConfig(b.t.Context(), &flows.Request{Company: code})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestClientConfigNeedsTheKey(t *testing.T) {
 	}{
 		{code, []string{"key"}, nil}, {code, []string{key}, nil}, {code, nil, flows.ErrAPIKeyMissing}, {code, []string{"other"}, flows.ErrAPIKeyInvalid}, {"nobody", []string{"key"}, flows.ErrAPIKeyInvalid},
 	} {
-		if _, err := b.ClientConfig(t.Context(), c.company, c.keys); !errors.Is(err, c.want) {
+		if _, err := b.ClientConfig(t.Context(), &flows.Request{Company: c.company, APIKeys: c.keys}); !errors.Is(err, c.want) {
 			t.Errorf("%s with %q: %v", c.company, c.keys, err)
 		}
 	}

@@ -71,13 +71,3 @@ func (d Disclaimer) in(languages []language.Tag) Disclaimer {
 func (d Disclaimer) translated() bool {
 	return d.Titles != nil || d.Descriptions != nil || d.Links != nil
 }
-
-// DisclaimersIn returns all of the company's disclaimers as readers of these
-// languages, the best first, are shown them. It is never nil.
-func (c *Company) DisclaimersIn(languages []language.Tag) []Disclaimer {
-	all := []Disclaimer{}
-	for _, d := range c.Disclaimers {
-		all = append(all, d.in(languages))
-	}
-	return all
-}

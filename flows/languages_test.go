@@ -39,7 +39,11 @@ func TestADisclaimerIsInALanguageOfItsReader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := b.company.DisclaimersIn(tags)[0]
+		config, err := b.ClientConfig(t.Context(), &flows.Request{Company: code, Languages: func() []language.Tag { return tags }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := config.Disclaimers[0]
 		if got.Title != want[0] || got.Link != want[1] || got.Description != "About them" || got.Code != "terms" {
 			t.Errorf("%q: got %+v, want %q", accept, got, want)
 		}

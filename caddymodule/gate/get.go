@@ -54,9 +54,10 @@ func (h *Handler) serveModule(w http.ResponseWriter, r *http.Request) {
 
 // serveClientConfig answers with what clients must know of the company.
 func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t target) {
+	w.Header().Add("Vary", "Accept-Language")
 	var config flows.ClientConfig
 	err := h.get(w, r, func(service *flows.Service) (err error) {
-		config, err = service.ClientConfig(r.Context(), t.company, r.Header[apiKeyHeader])
+		config, err = service.ClientConfig(r.Context(), &flows.Request{Company: t.company, APIKeys: r.Header[apiKeyHeader], Languages: languagesOf(r)})
 		return err
 	})
 	if err != nil {
