@@ -27,6 +27,9 @@ type ClientPassword struct {
 	MinLength   int     `json:"min_length"`
 	Regex       *string `json:"regex"` // null for none
 	Description string  `json:"description"`
+	// RegexDescription is what the operator says of the Regex, for those who say the
+	// rest in another language.
+	RegexDescription string `json:"regex_description,omitempty"`
 }
 
 // ClientCaptcha is what a captcha_response is made with.
@@ -80,7 +83,7 @@ func (c *Company) disclaimers(r *Request) []Disclaimer {
 
 func (c *Company) clientPassword() ClientPassword {
 	q := c.quality(Account{SecondFactor: true})
-	p := ClientPassword{c.Password.MinLength, q.Regex, q.Description}
+	p := ClientPassword{c.Password.MinLength, q.Regex, q.Description, c.Password.RegexDescription}
 	if c.Hardened && c.SecondFactor == SecondFactorPerAccount && p.MinLength < hardenedMinLength {
 		p.Description += fmt.Sprintf(" At least %d characters for an account without a second factor.", hardenedMinLength)
 	}

@@ -44,6 +44,7 @@ func TestClientConfigTellsWhatTheCompanyAsksFor(t *testing.T) {
 	b.company.Captcha, b.company.CaptchaType, b.company.SiteKey = &captcha{}, "turnstile", "site"
 	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Title: "Terms", Version: "1"}}
 	b.company.Password.Regex, b.company.Password.RegexSource = regexp.MustCompile("[0-9]"), "[0-9]"
+	b.company.Password.RegexDescription = "a digit"
 	b.company.OAuth = map[int]flows.OAuth{
 		5: {Name: "Five", ClientID: "five", RequirePKCE: true},
 		1: {Name: "One", ClientID: "one", Scopes: []string{"openid", "email"}, Authorizer: starter(func(context.Context) (flows.OAuthStart, error) {
@@ -58,7 +59,7 @@ func TestClientConfigTellsWhatTheCompanyAsksFor(t *testing.T) {
 			`{"provider_id":2,"name":"Two","authorize_url":null,"client_id":"two","scope":"","pkce":false},` +
 			`{"provider_id":5,"name":"Five","authorize_url":null,"client_id":"five","scope":"","pkce":true}]`,
 		`"disclaimers":[{"code":"terms","title":"Terms","description":"","link":""}]`,
-		`"regex":"[0-9]","description":"At least 8`, `A match of the pattern [0-9]."`,
+		`"regex":"[0-9]","description":"At least 8`, `company's name. a digit.","regex_description":"a digit"}`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %s, want %s", got, want)

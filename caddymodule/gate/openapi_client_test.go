@@ -36,6 +36,7 @@ var clientConfigSchema = object{
 				{"min_length", object{{"type", "integer"}, {"description", "How many characters it has at least."}, {"minimum", 1}, {"maximum", 128}}},
 				{"regex", object{{"type", []any{"string", "null"}}, {"description", "What it must match, in RE2 syntax; null for no such rule."}}},
 				{"description", object{{"type", "string"}, {"description", "All that it must be, for people: also what no regular expression says."}}},
+				{"regex_description", object{{"type", "string"}, {"description", "What the operator says of the regular expression, for who says the rest in another language."}}},
 			}},
 		}},
 		{"captcha", object{

@@ -86,6 +86,9 @@ func (p *Page) serve(w http.ResponseWriter, r *http.Request, v View, kind string
 	header.Set("Content-Security-Policy", policy(v.Captcha))
 	header.Set("X-Frame-Options", "DENY")
 	header.Set("Referrer-Policy", "no-referrer")
+	if origins[v.Captcha].frame != "" {
+		header.Set("Referrer-Policy", "strict-origin") // a provider asks whose page it is on
+	}
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=(), browsing-topics=()")

@@ -217,7 +217,14 @@ export interface PasswordRules {
 export type RecoveryMethod = 'PHONE' | 'MAIL' | 'QUESTION';
 
 export interface Config {
-  password: { minLength: number; regex: string | null; description: string };
+  password: {
+    minLength: number;
+    regex: string | null;
+    /** All rules, in English, then what the operator wrote. */
+    description: string;
+    /** What the operator wrote, alone. */
+    regexDescription?: string;
+  };
   captcha: { type: string; siteKey?: string };
   recovery: RecoveryMethod[];
   oauth: OAuthProvider[];
@@ -229,7 +236,8 @@ export interface Config {
 export interface OAuthProvider {
   providerId: number;
   name: string;
-  authorizeUrl: string;
+  /** Null where nobody knows it, or the provider does not say it just now. */
+  authorizeUrl: string | null;
   clientId: string;
   scope: string;
   pkce: boolean;

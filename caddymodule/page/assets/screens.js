@@ -44,6 +44,7 @@ function proof(page, due) {
 }
 
 function login(page, step) {
+  const providers = page.config.oauth.filter(({ authorizeUrl }) => authorizeUrl);
   return {
     heading: t('login.heading'),
     body: [
@@ -51,8 +52,8 @@ function login(page, step) {
         field({ name: 'login', label: t('login.id'), autocomplete: 'username', autocapitalize: 'none', spellcheck: 'false', maxlength: '254', value: page.loginId ?? '' }),
         submit(t('login.submit'))),
       page.config.recovery.length > 0 && links(button(t('recover.offer'), () => page.show(step, { screen: recover }))),
-      page.config.oauth.length > 0 && el('p', { class: 'or' }, t('login.or')),
-      page.config.oauth.length > 0 && el('div', { class: 'stack' }, page.config.oauth.map((provider) =>
+      providers.length > 0 && el('p', { class: 'or' }, t('login.or')),
+      providers.length > 0 && el('div', { class: 'stack' }, providers.map((provider) =>
         button(t('login.with', { name: provider.name || new URL(provider.authorizeUrl).hostname }), () => page.act(() => page.visit(step, provider)), 'other'))),
     ],
   };
@@ -149,7 +150,7 @@ const longest = 128;
 // The server decides, and knows more: what many use, and what the account is called.
 function newPassword(page, { rules }) {
   const { minLength } = page.config.password;
-  const least = Number(/\d+/.exec(rules.description ?? '')?.[0] ?? minLength);
+  const least = Number(/\d+/.exec(rules.description ?? '')?.[0] ?? minLength); // some accounts need more than the company says
   let pattern = null;
   try {
     pattern = rules.regex && new RegExp(rules.regex);
