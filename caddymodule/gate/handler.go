@@ -141,6 +141,16 @@ type Handler struct {
 	// Default: none, and no cookie is looked at.
 	Cookie string `json:"cookie,omitempty"`
 
+	// Whether the handshake of a WebSocket, for which a browser's pages can't set
+	// Authorization, may bring the token as one of its protocols, in
+	// `Sec-WebSocket-Protocol: mnemogate.bearer.<token>, <protocol>`. It is taken
+	// out for the application, which must accept the other one; alone it is
+	// `auth.header.invalid`. With Authorization it is taken out and not looked at.
+	// A cookie is not looked at beside it. Such a request is not in Caddy's access
+	// log, which would show the token, nor do errors of it come to handle_errors: a
+	// line in the log tells of it. Default: false.
+	WebSocketToken bool `json:"websocket_token,omitempty"`
+
 	// The login page, `GET /{company_code}/login`. It sets the cookie, whose name is
 	// `__Host-mnemogate` then unless `cookie` gives another. Whoever may load the
 	// page can call the auth routes with the key in it: an API key keeps nobody out
@@ -267,6 +277,13 @@ func (h *Handler) check() error {
 
 // ServeHTTP answers an auth route, or lets a request with a good token pass.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if h.WebSocketToken && r.Header[socketProtocols] != nil {
+		return h.serveSocket(w, r, next)
+	}
+	return h.serve(w, r, next)
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if h.crossOrigin(w, r) {
 		w = &corsWriter{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, origin: r.Header.Get("Origin"), credentials: h.Cookie != ""}
 		if isPreflight(r) {
@@ -407,6 +424,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		forward role|email|phone...
 //		health <path>
 //		cookie [<name>]
+//		websocket_token
 //		login_page [<company>] {
 //			title <text>
 //			logo <file>
@@ -438,6 +456,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"company":               guest.List(d, &h.Companies),
 		"fresh":                 h.parseFresh(d),
 		"cookie":                h.parseCookie(d),
+		"websocket_token":       guest.Flag(d, &h.WebSocketToken),
 		"login_page":            h.parseLoginPage(d),
 	}), "fresh")
 }
