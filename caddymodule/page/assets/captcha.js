@@ -12,7 +12,7 @@ const widgets = {
 // none, or where client.js finds it by itself.
 export function captcha({ type, siteKey }, client) {
   if (type === 'pow') return work(client);
-  if (widgets[type] && siteKey) return widget(type, siteKey);
+  if (widgets[type]) return widget(type, siteKey);
   return typed();
 }
 
@@ -42,11 +42,12 @@ function work(client) {
 
 function widget(type, siteKey) {
   const place = el('div', { class: 'captcha' });
-  const element = el('div', { id: 'captcha', role: 'group', 'aria-label': t('captcha.label') }, place, el('p', { id: 'captcha-error', class: 'error', hidden: true }));
+  const element = el('div', { id: 'captcha', role: 'group', tabindex: '-1', 'aria-describedby': 'captcha-error', 'aria-label': t('captcha.label') }, place, el('p', { id: 'captcha-error', class: 'error', hidden: true }));
   let response;
   load(type).then((api) => api.render(place, {
     sitekey: siteKey,
     hl: language, language,
+    size: innerWidth < 400 ? 'compact' : type === 'turnstile' ? 'flexible' : 'normal',
     theme: matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light',
     callback: (solved) => { response = solved; },
     'expired-callback': () => { response = undefined; },

@@ -83,6 +83,7 @@ const page = {
     for (const input of form.querySelectorAll('input[required]')) {
       if (input.value === '') return void complain(input.name, t('error.empty'));
     }
+    if (this.made.unproven?.()) return void complain('captcha', t('error.auth.captcha.missing'));
     if ($('#disclaimers input:not(:checked)', form)) return void complain('disclaimers', t('error.auth.disclaimer.invalid'));
     this.act(() => send(entered));
   },

@@ -40,7 +40,8 @@ function consent(page, disclaimers) {
 function proof(page, due) {
   const made = due && page.config.captcha.type !== 'off' ? captcha(page.config.captcha, page.client) : null;
   page.leave(() => made?.stop?.());
-  return { element: made?.element ?? null, response: () => made?.response() };
+  const response = () => made?.response();
+  return { element: made?.element ?? null, response, missing: () => made !== null && response() === undefined };
 }
 
 function login(page, step) {
@@ -60,9 +61,10 @@ function login(page, step) {
 }
 
 function checkPassword(page, step) {
-  const { element, response } = proof(page, step.captchaRequired);
+  const { element, response, missing } = proof(page, step.captchaRequired);
   return {
     heading: t('password.heading'),
+    unproven: missing,
     body: [
       form(page, ({ password, disclaimers }) => step.checkPassword(password, { captcha: response(), acceptDisclaimers: disclaimers }),
         who(page, step),
@@ -127,7 +129,7 @@ function recoveryCheckOTP(page, step) {
 // sentTo is a text with something in it that is written left to right.
 function sentTo(key, name, value) {
   const [before, after] = t(key, { [name]: '\0' }).split('\0');
-  return [before, el('bdi', {}, value), after ?? ''];
+  return [before, el('bdi', { dir: 'ltr' }, value), after ?? ''];
 }
 
 function setPassword(page, step) {
@@ -180,11 +182,12 @@ function acceptDisclaimers(page, step) {
 }
 
 export function recover(page, step) {
-  const { element, response } = proof(page, true);
+  const { element, response, missing } = proof(page, true);
   const methods = page.config.recovery;
   const back = () => page.show(step);
   return {
     heading: t('recover.heading'),
+    unproven: missing,
     body: [
       el('p', { class: 'lead' }, t('recover.text')),
       form(page, ({ login, method }) => {

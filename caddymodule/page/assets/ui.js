@@ -89,7 +89,7 @@ export function complain(name, text) {
   const of = document.getElementById(name);
   const input = of.matches('input') ? of : $('input:not(:checked)', of) ?? $('input', of);
   input?.setAttribute('aria-invalid', 'true');
-  input?.focus();
+  (input ?? of).focus();
   return true;
 }
 
