@@ -423,7 +423,7 @@ func TestACookieAsThePageShowsIt(t *testing.T) {
 		storetest.SkipOrFail(t, "no node")
 	}
 	shown := blocks(pages(t)["docs/clients.md"], "js")
-	if len(shown) != 2 {
+	if len(shown) != 3 {
 		t.Fatalf("the page shows %q", shown)
 	}
 	s := startSite(t, siteConfig{company: people, handler: "cookie"})

@@ -109,7 +109,7 @@ func TestWorkAsThePageShowsIt(t *testing.T) {
 		storetest.SkipOrFail(t, "no node")
 	}
 	shown := blocks(pages(t)["docs/clients.md"], "js")
-	if len(shown) != 2 || strings.Count(shown[0], "\n") > 20 {
+	if len(shown) != 3 || strings.Count(shown[0], "\n") > 20 {
 		t.Fatalf("the page shows %q", shown)
 	}
 	s := powSite(t, startSite)

@@ -5,6 +5,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	"golang.org/x/net/websocket"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // handshake are the headers of one, with these protocols.
@@ -126,19 +130,25 @@ func TestAWebSocketMayBringItsTokenAsAProtocol(t *testing.T) {
 	})
 }
 
-// A real WebSocket, whose application chooses among the protocols that are left, is
-// cut when its session ends. If the application is away, the log has no token either.
-func TestARealWebSocketWithATokenAmongItsProtocols(t *testing.T) {
-	t.Parallel()
-	chosen := make(chan []string, 10)
-	application := httptest.NewServer(websocket.Server{
+// chat is an application with a WebSocket. It takes the first protocol that it is
+// offered, and tells what it was.
+func chat(offered chan<- []string) *httptest.Server {
+	return httptest.NewServer(websocket.Server{
 		Handshake: func(config *websocket.Config, r *http.Request) error {
-			chosen <- slices.Clone(config.Protocol)
+			offered <- slices.Clone(config.Protocol)
 			config.Protocol = config.Protocol[:1]
 			return nil
 		},
 		Handler: func(conn *websocket.Conn) { _, _ = io.Copy(conn, conn) },
 	})
+}
+
+// A real WebSocket, whose application chooses among the protocols that are left, is
+// cut when its session ends. If the application is away, the log has no token either.
+func TestARealWebSocketWithATokenAmongItsProtocols(t *testing.T) {
+	t.Parallel()
+	chosen := make(chan []string, 10)
+	application := chat(chosen)
 	defer application.Close()
 	s := startSite(t, siteConfig{global: "session {\nstream_recheck 200ms\n}\n", company: people, site: `
 		log
@@ -189,6 +199,49 @@ func TestARealWebSocketWithATokenAmongItsProtocols(t *testing.T) {
 	s.tells("connection refused")
 	if log := s.log(); strings.Contains(log, token) || strings.Contains(log, again) {
 		t.Error("the log has a token")
+	}
+}
+
+// The lines of docs/clients.md open a WebSocket and a stream.
+func TestStreamsAsThePageShowsThem(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("node"); err != nil {
+		storetest.SkipOrFail(t, "no node")
+	}
+	shown := blocks(pages(t)["docs/clients.md"], "js")
+	if len(shown) != 3 {
+		t.Fatalf("the page shows %q", shown)
+	}
+	application := chat(make(chan []string, 10))
+	defer application.Close()
+	s := startSite(t, siteConfig{company: people, site: `
+		mnemogate {
+			websocket_token
+		}
+		reverse_proxy /live ` + application.Listener.Addr().String() + `
+		reverse_proxy BACKEND`})
+	script := filepath.Join(t.TempDir(), "streams.mjs")
+	if err := os.WriteFile(script, []byte(shown[2]+`
+const [url, token] = process.argv.slice(2);
+const socket = live(url.replace('http', 'ws') + '/live', token);
+const echo = await new Promise((resolve, reject) => {
+  socket.onopen = () => socket.send('hello');
+  socket.onmessage = ({ data }) => resolve(data);
+  socket.onerror = ({ message }) => reject(new Error(message));
+});
+console.log(socket.protocol, echo);
+socket.close();
+for await (const data of events(url + '/sse', token)) {
+  console.log(data);
+  break;
+}
+for await (const data of events(url + '/sse', 'none')) console.log(data);
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("node", "--experimental-websocket", "--no-warnings", script, s.URL, s.login("frank")).CombinedOutput()
+	if got := string(out); err == nil || !strings.HasPrefix(got, "chat hello\ntick\n") || !strings.Contains(got, "Error: auth.token.invalid") {
+		t.Errorf("got %s, %v", got, err)
 	}
 }
 
