@@ -138,7 +138,7 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{})
 	created := s.admin("POST", "accounts", with(alice, fields{
-		"role": "tester", "second_factor": false, "control_question": "Cat?", "control_answer": "Tom",
+		"role": "tester", "locale": "pt-br", "second_factor": false, "control_question": "Cat?", "control_answer": "Tom",
 		"oauth_identities":     []fields{{"provider_id": 2, "subject": "sub-2"}},
 		"disclaimers_accepted": []fields{{"code": "terms", "version": "3"}},
 	})).wantStatus(201)
@@ -151,7 +151,7 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 	}
 	want := fields{
 		"profile_mnemocode": "alice", "role": "tester", "primary_phone": "+37060012345", "primary_email": "Alice@Example.com",
-		"login_name": "alice", "status": "active", "second_factor": false, "must_set_password": false, "password_set": true,
+		"login_name": "alice", "locale": "pt-BR", "status": "active", "second_factor": false, "must_set_password": false, "password_set": true,
 		"control_question": "Cat?", "backup_codes_left": 0.0, "totp": false, "locked_until": nil,
 	}
 	for name, value := range want {
@@ -164,7 +164,7 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 			t.Errorf("the answer holds %s", secret)
 		}
 	}
-	if names := len(shown.JSON); names != 17 {
+	if names := len(shown.JSON); names != 18 {
 		t.Errorf("the answer has %d fields: %s", names, shown.Body)
 	}
 	s.login("ALICE@example.com")
@@ -266,6 +266,8 @@ func TestAdminRefusesWithTheFieldAtFault(t *testing.T) {
 		{bob(fields{"status": "gone"}), 400, "status"},
 		{bob(fields{"status": nil}), 400, "status"},
 		{bob(fields{"second_factor": "yes"}), 400, "second_factor"},
+		{bob(fields{"locale": "pt_BR"}), 400, "locale"},
+		{bob(fields{"locale": 1}), 400, "locale"},
 		{bob(fields{"password": ""}), 400, "password"},
 		{bob(fields{"password": strings.Repeat("ä", 129)}), 400, "password"},
 		{bob(fields{"password": "no one can \x00 send it"}), 400, "password"},

@@ -112,7 +112,7 @@ func TestCommandsManageAccounts(t *testing.T) {
 	})
 	s.run("set", func(t *testing.T) {
 		token := s.login("alice")
-		s.cli("", "account", "set", "alice", "--login", "liz", "--must-set-password").want(0, "login_name            liz\n", "must_set_password     yes\n")
+		s.cli("", "account", "set", "alice", "--login", "liz", "--locale", "de-ch", "--must-set-password").want(0, "login_name            liz\n", "locale                de-CH\n", "must_set_password     yes\n")
 		s.get("/", token).wantStatus(200)
 		s.cli("", "account", "set", "alice", "--login", "alice").want(0)
 		s.cli("", "account", "set", "alice", "--role", "", "--must-set-password=false").want(0, "role                  -\n")

@@ -189,7 +189,7 @@ func TestAnExportTakesItsUsersToAnotherStore(t *testing.T) {
 	t.Parallel()
 	from := adminSite(t, siteConfig{})
 	from.admin("POST", "accounts", with(alice, fields{
-		"role": "tester", "second_factor": true, "control_question": "Cat?", "control_answer": "Tom",
+		"role": "tester", "locale": "lt", "second_factor": true, "control_question": "Cat?", "control_answer": "Tom",
 		"oauth_identities":     []fields{{"provider_id": 2, "subject": "sub-2"}},
 		"disclaimers_accepted": []fields{{"code": "terms", "version": "3", "accepted_at": "2026-01-02T03:04:05Z"}},
 	})).wantStatus(201)

@@ -471,6 +471,7 @@ func changedFields(before, after Account) []string {
 	note("primary_phone", before.Phone != after.Phone)
 	note("primary_email", before.Email != after.Email)
 	note("login_name", before.LoginName != after.LoginName)
+	note("locale", before.Locale != after.Locale)
 	note("status", before.Status != after.Status)
 	note("second_factor", before.SecondFactor != after.SecondFactor)
 	note("must_set_password", before.MustSetPassword != after.MustSetPassword)

@@ -71,6 +71,8 @@ type Policy struct {
 	Link    string        // of recovery by mail, with {token}
 	LinkTTL time.Duration //
 
+	Locale string // of messages to accounts that have none, as ParseLocale spells it; empty for none
+
 	Limits   Limits
 	Hardened bool
 }

@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,8 @@ func (s *Service) send(ctx context.Context, company *Company, sender Sender, a A
 		return errors.New("the company has no sender for it: configure sms or mail")
 	}
 	m.ID, m.Company, m.Mnemocode = newID(), company.Code, a.Mnemocode
-	if err := company.Texts.render(&m, s.Now()); err != nil {
+	m.Locale = cmp.Or(a.Locale, company.Locale)
+	if err := company.Texts.render(&m, s.Now(), a.Locale, company.Locale); err != nil {
 		return fmt.Errorf("filling in the text of %s: %w", m.Type, err)
 	}
 	return sender.Send(ctx, m)

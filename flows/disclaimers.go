@@ -38,7 +38,7 @@ func (c *call) pending(a Account, accepted []Acceptance) []Disclaimer {
 		}
 	}
 	if slices.ContainsFunc(pending, Disclaimer.translated) {
-		languages := c.read()
+		languages := c.read(a)
 		for i, d := range pending {
 			pending[i] = d.in(languages)
 		}
@@ -46,12 +46,17 @@ func (c *call) pending(a Account, accepted []Acceptance) []Disclaimer {
 	return pending
 }
 
-// read returns the languages that the user reads, the best first.
-func (c *call) read() []language.Tag {
-	if c.languages == nil {
-		return nil
+// read returns the languages that the user reads, the best first: those that the
+// request tells of, then the account's.
+func (c *call) read(a Account) []language.Tag {
+	var languages []language.Tag
+	if c.languages != nil {
+		languages = c.languages()
 	}
-	return c.languages()
+	if tag, err := ParseLocale(a.Locale); err == nil {
+		languages = append(slices.Clip(languages), tag)
+	}
+	return languages
 }
 
 // accept returns what the session has accepted once these codes are added, or

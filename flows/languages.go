@@ -17,9 +17,26 @@ const maxLocale = 35
 func ParseLocale(s string) (language.Tag, error) {
 	tag, err := language.Parse(s)
 	if err != nil || len(s) > maxLocale || strings.Contains(s, "_") || tag == language.Und {
-		return language.Und, errors.New("write a language tag of BCP 47 like lt, lt-LT or zh-Hant-TW")
+		return language.Und, errLocale
 	}
 	return tag, nil
+}
+
+var errLocale = errors.New("write a language tag of BCP 47 like lt, lt-LT or zh-Hant-TW")
+
+// Locale returns a language tag in the spelling that is kept. What is none comes back
+// as it is, and CheckAccount refuses it.
+func Locale(s string) string {
+	if tag, err := ParseLocale(s); err == nil {
+		return tag.String()
+	}
+	return s
+}
+
+// isLocale reports whether s is a language tag in the spelling that is kept.
+func isLocale(s string) bool {
+	tag, err := ParseLocale(s)
+	return err == nil && tag.String() == s
 }
 
 // Translations are a text in other languages than the one it is written in.

@@ -29,6 +29,7 @@ type Message struct {
 	Company   string
 	Mnemocode string
 	To        string // E.164 phone or email address
+	Locale    string // the language tag of the account, else of the company; empty for none
 	Code      string // with the OTP types
 	Link      string // with RecoveryLink and WelcomeLink
 	Subject   string // of a mail

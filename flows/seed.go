@@ -35,6 +35,8 @@ func CheckAccount(a Account) error {
 		return wrong("primary_email", "it must be an address like name@example.com")
 	case a.LoginName != "" && !textShaped(a.LoginName):
 		return wrong("login_name", "it must be 1 to 254 characters, without control characters")
+	case a.Locale != "" && !isLocale(a.Locale):
+		return wrong("locale", errLocale.Error())
 	case a.Status != StatusActive && a.Status != StatusRestricted && a.Status != StatusClosed && a.Status != StatusDenied:
 		return wrong("status", "it must be active, restricted, closed or denied")
 	case (a.Question == "") != (a.AnswerHash == ""):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,7 +41,8 @@ func textName(typ string, mail bool) string {
 
 // Texts words the messages: a template for each type of SMS and mail.
 type Texts struct {
-	templates map[string]*template.Template // by file name
+	templates map[string]*template.Template            // by file name
+	locales   map[string]map[string]*template.Template // by language tag, then as templates
 }
 
 // textData is what a template may show.
@@ -65,9 +67,11 @@ func DefaultTexts() *Texts { return defaultTexts() }
 var defaultTexts = sync.OnceValue(func() *Texts {
 	t := &Texts{templates: map[string]*template.Template{}}
 	for _, name := range textNames {
-		if err := t.load(builtinTexts, "texts/"+name, name); err != nil {
+		tmpl, err := loadText(builtinTexts, "texts/"+name, name)
+		if err != nil {
 			panic(err)
 		}
+		t.templates[name] = tmpl
 	}
 	return t
 })
@@ -81,67 +85,113 @@ var defaultTexts = sync.OnceValue(func() *Texts {
 // (how long the code or link is valid). A mail's first line is "Subject: …",
 // its second is empty, and the rest is the text. Any other .txt file, and a
 // template that doesn't work, is an error; files with other names are ignored.
+// Directories in it that are named by language tags, such as lt or pt-BR, hold the
+// same for readers of these languages.
 func LoadTexts(dir string) (*Texts, error) {
-	files, err := os.ReadDir(dir)
+	t := &Texts{locales: map[string]map[string]*template.Template{}}
+	own, dirs, err := loadTexts(dir)
 	if err != nil {
-		return nil, fmt.Errorf("reading the directory of texts: %w", err)
+		return nil, err
 	}
-	t := &Texts{templates: make(map[string]*template.Template)}
-	for name, tmpl := range DefaultTexts().templates {
-		t.templates[name] = tmpl
-	}
-	for _, file := range files {
-		name := file.Name()
-		if filepath.Ext(name) != ".txt" {
-			continue
+	t.templates = maps.Clone(DefaultTexts().templates)
+	maps.Copy(t.templates, own)
+	for _, name := range dirs {
+		inside := filepath.Join(dir, name)
+		texts, _, err := loadTexts(inside)
+		if err != nil {
+			return nil, err
 		}
-		if !slices.Contains(textNames, name) {
-			return nil, fmt.Errorf("text %s: no message has this name; use one of %s, or another extension for what is no text",
-				filepath.Join(dir, name), strings.Join(textNames, ", "))
+		tag, err := ParseLocale(name)
+		locale := tag.String()
+		switch {
+		case len(texts) == 0:
+			continue // it is not about texts
+		case err != nil:
+			return nil, fmt.Errorf("texts in %s: the directory's name is no language tag like lt or pt-BR; give it one", inside)
+		case t.locales[locale] != nil:
+			return nil, fmt.Errorf("texts in %s: another directory is of the same language; leave one of them", inside)
 		}
-		if err := t.load(os.DirFS(dir), name, name); err != nil {
-			return nil, fmt.Errorf("text %s: %w", filepath.Join(dir, name), err)
-		}
+		t.locales[locale] = texts
 	}
 	return t, nil
 }
 
-// load parses a file and tries it out.
-func (t *Texts) load(dir fs.FS, path, name string) error {
+// loadTexts returns the texts in a directory by their names, and the names of the
+// directories in it.
+func loadTexts(dir string) (texts map[string]*template.Template, dirs []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the directory of texts: %w", err)
+	}
+	texts = map[string]*template.Template{}
+	for _, entry := range entries {
+		name := entry.Name()
+		path := filepath.Join(dir, name)
+		if filepath.Ext(name) != ".txt" {
+			// Not entry.IsDir: what Kubernetes mounts are links. What it keeps beside
+			// them begins with a dot.
+			if info, err := os.Stat(path); err == nil && info.IsDir() && name[0] != '.' {
+				dirs = append(dirs, name)
+			}
+			continue
+		}
+		if !slices.Contains(textNames, name) {
+			return nil, nil, fmt.Errorf("text %s: no message has this name; use one of %s, or another extension for what is no text",
+				path, strings.Join(textNames, ", "))
+		}
+		if texts[name], err = loadText(os.DirFS(dir), name, name); err != nil {
+			return nil, nil, fmt.Errorf("text %s: %w", path, err)
+		}
+	}
+	return texts, dirs, nil
+}
+
+// loadText parses a file and tries it out.
+func loadText(dir fs.FS, path, name string) (*template.Template, error) {
 	source, err := fs.ReadFile(dir, path)
 	if err != nil {
-		return fmt.Errorf("reading it: %w", err)
+		return nil, fmt.Errorf("reading it: %w", err)
 	}
 	text := strings.TrimPrefix(string(source), "\ufeff") // the byte order mark of some editors
 	tmpl, err := template.New(name).Parse(strings.ReplaceAll(text, "\r\n", "\n"))
 	if err != nil {
-		return fmt.Errorf("it is no template, correct the place that is named: %w", err)
+		return nil, fmt.Errorf("it is no template, correct the place that is named: %w", err)
 	}
-	t.templates[name] = tmpl
-	_, text, err = t.execute(name, sampleText)
+	_, text, err = execute(tmpl, sampleText)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case strings.HasPrefix(name, "otp.") && !strings.Contains(text, sampleText.Code):
-		return errors.New("it does not show the code; add {{.Code}}")
+		return nil, errors.New("it does not show the code; add {{.Code}}")
 	case strings.Contains(name, ".link.") && !strings.Contains(text, sampleText.Link):
-		return errors.New("it does not show the link; add {{.Link}}")
+		return nil, errors.New("it does not show the link; add {{.Link}}")
 	}
-	return nil
+	return tmpl, nil
+}
+
+// find returns the text of a name in the first of these locales that has it, each of
+// which stands for the wider ones, too: lt-LT for lt. Without any it is the one that
+// is for all.
+func (t *Texts) find(name string, locales []string) *template.Template {
+	for _, locale := range locales {
+		for locale != "" {
+			if tmpl := t.locales[locale][name]; tmpl != nil {
+				return tmpl
+			}
+			locale = locale[:max(0, strings.LastIndexByte(locale, '-'))]
+		}
+	}
+	return t.templates[name]
 }
 
 // execute returns a mail's subject and any message's text.
-func (t *Texts) execute(name string, data textData) (subject, text string, err error) {
-	tmpl, ok := t.templates[name]
-	if !ok {
-		return "", "", fmt.Errorf("there is no text %s", name)
-	}
+func execute(tmpl *template.Template, data textData) (subject, text string, err error) {
 	var out strings.Builder
 	if err := tmpl.Execute(&out, data); err != nil {
 		return "", "", fmt.Errorf("use only .Company, .Code, .Link and .Minutes: %w", err)
 	}
 	text = out.String()
-	if strings.HasSuffix(name, ".mail.txt") {
+	if strings.HasSuffix(tmpl.Name(), ".mail.txt") {
 		if subject, text, err = cutSubject(text); err != nil {
 			return "", "", err
 		}
@@ -164,11 +214,16 @@ func cutSubject(mail string) (subject, text string, err error) {
 	return subject, text, nil
 }
 
-// render words m: it sets Text and, if m goes to an email address, Subject.
-func (t *Texts) render(m *Message, now time.Time) error {
+// render words m for a reader of these locales, the best first, of which any may be
+// empty: it sets Text and, if m goes to an email address, Subject.
+func (t *Texts) render(m *Message, now time.Time, locales ...string) error {
 	data := textData{Company: m.Company, Code: m.Code, Link: m.Link, Minutes: minutesUntil(m.Expires, now)}
 	name := textName(m.Type, strings.Contains(m.To, "@"))
-	subject, text, err := t.execute(name, data)
+	tmpl := t.find(name, locales)
+	if tmpl == nil {
+		return fmt.Errorf("there is no text %s", name)
+	}
+	subject, text, err := execute(tmpl, data)
 	if err != nil {
 		return fmt.Errorf("wording %s: %w", name, err)
 	}

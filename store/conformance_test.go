@@ -214,6 +214,7 @@ func someone(company, name string) flows.Account {
 		AnswerHash:      "answer of " + name,
 		TOTP:            "sealed of " + name,
 		TOTPPending:     "pending of " + name,
+		Locale:          "lt-LT",
 		Identities:      []flows.Identity{{Provider: 1, Subject: name}, {Provider: 3, Subject: name}},
 		Accepted:        []flows.Acceptance{{Code: "a", Version: "1", At: t0}, {Code: "b", Version: "2", At: t0}},
 	}
@@ -462,7 +463,7 @@ var accountsCases = []accountsCase{
 			before := create(t, one, someone("acme", "m1"))
 			want := someone("acme", "m9")
 			want.Role, want.Phone, want.Status = "r", "+37060099999", flows.StatusClosed
-			want.SecondFactor, want.MustSetPassword = false, false
+			want.SecondFactor, want.MustSetPassword, want.Locale = false, false, "de"
 			want.Identities = []flows.Identity{{Provider: 2, Subject: "a"}, {Provider: 2, Subject: "b"}}
 			later := t0.Add(time.Minute)
 			got := get[flows.Account](t)(one.Update(bg, "acme", before.ID, func(a *flows.Account) (bool, error) {

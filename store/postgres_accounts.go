@@ -91,8 +91,8 @@ const postgresTaken = `
 const postgresCreateAccount = `
 	WITH` + postgresTaken + `, created AS (
 		INSERT INTO accounts (company, mnemocode, role, phone, email, login_name, status, second_factor,
-			must_set_password, password_hash, question, answer_hash, totp, totp_pending, created, updated)
-		SELECT $1, $2, $8, $9, $10, $11, $12, $13::boolean, $14::boolean, $15, $16, $17, $22, $23, $18::bigint, $18
+			must_set_password, password_hash, question, answer_hash, totp, totp_pending, locale, created, updated)
+		SELECT $1, $2, $8, $9, $10, $11, $12, $13::boolean, $14::boolean, $15, $16, $17, $22, $23, $24, $18::bigint, $18
 		WHERE NOT EXISTS (SELECT 1 FROM taken)
 		RETURNING id
 	), l AS (
@@ -114,7 +114,7 @@ func (s postgresAccounts) Create(ctx context.Context, now time.Time, a flows.Acc
 	a.ID = 0
 	codes, versions, ats := columns(a.Accepted)
 	args := append(postgresKeyArgs(a), a.Role, a.Phone, a.Email, a.LoginName, string(a.Status), a.SecondFactor,
-		a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, micros(now), codes, versions, ats, a.TOTP, a.TOTPPending)
+		a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, micros(now), codes, versions, ats, a.TOTP, a.TOTPPending, a.Locale)
 	var id int64
 	err := s.writeAndTell(ctx, a.Company, &id, tell, func(ctx context.Context, q postgresQueries) error {
 		var taken string
@@ -153,7 +153,7 @@ func columns(accepted []flows.Acceptance) (codes, versions []string, ats []int64
 const (
 	postgresSelectAccount = `
 		SELECT id, company, mnemocode, role, phone, email, login_name, status, second_factor, must_set_password,
-			password_hash, question, answer_hash, totp, totp_pending, epoch, created, updated,
+			password_hash, question, answer_hash, totp, totp_pending, locale, epoch, created, updated,
 			coalesce((SELECT json_agg(json_build_object('provider', provider, 'subject', subject) ORDER BY provider, subject)
 				FROM identities WHERE account = accounts.id), '[]'),
 			coalesce((SELECT json_agg(json_build_object('code', code, 'version', version, 'at', at) ORDER BY code)
@@ -170,7 +170,7 @@ const (
 	postgresAccountByLoginID = postgresSelectAccount + `
 		WHERE id = (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2)
 		UNION ALL
-		SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', '', '', 0, 0, 0, '[]', '[]', 0,
+		SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', '', '', '', 0, 0, 0, '[]', '[]', 0,
 			coalesce((SELECT json_agg(json_build_object('kind', kind, 'count', count, 'until', until)) FROM tallies
 				WHERE company = $1 AND account = 0 AND login_id = $3), '[]'),
 			coalesce((SELECT era FROM eras WHERE company = $1), 0)
@@ -225,7 +225,7 @@ func scanPostgresAccount(row scanner) (flows.Account, error) {
 	var created, updated int64
 	var identities, accepted, tallies []byte
 	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
-		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Epoch,
+		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Epoch,
 		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era)
 	if err != nil {
 		return flows.Account{}, err
@@ -256,7 +256,7 @@ const (
 		WITH` + postgresTaken + `, changed AS (
 			UPDATE accounts SET mnemocode = $2, role = $8, phone = $9, email = $10, login_name = $11, status = $12,
 				second_factor = $13, must_set_password = $14, password_hash = $15, question = $16, answer_hash = $17,
-				epoch = $18, updated = $19, totp = $21, totp_pending = $22
+				epoch = $18, updated = $19, totp = $21, totp_pending = $22, locale = $23
 			WHERE id = $3 AND NOT EXISTS (SELECT 1 FROM taken)
 			RETURNING id, company, epoch
 		), left_l AS (
@@ -336,7 +336,7 @@ func storePostgresUpdate(
 ) (stored flows.Account, err error) {
 	args := append(postgresKeyArgs(after), after.Role, after.Phone, after.Email, after.LoginName, string(after.Status),
 		after.SecondFactor, after.MustSetPassword, after.PasswordHash, after.Question, after.AnswerHash, after.Epoch,
-		micros(after.Updated), ends, after.TOTP, after.TOTPPending)
+		micros(after.Updated), ends, after.TOTP, after.TOTPPending, after.Locale)
 	var taken string
 	var b postgresBatch
 	b.add(postgresLockKeys, newPostgresKeys(before, after))

@@ -18,8 +18,8 @@ type sqliteAccounts struct{ *SQLite }
 
 const sqliteInsertAccount = `
 	INSERT INTO accounts (company, mnemocode, role, phone, email, login_name, status, second_factor,
-		must_set_password, password_hash, question, answer_hash, totp, totp_pending, created, updated)
-	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?15)
+		must_set_password, password_hash, question, answer_hash, totp, totp_pending, locale, created, updated)
+	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?16)
 	RETURNING id`
 
 func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a flows.Account, tell ...flows.Tell) (int64, error) {
@@ -30,7 +30,7 @@ func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a flows.Accou
 		}
 		err := tx.row(ctx, sqliteInsertAccount, a.Company, a.Mnemocode, a.Role, a.Phone, a.Email, a.LoginName,
 			string(a.Status), a.SecondFactor, a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash,
-			a.TOTP, a.TOTPPending, micros(now)).Scan(&a.ID)
+			a.TOTP, a.TOTPPending, a.Locale, micros(now)).Scan(&a.ID)
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (tx *sqliteQueries) storeKeys(ctx context.Context, a flows.Account) error {
 const (
 	sqliteSelectAccount = `
 		SELECT id, company, mnemocode, role, phone, email, login_name, status, second_factor, must_set_password,
-			password_hash, question, answer_hash, totp, totp_pending, epoch, created, updated,
+			password_hash, question, answer_hash, totp, totp_pending, locale, epoch, created, updated,
 			(SELECT json_group_array(json_object('provider', provider, 'subject', subject) ORDER BY provider, subject)
 				FROM identities WHERE account = accounts.id),
 			(SELECT json_group_array(json_object('code', code, 'version', version, 'at', at) ORDER BY code)
@@ -140,7 +140,7 @@ const (
 	sqliteAccountByLoginID = sqliteSelectAccount + `
 		WHERE id = (SELECT account FROM login_ids WHERE company = ?1 AND login_id = ?2)
 		UNION ALL
-		SELECT 0, '', '', '', '', '', '', '', 0, 0, '', '', '', '', '', 0, 0, 0, '[]', '[]', 0,
+		SELECT 0, '', '', '', '', '', '', '', 0, 0, '', '', '', '', '', '', 0, 0, 0, '[]', '[]', 0,
 			(SELECT json_group_array(json_object('kind', kind, 'count', count, 'until', until)) FROM tallies
 				WHERE company = ?1 AND account = 0 AND login_id = ?3),
 			coalesce((SELECT era FROM eras WHERE company = ?1), 0)
@@ -194,7 +194,7 @@ func scanSQLiteAccount(row scanner) (flows.Account, error) {
 	var created, updated int64
 	var identities, accepted, tallies []byte
 	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &a.Status,
-		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Epoch,
+		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Epoch,
 		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era)
 	if err != nil {
 		return flows.Account{}, err
@@ -216,7 +216,7 @@ const (
 	sqliteUpdateAccount = `
 		UPDATE accounts SET mnemocode = ?, role = ?, phone = ?, email = ?, login_name = ?, status = ?,
 			second_factor = ?, must_set_password = ?, password_hash = ?, question = ?, answer_hash = ?,
-			totp = ?, totp_pending = ?, epoch = ?, updated = ?
+			totp = ?, totp_pending = ?, locale = ?, epoch = ?, updated = ?
 		WHERE id = ?`
 	sqliteOweEnding = `
 		INSERT INTO endings (company, account, epoch, keep) VALUES (?, ?, ?, ?)
@@ -262,7 +262,7 @@ func (tx *sqliteQueries) storeUpdate(ctx context.Context, a flows.Account, ends 
 		return err
 	}
 	_, err := tx.exec(ctx, sqliteUpdateAccount, a.Mnemocode, a.Role, a.Phone, a.Email, a.LoginName, string(a.Status),
-		a.SecondFactor, a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, a.TOTP, a.TOTPPending,
+		a.SecondFactor, a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, a.TOTP, a.TOTPPending, a.Locale,
 		a.Epoch, micros(a.Updated), a.ID)
 	if err != nil {
 		return err

@@ -34,6 +34,7 @@ func (c *Call) view(a flows.Account) api.Account {
 		Phone:           text(a.Phone),
 		Email:           text(a.Email),
 		LoginName:       text(a.LoginName),
+		Locale:          text(a.Locale),
 		Status:          a.Status,
 		SecondFactor:    a.SecondFactor,
 		MustSetPassword: a.MustSetPassword,
@@ -76,6 +77,7 @@ type exportedAccount struct {
 	Phone           string           `json:"primary_phone,omitempty"`
 	Email           string           `json:"primary_email,omitempty"`
 	LoginName       string           `json:"login_name,omitempty"`
+	Locale          string           `json:"locale,omitempty"`
 	Status          flows.Status     `json:"status"`
 	SecondFactor    bool             `json:"second_factor,omitempty"`
 	MustSetPassword bool             `json:"must_set_password,omitempty"`
@@ -96,6 +98,7 @@ func newExportedAccount(a flows.Account, backupCodes []string) exportedAccount {
 		Phone:           a.Phone,
 		Email:           a.Email,
 		LoginName:       a.LoginName,
+		Locale:          a.Locale,
 		Status:          a.Status,
 		SecondFactor:    a.SecondFactor,
 		MustSetPassword: a.MustSetPassword,
@@ -143,6 +146,7 @@ var accountFields = []accountField{
 	{name: "primary_phone", parse: (*changeParser).phone},
 	{name: "primary_email", parse: loginIDField(func(a *flows.Account) *string { return &a.Email })},
 	{name: "login_name", parse: loginIDField(func(a *flows.Account) *string { return &a.LoginName })},
+	{name: "locale", parse: (*changeParser).locale},
 	{name: "status", parse: (*changeParser).status},
 	{name: "second_factor", parse: flagField(func(a *flows.Account) *bool { return &a.SecondFactor })},
 	{name: "password", parse: (*changeParser).password},
@@ -322,6 +326,13 @@ func (p *changeParser) phone(v jsontext.Value) error {
 	phone, err := textValue(v, 254)
 	phone = cmp.Or(flows.NormalizePhone(phone), phone) // the latter will be refused
 	p.set(func(a *flows.Account) { a.Phone = phone })
+	return err
+}
+
+func (p *changeParser) locale(v jsontext.Value) error {
+	locale, err := stringValue(v)
+	locale = flows.Locale(locale)
+	p.set(func(a *flows.Account) { a.Locale = locale })
 	return err
 }
 

@@ -185,6 +185,7 @@ func TestConfiguredAccounts(t *testing.T) {
 		phone "00 370 (600) 12345"
 		email " Alice@example.com"
 		login "alice "
+		locale lt-lt
 		password {env.MNEMOGATE_TEST_SECRET}
 		question "Who?" I
 		second_factor
@@ -195,7 +196,7 @@ func TestConfiguredAccounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := byMnemocode(t, service, "alice")
-	if a.Phone != "+37060012345" || a.Email != "Alice@example.com" || a.LoginName != "alice" || a.Question != "Who?" ||
+	if a.Phone != "+37060012345" || a.Email != "Alice@example.com" || a.LoginName != "alice" || a.Locale != "lt-LT" || a.Question != "Who?" ||
 		!a.SecondFactor || !a.MustSetPassword || a.Status != flows.StatusActive ||
 		len(a.Identities) != 1 || a.Identities[0] != (flows.Identity{Provider: 2, Subject: "42"}) {
 		t.Errorf("got %+v", a)

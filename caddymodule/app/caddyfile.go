@@ -45,6 +45,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //				phone <e164>
 //				email <address>
 //				login <name>
+//				locale <language tag>
 //				password <plain or hash>
 //				question <text> <answer>
 //				second_factor
@@ -202,6 +203,7 @@ func (c *Company) parseOAuth(d *caddyfile.Dispenser) error {
 //		phone <e164>
 //		email <address>
 //		login <name>
+//		locale <language tag>
 //		password <plain or hash>
 //		question <text> <answer>
 //		second_factor
@@ -214,6 +216,7 @@ func (a *Account) parse(d *caddyfile.Dispenser) error {
 		"phone":             guest.Text(d, &a.Phone),
 		"email":             guest.Text(d, &a.Email),
 		"login":             guest.Text(d, &a.Login),
+		"locale":            guest.Text(d, &a.Locale),
 		"password":          guest.Text(d, &a.Password),
 		"question":          func() error { return a.parseQuestion(d) },
 		"second_factor":     guest.Flag(d, &a.SecondFactor),

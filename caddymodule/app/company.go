@@ -77,6 +77,10 @@ type Account struct {
 	// The login name.
 	Login string `json:"login,omitempty"`
 
+	// The language that its owner reads, as a language tag: `lt`, `pt-BR`. Default:
+	// none.
+	Locale string `json:"locale,omitempty"`
+
 	// The password, for which a placeholder like {env.NAME} or {file.PATH}
 	// should stand here, or its hash: argon2id, bcrypt, scrypt, pbkdf2,
 	// sha256crypt or sha512crypt in PHC or crypt form. A plain one has at most
@@ -233,6 +237,7 @@ func (a *Account) account(mnemocode string) flows.Account {
 		Phone:           cmp.Or(flows.NormalizePhone(a.Phone), a.Phone), // the latter will be refused
 		Email:           Trimmed(a.Email),
 		LoginName:       Trimmed(a.Login),
+		Locale:          flows.Locale(a.Locale),
 		Status:          flows.StatusActive,
 		SecondFactor:    a.SecondFactor,
 		MustSetPassword: a.MustSetPassword,

@@ -31,7 +31,8 @@ type Disclaimer struct {
 	Link string `json:"link,omitempty"`
 
 	// The same in other languages, by language tag: `lt`, `pt-BR`. Who reads one of
-	// them, by Accept-Language, gets what it has, and the above of what it lacks. The above is in no language that is known: if
+	// them, by Accept-Language or else by the account's `locale`, gets what it has,
+	// and the above of what it lacks. The above is in no language that is known: if
 	// it is English and French is here, who reads English and then French gets
 	// French, unless `en` is here, too. Default: none.
 	Languages map[string]*Translation `json:"languages,omitempty"`

@@ -121,7 +121,8 @@ var leaves = []leaf{
 	{in("limits", "sessions_per_account 1"), in("limits", "sessions_per_account 2"), func(c *flows.Company) any { return c.Limits.SessionsPerAccount }},
 	{"hardened", "hardened off", func(c *flows.Company) any { return c.Hardened }},
 	{in("password", "blocklist ../testdata/blocklist"), in("password", "blocklist ../testdata/texts/otp.login.sms.txt"), func(c *flows.Company) any { return c.Password.Blocklist.Contains("our-company-2026") }},
-	{"texts ../testdata/texts", "texts ../testdata", func(c *flows.Company) any { return fmt.Sprintf("%p", c.Texts) }},
+	{"locale lt", "locale de-at", func(c *flows.Company) any { return c.Locale }},
+	{"texts ../testdata/texts", "texts .", func(c *flows.Company) any { return fmt.Sprintf("%p", c.Texts) }},
 }
 
 // policyOf returns what applies to a company of an app.

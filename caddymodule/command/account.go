@@ -43,7 +43,7 @@ type accountFlags struct {
 	identities                []string
 	mnemocode                 string
 	role, phone, email, login string
-	status, question          string
+	status, question, locale  string
 }
 
 func newAccountFlags(cmd *cobra.Command, change bool) *accountFlags {
@@ -52,6 +52,7 @@ func newAccountFlags(cmd *cobra.Command, change bool) *accountFlags {
 	flags.StringVar(&f.phone, "phone", "", "The primary phone, as +37060012345")
 	flags.StringVar(&f.email, "email", "", "The primary email")
 	flags.StringVar(&f.login, "login", "", "The login name")
+	flags.StringVar(&f.locale, "locale", "", "The language that its owner reads, as lt or pt-BR")
 	flags.StringVar(&f.role, "role", "", "The role")
 	flags.StringVar(&f.status, "status", "", "active, restricted, closed or denied")
 	flags.BoolVar(&f.secondFactor, "second-factor", false, "A one-time code follows the password")
@@ -79,7 +80,7 @@ func (f *accountFlags) fields() (map[string]any, error) {
 	fields := map[string]any{}
 	for flag, field := range map[string]string{
 		"mnemocode": "profile_mnemocode", "phone": "primary_phone", "email": "primary_email", "login": "login_name",
-		"role": "role", "status": "status", "question": "control_question",
+		"locale": "locale", "role": "role", "status": "status", "question": "control_question",
 	} {
 		if flag := f.cmd.Flags().Lookup(flag); flag != nil && flag.Changed {
 			fields[field] = flag.Value.String()
@@ -305,6 +306,7 @@ func (c *cli) showAccount(w io.Writer, data []byte) error {
 		[]string{"primary_phone", orDash(a.Phone)},
 		[]string{"primary_email", orDash(a.Email)},
 		[]string{"login_name", orDash(a.LoginName)},
+		[]string{"locale", orDash(a.Locale)},
 		[]string{"password_set", yesNo(a.PasswordSet)},
 		[]string{"must_set_password", yesNo(a.MustSetPassword)},
 		[]string{"second_factor", yesNo(a.SecondFactor)},

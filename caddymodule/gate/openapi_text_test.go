@@ -50,7 +50,7 @@ var disclaimerSchema = object{
 	{"required", []string{"code", "title", "description", "link"}},
 	{"properties", object{
 		{"code", object{{"type", "string"}, {"description", "What accept_disclaimers names it by."}}},
-		{"title", object{{"type", "string"}, {"description", "In a language of Accept-Language, if the company has it in one; so are description and link."}}},
+		{"title", object{{"type", "string"}, {"description", "In a language of Accept-Language or else of the account, if the company has it in one; so are description and link."}}},
 		{"description", object{{"type", "string"}, {"description", "What it is about, in short."}}},
 		{"link", object{{"type", "string"}, {"description", "The URL of the whole text."}}},
 	}},

@@ -38,6 +38,7 @@ import (
 //	mail <module> ...
 //	events <module> ...
 //	texts <dir>
+//	locale <language tag>
 //	recovery {
 //		methods PHONE|MAIL|QUESTION...|off
 //		link <url with {token}>
@@ -77,10 +78,16 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 		"mail":          guest.Module(d, "mnemogate.mail", &p.MailRaw),
 		"events":        guest.Module(d, "mnemogate.events", &p.EventsRaw),
 		"texts":         guest.Text(d, &p.Texts),
+		"locale":        guest.CheckedText(d, &p.Locale, checkLocale),
 		"recovery":      p.block(d, p.recoveryOptions),
 		"limits":        p.block(d, p.limitOptions),
 		"hardened":      unlessOff(d, &p.Hardened),
 	}
+}
+
+func checkLocale(s string) error {
+	_, err := flows.ParseLocale(s)
+	return err
 }
 
 // block parses an option that has no arguments.

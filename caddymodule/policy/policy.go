@@ -60,8 +60,15 @@ type Policy struct {
 	EventsRaw json.RawMessage `json:"events,omitempty" caddy:"namespace=mnemogate.events inline_key=module"`
 
 	// A directory with templates that replace the built-in texts of SMS and
-	// mails. Default: the built-in texts.
+	// mails. Directories in it that are named by language tags, such as `lt` or
+	// `pt-BR`, hold the same for accounts of that `locale`. Default: the built-in
+	// texts.
 	Texts string `json:"texts,omitempty"`
+
+	// The language tag of messages to accounts that have no `locale` of their own, or
+	// one that `texts` has no directory of. Default: none, and such accounts are sent
+	// what `texts` has for all.
+	Locale string `json:"locale,omitempty"`
 
 	// How users who lost access get it back.
 	Recovery Recovery `json:"recovery,omitzero"`
@@ -88,6 +95,7 @@ type Policy struct {
 	events     *flows.Events
 	migrate    flows.PasswordVerifier
 	texts      *flows.Texts
+	locale     string
 	regex      *regexp.Regexp
 	blocklist  *password.Blocklist
 }
@@ -273,6 +281,13 @@ func (p *Policy) Load(ctx caddy.Context) error {
 			return fmt.Errorf("password blocklist: %w", err)
 		}
 	}
+	if p.Locale != "" {
+		tag, err := flows.ParseLocale(p.Locale)
+		if err != nil {
+			return fmt.Errorf("locale: %w", err)
+		}
+		p.locale = tag.String()
+	}
 	if p.Texts != "" {
 		if p.texts, err = flows.LoadTexts(p.Texts); err != nil {
 			return fmt.Errorf("texts: %w", err)
@@ -354,6 +369,7 @@ func (p *Policy) Apply(c *flows.Company) {
 	override(&c.SMS, p.sms)
 	override(&c.Mail, p.mail)
 	override(&c.Texts, p.texts)
+	override(&c.Locale, p.locale)
 	overrideBy(&c.Events, p.events)
 	if p.captchaSet {
 		c.Captcha, c.CaptchaType, c.SiteKey = p.captcha, p.captchaIs, p.siteKey

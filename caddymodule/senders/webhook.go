@@ -83,7 +83,8 @@ type webhook struct {
 // SMSWebhook posts each SMS to an HTTP gateway as a Standard Webhooks request:
 // the headers webhook-id, webhook-timestamp and webhook-signature, and a JSON
 // object with type (otp.login, otp.recovery, notice.password_changed or
-// notice.identity_bound), company_code, profile_mnemocode, to, code, text and
+// notice.identity_bound), company_code, profile_mnemocode, to, locale (the account's,
+// else the company's), code, text and
 // expires_at (RFC 3339; none with a notice). Any 2xx answer means that the SMS is on its way.
 type SMSWebhook struct{ webhook }
 
@@ -98,7 +99,8 @@ func (w *SMSWebhook) Provision(caddy.Context) error { return w.provision("sms we
 // MailWebhook posts each mail to an HTTP gateway as a Standard Webhooks
 // request: the headers webhook-id, webhook-timestamp and webhook-signature, and
 // a JSON object with type (recovery.link, welcome.link, notice.password_changed or
-// notice.identity_bound), company_code, profile_mnemocode, to, link, subject,
+// notice.identity_bound), company_code, profile_mnemocode, to, locale (the account's,
+// else the company's), link, subject,
 // text and expires_at (RFC 3339; none with a notice). Any 2xx answer means that the mail is on its way.
 type MailWebhook struct{ webhook }
 
@@ -264,6 +266,7 @@ type webhookMessage struct {
 	Company   string `json:"company_code"`
 	Mnemocode string `json:"profile_mnemocode"`
 	To        string `json:"to"`
+	Locale    string `json:"locale,omitempty"`
 	Code      string `json:"code,omitempty"`
 	Link      string `json:"link,omitempty"`
 	Subject   string `json:"subject,omitempty"`
@@ -273,7 +276,7 @@ type webhookMessage struct {
 
 // Send implements flows.Sender.
 func (w *webhook) Send(ctx context.Context, m flows.Message) error {
-	content := webhookMessage{m.Type, m.Company, m.Mnemocode, m.To, m.Code, m.Link, m.Subject, m.Text, ""}
+	content := webhookMessage{m.Type, m.Company, m.Mnemocode, m.To, m.Locale, m.Code, m.Link, m.Subject, m.Text, ""}
 	if !m.Expires.IsZero() {
 		content.Expires = m.Expires.UTC().Format(time.RFC3339)
 	}

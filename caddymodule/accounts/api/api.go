@@ -75,6 +75,7 @@ type Account struct {
 	Phone           *string      `json:"primary_phone"`
 	Email           *string      `json:"primary_email"`
 	LoginName       *string      `json:"login_name"`
+	Locale          *string      `json:"locale"`
 	Status          flows.Status `json:"status"`
 	SecondFactor    bool         `json:"second_factor"`
 	MustSetPassword bool         `json:"must_set_password"`
@@ -111,7 +112,7 @@ type Acceptance struct {
 // Fields are the names of the fields that can be written, in the order in
 // which they are applied.
 var Fields = []string{
-	"profile_mnemocode", "role", "primary_phone", "primary_email", "login_name", "status", "second_factor",
+	"profile_mnemocode", "role", "primary_phone", "primary_email", "login_name", "locale", "status", "second_factor",
 	"password", "password_hash", "must_set_password", "control_question", "control_answer", "control_answer_hash",
 	"oauth_identities", "disclaimers_accepted", "backup_code_hashes", "totp_secret", "created_at",
 }

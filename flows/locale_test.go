@@ -1,0 +1,122 @@
+package flows_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/text/language"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// textsIn writes a directory of texts.
+func textsIn(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// Of the account's locale, the wider ones, the company's and the texts for all, the
+// first that has the text words it: for each text apart.
+func TestAMessageIsInTheLanguageOfItsAccount(t *testing.T) {
+	const mail = "recovery.link.mail.txt"
+	dir := textsIn(t, map[string]string{
+		"otp.login.sms.txt":       "all {{.Code}}",
+		"lt/otp.login.sms.txt":    "lt {{.Code}}",
+		"lt-LT/" + mail:           "Subject: lt-LT\n\n{{.Link}}",
+		"lt/" + mail:              "Subject: lt\n\n{{.Link}}",
+		"de-at/otp.login.sms.txt": "de-AT {{.Code}}", // in any case
+		"..data/x.txt":            "Kubernetes",
+		"archive/notes.md":        "no text",
+	})
+	if err := os.Symlink(filepath.Join(dir, "lt"), filepath.Join(dir, "fr")); err != nil {
+		t.Fatal(err)
+	}
+	texts, err := flows.LoadTexts(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ account, company, sms, mail, told string }{
+		{"", "", "all", "Recover", ""},
+		{"", "lt", "lt", "lt", "lt"},
+		{"lt-LT", "", "lt", "lt-LT", "lt-LT"},
+		{"lt", "de-AT", "lt", "lt", "lt"},
+		{"de-AT", "lt", "de-AT", "lt", "de-AT"},
+		{"de", "lt-LT", "lt", "lt-LT", "de"}, // de is not de-AT
+		{"pl", "", "all", "Recover", "pl"},
+		{"fr-CA", "", "lt", "lt", "fr-CA"},
+	} {
+		b := newBench(t)
+		b.company.Texts, b.company.Locale = texts, c.company
+		b.update(true, func(a *flows.Account) { a.PasswordHash, a.Locale = "", c.account })
+		b.must("auth/login", "", object{"login_id": email})
+		b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": "MAIL"})
+		sms, mail := b.sms.last(t), b.mail.last(t)
+		if !strings.HasPrefix(sms.Text, c.sms+" ") && c.sms != "all" || sms.Locale != c.told {
+			t.Errorf("%+v: got the SMS %q with the locale %q", c, sms.Text, sms.Locale)
+		}
+		if c.mail != "Recover" && mail.Subject != c.mail || mail.Subject == "" || mail.Locale != c.told {
+			t.Errorf("%+v: got the mail %q with the locale %q", c, mail.Subject, mail.Locale)
+		}
+	}
+}
+
+func TestTextsOfALanguageAreRefused(t *testing.T) {
+	for want, files := range map[string]map[string]string{
+		"lt_LT: the directory's name is no language tag": {"lt_LT/otp.login.sms.txt": "{{.Code}}"},
+		"it does not show the code":                      {"lt/otp.login.sms.txt": "x"},
+		"no message has this name":                       {"lt/otp.txt": "x"},
+		"another directory is of the same language":      {"pt-BR/otp.login.sms.txt": "{{.Code}}", "pt-br/otp.login.sms.txt": "{{.Code}}"},
+	} {
+		if _, err := flows.LoadTexts(textsIn(t, files)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+// A disclaimer is in the account's language where the request tells of none that it is
+// there in. A hardened company tells nobody of it before the secret.
+func TestADisclaimerIsInTheLanguageOfItsAccount(t *testing.T) {
+	b := newBench(t)
+	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Title: "Terms", Titles: inLanguages(map[string]string{"lt": "Sąlygos", "de": "Bedingungen"})}}
+	b.update(true, func(a *flows.Account) { a.Locale = "lt-LT" })
+	login := func(accept ...language.Tag) string {
+		reply, err := b.Serve(t.Context(), &flows.Request{
+			Company:   code,
+			Route:     flows.RouteByPath("auth/login"),
+			Languages: func() []language.Tag { return accept },
+			Body:      func() ([]byte, error) { return []byte(`{"login_id":"` + email + `"}`), nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.DisclaimersRequired[0].Title
+	}
+	for _, c := range []struct{ got, want string }{
+		{login(), "Sąlygos"}, {login(language.French), "Sąlygos"}, {login(language.German), "Bedingungen"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+	b.company.Hardened = true
+	if got := login(); got != "Terms" {
+		t.Errorf("hardened: got %q", got)
+	}
+	_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
+	wantError(t, err, flows.ErrDisclaimerInvalid)
+	if got := refusal(err).Disclaimers[0].Title; got != "Sąlygos" {
+		t.Errorf("hardened, behind the secret: got %q", got)
+	}
+}
