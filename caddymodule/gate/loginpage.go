@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
@@ -59,7 +60,27 @@ func (h *Handler) checkLoginPage() error {
 	case p.Company == "":
 		p.Company = served[0]
 	}
+	for _, code := range served {
+		for _, g := range h.app.Companies[code].Guests() {
+			if kind := widgetWithoutKey(g.Module); kind != "" {
+				return fmt.Errorf("login_page: the page can't show the captcha of company %s without a key; set site_key in the block of captcha %s", code, kind)
+			}
+		}
+	}
 	return nil
+}
+
+// widgetWithoutKey is the kind of a captcha that the page has a widget for, if it was
+// not given the key to it.
+func widgetWithoutKey(captcha any) string {
+	widget, ok := captcha.(guest.Widget)
+	if !ok || widget.WidgetKey() != "" {
+		return ""
+	}
+	if module, ok := captcha.(caddy.Module); ok && page.HasWidget(module.CaddyModule().ID.Name()) {
+		return module.CaddyModule().ID.Name()
+	}
+	return ""
 }
 
 // parseLoginPage parses a company, or none, and what the page looks like.

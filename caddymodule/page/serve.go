@@ -34,6 +34,10 @@ var origins = map[string]struct{ script, style, frame, connect string }{
 	},
 }
 
+// HasWidget reports whether the page shows a captcha of this kind in its provider's
+// widget, to which a site key belongs.
+func HasWidget(kind string) bool { return origins[kind].frame != "" }
+
 // policy is the Content-Security-Policy of the page.
 func policy(captcha string) string {
 	with := origins[captcha]
@@ -86,7 +90,7 @@ func (p *Page) serve(w http.ResponseWriter, r *http.Request, v View, kind string
 	header.Set("Content-Security-Policy", policy(v.Captcha))
 	header.Set("X-Frame-Options", "DENY")
 	header.Set("Referrer-Policy", "no-referrer")
-	if origins[v.Captcha].frame != "" {
+	if HasWidget(v.Captcha) {
 		header.Set("Referrer-Policy", "strict-origin") // a provider asks whose page it is on
 	}
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")

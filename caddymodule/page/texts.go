@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,12 +27,10 @@ func (p *Page) readTexts(dir string) error {
 		return err
 	}
 	if dir != "" {
-		// Relative names begin where the process runs, as all of a configuration's do.
-		absolute, err := filepath.Abs(dir)
-		if err != nil {
-			return fmt.Errorf("texts: %w", err)
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return fmt.Errorf("texts: %s is no directory", dir)
 		}
-		if err := p.readLanguages(os.DirFS(absolute), ".", p.texts[fallback]); err != nil {
+		if err := p.readLanguages(os.DirFS(dir), ".", maps.Clone(p.texts[fallback])); err != nil {
 			return err
 		}
 	}
