@@ -40,6 +40,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath(path), chromedp.NoSandbox, // as root there is none
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"), // the world is not to be asked
 		chromedp.Flag("force-prefers-reduced-motion", true), chromedp.WSURLReadTimeout(patience))
 	allocator, _ := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, _ := chromedp.NewContext(allocator)
@@ -164,16 +165,16 @@ func (b *tab) reload() {
 // eval runs a script in the page, waits for what it promises, and returns that.
 func (b *tab) eval(script string) (result any) {
 	b.t.Helper()
-	if err := b.try(script, &result); err != nil {
+	if err := b.try(patience, script, &result); err != nil {
 		b.t.Fatalf("%s: %v\n%s", script, err, b.shown())
 	}
 	return result
 }
 
-func (b *tab) try(script string, result any) error {
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+func (b *tab) try(limit time.Duration, script string, result any) error {
+	ctx, cancel := context.WithTimeout(b.ctx, limit)
 	defer cancel()
-	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("(async () => JSON.stringify(("+script+") ?? null))()",
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("(async () => JSON.stringify((await ("+script+")) ?? null))()",
 		chromedp.EvalAwaitPromise, func(p *runtime.EvaluateParams) { p.UserGesture = new(true) }))
 	if err != nil {
 		return err
@@ -181,12 +182,13 @@ func (b *tab) try(script string, result any) error {
 	return json.Unmarshal([]byte(text), result)
 }
 
-// waits for what a script says to be true, on this page or the next.
+// waits for what a script says to be true, on this page or the next. A page that is left
+// may never answer.
 func (b *tab) waits(script string) {
 	b.t.Helper()
 	for w := storetest.StartWatch(); ; {
 		var is bool
-		if err := b.try("Boolean("+script+")", &is); err == nil && is {
+		if err := b.try(5*time.Second, "Boolean("+script+")", &is); err == nil && is {
 			return
 		}
 		if w.Took() > patience {

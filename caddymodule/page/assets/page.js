@@ -5,17 +5,20 @@ import { $, el, alert, complain, forgive, say } from './ui.js';
 import { t, has, time, speak, language } from './texts.js';
 import { screens, openLink, logout, loggedOut, going } from './screens.js';
 
+const remembered = (name) => sessionStorage.getItem(`mnemogate-page ${name}`);
+const remember = (name, value) => sessionStorage.setItem(`mnemogate-page ${name}`, value);
+
 // What came in the address is taken out of it before anything else: a link's token,
-// or what a provider sends.
+// or what a provider sends. Where the login leads stays, for a reload.
 const address = new URL(location.href);
 const link = /^#recover=(.+)$/.exec(address.hash)?.[1];
 const returned = address.searchParams.has('state') && (address.searchParams.has('code') || address.searchParams.has('error'));
-if (link || returned) history.replaceState(null, '', returned ? address.pathname : address.pathname + address.search);
+const wanted = (returned ? remembered('goal') : address.searchParams.get('return_to')) ?? '/';
+if (returned) history.replaceState(null, '', `${address.pathname}?${new URLSearchParams({ return_to: wanted })}`);
+else if (link) history.replaceState(null, '', address.pathname + address.search);
 
 const main = $('main');
 const screen = $('#screen');
-const remembered = (name) => sessionStorage.getItem(`mnemogate-page ${name}`);
-const remember = (name, value) => sessionStorage.setItem(`mnemogate-page ${name}`, value);
 
 const client = connect({ company: new URL('.', address).href, apiKey: key, cookie: true, language: () => language });
 const hasCookie = $('meta[name="mnemogate-cookie"]') !== null;
@@ -32,7 +35,6 @@ async function key(refused) {
 
 // goal is where the login leads: an address of this origin, and nothing else.
 function goal() {
-  const wanted = (returned ? remembered('goal') : address.searchParams.get('return_to')) ?? '/';
   try {
     const url = new URL(wanted, location.origin);
     if (/^\/(?![/\\])/.test(wanted) && url.origin === location.origin) return url.href;
@@ -148,7 +150,7 @@ const page = {
 
   // visit goes to a provider, which sends the browser back here.
   async visit(step, provider) {
-    remember('goal', goal());
+    remember('goal', wanted);
     remember('language', language);
     location.assign(await step.authorize(provider));
   },
