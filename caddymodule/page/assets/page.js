@@ -55,14 +55,14 @@ const page = {
   leave(f) { this.leaving.push(f); },
 
   // show shows a step, or another screen of it. What was entered stays, where it is
-  // the same screen.
+  // the same screen or step.
   show(step, { screen: make = screens[step.state], error, note } = {}) {
     for (const f of this.leaving.splice(0)) f();
     clearInterval(countdown);
     until = 0;
-    const entered = make === this.make ? values(screen) : {};
+    const entered = make === this.make || step === this.step ? values(screen) : {};
     Object.assign(this, { step, make });
-    this.loginId = step.loginId ?? this.loginId;
+    this.loginId = step.loginId ?? (step.state === 'start' && !error ? null : this.loginId); // who begins anew may be somebody else
     this.made = make(this, step);
     screen.replaceChildren(el('h1', { tabindex: '-1' }, this.made.heading), ...this.made.body.filter(Boolean));
     screen.removeAttribute('aria-busy');
@@ -130,7 +130,7 @@ const page = {
         error = second;
       }
     }
-    if (step.state === 'authorized' && make !== logout) return this.go();
+    if (step.state === 'authorized' && error.code === 'superseded') return this.go();
     this.show(error.step ?? step, { error, screen: step.state === this.step.state ? make : undefined });
   },
 
@@ -224,7 +224,7 @@ async function start() {
   chooser.addEventListener('change', async () => {
     await choose(chooser.value);
     remember('language', chooser.value);
-    if (page.step) page.show(page.step.disclaimers?.length ? await client.resume() : page.step, { screen: page.make }); // disclaimers may be in it, too
+    if (page.step) page.show(page.step.disclaimers?.length ? await client.resume().catch(() => page.step) : page.step, { screen: page.make }); // disclaimers may be in it, too
     chooser.focus();
   });
   await begin();
