@@ -202,6 +202,30 @@ func TestARealWebSocketWithATokenAmongItsProtocols(t *testing.T) {
 	}
 }
 
+// So does one over HTTP/2 (RFC 8441).
+func TestAWebSocketOverHTTP2WithATokenAmongItsProtocols(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, handler: "websocket_token", env: []string{"GODEBUG=http2xconnect=1"}})
+	ours := "mnemogate.bearer." + s.login("alice@example.com")
+	for protocols, want := range map[string]string{ours: "400", "chat, " + ours: "200", "chat, " + ours + "x": "401"} {
+		c := s.h2()
+		c.headers(false, ":method", "CONNECT", ":authority", "x", ":scheme", "http", ":path", "/x", ":protocol", "websocket",
+			"sec-websocket-version", "13", "sec-websocket-protocol", protocols)
+		body := ""
+		if want == "200" {
+			body = "ping"
+			c.data(body, false)
+		}
+		if status, got := c.answer(body); status != want || body != "" && got != body {
+			t.Errorf("%q: got %s %q, want %s", protocols, status, got, want)
+		}
+	}
+	requests := s.backend.requests()
+	if got := linesNamed(requests[len(requests)-1], "X-Profile-Mnemocode", "Sec-WebSocket-Protocol"); len(requests) != 1 || !slices.Equal(got, []string{"Sec-WebSocket-Protocol: chat", "X-Profile-Mnemocode: alice"}) {
+		t.Errorf("the application got %q", requests)
+	}
+}
+
 // The lines of docs/clients.md open a WebSocket and a stream.
 func TestStreamsAsThePageShowsThem(t *testing.T) {
 	t.Parallel()
