@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -338,4 +340,62 @@ func (b *tab) picture(name string) {
 		}
 	}
 	b.do(chromedp.ResetViewport())
+}
+
+// No other site may show the page in a frame, nor log its visitor in as somebody else.
+func TestBrowserPageIsNoOneElses(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+	token := s.login("frank")
+	key := testKey
+	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprintf(w, `<!doctype html><html lang="en"><title>Evil</title><link rel="icon" href="data:,"><iframe src="%s/acme/login"></iframe>`, s.URL)
+	}))
+	t.Cleanup(evil.Close)
+	b := newBrowser(t)
+	b.loud = true // with what it holds back
+	for _, origin := range []string{evil.URL, strings.Replace(evil.URL, "127.0.0.1", "localhost", 1)} {
+		b.open(origin)
+		if framed := b.eval(`(() => { try { return document.querySelector('iframe').contentDocument?.querySelector('#screen') !== undefined; } catch { return false; } })()`); framed != false {
+			t.Errorf("%s shows the page in a frame", origin)
+		}
+		b.eval(`fetch('` + s.URL + `/acme/v2/session', { method: 'POST', credentials: 'include', headers: { Authorization: 'Bearer ` + token + `', 'X-Api-Key': '` + key + `' } }).catch(() => null)`)
+	}
+	b.open(s.URL + "/home")
+	b.sees("login", idField)
+	s.get("/home", token).is(200) // it has not been exchanged
+}
+
+// Names, titles and texts of operators and providers are text, and what they link to is
+// of the web.
+func TestBrowserTakesNamesAsText(t *testing.T) {
+	const hostile = `<img src=x onerror=document.title='owned'>`
+	s, _ := startBrowserSite(t, siteConfig{
+		company: people + `
+			disclaimer terms 1 {
+				title "` + hostile + `"
+				description "</p><script>document.title='owned'</script>"
+				link https://example.com/"onclick="document.title='owned'
+			}
+			account mallory {
+				login "` + hostile + `"
+				password "` + testPassword + `"
+				question "` + hostile + `" "x"
+			}`,
+		handler: `login_page {
+			title "` + hostile + `"
+		}`,
+	})
+	b := newBrowser(t)
+	b.open(s.URL + "/home")
+	b.sees("login", idField)
+	b.enters("login", hostile)
+	b.sees("password-hostile", "#disclaimers")
+	b.waits(`document.querySelector('main').innerText.includes(` + quote(hostile) + `) && !document.querySelector('main img, main script') && document.title !== 'owned'`)
+	b.chooses("recover.offer")
+	b.sees("recover", "#method")
+	b.eval(`document.querySelector('input[value=QUESTION]').click()`)
+	b.submits()
+	b.sees("question", "#answer")
+	b.waits(`document.querySelector('main').innerText.includes(` + quote(hostile) + `) && !document.querySelector('main img, main script') && document.title !== 'owned'`)
 }
