@@ -27,7 +27,7 @@ type Admin struct {
 	*Service
 	Company *Company
 	Address string // the operator's, for the events
-	Actor   string // who the operator is, for the events; empty at Caddy's admin endpoint
+	Actor   string // who the operator is, for the events
 	// Bulk is set for an import: plain secrets then wait for their turn to be
 	// hashed however long it takes, and nobody is told of a changed password.
 	Bulk bool
@@ -119,7 +119,7 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (Account, error) {
 		return Account{}, err
 	}
 	a.BackupCodes = len(ch.BackupCodes)
-	ad.audit(ctx, AccountCreated, a.Mnemocode, "admin")
+	ad.audit(ctx, AccountCreated, a, "admin")
 	return a, nil
 }
 
@@ -214,7 +214,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored Account, fields []st
 		}
 	}
 	if len(fields) > 0 {
-		ad.audit(ctx, AccountChanged, stored.Mnemocode, strings.Join(fields, ", "))
+		ad.audit(ctx, AccountChanged, stored, strings.Join(fields, ", "))
 	}
 	return fields, owed
 }
@@ -230,7 +230,7 @@ func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
 		return adminError("deleting the account", err)
 	}
 	err = ad.endNow(ctx, e, EndedByChange)
-	ad.audit(ctx, AccountDeleted, a.Mnemocode, "")
+	ad.audit(ctx, AccountDeleted, a, "")
 	return err
 }
 
@@ -250,7 +250,7 @@ func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (Account, error) 
 	if err := ad.clear(ctx, a, kinds, unlocked...); err != nil {
 		return Account{}, err
 	}
-	ad.audit(ctx, AccountUnlocked, a.Mnemocode, "")
+	ad.audit(ctx, AccountUnlocked, a, "")
 	a.Tallies = nil
 	return a, nil
 }
@@ -290,7 +290,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 	if err := ad.storeCodes(ctx, a, hashes, ad.tellCodes(a)...); err != nil {
 		return nil, err
 	}
-	ad.audit(ctx, AccountBackupCodes, a.Mnemocode, "")
+	ad.audit(ctx, AccountBackupCodes, a, "")
 	return codes, nil
 }
 
@@ -357,11 +357,16 @@ func (ad *Admin) LockedUntil(a Account) time.Time {
 	return until
 }
 
-func (ad *Admin) audit(ctx context.Context, name, mnemocode, reason string) {
+func (ad *Admin) audit(ctx context.Context, name string, a Account, reason string) {
 	if ad.Bulk && name == AccountCreated {
 		reason = "import"
 	}
-	ad.Emit(ctx, Event{Name: name, Company: ad.Company.Code, Mnemocode: mnemocode, Address: ad.Address, Actor: ad.Actor, Reason: reason})
+	e := ad.by(reason)
+	e.Name, e.Company, e.Account, e.Mnemocode = name, ad.Company.Code, a.ID, a.Mnemocode
+	ad.Emit(ctx, e)
+	if !ad.Bulk {
+		ad.recorded()
+	}
 }
 
 // adminError lets the errors pass that the operator is to hear of.

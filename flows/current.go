@@ -96,8 +96,8 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 		return Reply{}, err
 	}
 	s.Emit(ctx, Event{
-		Name: SessionMoved, Time: c.now, Company: company.Code, Mnemocode: next.Mnemocode,
-		Session: next.ID, State: next.State, Address: r.Address,
+		Name: SessionMoved, Time: c.now, Company: company.Code, Account: next.Account, Mnemocode: next.Mnemocode,
+		Session: next.ID, State: next.State, Address: r.Address, UserAgent: keptUserAgent(r.UserAgent),
 	})
 	return Reply{
 		SessionToken: token, SessionState: next.State, ExpiresIn: secondsUntil(next.Expires, c.now), ProfileMnemocode: next.Mnemocode,
@@ -123,7 +123,7 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	if err := s.endOwn(ctx, c); err != nil {
 		return err
 	}
-	s.Emit(ctx, c.session.ended(Event{Address: r.Address, Reason: EndedByLogout}))
+	s.Emit(ctx, c.session.ended(Event{Address: r.Address, UserAgent: keptUserAgent(r.UserAgent), Reason: EndedByLogout}))
 	return nil
 }
 

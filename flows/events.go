@@ -12,17 +12,19 @@ import (
 // An Event tells an operator what happened: the outcome of a route, a lock, the
 // end of a session, a change by an administrator. EventKinds lists the names
 // and which fields each has. None ever holds what a client sent, but for what
-// the store or the configuration knows as well: a login id that was typed may
-// be a password.
+// the store or the configuration knows as well, and its user agent: a login id
+// that was typed may be a password.
 type Event struct {
 	Name      string
 	Time      time.Time
 	Company   string // if it is a configured one
+	Account   int64  // its ID, once it was found, for its history alone
 	Mnemocode string // of the account, once it was found
 	Session   string // Session.ID, of no use as a token
 	State     State  // of that session: what the request led to, or where it was
 	Address   string // the client's
-	Actor     string // who managed the account: the name of a key for the accounts API
+	UserAgent string // what the client says it is, cut at 200 bytes
+	Actor     string // who managed the account: the name of a key for the accounts API, or ActorAdmin
 	Route     string // Route.Path
 	Result    string // Success or the error_code
 	Reason    string // why, as far as Result does not say it
@@ -30,6 +32,10 @@ type Event struct {
 
 // Success is the Result of what succeeded.
 const Success = "success"
+
+// ActorAdmin is the Actor of who came by Caddy's admin endpoint. No key can have
+// this name.
+const ActorAdmin = "admin endpoint"
 
 // Names of events. A route's have its path without auth/ and with dots
 // (Route.Event): mnemogate.recovery.checkotp.success, ….failure.
@@ -101,14 +107,14 @@ var EventKinds = eventKinds()
 func eventKinds() []EventKind {
 	var kinds []EventKind
 	for _, r := range Routes {
-		who := []string{"company", "mnemocode", "session", "state", "address", "route", "result"}
+		who := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "route", "result"}
 		kinds = append(kinds,
 			EventKind{r.Event(Success), "`" + r.Path + "` succeeded", who},
 			EventKind{r.Event(""), "`" + r.Path + "` failed; result is the error_code", append(who[:len(who):len(who)], "reason")},
 		)
 	}
-	attempt := []string{"company", "mnemocode", "session", "state", "address", "route"}
-	ended := []string{"company", "mnemocode", "session", "state", "address", "actor", "route", "reason"}
+	attempt := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "route"}
+	ended := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "actor", "route", "reason"}
 	admin := []string{"company", "mnemocode", "address", "actor", "reason"}
 	return append(kinds,
 		EventKind{LockPassword, "`lock_after` wrong passwords in a row, or one more after such a lock: locked for `lock_for`", attempt},
@@ -151,15 +157,16 @@ func (r *Route) Event(result string) string {
 	return name + failure
 }
 
-// Emit tells the observer, if there is one. A Time that is not set is now.
+// Emit tells the observer, if there is one, and the account's history. A Time
+// that is not set is now.
 func (s *Service) Emit(ctx context.Context, e Event) {
-	if s.Observe == nil {
-		return
-	}
 	if e.Time.IsZero() {
 		e.Time = s.Now()
 	}
-	s.Observe(ctx, e)
+	s.remember(e)
+	if s.Observe != nil {
+		s.Observe(ctx, e)
+	}
 }
 
 // happened notes an event of the call, which Serve emits with all that it knows
@@ -169,22 +176,25 @@ func (c *call) happened(name, reason string) {
 }
 
 // found notes whose account the call is about.
-func (c *call) found(a Account) { c.mnemocode = a.Mnemocode }
+func (c *call) found(a Account) { c.account, c.mnemocode = a.ID, a.Mnemocode }
 
 // whose is the mnemocode of that account, empty if none was found.
 func (c *call) whose() string {
+	_, mnemocode := c.who()
+	return mnemocode
+}
+
+func (c *call) who() (account int64, mnemocode string) {
 	if c.mnemocode == "" && c.session != nil {
-		return c.session.Mnemocode
+		return c.session.Account, c.session.Mnemocode
 	}
-	return c.mnemocode
+	return c.account, c.mnemocode
 }
 
 // emit tells the observer what came of a call, locks and endings first.
 func (s *Service) emit(ctx context.Context, r *Request, c *call, reply Reply, err error) {
-	if s.Observe == nil {
-		return
-	}
-	e := Event{Time: c.now, Mnemocode: c.whose(), Address: r.Address, Route: r.Route.Path}
+	e := Event{Time: c.now, Address: r.Address, UserAgent: c.userAgent, Route: r.Route.Path}
+	e.Account, e.Mnemocode = c.who()
 	if s.Companies[r.Company] != nil {
 		e.Company = r.Company
 	}
@@ -193,7 +203,7 @@ func (s *Service) emit(ctx context.Context, r *Request, c *call, reply Reply, er
 	}
 	for _, noted := range c.events {
 		e.Name, e.Reason = noted.Name, noted.Reason
-		s.Observe(ctx, e)
+		s.Emit(ctx, e)
 	}
 	e.Result, e.Reason = outcome(err)
 	e.Name = r.Route.Event(e.Result)
@@ -201,7 +211,10 @@ func (s *Service) emit(ctx context.Context, r *Request, c *call, reply Reply, er
 		e.Session = cmp.Or(e.Session, c.issued)
 		e.State = cmp.Or(reply.SessionState, e.State)
 	}
-	s.Observe(ctx, e)
+	s.Emit(ctx, e)
+	if err == nil && reply.SessionState == Authorized {
+		s.recorded()
+	}
 }
 
 // outcome is an error's Result and Reason.

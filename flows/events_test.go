@@ -134,7 +134,7 @@ func named(events []flows.Event, name string) []flows.Event {
 
 func TestEventKindsAreWellFormed(t *testing.T) {
 	form := regexp.MustCompile(`^mnemogate(\.[a-z_]+)+$`) // Caddy looks them up in lower case
-	all := []string{"company", "mnemocode", "session", "state", "address", "actor", "route", "result", "reason"}
+	all := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "actor", "route", "result", "reason"}
 	seen := map[string]bool{}
 	for _, k := range flows.EventKinds {
 		if !form.MatchString(k.Name) || seen[k.Name] || k.When == "" {

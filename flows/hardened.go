@@ -222,7 +222,7 @@ func (s *Service) chargeHidden(ctx context.Context, c *call, a Account, counters
 	err := s.Sessions.Charge(ctx, s.Now(), counters...)
 	if full, ok := errors.AsType[*Full](err); ok {
 		if s.told.first(s.Now(), full) {
-			s.Emit(ctx, Event{Name: lockOf(full.Key), Company: c.company.Code, Mnemocode: a.Mnemocode})
+			s.Emit(ctx, Event{Name: lockOf(full.Key), Company: c.company.Code, Account: a.ID, Mnemocode: a.Mnemocode})
 		}
 		return errBudgetSpent
 	}

@@ -80,7 +80,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
 	owed := ad.endNow(ctx, Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch + 1, Keep: keep}, EndedByPassword)
 	ad.passwordSet(ctx, ad.Company, a)
-	ad.audit(ctx, AccountChanged, a.Mnemocode, "password")
+	ad.audit(ctx, AccountChanged, a, "password")
 	return owed
 }
 
@@ -116,10 +116,10 @@ func (ad *Admin) tryOwn(ctx context.Context, a Account, current, address string)
 	c := ad.callFor(a, address)
 	err := ad.tryKnown(ctx, c, a, current)
 	for _, lock := range c.events {
-		ad.audit(ctx, lock.Name, a.Mnemocode, "")
+		ad.audit(ctx, lock.Name, a, "")
 	}
 	if errors.Is(err, ErrPasswordInvalid) {
-		ad.audit(ctx, AccountPasswordWrong, a.Mnemocode, "")
+		ad.audit(ctx, AccountPasswordWrong, a, "")
 		return ErrPasswordWrong
 	}
 	return err

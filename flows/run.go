@@ -30,6 +30,11 @@ func (s *Service) Run(ctx context.Context) {
 		outbox.Go(func() { s.runOutbox(ctx) })
 		defer outbox.Wait()
 	}
+	if s.History != nil {
+		var history sync.WaitGroup
+		history.Go(func() { s.runHistory(ctx) })
+		defer history.Wait()
+	}
 	endings, sweep := time.NewTicker(endingsEvery), time.NewTicker(sweepEvery)
 	defer endings.Stop()
 	defer sweep.Stop()
@@ -41,6 +46,9 @@ func (s *Service) Run(ctx context.Context) {
 			s.maintain("ending sessions that are owed it", func() error { return s.EndOwed(ctx) })
 		case <-sweep.C:
 			s.maintain("sweeping the accounts", func() error { return s.Accounts.Sweep(ctx, s.Now()) })
+			if s.History != nil {
+				s.maintain("forgetting histories", func() error { return s.History.Forget(ctx, s.Now().Add(-s.AuditKeep)) })
+			}
 			s.maintain("sweeping the sessions", func() error { return s.Sessions.Sweep(ctx, s.Now()) })
 		}
 	}

@@ -109,12 +109,12 @@ func (s *Service) createSeed(ctx context.Context, c *Company, seed Seed) (err er
 		return err
 	}
 	created := s.tellOf(c, fact{kind: TellCreated, Mnemocode: a.Mnemocode})
-	if _, err = s.Accounts.Create(ctx, s.Now(), a, created...); err != nil {
+	if a.ID, err = s.Accounts.Create(ctx, s.Now(), a, created...); err != nil {
 		if _, there := s.Accounts.ByMnemocode(ctx, c.Code, seed.Mnemocode); there == nil {
 			return nil // another node that starts was faster
 		}
 		return err
 	}
-	s.Emit(ctx, Event{Name: AccountCreated, Company: c.Code, Mnemocode: a.Mnemocode, Reason: "configuration"})
+	s.Emit(ctx, Event{Name: AccountCreated, Company: c.Code, Account: a.ID, Mnemocode: a.Mnemocode, Reason: "configuration"})
 	return nil
 }

@@ -31,7 +31,12 @@ type Service struct {
 	After     func(time.Duration) <-chan time.Time // nil is time.After
 	// Observe is told of each Event; nil for nobody. It must not block.
 	Observe func(context.Context, Event)
+	// History is the Accounts, if they are one; nil keeps none. AuditKeep is for
+	// how long events are kept there.
+	History   History
+	AuditKeep time.Duration
 
+	historian  historian
 	told       told // of full counters
 	warnings   Warnings
 	backlogs   atomic.Pointer[[]Backlog] // nil until they are known
@@ -97,7 +102,8 @@ type call struct {
 	claim   *Counter // of a sealed session: full once the token was used; nil if it is stored
 
 	// What the call's events tell, see events.go.
-	mnemocode string // of the account that was found
+	account   int64  // the one that was found
+	mnemocode string // its own
 	issued    string // the ID of the session that began
 	events    []Event
 }

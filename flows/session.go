@@ -240,7 +240,7 @@ func (s *Session) idleUntil(t time.Time) time.Time {
 
 // ended is the event of a session that was ended.
 func (s Session) ended(by Event) Event {
-	by.Name, by.Company, by.Mnemocode = SessionEnded, s.Company, s.Mnemocode
+	by.Name, by.Company, by.Account, by.Mnemocode = SessionEnded, s.Company, s.Account, s.Mnemocode
 	by.Session, by.State = s.ID, s.State
 	return by
 }

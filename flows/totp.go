@@ -173,7 +173,7 @@ func (ad *Admin) NewTOTP(ctx context.Context, mnemocode string) (TOTPSecret, err
 	if err != nil {
 		return TOTPSecret{}, adminError("storing the secret of an app", err)
 	}
-	ad.audit(ctx, AccountTOTP, a.Mnemocode, "")
+	ad.audit(ctx, AccountTOTP, a, "")
 	return TOTPSecret{Secret: totpBase32.EncodeToString(secret), URI: totpURI(a, secret)}, nil
 }
 

@@ -31,11 +31,11 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 	c := &call{company: ad.Company, address: ad.Address, now: ad.Now()}
 	err = ad.mailLink(ctx, c, a, WelcomeLink)
 	for _, lock := range c.events {
-		ad.Emit(ctx, Event{Name: lock.Name, Company: a.Company, Mnemocode: a.Mnemocode, Address: ad.Address})
+		ad.Emit(ctx, Event{Name: lock.Name, Company: a.Company, Account: a.ID, Mnemocode: a.Mnemocode, Address: ad.Address})
 	}
 	if err != nil {
 		return err
 	}
-	ad.audit(ctx, AccountWelcomed, a.Mnemocode, "")
+	ad.audit(ctx, AccountWelcomed, a, "")
 	return nil
 }

@@ -146,7 +146,7 @@ func (c *Call) May(right Right) bool { return c.key == nil || c.key.may(right) }
 
 func (c *Call) actor() string {
 	if c.key == nil {
-		return ""
+		return flows.ActorAdmin
 	}
 	return c.key.name
 }

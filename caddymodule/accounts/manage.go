@@ -166,11 +166,9 @@ func (c *Call) list() error {
 	if err != nil {
 		return err
 	}
-	limit := api.DefaultPage
-	if query.Has("limit") {
-		if limit, err = strconv.Atoi(query.Get("limit")); err != nil || limit < 1 || limit > api.MaxPage {
-			return &Error{Status: http.StatusBadRequest, Field: "limit", Message: fmt.Sprintf("limit: it must be 1 to %d", api.MaxPage)}
-		}
+	limit, err := limitOf(query)
+	if err != nil {
+		return err
 	}
 	var accounts []flows.Account
 	if query.Has("login_id") {
@@ -193,4 +191,16 @@ func (c *Call) list() error {
 	}
 	c.WriteJSON(http.StatusOK, p)
 	return nil
+}
+
+// limitOf is the parameter limit of a query.
+func limitOf(query url.Values) (int, error) {
+	if !query.Has("limit") {
+		return api.DefaultPage, nil
+	}
+	limit, err := strconv.Atoi(query.Get("limit"))
+	if err != nil || limit < 1 || limit > api.MaxPage {
+		return 0, &Error{Status: http.StatusBadRequest, Field: "limit", Message: fmt.Sprintf("limit: it must be 1 to %d", api.MaxPage)}
+	}
+	return limit, nil
 }

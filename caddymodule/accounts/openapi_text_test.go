@@ -64,6 +64,10 @@ var operations = map[string]operationText{
 		status: 201, answer: isAccount, of: []any{api.Account{}}, fails: []int{http.StatusConflict, http.StatusUnprocessableEntity},
 	},
 	"GET {company}/accounts/{mnemocode}": {id: "showAccount", status: 200, answer: isAccount, of: []any{api.Account{}}},
+	"GET {company}/accounts/{mnemocode}/history": {
+		id: "showHistory", query: []string{"limit"}, more: "They are kept for `audit_keep`: the newest hundred that strangers can cause, and a hundred others.",
+		status: 200, answer: "Its events, the newest first.", of: []any{api.History{}},
+	},
 	"PATCH {company}/accounts/{mnemocode}": {
 		id: "changeAccount", query: []string{"rules"}, body: jsonOf(openapi.Ref("schemas", "AccountPatch")),
 		more:   "What is not given stays, and `null` takes a value away. A new status, password, phone, email, second factor or mnemocode ends the account's sessions. " + rulesForUser,
@@ -164,6 +168,16 @@ var writtenFields = map[string]object{
 // fieldTexts describe fields wherever they are, or those of a schema.
 var fieldTexts = map[string]string{
 	"active":               "Whether the token is one of an authorized session of the company.",
+	"Event.time":           "When it happened.",
+	"Event.event":          "What happened, named as in the audit log.",
+	"Event.session_id":     "The session that it was about.",
+	"Event.session_state":  "That of the session.",
+	"Event.address":        "The client's.",
+	"Event.user_agent":     "What the client says it is, its first 200 bytes.",
+	"Event.actor":          "Who managed the account: the name of a key, or `admin endpoint`.",
+	"Event.result":         "What came of it: `success`, or the error_code.",
+	"Event.reason":         "Why, as far as the result does not say it.",
+	"events":               "They are an account's.",
 	"sub":                  "The user's profile_mnemocode.",
 	"company":              "The company's code.",
 	"state":                "That of the session, `authorized`.",

@@ -44,6 +44,7 @@ var Routes = []Route{
 	{http.MethodGet, "{company}/accounts/{mnemocode}", Read, (*Call).show, "Shows an account."},
 	{http.MethodPatch, "{company}/accounts/{mnemocode}", Write, (*Call).change, "Changes an account by a JSON merge patch (RFC 7396)."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}", Write, (*Call).delete, "Deletes an account and ends its sessions."},
+	{http.MethodGet, "{company}/accounts/{mnemocode}/history", Read, (*Call).history, "Lists what happened to an account."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/backup-codes", Write, (*Call).backupCodes, "Makes ten backup codes, shown this once, and ends the old ones."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/totp", Write, (*Call).newTOTP, "Makes a secret for an authenticator app, shown this once, which counts once it is confirmed."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/totp/confirm", Write, (*Call).confirmTOTP, "Puts the newest secret in force, if one of its codes is sent, and ends the account's sessions."},

@@ -46,7 +46,11 @@ func (API) Routes() []caddy.AdminRoute {
 }
 
 func serve(w http.ResponseWriter, r *http.Request) error {
-	door.Serve(w, r, r.RemoteAddr, "")
+	address := r.RemoteAddr
+	if address == "@" {
+		address = "" // it came by a socket
+	}
+	door.Serve(w, r, address, "")
 	return nil
 }
 

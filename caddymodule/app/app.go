@@ -48,6 +48,9 @@ const (
 	keepAtLeast  = 5 * time.Second
 	keepAtMost   = time.Minute
 	defaultCache = 250_000
+
+	defaultAuditKeep = caddy.Duration(30 * 24 * time.Hour)
+	minAuditKeep     = caddy.Duration(time.Hour)
 )
 
 // App is the auth service: its companies, their policies, and what they share.
@@ -67,6 +70,11 @@ type App struct {
 	// from the next restart. Default: 250000.
 	Cache int `json:"cache,omitempty"`
 
+	// How long what happened to an account is kept in its history: at least `1h`.
+	// Of each account the newest hundred events are kept that strangers can cause,
+	// and a hundred others. Default: `30d`.
+	AuditKeep caddy.Duration `json:"audit_keep,omitempty"`
+
 	// What companies inherit.
 	policy.Policy
 
@@ -82,8 +90,9 @@ type App struct {
 	stores    []*pooledStore
 	guests    []Guest // that keep the stores
 	accounts  flows.Accounts
-	census    flows.Census // nil if the accounts are none
-	outbox    flows.Outbox // likewise
+	census    flows.Census  // nil if the accounts are none
+	outbox    flows.Outbox  // likewise
+	history   flows.History // likewise
 	sessions  flows.Sessions
 	watcher   *watcher
 	servers   map[*caddyhttp.Server]bool   // that a handler stands in
@@ -123,6 +132,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.cancel = context.WithCancel(ctx)
 	a.starting = make(chan struct{}, 1)
 	a.Cache = cmp.Or(a.Cache, defaultCache)
+	a.AuditKeep = cmp.Or(a.AuditKeep, defaultAuditKeep)
 	if err := a.Policy.Load(ctx); err != nil {
 		return err
 	}
@@ -163,6 +173,9 @@ func (a *App) Validate() error {
 	}
 	if a.Cache < 1000 || a.Cache > 100_000_000 {
 		return errors.New("cache: choose 1000 to 100000000 sessions")
+	}
+	if a.AuditKeep < minAuditKeep {
+		return errors.New("audit_keep: choose at least 1h")
 	}
 	if err := a.Policy.Check(); err != nil {
 		return err
@@ -362,6 +375,8 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 		Accounts:  a.accounts,
 		Forwarded: a.forwarded,
 		Outbox:    a.outbox,
+		History:   a.history,
+		AuditKeep: time.Duration(a.AuditKeep),
 		Sessions:  a.sessions,
 		Companies: map[string]*flows.Company{},
 		Hasher:    hasher(),

@@ -31,6 +31,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //		store <module> ...
 //		sessions <module> ...
 //		cache <sessions>
+//		audit_keep <duration>
 //		<policies>
 //
 //		company <code> {
@@ -68,6 +69,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	options["store"] = guest.Module(d, "mnemogate.accounts", &a.StoreRaw)
 	options["sessions"] = guest.Module(d, "mnemogate.sessions", &a.SessionsRaw)
 	options["cache"] = guest.OneValue(d, guest.Int(&a.Cache))
+	options["audit_keep"] = guest.OneValue(d, guest.Duration(&a.AuditKeep))
 	guest.Naming(options)
 	options["company"] = func() error { return parseNamed(d, a.Companies, (*Company).parse) }
 	if err := guest.CheckedOptions(d, a.Policy.Check, options, "company"); err != nil {

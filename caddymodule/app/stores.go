@@ -134,6 +134,7 @@ func (a *App) loadStores(ctx caddy.Context) error {
 	a.accounts = timedAccounts{accounts.Accounts()}
 	a.census, _ = accounts.Accounts().(flows.Census)
 	a.outbox, _ = accounts.Accounts().(flows.Outbox)
+	a.history, _ = accounts.Accounts().(flows.History)
 	for code, c := range a.Sorted() {
 		if a.outbox == nil && c.effective.Events.Receiver != nil {
 			return fmt.Errorf("company %s: events: the store %s can't keep them until they are delivered; use another module, or take events out", code, main.module)

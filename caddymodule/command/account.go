@@ -30,6 +30,7 @@ func (c *cli) accountCommand() *cobra.Command {
 	cmd.AddCommand(
 		c.addCommand(), c.showCommand(), c.listCommand(), c.setCommand(), c.deleteCommand(), c.unlockCommand(),
 		c.importCommand(), c.exportCommand(),
+		c.historyCommand(),
 	)
 	return cmd
 }

@@ -44,6 +44,24 @@ type Sessions struct {
 	Sessions []Session `json:"sessions"`
 }
 
+// An Event is what happened to an account, named as in the audit log.
+type Event struct {
+	Time      time.Time   `json:"time"`
+	Name      string      `json:"event"`
+	Session   string      `json:"session_id,omitempty"`
+	State     flows.State `json:"session_state,omitempty"`
+	Address   string      `json:"address,omitempty"`
+	UserAgent string      `json:"user_agent,omitempty"`
+	Actor     string      `json:"actor,omitempty"`
+	Result    string      `json:"result,omitempty"`
+	Reason    string      `json:"reason,omitempty"`
+}
+
+// A History is an account's, the newest first.
+type History struct {
+	Events []Event `json:"events"`
+}
+
 // Companies are those that a key has, by their codes.
 type Companies struct {
 	Companies []string `json:"companies"`

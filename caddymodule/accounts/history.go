@@ -1,0 +1,34 @@
+package accounts
+
+import (
+	"net/http"
+
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+)
+
+// history lists what happened to an account.
+func (c *Call) history() error {
+	ctx, cancel := c.within()
+	defer cancel()
+	query, err := c.query("limit")
+	if err != nil {
+		return err
+	}
+	limit, err := limitOf(query)
+	if err != nil {
+		return err
+	}
+	events, err := c.admin.History(ctx, c.mnemocode(), limit)
+	if err != nil {
+		return err
+	}
+	views := make([]api.Event, len(events))
+	for i, e := range events {
+		views[i] = api.Event{
+			Time: e.Time.UTC(), Name: e.Name, Session: e.Session, State: e.State, Address: e.Address, UserAgent: e.UserAgent,
+			Actor: e.Actor, Result: e.Result, Reason: e.Reason,
+		}
+	}
+	c.WriteJSON(http.StatusOK, api.History{Events: views})
+	return nil
+}
