@@ -186,12 +186,12 @@ func (b *tab) try(limit time.Duration, script string, result any) error {
 // may never answer.
 func (b *tab) waits(script string) {
 	b.t.Helper()
-	for w := storetest.StartWatch(); ; {
+	for deadline := time.Now().Add(patience); ; {
 		var is bool
 		if err := b.try(5*time.Second, "Boolean("+script+")", &is); err == nil && is {
 			return
 		}
-		if w.Took() > patience {
+		if time.Now().After(deadline) {
 			b.t.Fatalf("%s is not so within %v:\n%s", script, patience, b.shown())
 		}
 		time.Sleep(5 * time.Millisecond)
