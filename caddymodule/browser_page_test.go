@@ -399,3 +399,35 @@ func TestBrowserTakesNamesAsText(t *testing.T) {
 	b.sees("question", "#answer")
 	b.waits(`document.querySelector('main').innerText.includes(` + quote(hostile) + `) && !document.querySelector('main img, main script') && document.title !== 'owned'`)
 }
+
+// Alice logs out, Dave logs in: neither the way back nor what the browser kept shows
+// anything of Alice.
+func TestBrowserForgetsWhoLoggedOut(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+	b := newBrowser(t)
+	b.logsIn(s.URL+"/home", "alice@example.com", testPassword)
+	b.isUser("alice")
+	b.logsOut(s)
+	showsNobody := func(who string) {
+		t.Helper()
+		if shown := b.shown(); strings.Contains(shown, who) {
+			t.Errorf("the browser shows\n%s", shown)
+		}
+	}
+	back := func() {
+		t.Helper()
+		b.eval(`void (document.body.id = 'left', setTimeout(() => history.back()))`)
+		b.waits(`document.body.id !== 'left' && document.readyState === 'complete'`)
+	}
+	back()
+	b.sees("login", idField)
+	showsNobody("alice")
+	b.logsIn(s.URL+"/home", "frank", testPassword)
+	b.isUser("frank")
+	for range 2 {
+		back()
+		showsNobody("alice")
+	}
+	b.open(s.URL + "/home")
+	b.isUser("frank")
+}

@@ -51,6 +51,9 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	err := h.own(w, r, do, otherwise)
 	if do != nil && r.Method == http.MethodDelete && (err == nil || errors.Is(err, flows.ErrTokenInvalid) || errors.Is(err, flows.ErrTokenExpired)) {
 		h.setCookie(w, "") // it is worth nothing, or no more
+		// What the browser keeps of the application's pages is not for who comes next,
+		// nor for the way back (W3C Clear Site Data, 3.1).
+		w.Header().Set("Clear-Site-Data", `"cache"`)
 	}
 	if err != nil {
 		h.refuse(w, err)
