@@ -46,7 +46,11 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 	case hidden:
 		counters = c.smsCounters(step{decoyOf: st.decoyOf})
 	case !fixed:
-		counters = c.smsCounters(st)
+		country, err := c.countrySMS(a.Phone)
+		if err != nil {
+			return newCode{}, s.refused(c, err)
+		}
+		counters = append(c.smsCounters(st), country...)
 	}
 	expires := c.now.Add(c.company.OTPTTL)
 	if a.ID == 0 {

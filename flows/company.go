@@ -124,7 +124,9 @@ type Limits struct {
 	SMSPerAccount      Rate
 	SMSPerPhone        Rate
 	SMSPerAddress      Rate
-	SMSPerCompany      Rate // the zero Rate: unlimited
+	SMSPerCompany      Rate     // the zero Rate: unlimited
+	SMSPerCountry      Rate     // the zero Rate: unlimited
+	SMSCountries       []string // what phones begin with that are sent SMS, as +370; empty: all
 	MailsPerAccount    Rate
 
 	SessionsPerAccount int // authorized at once, at most MaxSessions

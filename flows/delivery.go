@@ -26,6 +26,9 @@ func (s *Service) notice(company *Company, a Account, what string) {
 	sender, to := company.Mail, a.Email
 	if sender == nil || to == "" {
 		sender, to = company.SMS, a.Phone
+		if _, allowed := company.Limits.country(a.Phone); !allowed {
+			return
+		}
 	}
 	if sender == nil || to == "" {
 		return

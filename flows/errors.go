@@ -96,6 +96,7 @@ var lockReasons = map[string]Reason{
 	LockSMSPhone:   "limit.sms_phone",
 	LockSMSAddress: "limit.sms_address",
 	LockSMSCompany: "limit.sms_company",
+	LockSMSCountry: "limit.sms_country",
 	LockMails:      "limit.mails",
 }
 

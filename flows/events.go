@@ -59,6 +59,7 @@ const (
 	LockSMSPhone   = lockPrefix + "sms_per_phone"
 	LockSMSAddress = lockPrefix + "sms_per_address"
 	LockSMSCompany = lockPrefix + "sms_per_company"
+	LockSMSCountry = lockPrefix + "sms_per_country"
 	LockMails      = lockPrefix + "mails_per_account"
 
 	SessionEnded     = sessionPrefix + "ended"
@@ -128,6 +129,7 @@ func eventKinds() []EventKind {
 		EventKind{LockSMSPhone, "the first SMS to a phone that `sms_per_phone` refuses; once a window and node", attempt},
 		EventKind{LockSMSAddress, "the first SMS for an address that `sms_per_address` refuses; once a window and node", attempt},
 		EventKind{LockSMSCompany, "the first SMS of a company that `sms_per_company` refuses; once a window and node", attempt},
+		EventKind{LockSMSCountry, "the first SMS to a country that `sms_per_country` refuses, or that is none of `sms_countries`; once a window, or day, and node", attempt},
 		EventKind{LockMails, "the first mail to an account that `mails_per_account` refuses; once a window and node", attempt},
 		EventKind{SessionEnded, "a session or recovery link was ended before its time: `" + EndedByLogout + "`, `" + EndedByPassword + "` (one was set), `" +
 			EndedByChange + "` (changed or deleted by an administrator), `" + EndedByAdmin + "` (ended by one), `" + EndedLate + "` (what a crash left over)", ended},

@@ -252,6 +252,7 @@ func TestEachLockIsOneEvent(t *testing.T) {
 		flows.LockSMSPhone:   {reason: "limit.sms_phone", limits: func(c *flows.Company) { c.Limits.SMSPerPhone = one }, try: start},
 		flows.LockSMSAddress: {reason: "limit.sms_address", limits: func(c *flows.Company) { c.Limits.SMSPerAddress = one }, try: start},
 		flows.LockSMSCompany: {reason: "limit.sms_company", limits: func(c *flows.Company) { c.Limits.SMSPerCompany = one }, try: start},
+		flows.LockSMSCountry: {reason: "limit.sms_country", limits: func(c *flows.Company) { c.Limits.SMSPerCountry = one }, try: start},
 		flows.LockMails:      {reason: "limit.mails", limits: func(c *flows.Company) { c.Limits.MailsPerAccount = one }, try: recover("MAIL")},
 	} {
 		t.Run(lock, func(t *testing.T) {

@@ -201,10 +201,15 @@ func (s *Service) mailLinkLater(c *call, a Account) {
 // withinHidden is send if the account's own budgets and locks allow it.
 func (s *Service) withinHidden(c *call, a Account, send func(context.Context) error) func(context.Context) error {
 	budgets := append(c.accountSMS(strconv.FormatInt(a.ID, 10), a.Phone), c.companySMS()...)
+	country, full := c.countrySMS(a.Phone)
+	budgets = append(budgets, country...)
 	locked := c.checkCodes(a) != nil
 	return func(ctx context.Context) error {
 		if locked {
 			return errBudgetSpent
+		}
+		if full != nil {
+			return s.spentHidden(ctx, c, a, full)
 		}
 		if err := s.chargeHidden(ctx, c, a, budgets...); err != nil {
 			return err
@@ -219,7 +224,11 @@ var errBudgetSpent = errors.New("the account's budget is spent")
 // chargeHidden charges an account's own budgets behind an answer that does not
 // tell of them. It tells the operator.
 func (s *Service) chargeHidden(ctx context.Context, c *call, a Account, counters ...Counter) error {
-	err := s.Sessions.Charge(ctx, s.Now(), counters...)
+	return s.spentHidden(ctx, c, a, s.Sessions.Charge(ctx, s.Now(), counters...))
+}
+
+// spentHidden makes errBudgetSpent of a counter that is full.
+func (s *Service) spentHidden(ctx context.Context, c *call, a Account, err error) error {
 	if full, ok := errors.AsType[*Full](err); ok {
 		if s.told.first(s.Now(), full) {
 			s.Emit(ctx, Event{Name: lockOf(full.Key), Company: c.company.Code, Account: a.ID, Mnemocode: a.Mnemocode})

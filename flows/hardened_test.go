@@ -123,6 +123,20 @@ var scripts = map[string]script{
 			b.clock.advance(25 * time.Minute)
 		}
 	},
+	"recovery where the country is sent no SMS": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+		b.company.Limits.SMSCountries = []string{"+371"}
+		token := say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"}))).SessionToken
+		for range 7 {
+			say(b.serve("auth/recovery/renewotp", token, nil))
+		}
+	},
+	"recovery where the country has no SMS left": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+		b.company.Limits.SMSPerCountry = flows.Rate{N: 1, Per: time.Hour}
+		for i := range 4 {
+			say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE", "captcha_response": fmt.Sprint("good", i)})))
+			settle(b.Service)
+		}
+	},
 	"recovery by mail": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
 		for i := range 5 {
 			say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "MAIL", "captcha_response": fmt.Sprint("good", i)})))

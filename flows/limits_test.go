@@ -285,6 +285,7 @@ func TestSMSBudgetsAreExact(t *testing.T) {
 		{"per phone", func(l *flows.Limits) *flows.Rate { return &l.SMSPerPhone }, false, true},
 		{"per address", func(l *flows.Limits) *flows.Rate { return &l.SMSPerAddress }, false, false},
 		{"per company", func(l *flows.Limits) *flows.Rate { return &l.SMSPerCompany }, false, true},
+		{"per country", func(l *flows.Limits) *flows.Rate { return &l.SMSPerCountry }, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)

@@ -265,7 +265,11 @@ func (m *machine) drawCompany(t *rapid.T) *modelCompany {
 		l.FailuresPerAddress.N, l.LoginsPerAddress.N = 8, 4
 		l.SMSPerAccount.N, l.SMSPerPhone.N, l.SMSPerAddress.N, l.MailsPerAccount.N = 3, 5, 6, 2
 		l.SMSPerCompany = flows.Rate{N: 12, Per: time.Hour}
+		l.SMSPerCountry = flows.Rate{N: 7, Per: 30 * time.Minute}
 		l.SessionsPerAccount = 2
+	}
+	if oneIn(t, 4, "sms_countries") {
+		c.Limits.SMSCountries = []string{"+371", "+372", machinePhones[1]}
 	}
 	if oneIn(t, 4, "otp fixed") {
 		c.OTPFixed = map[string]string{machinePhones[0]: "123456"}
@@ -975,7 +979,7 @@ func (m *machine) change(t *rapid.T, c *modelCompany, a *modelAccount, ad *flows
 	case taken:
 		*a = before
 	case field == "password":
-		want.Sent = notice(flows.NoticePasswordChanged, &before)
+		want.Sent = c.notice(flows.NoticePasswordChanged, &before)
 		a.passwords = modelCount{}
 		c.forgive(a, false)
 		m.endAll(a)

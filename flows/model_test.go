@@ -646,14 +646,30 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 			{"limit.sms_phone", c.company.budget("sms to phone " + phone), l.SMSPerPhone},
 		}
 	}
+	country := ""
+	if a != nil { // the phones of the model are of one, and one of them may be allowed
+		country = "+370"
+		if len(l.SMSCountries) > 0 {
+			country = a.phone
+		}
+	}
+	allowed := a == nil || c.company.sendsTo(a.phone)
+	perCountry := budget{"limit.sms_country", c.company.budget("sms to country " + country), l.SMSPerCountry}
 	if fixed == "" || hidden {
 		budgets = append(append(budgets, own(account, phone)...),
 			budget{"limit.sms_address", c.company.budget("sms for " + c.address), l.SMSPerAddress})
 		if l.SMSPerCompany.N > 0 && a != nil && !hidden {
 			budgets = append(budgets, company)
 		}
+		if l.SMSPerCountry.N > 0 && a != nil && !hidden {
+			budgets = append(budgets, perCountry)
+		}
 	}
 	var full []modelLock
+	if fixed == "" && !hidden && !allowed {
+		full = []modelLock{m.lock("limit.sms_country", m.now.Add(24*time.Hour))}
+		budgets = nil // the rest is not looked at
+	}
 	for _, b := range budgets {
 		if b.count.full(m.now, b.rate) {
 			full = append(full, m.lock(b.reason, b.count.until))
@@ -685,6 +701,12 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 		budgets := own(a.key, a.phone)
 		if l.SMSPerCompany.N > 0 {
 			budgets = append(budgets, company)
+		}
+		if l.SMSPerCountry.N > 0 {
+			budgets = append(budgets, perCountry)
+		}
+		if !allowed {
+			return nil
 		}
 		for _, b := range budgets {
 			if b.count.full(m.now, b.rate) {
@@ -852,7 +874,7 @@ func (m *model) setPassword(c *modelCall) modelAnswer {
 		accepted = m.accept(c, a)
 	}
 	reply := modelAnswer{}
-	sent := notice(flows.NoticePasswordChanged, a)
+	sent := c.company.notice(flows.NoticePasswordChanged, a)
 	m.newPassword(a, password)
 	c.company.forgive(a, false)
 	if s.state == flows.SetPassword {
@@ -869,14 +891,19 @@ func (m *model) newPassword(a *modelAccount, password string) {
 }
 
 // notice is the message that tells the owner of what happened.
-func notice(what string, a *modelAccount) []string {
+func (c *modelCompany) notice(what string, a *modelAccount) []string {
 	switch {
 	case a.email != "":
 		return []string{what + " " + a.email}
-	case a.phone != "":
+	case a.phone != "" && c.sendsTo(a.phone):
 		return []string{what + " " + a.phone}
 	}
 	return nil
+}
+
+// sendsTo reports whether a phone is one of sms_countries, which the model has whole.
+func (c *modelCompany) sendsTo(phone string) bool {
+	return len(c.Limits.SMSCountries) == 0 || slices.Contains(c.Limits.SMSCountries, phone)
 }
 
 // endAll ends an account's sessions, codes and links. Whether the tokens of those
@@ -953,7 +980,7 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 				refuse("auth.oauth.notfound")
 			}
 			a.subject = user
-			told = notice(flows.NoticeIdentityBound, a)
+			told = c.company.notice(flows.NoticeIdentityBound, a)
 		}
 	}
 	if a == nil {

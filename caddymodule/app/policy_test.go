@@ -117,6 +117,8 @@ var leaves = []leaf{
 	{in("limits", "sms_per_phone 1/1m"), in("limits", "sms_per_phone 2/2m"), func(c *flows.Company) any { return c.Limits.SMSPerPhone }},
 	{in("limits", "sms_per_address 1/1m"), in("limits", "sms_per_address 2/2m"), func(c *flows.Company) any { return c.Limits.SMSPerAddress }},
 	{in("limits", "sms_per_company 1/1m"), in("limits", "sms_per_company unlimited"), func(c *flows.Company) any { return c.Limits.SMSPerCompany }},
+	{in("limits", "sms_countries +370 +371"), in("limits", "sms_countries +372"), func(c *flows.Company) any { return fmt.Sprint(c.Limits.SMSCountries) }},
+	{in("limits", "sms_per_country 1/1m"), in("limits", "sms_per_country unlimited"), func(c *flows.Company) any { return c.Limits.SMSPerCountry }},
 	{in("limits", "mails_per_account 1/1m"), in("limits", "mails_per_account 2/2m"), func(c *flows.Company) any { return c.Limits.MailsPerAccount }},
 	{in("limits", "sessions_per_account 1"), in("limits", "sessions_per_account 2"), func(c *flows.Company) any { return c.Limits.SessionsPerAccount }},
 	{"hardened", "hardened off", func(c *flows.Company) any { return c.Hardened }},

@@ -57,6 +57,8 @@ import (
 //		sms_per_phone <n>/<duration>
 //		sms_per_address <n>/<duration>
 //		sms_per_company <n>/<duration>|unlimited
+//		sms_countries <prefix>...|all
+//		sms_per_country <n>/<duration>|unlimited
 //		mails_per_account <n>/<duration>
 //		sessions_per_account <n>
 //	}
@@ -228,6 +230,8 @@ func (p *Policy) limitOptions(d *caddyfile.Dispenser) map[string]func() error {
 		"sms_per_phone":        guest.OneValue(d, rateValue(&l.SMSPerPhone)),
 		"sms_per_address":      guest.OneValue(d, rateValue(&l.SMSPerAddress)),
 		"sms_per_company":      guest.OneValue(d, rateValue(&l.SMSPerCompany)),
+		"sms_countries":        guest.List(d, &l.SMSCountries),
+		"sms_per_country":      guest.OneValue(d, rateValue(&l.SMSPerCountry)),
 		"mails_per_account":    guest.OneValue(d, rateValue(&l.MailsPerAccount)),
 		"sessions_per_account": guest.OneValue(d, guest.Int(&l.SessionsPerAccount)),
 	}

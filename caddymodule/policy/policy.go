@@ -259,6 +259,16 @@ type Limits struct {
 	// The SMS of a company in all, or `unlimited`. Default: `unlimited`.
 	SMSPerCompany *Rate `json:"sms_per_company,omitempty"`
 
+	// What phones begin with that are sent SMS, such as `+370`: calling codes, or
+	// longer where they have parts (`+1876`). Others get none: what needs a code is
+	// `auth.restricted` for them. `all` is for a company whose app names some.
+	// Default: all.
+	SMSCountries []string `json:"sms_countries,omitempty"`
+
+	// The SMS to one country, or `unlimited`. A country is what `sms_countries` names,
+	// else a calling code. Default: `unlimited`.
+	SMSPerCountry *Rate `json:"sms_per_country,omitempty"`
+
 	// The recovery mails to an account. Default: `3/1h`.
 	MailsPerAccount *Rate `json:"mails_per_account,omitempty"`
 
@@ -421,6 +431,10 @@ func (l *Limits) apply(to *flows.Limits) {
 	overrideBy(&to.SMSPerPhone, (*flows.Rate)(l.SMSPerPhone))
 	overrideBy(&to.SMSPerAddress, (*flows.Rate)(l.SMSPerAddress))
 	overrideBy(&to.SMSPerCompany, (*flows.Rate)(l.SMSPerCompany))
+	overrideBy(&to.SMSPerCountry, (*flows.Rate)(l.SMSPerCountry))
+	if l.SMSCountries != nil {
+		to.SMSCountries = slices.DeleteFunc(slices.Clone(l.SMSCountries), func(s string) bool { return s == allCountries })
+	}
 	overrideBy(&to.MailsPerAccount, (*flows.Rate)(l.MailsPerAccount))
 	override(&to.SessionsPerAccount, l.SessionsPerAccount)
 }
@@ -617,6 +631,7 @@ func (p *Policy) checkLimits() error {
 		l.SMSPerAccount.check("sms_per_account"),
 		l.SMSPerPhone.check("sms_per_phone"),
 		l.SMSPerAddress.check("sms_per_address"),
+		l.checkCountries(),
 		l.MailsPerAccount.check("mails_per_account"),
 		within("limits.sessions_per_account", l.SessionsPerAccount, span[int]{1, flows.MaxSessions}),
 	)

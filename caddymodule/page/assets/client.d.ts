@@ -296,7 +296,7 @@ export type ErrorCode =
 export type Reason =
   | 'cross_site'
   | 'limit.address' | 'limit.logins' | 'limit.mails' | 'limit.renewals'
-  | 'limit.sms_account' | 'limit.sms_address' | 'limit.sms_company' | 'limit.sms_phone'
+  | 'limit.sms_account' | 'limit.sms_address' | 'limit.sms_company' | 'limit.sms_country' | 'limit.sms_phone'
   | 'lock.answers' | 'lock.codes' | 'lock.disabled' | 'lock.password'
   | 'password.common' | 'password.pattern' | 'password.personal' | 'password.too_long' | 'password.too_short'
   | 'too_old'

@@ -1,0 +1,74 @@
+package flows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// Of two phones of one country, the budget of which is one SMS, one gets it.
+func TestWhichPhonesAreOfOneCountry(t *testing.T) {
+	for _, c := range []struct {
+		countries []string
+		one, two  string
+		same      bool
+	}{
+		{nil, "+37060000001", "+37060000002", true},
+		{nil, "+37060000001", "+37160000001", false},
+		{nil, "+12025550100", "+18765550100", true}, // one calling code
+		{[]string{"+1", "+1876"}, "+12025550100", "+18765550100", false},
+		{[]string{"+1876", "+1"}, "+12025550100", "+18765550100", false},
+		{nil, "+79990000001", "+77010000001", true},
+		{nil, "+4915100000001", "+4930000001", true},
+		{nil, "+4915100000001", "+42015100001", false},
+		{nil, "+8821600000001", "+8831600000001", false},
+		{[]string{"+3706", "+3705"}, "+37060000001", "+37050000001", false},
+	} {
+		b := newBench(t)
+		b.company.Limits.SMSPerCountry = flows.Rate{N: 1, Per: time.Hour}
+		b.company.Limits.SMSCountries = c.countries
+		b.seed(flows.Seed{Account: flows.Account{Mnemocode: "one", Phone: c.one}})
+		b.seed(flows.Seed{Account: flows.Account{Mnemocode: "two", Phone: c.two}})
+		b.must("auth/login", "", object{"login_id": c.one})
+		_, err := b.serve("auth/login", "", object{"login_id": c.two})
+		if refused := err != nil; refused != c.same {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// A phone of another country gets no SMS, of whatever kind, and whoever waits for one
+// is told so; a backup code and a fixed code need none.
+func TestOtherCountriesGetNoSMS(t *testing.T) {
+	b := newBench(t)
+	b.company.Limits.SMSCountries = []string{"+371", "+3705"}
+	b.update(true, func(a *flows.Account) { a.SecondFactor, a.Email = true, "" })
+	token := b.must("auth/login", "", object{"login_id": phone}).SessionToken
+	refused := func(path, token string, body object) {
+		t.Helper()
+		_, err := b.serve(path, token, body)
+		wantError(t, err, flows.ErrRestricted)
+		if r := refusal(err); r.Reason != "limit.sms_country" || r.RetryAfter != 24*time.Hour {
+			t.Errorf("%s: got the reason %s, Retry-After %v", path, r.Reason, r.RetryAfter)
+		}
+	}
+	refused("auth/checkpassword", token, object{"password": password})
+	refused("auth/checkcredentials", "", object{"login_id": phone, "password": password})
+	refused("auth/recovery/recover", "", object{"login_id": phone, "captcha_response": "x", "method": "PHONE"})
+	b.backupCodes("ABCDE12345")
+	token = b.must("auth/checkpassword", token, object{"password": password}).SessionToken
+	refused("auth/renewotp", token, nil)
+	b.must("auth/checkotp", token, object{"backup_code": "ABCDE12345"})
+
+	b.update(true, func(a *flows.Account) { a.SecondFactor, a.MustSetPassword = false, true })
+	token = b.must("auth/checkcredentials", "", object{"login_id": phone, "password": password}).SessionToken
+	b.must("auth/setpassword", token, object{"new_password": "another battery"}) // and its notice
+	settle(b.Service)
+	b.withoutPassword()
+	b.company.OTPFixed = map[string]string{phone: "123456"}
+	b.must("auth/login", "", object{"login_id": phone})
+	if n := b.sms.count(); n != 0 {
+		t.Errorf("%d SMS were sent", n)
+	}
+}
