@@ -537,6 +537,11 @@ func (m *model) accept(c *modelCall, a *modelAccount) map[string]string {
 
 // enter begins a session, in place of the call's if it has one.
 func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
+	for _, other := range m.sessions { // also where what follows fails: the store has looked at them by then
+		if other.account == s.account && other.state == s.state && !m.now.Before(other.early) {
+			other.passed = true
+		}
+	}
 	reply := modelAnswer{State: s.state}
 	switch s.state {
 	case flows.CheckOTP, flows.RecoveryOTP:
@@ -569,11 +574,6 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 	}
 	if c.session != nil {
 		c.session.ended = true
-	}
-	for _, other := range m.sessions {
-		if other.account == s.account && other.state == s.state && !m.now.Before(other.early) {
-			other.passed = true
-		}
 	}
 	m.sessions = append(m.sessions, s)
 	if s.state == flows.Authorized {
