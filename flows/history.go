@@ -159,28 +159,26 @@ func (s *Service) flush(ctx context.Context) {
 	if lost > 0 {
 		s.Log.Warn("what happened to accounts is missing in their histories, since the store did not answer; the audit log has it", "events", lost)
 	}
-	for len(events) > recordedAtOnce {
-		s.record(ctx, events[:recordedAtOnce])
-		events = events[recordedAtOnce:]
-	}
-	if len(events) > 0 {
-		s.record(ctx, events)
+	for failed := false; len(events) > 0 && !failed; {
+		n := min(len(events), recordedAtOnce)
+		s.maintain("recording what happened to accounts", func() error {
+			err := s.History.Record(ctx, events[:n])
+			if failed = err != nil; failed {
+				h.keep(events)
+			}
+			return err
+		})
+		events = events[n:]
 	}
 }
 
-func (s *Service) record(ctx context.Context, events []Event) {
-	h := &s.historian
-	s.maintain("recording what happened to accounts", func() error {
-		err := s.History.Record(ctx, events)
-		if err != nil {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			kept := min(len(events), maxUnrecorded-len(h.events))
-			h.lost += len(events) - kept
-			h.events = append(slices.Clone(events[len(events)-kept:]), h.events...)
-		}
-		return err
-	})
+// keep puts back what could not be recorded, before what came since.
+func (h *historian) keep(events []Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	kept := min(len(events), maxUnrecorded-len(h.events))
+	h.lost += len(events) - kept
+	h.events = append(slices.Clone(events[len(events)-kept:]), h.events...)
 }
 
 // History returns the newest events of an account.

@@ -142,4 +142,7 @@ func (s *Service) Close() {
 	s.closed = true
 	s.mu.Unlock()
 	s.background.Wait()
+	if s.History != nil {
+		s.flush(context.Background()) // what requests did that outlasted Run
+	}
 }

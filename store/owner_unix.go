@@ -22,5 +22,5 @@ func giveToOwner(made, to string) error {
 		return err
 	}
 	owner := info.Sys().(*syscall.Stat_t)
-	return os.Chown(made, int(owner.Uid), int(owner.Gid))
+	return os.Lchown(made, int(owner.Uid), int(owner.Gid)) // who owns the directory could have put a link there
 }

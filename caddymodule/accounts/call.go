@@ -63,12 +63,20 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
+// ErrBroken is for an answer that has begun and can't be completed: it is cut off, so
+// that the client does not take it for whole.
+var ErrBroken = errors.New("the answer broke off")
+
 // Serve answers a request of a client at an address, who wrote something before the
 // path that is left. It answers errors, too: what Caddy makes of them has no
 // field.
 func (d *Door) Serve(w http.ResponseWriter, r *http.Request, address, before string) {
 	c := &Call{Request: r, W: w, Address: address, root: before + d.Root}
-	if err := flows.Contain(func() error { return c.serve(d) }); err != nil {
+	err := flows.Contain(func() error { return c.serve(d) })
+	if err == ErrBroken {
+		panic(http.ErrAbortHandler)
+	}
+	if err != nil {
 		c.refuse(err)
 	}
 }

@@ -42,7 +42,7 @@ func backup(c *accounts.Call) error {
 		return err
 	case err != nil:
 		c.App.Log().Warn("a backup broke off", "address", c.Address, "error", err)
-		panic(http.ErrAbortHandler) // so that the client does not take it for whole
+		return accounts.ErrBroken
 	}
 	c.App.Log().Info("a backup was taken", "address", c.Address, "bytes", size, "took", time.Since(began))
 	return nil

@@ -18,6 +18,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 		APIKeys:       r.Header[apiKeyHeader],
 		Authorization: r.Header["Authorization"],
 		Address:       clientAddress(r),
+		UserAgent:     r.UserAgent(),
 		Languages:     languagesOf(r),
 	}
 	var reply flows.Reply

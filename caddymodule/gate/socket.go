@@ -108,7 +108,7 @@ func (h *Handler) logSocket(w http.ResponseWriter, r *http.Request, began time.T
 		status = statusOf(err)
 	}
 	h.log.Info("a request with a token among its protocols, which is in no access log", "client_ip", clientAddress(r),
-		"method", r.Method, "host", r.Host, "uri", r.RequestURI, "duration", time.Since(began), "status", status, "error", err)
+		"method", r.Method, "host", r.Host, "path", r.URL.Path, "duration", time.Since(began), "status", status, "error", err)
 }
 
 // statusOf is the status by which Caddy answers an error.

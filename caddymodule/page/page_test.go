@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/text/language"
+
 	"github.com/mnemogate/mnemogate/flows"
 )
 
@@ -147,6 +149,30 @@ func TestEachTextIsUsed(t *testing.T) {
 	for key := range used {
 		if texts[key] == "" && !slices.Contains(codes(), key) {
 			t.Errorf("there is no text %s", key)
+		}
+	}
+}
+
+// A language is found by what the page was asked for, however long that is.
+func TestLanguageOfAPage(t *testing.T) {
+	p, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		asked      string
+		understood []language.Tag
+		want       string
+	}{
+		{"", nil, "en"},
+		{"", []language.Tag{language.Lithuanian, language.German}, "lt"},
+		{"de-AT", []language.Tag{language.Lithuanian}, "de"},
+		{"ja", []language.Tag{language.French}, "fr"},
+		{strings.Repeat("de-", 1<<20), []language.Tag{language.French}, "fr"},
+		{"<script>", nil, "en"},
+	} {
+		if got := p.language(c.asked, c.understood); got != c.want {
+			t.Errorf("%.40q, %v: %s, want %s", c.asked, c.understood, got, c.want)
 		}
 	}
 }

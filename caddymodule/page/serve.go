@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"golang.org/x/text/language"
 )
 
 // A View is what one request's page is made of.
@@ -14,6 +16,8 @@ type View struct {
 	Key     string // the API key of this page
 	Captcha string // the company's kind of captcha, such as turnstile
 	Cookie  bool   // whether the request brought a session's cookie
+
+	Languages func() []language.Tag // what the request's Accept-Language says
 }
 
 // Prefix is where the files are, below /{company_code}/: then come the version and
@@ -70,7 +74,7 @@ func (p *Page) ServeLogout(w http.ResponseWriter, r *http.Request, v View) {
 }
 
 func (p *Page) serve(w http.ResponseWriter, r *http.Request, v View, kind string) {
-	lang := p.language(r)
+	lang := p.language(r.URL.Query().Get("lang"), v.Languages())
 	texts := p.texts[lang]
 	var body bytes.Buffer
 	err := html.Execute(&body, map[string]any{

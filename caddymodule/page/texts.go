@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/http"
 	"os"
 	"path"
 	"regexp"
@@ -112,9 +111,18 @@ func (p *Page) readLanguage(from fs.FS, file, name string, keys map[string]strin
 	return nil
 }
 
-// language is the one for a request: of ?lang=, else of Accept-Language.
-func (p *Page) language(r *http.Request) string {
-	_, i := language.MatchStrings(p.matcher, r.URL.Query().Get("lang"), r.Header.Get("Accept-Language"))
+// maxTag is as long as a language tag may be that is looked at (RFC 5646, 4.4.1).
+const maxTag = 35
+
+// language is the one that was asked for by its tag, else what fits best of those
+// that are understood.
+func (p *Page) language(asked string, understood []language.Tag) string {
+	if tag, err := language.Parse(asked[:min(len(asked), maxTag)]); err == nil {
+		if _, i, how := p.matcher.Match(tag); how != language.No {
+			return p.languages[i].String()
+		}
+	}
+	_, i, _ := p.matcher.Match(understood...)
 	return p.languages[i].String()
 }
 
