@@ -3,13 +3,11 @@ package caddymodule
 import (
 	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,7 +15,6 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // client.js is served to everyone, as modules and their types are.
@@ -120,35 +117,13 @@ func TestTheModuleNamesAllErrors(t *testing.T) {
 // docs/clients.md shows it. Its types keep an app from what can't be.
 func TestAnAppUsesTheModule(t *testing.T) {
 	t.Parallel()
-	storetest.NeedPeers(t, peersDir)
-	dir := t.TempDir()
-	modules, err := filepath.Abs(peersDir + "/node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
 	shown := blocks(pages(t)["docs/clients.md"], "ts")
 	if len(shown) != 1 {
 		t.Fatalf("the page shows %q", shown)
 	}
-	if err := errors.Join(
-		os.Symlink(modules, dir+"/node_modules"),
-		os.WriteFile(dir+"/package.json", []byte(`{"type": "module"}`), 0o600),
-		os.WriteFile(dir+"/shown.mts", []byte(shown[0]+"export { logIn };\n"), 0o600),
-		copyFile(dir, peersDir+"/steps.mts"),
-		copyFile(dir, "page/assets/client.js"),
-		copyFile(dir, "page/assets/client.d.ts"),
-	); err != nil {
-		t.Fatal(err)
-	}
-	node := func(t *testing.T, args ...string) {
-		t.Helper()
-		cmd := exec.Command("node", args...)
-		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
-	node(t, "node_modules/typescript/bin/tsc", "--strict", "--noUncheckedIndexedAccess", "--target", "es2022", "--lib", "es2022,dom,dom.iterable",
+	w := newWorkshop(t, map[string]string{"package.json": `{"type": "module"}`, "shown.mts": shown[0] + "export { logIn };\n"},
+		peersDir+"/steps.mts", "page/assets/client.js", "page/assets/client.d.ts")
+	w.tsc(t, "--noUncheckedIndexedAccess", "--target", "es2022", "--lib", "es2022,dom,dom.iterable",
 		"--module", "nodenext", "--types", "node", "--skipLibCheck", "steps.mts")
 	provider := startOpenID(t)
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -190,14 +165,6 @@ func TestAnAppUsesTheModule(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		node(t, "steps.mjs", string(config))
+		w.node(t, "steps.mjs", string(config))
 	})
-}
-
-func copyFile(dir, name string) error {
-	content, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, filepath.Base(name)), content, 0o600)
 }

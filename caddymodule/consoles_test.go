@@ -73,9 +73,6 @@ func TestComingFromElsewhere(t *testing.T) {
 // the file.
 func (s *site) runConsoles(page string, anew *regexp.Regexp) {
 	s.t.Helper()
-	if err := os.WriteFile(filepath.Join(s.dir, "caddy"), []byte("#!/bin/sh\nMNEMOGATE_TEST_CADDY=1 exec "+os.Args[0]+` "$@"`), 0o700); err != nil {
-		s.t.Fatal(err)
-	}
 	for _, step := range consoleSteps(pages(s.t)[page]) {
 		if file, ok := strings.CutPrefix(step.command, "cat "); ok {
 			if err := os.WriteFile(filepath.Join(s.dir, file), []byte(step.shown), 0o600); err != nil {
@@ -83,11 +80,22 @@ func (s *site) runConsoles(page string, anew *regexp.Regexp) {
 			}
 			continue
 		}
-		cmd := s.caddy()
-		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", step.command}
-		cmd.Dir = s.dir
-		cmd.Env = append(cmd.Env, "PATH="+s.dir+":"+os.Getenv("PATH"), "CADDY_ADMIN=unix/"+s.dir+"/admin.sock")
-		out, _ := cmd.CombinedOutput() // the page shows what failed
+		out, _ := s.shell(step.command).CombinedOutput() // the page shows what failed
 		step.compare(s.t, string(out), anew)
 	}
+}
+
+// shell is a command in a directory where caddy is this program, whose admin endpoint
+// is the site's.
+func (s *site) shell(command string) *exec.Cmd {
+	s.t.Helper()
+	caddy := "#!/bin/sh\nMNEMOGATE_TEST_CADDY=1 exec " + os.Args[0] + ` "$@"`
+	if err := os.WriteFile(filepath.Join(s.dir, "caddy"), []byte(caddy), 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := s.caddy()
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", command}
+	cmd.Dir = s.dir
+	cmd.Env = append(cmd.Env, "PATH="+s.dir+":"+os.Getenv("PATH"), "CADDY_ADMIN=unix/"+s.dir+"/admin.sock")
+	return cmd
 }

@@ -183,11 +183,6 @@ func documents(t *testing.T, text string) (all []map[string]any) {
 // checkManifestTypes has TypeScript compare the documents with Kubernetes' API.
 func checkManifestTypes(t *testing.T, text string) {
 	t.Helper()
-	storetest.NeedPeers(t, peersDir)
-	modules, err := filepath.Abs(peersDir + "/node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var source bytes.Buffer
 	for i, document := range documents(t, text) {
 		raw, err := json.Marshal(document)
@@ -201,16 +196,6 @@ func checkManifestTypes(t *testing.T, text string) {
 		fmt.Fprintf(&source, "import * as group%d from 'kubernetes-types/%s/%s'\nexport const document%[1]d: group%[1]d.%[4]s = %[5]s\n",
 			i, group, version, document["kind"], raw)
 	}
-	dir := t.TempDir()
-	if err := os.Symlink(modules, dir+"/node_modules"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(dir+"/manifests.ts", source.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	tsc := exec.Command("node", "node_modules/typescript/bin/tsc", "--strict", "--noEmit", "--skipLibCheck", "--moduleResolution", "bundler", "--module", "esnext", "manifests.ts")
-	tsc.Dir = dir
-	if out, err := tsc.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	newWorkshop(t, map[string]string{"manifests.ts": source.String()}).
+		tsc(t, "--noEmit", "--skipLibCheck", "--moduleResolution", "bundler", "--module", "esnext", "manifests.ts")
 }

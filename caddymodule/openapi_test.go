@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -328,40 +326,12 @@ func TestClientFromTheDocument(t *testing.T) {
 	r.Header.Set("X-Api-Key", testKey)
 	served := s.do(r).Body
 
-	dir := t.TempDir()
-	modules, err := filepath.Abs(peersDir + "/node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := os.ReadFile(peersDir + "/client.mts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range []error{
-		os.Symlink(modules, dir+"/node_modules"),
-		os.WriteFile(dir+"/client.mts", client, 0o600),
-		os.WriteFile(dir+"/openapi.json", served, 0o600),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	node := func(args ...string) string {
-		t.Helper()
-		cmd := exec.Command("node", args...)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "HOME="+dir, "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, out)
-		}
-		return string(out)
-	}
-	if out := node("node_modules/@redocly/cli/bin/cli.js", "lint", "openapi.json"); strings.Contains(out, "warning.") {
+	w := newWorkshop(t, map[string]string{"openapi.json": string(served)}, peersDir+"/client.mts")
+	if out := w.node(t, "node_modules/@redocly/cli/bin/cli.js", "lint", "openapi.json"); strings.Contains(out, "warning.") {
 		t.Error(out)
 	}
-	node("node_modules/openapi-typescript/bin/cli.js", "openapi.json", "--output", "schema.d.ts")
-	node("node_modules/typescript/bin/tsc", "--strict", "--target", "es2022", "--module", "nodenext", "--types", "node", "client.mts")
+	w.node(t, "node_modules/openapi-typescript/bin/cli.js", "openapi.json", "--output", "schema.d.ts")
+	w.tsc(t, "--target", "es2022", "--module", "nodenext", "--types", "node", "client.mts")
 	config, err := json.Marshal(fields{
 		"document": s.URL + "/api/acme/v2/openapi.json",
 		"company":  "acme",
@@ -372,7 +342,7 @@ func TestClientFromTheDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := node("client.mjs", string(config)); got != `{"profile_mnemocode":"alice"}`+"\n" {
+	if got := w.node(t, "client.mjs", string(config)); got != `{"profile_mnemocode":"alice"}`+"\n" {
 		t.Errorf("the client says %s", got)
 	}
 }
