@@ -290,11 +290,12 @@ type usage struct {
 	GCs        uint64        // collections
 	Heap       uint64        // live objects and what is not yet collected
 	Collecting time.Duration // how long the collections took that this call asked for
+	Goroutines int
 }
 
 // tellRuntime answers with the usage, after the collections that a POST asks for.
 func tellRuntime(w http.ResponseWriter, r *http.Request) error {
-	var u usage
+	u := usage{Goroutines: runtime.NumGoroutine()}
 	if n, _ := strconv.Atoi(r.URL.Query().Get("collect")); n > 0 {
 		began := time.Now()
 		for range n {
@@ -342,14 +343,18 @@ func cpuTime(pid int) time.Duration {
 
 // peakMemory is the most that a process has ever had resident, and each of its
 // descendants, in bytes.
-func peakMemory(pid int) int {
+func peakMemory(pid int) int { return memoryOf(pid, "VmHWM") }
+
+// memoryOf is a field of a process's status and of its descendants' together, in
+// bytes.
+func memoryOf(pid int, field string) int {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
 	sum := 0
 	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
 			kb, _ := strconv.Atoi(strings.Fields(value)[0])
 			sum = kb << 10
 		}
@@ -359,7 +364,7 @@ func peakMemory(pid int) int {
 		list, _ := os.ReadFile(file)
 		for _, field := range strings.Fields(string(list)) {
 			if pid, err := strconv.Atoi(field); err == nil {
-				sum += peakMemory(pid)
+				sum += memoryOf(pid, field)
 			}
 		}
 	}

@@ -249,7 +249,10 @@ func Start(cmd *exec.Cmd) (exited chan struct{}, err error) {
 	started := make(chan error)
 	exited = make(chan struct{})
 	go func() {
-		runtime.LockOSThread() // the death that Pdeathsig waits for is this thread's
+		// The death that Pdeathsig waits for is this thread's. Unlocked it lives on:
+		// it may have started others before.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
