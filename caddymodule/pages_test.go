@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -349,13 +351,14 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 	}
 	address := closed.Addr().String()
 	_ = closed.Close()
-	s := adminSite(t, siteConfig{company: "sms log\nmail smtp " + address + " {\nfrom noreply@example.com\ntls off\n}"})
+	gateway := guesttest.Serve(t, guesttest.Answering(http.StatusAccepted, "queued"))
+	s := adminSite(t, siteConfig{company: "sms webhook " + gateway.URL + " {\nsecret " + smsSecret + "\n}\nmail smtp " + address + " {\nfrom noreply@example.com\ntls off\n}"})
 	socket := s.dir + "/admin.sock"
 	if err := os.WriteFile(filepath.Join(s.dir, ".curlrc"), []byte("unix-socket = "+socket), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	here := strings.NewReplacer("unix/"+socket, "unix//run/caddy/admin.sock", address, "127.0.0.1:2525")
-	anew := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b[0-9a-f]{32}\b|\b[A-Z2-7]{5}-[A-Z2-7]{5}\b|\([\d.]+(ms|µs)\)|[\d,]+ bytes|in [\d.]+m?s|curl/[\d.]+|Go-http-client/[\d.]+`)
+	here := strings.NewReplacer("unix/"+socket, "unix//run/caddy/admin.sock", address, "127.0.0.1:2525", gateway.Listener.Addr().String(), "127.0.0.1:8025")
+	anew := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b[0-9a-f]{32}\b|\b[A-Z2-7]{5}-[A-Z2-7]{5}\b|\([\d.]+(m|µ)?s\)|[\d,]+ bytes|in [\d.]+m?s|curl/[\d.]+|Go-http-client/[\d.]+`)
 	session := regexp.MustCompile(`\b[0-9a-f]{32}\b`)
 	listed, now := "none", "" // the session that the page lists, and that of this run
 	prompts := regexp.MustCompile(`Password(, again)?: \n`)

@@ -691,6 +691,19 @@ func TestPeersMailRecovery(t *testing.T) {
 		mail := m.oneMail(t, func() { wantUnavailable(t, func() answer { return mailTo("late@example.com") }) })
 		checkLink(mail.linkToken(t)).want(flows.ErrTokenInvalid)
 	})
+	s.run("doctor sends a test", func(t *testing.T) {
+		test := func(company, to string) outcome {
+			return s.cli("", "doctor", "--send-test", "mail:"+to, "--company", company)
+		}
+		mail := m.oneMail(t, func() {
+			test("acme", "ops@example.com").want(0, "ok  acme: mail  a test to ops@example.com was taken: ", " took it: ")
+		})
+		checkReceived(t, mail, "ops@example.com", "Test mail of acme")
+		test("acme", "reject@example.com").want(1, "SMTP RCPT TO command failed: 550", "No such user", "→ it does not take this")
+		test("acme", "late@example.com").want(1, "failed: 451", "Not now", "→ it says that it can't now")
+		test("wrongpassword", "ops@example.com").want(1, "it answered 535", "Who are you?", "→ see that username and password are right")
+		test("wrongname", "ops@example.com").want(1, "certificate", "→ ")
+	})
 	s.run("a server that can't be trusted or does not trust us", func(t *testing.T) {
 		for _, company := range []string{"wrongpassword", "wrongname"} {
 			mails := m.during(t, func() { wantUnavailable(t, func() answer { return in(company, "alice@example.com") }) })

@@ -27,7 +27,7 @@ func (c *Call) newTOTP() error {
 func (c *Call) confirmTOTP() error {
 	ctx, cancel := c.within()
 	defer cancel()
-	body, err := c.texts("code")
+	body, err := c.Texts("code")
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (c *Call) removeTOTP() error {
 func (c *Call) checkPassword() error {
 	ctx, cancel := c.within()
 	defer cancel()
-	body, err := c.texts("current_password", "address?")
+	body, err := c.Texts("current_password", "address?")
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (c *Call) checkPassword() error {
 func (c *Call) changePassword() error {
 	ctx, cancel := c.within()
 	defer cancel()
-	body, err := c.texts("current_password", "new_password", "keep_session?", "address?")
+	body, err := c.Texts("current_password", "new_password", "keep_session?", "address?")
 	if err != nil {
 		return err
 	}
@@ -123,9 +123,9 @@ func userAddress(text string) (string, error) {
 	return address.String(), nil
 }
 
-// texts reads a body that is an object of strings with these names. Those with a
+// Texts reads a body that is an object of strings with these names. Those with a
 // question mark may be missing, or null.
-func (c *Call) texts(names ...string) (map[string]string, error) {
+func (c *Call) Texts(names ...string) (map[string]string, error) {
 	data, err := c.body()
 	if err != nil {
 		return nil, err

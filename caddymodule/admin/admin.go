@@ -21,6 +21,7 @@ func init() { caddy.RegisterModule(API{}) }
 //	GET /mnemogate/doctor    what is wrong, and what to do
 //	GET /mnemogate/health    200 if this node can serve, else 503
 //	GET /mnemogate/backup    a copy of the SQLite store
+//	POST /mnemogate/{company}/send-test    tries out a gateway
 //
 // It always speaks to the configuration that is running. An error is a JSON
 // object with error, a sentence, and field, where one is at fault. A mnemocode
@@ -60,6 +61,7 @@ var door = accounts.Door{
 	More: []accounts.Route{
 		{Method: http.MethodGet, Pattern: "doctor", Serve: examine, Summary: "What is wrong with the running configuration, and what to do."},
 		{Method: http.MethodGet, Pattern: "backup", Serve: backup, Summary: "A copy of the SQLite store, as it is at this moment."},
+		{Method: http.MethodPost, Pattern: "{company}/send-test", Serve: try, Summary: "Sends one message that says that it is a test, and tells what came back."},
 	},
 }
 

@@ -180,6 +180,8 @@ func (d *doctor) gateways(ctx context.Context, code string, c *app.Company) {
 	knocks.Wait()
 }
 
+const reachAdvice = "see that the address is right, that names are resolved here and that no firewall is between"
+
 func (d *doctor) knock(ctx context.Context, code, name, endpoint string) {
 	began := time.Now()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", endpoint)
@@ -187,7 +189,7 @@ func (d *doctor) knock(ctx context.Context, code, name, endpoint string) {
 	if err != nil {
 		f.Result = api.Failed
 		f.Message = endpoint + " is not reached: " + guest.Cause(err).Error()
-		f.Advice = "see that the address is right, that names are resolved here and that no firewall is between"
+		f.Advice = reachAdvice
 	} else {
 		_ = conn.Close()
 		f.Took = time.Since(began).Round(10 * time.Microsecond).String()

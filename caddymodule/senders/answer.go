@@ -1,6 +1,7 @@
 package senders
 
 import (
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -30,6 +31,38 @@ func shown(answer []byte, sent ...string) string {
 		}
 		return word
 	}))
+}
+
+// statusAdvice tells what to do about an answer by which a message was not taken.
+func statusAdvice(status int) string {
+	switch {
+	case status >= 300 && status <= 399:
+		return "no redirect is followed: configure the URL that it leads to"
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return "see that it has the same secret, and that a key in the URL or in a header is right"
+	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
+		return "see that the path of the URL is that of its webhook"
+	case status == http.StatusTooManyRequests:
+		return "it says that there were too many: try again later, or ask who runs it for more"
+	case status >= 500:
+		return "it is at fault: look at its log, or ask who runs it"
+	default:
+		return "it does not take this: look at its log, and whether it takes the type test"
+	}
+}
+
+// smtpAdvice is statusAdvice for a mail server's answer; empty if there is none.
+func smtpAdvice(code int) string {
+	switch code {
+	case 0:
+		return ""
+	case 530, 534, 535, 538:
+		return "see that username and password are right; many providers want a password of its own for programs"
+	case 421, 450, 451, 452:
+		return "it says that it can't now: try again later, or look at its log"
+	default:
+		return "it does not take this: see that it lets this username send as from, and to this address"
+	}
 }
 
 const (

@@ -67,7 +67,10 @@ func (l *logSender) Provision(ctx caddy.Context) error {
 }
 
 // Send implements flows.Sender.
-func (l *logSender) Send(_ context.Context, m flows.Message) error {
+func (l *logSender) Send(ctx context.Context, m flows.Message) error {
+	if trial := guest.TrialOf(ctx); trial != nil {
+		trial.Answer = "it is in Caddy's log, and nowhere else"
+	}
 	l.logger.Info("message not sent, but logged",
 		zap.String("type", m.Type),
 		zap.String("company", m.Company),

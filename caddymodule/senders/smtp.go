@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -140,9 +141,43 @@ func (s *SMTP) Send(ctx context.Context, m flows.Message) error {
 		if ctx.Err() != nil {
 			err = guest.Cause(ctx.Err())
 		}
-		return fmt.Errorf("mail smtp: %s: %s", s.Address, smtpCause(err, m.Code, m.Link, s.Username, s.Password))
+		cause := smtpCause(err, m.Code, m.Link, s.Username, s.Password)
+		if trial := guest.TrialOf(ctx); trial != nil {
+			code, said := smtpAnswer(err)
+			trial.Advice = smtpAdvice(code)
+			if said != "" {
+				cause += ": " + s.shown(said)
+			}
+		}
+		return fmt.Errorf("mail smtp: %s: %s", s.Address, cause)
+	}
+	if trial := guest.TrialOf(ctx); trial != nil {
+		trial.Answer = s.Address + " took it: " + s.shown(message.ServerResponse())
 	}
 	return nil
+}
+
+// shown is what a server said while it took a trial, which has no secret but how
+// we logged in.
+func (s *SMTP) shown(said string) string {
+	var sent []string
+	for _, secret := range []string{s.Username, s.Password, "\x00" + s.Username + "\x00" + s.Password} {
+		sent = append(sent, secret, base64.StdEncoding.EncodeToString([]byte(secret)))
+	}
+	return shown([]byte(said), sent...)
+}
+
+// smtpAnswer is the answer that made an error: its code, and what else it says.
+func smtpAnswer(err error) (code int, said string) {
+	if refused, ok := errors.AsType[*mail.SendError](err); ok {
+		_, said, _ = strings.Cut(refused.Error(), ": ")
+		said, _, _ = strings.Cut(said, ", affected ")
+		return refused.ErrorCode(), said
+	}
+	if answer, ok := errors.AsType[*textproto.Error](err); ok {
+		return answer.Code, answer.Msg
+	}
+	return 0, ""
 }
 
 // Endpoint implements guest.Remote.

@@ -1,0 +1,110 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/mnemogate/mnemogate/caddymodule/accounts"
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// trialTimeout is longer than any that a gateway may be given.
+const trialTimeout = 65 * time.Second
+
+// try sends one message that says that it is a test by a company's own gateway, and
+// answers with what came of it. It counts for no limit and for no metric.
+func try(c *accounts.Call) error {
+	given, err := c.Texts("channel", "to?")
+	if err != nil {
+		return err
+	}
+	service, err := c.Service()
+	if err != nil {
+		return err
+	}
+	channel := given["channel"]
+	t, err := newTrial(service, c.App, c.Param("company"), channel, given["to"])
+	if err != nil {
+		return err
+	}
+	// Caddy's endpoint takes who reads for 10 s for gone.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), trialTimeout)
+	defer cancel()
+	f := t.run(ctx, c.App)
+	c.App.Log().Info("a test was sent", "company", f.Company, "channel", channel, "result", f.Result, "address", c.Address)
+	c.WriteJSON(http.StatusOK, f)
+	return nil
+}
+
+// A trial is one message to try a gateway out with.
+type trial struct {
+	company *flows.Company
+	check   string
+	what    string // in words
+	send    func(context.Context) error
+	doubt   string // why the like of it would not be sent
+}
+
+// newTrial makes a trial, or an error that tells why it can't be.
+func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*trial, error) {
+	t := &trial{company: service.Companies[code], check: channel}
+	var gateway any
+	for _, g := range a.Companies[code].Guests() {
+		if g.Directive == channel {
+			gateway = g.Module
+		}
+	}
+	switch channel {
+	case "sms", "mail":
+		m, err := flows.NewTrial(t.company, to, channel == "mail")
+		if err != nil {
+			return nil, err
+		}
+		t.what = "a test to " + m.To
+		if channel == "sms" && !t.company.Limits.SendsTo(m.To) {
+			t.doubt = "codes are not sent to this phone, since sms_countries has not its country: add it if they shall be"
+		}
+		if sender, ok := gateway.(flows.Sender); ok {
+			t.send = func(ctx context.Context) error { return sender.Send(ctx, m) }
+		}
+	case "events":
+		if to != "" {
+			return nil, &flows.FieldError{Field: "to", Message: "events have one receiver: leave it out"}
+		}
+		t.what = "a test event"
+		if receiver, ok := gateway.(flows.EventReceiver); ok {
+			o := service.NewTrialEvent(t.company)
+			t.send = func(ctx context.Context) error { return receiver.Deliver(ctx, o) }
+		}
+	default:
+		return nil, &flows.FieldError{Field: "channel", Message: "it must be sms, mail or events"}
+	}
+	if t.send == nil {
+		return nil, &accounts.Error{Status: http.StatusBadRequest, Field: "channel", Message: "company " + code + " has no " + channel + " in its configuration: there is nothing to test"}
+	}
+	return t, nil
+}
+
+func (t *trial) run(ctx context.Context, a *app.App) api.Finding {
+	f := api.Finding{Check: t.check, Company: t.company.Code, Result: api.OK}
+	came := new(guest.Trial)
+	began := time.Now()
+	err := flows.ContainLogged(a.Log(), "sending a test", func() error { return t.send(came.In(ctx)) })
+	f.Took = time.Since(began).Round(10 * time.Microsecond).String()
+	switch {
+	case err != nil:
+		f.Result, f.Advice = api.Failed, cmp.Or(came.Advice, reachAdvice)
+		f.Message = t.what + " was not taken: " + err.Error()
+	case t.doubt != "":
+		f.Result, f.Advice = api.Warning, t.doubt
+		fallthrough
+	default:
+		f.Message = t.what + " was taken: " + cmp.Or(came.Answer, "its gateway does not tell more")
+	}
+	return f
+}

@@ -1,0 +1,39 @@
+package flows
+
+import "fmt"
+
+// Trial is the type of a message, and of an event, by which an operator tries out a
+// gateway or receiver. It is of no account.
+const Trial = "test"
+
+// NewTrial returns an SMS or a mail that says that it is a test, or a *FieldError
+// where it can't be sent to. It has neither code nor link, and whoever sends it counts it
+// for nobody.
+func NewTrial(company *Company, to string, mail bool) (Message, error) {
+	m := Message{ID: newID(), Type: Trial, Company: company.Code, To: NormalizePhone(to), Locale: company.Locale}
+	what := "SMS"
+	if mail {
+		what = "mails"
+		m.To = to
+		m.Subject = "Test mail of " + company.Code
+	}
+	switch {
+	case m.To == "":
+		return m, &FieldError{"to", "write the phone as an international number, as in +37060012345"}
+	case mail && !emailShaped(m.To):
+		return m, &FieldError{"to", "it must be an address like name@example.com"}
+	}
+	m.Text = fmt.Sprintf("This is a test: %s of %s arrive here. There is nothing to do.", what, company.Code)
+	return m, nil
+}
+
+// NewTrialEvent returns an event that tells of nothing.
+func (s *Service) NewTrialEvent(company *Company) Outgoing {
+	return s.outgoing(company, fact{kind: Trial})
+}
+
+// SendsTo reports whether SMSCountries lets a phone have SMS.
+func (l *Limits) SendsTo(phone string) bool {
+	_, allowed := l.country(phone)
+	return allowed
+}
