@@ -435,15 +435,6 @@ func (a *App) Log() *slog.Logger { return a.log }
 // WarnUnanswered writes to log, now and then, that a store does not answer.
 func (a *App) WarnUnanswered(log *slog.Logger, err error) { a.warnings.Unanswered(log, err) }
 
-// StreamRecheck is how often an open stream of the company is cut if its
-// session has ended.
-func (a *App) StreamRecheck(company string) time.Duration {
-	if c := a.Companies[company]; c != nil {
-		return c.streamRecheck
-	}
-	return time.Duration(defaultStreamRecheck)
-}
-
 // Interface guards
 var (
 	_ caddy.App             = (*App)(nil)

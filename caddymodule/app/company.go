@@ -57,6 +57,7 @@ type Company struct {
 	policy.Policy
 
 	code          string
+	placeholder   any
 	at            caddyfile.Token // where its block begins, while a Caddyfile is read
 	effective     flows.Company   // with all that was inherited
 	shortKey      bool            // an API key that is soon guessed
@@ -115,7 +116,7 @@ type Identity struct {
 // provision loads what the company names and works out what applies to it. The
 // errors begin with the directive.
 func (c *Company) provision(ctx caddy.Context, code string, app *policy.Policy) error {
-	c.code = code
+	c.code, c.placeholder = code, code
 	c.effective = flows.Company{
 		Code:     code,
 		NoAPIKey: c.APIKeyOff,
@@ -134,6 +135,13 @@ func (c *Company) provision(ctx caddy.Context, code string, app *policy.Policy) 
 	}
 	return cmp.Or(c.hashAPIKeys(), c.loadOAuth(ctx), c.resolveAccounts())
 }
+
+// StreamRecheck is how soon an open stream of the company is cut if its session has
+// ended.
+func (c *Company) StreamRecheck() time.Duration { return c.streamRecheck }
+
+// Placeholder is the company's code as a value that costs a request no memory.
+func (c *Company) Placeholder() any { return c.placeholder }
 
 // methods returns the ways of recovery. By default QUESTION is none of them:
 // OWASP ASVS 5.0, 6.4.2 forbids it. A company that is hardened by its own word

@@ -234,8 +234,8 @@ func TestStreamRecheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for company, want := range map[string]time.Duration{"a": 5 * time.Second, "b": 3 * time.Second, "c": 10 * time.Second} {
-		if got := app.StreamRecheck(company); got != want {
+	for company, want := range map[string]time.Duration{"a": 5 * time.Second, "b": 3 * time.Second} {
+		if got := app.Companies[company].StreamRecheck(); got != want {
 			t.Errorf("%s: got %v, want %v", company, got, want)
 		}
 	}

@@ -201,35 +201,3 @@ func TestHandlerRefusesABadConfiguration(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkPass(b *testing.B) {
-	for name, c := range map[string]struct{ cookie, header, value string }{
-		"Bearer":                 {"", "Authorization", "Bearer " + someToken},
-		"Bearer where cookie is": {defaultCookie, "Authorization", "Bearer " + someToken},
-		"cookie":                 {defaultCookie, "Cookie", "theme=dark; " + defaultCookie + "=" + someToken},
-	} {
-		b.Run(name, func(b *testing.B) { benchmarkPass(b, c.cookie, c.header, c.value) })
-	}
-}
-
-func benchmarkPass(b *testing.B, cookie, header, value string) {
-	session := flows.Session{Company: "acme", Mnemocode: "alice", State: flows.Authorized, Expires: time.Now().Add(time.Hour), Ends: time.Now().Add(time.Hour)}
-	h, _ := newHandler(b, time.Minute, liveSessions{get: func(context.Context) (flows.Session, error) { return session, nil }})
-	h.Cookie = cookie
-	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
-		w.WriteHeader(http.StatusNoContent)
-		return nil
-	})
-	r := httptest.NewRequest("GET", "/acme/orders/12345", nil)
-	r.Header.Set("Accept", "application/json")
-	r.Header.Set("User-Agent", "bench")
-	w := httptest.NewRecorder()
-	b.ReportAllocs()
-	for b.Loop() {
-		r.Header[header] = []string{value}
-		clear(w.Header())
-		if err := h.ServeHTTP(w, r, next); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -126,9 +126,9 @@ func (f *trailerFilter) Read(p []byte) (int, error) {
 }
 
 // identify tells the application, and Caddy's own directives, who the user is; of
-// nobody's session, nothing. The values are the memory of its headers.
-func (h *Handler) identify(r *http.Request, session *flows.Session, values *[2]string) {
-	nobodys := session.State == flows.None
+// nobody's session, nothing.
+func (h *Handler) identify(r *http.Request, s *stream) {
+	nobodys := s.session.State == flows.None
 	if !h.ForwardAuthorization || nobodys {
 		delete(r.Header, "Authorization")
 	}
@@ -139,14 +139,14 @@ func (h *Handler) identify(r *http.Request, session *flows.Session, values *[2]s
 	if nobodys {
 		return
 	}
-	*values = [2]string{session.Mnemocode, session.Company}
-	r.Header[h.Header] = values[:1:1]
-	r.Header[h.CompanyHeader] = values[1:2:2]
+	s.identity = [2]string{s.session.Mnemocode, s.session.Company}
+	r.Header[h.Header] = s.identity[:1:1]
+	r.Header[h.CompanyHeader] = s.identity[1:2:2]
 	if len(h.profile) > 0 {
-		h.tellProfile(r, session.Profile)
+		h.tellProfile(r, s.session.Profile)
 	}
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-		repl.Set("http.auth.user.id", session.Mnemocode)
-		repl.Set("http.auth.user.company", session.Company)
+		repl.Set("http.auth.user.id", s.session.Mnemocode)
+		repl.Set("http.auth.user.company", h.app.Companies[s.session.Company].Placeholder())
 	}
 }

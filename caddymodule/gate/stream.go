@@ -17,24 +17,19 @@ import (
 // while that takes long (a WebSocket, SSE, a large download), looks whether its
 // session still lives. Nobody's session has state None.
 func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session flows.Session, next caddyhttp.Handler) error {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	now := time.Now()
 	s := &stream{
 		ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
 		handler:               h,
 		session:               session,
-		recheck:               h.app.StreamRecheck(session.Company),
-		confirmed:             now,
-		ctx:                   ctx,
-		cancel:                cancel,
 	}
-	h.identify(r, &s.session, &s.identity)
-	if session.State != flows.None { // else there is nothing that could end
-		streams.add(s, now, s.recheck/2)
-		defer streams.remove(s)
+	h.identify(r, s)
+	if session.State == flows.None { // there is nothing that could end
+		s.request = *r
+	} else {
+		s.request = *r.WithContext(s.watched(r.Context()))
+		defer s.left()
 	}
-	r = r.WithContext(ctx)
+	r = &s.request
 	if r.ProtoMajor == 1 && r.ContentLength < 0 {
 		s.body.ReadCloser = r.Body
 		r.Body = &s.body
@@ -69,10 +64,12 @@ type stream struct {
 	caddyhttp.ResponseWriterWrapper
 	handler   *Handler
 	session   flows.Session
+	request   http.Request // as it is passed on
 	recheck   time.Duration
 	confirmed time.Time // when the session was last known to live
 	ctx       context.Context
-	cancel    context.CancelFunc
+	cancel    context.CancelCauseFunc
+	client    apart // the request's context as it came
 	identity  [2]string
 	varies    [1]string
 	body      chunkedBody
@@ -84,6 +81,40 @@ type stream struct {
 	list         *streamList
 	before, next *stream
 	due          time.Time
+	unfollow     func() bool // nil: the context does not end with the client's yet
+}
+
+// An apart is a context that does not end with the one whose values it has.
+type apart struct{ context.Context }
+
+func (*apart) Done() <-chan struct{} { return nil }
+func (*apart) Err() error            { return nil }
+
+// watched begins the watch, and returns the context of the request. That it ends with
+// the client's is arranged only once the request has taken watchTick, since it costs
+// more than all else here; and a client's deadline would make another error of it.
+func (s *stream) watched(client context.Context) context.Context {
+	company := s.handler.app.Companies[s.session.Company]
+	s.recheck, s.confirmed, s.client.Context = company.StreamRecheck(), time.Now(), client
+	if _, has := client.Deadline(); has {
+		s.ctx, s.cancel = context.WithCancelCause(client)
+		s.unfollow = func() bool { return false } // it follows already
+	} else {
+		s.ctx, s.cancel = context.WithCancelCause(&s.client)
+	}
+	streams.add(s, s.confirmed, watchTick)
+	return s.ctx
+}
+
+// follow has the context end with the client's, also if that has ended already.
+func (s *stream) follow() {
+	s.unfollow = context.AfterFunc(s.client.Context, func() { s.cancel(context.Cause(s.client.Context)) })
+}
+
+// left ends the watch.
+func (s *stream) left() {
+	streams.remove(s)
+	s.cancel(nil)
 }
 
 // check looks whether the session lives. That it does is worth asking once
@@ -107,7 +138,7 @@ func (s *stream) check() {
 	default:
 		s.why = err
 		s.cut.Store(true)
-		s.cancel()
+		s.cancel(nil)
 	}
 }
 

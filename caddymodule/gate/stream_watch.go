@@ -27,6 +27,15 @@ type streamList struct{ first, last *stream }
 func (w *streamWatch) add(s *stream, now time.Time, delay time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.put(s, now, delay)
+	if !w.running {
+		w.running = true
+		go w.run()
+	}
+}
+
+// put puts a stream in. The caller holds the lock.
+func (w *streamWatch) put(s *stream, now time.Time, delay time.Duration) {
 	list := w.lists[delay]
 	if list == nil {
 		list = new(streamList)
@@ -39,17 +48,17 @@ func (w *streamWatch) add(s *stream, now time.Time, delay time.Duration) {
 		list.last.next = s
 	}
 	list.last = s
-	if !w.running {
-		w.running = true
-		go w.run()
-	}
 }
 
 // remove has a stream not checked, unless that is under way.
 func (w *streamWatch) remove(s *stream) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.take(s)
+	unfollow := s.unfollow
+	w.mu.Unlock()
+	if unfollow != nil {
+		unfollow()
+	}
 }
 
 // take takes a stream out, if it is in. The caller holds the lock.
@@ -81,7 +90,8 @@ func (w *streamWatch) run() {
 	}
 }
 
-// check has all checked that are due, and reports whether there are others.
+// check has all checked that are due, and reports whether there are others. What is due
+// for the first time has outlived its first tick.
 func (w *streamWatch) check(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,7 +99,13 @@ func (w *streamWatch) check(now time.Time) bool {
 	for _, list := range w.lists {
 		for s := list.first; s != nil && !now.Before(s.due); s = list.first {
 			w.take(s)
-			go s.check()
+			if s.unfollow != nil {
+				go s.check()
+				continue
+			}
+			s.follow()
+			w.put(s, now, s.recheck/2)
+			others = true
 		}
 		others = others || list.first != nil
 	}
