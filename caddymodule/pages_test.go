@@ -345,6 +345,7 @@ func TestConsolesOfTheREADME(t *testing.T) {
 // nothing is prompted for.
 func TestConsolesOfTheOperatorsPage(t *testing.T) {
 	needCurl(t)
+	needJQ(t)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -353,6 +354,13 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 	_ = closed.Close()
 	gateway := guesttest.Serve(t, guesttest.Answering(http.StatusAccepted, "queued"))
 	s := adminSite(t, siteConfig{company: "sms webhook " + gateway.URL + " {\nsecret " + smsSecret + "\n}\nmail smtp " + address + " {\nfrom noreply@example.com\ntls off\n}"})
+	s.config = strings.NewReplacer(
+		"api_key "+testKey, "api_key "+testKey+" the-new-api-key",
+		"log {", "log audit {\ninclude mnemogate.audit\noutput file "+s.dir+"/audit.log\n}\nlog {",
+	).Replace(s.config)
+	if err := s.load(); err != nil {
+		t.Fatal(err)
+	}
 	socket := s.dir + "/admin.sock"
 	if err := os.WriteFile(filepath.Join(s.dir, ".curlrc"), []byte("unix-socket = "+socket), 0o600); err != nil {
 		t.Fatal(err)
@@ -371,7 +379,7 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 		case "caddy mnemogate sessions list alice":
 			s.login("alice@example.com")
 		}
-		cmd := s.shell(strings.ReplaceAll(step.command, listed, now))
+		cmd := s.shell(strings.NewReplacer(listed, now, "/var/log/caddy/", s.dir+"/").Replace(step.command))
 		cmd.Env = append(cmd.Env, "CURL_HOME="+s.dir)
 		cmd.Stdin = strings.NewReader(testPassword + "\n")
 		out, _ := cmd.CombinedOutput() // some fail, as they are shown to

@@ -61,7 +61,7 @@ type ClientSessionLife struct {
 func (s *Service) ClientConfig(ctx context.Context, r *Request) (config ClientConfig, err error) {
 	ctx = withStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "client.json") }()
-	c, err := s.clientOf(ctx, r.Company, r.APIKeys)
+	c, _, err := s.clientOf(ctx, r.Company, r.APIKeys)
 	if err != nil {
 		return ClientConfig{}, err
 	}

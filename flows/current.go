@@ -13,7 +13,7 @@ import (
 func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err error) {
 	ctx = withStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "session") }()
-	company, err := s.clientOf(ctx, r.Company, r.APIKeys)
+	company, _, err := s.clientOf(ctx, r.Company, r.APIKeys)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -79,7 +79,7 @@ func (c *call) pendingNow(a Account) []Disclaimer {
 func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err error) {
 	ctx = withStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "session") }()
-	company, err := s.clientOf(ctx, r.Company, r.APIKeys)
+	company, key, err := s.clientOf(ctx, r.Company, r.APIKeys)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -95,10 +95,10 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 	if err := s.store(ctx, c, next); err != nil {
 		return Reply{}, err
 	}
-	s.Emit(ctx, Event{
-		Name: SessionMoved, Time: c.now, Company: company.Code, Account: next.Account, Mnemocode: next.Mnemocode,
-		Session: next.ID, State: next.State, Address: r.Address, UserAgent: keptUserAgent(r.UserAgent),
-	})
+	moved := c.by("")
+	moved.Name, moved.Time, moved.Company, moved.Key = SessionMoved, c.now, company.Code, key
+	moved.Account, moved.Mnemocode, moved.Session, moved.State = next.Account, next.Mnemocode, next.ID, next.State
+	s.Emit(ctx, moved)
 	return Reply{
 		SessionToken: token, SessionState: next.State, ExpiresIn: secondsUntil(next.Expires, c.now), ProfileMnemocode: next.Mnemocode,
 	}, nil
@@ -123,7 +123,7 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	if err := s.endOwn(ctx, c); err != nil {
 		return err
 	}
-	s.Emit(ctx, c.session.ended(Event{Address: r.Address, UserAgent: keptUserAgent(r.UserAgent), Reason: EndedByLogout}))
+	s.Emit(ctx, c.session.ended(c.by(EndedByLogout)))
 	return nil
 }
 
@@ -133,7 +133,7 @@ func (s *Service) findOf(ctx context.Context, company *Company, r *Request) (*ca
 	if err != nil {
 		return nil, err
 	}
-	c := &call{company: company, address: r.Address, token: token, now: s.Now(), languages: r.Languages}
+	c := &call{company: company, address: r.Address, userAgent: keptUserAgent(r.UserAgent), token: token, now: s.Now(), languages: r.Languages}
 	if err := s.find(ctx, c, s.Sessions.Get); err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ type Event struct {
 	State     State  // of that session: what the request led to, or where it was
 	Address   string // the client's
 	UserAgent string // what the client says it is, cut at 200 bytes
+	Key       string // which API key the client has: see Service.Company, and KeyOfPage
 	Actor     string // who managed the account: the name of a key for the accounts API, or ActorAdmin
 	Route     string // Route.Path
 	Result    string // Success or the error_code
@@ -108,14 +109,15 @@ var EventKinds = eventKinds()
 func eventKinds() []EventKind {
 	var kinds []EventKind
 	for _, r := range Routes {
-		who := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "route", "result"}
+		who := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "route", "result"}
 		kinds = append(kinds,
 			EventKind{r.Event(Success), "`" + r.Path + "` succeeded", who},
 			EventKind{r.Event(""), "`" + r.Path + "` failed; result is the error_code", append(who[:len(who):len(who)], "reason")},
 		)
 	}
-	attempt := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "route"}
-	ended := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "actor", "route", "reason"}
+	client := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key"}
+	attempt := append(client[:len(client):len(client)], "actor", "route")
+	ended := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "actor", "route", "reason"}
 	admin := []string{"company", "mnemocode", "address", "actor", "reason"}
 	return append(kinds,
 		EventKind{LockPassword, "`lock_after` wrong passwords in a row, or one more after such a lock: locked for `lock_for`", attempt},
@@ -134,7 +136,7 @@ func eventKinds() []EventKind {
 		EventKind{SessionEnded, "a session or recovery link was ended before its time: `" + EndedByLogout + "`, `" + EndedByPassword + "` (one was set), `" +
 			EndedByChange + "` (changed or deleted by an administrator), `" + EndedByAdmin + "` (ended by one), `" + EndedLate + "` (what a crash left over)", ended},
 		EventKind{AllSessionsEnded, "all sessions of the company were ended: `" + EndedByAdmin + "`, `" + EndedLate + "`", []string{"company", "address", "actor", "reason"}},
-		EventKind{SessionMoved, "an authorized token was exchanged for a cookie, in which the session goes on", attempt[:len(attempt)-1]},
+		EventKind{SessionMoved, "an authorized token was exchanged for a cookie, in which the session goes on", client},
 		EventKind{IdentityBound, "a provider's user was bound to the account by `link_verified_email`; reason names the provider", append(attempt[:len(attempt):len(attempt)], "reason")},
 		EventKind{AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},
 		EventKind{AccountChanged, "an account was changed; reason lists the fields", admin},
@@ -171,6 +173,11 @@ func (s *Service) Emit(ctx context.Context, e Event) {
 	}
 }
 
+// by is an event that the call's client has caused.
+func (c *call) by(reason string) Event {
+	return Event{Address: c.address, UserAgent: c.userAgent, Key: c.key, Reason: reason}
+}
+
 // happened notes an event of the call, which Serve emits with all that it knows
 // of the call by then.
 func (c *call) happened(name, reason string) {
@@ -195,7 +202,8 @@ func (c *call) who() (account int64, mnemocode string) {
 
 // emit tells the observer what came of a call, locks and endings first.
 func (s *Service) emit(ctx context.Context, r *Request, c *call, reply Reply, err error) {
-	e := Event{Time: c.now, Address: r.Address, UserAgent: c.userAgent, Route: r.Route.Path}
+	e := c.by("")
+	e.Time, e.Route = c.now, r.Route.Path
 	e.Account, e.Mnemocode = c.who()
 	if s.Companies[r.Company] != nil {
 		e.Company = r.Company

@@ -82,15 +82,17 @@ func checkExtensions(t *testing.T, company *flows.Company, reply flows.Reply, er
 
 func fieldsOf(e flows.Event) map[string]string {
 	return map[string]string{
-		"company":   e.Company,
-		"mnemocode": e.Mnemocode,
-		"session":   e.Session,
-		"state":     string(e.State),
-		"address":   e.Address,
-		"actor":     e.Actor,
-		"route":     e.Route,
-		"result":    e.Result,
-		"reason":    e.Reason,
+		"company":    e.Company,
+		"mnemocode":  e.Mnemocode,
+		"session":    e.Session,
+		"state":      string(e.State),
+		"address":    e.Address,
+		"user_agent": e.UserAgent,
+		"key":        e.Key,
+		"actor":      e.Actor,
+		"route":      e.Route,
+		"result":     e.Result,
+		"reason":     e.Reason,
 	}
 }
 
@@ -134,7 +136,7 @@ func named(events []flows.Event, name string) []flows.Event {
 
 func TestEventKindsAreWellFormed(t *testing.T) {
 	form := regexp.MustCompile(`^mnemogate(\.[a-z_]+)+$`) // Caddy looks them up in lower case
-	all := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "actor", "route", "result", "reason"}
+	all := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "actor", "route", "result", "reason"}
 	seen := map[string]bool{}
 	for _, k := range flows.EventKinds {
 		if !form.MatchString(k.Name) || seen[k.Name] || k.When == "" {
@@ -344,7 +346,7 @@ func TestEachEndedSessionIsAnEvent(t *testing.T) {
 		var got []string
 		for _, e := range named(events, flows.SessionEnded) {
 			checkEvent(t, e)
-			if e.Reason != reason || e.Mnemocode != mnemocode || e.Company != code {
+			if e.Reason != reason || e.Mnemocode != mnemocode || e.Company != code || (e.Address == "") != (reason == flows.EndedLate) {
 				t.Errorf("%s: got %+v", what, e)
 			}
 			got = append(got, e.Session)

@@ -231,7 +231,9 @@ func (s *Service) chargeHidden(ctx context.Context, c *call, a Account, counters
 func (s *Service) spentHidden(ctx context.Context, c *call, a Account, err error) error {
 	if full, ok := errors.AsType[*Full](err); ok {
 		if s.told.first(s.Now(), full) {
-			s.Emit(ctx, Event{Name: lockOf(full.Key), Company: c.company.Code, Account: a.ID, Mnemocode: a.Mnemocode})
+			e := c.by("")
+			e.Name, e.Company, e.Account, e.Mnemocode = lockOf(full.Key), c.company.Code, a.ID, a.Mnemocode
+			s.Emit(ctx, e)
 		}
 		return errBudgetSpent
 	}

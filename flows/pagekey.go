@@ -69,18 +69,18 @@ func pageKeyGood(key []byte, company, pageKey string, now time.Time) bool {
 }
 
 // clientOf is Company for what a login page calls as well: its key will do, too.
-func (s *Service) clientOf(ctx context.Context, code string, keys []string) (*Company, error) {
-	company, err := s.Company(code, keys)
+func (s *Service) clientOf(ctx context.Context, code string, keys []string) (company *Company, key string, err error) {
+	company, key, err = s.Company(code, keys)
 	if err != ErrAPIKeyInvalid || len(keys) != 1 || !isPageKey(keys[0]) {
-		return company, err
+		return company, key, err
 	}
 	secrets, unanswered := s.storeSecrets(ctx)
 	if unanswered != nil {
-		return nil, unanswered
+		return nil, "", unanswered
 	}
 	good := pageKeyGood(secrets.page, code, keys[0], s.Now()) // also of a company that there is not: it takes as long
 	if company = s.Companies[code]; good && company != nil {
-		return company, nil
+		return company, s.uses(company, KeyOfPage), nil
 	}
-	return nil, err
+	return nil, "", err
 }

@@ -85,7 +85,7 @@ func TestAPageKeyIsGoodForOneCompanyForAnHour(t *testing.T) {
 func TestAPageKeyIsNoAPIKey(t *testing.T) {
 	b := newKeyedBench(t)
 	keys := []string{b.pageKey(code)}
-	if _, err := b.Company(code, keys); err != flows.ErrAPIKeyInvalid {
+	if _, _, err := b.Company(code, keys); err != flows.ErrAPIKeyInvalid {
 		t.Errorf("Company: %v", err)
 	}
 	if _, err := b.CompanyByKey(keys); err != flows.ErrAPIKeyInvalid {

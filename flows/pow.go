@@ -40,7 +40,7 @@ type Challenge struct {
 func (s *Service) Challenge(ctx context.Context, code string, apiKeys []string) (c Challenge, err error) {
 	ctx = withStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", code, "route", "captcha") }()
-	company, err := s.clientOf(ctx, code, apiKeys)
+	company, _, err := s.clientOf(ctx, code, apiKeys)
 	if err != nil {
 		return Challenge{}, err
 	}

@@ -31,6 +31,9 @@ type Service struct {
 	After     func(time.Duration) <-chan time.Time // nil is time.After
 	// Observe is told of each Event; nil for nobody. It must not block.
 	Observe func(context.Context, Event)
+	// KeyUsed is told of each good API key that was sent: its company, and what it is
+	// called (see Company) or KeyOfPage. nil for nobody. It must not block.
+	KeyUsed func(company, key string)
 	// History is the Accounts, if they are one; nil keeps none. AuditKeep is for
 	// how long events are kept there.
 	History   History
@@ -93,6 +96,7 @@ type call struct {
 	now     time.Time
 
 	userAgent string                // as sessions keep it
+	key       string                // what the API key is called
 	languages func() []language.Tag // as the Request has it
 	forwarded []ProfileField
 
@@ -133,11 +137,10 @@ func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error
 }
 
 func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error) {
-	company, err := s.clientOf(ctx, r.Company, r.APIKeys)
-	if err != nil {
+	var err error
+	if c.company, c.key, err = s.clientOf(ctx, r.Company, r.APIKeys); err != nil {
 		return Reply{}, err
 	}
-	c.company = company
 	if r.Route.TakesToken() {
 		if c.token, err = ParseBearer(r.Authorization); err != nil {
 			return Reply{}, err

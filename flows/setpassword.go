@@ -84,7 +84,7 @@ func (s *Service) changePassword(ctx context.Context, c *call, a Account, passwo
 		return unavailable("storing the password", err)
 	}
 	s.passwordSet(ctx, c.company, a)
-	return s.end(ctx, Ending{Company: c.company.Code, Account: a.ID, Epoch: a.Epoch + 1}, Event{Reason: EndedByPassword})
+	return s.end(ctx, Ending{Company: c.company.Code, Account: a.ID, Epoch: a.Epoch + 1}, c.by(EndedByPassword))
 }
 
 // passwordSet is what a new password brings beside the end of sessions. It needs

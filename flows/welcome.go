@@ -31,7 +31,7 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 	c := &call{company: ad.Company, address: ad.Address, now: ad.Now()}
 	err = ad.mailLink(ctx, c, a, WelcomeLink)
 	for _, lock := range c.events {
-		ad.Emit(ctx, Event{Name: lock.Name, Company: a.Company, Account: a.ID, Mnemocode: a.Mnemocode, Address: ad.Address})
+		ad.audit(ctx, lock.Name, a, "")
 	}
 	if err != nil {
 		return err

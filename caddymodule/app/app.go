@@ -383,6 +383,7 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 		Log:       a.log,
 		Now:       time.Now,
 		Observe:   a.watcher.observe,
+		KeyUsed:   countKey,
 	}
 	for code, c := range a.Companies {
 		service.Companies[code] = counted(c.effective)

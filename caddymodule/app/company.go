@@ -33,7 +33,8 @@ type Company struct {
 	// key itself, for which a placeholder like {env.NAME} or {file.PATH} should
 	// stand here, or its SHA-256, as `sha256:` and 64 hex digits. At least one,
 	// unless `api_key_off` is set. A key of fewer than 12 characters, and one
-	// that is another company's too, are warned of at each start.
+	// that is another company's too, are warned of at each start. Metrics and the
+	// audit log tell which was sent, by its place here, from 1.
 	APIKeys []string `json:"api_keys,omitempty"`
 
 	// Ask for no API key: anyone may call the company's auth routes. A warning

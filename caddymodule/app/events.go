@@ -63,7 +63,7 @@ func newWatcher(ctx caddy.Context) *watcher {
 func (w *watcher) observe(_ context.Context, e flows.Event) {
 	countEvent(e)
 	if line := w.audit.Check(zapcore.InfoLevel, e.Name); line != nil {
-		fields := make([]zap.Field, 0, 10)
+		fields := make([]zap.Field, 0, 11)
 		eachField(e, func(name, value string) { fields = append(fields, zap.String(name, value)) })
 		line.Write(fields...)
 	}
@@ -86,6 +86,7 @@ func eachField(e flows.Event, f func(name, value string)) {
 		{"state", string(e.State)},
 		{"address", e.Address},
 		{"user_agent", e.UserAgent},
+		{"key", e.Key},
 		{"actor", e.Actor},
 		{"route", e.Route},
 		{"result", e.Result},

@@ -23,6 +23,9 @@ var (
 	requests = counters("mnemogate_requests_total",
 		"Requests to the auth API, by route without auth/ (none: no such route) and result (success or the error_code).",
 		"company", "route", "result")
+	keyRequests = counters("mnemogate_api_key_requests_total",
+		"Requests with a good API key, by its place in the company's api_key, from 1 (page: the login page's own).",
+		"company", "key")
 	protected = counters("mnemogate_protected_requests_total",
 		"Requests for the application behind, by result (pass, public where one passed without a user, or the error_code).",
 		"result")
@@ -157,6 +160,9 @@ func (a *App) registerMetrics(ctx caddy.Context) error {
 		return err
 	}
 	for code, c := range a.Companies {
+		for i := range c.effective.APIKeys {
+			keyRequests.WithLabelValues(code, strconv.Itoa(i+1))
+		}
 		if c.effective.Events.Receiver != nil {
 			deliveries.WithLabelValues(code, "dropped")
 		}
@@ -202,6 +208,9 @@ func (a *App) CountRequest(company string, route *flows.Route, state flows.State
 		sessionsBegun.WithLabelValues(company, string(state)).Inc()
 	}
 }
+
+// countKey is flows.Service.KeyUsed.
+func countKey(company, key string) { keyRequests.WithLabelValues(company, key).Inc() }
 
 // CountProtected counts a decision of the protected path; on one that is public,
 // a request may pass as nobody's.

@@ -104,7 +104,7 @@ func keyOwner(service *flows.Service, company string, keys []string) (string, er
 	var owner *flows.Company
 	var err error
 	if company != "" {
-		owner, err = service.Company(company, keys)
+		owner, _, err = service.Company(company, keys)
 	} else {
 		owner, err = service.CompanyByKey(keys)
 	}

@@ -15,7 +15,7 @@ const documentPath = "v2/openapi.json"
 // takes the API key that they take.
 func (h *Handler) serveDocument(w http.ResponseWriter, r *http.Request, t target) {
 	err := h.get(w, r, func(service *flows.Service) error {
-		_, err := service.Company(t.company, r.Header[apiKeyHeader])
+		_, _, err := service.Company(t.company, r.Header[apiKeyHeader])
 		return err
 	})
 	if err != nil {
