@@ -137,7 +137,7 @@ func eventKinds() []EventKind {
 			EndedByChange + "` (changed or deleted by an administrator), `" + EndedByAdmin + "` (ended by one), `" + EndedLate + "` (what a crash left over)", ended},
 		EventKind{AllSessionsEnded, "all sessions of the company were ended: `" + EndedByAdmin + "`, `" + EndedLate + "`", []string{"company", "address", "actor", "reason"}},
 		EventKind{SessionMoved, "an authorized token was exchanged for a cookie, in which the session goes on", client},
-		EventKind{IdentityBound, "a provider's user was bound to the account by `link_verified_email`; reason names the provider", append(attempt[:len(attempt):len(attempt)], "reason")},
+		EventKind{IdentityBound, "a provider's user was bound to the account by `link_verified_email`; reason names the provider", append(client[:len(client):len(client)], "route", "reason")},
 		EventKind{AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},
 		EventKind{AccountChanged, "an account was changed; reason lists the fields", admin},
 		EventKind{AccountDeleted, "an account was deleted", admin},
