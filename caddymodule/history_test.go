@@ -98,6 +98,23 @@ func TestHistoryOfAnAccount(t *testing.T) {
 	})
 }
 
+// Who may read accounts sees when, whence and with what their users came, which
+// support needs, but the name of a session only with the right to list sessions.
+func TestHistoryNamesSessionsToWhoMayListThem(t *testing.T) {
+	t.Parallel()
+	s := accountsSite(t, startSite, allKeys+"\nkey support reads-and-lists {\nmay read sessions\n}", siteConfig{company: account("alice", "")})
+	s.login("alice")
+	for key, named := range map[string]bool{keyOfAll: true, "reads-and-lists": true, "reads-and-nothing-else": false} {
+		var answer struct{ Events []map[string]string }
+		if err := json.Unmarshal(s.api(key, "GET", "acme/accounts/alice/history", nil).wantStatus(200).Body, &answer); err != nil {
+			t.Fatal(err)
+		}
+		if login := answer.Events[0]; (login["session_id"] != "") != named || login["address"] != "127.0.0.1" || login["user_agent"] == "" {
+			t.Errorf("%s is told %v", key, login)
+		}
+	}
+}
+
 // While a store takes no history, nobody waits for it for long.
 func TestHistoryHoldsUpNobody(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,8 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 )
 
-// history lists what happened to an account.
+// history lists what happened to an account. Its sessions are named only to who may
+// list them anyway.
 func (c *Call) history() error {
 	ctx, cancel := c.within()
 	defer cancel()
@@ -23,7 +24,11 @@ func (c *Call) history() error {
 		return err
 	}
 	views := make([]api.Event, len(events))
+	named := c.May(Sessions)
 	for i, e := range events {
+		if !named {
+			e.Session = ""
+		}
 		views[i] = api.Event{
 			Time: e.Time.UTC(), Name: e.Name, Session: e.Session, State: e.State, Address: e.Address, UserAgent: e.UserAgent,
 			Actor: e.Actor, Result: e.Result, Reason: e.Reason,

@@ -65,7 +65,7 @@ var operations = map[string]operationText{
 	},
 	"GET {company}/accounts/{mnemocode}": {id: "showAccount", status: 200, answer: isAccount, of: []any{api.Account{}}},
 	"GET {company}/accounts/{mnemocode}/history": {
-		id: "showHistory", query: []string{"limit"}, more: "They are kept for `audit_keep`: the newest hundred that strangers can cause, and a hundred others.",
+		id: "showHistory", query: []string{"limit"}, more: "They are kept for `audit_keep`: the newest hundred that strangers can cause, and a hundred others. `session_id` is there only for keys with the right `sessions`.",
 		status: 200, answer: "Its events, the newest first.", of: []any{api.History{}},
 	},
 	"PATCH {company}/accounts/{mnemocode}": {
