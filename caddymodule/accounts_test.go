@@ -1,10 +1,8 @@
 package caddymodule
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -16,8 +14,6 @@ import (
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/getkin/kin-openapi/openapi3filter"
-	"github.com/getkin/kin-openapi/routers"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -42,12 +38,8 @@ func (s *site) api(key, method, path string, body any) answer {
 	return a
 }
 
-func init() { // lines are as the document says: a string
-	openapi3filter.RegisterBodyDecoder("application/x-ndjson", openapi3filter.PlainBodyDecoder)
-}
-
-var accountsDocument = sync.OnceValues(func() (*openapi3.T, error) {
-	return openapi3.NewLoader().LoadFromFile("accounts/openapi.json")
+var accountsDocument = sync.OnceValues(func() (*apiDocument, error) {
+	return loadDocument("accounts/openapi.json", func(*openapi3.T) {})
 })
 
 // checkInDocument checks that what the accounts API answered is in its OpenAPI
@@ -59,28 +51,14 @@ func checkInDocument(t *testing.T, r *http.Request, a answer) {
 		t.Fatal(err)
 	}
 	asked := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/api"), "/")
-	for path, item := range doc.Paths.Map() {
+	for path := range doc.Paths.Map() {
 		parts := strings.Split(path, "/")
 		same := len(parts) == len(asked)
 		for i := range parts {
 			same = same && (parts[i] == asked[i] || strings.HasPrefix(parts[i], "{"))
 		}
-		operation := item.GetOperation(r.Method)
-		if !same || operation == nil {
-			continue
-		}
-		err := openapi3filter.ValidateResponse(t.Context(), &openapi3filter.ResponseValidationInput{
-			RequestValidationInput: &openapi3filter.RequestValidationInput{
-				Request: r,
-				Route:   &routers.Route{Spec: doc, Path: path, PathItem: item, Method: r.Method, Operation: operation},
-			},
-			Status:  a.Status,
-			Header:  a.Header,
-			Body:    io.NopCloser(bytes.NewReader(a.Body)),
-			Options: &openapi3filter.Options{IncludeResponseStatus: true},
-		})
-		if err != nil {
-			t.Errorf("%s %s: the answer %d %s is not in the OpenAPI document: %v", r.Method, path, a.Status, a.Body, err)
+		if call := doc.call(path, r); same && call != nil {
+			call.checkAnswer(t, a)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"reflect"
@@ -15,8 +14,6 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/getkin/kin-openapi/openapi3filter"
-	"github.com/getkin/kin-openapi/routers"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mnemogate/mnemogate/flows"
@@ -25,11 +22,7 @@ import (
 
 // documented is openapi.json as it was read, but for one thing: an answer may
 // have no field that it does not name.
-var documented = sync.OnceValues(func() (*openapi3.T, error) {
-	doc, err := openapi3.NewLoader().LoadFromFile(openAPIName)
-	if err != nil {
-		return nil, err
-	}
+var documented = sync.OnceValues(func() (*apiDocument, error) {
 	var closeSchema func(s *openapi3.SchemaRef)
 	closeSchema = func(s *openapi3.SchemaRef) {
 		if s.Value.Type.Is("object") {
@@ -42,13 +35,14 @@ var documented = sync.OnceValues(func() (*openapi3.T, error) {
 			closeSchema(s.Value.Items)
 		}
 	}
-	for _, schema := range doc.Components.Schemas {
-		closeSchema(schema)
-	}
-	return doc, nil
+	return loadDocument(openAPIName, func(doc *openapi3.T) {
+		for _, schema := range doc.Components.Schemas {
+			closeSchema(schema)
+		}
+	})
 })
 
-func document(t *testing.T) *openapi3.T {
+func document(t *testing.T) *apiDocument {
 	t.Helper()
 	doc, err := documented()
 	if err != nil {
@@ -69,47 +63,18 @@ func (s *site) checkDocumented(r *http.Request, a answer) {
 	}
 	doc := document(s.t)
 	path := "/{company_code}/v2/" + found[1]
-	item := doc.Paths.Value(path)
-	if item == nil {
-		if flows.RouteByPath(found[1]) != nil {
+	call := doc.call(path, r)
+	if call == nil {
+		if flows.RouteByPath(found[1]) != nil && doc.Paths.Value(path) == nil {
 			s.t.Errorf("%s is not in the OpenAPI document", path)
 		}
 		return
 	}
-	operation := item.GetOperation(r.Method)
-	if operation == nil {
-		return
-	}
-	request := &openapi3filter.RequestValidationInput{
-		Request: r,
-		Route:   &routers.Route{Spec: doc, Path: path, PathItem: item, Method: r.Method, Operation: operation},
-	}
-	err := openapi3filter.ValidateResponse(s.t.Context(), &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: request,
-		Status:                 a.Status,
-		Header:                 a.Header,
-		Body:                   io.NopCloser(bytes.NewReader(a.Body)),
-		Options:                &openapi3filter.Options{IncludeResponseStatus: true},
-	})
-	if err != nil {
-		s.t.Errorf("%s: the answer %d %s is not in the OpenAPI document: %v", path, a.Status, a.Body, err)
-	}
-	if a.Status != http.StatusOK {
-		if response := operation.Responses.Status(a.Status); response != nil && !slices.Contains(codesOf(response), a.str("error_code")) {
-			s.t.Errorf("%s: the code of %d %s is not in the OpenAPI document", path, a.Status, a.Body)
-		}
-		return
-	}
-	if operation.RequestBody == nil {
-		return
-	}
-	if r.GetBody != nil {
-		if r.Body, err = r.GetBody(); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-	if err := openapi3filter.ValidateRequestBody(s.t.Context(), request, operation.RequestBody.Value); err != nil {
-		s.t.Errorf("%s: a request that succeeded is not in the OpenAPI document: %v", path, err)
+	call.checkAnswer(s.t, a)
+	if a.Status == http.StatusOK {
+		call.checkRequest(s.t)
+	} else if response := call.operation.Responses.Status(a.Status); response != nil && !slices.Contains(codesOf(response), a.str("error_code")) {
+		s.t.Errorf("%s: the code of %d %s is not in the OpenAPI document", path, a.Status, a.Body)
 	}
 }
 
