@@ -35,15 +35,30 @@ func (s *Service) Run(ctx context.Context) {
 		history.Go(func() { s.runHistory(ctx) })
 		defer history.Wait()
 	}
-	endings, sweep := time.NewTicker(endingsEvery), time.NewTicker(sweepEvery)
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() { s.runSweeps(ctx) })
+	defer sweeping.Wait()
+	endings := time.NewTicker(endingsEvery)
 	defer endings.Stop()
-	defer sweep.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-endings.C:
 			s.maintain("ending sessions that are owed it", func() error { return s.EndOwed(ctx) })
+		}
+	}
+}
+
+// runSweeps sweeps the stores, beside all that has to be in time: where there is
+// much to clear away, that takes many minutes.
+func (s *Service) runSweeps(ctx context.Context) {
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
 		case <-sweep.C:
 			s.maintain("sweeping the accounts", func() error { return s.Accounts.Sweep(ctx, s.Now()) })
 			if s.History != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,14 +26,7 @@ var benchGrowth = flag.String("growth", "1000,100000,1000000", "the numbers of a
 // and sessions in the stores. The sizes take turns. Passwords are not hashed:
 // that takes the same anyway, and would hide the rest.
 func BenchmarkGrowth(b *testing.B) {
-	var counts []int
-	for field := range strings.SplitSeq(*benchGrowth, ",") {
-		n, err := strconv.Atoi(field)
-		if err != nil || n < 1 {
-			b.Fatalf("-growth %s: %q is no number of accounts", *benchGrowth, field)
-		}
-		counts = append(counts, n)
-	}
+	counts := countsOf(b, "growth", *benchGrowth)
 	for name, grow := range map[string]func(testing.TB, *seed) (flows.Accounts, flows.Sessions){
 		"embedded": growEmbedded, "shared": growShared,
 	} {

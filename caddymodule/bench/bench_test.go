@@ -30,13 +30,16 @@ var (
 	benchSessions = flag.String("sessions", "100000,1000000", "the numbers of sessions that the benchmarks are made with; those with one number take the last")
 )
 
-func sessionCounts(b testing.TB) []int {
+func sessionCounts(b testing.TB) []int { return countsOf(b, "sessions", *benchSessions) }
+
+// countsOf are the numbers that a flag lists.
+func countsOf(b testing.TB, name, list string) []int {
 	b.Helper()
 	var counts []int
-	for field := range strings.SplitSeq(*benchSessions, ",") {
+	for field := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(field)
 		if err != nil || n < 1 {
-			b.Fatalf("-sessions %s: %q is no number of sessions", *benchSessions, field)
+			b.Fatalf("-%s %s: %q is no number of %[1]s", name, list, field)
 		}
 		counts = append(counts, n)
 	}
@@ -679,35 +682,38 @@ func startWith(b *testing.B, t *figuresTable) {
 	seed := seeded(b, mostSessions(b), mostSessions(b))
 	bare := newSubject(b, subjectConfig{}, upstream)
 	ours := newSubject(b, embedded(seed), upstream)
-	first := func(s *subject) time.Duration {
-		s.b.Helper()
-		began := time.Now()
-		s.start()
-		defer s.kill()
-		side := s.side("", 1, false, http.StatusOK, anyOf(seed))
-		defer side.load.close()
-		client := side.load.clients[0]
-		for {
-			shot, _ := client.next()
-			status, err := client.shoot(shot)
-			switch {
-			case status == http.StatusOK:
-				return time.Since(began)
-			case err != nil || time.Since(began) > time.Minute:
-				b.Fatalf("got %d, %v:\n%s", status, err, s.log.String())
-			}
-		}
-	}
-	first(ours) // makes what only the first start ever makes
+	ours.firstAnswer(seed) // makes what only the first start ever makes
 	var alone, guarded []time.Duration
 	for range *benchRounds {
-		alone = append(alone, first(bare))
-		guarded = append(guarded, first(ours))
+		alone = append(alone, bare.firstAnswer(seed))
+		guarded = append(guarded, ours.firstAnswer(seed))
 	}
 	t.add(seed.sessions, median(alone), median(guarded), slices.Max(guarded))
 	b.ReportMetric(median(alone).Seconds()*1e3, "bare-ms")
 	b.ReportMetric(median(guarded).Seconds()*1e3, "mnemogate-ms")
 	b.ReportMetric(0, "ns/op")
+}
+
+// firstAnswer starts the process, and returns how long it takes until the first
+// answer out of the application, and ends it.
+func (s *subject) firstAnswer(seed *seed) time.Duration {
+	s.b.Helper()
+	began := time.Now()
+	s.start()
+	defer s.kill()
+	side := s.side("", 1, false, http.StatusOK, anyOf(seed))
+	defer side.load.close()
+	client := side.load.clients[0]
+	for {
+		shot, _ := client.next()
+		status, err := client.shoot(shot)
+		switch {
+		case status == http.StatusOK:
+			return time.Since(began)
+		case err != nil || time.Since(began) > time.Minute:
+			s.b.Fatalf("got %d, %v:\n%s", status, err, s.log.String())
+		}
+	}
 }
 
 // reload loads a configuration that differs from the one before, and returns

@@ -1,0 +1,200 @@
+package bench
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store"
+)
+
+// What many sessions cost at rest, at a start, and to end them all:
+//
+//	go test ./caddymodule/bench -run '^$' -bench Many -benchtime 1x -timeout 0 -sessions 1000,100000,1000000,10000000
+//
+// Ten million take some 5 GB of the disk twice, then as much memory of Redis.
+func BenchmarkMany(b *testing.B) {
+	head := []string{"bytes a session", "start", "logout", "an account's", "all of a company",
+		"a sweep with a tenth just expired", "longest write meanwhile", "a sweep of a tenth", "meanwhile", "deleted a second behind an era", "meanwhile"}
+	for _, deployment := range []struct {
+		name string
+		with func(*testing.B, *figuresTable, int)
+	}{{"embedded", manyEmbedded}, {"shared", manyShared}} {
+		t := &figuresTable{head: append([]string{deployment.name}, head...)}
+		for _, n := range sessionCounts(b) {
+			b.Run(deployment.name+"/"+countName(n), func(b *testing.B) {
+				deployment.with(b, t, n)
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+		t.print()
+	}
+}
+
+// manySeed has no more accounts than it takes for none to have many sessions.
+func manySeed(b testing.TB, sessions int) *seed { return seeded(b, min(sessions, 200_000), sessions) }
+
+func manyEmbedded(b *testing.B, t *figuresTable, n int) {
+	seed := manySeed(b, n)
+	s := newSubject(b, guarded("store sqlite DIR/mnemogate.db", 10_000, seed.file), startUpstream(b))
+	start := s.restarts(seed)
+	file := s.dir + "/mnemogate.db"
+	bytes := sqliteSessionBytes(b, file)
+	db := store.OpenSQLite(file)
+	if err := db.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	logout, account := endSome(b, seed, db.Sessions())
+	sweep := func() error { return db.Sessions().Sweep(b.Context(), time.Now()) }
+	age(b, file, `expires = 0, ends = ?`, time.Now())
+	expired, during := whileWriting(b, db.Sessions(), sweep)
+	age(b, file, `ends = ?`, time.Now().Add(-2*flows.Keep))
+	swept, duringIt := whileWriting(b, db.Sessions(), sweep)
+	all := endCompany(b, db.Accounts(), db.Sessions())
+	left := countSessions(b, file)
+	ctx, cancel := context.WithTimeout(b.Context(), max(time.Second, time.Duration(*benchRounds)**benchRound))
+	defer cancel()
+	cleared, duringAll := whileWriting(b, db.Sessions(), func() error {
+		if err := db.Sessions().Sweep(ctx, time.Now()); ctx.Err() == nil {
+			return err
+		}
+		return nil // there are more than it takes to know how fast it goes
+	})
+	t.add(countName(n), float64(bytes)/float64(n), start, logout, account, all, expired, during, swept, duringIt,
+		float64(left-countSessions(b, file))/cleared.Seconds(), duringAll)
+}
+
+// age changes a tenth of the sessions in a file.
+func age(b testing.TB, file, set string, to time.Time) {
+	b.Helper()
+	raw, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(60000)")
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, err = raw.ExecContext(b.Context(), `UPDATE sessions SET `+set+` WHERE hash < x'1999'`, to.UnixMicro())
+	if err := errors.Join(err, raw.Close()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func countSessions(b testing.TB, file string) (n int) {
+	b.Helper()
+	raw, err := sql.Open("sqlite", "file:"+file+"?mode=ro")
+	if err == nil {
+		err = raw.QueryRowContext(b.Context(), `SELECT count(*) FROM sessions`).Scan(&n)
+	}
+	if err := errors.Join(err, raw.Close()); err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+func manyShared(b *testing.B, t *figuresTable, n int) {
+	seed := manySeed(b, n)
+	shared := newSharedStores(b)
+	before := redisInfo(b, shared.redis, "memory", "used_memory")
+	copySessions(b, shared.redis.Client(b), shared.sessions.Sessions(), seed.draw())
+	bytes := redisInfo(b, shared.redis, "memory", "used_memory") - before
+	s := newSubject(b, guarded(shared.config, 10_000, ""), startUpstream(b))
+	start := s.restarts(seed)
+	logout, account := endSome(b, seed, shared.sessions.Sessions())
+	all := endCompany(b, shared.accounts.Accounts(), shared.sessions.Sessions())
+	t.add(countName(n), bytes/float64(n), start, logout, account, all) // Redis sweeps by itself
+}
+
+// restarts is the median time from the start of a process to its first answer
+// out of the application.
+func (s *subject) restarts(seed *seed) time.Duration {
+	s.b.Helper()
+	var took []time.Duration
+	for i := range *benchRounds + 1 {
+		first := s.firstAnswer(seed)
+		if i > 0 { // the first start makes what only it ever makes
+			took = append(took, first)
+		}
+	}
+	return median(took)
+}
+
+// sqliteSessionBytes is what the sessions take with their indexes.
+func sqliteSessionBytes(b testing.TB, file string) (bytes int64) {
+	b.Helper()
+	raw, err := sql.Open("sqlite", "file:"+file+"?mode=ro")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer raw.Close()
+	err = raw.QueryRowContext(b.Context(), `SELECT sum(pgsize) FROM dbstat WHERE aggregate = 1 AND name LIKE 'sessions%'`).Scan(&bytes)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return bytes
+}
+
+// endSome ends single sessions, and all of single accounts.
+func endSome(b testing.TB, seed *seed, sessions flows.Sessions) (one, account time.Duration) {
+	b.Helper()
+	var ones, accounts []time.Duration
+	drawn := seed.draw()
+	for range min(100, len(drawn)/4) {
+		d := drawn[rand.IntN(len(drawn))]
+		began := time.Now()
+		err := sessions.Delete(b.Context(), d.hash)
+		ones = append(ones, time.Since(began))
+		if err != nil && !errors.Is(err, flows.ErrNotFound) {
+			b.Fatal(err)
+		}
+		d = drawn[rand.IntN(len(drawn))]
+		began = time.Now()
+		err = sessions.End(b.Context(), began, flows.Ending{Company: "acme", Account: int64(d.account), Epoch: 2})
+		accounts = append(accounts, time.Since(began))
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	return median(ones), median(accounts)
+}
+
+// endCompany ends all sessions.
+func endCompany(b testing.TB, accounts flows.Accounts, sessions flows.Sessions) time.Duration {
+	b.Helper()
+	began := time.Now()
+	ending, err := accounts.NewEra(b.Context(), "acme")
+	if err == nil {
+		err = sessions.End(b.Context(), began, ending)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(began)
+}
+
+// whileWriting calls f, beside writes of which it returns the longest.
+func whileWriting(b testing.TB, sessions flows.Sessions, f func() error) (took, longest time.Duration) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(b.Context())
+	writes := make(chan time.Duration)
+	go func() {
+		var longest time.Duration
+		for ctx.Err() == nil {
+			began := time.Now()
+			_ = sessions.Charge(context.WithoutCancel(ctx), began, flows.Counter{Key: "acme/bench", Limit: 1 << 30, Window: time.Hour})
+			longest = max(longest, time.Since(began))
+			time.Sleep(time.Millisecond)
+		}
+		writes <- longest
+	}()
+	began := time.Now()
+	err := f()
+	took = time.Since(began)
+	cancel()
+	if longest = <-writes; err != nil {
+		b.Fatal(err)
+	}
+	return took, longest
+}

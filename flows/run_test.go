@@ -1,0 +1,76 @@
+package flows_test
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// What is owed is ended also while a sweep takes long.
+func TestAnEndingWaitsForNoSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &slowlySwept{swept: make(chan struct{})}
+		s := &flows.Service{Accounts: owingAccounts{slowlySwept: st}, Sessions: sweptSessions{slowlySwept: st}, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.Run(ctx)
+		}()
+		time.Sleep(2 * time.Minute)
+		if !st.sweeping.Load() {
+			t.Fatal("nothing is swept after two minutes")
+		}
+		st.owed.Store(true)
+		time.Sleep(5 * time.Second)
+		if st.owed.Load() {
+			t.Error("what is owed is not ended within 5 s")
+		}
+		close(st.swept)
+		cancel()
+		<-done
+	})
+}
+
+// A slowlySwept is stores whose sessions are swept once swept is closed.
+type slowlySwept struct {
+	swept          chan struct{}
+	sweeping, owed atomic.Bool
+}
+
+type owingAccounts struct {
+	flows.Accounts
+	*slowlySwept
+}
+
+func (owingAccounts) Sweep(context.Context, time.Time) error { return nil }
+
+func (a owingAccounts) Endings(context.Context, flows.Ending, int) ([]flows.Ending, error) {
+	if a.owed.Load() {
+		return []flows.Ending{{Company: "acme", Account: 1, Epoch: 2}}, nil
+	}
+	return nil, nil
+}
+
+func (a owingAccounts) Ended(context.Context, flows.Ending) error {
+	a.owed.Store(false)
+	return nil
+}
+
+type sweptSessions struct {
+	flows.Sessions
+	*slowlySwept
+}
+
+func (s sweptSessions) Sweep(context.Context, time.Time) error {
+	s.sweeping.Store(true)
+	<-s.swept
+	return nil
+}
+
+func (sweptSessions) End(context.Context, time.Time, flows.Ending) error { return nil }
