@@ -154,13 +154,13 @@ const (
 	postgresSelectAccount = `
 		SELECT id, company, mnemocode, role, phone, email, login_name, status, second_factor, must_set_password,
 			password_hash, question, answer_hash, totp, totp_pending, locale, epoch, created, updated,
-			coalesce((SELECT json_agg(json_build_object('provider', provider, 'subject', subject) ORDER BY provider, subject)
-				FROM identities WHERE account = accounts.id), '[]'),
-			coalesce((SELECT json_agg(json_build_object('code', code, 'version', version, 'at', at) ORDER BY code)
-				FROM acceptances WHERE account = accounts.id), '[]'),
+			array_to_json(ARRAY(SELECT json_build_object('provider', provider, 'subject', subject)
+				FROM identities WHERE account = accounts.id)),
+			array_to_json(ARRAY(SELECT json_build_object('code', code, 'version', version, 'at', at)
+				FROM acceptances WHERE account = accounts.id)),
 			(SELECT count(*) FROM backup_codes WHERE account = accounts.id),
-			coalesce((SELECT json_agg(json_build_object('kind', kind, 'count', count, 'until', until)) FROM tallies
-				WHERE company = accounts.company AND account = accounts.id AND login_id = ''), '[]'),
+			array_to_json(ARRAY(SELECT json_build_object('kind', kind, 'count', count, 'until', until) FROM tallies
+				WHERE company = accounts.company AND account = accounts.id AND login_id = '')),
 			coalesce((SELECT era FROM eras WHERE company = accounts.company), 0)
 		FROM accounts`
 	postgresAccountByID        = postgresSelectAccount + ` WHERE company = $1 AND id = $2`
@@ -171,8 +171,8 @@ const (
 		WHERE id = (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2)
 		UNION ALL
 		SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', '', '', '', 0, 0, 0, '[]', '[]', 0,
-			coalesce((SELECT json_agg(json_build_object('kind', kind, 'count', count, 'until', until)) FROM tallies
-				WHERE company = $1 AND account = 0 AND login_id = $3), '[]'),
+			array_to_json(ARRAY(SELECT json_build_object('kind', kind, 'count', count, 'until', until) FROM tallies
+				WHERE company = $1 AND account = 0 AND login_id = $3)),
 			coalesce((SELECT era FROM eras WHERE company = $1), 0)
 		WHERE NOT EXISTS (SELECT 1 FROM login_ids WHERE company = $1 AND login_id = $2)`
 	postgresAccountByIdentity = postgresSelectAccount + `

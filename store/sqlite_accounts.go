@@ -124,9 +124,9 @@ const (
 	sqliteSelectAccount = `
 		SELECT id, company, mnemocode, role, phone, email, login_name, status, second_factor, must_set_password,
 			password_hash, question, answer_hash, totp, totp_pending, locale, epoch, created, updated,
-			(SELECT json_group_array(json_object('provider', provider, 'subject', subject) ORDER BY provider, subject)
+			(SELECT json_group_array(json_object('provider', provider, 'subject', subject))
 				FROM identities WHERE account = accounts.id),
-			(SELECT json_group_array(json_object('code', code, 'version', version, 'at', at) ORDER BY code)
+			(SELECT json_group_array(json_object('code', code, 'version', version, 'at', at))
 				FROM acceptances WHERE account = accounts.id),
 			(SELECT count(*) FROM backup_codes WHERE account = accounts.id),
 			(SELECT json_group_array(json_object('kind', kind, 'count', count, 'until', until)) FROM tallies

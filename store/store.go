@@ -148,6 +148,9 @@ func decodeIdentities(data []byte) ([]flows.Identity, error) {
 	for _, i := range stored {
 		identities = append(identities, flows.Identity{Provider: i.Provider, Subject: i.Subject})
 	}
+	slices.SortFunc(identities, func(a, b flows.Identity) int {
+		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Subject, b.Subject))
+	})
 	return identities, nil
 }
 
@@ -179,6 +182,7 @@ func decodeAcceptances(data []byte) ([]flows.Acceptance, error) {
 	for i, a := range stored {
 		accepted[i] = flows.Acceptance{Code: a.Code, Version: a.Version, At: fromMicros(a.At)}
 	}
+	slices.SortFunc(accepted, func(a, b flows.Acceptance) int { return cmp.Compare(a.Code, b.Code) })
 	return accepted, nil
 }
 
