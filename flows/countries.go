@@ -47,12 +47,11 @@ const countryAgain = 24 * time.Hour
 func (c *call) countrySMS(phone string) ([]Counter, error) {
 	rate := c.company.Limits.SMSPerCountry
 	prefix, allowed := c.company.Limits.country(phone)
-	counter := c.counter("sms-per-country", prefix, rate)
 	if !allowed {
-		return nil, &Full{Key: counter.Key, Until: c.now.Add(countryAgain)}
+		return nil, &Full{Key: c.counter("sms-countries", prefix, rate).Key, Until: c.now.Add(countryAgain)}
 	}
 	if rate == (Rate{}) {
 		return nil, nil
 	}
-	return []Counter{counter}, nil
+	return []Counter{c.counter("sms-per-country", prefix, rate)}, nil
 }

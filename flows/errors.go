@@ -85,19 +85,20 @@ const (
 
 // lockReasons are the reasons of locks, by the names of their events.
 var lockReasons = map[string]Reason{
-	LockPassword:   "lock.password",
-	LockDisabled:   "lock.disabled",
-	LockCodes:      "lock.codes",
-	LockAnswers:    "lock.answers",
-	LockAddress:    "limit.address",
-	LockLogins:     "limit.logins",
-	LockRenewals:   "limit.renewals",
-	LockSMSAccount: "limit.sms_account",
-	LockSMSPhone:   "limit.sms_phone",
-	LockSMSAddress: "limit.sms_address",
-	LockSMSCompany: "limit.sms_company",
-	LockSMSCountry: "limit.sms_country",
-	LockMails:      "limit.mails",
+	LockPassword:     "lock.password",
+	LockDisabled:     "lock.disabled",
+	LockCodes:        "lock.codes",
+	LockAnswers:      "lock.answers",
+	LockAddress:      "limit.address",
+	LockLogins:       "limit.logins",
+	LockRenewals:     "limit.renewals",
+	LockSMSAccount:   "limit.sms_account",
+	LockSMSPhone:     "limit.sms_phone",
+	LockSMSAddress:   "limit.sms_address",
+	LockSMSCompany:   "limit.sms_company",
+	LockSMSCountry:   "limit.sms_country",
+	LockSMSCountries: "limit.sms_country",
+	LockMails:        "limit.mails",
 }
 
 // Reasons lists what an error can have as its reason. One that is not here has
@@ -108,7 +109,7 @@ var Reasons = map[*Error][]Reason{
 	ErrUserRestricted: {NoSecondFactor},
 	ErrSessionInvalid: {TooOld},
 	ErrHeaderInvalid:  {CrossSite},
-	ErrRestricted:     slices.Sorted(maps.Values(lockReasons)),
+	ErrRestricted:     slices.Compact(slices.Sorted(maps.Values(lockReasons))),
 }
 
 // A Refusal is an Error with what one request adds to it.

@@ -49,19 +49,20 @@ const (
 	sessionPrefix = eventPrefix + "session."
 	keyPrefix     = eventPrefix + "key."
 
-	LockPassword   = lockPrefix + "password"
-	LockDisabled   = lockPrefix + "disabled"
-	LockCodes      = lockPrefix + "wrong_codes"
-	LockAnswers    = lockPrefix + "wrong_answers"
-	LockAddress    = lockPrefix + "failures_per_address"
-	LockLogins     = lockPrefix + "logins_per_address"
-	LockRenewals   = lockPrefix + "renewals"
-	LockSMSAccount = lockPrefix + "sms_per_account"
-	LockSMSPhone   = lockPrefix + "sms_per_phone"
-	LockSMSAddress = lockPrefix + "sms_per_address"
-	LockSMSCompany = lockPrefix + "sms_per_company"
-	LockSMSCountry = lockPrefix + "sms_per_country"
-	LockMails      = lockPrefix + "mails_per_account"
+	LockPassword     = lockPrefix + "password"
+	LockDisabled     = lockPrefix + "disabled"
+	LockCodes        = lockPrefix + "wrong_codes"
+	LockAnswers      = lockPrefix + "wrong_answers"
+	LockAddress      = lockPrefix + "failures_per_address"
+	LockLogins       = lockPrefix + "logins_per_address"
+	LockRenewals     = lockPrefix + "renewals"
+	LockSMSAccount   = lockPrefix + "sms_per_account"
+	LockSMSPhone     = lockPrefix + "sms_per_phone"
+	LockSMSAddress   = lockPrefix + "sms_per_address"
+	LockSMSCompany   = lockPrefix + "sms_per_company"
+	LockSMSCountry   = lockPrefix + "sms_per_country"
+	LockSMSCountries = lockPrefix + "sms_countries"
+	LockMails        = lockPrefix + "mails_per_account"
 
 	SessionEnded     = sessionPrefix + "ended"
 	AllSessionsEnded = sessionPrefix + "all_ended"
@@ -131,7 +132,8 @@ func eventKinds() []EventKind {
 		EventKind{LockSMSPhone, "the first SMS to a phone that `sms_per_phone` refuses; once a window and node", attempt},
 		EventKind{LockSMSAddress, "the first SMS for an address that `sms_per_address` refuses; once a window and node", attempt},
 		EventKind{LockSMSCompany, "the first SMS of a company that `sms_per_company` refuses; once a window and node", attempt},
-		EventKind{LockSMSCountry, "the first SMS to a country that `sms_per_country` refuses, or that is none of `sms_countries`; once a window, or day, and node", attempt},
+		EventKind{LockSMSCountry, "the first SMS to a country that `sms_per_country` refuses; once a window and node", attempt},
+		EventKind{LockSMSCountries, "the first SMS to a country that is none of `sms_countries`; once a day and node", attempt},
 		EventKind{LockMails, "the first mail to an account that `mails_per_account` refuses; once a window and node", attempt},
 		EventKind{SessionEnded, "a session or recovery link was ended before its time: `" + EndedByLogout + "`, `" + EndedByPassword + "` (one was set), `" +
 			EndedByChange + "` (changed or deleted by an administrator), `" + EndedByAdmin + "` (ended by one), `" + EndedLate + "` (what a crash left over)", ended},
