@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -378,6 +380,12 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 			}
 		case "caddy mnemogate sessions list alice":
 			s.login("alice@example.com")
+		case "caddy mnemogate account history carol":
+			s.post("auth/checkcredentials", "", fields{"login_id": "carol@example.com", "password": "wrong"}).want(flows.ErrCredentialsInvalid)
+			storetest.Eventually(t, 10*time.Second, "carol's history", func() bool {
+				events, _ := s.admin("GET", "accounts/carol/history", nil).JSON["events"].([]any)
+				return len(events) == 2
+			})
 		}
 		cmd := s.shell(strings.NewReplacer(listed, now, "/var/log/caddy/", s.dir+"/").Replace(step.command))
 		cmd.Env = append(cmd.Env, "CURL_HOME="+s.dir)
