@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -88,6 +89,7 @@ type site struct {
 	config  string
 	base    string // base_path
 	env     []string
+	program string // the Caddy that start runs; empty for this one
 
 	nodes  []*site // that take turns with requests; nil if the site is one itself
 	turns  atomic.Int64
@@ -267,7 +269,7 @@ func (s *site) start() {
 
 // caddy is a command of the Caddy under test.
 func (s *site) caddy(args ...string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], args...)
+	cmd := exec.Command(cmp.Or(s.program, os.Args[0]), args...)
 	cmd.Env = append(os.Environ(), "MNEMOGATE_TEST_CADDY=1",
 		"XDG_DATA_HOME="+s.dir+"/data", "XDG_CONFIG_HOME="+s.dir+"/config", "HOME="+s.dir)
 	cmd.Env = append(cmd.Env, s.env...)
@@ -288,6 +290,12 @@ func (s *site) stop(signal os.Signal) {
 func (s *site) restart() {
 	s.t.Helper()
 	s.stop(syscall.SIGKILL)
+	s.startAgain()
+}
+
+// startAgain is start with a log of its own.
+func (s *site) startAgain() {
+	s.t.Helper()
 	s.logMu.Lock()
 	s.logs.Reset()
 	s.logMu.Unlock()

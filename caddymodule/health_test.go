@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,6 +47,23 @@ func TestHealthIsToldToAnybody(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A node that is about to end, and has shutdown_delay, says so, and goes on: so a
+// balancer sends it nothing any more before it is gone.
+func TestHealthTellsOfTheEnd(t *testing.T) {
+	t.Parallel()
+	config := siteConfig{company: people, handler: "health /health"}.caddyfile("DIR", "SINK", "BACKEND")
+	s := startCaddyfile(t, strings.Replace(config, "auto_https off", "auto_https off\nshutdown_delay 1m", 1), nil)
+	token := s.login("alice@example.com")
+	if err := s.load(); err != nil {
+		t.Fatal(err)
+	}
+	s.wantHealth(t, http.StatusOK) // the listener goes on
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	storetest.Eventually(t, 20*time.Second, "503", func() bool { return s.ask("GET", "/health", "").Status == http.StatusServiceUnavailable })
+	s.get("/", token).wantStatus(http.StatusOK)
+	s.stop(syscall.SIGKILL)
 }
 
 func TestHealthTellsOfAStoreThatDoesNotAnswer(t *testing.T) {

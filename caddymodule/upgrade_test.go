@@ -49,24 +49,32 @@ func TestUpgradeFromTheRelease(t *testing.T) {
 	})
 	t.Run("two nodes", func(t *testing.T) {
 		servers := sharedServers(t)
-		servers.postgres.Restore(t, servers.schema, bytes.ReplaceAll(releasedFile(t, "postgres.sql"), []byte("test1"), []byte(servers.schema)))
-		for lines := bufio.NewScanner(bytes.NewReader(releasedFile(t, "redis.jsonl"))); lines.Scan(); {
-			var words []string
-			if err := json.Unmarshal(lines.Bytes(), &words); err != nil {
-				t.Fatal(err)
-			}
-			command := make([]any, len(words))
-			for i, word := range words {
-				command[i] = latin1(word)
-			}
-			servers.redis.Ask(t, command...)
-		}
+		servers.restoreRelease()
 		s := servers.start(siteConfig{company: roomy}, servers.direct(), servers.direct())
-		s.goesOn(released{
-			live: "mgs_mzUW9NsC20bRf3UzF_E-wzgfwMmFfiIGFNcOxMV4LqI", ended: "mgs_xdlbkhg2uQIQYhGQZb9PwaPr0D343_hBm4uTaKyDrk4",
-			link: "mgl_CJH0vYAj_SuGToLBSPz2sAywsfMeuS2wIMwxHzV2cE4", pending: "mgs_DaMmLwfpkDZ94hPUK6fll79WyNdUxOV2gAsXB_rFEng", code: "358308",
-		})
+		s.goesOn(releasedToShared)
 	})
+}
+
+var releasedToShared = released{
+	live: "mgs_mzUW9NsC20bRf3UzF_E-wzgfwMmFfiIGFNcOxMV4LqI", ended: "mgs_xdlbkhg2uQIQYhGQZb9PwaPr0D343_hBm4uTaKyDrk4",
+	link: "mgl_CJH0vYAj_SuGToLBSPz2sAywsfMeuS2wIMwxHzV2cE4", pending: "mgs_DaMmLwfpkDZ94hPUK6fll79WyNdUxOV2gAsXB_rFEng", code: "358308",
+}
+
+// restoreRelease puts into the servers what v0.1.0 has left.
+func (s *servers) restoreRelease() {
+	s.t.Helper()
+	s.postgres.Restore(s.t, s.schema, bytes.ReplaceAll(releasedFile(s.t, "postgres.sql"), []byte("test1"), []byte(s.schema)))
+	for lines := bufio.NewScanner(bytes.NewReader(releasedFile(s.t, "redis.jsonl"))); lines.Scan(); {
+		var words []string
+		if err := json.Unmarshal(lines.Bytes(), &words); err != nil {
+			s.t.Fatal(err)
+		}
+		command := make([]any, len(words))
+		for i, word := range words {
+			command[i] = latin1(word)
+		}
+		s.redis.Ask(s.t, command...)
+	}
 }
 
 // latin1 is the bytes that the characters of a text stand for.

@@ -125,7 +125,8 @@ type Handler struct {
 	Forward []string `json:"forward,omitempty"`
 
 	// The path at which load balancers and monitors find out about this node,
-	// such as `/health`: 200 if its stores answer, else 503, without a body. It
+	// such as `/health`: 200 if its stores answer, else 503, without a body. While
+	// Caddy's `shutdown_delay` lets a server go on that is about to end, it is 503. It
 	// needs no token and never reaches the application. Default: none.
 	Health string `json:"health,omitempty"`
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+
+	"github.com/caddyserver/caddy/v2"
 )
 
 // isHealth reports whether a request asks for this node's health.
@@ -18,9 +20,20 @@ func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	if !h.app.Healthy() {
+	if leaves(r) || !h.app.Healthy() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
+}
+
+// leaves reports whether the server is about to end, and has shutdown_delay: it goes on
+// until those are gone who are told here.
+func leaves(r *http.Request) bool {
+	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return false
+	}
+	leaving, _ := repl.Get("http.shutting_down")
+	return leaving == true
 }
 
 func (h *Handler) checkHealth() error {
