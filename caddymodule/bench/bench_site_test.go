@@ -5,7 +5,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -29,6 +32,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/crypto/argon2"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/password"
 )
 
@@ -41,10 +45,12 @@ type subject struct {
 	b      testing.TB
 	addr   string
 	warmUp string // the address of a site that does all but proxy
+	udp    string // the address of the first site for HTTP/3
+	tls    *tls.Config
 	dir    string
 	admin  *http.Client
 	cmd    *exec.Cmd
-	files  []*os.File // fd/3 and fd/4
+	files  []*os.File // fd/3, fd/4 and fdgram/5
 	exited chan struct{}
 	log    logBuffer
 }
@@ -56,9 +62,14 @@ type subjectConfig struct {
 	guard  string // before reverse_proxy
 	more   string // in the site
 	db     string // a file to begin with, copied to DIR/mnemogate.db
+	http3  bool   // the site listens for it, too
 }
 
 func (c subjectConfig) caddyfile(dir, upstream string) []byte {
+	https := ""
+	if c.http3 {
+		https = fmt.Sprintf("https:// {\nbind fdgram/5 {\nprotocols h3\n}\ntls DIR/cert.pem DIR/key.pem\n%s\n%s\n%s\n}\n", c.guard, c.more, c.proxy(upstream))
+	}
 	return []byte(strings.ReplaceAll(fmt.Sprintf(`{
 	admin unix/DIR/admin.sock
 	persist_config off
@@ -72,18 +83,18 @@ http:// {
 	bind fd/3
 	%s
 	%s
-	reverse_proxy %s {
-		transport http {
-			keepalive_idle_conns_per_host 512
-		}
-	}
+	%s
 }
 http:// {
 	bind fd/4
 	%[2]s
 	respond 204
 }
-`, c.global, c.guard, c.more, upstream), "DIR", dir))
+%[5]s`, c.global, c.guard, c.more, c.proxy(upstream), https), "DIR", dir))
+}
+
+func (subjectConfig) proxy(upstream string) string {
+	return "reverse_proxy " + upstream + " {\ntransport http {\nkeepalive_idle_conns_per_host 512\n}\n}"
 }
 
 func startSubject(b testing.TB, c subjectConfig, upstream string) *subject {
@@ -120,6 +131,9 @@ func newSubject(b testing.TB, c subjectConfig, upstream string) *subject {
 		b.Cleanup(func() { _ = file.Close() })
 		s.files = append(s.files, file)
 	}
+	if c.http3 {
+		s.listenHTTP3()
+	}
 	if c.db != "" {
 		copyFile(b, c.db, dir+"/mnemogate.db")
 	}
@@ -128,6 +142,36 @@ func newSubject(b testing.TB, c subjectConfig, upstream string) *subject {
 	}
 	b.Cleanup(s.kill)
 	return s
+}
+
+// listenHTTP3 makes a socket and a certificate, of localhost.
+func (s *subject) listenHTTP3() {
+	s.b.Helper()
+	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		s.b.Fatal(err)
+	}
+	defer conn.Close()
+	file, err := conn.File()
+	if err != nil {
+		s.b.Fatal(err)
+	}
+	s.b.Cleanup(func() { _ = file.Close() })
+	s.files, s.udp = append(s.files, file), conn.LocalAddr().String()
+	config, roots := guesttest.Certificate(s.b, "localhost")
+	s.tls = &tls.Config{RootCAs: roots, ServerName: "localhost"}
+	private, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
+	if err != nil {
+		s.b.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: config.Certificates[0].Certificate[0]},
+		"key.pem":  {Type: "PRIVATE KEY", Bytes: private},
+	} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			s.b.Fatal(err)
+		}
+	}
 }
 
 func copyFile(b testing.TB, from, to string) {

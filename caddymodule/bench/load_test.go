@@ -3,6 +3,8 @@ package bench
 import (
 	"bytes"
 	"cmp"
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -10,10 +12,13 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 )
@@ -32,9 +37,10 @@ type template struct {
 	method string
 	path   string
 	key    string // X-Api-Key
-	header string // what stands before a token over HTTP/1.1, other than that of Bearer
+	header string // what stands before a token, other than that of Bearer
 	http2  bool
-	want   int // the status of an answer that is none of the failures
+	http3  *tls.Config // nil: no HTTP/3
+	want   int         // the status of an answer that is none of the failures
 }
 
 // A shot is what is special to a request.
@@ -81,13 +87,11 @@ func (c *loadClient) hangUp() {
 // the next one goes over a new connection.
 func (c *loadClient) shoot(s shot) (int, error) {
 	if c.conn == nil {
-		conn, err := net.Dial("tcp", c.template.addr)
+		conn, err := c.template.dial()
 		if err != nil {
 			return 0, err
 		}
-		if c.conn, err = newWire(conn, c.template.http2); err != nil {
-			return 0, errors.Join(err, conn.Close())
-		}
+		c.conn = conn
 	}
 	status, err := c.conn.exchange(c.template, s)
 	if err != nil {
@@ -96,11 +100,30 @@ func (c *loadClient) shoot(s shot) (int, error) {
 	return status, err
 }
 
-func newWire(conn net.Conn, http2 bool) (wire, error) {
-	if http2 {
-		return newWire2(conn)
+func (t *template) dial() (wire, error) {
+	if t.http3 != nil {
+		return newWire3(t.addr, t.http3)
 	}
-	return &wire1{Conn: conn, in: make([]byte, 16<<10)}, nil
+	conn, err := net.Dial("tcp", t.addr)
+	if err != nil {
+		return nil, err
+	}
+	if !t.http2 {
+		return &wire1{Conn: conn, in: make([]byte, 16<<10)}, nil
+	}
+	w, err := newWire2(conn)
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return w, nil
+}
+
+const bearer = "Authorization: Bearer "
+
+// credentials returns the header that brings a token.
+func (t *template) credentials(s shot) (name, value string) {
+	name, before, _ := strings.Cut(cmp.Or(t.header, bearer), ": ")
+	return name, before + s.token
 }
 
 // Results of a run
@@ -296,7 +319,7 @@ var (
 func (w *wire1) exchange(t *template, s shot) (status int, err error) {
 	w.out = append(append(append(append(append(w.out[:0], t.method...), ' '), t.path...), s.path...), " HTTP/1.1\r\nHost: api.example.com\r\n"...)
 	if s.token != "" {
-		w.out = append(append(append(w.out, cmp.Or(t.header, "Authorization: Bearer ")...), s.token...), "\r\n"...)
+		w.out = append(append(append(w.out, cmp.Or(t.header, bearer)...), s.token...), "\r\n"...)
 	}
 	if t.key != "" {
 		w.out = append(append(append(w.out, "X-Api-Key: "...), t.key...), "\r\n"...)
@@ -378,10 +401,11 @@ func (w *wire2) exchange(t *template, s shot) (status int, err error) {
 		return 0, errors.New("no bodies over HTTP/2")
 	}
 	w.block.Reset()
+	name, value := t.credentials(s)
 	for _, f := range [...]hpack.HeaderField{
 		{Name: ":method", Value: t.method}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: t.path + s.path},
 		{Name: ":authority", Value: "api.example.com"},
-		{Name: "authorization", Value: "Bearer " + s.token, Sensitive: true},
+		{Name: strings.ToLower(name), Value: value, Sensitive: true},
 	} {
 		if err := w.headers.WriteField(f); err != nil {
 			return 0, err
@@ -448,6 +472,46 @@ func statusOf(block []byte) int {
 		return staticStatuses[block[0]-0x88]
 	}
 	return 1
+}
+
+// HTTP/3
+
+type wire3 struct {
+	net.Conn // none
+	quic     *quic.Conn
+	client   *http3.ClientConn
+}
+
+func newWire3(addr string, config *tls.Config) (*wire3, error) {
+	config = config.Clone()
+	config.NextProtos = []string{http3.NextProtoH3}
+	conn, err := quic.DialAddr(context.Background(), addr, config, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &wire3{quic: conn, client: (&http3.Transport{DisableCompression: true}).NewClientConn(conn)}, nil
+}
+
+// Close closes the connection.
+func (w *wire3) Close() error { return w.quic.CloseWithError(0, "") }
+
+// SetDeadline does nothing: QUIC itself gives up a peer that is silent.
+func (w *wire3) SetDeadline(time.Time) error { return nil }
+
+func (w *wire3) exchange(t *template, s shot) (status int, err error) {
+	r, err := http.NewRequest(t.method, "https://localhost"+t.path+s.path, strings.NewReader(s.body))
+	if err != nil {
+		return 0, err
+	}
+	if s.token != "" {
+		r.Header.Set(t.credentials(s))
+	}
+	response, err := w.client.RoundTrip(r)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, errors.Join(err, response.Body.Close())
 }
 
 // What the percentiles are read from must be right to a bucket.

@@ -40,7 +40,7 @@ func (h *Handler) admit(r *http.Request, t target) (flows.Session, error) {
 	if !h.isPublic(r.URL) {
 		return h.authorize(r, t)
 	}
-	if lines, _ := h.brought(r); lines != nil { // else no store is asked: health checks must not wait for one
+	if lines, _ := h.brought(r, nil); lines != nil { // else no store is asked: health checks must not wait for one
 		session, err := h.authorize(r, t)
 		if err == nil {
 			return session, nil
@@ -69,7 +69,8 @@ func (h *Handler) authorize(r *http.Request, t target) (session flows.Session, e
 		}
 	}
 	want := flows.Demand{Company: company, Among: h.Companies, Fresh: h.freshness(r.URL)}
-	credentials, err := h.credentials(r)
+	var room [1]string
+	credentials, err := h.credentials(r, room[:0])
 	if err != nil {
 		return session, err
 	}

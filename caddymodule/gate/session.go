@@ -29,7 +29,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	var do func(*flows.Service) error
 	switch {
 	case r.Method == http.MethodGet:
-		request.Authorization, _ = h.brought(r)
+		request.Authorization, _ = h.brought(r, nil)
 		do = func(service *flows.Service) (err error) {
 			reply, err = service.Current(r.Context(), &request)
 			return err
@@ -40,7 +40,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 			return err
 		}
 	case r.Method == http.MethodDelete && h.Cookie != "":
-		request.Authorization = h.cookies(r)
+		request.Authorization = h.cookies(r, nil)
 		do = func(service *flows.Service) error {
 			if request.Authorization != nil && crossSite(r, nil) {
 				return errCrossSite

@@ -173,7 +173,7 @@ func Raw(answer string) http.HandlerFunc {
 }
 
 // Certificate makes one for 127.0.0.1 and the names, and a pool that trusts it.
-func Certificate(t *testing.T, names ...string) (*tls.Config, *x509.CertPool) {
+func Certificate(t testing.TB, names ...string) (*tls.Config, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
