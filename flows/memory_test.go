@@ -424,47 +424,66 @@ func (madeSessions) Get(_ context.Context, hash flows.TokenHash) (flows.Session,
 
 var (
 	farAway  = time.Now().Add(1000 * time.Hour)
-	recalled = flag.String("recalled", "1000,100000,1000000", "the numbers of sessions that BenchmarkRecall remembers")
+	recalled = flag.String("recalled", "1000,100000,1000000", "the numbers of sessions that the benchmarks of the memory remember")
 )
 
 // BenchmarkRecall looks for remembered sessions at random, of few and of many.
 func BenchmarkRecall(b *testing.B) {
+	benchMany(b, func(b *testing.B, n int, hash func(int) flows.TokenHash) {
+		before := heap()
+		memory := remembering(b, n, hash)
+		perSession := float64(heap()-before) / float64(n)
+		asked := make([]flows.TokenHash, 1<<16)
+		for i := range asked {
+			asked[i] = hash(rand.IntN(n))
+		}
+		now, began, stopped := time.Now(), time.Now(), gcTime()
+		for i := 0; b.Loop(); i++ {
+			if _, err := memory.Recall(b.Context(), now, "", asked[i%len(asked)]); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(perSession, "B/session")
+		b.ReportMetric((gcTime()-stopped)/time.Since(began).Seconds(), "gc-CPUs")
+		if _, misses := memory.Asked(); misses != uint64(n) {
+			b.Errorf("%d were not remembered", misses-uint64(n))
+		}
+	})
+}
+
+// BenchmarkEndedAll hears that all sessions of an account have ended, beside few
+// and many of others.
+func BenchmarkEndedAll(b *testing.B) {
+	benchMany(b, func(b *testing.B, n int, hash func(int) flows.TokenHash) {
+		memory := remembering(b, n, hash)
+		for i := 0; b.Loop(); i++ {
+			memory.EndedAll(flows.Ending{Company: "acme", Account: int64(2 + i), Epoch: 2})
+		}
+	})
+}
+
+func benchMany(b *testing.B, bench func(b *testing.B, n int, hash func(int) flows.TokenHash)) {
 	for field := range strings.SplitSeq(*recalled, ",") {
 		n, err := strconv.Atoi(field)
 		if err != nil || n < 1 {
 			b.Fatalf("-recalled %s: %q is no number of sessions", *recalled, field)
 		}
-		hash := func(i int) flows.TokenHash {
-			return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i)))
-		}
 		b.Run(field, func(b *testing.B) {
-			memory := store.NewMemory(madeSessions{}, n*5/4+10_000)
-			memory.Trust(farAway)
-			before := heap()
-			now := time.Now()
-			for i := range n {
-				if _, err := memory.Recall(b.Context(), now, "", hash(i)); err != nil {
-					b.Fatal(err)
-				}
-			}
-			perSession := float64(heap()-before) / float64(n)
-			asked := make([]flows.TokenHash, 1<<16)
-			for i := range asked {
-				asked[i] = hash(rand.IntN(n))
-			}
-			began, stopped := time.Now(), gcTime()
-			for i := 0; b.Loop(); i++ {
-				if _, err := memory.Recall(b.Context(), now, "", asked[i%len(asked)]); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(perSession, "B/session")
-			b.ReportMetric((gcTime()-stopped)/time.Since(began).Seconds(), "gc-CPUs")
-			if _, misses := memory.Asked(); misses != uint64(n) {
-				b.Errorf("%d were not remembered", misses-uint64(n))
-			}
+			bench(b, n, func(i int) flows.TokenHash { return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i))) })
 		})
 	}
+}
+
+func remembering(b *testing.B, n int, hash func(int) flows.TokenHash) *store.Memory {
+	b.Helper()
+	memory := store.NewMemory(madeSessions{}, n*5/4+10_000)
+	memory.Trust(farAway)
+	for i := range n {
+		if _, err := memory.Recall(b.Context(), time.Now(), "", hash(i)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return memory
 }
 
 func heap() uint64 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -113,8 +114,8 @@ func growShared(b testing.TB, seed *seed) (flows.Accounts, flows.Sessions) {
 }
 
 // copySessions stores one session of each bucket by way of the store and the
-// others as copies of them: all are the same account's, which makes no
-// difference to looking them up.
+// others as copies of them, each in the index of its own account, although all
+// say that they are the same one's: that makes no difference to looking them up.
 func copySessions(b testing.TB, server *redis.Client, sessions flows.Sessions, all []drawnSession) {
 	b.Helper()
 	ctx := context.Background()
@@ -134,8 +135,11 @@ func copySessions(b testing.TB, server *redis.Client, sessions flows.Sessions, a
 			originals[d.hash.Bucket()] = original{keys[0], strings.TrimSuffix(keys[0], string(d.hash[:]))}
 			continue
 		}
+		index := strings.TrimSuffix(from.prefix, "s") + "i" + string(flows.Authorized) + "/acme/" + strconv.Itoa(d.account)
 		pipe.Copy(ctx, from.key, from.prefix+string(d.hash[:]), server.Options().DB, false)
-		if pipe.Len() == 1000 || i == len(all)-1 {
+		pipe.ZAdd(ctx, index, redis.Z{Score: float64(time.Now().UnixMicro()), Member: d.hash[:]})
+		pipe.PExpire(ctx, index, seedLife+flows.Keep)
+		if pipe.Len() >= 1000 || i == len(all)-1 {
 			if _, err := pipe.Exec(ctx); err != nil {
 				b.Fatal(err)
 			}

@@ -92,6 +92,15 @@ func (n *node) Ended(hash flows.TokenHash) {
 	}
 }
 
+// Flush implements flows.Feed: a node that may have missed something forgets all.
+func (n *node) Flush() {
+	n.Memory.Flush()
+	n.fleet.waiting.Range(func(_, h any) bool {
+		h.(*hearing).by(n.number)
+		return true
+	})
+}
+
 // A hearing is a logout that nodes are to hear of.
 type hearing struct {
 	due   time.Time
@@ -207,7 +216,8 @@ func (f *fleet) cost(b testing.TB) (c cost) {
 
 // openLoop calls f for each number at its time, and returns how long each took
 // from when it was due, and how many failed.
-func openLoop(from, to, rate int, f func(i int, due time.Time) error) (took times, failed int) {
+func openLoop(from, to, rate int, f func(i int, due time.Time) error) (took *times, failed int) {
+	took = &times{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	start := time.Now()
@@ -242,18 +252,43 @@ func (n *node) logout(ctx context.Context, token string) error {
 	return err
 }
 
-// logouts has so many a second for as long as the rounds take.
+// logouts has so many a second.
 func (f *fleet) logouts(b testing.TB, t *figuresTable, name string, rate int) {
 	b.Helper()
-	length := time.Duration(*benchRounds) * *benchRound
-	from, to := f.begin(b, max(10, int(length.Seconds()*float64(rate))))
-	quiet := f.cost(b)
-	time.Sleep(length / 4)
-	before := f.cost(b)
+	each := max(10, int(benchRound.Seconds()*float64(rate)))
+	from, to := f.begin(b, *benchRounds*each)
+	quiet, pause := f.cost(b), max(time.Second, *benchRound)/5
+	time.Sleep(pause)
+	before, messages, began := f.cost(b), f.messages.Load(), time.Now()
+	var answers, heard []*times
+	failed, unheard := 0, 0
+	for ; from < to; from += each {
+		answered, heardOf, n, missed := f.round(b, from, from+each, rate)
+		answers, heard = append(answers, answered), append(heard, heardOf)
+		failed += n
+		unheard += missed
+	}
+	took, after := time.Since(began), f.cost(b)
+	n, nodes := float64(*benchRounds*each), float64(len(f.nodes))
+	more := func(quiet, before, after float64) float64 { // than nodes cost that hear of nothing
+		return (after - before - (before-quiet)*took.Seconds()/pause.Seconds()) / n
+	}
+	p := func(rounds []*times, q float64) time.Duration {
+		return medianOf(rounds, func(t *times) time.Duration { return t.quantile(q) })
+	}
+	t.add(name, rate, failed, p(answers, .5), p(answers, .99), p(heard, .5), p(heard, .99), p(heard, 1), unheard,
+		fmt.Sprintf("%.0f µs", more(float64(quiet.redis), float64(before.redis), float64(after.redis))/1e3),
+		fmt.Sprintf("%.1f µs", more(float64(quiet.nodes), float64(before.nodes), float64(after.nodes))/1e3/nodes),
+		more(quiet.bytes, before.bytes, after.bytes)/nodes, float64(f.messages.Load()-messages)/n/nodes)
+}
+
+// round logs sessions out, and returns how long the answers took and until all
+// nodes had heard, of how many the answer was an error, and of how many not all
+// nodes have heard in a second.
+func (f *fleet) round(b testing.TB, from, to, rate int) (answered, heard *times, failed, unheard int) {
+	b.Helper()
 	hearings := make([]*hearing, to-from)
-	messages := f.messages.Load()
-	began := time.Now()
-	answers, failed := openLoop(from, to, rate, func(i int, due time.Time) error {
+	answered, failed = openLoop(from, to, rate, func(i int, due time.Time) error {
 		h := &hearing{due: due, nodes: make([]atomic.Bool, len(f.nodes))}
 		hearings[i-from] = h
 		f.waiting.Store(f.hashOf(i), h)
@@ -262,24 +297,14 @@ func (f *fleet) logouts(b testing.TB, t *figuresTable, name string, rate int) {
 	for deadline := time.Now().Add(time.Second); f.unheard(hearings) > failed && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	took, after := time.Since(began), f.cost(b)
-	var heard times
+	f.waiting.Clear()
+	heard = &times{}
 	for _, h := range hearings {
 		if d := h.took.Load(); d != 0 {
 			heard.add(time.Duration(d))
 		}
 	}
-	f.waiting.Clear()
-	n := float64(len(hearings))
-	nodes := float64(len(f.nodes))
-	more := func(quiet, before, after float64) float64 { // than the nodes cost that hear of nothing
-		return (after - before - (before-quiet)*took.Seconds()/(length/4).Seconds()) / n
-	}
-	t.add(name, rate, failed, answers.quantile(.5), answers.quantile(.99), heard.quantile(.5), heard.quantile(.99), heard.quantile(1),
-		f.unheard(hearings),
-		fmt.Sprintf("%.0f µs", more(float64(quiet.redis), float64(before.redis), float64(after.redis))/1e3),
-		fmt.Sprintf("%.1f µs", more(float64(quiet.nodes), float64(before.nodes), float64(after.nodes))/1e3/nodes),
-		more(quiet.bytes, before.bytes, after.bytes)/nodes, float64(f.messages.Load()-messages)/n/nodes)
+	return answered, heard, failed, f.unheard(hearings)
 }
 
 func (f *fleet) unheard(hearings []*hearing) (n int) {
