@@ -74,7 +74,7 @@ const (
 	sqliteMaxBatch     = 256
 	sqliteDrainTimeout = 5 * time.Second
 	sqliteStartTimeout = 10 * time.Second
-	sqliteSweepChunk   = 500
+	sqliteSweepChunk   = 100
 	sqliteBusyTimeout  = "5000" // milliseconds
 	sqliteClearChunk   = 100    // of sessions that an ending leaves, each in a page of its own
 )
