@@ -23,7 +23,6 @@ import (
 // lines in its directive.
 func accountsSite(t *testing.T, start starter, keys string, c siteConfig) *site {
 	t.Helper()
-	c.global += fastHashing
 	c.company += "\ncaptcha off"
 	c.site = "handle_path /api/* {\nmnemogate_accounts {\n" + keys + "\n}\n}\nhandle {\nmnemogate\nreverse_proxy BACKEND\n}"
 	return start(t, c)

@@ -90,7 +90,6 @@ func (a answer) wantRefused(status int, field string) answer {
 // adminSite has company acme with no account.
 func adminSite(t *testing.T, c siteConfig) *site {
 	t.Helper()
-	c.global += fastHashing
 	c.company += "\ncaptcha off"
 	return startSite(t, c)
 }

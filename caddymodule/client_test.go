@@ -131,7 +131,7 @@ func TestAnAppUsesTheModule(t *testing.T) {
 		s := start(t, siteConfig{
 			company: people + disclaimers + "account sam {\nlogin sam\nidentity 1 sam-at-provider\n}" + provider.provider(1, ""),
 			more:    "company workers {\napi_key " + testKey + "\ncaptcha pow 12\naccount wendy {\nlogin wendy\npassword \"" + testPassword + "\"\nquestion Cat? Whiskers\n}\n}\n",
-			global:  fastHashing + "\nlimits {\ncaptcha_after 1\n}\n",
+			global:  "\nlimits {\ncaptcha_after 1\n}\n",
 			handler: "cookie",
 			env:     []string{"MNEMOGATE_PEER_SECRET=" + peerSecret},
 		})

@@ -269,7 +269,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	if got := s.cli("", "doctor", "--json").want(1); !strings.Contains(got.out, `{"check":"mail","company":"umbrella","result":"failed","message":"`+address) {
 		t.Errorf("got %s", got.out)
 	}
-	if err := s.reload(siteConfig{global: fastHashing, company: "captcha off"}); err != nil {
+	if err := s.reload(siteConfig{company: "captcha off"}); err != nil {
 		t.Fatal(err)
 	}
 	s.cli("", "doctor").want(0, "warning  acme: captcha")

@@ -70,9 +70,6 @@ func errorSite(t *testing.T) *site {
 	t.Cleanup(provider.Close)
 	return startSite(t, siteConfig{
 		global: `captcha static ` + human + `
-		password {
-			argon2id 7168 5 1
-		}
 		limits {
 			captcha_after 2
 			lock_after 3

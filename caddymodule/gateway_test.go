@@ -236,9 +236,6 @@ func TestGatewaysMayFail(t *testing.T) {
 			failures_per_address 1000/5m
 			logins_per_address 1000/1m
 		}
-		password {
-			argon2id 7168 5 1
-		}
 		oauth 2 oauth2 {
 			token_url ` + url + `/token
 			userinfo_url ` + url + `/user

@@ -40,7 +40,7 @@ func named(events []map[string]string) []string {
 func TestHistoryOfAnAccount(t *testing.T) {
 	onEachDeployment(t, func(t *testing.T, start starter) {
 		t.Parallel()
-		s := start(t, siteConfig{global: fastHashing, company: "captcha off\nlimits {\nlock_after 2\n}\n" + account("alice", "") + account("bob", "")})
+		s := start(t, siteConfig{company: "captcha off\nlimits {\nlock_after 2\n}\n" + account("alice", "") + account("bob", "")})
 		node := s
 		if s.nodes != nil {
 			node = s.nodes[0]

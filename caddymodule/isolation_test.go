@@ -60,9 +60,6 @@ func TestCompaniesAreIsolated(t *testing.T) {
 	twin := func(company, more string) string {
 		return `
 		captcha static human-of-` + company + `
-		password {
-			argon2id 7168 5 1
-		}
 		limits {
 			lock_after 3
 			wrong_codes 3/1h

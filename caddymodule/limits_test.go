@@ -203,9 +203,6 @@ func TestNothingResetsWrongCodes(t *testing.T) {
 func nothingResetsWrongCodes(t *testing.T, start starter) {
 	s := start(t, siteConfig{company: `
 		captcha off
-		password {
-			argon2id 7168 5 1
-		}
 		limits {
 			wrong_codes 9/24h
 			sms_per_account 1000/10m
@@ -272,7 +269,6 @@ func TestAStrangerLocksForNoLongerThanLockFor(t *testing.T) {
 func aStrangerLocksForNoLongerThanLockFor(t *testing.T, start starter) {
 	const long = "captcha off\nlimits {\nlock_for 1h\nfailures_per_address 1000000/5m\n}\n"
 	s := start(t, siteConfig{
-		global:  fastHashing,
 		company: long + account("alice", "phone +37060000001\nemail alice@example.com"),
 		more: "company brief {\napi_key " + testKey + "\ncaptcha off\nlimits {\nlock_for 2s\nfailures_per_address 1000000/5m\n}\n" +
 			account("bob", "") + "}\n",

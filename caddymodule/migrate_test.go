@@ -42,7 +42,7 @@ func TestPasswordsAreAskedWhereTheAccountsCameFrom(t *testing.T) {
 			}
 		}))
 		defer old.Close()
-		s := start(t, siteConfig{company: "captcha off\npassword {\nargon2id 7168 5 1\nmigrate webhook " + old.URL + " {\nsecret " + smsSecret + "\n}\n}"})
+		s := start(t, siteConfig{company: "captcha off\npassword {\nmigrate webhook " + old.URL + " {\nsecret " + smsSecret + "\n}\n}"})
 		node := s
 		if s.nodes != nil {
 			node = s.nodes[0]

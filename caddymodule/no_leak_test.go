@@ -69,7 +69,7 @@ const leakSite = `{
 			length 10
 		}
 		password {
-			argon2id 7168 5 1
+			argon2id 64 1 1 insecure
 			regex ^leak "begin with leak"
 		}
 		recovery {

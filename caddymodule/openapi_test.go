@@ -273,7 +273,6 @@ func TestClientFromTheDocument(t *testing.T) {
 	t.Parallel()
 	storetest.NeedPeers(t, peersDir)
 	s := startSite(t, siteConfig{
-		global: fastHashing,
 		company: fmt.Sprintf(`
 			captcha off
 			disclaimer terms 1 {

@@ -355,7 +355,7 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 	address := closed.Addr().String()
 	_ = closed.Close()
 	gateway := guesttest.Serve(t, guesttest.Answering(http.StatusAccepted, "queued"))
-	s := adminSite(t, siteConfig{company: "sms webhook " + gateway.URL + " {\nsecret " + smsSecret + "\n}\nmail smtp " + address + " {\nfrom noreply@example.com\ntls off\n}"})
+	s := adminSite(t, siteConfig{global: realHashing, company: "sms webhook " + gateway.URL + " {\nsecret " + smsSecret + "\n}\nmail smtp " + address + " {\nfrom noreply@example.com\ntls off\n}"})
 	s.config = strings.NewReplacer(
 		"api_key "+testKey, "api_key "+testKey+" the-new-api-key",
 		"log {", "log audit {\ninclude mnemogate.audit\noutput file "+s.dir+"/audit.log\n}\nlog {",

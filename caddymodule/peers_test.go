@@ -624,7 +624,6 @@ func TestPeersMailRecovery(t *testing.T) {
 		more += "company " + name + " {\napi_key " + testKey + lines + "\n}\n"
 	}
 	s := startSite(t, siteConfig{
-		global:  fastHashing,
 		company: company("127.0.0.1", m.SMTP, secret, "starttls"),
 		more:    more,
 		env:     []string{"MNEMOGATE_PEER_SECRET=" + password, "SSL_CERT_FILE=" + roots},

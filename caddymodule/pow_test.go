@@ -36,7 +36,7 @@ func worked(challenge string, n int) (responses []string) {
 func powSite(t *testing.T, start starter) *site {
 	account := fmt.Sprintf("account alice {\nemail alice@example.com\npassword %q\nquestion Cat? Whiskers\n}\n", testPassword)
 	return start(t, siteConfig{
-		global:  fastHashing + "\nlimits {\ncaptcha_after 1\nfailures_per_address 1000/5m\n}\n",
+		global:  "\nlimits {\ncaptcha_after 1\nfailures_per_address 1000/5m\n}\n",
 		company: "captcha pow 8\n" + account,
 		more: "company umbrella {\napi_key another-test-key\ncaptcha pow 8\n}\n" +
 			"company plain {\napi_key a-third-test-key\ncaptcha static yes\n}\n",

@@ -117,9 +117,6 @@ func TestReloadsLoseNothing(t *testing.T) {
 func reloadsLoseNothing(t *testing.T, start starter) {
 	s := start(t, siteConfig{
 		global: `captcha off
-		password {
-			argon2id 7168 5 1
-		}
 		session {
 			temporary 15m
 			stream_recheck 6s

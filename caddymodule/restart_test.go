@@ -26,9 +26,6 @@ func TestNothingIsLostAndNothingComesBack(t *testing.T) {
 	}
 	config := siteConfig{
 		global: `captcha off
-		password {
-			argon2id 7168 5 1
-		}
 		limits {
 			lock_after 3
 			failures_per_address 1000/5m

@@ -38,7 +38,7 @@ const (
 func TestLoginStorm(t *testing.T) { onEachDeployment(t, loginStorm) }
 
 func loginStorm(t *testing.T, start starter) {
-	limits := strings.Replace(roomy, "argon2id 7168 5 1", "argon2id 19456 2 1", 1)
+	limits := strings.Replace(roomy, "argon2id 64 1 1 insecure", "argon2id 19456 2 1", 1)
 	s := start(t, siteConfig{
 		company: limits + account("alice", ""),
 		more:    "company calm {\napi_key " + testKey + limits + account("bea", "") + "}\n",

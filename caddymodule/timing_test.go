@@ -32,9 +32,6 @@ func TestTiming(t *testing.T) { onEachDeployment(t, timing) }
 func timing(t *testing.T, start starter) {
 	const policy = `
 		captcha off
-		password {
-			argon2id 64 1 1 insecure
-		}
 		limits {
 			failures_per_address 1000000/5m
 			logins_per_address 1000000/1m

@@ -21,7 +21,7 @@ func TestDoctorSendsATest(t *testing.T) {
 		t.Parallel()
 		r := newReceiver(t)
 		all := start(t, siteConfig{
-			company: "captcha off\n" + fastHashing + "\n" + account("alice", "phone +37060000001\nsecond_factor") + r.events("types account.deleted") +
+			company: "captcha off\n" + account("alice", "phone +37060000001\nsecond_factor") + r.events("types account.deleted") +
 				"limits {\nsms_per_company 1/1h\nsms_per_phone 1/1h\nsms_per_account 1/1h\nmails_per_account 1/1h\nsms_countries +370\n}\n",
 			more: "company bare {\napi_key off\ncaptcha off\nsms weak\nevents off\n}\ncompany logs {\napi_key off\ncaptcha off\nsms log\n}\n",
 		})

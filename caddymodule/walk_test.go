@@ -11,9 +11,6 @@ import (
 // the interface's table.
 const people = `
 	captcha off
-	password {
-		argon2id 7168 5 1
-	}
 	limits {
 		sms_per_address 1000/1h
 		failures_per_address 1000/5m

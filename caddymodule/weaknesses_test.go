@@ -42,7 +42,7 @@ func (*weakSender) Weaknesses() []guest.Weakness {
 // too: in the log at each start, and by doctor.
 func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 	t.Setenv("MNEMOGATE_TEST_SHORT_KEY", "elevenchars")
-	s := startSite(t, siteConfig{company: "captcha static tea\nsms weak\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\n}",
+	s := startSite(t, siteConfig{global: realHashing, company: "captcha static tea\nsms weak\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\n}",
 		more: "company umbrella {\napi_key off\ncaptcha off\nmail log\nsms webhook http://gateway.invalid insecure {\nsecret whsec_c2VjcmV0\n}\notp {\nfixed 123456 +37060012345\n}\nrecovery {\nlink https://a.example/?{token}\n}\n}\n" +
 			"company zeta {\napi_key {env.MNEMOGATE_TEST_SHORT_KEY} " + testKey + "\ncaptcha off\nmail webhook http://127.0.0.1:1 {\nsecret c2VjcmV0\n}\n}"})
 	doctor := s.cli("", "doctor").out
