@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -95,6 +96,11 @@ var disturbances = []func(embedded, shared *soak, i int, outage time.Duration){
 		if err := shared.redis.Start(); err != nil {
 			shared.b.Fatal(err)
 		}
+		storetest.Eventually(shared.b, time.Minute, "Redis that has loaded its data", func() bool {
+			client := redis.NewClient(&redis.Options{Network: "unix", Addr: shared.redis.Socket()})
+			defer client.Close()
+			return client.Ping(shared.b.Context()).Err() == nil
+		})
 	},
 }
 
