@@ -103,7 +103,7 @@ func TestDoctorTellsWhyATestWasNotTaken(t *testing.T) {
 		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, []string{"answered 302", "→ no redirect is followed"}},
 		"many":     {guesttest.Answering(429, ""), []string{"answered 429", "→ it says that there were too many"}},
 		"broken":   {guesttest.Answering(503, "down"), []string{`answered 503: "down"`, "→ it is at fault"}},
-		"silent":   {hang, []string{"no answer in time", "→ see that the address is right"}},
+		"silent":   {hang, []string{"no answer in time", "→ see that the address is right, that it runs"}},
 	} {
 		s.run(name, func(t *testing.T) {
 			does.Store(&c.does)
@@ -116,7 +116,27 @@ func TestDoctorTellsWhyATestWasNotTaken(t *testing.T) {
 	got := s.cli("", "doctor", "--send-test", "mail:alice@example.com", "--json").want(1)
 	var f map[string]string
 	if err := json.Unmarshal([]byte(got.out), &f); err != nil || f["check"] != "mail" || f["company"] != "acme" || f["result"] != "failed" || f["took"] == "" ||
-		!strings.Contains(f["message"], "connection refused") || !strings.Contains(f["advice"], "no firewall") {
+		!strings.Contains(f["message"], "connection refused") || !strings.Contains(f["advice"], "nothing listens there") {
 		t.Errorf("got %s, %v", got.out, err)
 	}
+}
+
+// While a store can't be reached, doctor tells that and all that it can find out
+// without.
+func TestDoctorWithoutAStore(t *testing.T) {
+	t.Parallel()
+	nowhere := strings.TrimPrefix(nobodyListens(t), "http://")
+	s := startSite(t, siteConfig{
+		stores:  "store postgres postgres://u:hidden@" + nowhere + "/x?sslmode=disable\nsessions redis redis://" + nowhere,
+		company: "captcha off",
+		site:    "respond hello",
+	})
+	got := s.cli("", "doctor").want(1,
+		"failed   stores", "connection refused", "→ see that the server runs",
+		"ok       acme: sms", "warning  acme: captcha",
+		"warning  mnemogate", "no site has the directive mnemogate", "1 of ")
+	if strings.Contains(got.out+got.errs, "hidden") {
+		t.Errorf("got %s%s", got.out, got.errs)
+	}
+	s.cli("", "doctor", "--send-test", "events").want(4, "a store can't be reached")
 }

@@ -35,6 +35,9 @@ type Door struct {
 	// everything.
 	Admit func(*Call) (*Key, error)
 	More  []Route // beside Routes
+	// Storeless are the patterns of those that are served also while a store can't
+	// be reached.
+	Storeless []string
 }
 
 // A Call is one request.
@@ -104,6 +107,9 @@ func (c *Call) serve(d *Door) (err error) {
 		return &Error{Status: http.StatusMethodNotAllowed, Message: "this path does not have the method " + c.Method}
 	}
 	service, err := c.Service()
+	if err != nil && slices.Contains(d.Storeless, route.Pattern) {
+		return route.Serve(c)
+	}
 	if err != nil {
 		return err
 	}

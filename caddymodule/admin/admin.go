@@ -63,6 +63,7 @@ var door = accounts.Door{
 		{Method: http.MethodGet, Pattern: "backup", Serve: backup, Summary: "A copy of the SQLite store, as it is at this moment."},
 		{Method: http.MethodPost, Pattern: "{company}/send-test", Serve: try, Summary: "Sends one message that says that it is a test, and tells what came back."},
 	},
+	Storeless: []string{"doctor"},
 }
 
 // health is no route of the door, which wants the stores to answer.

@@ -28,11 +28,11 @@ const (
 // examine answers with what is right and wrong with the running configuration.
 // It asks the stores and knocks at the gateways; no message is sent.
 func examine(c *accounts.Call) error {
-	service, err := c.Service()
-	if err != nil {
-		return err
+	d := &doctor{app: c.App}
+	var err error
+	if d.service, err = c.App.Service(c.Context()); err != nil {
+		d.found(api.Finding{Check: "stores", Result: api.Failed, Message: err.Error(), Advice: storeAdvice})
 	}
-	d := &doctor{app: c.App, service: service}
 	d.run(c.Context())
 	c.WriteJSON(http.StatusOK, map[string]any{"time": time.Now().UTC(), "findings": d.findings})
 	return nil
@@ -40,7 +40,7 @@ func examine(c *accounts.Call) error {
 
 type doctor struct {
 	app     *app.App
-	service *flows.Service
+	service *flows.Service // nil while a store can't be reached
 
 	mu       sync.Mutex
 	findings []api.Finding
@@ -59,17 +59,26 @@ func (d *doctor) run(ctx context.Context) {
 			}
 		})
 	}
-	check("accounts store", func() { d.accounts(ctx) })
-	check("sessions store", func() { d.sessions(ctx) })
-	check("clock", func() { d.clocks(ctx) })
-	check("settings of the stores", func() { d.faults(ctx) })
+	if d.service != nil {
+		check("accounts store", func() { d.accounts(ctx) })
+		check("sessions store", func() { d.sessions(ctx) })
+		check("clock", func() { d.clocks(ctx) })
+		check("settings of the stores", func() { d.faults(ctx) })
+		check("events", func() { d.backlogs(ctx) })
+		check("company", func() { d.weak(d.app.Orphans(ctx)) })
+	}
 	for code, company := range d.app.Sorted() {
 		check("gateways", func() { d.gateways(ctx, code, company) })
-		check("second_factor", func() { d.weak(d.app.Stranded(ctx, code)) })
+		if d.service != nil {
+			check("second_factor", func() { d.weak(d.app.Stranded(ctx, code)) })
+		}
 	}
-	check("events", func() { d.backlogs(ctx) })
-	check("company", func() { d.weak(d.app.Orphans(ctx)) })
 	check("settings", func() { d.weak(d.app.Weaknesses(), nil) })
+	if d.app.Unused() {
+		d.found(api.Finding{Check: "mnemogate", Result: api.Warning,
+			Message: "no site has the directive mnemogate: nobody can log in, and nothing is guarded",
+			Advice:  "write it into the site, before its reverse_proxy"})
+	}
 	checks.Wait()
 	slices.SortStableFunc(d.findings, func(a, b api.Finding) int {
 		order := func(f api.Finding) string { return f.Company + "\x00" + f.Check + "\x00" + f.Message }
@@ -180,8 +189,6 @@ func (d *doctor) gateways(ctx context.Context, code string, c *app.Company) {
 	knocks.Wait()
 }
 
-const reachAdvice = "see that the address is right, that names are resolved here and that no firewall is between"
-
 func (d *doctor) knock(ctx context.Context, code, name, endpoint string) {
 	began := time.Now()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", endpoint)
@@ -189,7 +196,7 @@ func (d *doctor) knock(ctx context.Context, code, name, endpoint string) {
 	if err != nil {
 		f.Result = api.Failed
 		f.Message = endpoint + " is not reached: " + guest.Cause(err).Error()
-		f.Advice = reachAdvice
+		f.Advice = guest.ReachAdvice(err)
 	} else {
 		_ = conn.Close()
 		f.Took = time.Since(began).Round(10 * time.Microsecond).String()

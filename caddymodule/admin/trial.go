@@ -98,7 +98,7 @@ func (t *trial) run(ctx context.Context, a *app.App) api.Finding {
 	f.Took = time.Since(began).Round(10 * time.Microsecond).String()
 	switch {
 	case err != nil:
-		f.Result, f.Advice = api.Failed, cmp.Or(came.Advice, reachAdvice)
+		f.Result, f.Advice = api.Failed, cmp.Or(came.Advice, guest.ReachAdvice(err))
 		f.Message = t.what + " was not taken: " + err.Error()
 	case t.doubt != "":
 		f.Result, f.Advice = api.Warning, t.doubt

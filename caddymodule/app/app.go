@@ -253,6 +253,9 @@ func (a *App) Note(found []Weakness) {
 	}
 }
 
+// Unused reports whether no site has a handler of ours.
+func (a *App) Unused() bool { return len(a.servers) == 0 && len(a.opened) == 0 }
+
 // Forward notes that a handler tells the application this of each account.
 // Sessions that begin under this config then carry it.
 func (a *App) Forward(field flows.ProfileField) {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"syscall"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -114,6 +115,20 @@ func Cause(err error) error {
 		return errors.New("it closed the connection")
 	}
 	return errors.New("its answer is not valid HTTP")
+}
+
+// ReachAdvice tells what to do where something was not reached, or did not answer.
+func ReachAdvice(err error) string {
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return "see that the name is right, and that names are resolved on this machine"
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return "nothing listens there: see that the address and port are right, and that it runs"
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "its certificate must be valid for this name, and from an authority that this machine trusts"
+	}
+	return "see that the address is right, that it runs, and that no firewall is between"
 }
 
 // HTTPURL parses the URL of something to be asked. The error does not repeat

@@ -144,7 +144,7 @@ func (s *SMTP) Send(ctx context.Context, m flows.Message) error {
 		cause := smtpCause(err, m.Code, m.Link, s.Username, s.Password)
 		if trial := guest.TrialOf(ctx); trial != nil {
 			code, said := smtpAnswer(err)
-			trial.Advice = smtpAdvice(code)
+			trial.Advice = cmp.Or(smtpAdvice(code), guest.ReachAdvice(err))
 			if said != "" {
 				cause += ": " + s.shown(said)
 			}
