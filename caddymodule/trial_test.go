@@ -98,7 +98,7 @@ func TestDoctorTellsWhyATestWasNotTaken(t *testing.T) {
 		want []string
 	}{
 		"refused":  {guesttest.Answering(422, `{"error":"no route to +37060000001"}`), []string{`answered 422: "{\"error\":\"no route to +37060000001\"}"`, "→ it does not take this"}},
-		"keys":     {guesttest.Answering(401, "no key hiddenkey or anotherhidden"), []string{`answered 401: "no key … or …"`, "→ see that it has the same secret"}},
+		"keys":     {guesttest.Answering(401, "no key hiddenkey, anotherhidden or whsec_aGlkZGVu"), []string{`answered 401: "no key …, … or …"`, "→ see that it has the same secret"}},
 		"path":     {guesttest.Answering(404, strings.Repeat("nothing ", 100)), []string{"answered 404", "→ see that the path of the URL"}},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, []string{"answered 302", "→ no redirect is followed"}},
 		"many":     {guesttest.Answering(429, ""), []string{"answered 429", "→ it says that there were too many"}},

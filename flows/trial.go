@@ -18,7 +18,7 @@ func NewTrial(company *Company, to string, mail bool) (Message, error) {
 		m.Subject = "Test mail of " + company.Code
 	}
 	switch {
-	case m.To == "":
+	case !mail && m.To == "":
 		return m, &FieldError{"to", "write the phone as an international number, as in +37060012345"}
 	case mail && !emailShaped(m.To):
 		return m, &FieldError{"to", "it must be an address like name@example.com"}

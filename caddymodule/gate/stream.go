@@ -26,7 +26,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session flows.Ses
 	if session.State == flows.None { // there is nothing that could end
 		s.request = *r
 	} else {
-		s.request = *r.WithContext(s.watched(r.Context()))
+		s.request = *r.WithContext(s.watched(r.Context(), r.ContentLength != 0))
 		defer s.left()
 	}
 	r = &s.request
@@ -92,11 +92,13 @@ func (*apart) Err() error            { return nil }
 
 // watched begins the watch, and returns the context of the request. That it ends with
 // the client's is arranged only once the request has taken watchTick, since it costs
-// more than all else here; and a client's deadline would make another error of it.
-func (s *stream) watched(client context.Context) context.Context {
+// more than all else here. A client's deadline would make another error of it; and
+// whoever breaks off a body ends its context first, by which the reverse proxy knows
+// that it was not the application that failed.
+func (s *stream) watched(client context.Context, hasBody bool) context.Context {
 	company := s.handler.app.Companies[s.session.Company]
 	s.recheck, s.confirmed, s.client.Context = company.StreamRecheck(), time.Now(), client
-	if _, has := client.Deadline(); has {
+	if _, hasDeadline := client.Deadline(); hasDeadline || hasBody {
 		s.ctx, s.cancel = context.WithCancelCause(client)
 		s.unfollow = func() bool { return false } // it follows already
 	} else {

@@ -277,6 +277,33 @@ func TestRequestsEndWithTheirClient(t *testing.T) {
 	}
 }
 
+// Whoever breaks off an upload has ended the request before, so that it is not the
+// application that is blamed.
+func TestAnUploadEndsWithItsClientAtOnce(t *testing.T) {
+	h, _ := newHandler(t, time.Hour, liveSessions{get: new(switchable).get})
+	if err := h.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int64{4, -1} {
+		client, leave := context.WithCancel(t.Context())
+		r := httptest.NewRequestWithContext(client, "POST", "/", strings.NewReader("body"))
+		r.ContentLength = size
+		r.Header.Set("Authorization", "Bearer "+someToken)
+		served := false
+		err := h.ServeHTTP(httptest.NewRecorder(), r, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+			served = true
+			leave()
+			if got := r.Context().Err(); got != context.Canceled {
+				t.Errorf("a body of %d bytes: got %v as the client is gone", size, got)
+			}
+			return nil
+		}))
+		if err != nil || !served {
+			t.Errorf("served %v, %v", served, err)
+		}
+	}
+}
+
 // What a handler leaves behind ends with the request.
 func TestTheContextEndsWithTheRequest(t *testing.T) {
 	h, _ := newHandler(t, time.Hour, liveSessions{get: new(switchable).get})

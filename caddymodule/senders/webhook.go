@@ -299,6 +299,7 @@ func (w *webhook) post(ctx context.Context, id string, body []byte) error {
 		return nil
 	}
 	sent := append(slices.Concat(slices.Collect(maps.Values(resp.Request.Header))...), resp.Request.URL.String())
+	sent = append(sent, w.secrets()...)
 	if trial == nil {
 		sent = append(sent, string(body))
 	}
