@@ -263,7 +263,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	_ = closed.Close()
 	s := adminSite(t, siteConfig{more: "company umbrella {\napi_key off\ncaptcha static right\nsms log\nmail smtp " + address + " {\nfrom a@example.com\ntls off\n}\n}"})
 	s.cli("", "doctor").want(1,
-		"ok       admin endpoint", "accounts store", "sessions store", "it reads and writes (",
+		"ok       admin endpoint", "accounts store", "sessions store",
 		"acme: captcha", "ok       acme: sms", "ok       acme: mail",
 		"umbrella: api_key", "umbrella: captcha", "umbrella: sms", "failed   umbrella: mail", "is not reached", "→ ", "1 of ")
 	if got := s.cli("", "doctor", "--json").want(1); !strings.Contains(got.out, `{"check":"mail","company":"umbrella","result":"failed","message":"`+address) {

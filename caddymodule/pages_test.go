@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"bytes"
 	"net"
 	"net/http"
 	"os"
@@ -387,10 +388,17 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 				return len(events) == 2
 			})
 		}
-		cmd := s.shell(strings.NewReplacer(listed, now, "/var/log/caddy/", s.dir+"/").Replace(step.command))
-		cmd.Env = append(cmd.Env, "CURL_HOME="+s.dir)
-		cmd.Stdin = strings.NewReader(testPassword + "\n")
-		out, _ := cmd.CombinedOutput() // some fail, as they are shown to
+		run := func() []byte {
+			cmd := s.shell(strings.NewReplacer(listed, now, "/var/log/caddy/", s.dir+"/").Replace(step.command))
+			cmd.Env = append(cmd.Env, "CURL_HOME="+s.dir)
+			cmd.Stdin = strings.NewReader(testPassword + "\n")
+			out, _ := cmd.CombinedOutput() // some fail, as they are shown to
+			return out
+		}
+		out := run()
+		for begun := time.Now(); bytes.Contains(out, []byte("take more than")) && time.Since(begun) < time.Minute; { // doctor finds that the machine is busy
+			out = run()
+		}
 		if step.command == "caddy mnemogate sessions list alice" {
 			listed, now = session.FindString(step.shown), string(session.Find(out))
 		}
