@@ -86,6 +86,9 @@ func (s *SQLite) copyPages(ctx context.Context, begin func(size int64) io.Writer
 		if _, err := w.Write(chunk); err != nil {
 			return err
 		}
+		if n == pages {
+			break // who has it all may be gone
+		}
 		select {
 		case <-time.After(rest):
 		case <-ctx.Done():
