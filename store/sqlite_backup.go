@@ -68,6 +68,9 @@ func (s *SQLite) copyPages(ctx context.Context, begin func(size int64) io.Writer
 	w := begin(pages * size)
 	chunk := make([]byte, 0, sqliteBackupChunk*size)
 	for n := int64(0); n < pages; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		began := time.Now()
 		for chunk = chunk[:0]; len(chunk) < cap(chunk) && n < pages && rows.Next(); n++ {
 			var page sql.RawBytes
