@@ -87,6 +87,7 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 	if err != nil {
 		return Reply{}, err
 	}
+	c.key = key
 	token, hash := newToken(tokenPrefix, AccountBucket(company.Code, c.session.Account))
 	next := *c.session
 	next.Hash, next.LastUsed = hash, c.now
@@ -96,7 +97,7 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 		return Reply{}, err
 	}
 	moved := c.by("")
-	moved.Name, moved.Time, moved.Company, moved.Key = SessionMoved, c.now, company.Code, key
+	moved.Name, moved.Time, moved.Company = SessionMoved, c.now, company.Code
 	moved.Account, moved.Mnemocode, moved.Session, moved.State = next.Account, next.Mnemocode, next.ID, next.State
 	s.Emit(ctx, moved)
 	return Reply{

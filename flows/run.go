@@ -25,19 +25,15 @@ const (
 // Run does what no request waits for, until ctx ends: it ends the sessions that
 // a crash left owed, sweeps the stores, and delivers events.
 func (s *Service) Run(ctx context.Context) {
+	var beside sync.WaitGroup
+	defer beside.Wait()
 	if s.Outbox != nil {
-		var outbox sync.WaitGroup
-		outbox.Go(func() { s.runOutbox(ctx) })
-		defer outbox.Wait()
+		beside.Go(func() { s.runOutbox(ctx) })
 	}
 	if s.History != nil {
-		var history sync.WaitGroup
-		history.Go(func() { s.runHistory(ctx) })
-		defer history.Wait()
+		beside.Go(func() { s.runHistory(ctx) })
 	}
-	var sweeping sync.WaitGroup
-	sweeping.Go(func() { s.runSweeps(ctx) })
-	defer sweeping.Wait()
+	beside.Go(func() { s.runSweeps(ctx) })
 	endings := time.NewTicker(endingsEvery)
 	defer endings.Stop()
 	for {
