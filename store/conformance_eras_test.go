@@ -14,11 +14,6 @@ import (
 
 // The endings of a whole company, and of one session by its ID.
 
-func init() {
-	accountsCases = append(accountsCases, eraAccountsCases...)
-	sessionsCases = append(sessionsCases, eraSessionsCases...)
-}
-
 var eraAccountsCases = []accountsCase{
 	{
 		name:    "eras",

@@ -8,8 +8,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 )
 
-func init() { accountsCases = append(accountsCases, historyCases...) }
-
 func happened(a flows.Account, n int, route string) flows.Event {
 	return flows.Event{
 		Name: "mnemogate.test", Time: t0.Add(time.Duration(n) * time.Second), Company: a.Company, Account: a.ID, Mnemocode: a.Mnemocode,

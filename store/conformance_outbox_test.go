@@ -13,8 +13,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 )
 
-func init() { accountsCases = append(accountsCases, outboxCases...) }
-
 // note is an event that a change of an account is told by.
 func note(queue, id string) flows.Tell {
 	return func() []flows.Outgoing {

@@ -1,0 +1,101 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// companyCases are about what is no single account's.
+var companyCases = []accountsCase{
+	{
+		name:    "census",
+		promise: "CompanyAfter finds each company that has accounts; Stranded counts those whose second factor can't be asked for.",
+		run: func(t *testing.T, one, two flows.Accounts) {
+			companies := func() (all []string) {
+				for company := get[string](t)(two.(flows.Census).CompanyAfter(bg, "")); company != ""; company = get[string](t)(two.(flows.Census).CompanyAfter(bg, company)) {
+					all = append(all, company)
+				}
+				return all
+			}
+			wantEqual(t, "companies of none", companies(), nil)
+			stranded := func(company string, all bool, want int) {
+				t.Helper()
+				wantEqual(t, fmt.Sprintf("stranded of %.20q (all: %v)", company, all), get[int](t)(two.(flows.Census).Stranded(bg, company, all)), want)
+			}
+			for _, company := range []string{"b", "Acme", odd, "acme"} {
+				for i, change := range []func(*flows.Account){
+					func(a *flows.Account) {},
+					func(a *flows.Account) { a.SecondFactor = true },
+					func(a *flows.Account) { a.SecondFactor, a.Phone = true, "+37060012345" },
+					func(a *flows.Account) { a.SecondFactor, a.Status = true, flows.StatusClosed },
+					func(a *flows.Account) {
+						a.SecondFactor, a.Identities = true, []flows.Identity{{Provider: 1, Subject: "x"}}
+					},
+				} {
+					a := plain(company, fmt.Sprint(i))
+					change(&a)
+					create(t, one, a)
+				}
+				stranded(company, true, 2)
+				stranded(company, false, 1)
+			}
+			wantEqual(t, "companies", companies(), []string{"Acme", "acme", "b", odd})
+			coded := plain("b", "coded")
+			coded.SecondFactor = true
+			must(t, one.SetBackupCodes(bg, "b", create(t, one, coded).ID, []string{"c"}))
+			app := plain("b", "app") // which is of no use without a password
+			app.SecondFactor, app.TOTP = true, "sealed"
+			id := create(t, one, app).ID
+			stranded("b", true, 3)
+			_, err := one.Update(bg, "b", id, func(a *flows.Account) (bool, error) { a.PasswordHash = "h"; return false, nil })
+			must(t, err)
+			stranded("b", true, 2)
+			for _, mnemocode := range []string{"0", "1", "2", "3", "4", "app", "coded"} {
+				must(t, one.Delete(bg, "b", get[flows.Account](t)(one.ByMnemocode(bg, "b", mnemocode)).ID))
+			}
+			wantEqual(t, "companies after deletes", companies(), []string{"Acme", "acme", odd})
+			stranded("b", true, 0)
+		},
+	},
+	{
+		name:    "seeds",
+		promise: "SetSeeded records that the configuration's account was there, which outlives the account.",
+		run: func(t *testing.T, one, two flows.Accounts) {
+			want := func(s flows.Accounts, company, mnemocode string, want bool) {
+				t.Helper()
+				wantEqual(t, fmt.Sprintf("Seeded of %s %.20q", company, mnemocode), get[bool](t)(s.Seeded(bg, company, mnemocode)), want)
+			}
+			for _, mnemocode := range []string{"m1", odd} {
+				a := create(t, one, plain("acme", mnemocode))
+				want(two, "acme", mnemocode, false)
+				wantWinners(t, race(10, one, two, func(_ int, s flows.Accounts) error { return s.SetSeeded(bg, "acme", mnemocode) }), 10, is(nil))
+				want(two, "acme", mnemocode, true)
+				must(t, one.Delete(bg, "acme", a.ID))
+				want(one, "acme", mnemocode, true)
+			}
+			want(one, "other", "m1", false)
+			want(one, "acme", "M1", false)
+		},
+	},
+	{
+		name:    "secret",
+		promise: "Secret returns 32 random bytes, made at the first call and the same ever after, on every node.",
+		run: func(t *testing.T, one, two flows.Accounts) {
+			secrets := make([]string, 20)
+			errs := race(20, one, two, func(i int, s flows.Accounts) error {
+				secret, err := s.Secret(bg)
+				secrets[i] = string(secret)
+				return err
+			})
+			wantWinners(t, errs, 20, is(nil))
+			for _, s := range secrets {
+				if s != secrets[0] || len(s) != 32 || s == strings.Repeat("\x00", 32) {
+					t.Fatalf("secrets differ or are none: %x and %x", secrets[0], s)
+				}
+			}
+		},
+	},
+}
