@@ -3,22 +3,15 @@ package store
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
-	"embed"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"os"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/mnemogate/mnemogate/flows"
 )
@@ -181,131 +174,6 @@ func (t redisTarget) cluster(addrs []string) (*redis.ClusterClient, error) {
 		DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
 		ClusterStateReloadInterval: redisReload,
 	}), nil
-}
-
-// URLs
-
-var redisURLOptions = []string{"ca", "db", "pool_size", "sentinel_password", "sentinel_user"}
-
-// parseRedisURLs returns what the URLs have in common, and their addresses.
-func parseRedisURLs(urls []string) (redisTarget, []string, error) {
-	var first redisTarget
-	var addrs []string
-	for i, s := range urls {
-		t, err := parseRedisURL(s)
-		if err != nil {
-			return redisTarget{}, nil, fmt.Errorf("Redis URL %d %w", i+1, err)
-		}
-		addrs = append(addrs, t.options.Addr)
-		if i == 0 {
-			first = t
-			continue
-		}
-		if what := first.differsFrom(t); what != "" {
-			return redisTarget{}, nil, fmt.Errorf("Redis URLs 1 and %d differ in %s; only host and port may differ", i+1, what)
-		}
-		if c := first.options.TLSConfig; c != nil && c.ServerName != t.options.TLSConfig.ServerName {
-			c.ServerName = "" // then each server's own
-		}
-	}
-	return first, addrs, nil
-}
-
-func (t redisTarget) differsFrom(u redisTarget) string {
-	a, b := t.options, u.options
-	switch {
-	case a.Network != b.Network || (a.TLSConfig == nil) != (b.TLSConfig == nil):
-		return "their scheme"
-	case a.Username != b.Username || a.Password != b.Password,
-		t.sentinelUser != u.sentinelUser || t.sentinelPassword != u.sentinelPassword:
-		return "their credentials"
-	case a.DB != b.DB:
-		return "their database"
-	case a.PoolSize != b.PoolSize:
-		return "pool_size"
-	case a.TLSConfig != nil && !a.TLSConfig.RootCAs.Equal(b.TLSConfig.RootCAs):
-		return "ca"
-	}
-	return ""
-}
-
-// parseRedisURL returns errors that go on behind "Redis URL n". They quote
-// nothing: where a password was not percent-encoded, any part may be of it.
-func parseRedisURL(s string) (redisTarget, error) {
-	u, err := url.Parse(s)
-	if err != nil || u.Opaque != "" || u.Fragment != "" || strings.Contains(u.EscapedPath()+u.RawQuery, "@") {
-		return redisTarget{}, errors.New("can't be read; is it like redis://user:password@host:6379/0, " +
-			"and what is special in its password percent-encoded?")
-	}
-	if !slices.Contains([]string{"redis", "rediss", "unix"}, u.Scheme) {
-		return redisTarget{}, errors.New("begins with none of redis://, rediss://, unix://")
-	}
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return redisTarget{}, errors.New("has options behind its ? that can't be read")
-	}
-	for name, values := range query {
-		if !slices.Contains(redisURLOptions, name) {
-			return redisTarget{}, fmt.Errorf("has an option behind its ? that is none of %s", strings.Join(redisURLOptions, ", "))
-		}
-		if len(values) > 1 || values[0] == "" {
-			return redisTarget{}, fmt.Errorf("has the option %s twice or without a value", name)
-		}
-	}
-	return newRedisTarget(u, query)
-}
-
-func newRedisTarget(u *url.URL, query url.Values) (redisTarget, error) {
-	t := redisTarget{sentinelUser: query.Get("sentinel_user"), sentinelPassword: query.Get("sentinel_password")}
-	rest := *u
-	rest.RawQuery = ""
-	if db := query.Get("db"); db != "" {
-		rest.RawQuery = url.Values{"db": {db}}.Encode()
-	}
-	o, err := redis.ParseURL(rest.String())
-	if err != nil || o.DB < 0 {
-		return redisTarget{}, errors.New("names a database that is no number, or no socket")
-	}
-	if size := query.Get("pool_size"); size != "" {
-		if o.PoolSize, err = strconv.Atoi(size); err != nil || o.PoolSize < 1 {
-			return redisTarget{}, errors.New("has a pool_size that is no number of connections")
-		}
-	}
-	if file := query.Get("ca"); file != "" {
-		if o.TLSConfig == nil {
-			return redisTarget{}, errors.New("has the option ca but no TLS; make it begin with rediss://")
-		}
-		if o.TLSConfig.RootCAs, err = readCAs(file); err != nil {
-			return redisTarget{}, fmt.Errorf("has a ca that can't be used: %w", err)
-		}
-	}
-	t.options = limitRedis(o)
-	return t, nil
-}
-
-// limitRedis sets the times. A try that may have had an effect is never
-// repeated, so the client repeats none.
-func limitRedis(o *redis.Options) *redis.Options {
-	o.MaxRetries = -1
-	o.DialTimeout, o.DialerRetries = redisTimeout, 1
-	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = redisTimeout, redisTimeout, redisTimeout
-	o.ContextTimeoutEnabled = true
-	o.PipelinePoolSize = -1 // one pool for all
-	o.DisableIdentity = true
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return o
-}
-
-func readCAs(file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s has no certificates", file)
-	}
-	return pool, nil
 }
 
 // Starting and closing
@@ -531,100 +399,4 @@ func (p redisPlace) doOn(ctx context.Context, on redisSender, commands ...redis.
 		return nil // another's
 	}
 	return err
-}
-
-// Scripts
-
-//go:embed lua/*.lua
-var luaFiles embed.FS
-
-// A script changes something in one step.
-type script struct {
-	source string
-	sha    string
-	// loose: not worth waiting for replicas.
-	loose bool
-}
-
-func newScript(name string) *script {
-	var source strings.Builder
-	for _, file := range []string{"common", name} {
-		text, err := luaFiles.ReadFile("lua/" + file + ".lua")
-		if err != nil {
-			panic(err) // the binary was built without it
-		}
-		source.Write(text)
-	}
-	return &script{source: source.String(), sha: redis.NewScript(source.String()).Hash()}
-}
-
-func newLooseScript(name string) *script {
-	s := newScript(name)
-	s.loose = true
-	return s
-}
-
-// run runs a script and returns whether it changed something and what else it
-// answered. It is never run twice: an error may mean that the change was made
-// and only its answer lost.
-func (r *Redis) run(ctx context.Context, s *script, keys []string, args ...any) (changed bool, answer []any, err error) {
-	err = r.at(ctx, keys[0], func(p redisPlace) error {
-		changed, answer, err = r.runAt(ctx, p, s, keys, args)
-		return err
-	})
-	return changed, answer, err
-}
-
-func (r *Redis) runAt(ctx context.Context, p redisPlace, s *script, keys []string, args []any) (bool, []any, error) {
-	changed, answer, err := r.eval(ctx, p, s, append([]any{"evalsha", s.sha, len(keys)}, scriptArgs(keys, args)...))
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return r.eval(ctx, p, s, append([]any{"eval", s.source, len(keys)}, scriptArgs(keys, args)...))
-	}
-	return changed, answer, err
-}
-
-func scriptArgs(keys []string, args []any) []any {
-	all := make([]any, 0, len(keys)+len(args))
-	for _, k := range keys {
-		all = append(all, k)
-	}
-	return append(all, args...)
-}
-
-// eval sends the command that runs a script, and waits for the replicas to have
-// what it changed.
-func (r *Redis) eval(ctx context.Context, p redisPlace, s *script, command []any) (bool, []any, error) {
-	if r.wait == 0 || s.loose {
-		eval := redis.NewSliceCmd(ctx, command...)
-		if err := p.do(ctx, eval); err != nil {
-			return false, nil, err
-		}
-		return scriptAnswer(eval)
-	}
-	conn := p.Conn() // a server waits for the changes of the connection that asks it to
-	defer conn.Close()
-	eval := redis.NewSliceCmd(ctx, command...)
-	if err := p.doOn(ctx, conn, eval); err != nil {
-		return false, nil, err
-	}
-	changed, answer, err := scriptAnswer(eval)
-	if err != nil || !changed {
-		return false, answer, err
-	}
-	// Not conn.Wait, which would wait for ten seconds more than asked.
-	wait := redis.NewIntCmd(ctx, "wait", r.wait, redisWait.Milliseconds())
-	if err := conn.Process(ctx, wait); err != nil {
-		return false, nil, fmt.Errorf("waiting for replicas: %w", err)
-	}
-	if wait.Val() < int64(r.wait) {
-		return false, nil, errRedisReplicas
-	}
-	return true, answer, nil
-}
-
-func scriptAnswer(eval *redis.SliceCmd) (changed bool, answer []any, err error) {
-	if len(eval.Val()) == 0 {
-		return false, nil, errors.New("a script answered nothing")
-	}
-	return eval.Val()[0] == int64(1), eval.Val()[1:], nil
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
@@ -344,109 +343,6 @@ func (tx *sqliteQueries) accept(ctx context.Context, company string, id int64, a
 }
 
 const (
-	sqliteAccountExists     = `SELECT id FROM accounts WHERE company = ? AND id = ?`
-	sqliteDeleteBackupCodes = `DELETE FROM backup_codes WHERE account = ?`
-	sqliteInsertBackupCode  = `INSERT INTO backup_codes (account, hash) VALUES (?, ?) ON CONFLICT DO NOTHING`
-)
-
-func (s sqliteAccounts) SetBackupCodes(
-	ctx context.Context, company string, id int64, hashes []string, tell ...flows.Tell,
-) error {
-	return translateSQLite("storing backup codes", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		if err := tx.row(ctx, sqliteAccountExists, company, id).Scan(&id); err != nil {
-			return err
-		}
-		if _, err := tx.exec(ctx, sqliteDeleteBackupCodes, id); err != nil {
-			return err
-		}
-		for _, hash := range hashes {
-			if _, err := tx.exec(ctx, sqliteInsertBackupCode, id, hash); err != nil {
-				return err
-			}
-		}
-		return tx.tell(ctx, company, id, tell)
-	}))
-}
-
-const sqliteBackupCodes = `
-	SELECT hash FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE company = ? AND id = ?) ORDER BY hash`
-
-func (s sqliteAccounts) BackupCodes(ctx context.Context, company string, id int64) ([]string, error) {
-	var hashes []string
-	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
-		hashes, err = collectSQLite(ctx, q, scanString, sqliteBackupCodes, company, id)
-		return err
-	})
-	return hashes, translateSQLite("loading backup codes", err)
-}
-
-const sqliteUseBackupCode = `
-	DELETE FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE company = ? AND id = ?) AND hash = ?`
-
-func (s sqliteAccounts) UseBackupCode(ctx context.Context, company string, id int64, hash string) error {
-	return translateSQLite("using backup code", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.execOr(ctx, flows.ErrConflict, sqliteUseBackupCode, company, id, hash)
-	}))
-}
-
-const (
-	sqliteSelectTally = `SELECT count, until FROM tallies WHERE company = ? AND account = ? AND login_id = ? AND kind = ?`
-	sqliteDeleteTally = `DELETE FROM tallies WHERE company = ? AND account = ? AND login_id = ? AND kind = ?`
-	sqliteStoreTally  = `
-		INSERT INTO tallies (company, account, login_id, kind, count, until, changed) VALUES (?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (company, account, login_id, kind) DO UPDATE
-		SET count = excluded.count, until = excluded.until, changed = excluded.changed`
-)
-
-func (s sqliteAccounts) Tally(
-	ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error,
-	tell ...flows.Tell,
-) error {
-	key := []any{subject.Company, subject.Account, subject.LoginID, string(kind)}
-	return translateSQLite("updating tally", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		before, err := scanTally(tx.row(ctx, sqliteSelectTally, key...))
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
-		after := before
-		if err := change(&after); err != nil {
-			return refusal{err}
-		}
-		err = nil
-		switch {
-		case after.Count == before.Count && after.Until.Equal(before.Until):
-		case after.Count == 0 && after.Until.IsZero(): // as good as none
-			_, err = tx.exec(ctx, sqliteDeleteTally, key...)
-		default:
-			_, err = tx.exec(ctx, sqliteStoreTally, append(slices.Clone(key), after.Count, micros(after.Until), micros(now))...)
-		}
-		if err != nil {
-			return err
-		}
-		return tx.tell(ctx, subject.Company, subject.Account, tell)
-	}))
-}
-
-const sqliteTalliesOf = `SELECT kind, count, until FROM tallies WHERE company = ? AND account = ? AND login_id = ?`
-
-func (s sqliteAccounts) Tallies(ctx context.Context, subject flows.Subject) (map[flows.Kind]flows.Tally, error) {
-	tallies := map[flows.Kind]flows.Tally{}
-	scan := func(row scanner) (kind flows.Kind, err error) {
-		var t flows.Tally
-		var until int64
-		err = row.Scan(&kind, &t.Count, &until)
-		t.Until = fromMicros(until)
-		tallies[kind] = t
-		return kind, err
-	}
-	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
-		_, err := collectSQLite(ctx, q, scan, sqliteTalliesOf, subject.Company, subject.Account, subject.LoginID)
-		return err
-	})
-	return tallies, translateSQLite("loading tallies", err)
-}
-
-const (
 	sqliteInsertSecret = `INSERT INTO secret (id, value) VALUES (1, ?) ON CONFLICT DO NOTHING`
 	sqliteSelectSecret = `SELECT value FROM secret WHERE id = 1`
 )
@@ -511,20 +407,6 @@ func (s sqliteAccounts) Stranded(ctx context.Context, company string, all bool) 
 		return q.row(ctx, sqliteStranded, company, string(flows.StatusActive), all).Scan(&n)
 	})
 	return n, translateSQLite("counting accounts without a second factor", err)
-}
-
-const sqliteSweepTallies = `
-	DELETE FROM tallies WHERE account = 0 AND (company, login_id, kind) IN
-		(SELECT company, login_id, kind FROM tallies WHERE account = 0 AND changed < ? LIMIT ?)`
-
-func (s sqliteAccounts) Sweep(ctx context.Context, now time.Time) error {
-	if err := s.sweep(ctx, sqliteSweepTallies, micros(now.Add(-24*time.Hour))); err != nil {
-		return translateSQLite("sweeping tallies", err)
-	}
-	if s.backups.Load() > 0 {
-		return nil // they need the log: the next sweep empties it
-	}
-	return translateSQLite("emptying the log", s.emptyLog(ctx))
 }
 
 // asItIs is what decodeTallies does to a text here.

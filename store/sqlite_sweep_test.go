@@ -1,6 +1,21 @@
 package store
 
-import "testing"
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	mathrand "math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
 
 // A sweep holds up all writes while it looks for what it deletes. However much
 // has just expired, it looks at nothing that it leaves.
@@ -13,4 +28,104 @@ func TestSQLiteSweepsLookAtNothingTheyLeave(t *testing.T) {
 		steps := plan(t, s, query)
 		wantEqual(t, query, steps[len(steps)-1], want)
 	}
+}
+
+// A deleted account can't be read from the disk once the accounts were swept.
+func TestSQLiteOverwritesWhatIsDeleted(t *testing.T) {
+	const n = 400
+	random := mathrand.New(mathrand.NewPCG(1, 2)) // the same each time
+	file := tempFile(t)
+	s := startSQLite(t, file)
+	accounts := map[int]int64{}
+	for _, i := range random.Perm(n) {
+		a := plain("acme", fmt.Sprintf("%08x", random.Uint32()))
+		a.Email = fmt.Sprintf("%s-%d@example.com", []string{"kept", "gone"}[i%2], i)
+		accounts[i] = get[int64](t)(s.Accounts().Create(bg, t0, a))
+	}
+	for _, i := range random.Perm(n) {
+		if i%2 == 0 {
+			continue
+		}
+		sess := session(fmt.Sprint("s@", accounts[i]), accounts[i], 1, flows.CheckOTP)
+		sess.Code = &flows.Code{Phone: "gone-phone", Expires: t0.Add(time.Minute)}
+		must(t, s.Sessions().Create(bg, t0, sess))
+		must(t, s.Accounts().Delete(bg, "acme", accounts[i]))
+		must(t, s.Sessions().End(bg, t0, flows.Ending{Company: "acme", Account: accounts[i], Epoch: flows.AllEpochs}))
+	}
+	must(t, s.Accounts().Sweep(bg, t0))
+	kept := 0
+	for _, name := range []string{file, file + "-wal", file + "-shm"} {
+		content, err := os.ReadFile(name)
+		must(t, err)
+		kept += bytes.Count(content, []byte("kept-"))
+		if n := bytes.Count(content, []byte("gone-")); n > 0 {
+			t.Errorf("%s has what was deleted %d times", filepath.Base(name), n)
+		}
+	}
+	if kept < n/2 {
+		t.Errorf("only %d of what was kept are found so", kept)
+	}
+}
+
+// A reader that does not end holds up neither the sweep nor the writers, and is
+// told of; the next sweep makes good for it.
+func TestSQLiteSweepsWhileSomeoneReads(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	a := create(t, s.Accounts(), plain("acme", "m1"))
+	reader, err := s.readers.BeginTx(bg, &sql.TxOptions{ReadOnly: true})
+	must(t, err)
+	must(t, reader.QueryRow("SELECT count(*) FROM accounts").Scan(new(int)))
+	must(t, s.Accounts().Delete(bg, "acme", a.ID))
+	watch := storetest.StartWatch()
+	wantErr(t, "a sweep while someone reads", s.Accounts().Sweep(bg, t0), errSQLiteRead)
+	if took := watch.Took(); took > 2*time.Second {
+		t.Errorf("the sweep took %s", took)
+	}
+	create(t, s.Accounts(), plain("acme", "m2"))
+	must(t, reader.Rollback())
+	must(t, s.Accounts().Sweep(bg, t0))
+	info, err := os.Stat(s.file + "-wal")
+	must(t, err)
+	wantEqual(t, "length of the log", info.Size(), 0)
+}
+
+var leftover = flag.Int("leftover", 20_000, "how many sessions TestSQLiteEndsAnyNumberOfSessionsAtOnce ends")
+
+// However many rows an older version has left, an ending counts when End
+// returns, which deletes no more of them than one write should; the sweep takes
+// the rest. With a million:
+//
+//	go test ./store -run AnyNumberOfSessions -v -leftover 1000000
+func TestSQLiteEndsAnyNumberOfSessionsAtOnce(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	sessions := s.Sessions()
+	must(t, sessions.Create(bg, t0, session("alive", 1, 1, flows.Authorized)))
+	const many = `
+		WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?1)
+		INSERT INTO sessions (hash, id, company, account, mnemocode, login_id, epoch, state, accepted, created, expires, ends, code_phone, code_expires)
+		SELECT randomblob(32), n, 'acme', 1, 'm1', '', 1, 'checkpassword', '[]', ?2 + n, ?3, ?3, '', 0 FROM numbers`
+	db := get[*sql.DB](t)(sql.Open("sqlite", sqliteDSN(s.file)))
+	_, err := db.Exec(many, *leftover, micros(t0), micros(t0.Add(10*time.Minute)))
+	must(t, errors.Join(err, db.Close()))
+	if n := len(get[[]flows.Session](t)(sessions.List(bg, t0, "acme", 1))); n != flows.MaxSessions+1 {
+		t.Errorf("%d sessions are listed", n)
+	}
+	left := func() (n int) {
+		must(t, s.read(bg, func(ctx context.Context, q *sqliteQueries) error {
+			return q.row(ctx, `SELECT count(*) FROM sessions INDEXED BY sessions_account WHERE company = 'acme'`).Scan(&n)
+		}))
+		return n
+	}
+	began := time.Now()
+	must(t, sessions.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2}))
+	t.Logf("End of %d sessions took %v", *leftover, time.Since(began))
+	wantGone(t, sessions, "alive")
+	wantEqual(t, "list", len(get[[]flows.Session](t)(sessions.List(bg, t0, "acme", 1))), 0)
+	wantEqual(t, "rows that End has left", left(), *leftover+1-sqliteClearChunk)
+	must(t, sessions.Create(bg, t0, session("next", 1, 2, flows.Authorized)))
+	began = time.Now()
+	must(t, sessions.Sweep(bg, t0))
+	t.Logf("the sweep of the rest took %v", time.Since(began))
+	wantEqual(t, "rows that the sweep has left", left(), 1)
+	wantSession(t, sessions, session("next", 1, 2, flows.Authorized))
 }

@@ -1,0 +1,99 @@
+package store
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+//go:embed migrations/postgres/*.sql
+var postgresMigrations embed.FS
+
+const (
+	postgresCreateMigrations = `CREATE TABLE IF NOT EXISTS mnemogate_migrations (name text PRIMARY KEY)`
+	postgresSelectMigrations = `SELECT name FROM mnemogate_migrations`
+	postgresMigrationApplied = `SELECT EXISTS (SELECT 1 FROM mnemogate_migrations WHERE name = $1)`
+	postgresInsertMigration  = `INSERT INTO mnemogate_migrations (name) VALUES ($1)`
+)
+
+// prepare brings the tables up to date. Where they are, it takes no longer
+// than a call: requests may wait for it.
+func (p *Postgres) prepare(ctx context.Context) error {
+	quick, cancel := context.WithTimeout(ctx, postgresTimeout)
+	defer cancel()
+	conn, err := p.pool.Acquire(quick)
+	if err != nil {
+		return unreachable("connecting", err)
+	}
+	defer conn.Release()
+	if encoding := conn.Conn().PgConn().ParameterStatus("server_encoding"); encoding != "UTF8" {
+		return fmt.Errorf("the database's encoding is %s; create it with ENCODING 'UTF8'", encoding)
+	}
+	missing, err := missingPostgresMigrations(quick, conn)
+	if err != nil {
+		return unreachable("reading which migrations were applied", err)
+	}
+	ctx, cancel = context.WithTimeout(ctx, postgresMigrateTimeout)
+	defer cancel()
+	for _, name := range missing {
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return migratePostgres(ctx, tx, name) })
+		if err != nil {
+			return unreachable("applying migration "+name, err)
+		}
+	}
+	return nil
+}
+
+func missingPostgresMigrations(ctx context.Context, conn *pgxpool.Conn) ([]string, error) {
+	applied := map[string]bool{}
+	rows, _ := conn.Query(ctx, postgresSelectMigrations) // CollectRows returns its error
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil && postgresCode(err) != "42P01" { // no such table: none was
+		return nil, err
+	}
+	for _, name := range names {
+		applied[name] = true
+	}
+	entries, err := fs.ReadDir(postgresMigrations, "migrations/postgres")
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	for _, e := range entries {
+		if !applied[e.Name()] {
+			missing = append(missing, e.Name())
+		}
+	}
+	return missing, nil
+}
+
+// migratePostgres applies one migration, unless another node has done so by the
+// time that the lock is had.
+func migratePostgres(ctx context.Context, tx pgx.Tx, name string) error {
+	script, err := postgresMigrations.ReadFile("migrations/postgres/" + name)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = 0`); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, postgresMigrationLock); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, postgresCreateMigrations); err != nil {
+		return err
+	}
+	var applied bool
+	if err := tx.QueryRow(ctx, postgresMigrationApplied, name).Scan(&applied); err != nil || applied {
+		return err
+	}
+	if _, err := tx.Exec(ctx, string(script)); err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, postgresInsertMigration, name)
+	return err
+}

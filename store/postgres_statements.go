@@ -1,0 +1,151 @@
+package store
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// postgresQueries runs statements on a connection or in a transaction. Strings
+// go through toText and fromText.
+type postgresQueries struct{ on postgresRunner }
+
+// A postgresRunner is a *pgxpool.Conn or pgx.Tx.
+type postgresRunner interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// exec returns how many rows a statement changed.
+func (q postgresQueries) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	tag, err := q.on.Exec(ctx, query, texts(args)...)
+	return tag.RowsAffected(), err
+}
+
+// execOr is exec that fails with otherwise where no row was changed.
+func (q postgresQueries) execOr(ctx context.Context, otherwise error, query string, args ...any) error {
+	n, err := q.exec(ctx, query, args...)
+	if err == nil && n == 0 {
+		return otherwise
+	}
+	return err
+}
+
+func (q postgresQueries) row(ctx context.Context, query string, args ...any) scanner {
+	return textRow{q.on.QueryRow(ctx, query, texts(args)...)}
+}
+
+// collectPostgres returns all rows of a query.
+func collectPostgres[T any](
+	ctx context.Context, q postgresQueries, scan func(scanner) (T, error), query string, args ...any,
+) ([]T, error) {
+	rows, err := q.on.Query(ctx, query, texts(args)...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (T, error) { return scan(textRow{row}) })
+}
+
+// A postgresBatch is statements that are sent at once and, outside of a
+// transaction, are one: all or nothing. Each sees what was committed before it
+// began, so one after a lock sees what it has waited for.
+type postgresBatch struct{ pgx.Batch }
+
+// add adds a statement whose result is of no interest.
+func (b *postgresBatch) add(query string, args ...any) { b.Queue(query, texts(args)...) }
+
+// addOr adds a statement. If it returns or changes no row the batch fails with
+// otherwise, but the statements behind it are run.
+func (b *postgresBatch) addOr(otherwise error, query string, args ...any) {
+	b.Queue(query, texts(args)...).Exec(func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() == 0 {
+			return otherwise
+		}
+		return nil
+	})
+}
+
+// addRow adds a statement that returns one row.
+func (b *postgresBatch) addRow(scan func(scanner) error, query string, args ...any) {
+	b.Queue(query, texts(args)...).QueryRow(func(row pgx.Row) error { return scan(textRow{row}) })
+}
+
+// addRows adds a statement that returns any number of rows.
+func (b *postgresBatch) addRows(scan func(scanner) error, query string, args ...any) {
+	b.Queue(query, texts(args)...).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := scan(textRow{rows}); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+}
+
+func (q postgresQueries) run(ctx context.Context, b *postgresBatch) error {
+	return q.on.SendBatch(ctx, &b.Batch).Close()
+}
+
+// sweep repeats a statement that deletes up to postgresSweepChunk rows until
+// none is left. Each chunk is a call of its own.
+func (p *Postgres) sweep(ctx context.Context, query string, before int64) error {
+	for {
+		var n int64
+		err := p.write(ctx, func(ctx context.Context, q postgresQueries) (err error) {
+			n, err = q.exec(ctx, query, before, postgresSweepChunk)
+			return err
+		})
+		if err != nil || n < postgresSweepChunk {
+			return err
+		}
+	}
+}
+
+// Texts
+
+// PostgreSQL keeps no NUL in a text. What stands for it sorts before all other
+// bytes, as it does.
+var (
+	toText   = strings.NewReplacer("\x00", "\x01\x01", "\x01", "\x01\x02").Replace
+	fromText = strings.NewReplacer("\x01\x01", "\x00", "\x01\x02", "\x01").Replace
+)
+
+// texts applies toText to the strings among the arguments of a statement.
+func texts(args []any) []any {
+	stored := make([]any, len(args))
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case string:
+			stored[i] = toText(v)
+		case []string:
+			all := make([]string, len(v))
+			for j, s := range v {
+				all[j] = toText(s)
+			}
+			stored[i] = all
+		default:
+			stored[i] = arg
+		}
+	}
+	return stored
+}
+
+// A textRow is a row whose strings are scanned through fromText.
+type textRow struct{ row scanner }
+
+func (r textRow) Scan(dest ...any) error {
+	if err := r.row.Scan(dest...); err != nil {
+		return err
+	}
+	for _, d := range dest {
+		if s, ok := d.(*string); ok {
+			*s = fromText(*s)
+		}
+	}
+	return nil
+}

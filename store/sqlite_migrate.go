@@ -1,0 +1,135 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+//go:embed migrations/sqlite/*.sql
+var sqliteMigrations embed.FS
+
+// Names of what was applied. What is in migrations an older version refuses to
+// run with; what only adds, so that it can, is in additions. Those of v0.1.0
+// are in migrations.
+const (
+	sqliteCreateMigrations = `
+		CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY) STRICT;
+		CREATE TABLE IF NOT EXISTS additions (name TEXT PRIMARY KEY) STRICT`
+	sqliteSelectMigrations = `SELECT name, false FROM migrations UNION ALL SELECT name, true FROM additions ORDER BY name`
+	sqliteInsertMigration  = `INSERT INTO migrations (name) VALUES (?)`
+	sqliteInsertAddition   = `INSERT INTO additions (name) VALUES (?)`
+
+	sqliteLastMigration = "006_sessions.sql"
+)
+
+// migrateSQLite brings the tables up to date. Another process may be at the same.
+func migrateSQLite(ctx context.Context, db *sql.DB) error {
+	entries, err := fs.ReadDir(sqliteMigrations, "migrations/sqlite")
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	// Only waiting is bounded: to index a large file takes its time.
+	waiting, cancel := context.WithTimeout(ctx, sqliteStartTimeout)
+	defer cancel()
+	for i := range names {
+		if err := whileSQLiteIsBusy(waiting, func() error { return migrateSQLiteOnce(ctx, db, names, names[i]) }); err != nil {
+			return fmt.Errorf("applying migration %s: %w", names[i], err)
+		}
+	}
+	return nil
+}
+
+// migrateSQLiteOnce applies one migration unless it has been. Its transaction locks
+// the file from its beginning, so nobody else applies it meanwhile.
+func migrateSQLiteOnce(ctx context.Context, db *sql.DB, known []string, name string) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, sqliteCreateMigrations); err != nil {
+		return err
+	}
+	applied, err := appliedSQLiteMigrations(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if err := refuseNewer(applied, known); err != nil {
+		return err
+	}
+	if _, is := applied[name]; is {
+		return nil
+	}
+	script, err := sqliteMigrations.ReadFile("migrations/sqlite/" + name)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, string(script)); err != nil {
+		return err
+	}
+	insert := sqliteInsertAddition
+	if name <= sqliteLastMigration {
+		insert = sqliteInsertMigration
+	}
+	if _, err := tx.ExecContext(ctx, insert, name); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// appliedSQLiteMigrations returns which only add, by their names.
+func appliedSQLiteMigrations(ctx context.Context, tx *sql.Tx) (map[string]bool, error) {
+	rows, err := tx.QueryContext(ctx, sqliteSelectMigrations)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	applied := map[string]bool{}
+	for rows.Next() {
+		var name string
+		var adds bool
+		if err := rows.Scan(&name, &adds); err != nil {
+			return nil, err
+		}
+		applied[name] = adds
+	}
+	return applied, rows.Err()
+}
+
+func refuseNewer(applied map[string]bool, known []string) error {
+	for name, adds := range applied {
+		if !adds && !slices.Contains(known, name) {
+			return fmt.Errorf("a newer version of mnemogate has changed the file (migration %q is not known here): "+
+				"run that version, or put back a copy of the file from before the upgrade", name)
+		}
+	}
+	return nil
+}
+
+// whileSQLiteIsBusy repeats f while the file is locked. The busy timeout does not
+// cover everything: of two connections that turn a new file to WAL mode, one
+// fails at once.
+func whileSQLiteIsBusy(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		if sqliteCode(err)&0xff != sqlite3.SQLITE_BUSY {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// A sqliteOp is a write that waits to be committed.
+type sqliteOp struct {
+	run   func(context.Context, *sqliteQueries) error
+	taken atomic.Bool // by the goroutine that writes, or by its caller, who gives it up
+	err   error       // of run
+	done  chan error
+}
+
+// write runs f in a transaction and returns once that is durable. If f fails,
+// nothing of it is stored and its error is returned; any other error means that
+// it may have been stored or not. A caller whose context ends gives its write up
+// only before it has begun, so f is never running when write has returned.
+func (s *SQLite) write(ctx context.Context, f func(context.Context, *sqliteQueries) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.beginCall(); err != nil {
+		return err
+	}
+	defer s.endCall()
+	o := &sqliteOp{run: f, done: make(chan error, 1)}
+	select {
+	case s.ops <- o:
+	case <-s.quit:
+		return errSQLiteNotOpen
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-o.done:
+		return err
+	case <-ctx.Done():
+		if o.taken.CompareAndSwap(false, true) {
+			return ctx.Err()
+		}
+		return <-o.done
+	}
+}
+
+// emptyLog takes what was deleted out of the log, see sqliteWriter.
+func (s *SQLite) emptyLog(ctx context.Context) error {
+	if err := s.beginCall(); err != nil {
+		return err
+	}
+	defer s.endCall()
+	done := make(chan error, 1)
+	select {
+	case s.empties <- done:
+		return <-done
+	case <-s.quit:
+		return errSQLiteNotOpen
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// commitLoop commits what waits, until Close.
+func (s *SQLite) commitLoop() {
+	defer close(s.stopped)
+	var c sqliteWriter
+	defer c.discard()
+	for {
+		select {
+		case o := <-s.ops:
+			s.commit(&c, s.waiting(o))
+		case done := <-s.empties:
+			err := flows.Contain(func() error { return c.emptyLog(context.Background(), s.writers) })
+			if err != nil && err != errSQLiteRead {
+				c.discard() // its busy timeout may be the short one
+			}
+			done <- err
+		case <-s.quit:
+			return
+		}
+	}
+}
+
+// waiting returns first and the writes that wait behind it.
+func (s *SQLite) waiting(first *sqliteOp) []*sqliteOp {
+	batch := []*sqliteOp{first}
+	for len(batch) < sqliteMaxBatch {
+		select {
+		case o := <-s.ops:
+			batch = append(batch, o)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// commit runs a batch in one transaction and then answers all of it. If the
+// transaction failed, so did every op, whatever its own result was: that may
+// have come from what another op wrote. What state the connection is in then is
+// not worth finding out; closing it rolls back.
+func (s *SQLite) commit(c *sqliteWriter, batch []*sqliteOp) {
+	err := flows.Contain(func() error { return c.transact(context.Background(), s.writers, batch) })
+	if err != nil {
+		c.discard()
+	}
+	for _, o := range batch {
+		if err != nil {
+			o.err = err
+		}
+		o.done <- o.err
+	}
+}
+
+// A sqliteWriter is the connection that writes, if there is one, and its statements.
+type sqliteWriter struct {
+	conn *sql.Conn
+	*sqliteQueries
+}
+
+func (c *sqliteWriter) connect(ctx context.Context, db *sql.DB) error {
+	if c.conn != nil {
+		return nil
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connecting: %w", err)
+	}
+	c.conn, c.sqliteQueries = conn, newSQLiteQueries(conn)
+	return nil
+}
+
+func (c *sqliteWriter) transact(ctx context.Context, db *sql.DB, batch []*sqliteOp) error {
+	if err := c.connect(ctx, db); err != nil {
+		return err
+	}
+	if _, err := c.exec(ctx, `BEGIN IMMEDIATE`); err != nil {
+		return fmt.Errorf("beginning: %w", err)
+	}
+	for _, o := range batch {
+		if !o.taken.CompareAndSwap(false, true) {
+			continue
+		}
+		if err := c.attempt(ctx, o); err != nil {
+			return err
+		}
+	}
+	if _, err := c.exec(ctx, `COMMIT`); err != nil {
+		return fmt.Errorf("committing: %w", err)
+	}
+	return nil
+}
+
+// attempt runs an op in a savepoint, so that one which fails leaves the others
+// as they are. Its own error is in o.err; the one returned is the transaction's.
+func (c *sqliteWriter) attempt(ctx context.Context, o *sqliteOp) error {
+	if _, err := c.exec(ctx, `SAVEPOINT op`); err != nil {
+		return fmt.Errorf("setting a savepoint: %w", err)
+	}
+	if o.err = flows.Contain(func() error { return o.run(ctx, c.sqliteQueries) }); o.err != nil {
+		if _, err := c.exec(ctx, `ROLLBACK TO op`); err != nil {
+			// %v: to the other callers this op's error is no answer.
+			return fmt.Errorf("rolling back after %v: %w", o.err, err)
+		}
+		if sqliteCode(o.err)&0xff == sqlite3.SQLITE_READONLY {
+			// Opened while the file was read-only, a connection stays so. A new
+			// one may not.
+			return o.err
+		}
+	}
+	if _, err := c.exec(ctx, `RELEASE op`); err != nil {
+		return fmt.Errorf("releasing a savepoint: %w", err)
+	}
+	return nil
+}
+
+// emptyLog moves what the log holds into the file, where secure_delete has
+// overwritten what was deleted, and cuts the log to nothing: until then the log
+// still has what was deleted. Whoever reads an older state is waited for, but
+// not for long, since nobody can write meanwhile.
+func (c *sqliteWriter) emptyLog(ctx context.Context, db *sql.DB) error {
+	if err := c.connect(ctx, db); err != nil {
+		return err
+	}
+	// Not prepared: SQLite sets this while it compiles the statement.
+	if _, err := c.conn.ExecContext(ctx, `PRAGMA busy_timeout = 100`); err != nil {
+		return err
+	}
+	var busy, length, moved int
+	if err := c.row(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &length, &moved); err != nil {
+		return err
+	}
+	_, err := c.conn.ExecContext(ctx, `PRAGMA busy_timeout = `+sqliteBusyTimeout)
+	if err == nil && busy != 0 {
+		return errSQLiteRead
+	}
+	return err
+}
+
+var errSQLiteRead = errors.New("another process reads or writes the file all the time, " +
+	"so what was deleted can't be taken out of its log yet")
+
+// discard closes the connection instead of giving it back to its pool. Without
+// its statements being closed, SQLite would keep it open, and what it has locked.
+func (c *sqliteWriter) discard() {
+	if c.conn == nil {
+		return
+	}
+	for _, stmt := range c.prepared {
+		stmt.Close()
+	}
+	c.conn.Raw(func(any) error { return driver.ErrBadConn })
+	*c = sqliteWriter{}
+}

@@ -1,0 +1,153 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func TestSQLiteWritesThatFailHarmNoOthers(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	refused := errors.New("refused")
+	create := func(ctx context.Context, tx *sqliteQueries, i int) error {
+		return tx.storeSession(ctx, session(fmt.Sprint(i), 1, 1, flows.Authorized))
+	}
+	errs := race(200, s, s, func(i int, s *SQLite) error {
+		return s.write(bg, func(ctx context.Context, tx *sqliteQueries) error {
+			if err := create(ctx, tx, i); err != nil {
+				return err
+			}
+			switch i % 4 {
+			case 1:
+				return refused
+			case 2:
+				panic("a secret")
+			case 3:
+				_, err := tx.exec(ctx, `INSERT INTO fences (company) VALUES (NULL)`)
+				return err
+			}
+			return nil
+		})
+	})
+	for i, err := range errs {
+		_, notFound := s.Sessions().Get(bg, hash(fmt.Sprint(i)))
+		if (err == nil) != (i%4 == 0) || (notFound == nil) != (i%4 == 0) {
+			t.Errorf("write %d: error %v; session: %v", i, err, notFound)
+		}
+		if err != nil && strings.Contains(err.Error(), "a secret") {
+			t.Errorf("error tells the panic's value: %v", err)
+		}
+	}
+}
+
+func TestSQLiteSurvivesALostTransaction(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	other := startSQLite(t, s.file)
+	// Either of these, behind the store's back, leaves it without its savepoint.
+	for _, statement := range []string{`ROLLBACK`, `RELEASE op`} {
+		err := s.write(bg, func(ctx context.Context, tx *sqliteQueries) error {
+			if err := tx.storeSession(ctx, session("lost", 1, 1, flows.CheckOTP)); err != nil {
+				return err
+			}
+			_, err := tx.exec(ctx, statement)
+			return err
+		})
+		if err == nil {
+			t.Errorf("after %s, all is said to be committed", statement)
+		}
+		wantGone(t, other.Sessions(), "lost")
+		must(t, other.Sessions().Create(bg, t0, session("other "+statement, 1, 1, flows.CheckOTP)))
+		must(t, s.Sessions().Create(bg, t0, session(statement, 1, 1, flows.CheckOTP)))
+	}
+	err := s.write(bg, func(ctx context.Context, tx *sqliteQueries) error {
+		_, err := tx.exec(ctx, `ROLLBACK`)
+		return errors.Join(err, flows.ErrConflict)
+	})
+	if err = translateSQLite("testing", err); flows.IsAnswer(err) {
+		t.Errorf("got error %v, an answer that comes from a lost transaction", err)
+	}
+}
+
+func TestSQLiteGivesUpOnlyWritesThatHaveNotBegun(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	ctx, cancel := context.WithCancel(bg)
+	begun, finish, dropped := make(chan bool), make(chan bool), make(chan error)
+	slow := make(chan error)
+	go func() {
+		slow <- s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+			begun <- true
+			<-finish
+			return tx.storeSession(ctx, session("slow", 1, 1, flows.CheckOTP))
+		})
+	}()
+	<-begun
+	go func() {
+		dropped <- s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+			t.Error("a write was begun after its caller had gone")
+			return nil
+		})
+	}()
+	cancel()
+	wantErr(t, "the write that waited", <-dropped, context.Canceled)
+	close(finish)
+	must(t, <-slow)
+	_, err := s.Sessions().Get(bg, hash("slow"))
+	must(t, err)
+}
+
+// Whoever only looks at counters does not queue behind those who write.
+func TestSQLiteLooksAtCountersWhileSomeoneWrites(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	a := create(t, s.Accounts(), plain("acme", "m1"))
+	counter := flows.Counter{Key: "k", Limit: 1, Window: time.Hour}
+	_, err := s.Accounts().Update(bg, "acme", a.ID, func(*flows.Account) (bool, error) {
+		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
+		defer cancel()
+		return false, s.Sessions().Charge(ctx, t0, flows.Look(counter)...)
+	})
+	must(t, err)
+}
+
+func TestSQLiteCloseWaitsForCallsInFlight(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	errs := make(chan error, 100)
+	for i := range 100 {
+		go func() { errs <- s.Sessions().Create(bg, t0, session(fmt.Sprint(i), 1, 1, flows.CheckOTP)) }()
+	}
+	must(t, <-errs)
+	must(t, s.Close())
+	stored := 1
+	for range 99 {
+		err := <-errs
+		switch {
+		case err == nil:
+			stored++
+		case !errors.Is(err, errSQLiteNotOpen):
+			t.Errorf("a call during Close: %v", err)
+		}
+	}
+	again := startSQLite(t, s.file)
+	left := get[[]flows.Session](t)(again.Sessions().List(bg, t0, "acme", 1))
+	wantEqual(t, "sessions", len(left), stored)
+}
+
+func TestSQLiteWaitsForAnotherProcess(t *testing.T) {
+	file := tempFile(t)
+	s := startSQLite(t, file)
+	db, err := sql.Open("sqlite", sqliteDSN(file))
+	must(t, err)
+	defer db.Close()
+	tx, err := db.Begin()
+	must(t, err)
+	done := make(chan error, 1)
+	go func() { done <- s.Sessions().Create(bg, t0, session("a", 1, 1, flows.CheckOTP)) }()
+	wantGone(t, s.Sessions(), "a") // reads go on
+	must(t, tx.Rollback())
+	must(t, <-done)
+}
