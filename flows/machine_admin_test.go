@@ -1,0 +1,265 @@
+package flows_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func (m *machine) admin(t *rapid.T, c *modelCompany) *flows.Admin {
+	return &flows.Admin{Service: pick(t, "node", m.nodes...), Company: c.Company}
+}
+
+// create adds an account with drawn login ids; those of another are refused.
+func (m *machine) create(t *rapid.T, c *modelCompany) {
+	m.drawn++
+	a := &modelAccount{
+		key:          fmt.Sprint(m.drawn),
+		mnemocode:    pick(t, "mnemocode", "ann-1", "bob-2", "eve-3"), // also one that was deleted
+		phone:        pick(t, "phone", append([]string{""}, machinePhones...)...),
+		email:        pick(t, "email", append([]string{""}, machineEmails...)...),
+		loginName:    pick(t, "login name", append([]string{""}, machineNames...)...),
+		status:       flows.StatusActive,
+		secondFactor: rapid.Bool().Draw(t, "second_factor"),
+		mustSet:      oneIn(t, 4, "must_set_password"),
+		password:     pick(t, "password", append(machinePasswords, "")...),
+		subject:      pick(t, "identity", "", "ann", "bob"),
+		accepted:     map[string]string{},
+	}
+	if rapid.Bool().Draw(t, "question") {
+		a.question, a.answer = "Your cat?", pick(t, "answer", machineAnswers...)
+	}
+	taken := ""
+	switch {
+	case c.find(func(b *modelAccount) bool { return b.mnemocode == a.mnemocode }) != nil:
+		taken = "profile_mnemocode"
+	case c.byLoginID(a.phone) != nil, c.byLoginID(a.email) != nil, c.byLoginID(a.loginName) != nil:
+		taken = "a login id"
+	case a.subject != "" && c.find(func(b *modelAccount) bool { return b.subject == a.subject }) != nil:
+		taken = "oauth_identities"
+	}
+	_, err := m.admin(t, c).Create(t.Context(), flows.Change{
+		Password: a.password, Answer: a.answer,
+		Apply: func(x *flows.Account) error {
+			x.Mnemocode, x.Phone, x.Email, x.LoginName = a.mnemocode, a.phone, a.email, a.loginName
+			x.SecondFactor, x.MustSetPassword, x.Question = a.secondFactor, a.mustSet, a.question
+			if a.subject != "" {
+				x.Identities = []flows.Identity{{Provider: 1, Subject: a.subject}}
+			}
+			return nil
+		},
+	})
+	t.Logf("> create %s %+v: %v", c.Code, *a, err)
+	m.wantTakenIf(t, err, taken != "")
+	if taken == "" {
+		c.accounts = append(c.accounts, a)
+	}
+}
+
+func (m *machine) wantTakenIf(t *rapid.T, err error, taken bool) {
+	t.Helper()
+	if m.didNotAnswer(err) {
+		return
+	}
+	if _, is := errors.AsType[*flows.TakenError](err); is != taken || err != nil && !is {
+		t.Fatalf("got %v, want it taken: %v", err, taken)
+	}
+}
+
+// administer is one action of an administrator.
+func (m *machine) administer(t *rapid.T) {
+	c := pick(t, "company", m.companies...)
+	action := pick(t, "action", "change", "change", "change", "app", "no app", "backup codes", "create", "unlock", "end sessions", "end the company's", "delete")
+	if action == "create" || len(c.accounts) == 0 {
+		m.create(t, c)
+		return
+	}
+	a := pick(t, "account", c.accounts...)
+	ad := m.admin(t, c)
+	t.Log("> ", action, " ", c.Code, " ", a.mnemocode)
+	var err error
+	switch action {
+	case "change":
+		m.change(t, c, a, ad)
+	case "unlock":
+		_, err = ad.Unlock(t.Context(), a.mnemocode)
+		a.modelAttempts = modelAttempts{}
+		c.forgive(a, true)
+	case "end sessions":
+		err = ad.EndSessions(t.Context(), a.mnemocode)
+		m.endAll(a)
+	case "end the company's":
+		err = ad.EndAllSessions(t.Context())
+		m.endThose(func(s *modelSession) bool { return s.company == c })
+	case "backup codes":
+		a.backup, err = ad.NewBackupCodes(t.Context(), a.mnemocode)
+	case "app":
+		err = m.app(t, ad, a)
+	case "no app":
+		_, err = ad.RemoveTOTP(t.Context(), a.mnemocode)
+		if a.app != nil {
+			m.endAll(a)
+		}
+		a.app = nil
+	case "delete":
+		err = ad.Delete(t.Context(), a.mnemocode)
+		m.endAll(a)
+		c.accounts = slices.DeleteFunc(c.accounts, func(b *modelAccount) bool { return a == b })
+	}
+	m.noError(t, err)
+}
+
+// app gives the account an authenticator app, with the code of whose confirmation
+// nobody can log in.
+func (m *machine) app(t *rapid.T, ad *flows.Admin, a *modelAccount) error {
+	made, err := ad.NewTOTP(t.Context(), a.mnemocode)
+	if err != nil {
+		return err
+	}
+	secret, err := flows.ParseTOTPSecret(made.Secret)
+	if err != nil {
+		return err
+	}
+	if _, err = ad.ConfirmTOTP(t.Context(), a.mnemocode, flows.TOTPCode(secret, m.now)); err != nil {
+		return err
+	}
+	m.endAll(a)
+	a.app, a.used = secret, map[int64]bool{m.now.Unix() / 30: true}
+	return nil
+}
+
+// didNotAnswer cuts the sequence if err says that a server did not answer.
+func (m *machine) didNotAnswer(err error) bool {
+	m.cut = m.cut || m.servers && (errors.Is(err, flows.ErrUnavailable) || errors.Is(err, flows.ErrOwed))
+	return m.cut
+}
+
+func (m *machine) noError(t *rapid.T, err error) {
+	t.Helper()
+	if !m.didNotAnswer(err) && err != nil {
+		t.Fatal(err)
+	}
+}
+
+// change changes one field. A status, password, phone, email or second factor
+// that is another than before ends all that the account has.
+func (m *machine) change(t *rapid.T, c *modelCompany, a *modelAccount, ad *flows.Admin) {
+	before, ch := *a, flows.Change{}
+	defer func() { t.Logf("< %+v", *a) }()
+	field := pick(t, "field", "status", "primary_phone", "primary_email", "login_name", "second_factor",
+		"must_set_password", "password", "no password", "control_question")
+	switch field {
+	case "status":
+		a.status = pick(t, field, flows.StatusActive, flows.StatusActive, flows.StatusRestricted, flows.StatusClosed, flows.StatusDenied)
+	case "primary_phone":
+		a.phone = pick(t, field, append([]string{""}, machinePhones...)...)
+	case "primary_email":
+		a.email = pick(t, field, append([]string{""}, machineEmails...)...)
+	case "login_name":
+		a.loginName = pick(t, field, append([]string{""}, machineNames...)...)
+	case "second_factor":
+		a.secondFactor = rapid.Bool().Draw(t, field)
+	case "must_set_password":
+		a.mustSet = rapid.Bool().Draw(t, field)
+	case "password":
+		a.password = pick(t, field, machinePasswords...)
+		ch.Password = a.password
+	case "no password":
+		a.password = ""
+	case "control_question":
+		a.question, a.answer = "Your cat?", pick(t, field, machineAnswers...)
+		ch.Answer = a.answer
+	}
+	other := func(id string) bool {
+		b := c.find(func(b *modelAccount) bool {
+			return b != a && id != "" && (b.phone == id || b.email == id || b.loginName == id)
+		})
+		return b != nil
+	}
+	taken := other(a.phone) || other(a.email) || other(a.loginName)
+	ch.Apply = func(x *flows.Account) error {
+		x.Status, x.Phone, x.Email, x.LoginName = a.status, a.phone, a.email, a.loginName
+		x.SecondFactor, x.MustSetPassword, x.Question = a.secondFactor, a.mustSet, a.question
+		if a.password == "" {
+			x.PasswordHash = ""
+		}
+		return nil
+	}
+	call := &modelCall{path: "change of " + field}
+	m.watch(t, call, func() error {
+		_, _, err := ad.Change(t.Context(), a.mnemocode, ch)
+		m.wantTakenIf(t, err, taken)
+		return nil
+	})
+	var want modelAnswer
+	switch {
+	case taken:
+		*a = before
+	case field == "password":
+		want.Sent = c.notice(flows.NoticePasswordChanged, &before)
+		a.passwords = modelCount{}
+		c.forgive(a, false)
+		m.endAll(a)
+	case a.status != before.status, a.phone != before.phone, a.email != before.email,
+		a.secondFactor != before.secondFactor, a.password != before.password:
+		m.endAll(a)
+	}
+	m.compare(t, call, want)
+}
+
+// look compares what is stored of an account with the model.
+func (m *machine) look(t *rapid.T) {
+	c := pick(t, "company", m.companies...)
+	if len(c.accounts) == 0 {
+		t.Skip("no account")
+	}
+	a := pick(t, "account", c.accounts...)
+	ad := m.admin(t, c)
+	stored, err := ad.ByMnemocode(t.Context(), a.mnemocode)
+	m.noError(t, err)
+	accepted := map[string]string{}
+	for _, x := range stored.Accepted {
+		accepted[x.Code] = x.Version
+	}
+	tallies, err := ad.Accounts.Tallies(t.Context(), flows.Subject{Company: c.Code, Account: stored.ID})
+	m.noError(t, err)
+	live, err := ad.LiveSessions(t.Context(), a.mnemocode)
+	m.noError(t, err)
+	sessions := map[flows.TokenHash]bool{}
+	for _, s := range live {
+		sessions[s.Hash] = true
+	}
+	wanted := map[flows.TokenHash]bool{}
+	for _, s := range m.sessions {
+		hash := flows.TokenHash(sha256.Sum256([]byte(s.token)))
+		if s.account != a || s.ended || s.expired || s.state == flows.MailedLink || s.state == flows.CheckPassword || !m.now.Before(s.expires) {
+			continue
+		}
+		if (s.crowded || s.passed || s.forgotten || !m.now.Before(s.early)) && !sessions[hash] {
+			continue
+		}
+		wanted[hash] = true
+	}
+	if m.cut {
+		return
+	}
+	type facts struct {
+		Accepted                  map[string]string
+		Backup                    int
+		MustSet                   bool
+		Passwords, Codes, Answers int
+		Sessions                  map[flows.TokenHash]bool
+	}
+	want := facts{a.accepted, len(a.backup), a.mustSet, a.passwords.n, a.codes.n, a.answers.n, wanted}
+	got := facts{accepted, stored.BackupCodes, stored.MustSetPassword, tallies[flows.WrongPasswords].Count,
+		tallies[flows.WrongCodes].Count, tallies[flows.WrongAnswers].Count, sessions}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Fatalf("%s (-model +store):\n%s", a.mnemocode, diff)
+	}
+}

@@ -1,0 +1,234 @@
+package flows_test
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func (m *model) login(c *modelCall) modelAnswer {
+	a := c.company.byLoginID(c.loginID)
+	t := m.shown(c.company, a, c.loginID)
+	byCode := a != nil && a.password == ""
+	if c.company.Hardened && byCode && (a.phone == "" || a.status != flows.StatusActive) {
+		a, byCode = nil, false // it can't log in, so it is as if there were none
+	}
+	m.allowed(c)
+	if byCode { // there is no password to be disabled
+		if m.now.Before(t.passwords.until) {
+			m.restricted(m.lock("lock.password", t.passwords.until))
+		}
+		m.windowOpen("lock.codes", &a.codes, c.company.Limits.WrongCodes)
+	} else {
+		m.passwordsOpen(c.company, t)
+	}
+	if a == nil && !c.company.Hardened {
+		m.failed(c)
+		refuse("auth.loginid.notfound")
+	}
+	if !c.company.Hardened {
+		admit(a)
+	}
+	state := flows.CheckPassword
+	if byCode {
+		state = flows.CheckOTP
+		if a.phone == "" {
+			refuse("auth.user.restricted")
+		}
+	}
+	reply := m.enter(c, &modelSession{account: a, of: c.loginID, state: state})
+	reply.Disclaimers = c.company.pending(a, nil)
+	if c.company.Hardened {
+		reply.Disclaimers = c.company.pending(&modelAccount{}, nil)
+	}
+	reply.Captcha = state == flows.CheckPassword && captchaDue(c.company, t)
+	return reply
+}
+
+func (m *model) checkPassword(c *modelCall) modelAnswer {
+	a := c.session.account
+	before := func() { admit(a) }
+	if c.company.Hardened {
+		before = func() {}
+	}
+	m.password(c, a, m.shown(c.company, a, c.session.of), before, "auth.password.invalid")
+	admit(a)
+	return m.proven(c, a, false)
+}
+
+func (m *model) checkCredentials(c *modelCall) modelAnswer {
+	a := c.company.byLoginID(c.loginID)
+	m.password(c, a, m.shown(c.company, a, c.loginID), func() {}, "auth.credentials.invalid")
+	admit(a)
+	return m.proven(c, a, false)
+}
+
+// password takes one, right or wrong. An account that is not there has none.
+func (m *model) password(c *modelCall, a *modelAccount, t *modelAttempts, before func(), wrong string) {
+	m.mayLogIn(c)
+	m.passwordsOpen(c.company, t)
+	if captchaDue(c.company, t) {
+		m.captcha(c)
+	}
+	before()
+	c.company.budget("logins "+c.address).add(m.now, c.company.Limits.LoginsPerAddress)
+	right := a != nil && a.password != "" && a.password == c.body["password"]
+	if c.company.Hardened && a != nil { // what holds for the account shows only to whoever has its password
+		own := &a.passwords
+		switch {
+		case own.n >= c.company.Limits.DisableAfter:
+			right = false
+		case m.now.Before(own.until) && right:
+			m.restricted(m.lock("lock.password", own.until))
+		case right:
+			*own = modelCount{}
+		default:
+			own.wrong(m.now, c.company)
+		}
+	}
+	if right {
+		t.passwords = modelCount{}
+		return
+	}
+	m.failed(c)
+	t.passwords.wrong(m.now, c.company)
+	panic(modelRefusal{Code: wrong, Captcha: captchaDue(c.company, t)})
+}
+
+// wrong counts a wrong password.
+func (n *modelCount) wrong(now time.Time, c *modelCompany) {
+	n.n++
+	n.changed = now
+	if n.n >= c.Limits.LockAfter {
+		n.until = now.Add(c.Limits.LockFor)
+	}
+}
+
+// proven goes on once a password or code was right: disclaimers, the second
+// factor, a new password, or authorized.
+func (m *model) proven(c *modelCall, a *modelAccount, secondDone bool) modelAnswer {
+	next := &modelSession{account: a, accepted: m.accept(c, a)}
+	switch {
+	case !secondDone && c.company.needsSecond(a):
+		m.windowOpen("lock.codes", &a.codes, c.company.Limits.WrongCodes)
+		next.state = flows.CheckOTP
+	case a.mustSet || a.password == "" && c.company.Password.Required:
+		next.state = flows.SetPassword
+	default:
+		next.state = flows.Authorized
+	}
+	return m.enter(c, next)
+}
+
+func (c *modelCompany) needsSecond(a *modelAccount) bool {
+	return c.SecondFactor == flows.SecondFactorRequired || c.SecondFactor == flows.SecondFactorPerAccount && a.secondFactor
+}
+
+// pending lists the disclaimers that were not accepted in their present version.
+// A decoy has accepted all.
+func (c *modelCompany) pending(a *modelAccount, accepted map[string]string) []string {
+	pending := []string{}
+	for _, d := range c.Disclaimers {
+		if a != nil && a.accepted[d.Code] != d.Version && accepted[d.Code] != d.Version {
+			pending = append(pending, d.Code)
+		}
+	}
+	return pending
+}
+
+// accept adds what the body accepts to what the session has; all that is
+// pending must be among it.
+func (m *model) accept(c *modelCall, a *modelAccount) map[string]string {
+	accepted := map[string]string{}
+	if c.session != nil {
+		accepted = maps.Clone(c.session.accepted)
+	}
+	pending := c.company.pending(a, accepted)
+	codes, _ := c.body["accept_disclaimers"].([]string)
+	for _, d := range c.company.Disclaimers {
+		if slices.Contains(pending, d.Code) {
+			if !slices.Contains(codes, d.Code) {
+				panic(modelRefusal{Code: "auth.disclaimer.invalid", Disclaimers: pending})
+			}
+			accepted[d.Code] = d.Version
+		}
+	}
+	return accepted
+}
+
+// enter begins a session, in place of the call's if it has one.
+func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
+	for _, other := range m.sessions { // also where what follows fails: the store has looked at them by then
+		if other.account == s.account && other.state == s.state && !m.now.Before(other.early) {
+			other.passed = true
+		}
+	}
+	reply := modelAnswer{State: s.state}
+	switch s.state {
+	case flows.CheckOTP, flows.RecoveryOTP:
+		if s.byApp = s.state == flows.CheckOTP && s.account.app != nil && s.account.password != ""; s.byApp {
+			break
+		}
+		reply.Sent = m.sendCode(c, s)
+		if s.account != nil && s.code != nil {
+			reply.Phone = masked(s.account.phone)
+		}
+	case flows.SetPassword, flows.RecoveryPassword:
+		reply.Quality = true
+	case flows.Authorized:
+		reply.Mnemocode = s.account.mnemocode
+		maps.Copy(s.account.accepted, s.accepted)
+	}
+	s.company, s.token, s.begun = c.company, c.got.token, m.now
+	s.expires = m.now.Add(c.company.Temporary)
+	if s.state == flows.MailedLink {
+		s.expires = m.now.Add(c.company.LinkTTL)
+	}
+	s.early, s.ends = s.expires, s.expires
+	if s.state == flows.Authorized {
+		s.ends = m.now.Add(c.company.Lifetime)
+		s.expires = m.now.Add(min(c.company.Idle, c.company.Lifetime))
+		s.early = s.expires
+	}
+	if s.accepted == nil {
+		s.accepted = map[string]string{}
+	}
+	if c.session != nil {
+		c.session.ended = true
+	}
+	m.sessions = append(m.sessions, s)
+	if s.state == flows.Authorized {
+		m.makeRoom(s)
+	}
+	reply.ExpiresIn = new(int(s.expires.Sub(m.now) / time.Second))
+	return reply
+}
+
+// makeRoom ends the oldest of an account's authorized sessions. Which is the
+// oldest of those that began at one moment, and whether one lives of which that
+// is not sure, is the store's to say.
+func (m *model) makeRoom(next *modelSession) {
+	var others []*modelSession
+	for _, s := range m.sessions {
+		if s != next && s.account == next.account && s.state == flows.Authorized && !s.ended && !s.expired && m.now.Before(s.expires) {
+			others = append(others, s)
+		}
+	}
+	n := len(others) + 1 - next.company.Limits.SessionsPerAccount
+	if n <= 0 {
+		return
+	}
+	slices.SortStableFunc(others, func(a, b *modelSession) int { return a.begun.Compare(b.begun) })
+	unsure := slices.ContainsFunc(others, func(s *modelSession) bool { return s.crowded || s.passed || !m.now.Before(s.early) })
+	for _, s := range others {
+		switch last := others[n-1].begun; {
+		case s.begun.After(last):
+		case unsure || s.begun.Equal(last):
+			s.crowded = true
+		default:
+			s.ended = true
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package flows_test
+
+import (
+	"strings"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// Provider 1 is configured, and vouches for the user and the email address
+// <code>@example.com that the code names, unless that is bad.
+func (m *model) oauth(c *modelCall) modelAnswer {
+	if c.body["provider_id"] != 1 {
+		refuse("request.validation.failed")
+	}
+	m.allowed(c)
+	fail := func() {
+		m.failed(c)
+		refuse("auth.oauth.failed")
+	}
+	if c.body["redirect_uri"] != modelRedirect {
+		fail()
+	}
+	m.mayLogIn(c)
+	grant := c.body["code"].(string)
+	if sent, again := c.company.grants[grant]; again && m.now.Before(sent.Add(time.Hour)) {
+		fail()
+	}
+	c.company.grants[grant] = m.now
+	c.company.budget("logins "+c.address).add(m.now, c.company.Limits.LoginsPerAddress)
+	user, _, _ := strings.Cut(grant, " ")
+	switch {
+	case c.broken:
+		refuse("service.unavailable")
+	case user == "bad":
+		fail()
+	}
+	var told []string
+	a := c.company.find(func(a *modelAccount) bool { return a.subject == user })
+	if a == nil && c.company.OAuth[1].LinkVerifiedEmail {
+		a = c.company.find(func(a *modelAccount) bool { return a.email == user+"@example.com" })
+		if a != nil && a.status == flows.StatusActive {
+			if a.subject != "" { // bound to another user
+				refuse("auth.oauth.notfound")
+			}
+			a.subject = user
+			told = c.company.notice(flows.NoticeIdentityBound, a)
+		}
+	}
+	if a == nil {
+		refuse("auth.oauth.notfound")
+	}
+	admit(a)
+	pending := c.company.pending(a, nil)
+	var reply modelAnswer
+	if len(pending) == 0 {
+		reply = m.enter(c, &modelSession{account: a, state: flows.Authorized})
+	} else {
+		reply = m.enter(c, &modelSession{account: a, state: flows.AcceptDisclaimers})
+		reply.Disclaimers = pending
+	}
+	reply.Sent = told
+	return reply
+}

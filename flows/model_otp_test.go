@@ -1,0 +1,243 @@
+package flows_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// sendCode gives the session a code and returns the message that it goes out
+// with. It charges each budget once, or none.
+func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount) (sent []string) {
+	a, l := s.account, &c.company.Limits
+	if a != nil && a.phone == "" { // the backup codes are its second factor
+		if len(a.backup) == 0 {
+			refuse("auth.user.restricted")
+		}
+		return nil
+	}
+	type budget struct {
+		reason flows.Reason
+		count  *modelCount
+		rate   flows.Rate
+	}
+	var budgets []budget
+	for _, r := range renewals {
+		budgets = append(budgets, budget{"limit.renewals", r, flows.Rate{N: c.company.OTPRenewals, Per: c.company.Temporary}})
+	}
+	hidden := c.company.Hardened && s.state == flows.RecoveryOTP // what is told is as of a decoy
+	account, phone, fixed := "decoy "+s.of, "decoy "+s.of, ""
+	if a != nil {
+		fixed = c.company.OTPFixed[a.phone]
+	}
+	if a != nil && !hidden {
+		account, phone = a.key, a.phone
+	}
+	company := budget{"limit.sms_company", c.company.budget("sms"), l.SMSPerCompany}
+	own := func(account, phone string) []budget {
+		return []budget{
+			{"limit.sms_account", c.company.budget("sms to account " + account), l.SMSPerAccount},
+			{"limit.sms_phone", c.company.budget("sms to phone " + phone), l.SMSPerPhone},
+		}
+	}
+	country := ""
+	if a != nil { // the phones of the model are of one, and one of them may be allowed
+		country = "+370"
+		if len(l.SMSCountries) > 0 {
+			country = a.phone
+		}
+	}
+	allowed := a == nil || c.company.sendsTo(a.phone)
+	perCountry := budget{"limit.sms_country", c.company.budget("sms to country " + country), l.SMSPerCountry}
+	if fixed == "" || hidden {
+		budgets = append(append(budgets, own(account, phone)...),
+			budget{"limit.sms_address", c.company.budget("sms for " + c.address), l.SMSPerAddress})
+		if l.SMSPerCompany.N > 0 && a != nil && !hidden {
+			budgets = append(budgets, company)
+		}
+		if l.SMSPerCountry.N > 0 && a != nil && !hidden {
+			budgets = append(budgets, perCountry)
+		}
+	}
+	var full []modelLock
+	if fixed == "" && !hidden && !allowed {
+		full = []modelLock{m.lock("limit.sms_country", m.now.Add(24*time.Hour))}
+		budgets = nil // the rest is not looked at
+	}
+	for _, b := range budgets {
+		if b.count.full(m.now, b.rate) {
+			full = append(full, m.lock(b.reason, b.count.until))
+		}
+	}
+	if full != nil && s.state == flows.CheckOTP && renewals == nil && len(a.backup) > 0 {
+		if a.password == "" {
+			strangers := c.company.budget("codeless logins of " + a.key)
+			rate := flows.Rate{N: 30, Per: 10 * time.Minute}
+			m.windowOpen("limit.sms_account", strangers, rate)
+			strangers.add(m.now, rate)
+		}
+		return nil // a backup code will do
+	}
+	if decoy := a == nil || hidden; decoy && l.SMSPerCompany.N > 0 && company.count.full(m.now, company.rate) {
+		full = append(full, m.lock(company.reason, company.count.until)) // it only looks
+	}
+	if full != nil {
+		m.restricted(full...)
+	}
+	for _, b := range budgets {
+		b.count.add(m.now, b.rate)
+	}
+	s.code = nil // the one before has ended
+	if hidden && a != nil && fixed == "" {
+		if a.codes.full(m.now, l.WrongCodes) {
+			return nil
+		}
+		budgets := own(a.key, a.phone)
+		if l.SMSPerCompany.N > 0 {
+			budgets = append(budgets, company)
+		}
+		if l.SMSPerCountry.N > 0 {
+			budgets = append(budgets, perCountry)
+		}
+		if !allowed {
+			return nil
+		}
+		for _, b := range budgets {
+			if b.count.full(m.now, b.rate) {
+				return nil
+			}
+		}
+		for _, b := range budgets {
+			b.count.add(m.now, b.rate)
+		}
+	}
+	code := &modelCode{digits: fixed, expires: m.now.Add(c.company.OTPTTL)}
+	if a != nil && fixed == "" {
+		code.digits = c.got.digits
+		kind := flows.OTPLogin
+		if s.state == flows.RecoveryOTP {
+			kind = flows.OTPRecovery
+		}
+		sent = []string{kind + " " + a.phone}
+		later := c.company.Hardened && s.state == flows.RecoveryOTP // than the answer
+		switch {
+		case c.broken && later:
+			return sent
+		case c.broken:
+			panic(modelRefusal{Code: "service.unavailable", Sent: sent})
+		}
+	}
+	s.code = code // a decoy's has no digits: nothing equals it
+	return sent
+}
+
+// codeStep is what all requests of a session with codes are checked for.
+func (m *model) codeStep(c *modelCall) {
+	a := c.session.account
+	m.allowed(c)
+	if m.hides(c) {
+		m.windowOpen("lock.codes", &m.shown(c.company, a, c.session.of).codes, c.company.Limits.WrongCodes)
+		return
+	}
+	m.windowOpen("lock.codes", &m.attempts(c.company, a, c.session.of).codes, c.company.Limits.WrongCodes)
+	admit(a)
+}
+
+// hides: a recovery of a hardened company tells nothing before the code was right.
+func (m *model) hides(c *modelCall) bool {
+	return c.company.Hardened && c.session.state == flows.RecoveryOTP
+}
+
+// tryCode spends the session's code. Only what is compared with one counts.
+func (m *model) tryCode(c *modelCall) {
+	if c.session.byApp {
+		m.tryApp(c)
+		return
+	}
+	code := c.session.code
+	c.session.code = nil
+	lives := code != nil && m.now.Before(code.expires)
+	if lives && code.digits == c.body["otp"] {
+		if m.hides(c) {
+			m.windowOpen("lock.codes", &c.session.account.codes, c.company.Limits.WrongCodes)
+			admit(c.session.account)
+		}
+		return
+	}
+	if lives {
+		m.wrongCode(c)
+	}
+	refuse("auth.otp.invalid")
+}
+
+// tryApp takes the app's codes of now, and of one step back and forth, once.
+func (m *model) tryApp(c *modelCall) {
+	a := c.session.account
+	for _, from := range []time.Duration{-30 * time.Second, 0, 30 * time.Second} {
+		at := m.now.Add(from)
+		if flows.TOTPCode(a.app, at) != c.body["otp"] {
+			continue
+		}
+		if a.used[at.Unix()/30] {
+			refuse("auth.otp.invalid")
+		}
+		a.used[at.Unix()/30] = true
+		return
+	}
+	m.wrongCode(c)
+	refuse("auth.otp.invalid")
+}
+
+func (m *model) wrongCode(c *modelCall) {
+	a := c.session.account
+	m.failed(c)
+	if m.hides(c) {
+		m.shown(c.company, a, c.session.of).codes.add(m.now, c.company.Limits.WrongCodes)
+		if a == nil || a.codes.full(m.now, c.company.Limits.WrongCodes) {
+			return
+		}
+	}
+	m.attempts(c.company, a, c.session.of).codes.add(m.now, c.company.Limits.WrongCodes)
+}
+
+func (m *model) checkOTP(c *modelCall) modelAnswer {
+	otp, _ := c.body["otp"].(string)
+	backup, _ := c.body["backup_code"].(string)
+	if (otp == "") == (backup == "") {
+		refuse("request.validation.failed")
+	}
+	m.codeStep(c)
+	a := c.session.account
+	if otp != "" {
+		m.tryCode(c)
+		return m.proven(c, a, true)
+	}
+	if !slices.Contains(a.backup, backup) {
+		m.wrongCode(c)
+		refuse("auth.backupcode.invalid")
+	}
+	reply := m.proven(c, a, true)
+	a.backup = slices.DeleteFunc(a.backup, func(b string) bool { return b == backup })
+	return reply
+}
+
+func (m *model) recoveryCheckOTP(c *modelCall) modelAnswer {
+	m.codeStep(c)
+	m.tryCode(c)
+	return m.enter(c, &modelSession{account: c.session.account, state: flows.RecoveryPassword})
+}
+
+func (m *model) renewOTP(c *modelCall) modelAnswer {
+	s := c.session
+	m.codeStep(c)
+	if s.state == flows.CheckOTP && s.account.phone == "" {
+		refuse("request.validation.failed")
+	}
+	reply := modelAnswer{Sent: m.sendCode(c, s, &s.renewals)}
+	s.byApp = false
+	if s.account != nil && s.state == flows.CheckOTP {
+		reply.Phone = masked(s.account.phone)
+	}
+	return reply
+}

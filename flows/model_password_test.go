@@ -1,0 +1,99 @@
+package flows_test
+
+import (
+	"slices"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// weak are the passwords in use here that no user may set. They break one rule
+// each: the length, the list of common ones, the company's name.
+func (c *modelCompany) weak() []string { return []string{"pass 1", "password1", c.Code + "-1"} }
+
+// modelShort has too few characters for an account of a hardened company whose
+// password is all that protects it.
+const modelShort = "twelve chars"
+
+func (m *model) setPassword(c *modelCall) modelAnswer {
+	s := c.session
+	a := s.account
+	password := c.body["new_password"].(string)
+	admit(a)
+	if slices.Contains(c.company.weak(), password) || password == modelShort && c.company.Hardened &&
+		!c.company.needsSecond(a) {
+		refuse("request.validation.failed")
+	}
+	if password == a.password {
+		refuse("auth.password.invalid")
+	}
+	accepted := s.accepted
+	if s.state == flows.SetPassword { // more may be pending than at the step that asked for them
+		accepted = m.accept(c, a)
+	}
+	reply := modelAnswer{}
+	sent := c.company.notice(flows.NoticePasswordChanged, a)
+	m.newPassword(a, password)
+	c.company.forgive(a, false)
+	if s.state == flows.SetPassword {
+		reply = m.enter(c, &modelSession{account: a, state: flows.Authorized, accepted: accepted})
+	}
+	reply.Sent = sent
+	return reply
+}
+
+// newPassword ends all that the account has, and the count of wrong ones.
+func (m *model) newPassword(a *modelAccount, password string) {
+	a.password, a.mustSet, a.passwords = password, false, modelCount{}
+	m.endAll(a)
+}
+
+// notice is the message that tells the owner of what happened.
+func (c *modelCompany) notice(what string, a *modelAccount) []string {
+	switch {
+	case a.email != "":
+		return []string{what + " " + a.email}
+	case a.phone != "" && c.sendsTo(a.phone):
+		return []string{what + " " + a.phone}
+	}
+	return nil
+}
+
+// sendsTo reports whether a phone is one of sms_countries, which the model has whole.
+func (c *modelCompany) sendsTo(phone string) bool {
+	return len(c.Limits.SMSCountries) == 0 || slices.Contains(c.Limits.SMSCountries, phone)
+}
+
+// endAll ends an account's sessions, codes and links. Whether the tokens of those
+// that had expired before are now invalid is the store's choice.
+func (m *model) endAll(a *modelAccount) {
+	m.endThose(func(s *modelSession) bool { return s.account == a })
+}
+
+// endThose is endAll of a choice.
+func (m *model) endThose(which func(*modelSession) bool) {
+	for _, s := range m.sessions {
+		switch {
+		case !which(s):
+		case s.expired, s.passed, !m.now.Before(s.expires):
+			s.expired, s.forgotten = true, true
+		default:
+			s.ended = true
+		}
+	}
+}
+
+func (m *model) acceptDisclaimers(c *modelCall) modelAnswer {
+	a := c.session.account
+	admit(a)
+	return m.enter(c, &modelSession{account: a, state: flows.Authorized, accepted: m.accept(c, a)})
+}
+
+func (m *model) logout(c *modelCall) modelAnswer {
+	if c.session.state == flows.CheckPassword { // anyone can begin one: to end it counts as a password
+		logins := c.company.budget("logins " + c.address)
+		m.windowOpen("limit.logins", logins, c.company.Limits.LoginsPerAddress)
+		logins.add(m.now, c.company.Limits.LoginsPerAddress)
+	}
+	c.session.ended = true
+	return modelAnswer{}
+}

@@ -1,0 +1,164 @@
+package flows_test
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+func (m *model) recover(c *modelCall) modelAnswer {
+	wanted, _ := c.body["method"].(string)
+	if !slices.Contains([]string{"", "PHONE", "MAIL", "QUESTION"}, wanted) {
+		refuse("request.validation.failed")
+	}
+	a := c.company.byLoginID(c.loginID)
+	method, impossible := c.company.method(flows.Method(wanted), a)
+	if c.company.Hardened { // it answers alike for whomever it can't help
+		a, method, impossible = c.company.hardenedMethod(flows.Method(wanted), a)
+	}
+	t := m.shown(c.company, a, c.loginID)
+	m.allowed(c)
+	switch method {
+	case flows.ByPhone:
+		m.windowOpen("lock.codes", &t.codes, c.company.Limits.WrongCodes)
+	case flows.ByQuestion:
+		m.windowOpen("lock.answers", &t.answers, c.company.Limits.WrongAnswers)
+	}
+	if c.company.Captcha != nil {
+		m.captcha(c)
+	}
+	if a == nil && !c.company.Hardened {
+		m.failed(c)
+		refuse("auth.loginid.notfound")
+	}
+	admit(a)
+	if impossible != "" {
+		refuse(impossible)
+	}
+	var reply modelAnswer
+	switch method {
+	case flows.ByPhone:
+		reply = m.enter(c, &modelSession{account: a, of: c.loginID, state: flows.RecoveryOTP})
+		if c.company.Hardened {
+			reply.Phone = "" // a decoy has one, too: hardened_test.go
+		}
+	case flows.ByQuestion:
+		reply = m.enter(c, &modelSession{account: a, state: flows.RecoveryQuestion})
+		reply.Question = a.question
+	case flows.ByMail:
+		reply = m.mailLink(c, a)
+	}
+	reply.Method = method
+	return reply
+}
+
+func (m *model) mailLink(c *modelCall, a *modelAccount) modelAnswer {
+	key := "decoy " + c.loginID
+	if !c.company.Hardened {
+		key = a.key
+	}
+	mails := c.company.budget("mails to account " + key)
+	m.windowOpen("limit.mails", mails, c.company.Limits.MailsPerAccount)
+	mails.add(m.now, c.company.Limits.MailsPerAccount)
+	reply := modelAnswer{}
+	if c.company.Hardened {
+		reply.Email = "***@***"
+		if strings.Contains(c.loginID, "@") {
+			reply.Email = strings.TrimSpace(c.body["login_id"].(string))
+		}
+	} else {
+		reply.Email = a.email
+	}
+	if a == nil {
+		return reply
+	}
+	if c.company.Hardened { // the account's own budget is not told of
+		own := c.company.budget("mails to account " + a.key)
+		if own.full(m.now, c.company.Limits.MailsPerAccount) {
+			return reply
+		}
+		own.add(m.now, c.company.Limits.MailsPerAccount)
+	}
+	reply.Sent = []string{flows.RecoveryLink + " " + a.email}
+	if c.broken && !c.company.Hardened {
+		panic(modelRefusal{Code: "service.unavailable", Sent: reply.Sent})
+	}
+	for _, s := range m.sessions {
+		s.ended = s.ended || s.account == a && s.state == flows.MailedLink // a newer link ends it
+	}
+	if !c.broken {
+		m.enter(c, &modelSession{account: a, state: flows.MailedLink})
+	}
+	return reply
+}
+
+// method is the one that is asked for, or the first that the account can use,
+// and the code that says why it can't be.
+func (c *modelCompany) method(wanted flows.Method, a *modelAccount) (flows.Method, string) {
+	if wanted == "" {
+		wanted = c.Methods[0]
+		for _, m := range slices.Backward(c.Methods) {
+			if notSet(m, a) == "" {
+				wanted = m
+			}
+		}
+	}
+	if !slices.Contains(c.Methods, wanted) {
+		return wanted, "recovery.method.restricted"
+	}
+	return wanted, notSet(wanted, a)
+}
+
+func notSet(m flows.Method, a *modelAccount) string {
+	switch {
+	case a == nil || m == flows.ByPhone && a.phone == "":
+		return "recovery.phone.notset"
+	case m == flows.ByMail && a.email == "":
+		return "recovery.email.notset"
+	case m == flows.ByQuestion && a.question == "":
+		return "recovery.question.notset"
+	}
+	return ""
+}
+
+// hardenedMethod chooses without regard to the account, and then without the
+// account if that can't be recovered so: never by a question, nor by a phone
+// that is its second factor.
+func (c *modelCompany) hardenedMethod(wanted flows.Method, a *modelAccount) (*modelAccount, flows.Method, string) {
+	methods := slices.DeleteFunc(slices.Clone(c.Methods), func(m flows.Method) bool { return m == flows.ByQuestion })
+	if wanted == "" {
+		wanted = methods[0]
+	}
+	if !slices.Contains(methods, wanted) {
+		return nil, wanted, "recovery.method.restricted"
+	}
+	if a != nil && (a.status != flows.StatusActive || notSet(wanted, a) != "" || wanted == flows.ByPhone && c.needsSecond(a)) {
+		a = nil
+	}
+	return a, wanted, ""
+}
+
+func (m *model) checkQuestion(c *modelCall) modelAnswer {
+	a := c.session.account
+	m.allowed(c)
+	m.windowOpen("lock.answers", &a.answers, c.company.Limits.WrongAnswers)
+	admit(a)
+	if !strings.EqualFold(a.answer, c.body["control_answer"].(string)) {
+		m.failed(c)
+		a.answers.add(m.now, c.company.Limits.WrongAnswers)
+		refuse("auth.controlanswer.invalid")
+	}
+	return m.enter(c, &modelSession{account: a, state: flows.RecoveryPassword})
+}
+
+func (m *model) checkLink(c *modelCall) modelAnswer {
+	m.allowed(c)
+	if code := m.find(c, c.body["token"].(string), true); code != "" {
+		if code == "auth.token.invalid" {
+			m.failed(c)
+		}
+		refuse(code)
+	}
+	return m.enter(c, &modelSession{account: c.session.account, state: flows.RecoveryPassword})
+}
