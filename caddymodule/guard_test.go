@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,10 +59,6 @@ func (s *site) doH2(r *http.Request) answer {
 // browser's cache. What others say of Vary stays.
 func TestAnswersVaryByToken(t *testing.T) {
 	t.Parallel()
-	files := t.TempDir()
-	if err := os.WriteFile(files+"/page.txt", []byte("page"), 0o644); err != nil {
-		t.Fatal(err)
-	}
 	s := startSite(t, siteConfig{company: people, site: `
 		mnemogate {
 			cors https://app.example.com
@@ -78,11 +73,6 @@ func TestAnswersVaryByToken(t *testing.T) {
 			respond hello
 		}
 		handle /nothing {
-		}
-		handle /page.txt {
-			file_server {
-				root ` + files + `
-			}
 		}
 		handle /header/* {
 			uri strip_prefix /header
@@ -129,7 +119,6 @@ func TestAnswersVaryByToken(t *testing.T) {
 		{"an error of Caddy's", "/missing", 404, nil},
 		{"no handler", "/nothing", 200, nil},
 		{"Caddy's own", "/greeting", 200, nil},
-		{"a file", "/page.txt", 200, []string{"Accept-Encoding"}},
 		{"header_down", "/down" + private, 200, []string{"X-Down"}},
 		{"encode", "/encoded" + raw("200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2000", strings.Repeat("compress me ", 200)[:2000]), 200, []string{"Accept-Encoding"}},
 	} {

@@ -2,8 +2,6 @@ package caddymodule
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -170,28 +168,6 @@ func TestPlaceholdersTellTheUser(t *testing.T) {
 	if a.Header.Get("X-Who") != "" {
 		t.Errorf("X-Who is %q", a.Header.Get("X-Who"))
 	}
-}
-
-// Files are downloads that no proxy cuts.
-func TestFilesAreProtected(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "plan.txt"), []byte(strings.Repeat("secret plan\n", 10_000)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := startSite(t, siteConfig{company: people, site: "root * " + dir + "\nmnemogate\nfile_server"})
-	s.get("/plan.txt", "").want(flows.ErrHeaderMissing)
-	token := s.login("alice@example.com")
-	if a := s.get("/plan.txt", token); a.Status != 200 || len(a.Body) != 120_000 {
-		t.Errorf("got %d, %d bytes", a.Status, len(a.Body))
-	}
-	r := s.request("GET", "/plan.txt", "")
-	r.Header.Set("Authorization", "Bearer "+token)
-	r.Header.Set("Range", "bytes=0-5")
-	if a := s.do(r); a.Status != 206 || string(a.Body) != "secret" {
-		t.Errorf("got %d %q", a.Status, a.Body)
-	}
-	s.get("/none.txt", token).is(404)
 }
 
 const someToken = "mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"

@@ -12,7 +12,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/fileserver"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 
@@ -191,15 +190,34 @@ func (w *walk) handler(h any, in arrivals) arrivals {
 	case *caddyhttp.StaticError:
 		w.failing = w.failing || in.open
 		return in.taken("error")
-	case *fileserver.FileServer:
-		w.failing = w.failing || in.open
-		if !h.PassThru {
-			return in.taken("file_server")
-		}
 	case *rewrite.Rewrite:
 		in.matched = nil // what matches may differ from here on
+	default:
+		if is, passThru := fileServer(h); is {
+			w.failing = w.failing || in.open
+			if !passThru {
+				return in.taken("file_server")
+			}
+		}
 	}
 	return in
+}
+
+// fileServer tells whether a handler is Caddy's file server, and whether that hands
+// on what it has no file for. Its package is not imported: the templates that it
+// brings take most of the time in which a process starts.
+func fileServer(h any) (is, passThru bool) {
+	if module, ok := h.(caddy.Module); !ok || module.CaddyModule().ID != "http.handlers.file_server" {
+		return false, false
+	}
+	var set struct {
+		PassThru bool `json:"pass_thru"`
+	}
+	raw, err := json.Marshal(h)
+	if err == nil {
+		err = json.Unmarshal(raw, &set)
+	}
+	return true, err == nil && set.PassThru
 }
 
 func (w *walk) invoke(name string, in arrivals) arrivals {
