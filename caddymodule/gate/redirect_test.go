@@ -94,7 +94,8 @@ func checkReturnTo(t *testing.T, s string) {
 			t.Errorf("%q goes on at %q, and leaves", s, to)
 		}
 	}
-	u, err := url.Parse(s)
+	sent, _, _ := strings.Cut(s, "#") // behind it browsers take anything, and send nothing
+	u, err := url.Parse(sent)
 	if err != nil || u.Host != "" || u.Scheme != "" || u.User != nil || u.Opaque != "" {
 		t.Errorf("%q is %+v, %v", s, u, err)
 		return
@@ -105,14 +106,14 @@ func checkReturnTo(t *testing.T, s string) {
 			t.Errorf("%q is resolved as %s", s, u)
 		}
 	}
-	if joined, err := url.Parse(thisOrigin + s); err != nil || joined.Host != base.Host {
+	if joined, err := url.Parse(thisOrigin + sent); err != nil || joined.Host != base.Host {
 		t.Errorf("%q behind the origin is %v", s, joined)
 	}
 }
 
 func FuzzReturnTo(f *testing.F) {
 	for _, s := range []string{
-		"/x?y#z", "//evil.example", "/\\evil.example", "/\t/evil.example", "/%09/evil", "/%2f%2fevil", "/.//evil", "/a/%2e%2e//evil", "https:evil", "javascript:x", "/@evil", "/;//evil", "/%252f/evil", "/\u2044evil", "/?\\", "/#//",
+		"/x?y#z", "//evil.example", "/\\evil.example", "/\t/evil.example", "/%09/evil", "/%2f%2fevil", "/.//evil", "/a/%2e%2e//evil", "https:evil", "javascript:x", "/@evil", "/;//evil", "/%252f/evil", "/\u2044evil", "/?\\", "/#//", "/#%",
 	} {
 		f.Add(s)
 	}
