@@ -3,11 +3,9 @@ package bench
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -17,8 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"runtime/metrics"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,10 +22,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/crypto/argon2"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
@@ -309,112 +301,6 @@ func (s *subject) metric(name string) float64 {
 	return 0
 }
 
-// What Go's runtime says of a subject, by an admin route of the test binary
-
-func init() { caddy.RegisterModule(benchAdmin{}) }
-
-type benchAdmin struct{}
-
-// CaddyModule implements caddy.Module.
-func (benchAdmin) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "admin.api.mnemogate_bench", New: func() caddy.Module { return benchAdmin{} }}
-}
-
-// Routes implements caddy.AdminRouter.
-func (benchAdmin) Routes() []caddy.AdminRoute {
-	return []caddy.AdminRoute{{Pattern: "/bench/runtime", Handler: caddy.AdminHandlerFunc(tellRuntime)}}
-}
-
-// A usage is what a process has used since it began.
-type usage struct {
-	CPU        time.Duration // as the kernel counts it, in steps of 10 ms
-	Objects    uint64        // allocated
-	Bytes      uint64        // allocated
-	GC         time.Duration // CPU time of the collector but for what nobody else wanted, as of the last collection
-	GCs        uint64        // collections
-	Heap       uint64        // live objects and what is not yet collected
-	Collecting time.Duration // how long the collections took that this call asked for
-	Goroutines int
-}
-
-// tellRuntime answers with the usage, after the collections that a POST asks for.
-func tellRuntime(w http.ResponseWriter, r *http.Request) error {
-	u := usage{Goroutines: runtime.NumGoroutine()}
-	if n, _ := strconv.Atoi(r.URL.Query().Get("collect")); n > 0 {
-		began := time.Now()
-		for range n {
-			runtime.GC()
-		}
-		u.Collecting = time.Since(began)
-	}
-	samples := []metrics.Sample{
-		{Name: "/gc/heap/allocs:objects"},
-		{Name: "/gc/heap/allocs:bytes"},
-		{Name: "/cpu/classes/gc/total:cpu-seconds"},
-		{Name: "/cpu/classes/gc/mark/idle:cpu-seconds"},
-		{Name: "/gc/cycles/total:gc-cycles"},
-		{Name: "/memory/classes/heap/objects:bytes"},
-	}
-	metrics.Read(samples)
-	u.Objects, u.Bytes = samples[0].Value.Uint64(), samples[1].Value.Uint64()
-	u.GC = time.Duration((samples[2].Value.Float64() - samples[3].Value.Float64()) * 1e9)
-	u.GCs, u.Heap = samples[4].Value.Uint64(), samples[5].Value.Uint64()
-	return json.NewEncoder(w).Encode(u)
-}
-
-// usage asks a subject, which collects garbage so often before.
-func (s *subject) usage(collections int) usage {
-	s.b.Helper()
-	var u usage
-	if err := json.Unmarshal(s.ask("GET", fmt.Sprint("/bench/runtime?collect=", collections), "", nil), &u); err != nil {
-		s.b.Fatal(err)
-	}
-	u.CPU = cpuTime(s.cmd.Process.Pid)
-	return u
-}
-
-// cpuTime is what a process used, 0 where there is no /proc.
-func cpuTime(pid int) time.Duration {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100
-}
-
-// peakMemory is the most that a process has ever had resident, and each of its
-// descendants, in bytes.
-func peakMemory(pid int) int { return memoryOf(pid, "VmHWM") }
-
-// memoryOf is a field of a process's status and of its descendants' together, in
-// bytes.
-func memoryOf(pid int, field string) int {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	sum := 0
-	for line := range strings.Lines(string(status)) {
-		if value, ok := strings.CutPrefix(line, field+":"); ok {
-			kb, _ := strconv.Atoi(strings.Fields(value)[0])
-			sum = kb << 10
-		}
-	}
-	children, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, file := range children {
-		list, _ := os.ReadFile(file)
-		for _, field := range strings.Fields(string(list)) {
-			if pid, err := strconv.Atoi(field); err == nil {
-				sum += memoryOf(pid, field)
-			}
-		}
-	}
-	return sum
-}
-
 // Helpers
 
 // helpers are what the test binary can be besides a Caddy.
@@ -535,115 +421,3 @@ func hashOnCommand() {
 		fmt.Println(float64(sum) / time.Since(began).Seconds())
 	}
 }
-
-// The trial handler that asks Redis for each request
-
-func init() {
-	caddy.RegisterModule(redisGet{})
-	httpcaddyfile.RegisterHandlerDirective("mnemogate_redis_get", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-		g := new(redisGet)
-		h.Next()
-		if !h.AllArgs(&g.Socket) {
-			return nil, h.ArgErr()
-		}
-		return g, nil
-	})
-	httpcaddyfile.RegisterDirectiveOrder("mnemogate_redis_get", httpcaddyfile.Before, "basicauth")
-}
-
-// A redisGet lets a request pass whose token is a key in Redis, and tells the
-// application whose it is. It remembers nothing.
-type redisGet struct {
-	Socket string `json:"socket"` // as unix:<file>
-	client *redis.Client
-}
-
-// CaddyModule implements caddy.Module.
-func (redisGet) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "http.handlers.mnemogate_redis_get", New: func() caddy.Module { return new(redisGet) }}
-}
-
-// Provision implements caddy.Provisioner.
-func (g *redisGet) Provision(caddy.Context) error {
-	g.client = redis.NewClient(&redis.Options{Network: "unix", Addr: strings.TrimPrefix(g.Socket, "unix:")})
-	return nil
-}
-
-// Cleanup implements caddy.CleanerUpper.
-func (g *redisGet) Cleanup() error { return g.client.Close() }
-
-// ServeHTTP implements caddyhttp.MiddlewareHandler.
-func (g *redisGet) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-	who, err := g.client.Get(r.Context(), "trial:"+token).Result()
-	if err != nil {
-		w.WriteHeader(http.StatusUnauthorized)
-		return nil
-	}
-	r.Header.Set("X-Profile-Mnemocode", who)
-	r.Header.Del("Authorization")
-	return next.ServeHTTP(w, r)
-}
-
-// Tables
-
-// A figuresTable is what a benchmark prints for docs/performance.md, besides its metrics.
-type figuresTable struct {
-	head []string
-	rows [][]string
-}
-
-func (t *figuresTable) add(cells ...any) {
-	row := make([]string, len(cells))
-	for i, cell := range cells {
-		switch v := cell.(type) {
-		case time.Duration:
-			row[i] = number3(float64(v)/1e6) + " ms"
-		case float64:
-			row[i] = number3(v)
-		default:
-			row[i] = fmt.Sprint(v)
-		}
-	}
-	t.rows = append(t.rows, row)
-}
-
-// number3 has three digits that mean something, and no exponent.
-func number3(v float64) string {
-	switch {
-	case v >= 100 || v <= -100:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case v >= 10 || v <= -10:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	}
-	return strconv.FormatFloat(v, 'f', 2, 64)
-}
-
-// print writes the table once the benchmark's own line is out.
-func (t *figuresTable) print() {
-	if len(t.rows) == 0 {
-		return
-	}
-	line := func(cells []string) { fmt.Println("| " + strings.Join(cells, " | ") + " |") }
-	fmt.Println()
-	line(t.head)
-	line(slices.Repeat([]string{"---"}, len(t.head)))
-	for _, row := range t.rows {
-		line(row)
-	}
-	fmt.Println()
-}
-
-func median[T cmp.Ordered](values []T) T {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[len(sorted)/2]
-}
-
-// Interface guards
-var (
-	_ caddy.AdminRouter = benchAdmin{}
-
-	_ caddy.Provisioner           = (*redisGet)(nil)
-	_ caddy.CleanerUpper          = (*redisGet)(nil)
-	_ caddyhttp.MiddlewareHandler = (*redisGet)(nil)
-)
