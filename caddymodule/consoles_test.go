@@ -24,15 +24,26 @@ func TestConsolesOfTheRunbook(t *testing.T) {
 	t.Parallel()
 	needJQ(t)
 	s := adminSite(t, siteConfig{})
+	s.config = strings.Replace(s.config, "log {", "log audit {\ninclude mnemogate.audit\noutput file "+s.dir+"/audit.log\n}\nlog {", 1)
+	if err := s.load(); err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"alice", "bob"} {
-		s.admin("POST", "accounts", fields{"profile_mnemocode": name, "primary_email": name + "@example.com", "password": testPassword}).wantStatus(201)
+		s.admin("POST", "accounts", fields{"profile_mnemocode": name, "primary_email": name + "@example.com", "password": testPassword,
+			"status": "restricted", "oauth_identities": []fields{{"provider_id": 1, "subject": name}}, "control_question": "?", "control_answer": "!"}).wantStatus(201)
+		s.credentials(name+"@example.com", testPassword).want(flows.ErrUserRestricted)
+		s.admin("PATCH", "accounts/"+name, fields{"status": "active"}).wantStatus(200)
 	}
 	s.runConsoles("docs/runbook.md", regexp.MustCompile(`^$`))
-	for _, name := range []string{"alice", "bob"} {
-		if got := s.admin("GET", "accounts/"+name, nil); got.JSON["must_set_password"] != true {
+	for name, status := range map[string]string{"alice": "restricted", "bob": "active"} {
+		if got := s.admin("GET", "accounts/"+name, nil); got.JSON["must_set_password"] != false || got.JSON["password_set"] != true || got.JSON["status"] != status {
 			t.Errorf("got %s", got.Body)
 		}
 	}
+	if got := s.admin("GET", "accounts/alice", nil); got.JSON["control_question"] != nil {
+		t.Errorf("got %s", got.Body)
+	}
+	s.credentials("bob@example.com", testPassword).want(flows.ErrCredentialsInvalid)
 }
 
 // What the page "Coming from elsewhere" shows is done: each export is changed by its
@@ -80,7 +91,7 @@ func (s *site) runConsoles(page string, anew *regexp.Regexp) {
 			}
 			continue
 		}
-		out, _ := s.shell(step.command).CombinedOutput() // the page shows what failed
+		out, _ := s.shell(strings.ReplaceAll(step.command, "/var/log/caddy/", s.dir+"/")).CombinedOutput() // the page shows what failed
 		step.compare(s.t, string(out), anew)
 	}
 }

@@ -92,7 +92,8 @@ func (c *cli) backup(ctx context.Context, output string, force bool) (size int64
 func (c *cli) restoreCommand() *cobra.Command {
 	var r store.SQLiteRestore
 	cmd := c.command("restore <file> [--to <file>] [--force] [--keep-sessions]", "Puts a backup of the store back", `Checks a file that 'backup' made and puts it where the store is: where --to
-says, else 'store sqlite' in --config, else its default place. Caddy must not
+says, else 'store sqlite <file>' in --config, else, without --config, into the
+data directory that Caddy has in the environment of this command. Caddy must not
 run meanwhile. A file that is there is replaced only with --force.
 
 All is then as it was when the backup was made, also passwords and backup codes
@@ -156,6 +157,10 @@ func (c *cli) configuredFile() (string, error) {
 		kept := parsed.Apps.Mnemogate.Store
 		if kept.Module != "" && kept.Module != "sqlite" {
 			return "", fmt.Errorf("%s keeps accounts in %s, which is restored by its own means; name a file for the store sqlite with --to", c.config, kept.Module)
+		}
+		if kept.File == "" { // the service's environment need not be this one's
+			return "", fmt.Errorf("%s names no file for the store, and where Caddy keeps it then depends on the environment it runs in: "+
+				"name the file with --to, or write 'store sqlite <file>' into the configuration", c.config)
 		}
 		sqlite.File = kept.File
 	}
