@@ -57,7 +57,7 @@ var (
 
 	ErrValidation = &Error{"request.validation.failed", 400, "The request is malformed."}
 	ErrQuality    = &Error{"request.validation.failed", 422, "The new_password is too weak."} // fixed
-	ErrNoRoute    = &Error{"request.validation.failed", 404, "There is no such route; see the list of routes."}
+	ErrNoRoute    = &Error{"request.validation.failed", 404, "There is no such route; /{company_code}/v2/openapi.json lists them."}
 	ErrMethod     = &Error{"request.validation.failed", 405, "Use POST."}
 	ErrTooLarge   = &Error{"request.validation.failed", 413, "The body is too large."}
 	ErrMediaType  = &Error{"request.validation.failed", 415, "Send the body as application/json in UTF-8, without Content-Encoding."}

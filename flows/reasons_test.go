@@ -1,0 +1,76 @@
+package flows_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
+
+// docs/api.md explains each reason that an error can have, once and no other, and
+// tells the limits as they are by default.
+func TestThePageExplainsEveryReason(t *testing.T) {
+	page, err := os.ReadFile("../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n### Reasons\n")
+	_, section, _ = strings.Cut(section, "\n| --- |")
+	section, _, _ = strings.Cut(section, "\n## ")
+	rows := map[flows.Reason]string{}
+	var shown []flows.Reason
+	for line := range strings.Lines(section) {
+		first, rest, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		for _, name := range regexp.MustCompile("`([a-z_.]+)`").FindAllStringSubmatch(first, -1) {
+			if strings.HasPrefix(line, "| `") {
+				shown = append(shown, flows.Reason(name[1]))
+				rows[flows.Reason(name[1])] = rest
+			}
+		}
+	}
+	var want []flows.Reason
+	for _, of := range flows.Reasons {
+		want = append(want, of...)
+	}
+	slices.Sort(shown)
+	slices.Sort(want)
+	if !slices.Equal(shown, want) {
+		t.Errorf("the page explains %q, want %q", shown, want)
+	}
+
+	policy := flows.DefaultPolicy()
+	l := policy.Limits
+	for reason, number := range map[flows.Reason]string{
+		"lock.password":     fmt.Sprintf("%d wrong passwords in a row | %.0f minutes,", l.LockAfter, l.LockFor.Minutes()),
+		"lock.disabled":     fmt.Sprintf("%d wrong passwords in a row", l.DisableAfter),
+		"lock.codes":        inWords(l.WrongCodes),
+		"lock.answers":      inWords(l.WrongAnswers),
+		"limit.address":     inWords(l.FailuresPerAddress),
+		"limit.logins":      inWords(l.LoginsPerAddress),
+		"limit.renewals":    fmt.Sprintf("%d codes", policy.OTPRenewals),
+		"limit.sms_account": inWords(l.SMSPerAccount),
+		"limit.sms_phone":   inWords(l.SMSPerPhone),
+		"limit.sms_address": inWords(l.SMSPerAddress),
+		"limit.mails":       inWords(l.MailsPerAccount),
+	} {
+		if !strings.HasPrefix(rows[reason], number) {
+			t.Errorf("of %s the page says %q, want %q", reason, rows[reason], number)
+		}
+	}
+}
+
+func inWords(r flows.Rate) string {
+	n, unit := int(r.Per/time.Minute), "minute"
+	if r.Per >= time.Hour {
+		n, unit = int(r.Per/time.Hour), "hour"
+	}
+	if n > 1 {
+		unit += "s"
+	}
+	return fmt.Sprintf("%d in %d %s:", r.N, n, unit)
+}
