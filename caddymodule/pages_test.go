@@ -160,7 +160,7 @@ func TestCaddyfilesOfPagesAreValid(t *testing.T) {
 				block = company + block // it shows a site only
 			}
 			block = strings.ReplaceAll(block, "/var/log/caddy/", t.TempDir()+"/")
-			block = strings.ReplaceAll(block, "file_server", "respond") // see harness_test.go
+			block = strings.ReplaceAll(block, "file_server", "respond 404") // see harness_test.go
 			if _, err := adaptAndValidate(block); err != nil {
 				t.Errorf("%s: %v\n%s", page, err, block)
 			}
