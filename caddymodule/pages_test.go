@@ -143,7 +143,7 @@ func blocks(page, language string) []string {
 func TestCaddyfilesOfPagesAreValid(t *testing.T) {
 	testEnvironment(t)
 	for name, value := range map[string]string{
-		"ACME_API_KEY": "key-of-acme", "SMS_SECRET": testSecret, "TURNSTILE_SECRET": testSecret, "EVENTS_SECRET": testSecret, "SHOP_KEY": "key-of-the-shop",
+		"ACME_API_KEY": "key-of-acme", "SMS_SECRET": testSecret, "TURNSTILE_SECRET": testSecret, "EVENTS_SECRET": testSecret, "MIGRATE_SECRET": testSecret, "SHOP_KEY": "key-of-the-shop",
 		"MNEMOGATE_POSTGRES": "postgres://mg:pw@db.example.com/mg?sslmode=verify-full",
 		"MNEMOGATE_REDIS":    "rediss://mg:pw@redis.example.com:6379",
 	} {
