@@ -413,3 +413,16 @@ func TestCommandsTakeTheAccountsAPI(t *testing.T) {
 	_ = closed.Close()
 	s.cliAt("", "", "--api", "http://"+closed.Addr().String(), "--key-file", keyFile(keyOfAll), "account", "list").want(4, "does not answer")
 }
+
+// Where a store is, is for those with a key.
+func TestStrangersAreNotToldWhereAStoreIs(t *testing.T) {
+	t.Parallel()
+	nowhere := strings.TrimPrefix(nobodyListens(t), "http://")
+	s := accountsSite(t, startSite, "key all "+keyOfAll, siteConfig{stores: "store postgres postgres://someone:hidden@" + nowhere + "/x?sslmode=disable\nsessions redis redis://" + nowhere})
+	for key, told := range map[string]bool{keyOfAll: true, "another-key": false} {
+		a := s.api(key, "GET", "/acme/accounts", nil).is(503)
+		if got := string(a.Body); strings.Contains(got, "someone") != told || !strings.Contains(got, "a store can't be reached") {
+			t.Errorf("with %s: %s", key, got)
+		}
+	}
+}

@@ -333,10 +333,12 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 					t.Errorf("%q: got %s", from, a.Body)
 				}
 			}
-			a, _ := s.session("DELETE", "umbra", cookie+own)
+			a, _ := s.session("DELETE", "nobody", cookie+own)
 			a.want(flows.ErrTokenInvalid)
-			a, _ = s.session("DELETE", "nobody", cookie+own)
-			a.want(flows.ErrTokenInvalid)
+			another := s.moved("alice@example.com")
+			a, _ = s.session("DELETE", "umbra", another+own) // the site's cookie, whichever company it is asked of
+			a.is(200)
+			s.ask("GET", "/x", another).want(flows.ErrTokenInvalid)
 			a, _ = s.session("DELETE", "acme", bearer(s.login("frank"))+own)
 			a.want(flows.ErrHeaderMissing)
 			for _, want := range []int{200, 401} {
@@ -351,6 +353,25 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 			}
 		})
 	})
+}
+
+// Who logs in again means to be rid of what was before: the browser forgets it.
+func TestACookiesFormerSessionEnds(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, handler: "cookie"})
+	get := func(cookie string) answer { return s.ask("GET", "/acme/v2/session", sessionKey+cookie) }
+	former, other := s.moved("alice@example.com"), s.moved("frank")
+	s.session("POST", "acme", sessionKey+bearer(s.login("alice@example.com"))+former+"Sec-Fetch-Site: cross-site\r\n")
+	get(former).wantState(flows.Authorized)
+	s.session("POST", "acme", sessionKey+bearer("mgs_wrong")+former+"Sec-Fetch-Site: same-origin\r\n")
+	get(former).wantState(flows.Authorized)
+	_, set := s.session("POST", "acme", sessionKey+bearer(s.login("alice@example.com"))+former+"Sec-Fetch-Site: same-origin\r\n")
+	if set == nil {
+		t.Fatal("no cookie was set")
+	}
+	get(former).want(flows.ErrTokenInvalid)
+	get("Cookie: " + cookieName + "=" + set.Value + "\r\n").wantState(flows.Authorized)
+	get(other).wantState(flows.Authorized)
 }
 
 // Of many who put one session into a cookie, one does, and the account keeps as many

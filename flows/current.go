@@ -17,7 +17,7 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 	if err != nil {
 		return Reply{}, err
 	}
-	c, err := s.findOf(ctx, company, r)
+	c, err := s.findOf(ctx, company, Demand{Company: company.Code}, r)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -83,7 +83,7 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 	if err != nil {
 		return Reply{}, err
 	}
-	c, err := s.findAuthorized(ctx, company, r)
+	c, err := s.findAuthorized(ctx, company, Demand{Company: company.Code}, r)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -106,7 +106,7 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 }
 
 // End ends the authorized session of a request's token, which is all that the
-// request needs.
+// request needs: a cookie brings it to each company of a site.
 func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	ctx = withStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "session") }()
@@ -117,7 +117,7 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	if company == nil {
 		return ErrTokenInvalid
 	}
-	c, err := s.findAuthorized(ctx, company, r)
+	c, err := s.findAuthorized(ctx, company, Demand{}, r)
 	if err != nil {
 		return err
 	}
@@ -128,21 +128,21 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	return nil
 }
 
-// findOf finds the session of a request's token, which is the company's.
-func (s *Service) findOf(ctx context.Context, company *Company, r *Request) (*call, error) {
+// findOf finds the session of a request's token, of a company that meets want.
+func (s *Service) findOf(ctx context.Context, company *Company, want Demand, r *Request) (*call, error) {
 	token, err := ParseBearer(r.Authorization)
 	if err != nil {
 		return nil, err
 	}
 	c := &call{company: company, address: r.Address, userAgent: keptUserAgent(r.UserAgent), token: token, now: s.Now(), languages: r.Languages}
-	if err := s.find(ctx, c, s.Sessions.Get); err != nil {
+	if err := s.find(ctx, c, want, s.Sessions.Get); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-func (s *Service) findAuthorized(ctx context.Context, company *Company, r *Request) (*call, error) {
-	c, err := s.findOf(ctx, company, r)
+func (s *Service) findAuthorized(ctx context.Context, company *Company, want Demand, r *Request) (*call, error) {
+	c, err := s.findOf(ctx, company, want, r)
 	if err == nil && c.session.State != Authorized {
 		err = ErrSessionInvalid
 	}

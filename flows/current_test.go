@@ -46,6 +46,21 @@ func TestASuccessorIsTheSameSession(t *testing.T) {
 	b.wantLive(token, flows.ErrTokenExpired)
 }
 
+// A cookie comes to each company of a site, and to one of them its end.
+func TestAnEndIsTheTokensWhicheverCompanyHearsOfIt(t *testing.T) {
+	b := newBench(t)
+	b.addCompany("other")
+	token := b.sessionIn(flows.Authorized)
+	events := b.record()
+	if err := b.End(t.Context(), &flows.Request{Company: "other", Authorization: []string{"Bearer " + token}}); err != nil {
+		t.Fatal(err)
+	}
+	b.wantLive(token, flows.ErrTokenInvalid)
+	if last := (*events)[len(*events)-1]; last.Name != flows.SessionEnded || last.Company != code || last.Mnemocode != mnemocode {
+		t.Errorf("got %+v", last)
+	}
+}
+
 // Asking prolongs nothing, and no other than an authorized token has a successor or
 // is ended without a key.
 func TestAskingForASessionChangesNothing(t *testing.T) {

@@ -98,10 +98,12 @@ const grantMemory = time.Hour
 // spendGrant lets each code be sent to its provider once, from whichever node
 // and whatever comes of it: RFC 6749, 4.1.2 asks it of clients, and not every
 // provider sees to it. A code is a login of the address, so that strangers can
-// have only so many remembered.
+// have only so many remembered. It is spent for all providers: one that had the
+// browser bring it another's, to log in there with it, comes too late (RFC 9700,
+// 4.4).
 func (s *Service) spendGrant(ctx context.Context, c *call, req *oauthRequest) error {
 	hash := sha256.Sum256([]byte(strings.TrimFunc(req.Code, trimmed)))
-	sent := c.counter("grant", strconv.Itoa(req.ProviderID)+"/"+hex.EncodeToString(hash[:]), Rate{1, grantMemory})
+	sent := c.counter("grant", hex.EncodeToString(hash[:]), Rate{1, grantMemory})
 	err := s.Sessions.Charge(ctx, c.now, append(slices.Concat(c.addressLook(), c.addressLogins()), sent)...)
 	if full, ok := errors.AsType[*Full](err); ok && full.Key == sent.Key {
 		return fmt.Errorf("%w: the code was sent before", ErrOAuthFailed)
@@ -153,11 +155,12 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config OAuth, iden
 }
 
 // bind adds an identity to an account that has none of that provider. ErrConflict
-// if it has one or the identity is another account's.
+// if it has one, the identity is another account's, or the account has changed in
+// what its sessions rest on, such as its email.
 func (s *Service) bind(ctx context.Context, c *call, to Account, identity Identity) error {
 	bound := s.tellOf(c.company, fact{kind: TellIdentity, Mnemocode: to.Mnemocode, Provider: identity.Provider})
 	_, err := s.Accounts.Update(ctx, c.company.Code, to.ID, func(a *Account) (ends bool, err error) {
-		if slices.ContainsFunc(a.Identities, func(i Identity) bool { return i.Provider == identity.Provider }) {
+		if a.Epoch != to.Epoch || slices.ContainsFunc(a.Identities, func(i Identity) bool { return i.Provider == identity.Provider }) {
 			return false, ErrConflict
 		}
 		a.Identities = append(a.Identities, identity)

@@ -154,12 +154,27 @@ func TestACodeIsExchangedOnce(t *testing.T) {
 	if len(v.asked) != 1 {
 		t.Errorf("the provider was asked %d times", len(v.asked))
 	}
-	// Of another provider or company it is another code.
-	b.company.OAuth[3] = b.company.OAuth[2]
-	body["provider_id"] = 3
-	b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", body)
+	// Of another company it is another code.
 	if _, err := b.serveAs(other.Code, "192.0.2.1", "auth/oauth", "", body); !errors.Is(err, flows.ErrOAuthNotFound) {
 		t.Errorf("of another company: %v", err)
+	}
+}
+
+// RFC 9700, 4.4: a provider that has a user's browser bring it another's code, with
+// all that belongs to it, comes too late to log in there with it.
+func TestAProviderCanNotUseAnothersCode(t *testing.T) {
+	b, honest := benchWithProvider(t, flows.OAuth{})
+	evil := &voucher{user: flows.OAuthUser{Subject: "whoever"}}
+	b.company.OAuth[1] = flows.OAuth{Provider: evil, RedirectURIs: []string{callback}}
+	body := grant(object{"provider_id": 1, "code_verifier": verifier, "nonce": "n"})
+	b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", body)
+	if len(evil.asked) != 1 || evil.asked[0].Code != body["code"] {
+		t.Fatalf("the provider was asked %+v", evil.asked)
+	}
+	body["provider_id"] = 2
+	b.wrong(flows.ErrOAuthFailed, "auth/oauth", "", body)
+	if len(honest.asked) != 0 {
+		t.Error("the code came to its provider")
 	}
 }
 
@@ -316,6 +331,22 @@ func TestRacingUsersAreBoundToOne(t *testing.T) {
 	b.Close()
 	if got[""] == 0 || got[""]+got["auth.oauth.notfound"] != 50 || len(b.load().Identities) != 1 || b.mail.count() != 1 {
 		t.Errorf("got %v, the identities %v and %d mails", got, b.load().Identities, b.mail.count())
+	}
+}
+
+// An email is changed because its mailbox is someone else's now, who is just using it.
+func TestAnEmailThatIsJustChangedBindsNobody(t *testing.T) {
+	b, v := benchWithProvider(t, flows.OAuth{LinkVerifiedEmail: true})
+	b.update(true, func(a *flows.Account) { a.Identities = nil })
+	v.user = flows.OAuthUser{Subject: "mallory", Email: email, EmailVerified: true}
+	accounts := b.Accounts
+	b.Accounts = overtaken{accounts, func() {
+		b.Accounts = accounts
+		b.update(true, func(a *flows.Account) { a.Email = "new@example.com" })
+	}}
+	b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
+	if a := b.load(); len(a.Identities) != 0 || a.Email != "new@example.com" {
+		t.Errorf("bound: %+v of %s", a.Identities, a.Email)
 	}
 }
 

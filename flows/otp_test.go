@@ -1,6 +1,7 @@
 package flows_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -461,5 +462,25 @@ func TestMaskedPhones(t *testing.T) {
 		if got := b.must("auth/login", "", object{"login_id": number}).UserPhone; got != want {
 			t.Errorf("%s: got %s, want %s", number, got, want)
 		}
+	}
+}
+
+// unaccepting are accounts that can't record what is accepted.
+type unaccepting struct{ flows.Accounts }
+
+func (unaccepting) Accept(context.Context, string, int64, []flows.Acceptance, ...flows.Tell) error {
+	return errors.New("the store is away")
+}
+
+func TestABackupCodeIsSpentLast(t *testing.T) {
+	b := newBench(t)
+	b.update(true, func(a *flows.Account) { a.SecondFactor = true })
+	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}}
+	b.backupCodes("ABCDE23456")
+	token := b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms"}}).SessionToken
+	b.Accounts = unaccepting{b.Accounts}
+	b.wrong(flows.ErrUnavailable, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
+	if got := b.load().BackupCodes; got != 1 {
+		t.Errorf("%d backup codes are left, want 1", got)
 	}
 }

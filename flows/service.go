@@ -152,7 +152,7 @@ func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error)
 		if req, ok := request.(codeRequest); ok && bodyErr == nil && req.bringsCode() {
 			get = s.spendCode(c, r.Route.From[0])
 		}
-		if err := s.find(ctx, c, get); err != nil {
+		if err := s.find(ctx, c, Demand{Company: c.company.Code}, get); err != nil {
 			return Reply{}, err
 		}
 		if !slices.Contains(r.Route.From, c.session.State) {

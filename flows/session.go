@@ -52,12 +52,13 @@ const MaxSessions = 10_000
 // codes and backup codes.
 const maxPending = 100
 
-// find finds the session of the call's token; of a stored one, with get.
-func (s *Service) find(ctx context.Context, c *call, get func(context.Context, TokenHash) (Session, error)) error {
+// find finds the session of the call's token; of a stored one, which must be of a
+// company that meets want, with get.
+func (s *Service) find(ctx context.Context, c *call, want Demand, get func(context.Context, TokenHash) (Session, error)) error {
 	if isSealed(c.token) {
 		return s.openSealed(ctx, c, Demand{Company: c.company.Code})
 	}
-	session, err := s.lookup(ctx, tokenPrefix, c.token, Demand{Company: c.company.Code}, c.now, get)
+	session, err := s.lookup(ctx, tokenPrefix, c.token, want, c.now, get)
 	if err == nil {
 		c.session = &session
 	}

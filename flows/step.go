@@ -2,6 +2,7 @@ package flows
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -103,13 +104,14 @@ func (s *Service) after(ctx context.Context, c *call, st step, otpDone bool) (Re
 func (s *Service) authorize(ctx context.Context, c *call, st step) (Reply, error) {
 	st.state = Authorized
 	if len(st.accepted) > 0 {
-		st.then = append(st.then, func(ctx context.Context) error {
+		accept := func(ctx context.Context) error {
 			told := s.tellOf(c.company, acceptedFact(st.account.Mnemocode, st.accepted))
 			if err := s.Accounts.Accept(ctx, c.company.Code, st.account.ID, st.accepted, told...); err != nil {
 				return unavailable("recording the accepted disclaimers", err)
 			}
 			return nil
-		})
+		}
+		st.then = slices.Insert(st.then, 0, accept) // before a backup code is spent
 	}
 	return s.enter(ctx, c, st)
 }

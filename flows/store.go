@@ -255,6 +255,10 @@ type Counters interface {
 // token is answered auth.token.expired (contract: an hour).
 const Keep = time.Hour + 5*time.Minute
 
+// LongestSession is longer than any session can live, whatever its company's policy
+// says: a company's ending is in force for as long.
+const LongestSession = 366 * 24 * time.Hour
+
 // An Ending is an account all of whose sessions of an Epoch below this one must
 // end, but for Keep. That two endings are owed at once lets no session live that
 // either of them ends: only one of the epoch just before can be kept.

@@ -110,6 +110,10 @@ var eraSessionsCases = []sessionsCase{
 			code := newCode("c")
 			coded := session("coded", 1, 7, flows.CheckOTP)
 			coded.Code = &code
+			long := session("long@9", 9, 7, flows.Authorized)
+			long.Ends = t0.Add(flows.LongestSession)
+			long.Expires, long.Era = long.Ends, 3
+			must(t, one.Create(bg, t0, long))
 			old := []flows.Session{
 				coded, session("a", 1, 7, flows.Authorized), session("link", 1, 7, flows.MailedLink), session("b@2", 2, 1, flows.Authorized),
 				session("decoy", 0, 0, flows.RecoveryOTP), session("decoy@2", 0, 0, flows.RecoveryOTP), session("step@3", 3, 1, flows.SetPassword),
@@ -163,6 +167,8 @@ var eraSessionsCases = []sessionsCase{
 			must(t, one.Sweep(bg, late))
 			wantErr(t, "in 30 days", one.Create(bg, late, ofEra(3, session("x", 1, 1, flows.Authorized))), flows.ErrConflict)
 			must(t, one.Create(bg, late, ofEra(4, session("y", 1, 1, flows.Authorized))))
+			must(t, one.Sweep(bg, long.Ends.Add(-time.Hour)))
+			wantGone(t, two, "long@9")
 		},
 	},
 	{

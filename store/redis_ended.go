@@ -50,7 +50,7 @@ func (s redisSessions) End(ctx context.Context, now time.Time, e flows.Ending) e
 			return s.endCompany(ctx, e)
 		}
 		keys := append([]string{s.accountKey("f", e.Company, e.Account)}, s.indexes(e.Company, e.Account)...)
-		_, _, err := s.run(ctx, endScript, keys, e.Epoch, fenceLife.Milliseconds(), s.channel(), encodeEnding(e),
+		_, _, err := s.run(ctx, endScript, keys, e.Epoch, fenceLife(e).Milliseconds(), s.channel(), encodeEnding(e),
 			keptBytes(e.Keep), string(flows.Authorized))
 		return err
 	})
@@ -64,7 +64,7 @@ func (s redisSessions) endCompany(ctx context.Context, e flows.Ending) error {
 	const last = flows.Buckets - 1
 	raise := func(ctx context.Context, bucket int, message string) error {
 		_, _, err := s.run(ctx, endCompanyScript, []string{s.companyFence(bucket, e.Company)},
-			e.Epoch, fenceLife.Milliseconds(), s.channel(), message)
+			e.Epoch, fenceLife(e).Milliseconds(), s.channel(), message)
 		return err
 	}
 	group, of := errgroup.WithContext(ctx)

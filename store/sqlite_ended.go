@@ -52,7 +52,7 @@ func (s sqliteSessions) End(ctx context.Context, now time.Time, e flows.Ending) 
 		if err != nil {
 			return err
 		}
-		_, err = tx.exec(ctx, sqliteStoreFence, e.Company, e.Account, e.Epoch, micros(now.Add(fenceLife)))
+		_, err = tx.exec(ctx, sqliteStoreFence, e.Company, e.Account, e.Epoch, micros(now.Add(fenceLife(e))))
 		if err != nil || e.Account == 0 {
 			return err
 		}
@@ -81,7 +81,8 @@ const (
 			(SELECT hash FROM sessions INDEXED BY sessions_expired WHERE expires = 0 AND ends < ? LIMIT ?)`
 	sqliteSweepCounters = `DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until < ? LIMIT ?)`
 	sqliteSweepFences   = `
-		DELETE FROM fences WHERE (company, account) IN (SELECT company, account FROM fences WHERE expires < ? LIMIT ?)`
+		DELETE FROM fences WHERE (company, account) IN 
+			(SELECT company, account FROM fences WHERE expires < ? AND uncleared = 0 LIMIT ?)`
 )
 
 const sqliteUncleared = `SELECT company, account, epoch, x'' FROM fences WHERE uncleared = 1 LIMIT 1`

@@ -48,12 +48,19 @@ type refusal struct{ error }
 // Sessions and counters
 
 const (
-	// fenceLife is how long an ended epoch stays forbidden: longer than a
-	// session can live (contract, section 5).
-	fenceLife = 31 * 24 * time.Hour
 	// feedLease is how long a feed is trusted after it was last heard of.
 	feedLease = time.Second
 )
+
+// fenceLife is how long an ended epoch or era stays forbidden. An account's sessions
+// are deleted, so that only calls under way may bring one of before; a company's go
+// on lying behind its fence until their time has come.
+func fenceLife(e flows.Ending) time.Duration {
+	if e.Account == 0 {
+		return flows.LongestSession + flows.Keep
+	}
+	return 31 * 24 * time.Hour
+}
 
 // storedStates are those that a session can be kept in; of loginStates is one
 // that has a token.

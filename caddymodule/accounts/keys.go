@@ -132,8 +132,8 @@ func (h *Handler) admit(c *Call) (*Key, error) {
 		return key, nil
 	}
 	service, err := c.Service()
-	if err != nil {
-		return nil, err
+	if err != nil { // says where the store is
+		return nil, &Error{Status: http.StatusServiceUnavailable, Message: "a store can't be reached; try again later", Cause: err}
 	}
 	if err := service.WrongKey(c.Context(), c.Address); err != nil {
 		return nil, err

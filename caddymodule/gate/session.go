@@ -35,8 +35,13 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 			return err
 		}
 	case r.Method == http.MethodPost && h.Cookie != "":
+		former := request // the session that the browser will forget
+		former.Authorization = h.cookies(r, nil)
 		do = func(service *flows.Service) (err error) {
 			reply, err = service.Succeed(r.Context(), &request)
+			if err == nil && len(former.Authorization) > 0 && !crossSite(r, nil) {
+				_ = service.End(r.Context(), &former) // the login goes on; that a store is away is in the log
+			}
 			return err
 		}
 	case r.Method == http.MethodDelete && h.Cookie != "":

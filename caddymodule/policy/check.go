@@ -16,7 +16,7 @@ import (
 
 const (
 	day  = 24 * time.Hour
-	year = 366 * day
+	year = flows.LongestSession
 )
 
 // Check refuses what is wrong with the policy by itself. The errors begin with
