@@ -193,6 +193,7 @@ func checkManifestTypes(t *testing.T, text string) {
 		if !found {
 			group, version = "core", group
 		}
+		group, _, _ = strings.Cut(group, ".") // of networking.k8s.io
 		fmt.Fprintf(&source, "import * as group%d from 'kubernetes-types/%s/%s'\nexport const document%[1]d: group%[1]d.%[4]s = %[5]s\n",
 			i, group, version, document["kind"], raw)
 	}

@@ -143,7 +143,7 @@ func blocks(page, language string) []string {
 func TestCaddyfilesOfPagesAreValid(t *testing.T) {
 	testEnvironment(t)
 	for name, value := range map[string]string{
-		"ACME_API_KEY": "key-of-acme", "SMS_SECRET": testSecret, "TURNSTILE_SECRET": testSecret, "EVENTS_SECRET": testSecret, "SHOP_KEY": "key-of-the-shop",
+		"ACME_API_KEY": "key-of-acme", "SMS_SECRET": testSecret, "TURNSTILE_SECRET": testSecret, "EVENTS_SECRET": testSecret, "MIGRATE_SECRET": testSecret, "SHOP_KEY": "key-of-the-shop",
 		"MNEMOGATE_POSTGRES": "postgres://mg:pw@db.example.com/mg?sslmode=verify-full",
 		"MNEMOGATE_REDIS":    "rediss://mg:pw@redis.example.com:6379",
 	} {
@@ -160,7 +160,7 @@ func TestCaddyfilesOfPagesAreValid(t *testing.T) {
 				block = company + block // it shows a site only
 			}
 			block = strings.ReplaceAll(block, "/var/log/caddy/", t.TempDir()+"/")
-			block = strings.ReplaceAll(block, "file_server", "respond") // see harness_test.go
+			block = strings.ReplaceAll(block, "file_server", "respond 404") // see harness_test.go
 			if _, err := adaptAndValidate(block); err != nil {
 				t.Errorf("%s: %v\n%s", page, err, block)
 			}

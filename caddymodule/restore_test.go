@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,4 +95,45 @@ func TestBackupCodesWhileTheGatewayIsDown(t *testing.T) {
 	}
 	asked := s.credentials("carol", testPassword).wantState(flows.CheckOTP)
 	s.post("auth/checkotp", asked.token(), fields{"backup_code": code}).wantState(flows.Authorized)
+}
+
+// What docs/deploy/README.md makes before the unit is started has all of its secrets:
+// without the file of one it does not start.
+func TestDeployedSecretsAreMadeFirst(t *testing.T) {
+	made, _, ok := strings.Cut(pages(t)["docs/deploy/README.md"], "\nsystemctl daemon-reload\n")
+	if !ok {
+		t.Fatal("the page starts nothing")
+	}
+	for line := range strings.Lines(readDeploy(t, "mnemogate.service")) {
+		if secret, ok := strings.CutPrefix(line, "LoadCredential="); ok {
+			if name, _, _ := strings.Cut(secret, ":"); !strings.Contains(strings.Join(blocks(made, "sh"), ""), name) {
+				t.Errorf("nothing makes the secret %s", name)
+			}
+		}
+	}
+}
+
+// What docs/many-nodes.md has PgBouncer ignore it gives to the user, and it is all that
+// nodes ask for.
+func TestSettingsBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(pages(t)["docs/many-nodes.md"], "\n### PgBouncer\n")
+	statements := blocks(section, "sql")[0]
+	ignored := regexp.MustCompile("`ignore_startup_parameters = ([\\w,]+)`").FindStringSubmatch(section)[1]
+	var given []string
+	for _, found := range regexp.MustCompile(`SET (\w+) =`).FindAllStringSubmatch(statements, -1) {
+		given = append(given, found[1])
+	}
+	if strings.Join(given, ",") != ignored {
+		t.Errorf("PgBouncer ignores %s, and the user has %s", ignored, given)
+	}
+	source, err := os.ReadFile("../store/postgres.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range regexp.MustCompile(`RuntimeParams\["(\w+)"\]`).FindAllSubmatch(source, -1) {
+		if name := string(found[1]); !slices.Contains(given, name) && name != "application_name" {
+			t.Errorf("nodes also ask for %s", name)
+		}
+	}
 }

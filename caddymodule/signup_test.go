@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -68,24 +67,5 @@ func TestSignUpsOfThePage(t *testing.T) {
 				t.Errorf("it says %s, want %s", got, want)
 			}
 		})
-	}
-}
-
-func TestConsolesOfTheBackendsPage(t *testing.T) {
-	t.Parallel()
-	needCurl(t)
-	s := accountsSite(t, startSite, "key shop key-of-the-shop {\nmay read write sessions\n}", siteConfig{})
-	_, section, _ := strings.Cut(pages(t)["docs/backends.md"], "\n## The accounts API\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	anew := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
-	for _, step := range consoleSteps(section) {
-		if strings.HasPrefix(step.command, "api=") {
-			continue
-		}
-		out, err := exec.Command("sh", "-c", "api="+s.URL+"/api\nSHOP_KEY=key-of-the-shop\n"+step.command).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", step.command, err, out)
-		}
-		step.compare(t, string(out), anew)
 	}
 }

@@ -24,7 +24,8 @@ func (s *Service) send(ctx context.Context, company *Company, sender Sender, a A
 // It is never waited for.
 func (s *Service) notice(company *Company, a Account, what string) {
 	sender, to := company.Mail, a.Email
-	if sender == nil || to == "" {
+	bySMS := sender == nil || to == ""
+	if bySMS {
 		sender, to = company.SMS, a.Phone
 		if _, allowed := company.Limits.country(a.Phone); !allowed {
 			return
@@ -34,8 +35,23 @@ func (s *Service) notice(company *Company, a Account, what string) {
 		return
 	}
 	s.later("sending "+what+" to "+a.Mnemocode+" of "+company.Code, func(ctx context.Context) error {
+		if bySMS {
+			if err := s.chargeNotice(ctx, company, a); err != nil {
+				return err
+			}
+		}
 		return s.send(ctx, company, sender, a, Message{Type: what, To: to})
 	})
+}
+
+// chargeNotice charges the budgets that an SMS with a notice uses up. Notices to
+// a phone have one of their own: else a thief could use up that of codes first,
+// and so keep the owner from being told.
+func (s *Service) chargeNotice(ctx context.Context, company *Company, a Account) error {
+	c := &call{company: company, now: s.Now()}
+	counters := append([]Counter{c.counter("sms-per-phone", a.Phone+"/notices", company.Limits.SMSPerPhone)}, c.companySMS()...)
+	country, _ := c.countrySMS(a.Phone) // notice has seen to it that it is allowed
+	return s.chargeHidden(ctx, c, a, append(counters, country...)...)
 }
 
 // A moment is when a step's code is sent.

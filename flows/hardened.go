@@ -219,10 +219,10 @@ func (s *Service) withinHidden(c *call, a Account, send func(context.Context) er
 }
 
 // errBudgetSpent is why something was not sent. That is no failure.
-var errBudgetSpent = errors.New("the account's budget is spent")
+var errBudgetSpent = errors.New("a budget is used up")
 
-// chargeHidden charges an account's own budgets behind an answer that does not
-// tell of them. It tells the operator.
+// chargeHidden charges budgets behind an answer that does not tell of them. It
+// tells the operator.
 func (s *Service) chargeHidden(ctx context.Context, c *call, a Account, counters ...Counter) error {
 	return s.spentHidden(ctx, c, a, s.Sessions.Charge(ctx, s.Now(), counters...))
 }

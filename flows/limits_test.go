@@ -1,7 +1,12 @@
 package flows_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -345,6 +350,102 @@ func TestBudgetsBelongToWhatTheyAreNamedAfter(t *testing.T) {
 	if got := b.sms.count(); got != 8 {
 		t.Errorf("%d SMS were sent, want 8", got)
 	}
+}
+
+// Notices that are SMS use up the budgets of their company and its country, as
+// codes do, and of their phone one of their own. Of those that race, too, no more
+// are sent.
+func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
+	three := flows.Rate{N: 3, Per: 24 * time.Hour}
+	for lock, limit := range map[string]func(*flows.Limits) *flows.Rate{
+		flows.LockSMSPhone:   func(l *flows.Limits) *flows.Rate { return &l.SMSPerPhone },
+		flows.LockSMSCompany: func(l *flows.Limits) *flows.Rate { return &l.SMSPerCompany },
+		flows.LockSMSCountry: func(l *flows.Limits) *flows.Rate { return &l.SMSPerCountry },
+	} {
+		t.Run(lock, func(t *testing.T) {
+			b := newBench(t)
+			b.company.Mail = nil
+			*limit(&b.company.Limits) = three
+			var log bytes.Buffer
+			b.Log = slog.New(slog.NewTextHandler(&log, nil))
+			var mu sync.Mutex
+			var locks []flows.Event
+			b.Observe = func(_ context.Context, e flows.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				if strings.HasPrefix(e.Name, "mnemogate.lock.") {
+					locks = append(locks, e)
+				}
+			}
+			current := password
+			change := func() {
+				t.Helper()
+				next := current + "!"
+				if err := b.changeOwn(flows.OwnChange{Current: current, New: next}); err != nil {
+					t.Fatal(err)
+				}
+				current = next
+			}
+			for range 10 {
+				change()
+			}
+			settle(b.Service)
+			if n := b.sms.count(); n != three.N {
+				t.Errorf("%d SMS were sent, want %d", n, three.N)
+			}
+			if len(locks) != 1 || locks[0].Name != lock || locks[0].Mnemocode != mnemocode {
+				t.Errorf("got the locks %+v, want %s once", locks, lock)
+			}
+			if n := strings.Count(log.String(), "sending "+flows.NoticePasswordChanged+" to "+mnemocode); n != 7 {
+				t.Errorf("%d dropped notices are logged, want 7:\n%s", n, log.String())
+			}
+			b.clock.advance(three.Per)
+			change()
+			settle(b.Service)
+			if n := b.sms.count(); n != three.N+1 {
+				t.Errorf("%d SMS were sent after the window, want %d", n, three.N+1)
+			}
+			b.company.Mail = b.mail
+			for range 5 {
+				change()
+			}
+			b.mail.await(5) // no SMS, and so in no budget of theirs
+		})
+	}
+}
+
+// A thief who has used up the SMS that an account and its phone may get can't keep
+// the owner from being told of a new password; nor do notices use up the codes.
+func TestCodesAndNoticesLeaveEachOtherTheirBudgets(t *testing.T) {
+	b := newBench(t)
+	b.withoutPassword()
+	b.company.Mail = nil
+	l := &b.company.Limits
+	l.SMSPerPhone = flows.Rate{N: 2, Per: 24 * time.Hour}
+	codes := func() {
+		t.Helper()
+		for range l.SMSPerPhone.N {
+			b.must("auth/login", "", object{"login_id": email})
+		}
+		b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+	}
+	notice := func() {
+		t.Helper()
+		if _, _, err := b.admin().Change(t.Context(), mnemocode, flows.Change{Password: password}); err != nil {
+			t.Fatal(err)
+		}
+		settle(b.Service)
+		if m := b.sms.last(t); m.Type != flows.NoticePasswordChanged {
+			t.Errorf("the last SMS is %s", m.Type)
+		}
+		b.withoutPassword()
+	}
+	codes()
+	notice()
+	b.clock.advance(24 * time.Hour)
+	notice()
+	notice()
+	codes()
 }
 
 // wrongCode is the code with its last digit changed.

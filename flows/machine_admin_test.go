@@ -202,7 +202,7 @@ func (m *machine) change(t *rapid.T, c *modelCompany, a *modelAccount, ad *flows
 	case taken:
 		*a = before
 	case field == "password":
-		want.Sent = c.notice(flows.NoticePasswordChanged, &before)
+		want.Sent = m.notice(c, flows.NoticePasswordChanged, &before)
 		a.passwords = modelCount{}
 		c.forgive(a, false)
 		m.endAll(a)

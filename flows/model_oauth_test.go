@@ -44,7 +44,7 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 				refuse("auth.oauth.notfound")
 			}
 			a.subject = user
-			told = c.company.notice(flows.NoticeIdentityBound, a)
+			told = m.notice(c.company, flows.NoticeIdentityBound, a)
 		}
 	}
 	if a == nil {

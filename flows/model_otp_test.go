@@ -42,11 +42,8 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 		}
 	}
 	country := ""
-	if a != nil { // the phones of the model are of one, and one of them may be allowed
-		country = "+370"
-		if len(l.SMSCountries) > 0 {
-			country = a.phone
-		}
+	if a != nil {
+		country = c.company.country(a.phone)
 	}
 	allowed := a == nil || c.company.sendsTo(a.phone)
 	perCountry := budget{"limit.sms_country", c.company.budget("sms to country " + country), l.SMSPerCountry}

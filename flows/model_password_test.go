@@ -31,7 +31,7 @@ func (m *model) setPassword(c *modelCall) modelAnswer {
 		accepted = m.accept(c, a)
 	}
 	reply := modelAnswer{}
-	sent := c.company.notice(flows.NoticePasswordChanged, a)
+	sent := m.notice(c.company, flows.NoticePasswordChanged, a)
 	m.newPassword(a, password)
 	c.company.forgive(a, false)
 	if s.state == flows.SetPassword {
@@ -47,15 +47,41 @@ func (m *model) newPassword(a *modelAccount, password string) {
 	m.endAll(a)
 }
 
-// notice is the message that tells the owner of what happened.
-func (c *modelCompany) notice(what string, a *modelAccount) []string {
+// notice is the message that tells the owner of what happened. An SMS is within
+// the budgets of SMS, but has one of its own per phone.
+func (m *model) notice(c *modelCompany, what string, a *modelAccount) []string {
 	switch {
 	case a.email != "":
 		return []string{what + " " + a.email}
-	case a.phone != "" && c.sendsTo(a.phone):
-		return []string{what + " " + a.phone}
+	case a.phone == "" || !c.sendsTo(a.phone):
+		return nil
 	}
-	return nil
+	l := &c.Limits
+	budgets := map[*modelCount]flows.Rate{c.budget("notices to phone " + a.phone): l.SMSPerPhone}
+	if l.SMSPerCompany.N > 0 {
+		budgets[c.budget("sms")] = l.SMSPerCompany
+	}
+	if l.SMSPerCountry.N > 0 {
+		budgets[c.budget("sms to country "+c.country(a.phone))] = l.SMSPerCountry
+	}
+	for count, rate := range budgets {
+		if count.full(m.now, rate) {
+			return nil
+		}
+	}
+	for count, rate := range budgets {
+		count.add(m.now, rate)
+	}
+	return []string{what + " " + a.phone}
+}
+
+// country is what a phone counts for: the model's are all of one, unless there are
+// sms_countries.
+func (c *modelCompany) country(phone string) string {
+	if len(c.Limits.SMSCountries) > 0 {
+		return phone
+	}
+	return "+370"
 }
 
 // sendsTo reports whether a phone is one of sms_countries, which the model has whole.

@@ -65,7 +65,7 @@ type App struct {
 	SessionsRaw json.RawMessage `json:"sessions,omitempty" caddy:"namespace=mnemogate.sessions inline_key=module"`
 
 	// How many authorized sessions this node remembers at most, so that it need
-	// not ask the store for them with each request; about 200 bytes each, taken
+	// not ask the store for them with each request; about 150 bytes each, taken
 	// as they come. Those used least are forgotten first. A smaller number holds
 	// from the next restart. Default: 250000.
 	Cache int `json:"cache,omitempty"`

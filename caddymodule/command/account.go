@@ -25,7 +25,7 @@ func (c *cli) accountCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "account <command>",
 		Short: "Manages accounts",
-		Long:  "Adds, shows, lists, changes, deletes, unlocks, imports and exports accounts.",
+		Long:  "Adds, shows, lists, changes, deletes, unlocks, imports and exports accounts, and\nshows what happened to one.",
 	}
 	cmd.AddCommand(
 		c.addCommand(), c.showCommand(), c.listCommand(), c.setCommand(), c.deleteCommand(), c.unlockCommand(),
@@ -238,7 +238,7 @@ func (c *cli) setCommand() *cobra.Command {
 
 A new status, password, role, phone, email, second factor or mnemocode ends all
 sessions of the account, pending logins and recovery links, before the command
-returns. --password and --password-hash also clear must_set_password, unless
+returns; so does the authenticator app that 'totp' sets up or removes. --password and --password-hash also clear must_set_password, unless
 that is given, and the lock after wrong passwords; the owner is told of a new
 password by mail or SMS.`,
 		cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {

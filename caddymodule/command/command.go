@@ -29,8 +29,8 @@ func init() {
 		Short: "Manages the accounts and sessions of a running mnemogate",
 		Long: `Manages the accounts and sessions of a running mnemogate, through the admin
 endpoint of its Caddy. What is done holds at once, on all nodes: a change of
-status, password, role, phone, email or second factor ends the account's
-sessions before the command returns.
+status, password, role, phone, email, second factor or authenticator app ends
+the account's sessions before the command returns.
 
 The admin endpoint is found as 'caddy reload' finds it: --address, else the one
 in --config, else the environment variable CADDY_ADMIN, else localhost:2019. A

@@ -56,6 +56,7 @@ The fields are those of 'account show' that can be written, and
                        it out: the user sets a password by recovery.
   control_answer       in plain, or control_answer_hash
   backup_code_hashes   as 'export' writes them
+  totp_secret          of an authenticator app, in base32
   created_at           of a new account
 In CSV true and false are also yes and no or 1 and 0, identities are written
 1:subject with spaces between, other lists as JSON, and an empty cell is as if
@@ -64,8 +65,8 @@ the column was not there.
 An account that is there already, by its mnemocode, is skipped: an import that
 was interrupted can be run again. With --update it is changed instead, as by
 'account set': what is in the file wins, a password that the user has set since
-is lost, and changes of status, password, role, phone, email or second factor
-end the account's sessions.
+is lost, and changes of status, password, role, phone, email, second factor or
+authenticator app end the account's sessions.
 
 Each line that fails is told with its number and the field at fault, and the
 others are imported; the exit status is then 1. A terminal is shown how far it
