@@ -2,9 +2,7 @@ package flows
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,10 +150,7 @@ func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequ
 	if err != nil {
 		return Reply{}, err
 	}
-	reply.Verification = ByPhone
-	if a.ID == 0 {
-		reply.UserPhone = decoyPhone(NormalizeLoginID(req.LoginID), alias)
-	}
+	reply.Verification, reply.UserPhone = ByPhone, shownPhone(req.LoginID)
 	return reply, nil
 }
 
@@ -252,14 +247,7 @@ func shownEmail(loginID string) string {
 	return "***@***"
 }
 
-// decoyPhone is the masked phone that a login id without one seems to have:
-// the same at each call, and of no use to tell that it is none.
-func decoyPhone(loginID, alias string) string {
-	if NormalizePhone(loginID) != "" {
-		return maskPhone(loginID)
-	}
-	sum := sha256.Sum256([]byte(alias))
-	codes := []string{"33", "34", "35", "36", "37", "38", "39", "41", "44", "46", "48", "49"}
-	code := codes[int(sum[1])%len(codes)]
-	return fmt.Sprintf("+%s%s%02d", code, strings.Repeat("*", 7+int(sum[2])%2), sum[3]%100)
-}
+// shownPhone is the masked phone that a code went to if the caller knows it
+// already, else empty: no other could be made up that a real one looks like, of
+// the country that the company's users live in.
+func shownPhone(loginID string) string { return maskPhone(NormalizePhone(loginID)) }

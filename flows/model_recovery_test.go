@@ -41,7 +41,10 @@ func (m *model) recover(c *modelCall) modelAnswer {
 	case flows.ByPhone:
 		reply = m.enter(c, &modelSession{account: a, of: c.loginID, state: flows.RecoveryOTP})
 		if c.company.Hardened {
-			reply.Phone = "" // a decoy has one, too: hardened_test.go
+			reply.Phone = ""
+			if strings.HasPrefix(c.loginID, "+") {
+				reply.Phone = masked(c.loginID)
+			}
 		}
 	case flows.ByQuestion:
 		reply = m.enter(c, &modelSession{account: a, state: flows.RecoveryQuestion})

@@ -258,8 +258,8 @@ var stateAnswers = map[flows.State]answerText{
 		[]answerField{{name: "disclaimers_required"}},
 	},
 	flows.RecoveryOTP: {
-		"RecoveryCheckOTP", "A code was sent; it comes next: auth/recovery/checkotp.",
-		[]answerField{{name: "user_phone"}, {name: "verification", value: flows.ByPhone}},
+		"RecoveryCheckOTP", "A code was sent; it comes next: auth/recovery/checkotp. A company may leave user_phone out unless it is the login_id that was sent.",
+		[]answerField{{name: "user_phone", optional: true}, {name: "verification", value: flows.ByPhone}},
 	},
 	flows.RecoveryQuestion: {
 		"RecoveryCheckQuestion", "The answer to the control question comes next: auth/recovery/checkquestion.",
