@@ -95,6 +95,35 @@ func TestDeployedUnits(t *testing.T) {
 	}
 }
 
+// The store of the Caddyfile for systemd is where that of a Caddyfile without its
+// line would be, and in the unit's state.
+func TestDeployedStoreIsNamed(t *testing.T) {
+	unit := readDeploy(t, "mnemogate.service")
+	if !strings.Contains(unit, "StateDirectory=mnemogate\n") || !strings.Contains(unit, "XDG_DATA_HOME=/var/lib/mnemogate ") {
+		t.Error("the unit's state is elsewhere")
+	}
+	const line = "\n\t\tstore sqlite /var/lib/mnemogate/caddy/mnemogate/mnemogate.db\n"
+	if !strings.Contains(readDeploy(t, "Caddyfile"), line) {
+		t.Errorf("docs/deploy/Caddyfile lacks %q", line)
+	}
+}
+
+// What docs/deploy/README.md makes before the unit is started has all of its secrets:
+// without the file of one it does not start.
+func TestDeployedSecretsAreMadeFirst(t *testing.T) {
+	made, _, ok := strings.Cut(pages(t)["docs/deploy/README.md"], "\nsystemctl daemon-reload\n")
+	if !ok {
+		t.Fatal("the page starts nothing")
+	}
+	for line := range strings.Lines(readDeploy(t, "mnemogate.service")) {
+		if secret, ok := strings.CutPrefix(line, "LoadCredential="); ok {
+			if name, _, _ := strings.Cut(secret, ":"); !strings.Contains(strings.Join(blocks(made, "sh"), ""), name) {
+				t.Errorf("nothing makes the secret %s", name)
+			}
+		}
+	}
+}
+
 // A manifest is what the test looks at in a document of kubernetes.yaml.
 type manifest struct {
 	Kind, APIVersion string

@@ -238,9 +238,10 @@ func (c *cli) setCommand() *cobra.Command {
 
 A new status, password, role, phone, email, second factor or mnemocode ends all
 sessions of the account, pending logins and recovery links, before the command
-returns; so does the authenticator app that 'totp' sets up or removes. --password and --password-hash also clear must_set_password, unless
-that is given, and the lock after wrong passwords; the owner is told of a new
-password by mail or SMS.`,
+returns; so does the authenticator app that 'totp' sets up or removes.
+--password and --password-hash also clear must_set_password, unless that is
+given, and the lock after wrong passwords; the owner is told of a new password
+by mail or SMS.`,
 		cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
 			fields, err := f.fields()
 			if err != nil {
