@@ -3,6 +3,7 @@ package flows
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 )
@@ -85,19 +86,40 @@ func (s *Service) deliver(ctx context.Context, code newCode) error {
 
 // sendLater sends the code of a recovery behind the answer; if that fails, the
 // code is void.
-func (s *Service) sendLater(company *Company, session TokenHash, send func(context.Context) error) {
+func (s *Service) sendLater(company *Company, session TokenHash, code newCode) {
 	s.unseen("sending a code", func(ctx context.Context) error {
-		err := Contain(func() error { return send(ctx) })
+		err := Contain(func() error { return code.send(ctx) })
 		if err == nil {
 			return nil
 		}
-		_, spent := s.Sessions.SpendCode(ctx, s.Now(), company.Code, session, RecoveryOTP)
-		if errors.Is(spent, ErrNotFound) {
-			spent = nil
-		}
+		void := s.voidCode(ctx, company, session, code.stored)
 		if errors.Is(err, errBudgetSpent) {
-			return spent
+			return void
 		}
-		return errors.Join(err, spent)
+		return errors.Join(err, void)
 	})
+}
+
+// voidCode puts one that nothing equals in the place of a code that was not sent,
+// unless that was spent: so guesses count as at a decoy's.
+func (s *Service) voidCode(ctx context.Context, company *Company, hash TokenHash, unsent *Code) error {
+	session, err := s.Sessions.SpendCode(ctx, s.Now(), company.Code, hash, RecoveryOTP)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	if err != nil || session.Code == nil {
+		return err
+	}
+	code := *session.Code
+	if code.Hash == unsent.Hash { // else a renewal's, which goes back
+		rand.Read(code.Hash[:]) // never fails: it ends the process instead
+	}
+	number, err := s.Sessions.OpenCode(ctx, s.Now(), hash, RecoveryOTP)
+	if err == nil {
+		err = s.Sessions.SetCode(ctx, hash, number, code)
+	}
+	if errors.Is(err, ErrConflict) { // the session has ended, or a later renewal's counts
+		return nil
+	}
+	return err
 }

@@ -1,10 +1,12 @@
 package flows_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,11 +137,39 @@ var scripts = map[string]script{
 			settle(b.Service)
 		}
 	},
+	"guesses where the country is sent no SMS": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+		b.company.Limits.SMSCountries = []string{"+371"}
+		guesses(b, id, say)
+	},
+	"guesses where the country has no SMS left": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+		b.company.Limits.SMSPerCountry = flows.Rate{N: 1, Per: 24 * time.Hour}
+		guesses(b, id, say)
+	},
+	"guesses where no SMS is delivered": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+		b.sms.broken = errors.New("gateway timeout")
+		guesses(b, id, say)
+	},
 	"recovery by mail": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
 		for i := range 5 {
 			say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "MAIL", "captcha_response": fmt.Sprint("good", i)})))
 		}
 	},
+}
+
+// guesses are wrong codes of recoveries, until no more is looked at: two for each
+// code, of which the first counts.
+func guesses(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+	b.company.Limits.SMSPerPhone.N = 1000 // which is used up as fast as the codes
+	for i := range b.company.Limits.WrongCodes.N + 1 {
+		token := say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE", "captcha_response": fmt.Sprint("good", i)}))).SessionToken
+		if i%2 == 1 {
+			say(b.serve("auth/recovery/renewotp", token, nil))
+		}
+		for range 2 {
+			say(b.serve("auth/recovery/checkotp", token, object{"otp": "no code"}))
+		}
+		b.clock.advance(b.company.Limits.SMSPerAccount.Per)
+	}
 }
 
 func authorize(b *bench, token string) error {
@@ -256,6 +286,22 @@ func TestARecoveryShowsNoPhoneButTheOneThatWasSent(t *testing.T) {
 	}
 }
 
+// slowAtFirst is a gateway that fails to send its first message: it takes that, and
+// a while later tells why not.
+type slowAtFirst struct {
+	*outbox
+	fail  chan error
+	again atomic.Bool
+}
+
+func (s *slowAtFirst) Send(ctx context.Context, m flows.Message) error {
+	if !s.again.Swap(true) {
+		<-s.fail
+		return <-s.fail
+	}
+	return s.outbox.Send(ctx, m)
+}
+
 func TestHardenedRecovery(t *testing.T) {
 	t.Run("by phone", func(t *testing.T) {
 		b := hardenedBench(t)
@@ -271,6 +317,18 @@ func TestHardenedRecovery(t *testing.T) {
 		reply := b.must("auth/recovery/recover", "", recovery(nil))
 		b.Close()
 		b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
+	})
+	t.Run("by phone, not delivered until it was renewed", func(t *testing.T) {
+		b := hardenedBench(t)
+		fail := make(chan error)
+		b.company.SMS = &slowAtFirst{outbox: b.sms, fail: fail}
+		reply := b.must("auth/recovery/recover", "", recovery(nil))
+		fail <- nil // it is being sent
+		b.must("auth/recovery/renewotp", reply.SessionToken, nil)
+		b.sms.await(1)
+		fail <- errors.New("gateway timeout")
+		settle(b.Service)
+		wantStep(t, b.must("auth/recovery/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), flows.RecoveryPassword)
 	})
 	t.Run("by phone, which is the second factor", func(t *testing.T) {
 		for name, change := range map[string]func(*bench){

@@ -85,7 +85,9 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	for _, b := range budgets {
 		b.count.add(m.now, b.rate)
 	}
-	s.code = nil // the one before has ended
+	// The one before has ended. Nothing equals this one: it is a decoy's, or that of
+	// a recovery which tells nobody that it could not be sent.
+	s.code = &modelCode{expires: m.now.Add(c.company.OTPTTL)}
 	if hidden && a != nil && fixed == "" {
 		if a.codes.full(m.now, l.WrongCodes) {
 			return nil
@@ -109,9 +111,9 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 			b.count.add(m.now, b.rate)
 		}
 	}
-	code := &modelCode{digits: fixed, expires: m.now.Add(c.company.OTPTTL)}
+	digits := fixed
 	if a != nil && fixed == "" {
-		code.digits = c.got.digits
+		digits = c.got.digits
 		kind := flows.OTPLogin
 		if s.state == flows.RecoveryOTP {
 			kind = flows.OTPRecovery
@@ -122,10 +124,11 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 		case c.broken && later:
 			return sent
 		case c.broken:
+			s.code = nil
 			panic(modelRefusal{Code: "service.unavailable", Sent: sent})
 		}
 	}
-	s.code = code // a decoy's has no digits: nothing equals it
+	s.code.digits = digits
 	return sent
 }
 

@@ -213,7 +213,7 @@ func (s *Service) renew(ctx context.Context, c *call) (Account, error) {
 		if err := s.setCode(ctx, c, number, code.stored); err != nil {
 			return Account{}, err
 		}
-		s.sendLater(c.company, c.session.Hash, code.send)
+		s.sendLater(c.company, c.session.Hash, code)
 		return a, nil
 	}
 	if err := s.deliver(ctx, code); err != nil {

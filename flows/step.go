@@ -74,7 +74,7 @@ func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 		}
 	}
 	if when == behindAnswer && code.send != nil {
-		s.sendLater(c.company, hash, code.send)
+		s.sendLater(c.company, hash, code)
 	}
 	c.issued = next.ID
 	return reply, nil
