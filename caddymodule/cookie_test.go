@@ -358,7 +358,7 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 // Who logs in again means to be rid of what was before: the browser forgets it.
 func TestACookiesFormerSessionEnds(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig{company: people, handler: "cookie"})
+	s := startSite(t, siteConfig{company: people, handler: "cookie\ncors https://app.example.com"})
 	get := func(cookie string) answer { return s.ask("GET", "/acme/v2/session", sessionKey+cookie) }
 	former, other := s.moved("alice@example.com"), s.moved("frank")
 	s.session("POST", "acme", sessionKey+bearer(s.login("alice@example.com"))+former+"Sec-Fetch-Site: cross-site\r\n")
@@ -372,6 +372,8 @@ func TestACookiesFormerSessionEnds(t *testing.T) {
 	get(former).want(flows.ErrTokenInvalid)
 	get("Cookie: " + cookieName + "=" + set.Value + "\r\n").wantState(flows.Authorized)
 	get(other).wantState(flows.Authorized)
+	s.session("POST", "acme", sessionKey+bearer(s.login("frank"))+other+"Origin: https://app.example.com\r\nSec-Fetch-Site: same-site\r\n")
+	get(other).want(flows.ErrTokenInvalid)
 }
 
 // Of many who put one session into a cookie, one does, and the account keeps as many

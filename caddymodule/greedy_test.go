@@ -269,7 +269,7 @@ const remembered = 20 // sessions, each of an account of its own
 func greedyClientsHurtNobody(t *testing.T, start starter) {
 	const idle = 5000
 	raiseLimit(t, 3*idle)
-	config := siteConfig{global: "cache 1000", company: roomy + account("alice", "") + account("bob", "")}
+	config := siteConfig{env: []string{"GOGC=100"}, global: "cache 1000", company: roomy + account("alice", "") + account("bob", "")}
 	for i := range remembered {
 		config.company += account(fmt.Sprint("user-", i), "")
 	}

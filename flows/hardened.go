@@ -247,7 +247,7 @@ func shownEmail(loginID string) string {
 	return "***@***"
 }
 
-// shownPhone is the masked phone that a code went to if the caller knows it
-// already, else empty: no other could be made up that a real one looks like, of
-// the country that the company's users live in.
+// shownPhone is the login id that was sent, masked, if it is a phone; else empty: no
+// other could be made up that a real one looks like, of the country that the
+// company's users live in.
 func shownPhone(loginID string) string { return maskPhone(NormalizePhone(loginID)) }

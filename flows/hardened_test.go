@@ -180,6 +180,7 @@ func authorize(b *bench, token string) error {
 // Whoever does not know the secrets can't tell what login id has an account,
 // nor what that account can be recovered by.
 func TestHardenedAnswersAlike(t *testing.T) {
+	t.Parallel()
 	transcript := func(t *testing.T, run script, id string, prepare func(*flows.Account)) []string {
 		b := hardenedBench(t)
 		if prepare != nil {

@@ -278,6 +278,7 @@ func TestOnlyPasswordsThatAreComparedAreCounted(t *testing.T) {
 
 // The budgets for SMS are exact however many ask at once.
 func TestSMSBudgetsAreExact(t *testing.T) {
+	t.Parallel()
 	unlimited := flows.Rate{N: 1 << 20, Per: time.Hour}
 	for _, c := range []struct {
 		name   string

@@ -32,6 +32,7 @@ import (
 // A failure is shown as the shortest sequence that was found for it, and
 // -rapid.failfile or -rapid.seed as printed runs it again.
 func TestMachine(t *testing.T) {
+	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "test.db")
 		var stores [2]machineStore

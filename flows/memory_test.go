@@ -376,6 +376,7 @@ func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
 // Whatever is remembered and forgotten, in any order, what is remembered is
 // found, and nothing else is. The hashes are such that their places collide.
 func TestMemoryFindsWhatItHolds(t *testing.T) {
+	t.Parallel()
 	for _, near := range []uint32{0, 1<<32 - 5, 1<<10 - 5} { // the end of a table of any size, and its beginning
 		memory := store.NewMemory(madeSessions{}, 1<<20)
 		memory.Trust(farAway)

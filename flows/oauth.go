@@ -137,7 +137,8 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config OAuth, iden
 	}
 	err = s.bind(ctx, c, a, identity)
 	if errors.Is(err, ErrConflict) {
-		// It is bound to another user of the provider, or has just been to this.
+		// It is bound to another user of the provider, has just been to this, or was
+		// changed just now.
 		a, err = s.Accounts.ByIdentity(ctx, c.company.Code, identity)
 		if errors.Is(err, ErrNotFound) {
 			return Account{}, ErrOAuthNotFound

@@ -52,6 +52,7 @@ func Example_routes() {
 // Every route in every state: a token is taken exactly in the states of the
 // route's row, and whatever comes back is in the row.
 func TestEveryRouteInEveryState(t *testing.T) {
+	t.Parallel()
 	for i := range flows.Routes {
 		route := &flows.Routes[i]
 		for _, state := range flows.States {

@@ -111,7 +111,7 @@ func (s *Service) authorize(ctx context.Context, c *call, st step) (Reply, error
 			}
 			return nil
 		}
-		st.then = slices.Insert(st.then, 0, accept) // before a backup code is spent
+		st.then = slices.Insert(st.then, 0, accept) // an acceptance too many is better than a backup code lost
 	}
 	return s.enter(ctx, c, st)
 }

@@ -255,8 +255,8 @@ type Counters interface {
 // token is answered auth.token.expired (contract: an hour).
 const Keep = time.Hour + 5*time.Minute
 
-// LongestSession is longer than any session can live, whatever its company's policy
-// says: a company's ending is in force for as long.
+// No session lives longer than LongestSession, whatever its company's policy says: a
+// company's ending is in force until all are gone that it has ended.
 const LongestSession = 366 * 24 * time.Hour
 
 // An Ending is an account all of whose sessions of an Epoch below this one must

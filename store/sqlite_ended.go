@@ -81,7 +81,7 @@ const (
 			(SELECT hash FROM sessions INDEXED BY sessions_expired WHERE expires = 0 AND ends < ? LIMIT ?)`
 	sqliteSweepCounters = `DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until < ? LIMIT ?)`
 	sqliteSweepFences   = `
-		DELETE FROM fences WHERE (company, account) IN 
+		DELETE FROM fences WHERE (company, account) IN
 			(SELECT company, account FROM fences WHERE expires < ? AND uncleared = 0 LIMIT ?)`
 )
 

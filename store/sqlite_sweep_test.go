@@ -129,3 +129,23 @@ func TestSQLiteEndsAnyNumberOfSessionsAtOnce(t *testing.T) {
 	wantEqual(t, "rows that the sweep has left", left(), 1)
 	wantSession(t, sessions, session("next", 1, 2, flows.Authorized))
 }
+
+// However late a sweep comes, a fence goes only after what is behind it.
+func TestSQLiteForgetsNoEndingBeforeItsSessions(t *testing.T) {
+	s := startSQLite(t, tempFile(t)).Sessions()
+	long := func(i int) flows.Session {
+		sess := session(fmt.Sprint("long", i), 1, 1, flows.Authorized)
+		sess.Ends = t0.Add(flows.LongestSession)
+		sess.Expires = sess.Ends
+		return sess
+	}
+	const many = 2*sqliteClearChunk + 1 // more than End deletes itself
+	for i := range many {
+		must(t, s.Create(bg, t0, long(i)))
+	}
+	must(t, s.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2}))
+	must(t, s.Sweep(bg, t0.Add(40*24*time.Hour)))
+	for i := range many {
+		wantGone(t, s, fmt.Sprint("long", i))
+	}
+}

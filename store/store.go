@@ -3,7 +3,7 @@
 // promises. Start there; then read store.go, which all backends share, and one
 // of them, sqlite.go first.
 //
-// All backends pass the one list of cases in conformance_test.go. A fix in one
+// All backends pass the one list of cases in conformance*_test.go. A fix in one
 // of them begins with a case there. They share no SQL and no migrations, also
 // where these look alike.
 package store

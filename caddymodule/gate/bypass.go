@@ -205,7 +205,7 @@ func (w *walk) handler(h any, in arrivals) arrivals {
 
 // fileServer tells whether a handler is Caddy's file server, and whether that hands
 // on what it has no file for. Its package is not imported: the templates that it
-// brings take most of the time in which a process starts.
+// brings take most of the time in which a test's process starts.
 func fileServer(h any) (is, passThru bool) {
 	if module, ok := h.(caddy.Module); !ok || module.CaddyModule().ID != "http.handlers.file_server" {
 		return false, false
