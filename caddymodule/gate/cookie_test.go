@@ -18,8 +18,11 @@ func FuzzCookies(f *testing.F) {
 	f.Add(" \t"+defaultCookie+" = \""+someToken+"\" ;;a", "; ")
 	f.Add(defaultCookie, "x"+ours+", "+ours)
 	f.Add("a=\""+ours+"\"; b=\"; "+ours+"\"", "="+ours)
-	f.Add("__host-MNEMOGATE=1;\xa0"+ours, "\x00;=;")
+	f.Add("__host-MNEMOGATE=1;\xa0"+ours, ";=;")
 	f.Fuzz(func(t *testing.T, first, second string) {
+		if strings.ContainsFunc(first+second, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+			t.Skip("Go's servers let no such header in")
+		}
 		h := &Handler{Cookie: defaultCookie}
 		sent := []string{first, second}
 		r := &http.Request{Header: http.Header{"Cookie": slices.Clone(sent)}}
