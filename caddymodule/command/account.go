@@ -119,7 +119,7 @@ func parseIdentities(given []string) ([]api.Identity, error) {
 		provider, subject, ok := strings.Cut(s, ":")
 		n, err := strconv.Atoi(provider)
 		if !ok || err != nil {
-			return nil, fmt.Errorf("an identity is written provider:subject, as in 1:10769150350006150715113082367, not %q", s)
+			return nil, fmt.Errorf("an identity is written provider:subject, as in 1:10769150350006150715113082367, not %.30q", s)
 		}
 		identities = append(identities, api.Identity{Provider: n, Subject: subject})
 	}

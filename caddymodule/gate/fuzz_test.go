@@ -68,7 +68,7 @@ func asciiLower(s string) string {
 	return string(b)
 }
 
-var jsonType = regexp.MustCompile(`(?i)^[ \t]*application/json[ \t]*(;|$)`)
+var jsonType = regexp.MustCompile(`(?i)^[\s\v\p{Z}\x{85}]*application/json[\s\v\p{Z}\x{85}]*(;|$)`)
 
 // FuzzRequestHeaders: a body's type, and the origin of the page that asks.
 func FuzzRequestHeaders(f *testing.F) {
@@ -77,6 +77,7 @@ func FuzzRequestHeaders(f *testing.F) {
 	f.Add("application/json;charset=\"utf-8\";x=y", "https://APP.example.com", "DELETE\r\nX: y", "a\x00")
 	f.Add("application/json; charset*0=utf; charset*1=-8", "null", "*", "*")
 	f.Add("application/jsonx", "", "", "")
+	f.Add("\fapplication/json\v;", "", "", "")
 	f.Add("application/json, text/html", "https://app.example.com https://evil.example", "GET", "")
 	f.Add("text/plain; x=\"application/json\"", "https://app.example.com\n", "GET", "")
 	f.Fuzz(func(t *testing.T, contentType, origin, method, headers string) {

@@ -391,7 +391,7 @@ func FuzzCheckHash(f *testing.F) {
 		f.Add(test.hash)
 	}
 	for _, s := range []string{"", "$", "$$", "$7$$", "$2b$04$", "$argon2id$v=19$m=8,t=1,p=1$$", "$scrypt$ln=1,r=1,p=1$MDEyMzQ1Njc$MDEyMzQ1Njc",
-		"$pbkdf2$1$MDEyMzQ1Njc$MDEyMzQ1Njc", "$argon2id$v=19$m=16,t=1,p=2$MDEyMzQ1Njc$MDEyMzQ1Njc", "$7$..../..../0000MDEyMzQ1Njc$", "$pbkdf2$i=,l=$$"} {
+		"$pbkdf2$1$MDEyMzQ1Njc$MDEyMzQ1Njc", "$argon2id$v=19$m=16,t=1,p=2$MDEyMzQ1Njc$MDEyMzQ1Njc", "$7$..../..../0000MDEyMzQ1Njc$", "$pbkdf2$i=,l=$$", "{pbkdf2@SpringSecurity_v5_8}"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, hash string) {
@@ -401,7 +401,7 @@ func FuzzCheckHash(f *testing.F) {
 			t.Errorf("took %v", took)
 		}
 		if err != nil {
-			if len(hash) > 20 && strings.Contains(err.Error(), hash) {
+			if len(hash) > 20 && !strings.HasSuffix(hash, "}") && strings.Contains(err.Error(), hash) { // {its kind} may be told
 				t.Error("the error repeats the hash")
 			}
 			return
