@@ -8,23 +8,12 @@ import (
 	"testing"
 )
 
-// backendsSection is a part of docs/backends.md.
-func backendsSection(t *testing.T, heading string) string {
-	t.Helper()
-	_, section, ok := strings.Cut(pages(t)["docs/backends.md"], "\n## "+heading+"\n")
-	if !ok {
-		t.Fatalf("docs/backends.md has no heading %s", heading)
-	}
-	section, _, _ = strings.Cut(section, "\n## ")
-	return section
-}
-
 // What docs/backends.md shows instead of mnemogate makes everybody the same user.
 func TestThePageShowsHowToDevelopWithoutIt(t *testing.T) {
 	t.Parallel()
 	needCurl(t)
-	section := backendsSection(t, "Developing without it")
-	_, site, _ := strings.Cut(blocks(section, "caddyfile")[0], "{\n")
+	shown := section(t, "docs/backends.md", "Developing without it")
+	_, site, _ := strings.Cut(blocks(shown, "caddyfile")[0], "{\n")
 	site = strings.TrimSuffix(strings.TrimSpace(site), "}")
 	s := startSite(t, siteConfig{company: "captcha off", site: strings.ReplaceAll(site, "localhost:9000", "BACKEND")})
 	check := func(how string) {
@@ -37,7 +26,7 @@ func TestThePageShowsHowToDevelopWithoutIt(t *testing.T) {
 	}
 	s.ask("GET", "/profile", "X-Profile-Mnemocode: bob\r\nAuthorization: Bearer x\r\n").is(200)
 	check("a browser")
-	steps := consoleSteps(section)
+	steps := consoleSteps(shown)
 	if len(steps) != 1 {
 		t.Fatalf("the page shows %d commands", len(steps))
 	}
@@ -53,7 +42,7 @@ func TestThePageShowsIntrospection(t *testing.T) {
 	s := accountsSite(t, startSite, "key stats key-of-statistics {\nmay introspect\n}", siteConfig{company: strings.ReplaceAll(zed, "zed", "alice")})
 	token := s.login("alice")
 	anew := regexp.MustCompile(`\b[0-9a-f]{32}\b|\b\d{10}\b`)
-	for _, step := range consoleSteps(backendsSection(t, "Introspection")) {
+	for _, step := range consoleSteps(section(t, "docs/backends.md", "Introspection")) {
 		out, err := exec.Command("sh", "-c", "api="+s.URL+"/api\nSTATS_KEY=key-of-statistics\ntoken="+token+"\n"+step.command).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", step.command, err, out)

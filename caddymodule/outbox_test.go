@@ -196,8 +196,7 @@ func TestABackendHearsOfItsAccounts(t *testing.T) {
 // wantSamples checks that what docs/backends.md shows is what was received.
 func (r *receiver) wantSamples(t *testing.T) {
 	t.Helper()
-	_, section, _ := strings.Cut(pages(t)["docs/backends.md"], "\n## Hearing that an account changed\n")
-	section, _, _ = strings.Cut(section, "\n## ")
+	shown := section(t, "docs/backends.md", "Hearing that an account changed")
 	withoutTimes := func(text string) string {
 		var event fields
 		if err := json.Unmarshal([]byte(text), &event); err != nil {
@@ -221,7 +220,7 @@ func (r *receiver) wantSamples(t *testing.T) {
 		received[withoutTimes(string(e.Body))] = true
 	}
 	missing := slices.Clone(flows.OutgoingTypes)
-	for _, block := range blocks(section, "json") {
+	for _, block := range blocks(shown, "json") {
 		for line := range strings.Lines(block) {
 			if !received[withoutTimes(line)] {
 				t.Errorf("docs/backends.md shows what was not received: %s", line)

@@ -30,7 +30,7 @@ func changed(t *testing.T, text string, pairs ...string) string {
 func TestConsolesOfTheBackendsPage(t *testing.T) {
 	t.Parallel()
 	needCurl(t)
-	section := backendsSection(t, "The accounts API")
+	shown := section(t, "docs/backends.md", "The accounts API")
 	s := &site{t: t, dir: shortTempDir(t), env: []string{"SHOP_KEY=key-of-the-shop"}}
 	s.addr, s.ln = listener(t)
 	_, port, _ := net.SplitHostPort(s.addr)
@@ -48,7 +48,7 @@ func TestConsolesOfTheBackendsPage(t *testing.T) {
 		}
 	}
 }
-`, testKey, cheapHashing) + changed(t, blocks(section, "caddyfile")[0], "bind 10.0.0.5\n", "bind fd/3\n", "10.0.0.0/24", "127.0.0.1/32")
+`, testKey, cheapHashing) + changed(t, blocks(shown, "caddyfile")[0], "bind 10.0.0.5\n", "bind fd/3\n", "10.0.0.0/24", "127.0.0.1/32")
 	s.writeCaddyfile()
 	s.start()
 	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
@@ -69,7 +69,7 @@ func TestConsolesOfTheBackendsPage(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	steps := consoleSteps(section)
+	steps := consoleSteps(shown)
 	anew := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
 	for _, step := range steps[1:] {
 		out, err := shell(steps[0].command + "\n" + step.command)
@@ -92,7 +92,7 @@ func TestConsolesOfTheBackendsPage(t *testing.T) {
 func TestTheGatewaysKeyIsCaddysAlone(t *testing.T) {
 	t.Parallel()
 	const key = "X-Gateway-Key"
-	for _, shown := range blocks(backendsSection(t, "Trusting the headers"), "caddyfile") {
+	for _, shown := range blocks(section(t, "docs/backends.md", "Trusting the headers"), "caddyfile") {
 		if !strings.Contains(shown, key) {
 			continue
 		}

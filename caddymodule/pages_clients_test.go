@@ -8,22 +8,11 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 )
 
-// clientsSection is a part of docs/clients.md.
-func clientsSection(t *testing.T, heading string) string {
-	t.Helper()
-	_, section, ok := strings.Cut(pages(t)["docs/clients.md"], "\n## "+heading+"\n")
-	if !ok {
-		t.Fatalf("docs/clients.md has no heading %s", heading)
-	}
-	section, _, _ = strings.Cut(section, "\n## ")
-	return section
-}
-
 // With what docs/clients.md shows, a client's tests are not taken for an attack. Only
 // the listeners and the admin endpoint are others here.
 func TestTheCaddyfileForTestsOfAClient(t *testing.T) {
 	t.Parallel()
-	shown := blocks(clientsSection(t, "Tests of a client"), "caddyfile")
+	shown := blocks(section(t, "docs/clients.md", "Tests of a client"), "caddyfile")
 	if len(shown) != 1 {
 		t.Fatalf("the page shows %d Caddyfiles", len(shown))
 	}
@@ -71,7 +60,7 @@ func TestTheCaddyfileForTestsOfAClient(t *testing.T) {
 // The redirect_uri of a native app may be one of its own scheme.
 func TestAnAppsOwnSchemeIsARedirectURI(t *testing.T) {
 	const uri = "com.example.app:/callback"
-	if !strings.Contains(clientsSection(t, "In a native app"), "`"+uri+"`") {
+	if !strings.Contains(section(t, "docs/clients.md", "In a native app"), "`"+uri+"`") {
 		t.Errorf("docs/clients.md does not show %s", uri)
 	}
 	_, err := adaptAndValidate("{\nmnemogate {\ncompany acme {\napi_key off\ncaptcha off\noauth 1 oidc https://id.example.com {\nclient_id a\nclient_secret b\nredirect_uri " + uri + "\n}\n}\n}\n}\n:80 {\nmnemogate\nreverse_proxy localhost:9000\n}")

@@ -128,6 +128,17 @@ func TestPagesNameWhatIsThere(t *testing.T) {
 	}
 }
 
+// section is what stands below a heading of a page, up to the next one like it.
+func section(t *testing.T, page, heading string) string {
+	t.Helper()
+	_, section, ok := strings.Cut(pages(t)[page], "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("%s has no heading %s", page, heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	return section
+}
+
 // blocks returns the code of a page that is in a language.
 func blocks(page, language string) []string {
 	var blocks []string

@@ -15,8 +15,7 @@ import (
 // phone and by email, to an authorized session.
 func TestSignUpsOfThePage(t *testing.T) {
 	t.Parallel()
-	_, section, _ := strings.Cut(pages(t)["docs/backends.md"], "\n## Signing users up\n")
-	section, _, _ = strings.Cut(section, "\n## ")
+	shown := section(t, "docs/backends.md", "Signing users up")
 	for _, p := range []struct{ language, file, run string }{
 		{"go", "signup.go", "go run signup.go"},
 		{"js", "signup.mjs", "node signup.mjs"},
@@ -27,7 +26,7 @@ func TestSignUpsOfThePage(t *testing.T) {
 			if _, err := exec.LookPath(command[0]); err != nil {
 				storetest.SkipOrFail(t, "no "+command[0])
 			}
-			programs := blocks(section, p.language)
+			programs := blocks(shown, p.language)
 			if len(programs) != 1 {
 				t.Fatalf("the page has %d programs", len(programs))
 			}

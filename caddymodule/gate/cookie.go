@@ -3,6 +3,7 @@ package gate
 import (
 	"fmt"
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strings"
 
@@ -76,7 +77,8 @@ func (h *Handler) cookies(r *http.Request, lines []string) []string {
 	return lines
 }
 
-func (h *Handler) isCookie(name string) bool { return strings.Trim(name, " \t") == h.Cookie }
+// isCookie takes names as net/http does.
+func (h *Handler) isCookie(name string) bool { return textproto.TrimString(name) == h.Cookie }
 
 // dropCookies takes our cookie out of a request, however often it is there. The
 // others stay, byte for byte.

@@ -18,11 +18,9 @@ func FuzzCookies(f *testing.F) {
 	f.Add(" \t"+defaultCookie+" = \""+someToken+"\" ;;a", "; ")
 	f.Add(defaultCookie, "x"+ours+", "+ours)
 	f.Add("a=\""+ours+"\"; b=\"; "+ours+"\"", "="+ours)
-	f.Add("__host-MNEMOGATE=1;\xa0"+ours, ";=;")
+	f.Add("__host-MNEMOGATE=1;\xa0"+ours, "\x00;=;")
+	f.Add("\r"+defaultCookie, "0")
 	f.Fuzz(func(t *testing.T, first, second string) {
-		if strings.ContainsFunc(first+second, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
-			t.Skip("Go's servers let no such header in")
-		}
 		h := &Handler{Cookie: defaultCookie}
 		sent := []string{first, second}
 		r := &http.Request{Header: http.Header{"Cookie": slices.Clone(sent)}}
@@ -42,7 +40,7 @@ func FuzzCookies(f *testing.F) {
 		for _, line := range sent {
 			var pairs []string
 			for _, pair := range strings.Split(line, ";") {
-				if name, _, _ := strings.Cut(pair, "="); strings.Trim(name, " \t") == defaultCookie {
+				if name, _, _ := strings.Cut(pair, "="); strings.Trim(name, " \t\r\n") == defaultCookie {
 					dropped++
 				} else {
 					pairs = append(pairs, pair)

@@ -16,7 +16,7 @@ import (
 
 const (
 	day  = 24 * time.Hour
-	year = flows.LongestSession
+	year = 366 * day
 )
 
 // Check refuses what is wrong with the policy by itself. The errors begin with
@@ -55,9 +55,9 @@ func (p *Policy) checkSessions() error {
 	s := &p.Session
 	const nist = "NIST SP 800-63B-4, section 2.2.3"
 	return cmp.Or(
-		bounded(p, "session.temporary", time.Duration(s.Temporary), span[time.Duration]{1, year}, span[time.Duration]{1, 15 * time.Minute}, "NIST SP 800-63B-4, section 3.1.3"),
-		bounded(p, "session.idle", time.Duration(s.Idle), span[time.Duration]{1, year}, span[time.Duration]{1, 30 * day}, nist),
-		bounded(p, "session.lifetime", time.Duration(s.Lifetime), span[time.Duration]{1, year}, span[time.Duration]{1, 30 * day}, nist),
+		bounded(p, "session.temporary", time.Duration(s.Temporary), span[time.Duration]{1, flows.LongestSession}, span[time.Duration]{1, 15 * time.Minute}, "NIST SP 800-63B-4, section 3.1.3"),
+		bounded(p, "session.idle", time.Duration(s.Idle), span[time.Duration]{1, flows.LongestSession}, span[time.Duration]{1, 30 * day}, nist),
+		bounded(p, "session.lifetime", time.Duration(s.Lifetime), span[time.Duration]{1, flows.LongestSession}, span[time.Duration]{1, 30 * day}, nist),
 		within("session.stream_recheck", time.Duration(s.StreamRecheck), span[time.Duration]{100 * time.Millisecond, time.Hour}),
 	)
 }
@@ -133,7 +133,7 @@ func (p *Policy) checkRecovery() error {
 			return fmt.Errorf("recovery link: %w", err)
 		}
 	}
-	return bounded(p, "recovery.link_ttl", time.Duration(r.LinkTTL), span[time.Duration]{1, year}, span[time.Duration]{1, day}, "NIST SP 800-63B-4, section 4.2.1.2")
+	return bounded(p, "recovery.link_ttl", time.Duration(r.LinkTTL), span[time.Duration]{1, flows.LongestSession}, span[time.Duration]{1, day}, "NIST SP 800-63B-4, section 4.2.1.2")
 }
 
 // linkToken stands for a token where a link is parsed.
