@@ -74,7 +74,7 @@ func CheckSecrets(password, answer string) error {
 	switch {
 	case !sendable(password, maxPassword):
 		return &FieldError{"password", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL", maxPassword)}
-	case !sendable(answer, maxAnswer) || answer != "" && foldAnswer(answer) == "":
+	case !sendable(answer, maxAnswer) || answer != "" && FoldAnswer(answer) == "":
 		return &FieldError{"control_answer", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL, and not only spaces", maxAnswer)}
 	default:
 		return nil
@@ -281,7 +281,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 		rand.Read(b[:]) // never fails: it ends the process instead
 		code := base32.StdEncoding.EncodeToString(b[:])[:backupCodeLength]
 		codes[i] = code[:backupCodeLength/2] + "-" + code[backupCodeLength/2:]
-		normalized[i] = normalizeBackupCode(codes[i])
+		normalized[i] = NormalizeBackupCode(codes[i])
 	}
 	hashes, err := ad.Hasher.HashSet(ctx, password.Turn{Company: ad.Company.Code}, ad.Company.Password.Argon2id, normalized)
 	if err != nil {
@@ -438,7 +438,7 @@ func (ad *Admin) hash(ctx context.Context, ch Change) (h hashedChange, err error
 	if h.password, err = ad.hashOne(ctx, password.Normalize(ch.Password)); err != nil {
 		return h, err
 	}
-	h.answer, err = ad.hashOne(ctx, foldAnswer(ch.Answer))
+	h.answer, err = ad.hashOne(ctx, FoldAnswer(ch.Answer))
 	return h, err
 }
 

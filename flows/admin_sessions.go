@@ -42,7 +42,7 @@ func (ad *Admin) EndSession(ctx context.Context, mnemocode, id string) error {
 	if err != nil {
 		return adminError("ending the session", err)
 	}
-	ad.Emit(ctx, session.ended(ad.by(EndedByAdmin)))
+	ad.Emit(ctx, session.Ended(ad.by(EndedByAdmin)))
 	return nil
 }
 

@@ -88,7 +88,7 @@ func (s *Service) touch(ctx context.Context, now time.Time, session Session, idl
 	if expires.Sub(session.Expires) < min(time.Minute, idle/10) {
 		return nil
 	}
-	expires = session.idleUntil(expires)
+	expires = session.IdleUntil(expires)
 	if !expires.After(session.Expires) {
 		return nil // it lives to its end already
 	}

@@ -89,10 +89,10 @@ var codelessLogins = Rate{30, 10 * time.Minute}
 // that has backup codes left gets its session all the same (contract, 4, Second
 // factor).
 func (s *Service) awaitCode(ctx context.Context, c *call, st step) (Reply, error) {
-	st.state, st.byApp = CheckOTP, st.account.hasApp()
+	st.state, st.byApp = CheckOTP, st.account.HasApp()
 	reply, err := s.enter(ctx, c, st)
 	refusal, ok := errors.AsType[*Refusal](err)
-	if !ok || !strings.HasPrefix(refusal.Lock, lockPrefix+"sms_") || st.account.BackupCodes == 0 {
+	if !ok || !strings.HasPrefix(refusal.Lock, LockPrefix+"sms_") || st.account.BackupCodes == 0 {
 		return reply, err
 	}
 	st.codeless = true

@@ -92,7 +92,7 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 	next := *c.session
 	next.Hash, next.LastUsed = hash, c.now
 	next.AtMost = 0 // it takes the place of one, so none has to make room
-	next.Expires = next.idleUntil(c.now.Add(company.Idle))
+	next.Expires = next.IdleUntil(c.now.Add(company.Idle))
 	if err := s.store(ctx, c, next); err != nil {
 		return Reply{}, err
 	}
@@ -124,7 +124,7 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	if err := s.endOwn(ctx, c); err != nil {
 		return err
 	}
-	s.Emit(ctx, c.session.ended(c.by(EndedByLogout)))
+	s.Emit(ctx, c.session.Ended(c.by(EndedByLogout)))
 	return nil
 }
 

@@ -29,6 +29,7 @@ type Event struct {
 	Route     string // Route.Path
 	Result    string // Success or the error_code
 	Reason    string // why, as far as Result does not say it
+	Noise     bool   // strangers can cause it, who know a login id and no secret; for History.Record, and not kept
 }
 
 // Success is the Result of what succeeded.
@@ -41,34 +42,32 @@ const ActorAdmin = "admin endpoint"
 // Names of events. A route's have its path without auth/ and with dots
 // (Route.Event): mnemogate.recovery.checkotp.success, ….failure.
 const (
-	eventPrefix   = "mnemogate."
-	success       = ".success"
-	failure       = ".failure"
-	lockPrefix    = eventPrefix + "lock."
-	adminPrefix   = eventPrefix + "account."
-	sessionPrefix = eventPrefix + "session."
-	keyPrefix     = eventPrefix + "key."
+	EventPrefix   = "mnemogate."
+	LockPrefix    = EventPrefix + "lock."
+	adminPrefix   = EventPrefix + "account."
+	sessionPrefix = EventPrefix + "session."
+	keyPrefix     = EventPrefix + "key."
 
-	LockPassword     = lockPrefix + "password"
-	LockDisabled     = lockPrefix + "disabled"
-	LockCodes        = lockPrefix + "wrong_codes"
-	LockAnswers      = lockPrefix + "wrong_answers"
-	LockAddress      = lockPrefix + "failures_per_address"
-	LockLogins       = lockPrefix + "logins_per_address"
-	LockRenewals     = lockPrefix + "renewals"
-	LockSMSAccount   = lockPrefix + "sms_per_account"
-	LockSMSPhone     = lockPrefix + "sms_per_phone"
-	LockSMSAddress   = lockPrefix + "sms_per_address"
-	LockSMSCompany   = lockPrefix + "sms_per_company"
-	LockSMSCountry   = lockPrefix + "sms_per_country"
-	LockSMSCountries = lockPrefix + "sms_countries"
-	LockMails        = lockPrefix + "mails_per_account"
+	LockPassword     = LockPrefix + "password"
+	LockDisabled     = LockPrefix + "disabled"
+	LockCodes        = LockPrefix + "wrong_codes"
+	LockAnswers      = LockPrefix + "wrong_answers"
+	LockAddress      = LockPrefix + "failures_per_address"
+	LockLogins       = LockPrefix + "logins_per_address"
+	LockRenewals     = LockPrefix + "renewals"
+	LockSMSAccount   = LockPrefix + "sms_per_account"
+	LockSMSPhone     = LockPrefix + "sms_per_phone"
+	LockSMSAddress   = LockPrefix + "sms_per_address"
+	LockSMSCompany   = LockPrefix + "sms_per_company"
+	LockSMSCountry   = LockPrefix + "sms_per_country"
+	LockSMSCountries = LockPrefix + "sms_countries"
+	LockMails        = LockPrefix + "mails_per_account"
 
 	SessionEnded     = sessionPrefix + "ended"
 	AllSessionsEnded = sessionPrefix + "all_ended"
 	SessionMoved     = sessionPrefix + "moved"
 
-	OutboxDropped = eventPrefix + "outbox.dropped"
+	OutboxDropped = EventPrefix + "outbox.dropped"
 
 	IdentityBound = adminPrefix + "identity_bound"
 
@@ -156,11 +155,11 @@ func eventKinds() []EventKind {
 
 // Event is the name of the event that a result of the route is.
 func (r *Route) Event(result string) string {
-	name := eventPrefix + strings.ReplaceAll(strings.TrimPrefix(r.Path, "auth/"), "/", ".")
+	name := EventPrefix + strings.ReplaceAll(strings.TrimPrefix(r.Path, "auth/"), "/", ".")
 	if result == Success {
-		return name + success
+		return name + ".success"
 	}
-	return name + failure
+	return name + ".failure"
 }
 
 // Emit tells the observer, if there is one, and the account's history. A Time
@@ -239,7 +238,7 @@ func outcome(err error) (result, reason string) {
 		result = code.Code
 	}
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
-		reason = cmp.Or(strings.TrimPrefix(refusal.Lock, lockPrefix), refusal.Message, string(refusal.Reason))
+		reason = cmp.Or(strings.TrimPrefix(refusal.Lock, LockPrefix), refusal.Message, string(refusal.Reason))
 		if reason == "" && refusal.Cause != nil {
 			reason = refusal.Cause.Error()
 		}
@@ -255,7 +254,7 @@ func lockOf(key string) string {
 	case "failures-of-address":
 		return LockAddress
 	default:
-		return lockPrefix + strings.ReplaceAll(name, "-", "_")
+		return LockPrefix + strings.ReplaceAll(name, "-", "_")
 	}
 }
 

@@ -73,15 +73,15 @@ func FuzzControlAnswer(f *testing.F) {
 		if !utf8.ValidString(s) {
 			return // no body can hold it
 		}
-		folded := foldAnswer(s)
-		if again := foldAnswer(folded); again != folded {
+		folded := FoldAnswer(s)
+		if again := FoldAnswer(folded); again != folded {
 			t.Errorf("%+q becomes %+q and then %+q", s, folded, again)
 		}
 		if folded != strings.TrimFunc(folded, unicode.IsSpace) || strings.Contains(folded, "  ") {
 			t.Errorf("%+q becomes %+q, with space that says nothing", s, folded)
 		}
 		spaced := " " + strings.Join(strings.FieldsFunc(s, unicode.IsSpace), "\u00a0\t ") + "\u3000"
-		if other := foldAnswer(spaced); other != folded {
+		if other := FoldAnswer(spaced); other != folded {
 			t.Errorf("%+q becomes %+q, in other spaces %+q", s, folded, other)
 		}
 		wantBounded(t, s, folded)
@@ -106,8 +106,8 @@ func FuzzBackupCode(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		code := normalizeBackupCode(s)
-		if again := normalizeBackupCode(code); again != code {
+		code := NormalizeBackupCode(s)
+		if again := NormalizeBackupCode(code); again != code {
 			t.Errorf("%+q becomes %+q and then %+q", s, code, again)
 		}
 		if strings.ContainsAny(code, " -") {
@@ -116,7 +116,7 @@ func FuzzBackupCode(f *testing.F) {
 		if utf8.RuneCountInString(code) > utf8.RuneCountInString(s) {
 			t.Errorf("%+q becomes %+q, which is longer", s, code)
 		}
-		if other := normalizeBackupCode("-" + strings.Join(strings.Split(s, ""), " ") + " "); utf8.ValidString(s) && other != code {
+		if other := NormalizeBackupCode("-" + strings.Join(strings.Split(s, ""), " ") + " "); utf8.ValidString(s) && other != code {
 			t.Errorf("%+q becomes %+q, in groups %+q", s, code, other)
 		}
 		if strings.ContainsAny(s, "-") && strings.Trim(s, "-") == "" && code != "" {

@@ -55,6 +55,7 @@ func (s *Service) remember(e Event) {
 	if s.History == nil || e.Account == 0 || !isHistory(e) {
 		return
 	}
+	e.Noise = isNoise(e)
 	h := &s.historian
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,12 +76,12 @@ func isHistory(e Event) bool {
 	case Success:
 		return e.Route != "auth/login" || e.State == CheckOTP // for which a code was sent
 	default:
-		return e.failed()
+		return failed(e)
 	}
 }
 
 // failed reports whether somebody had a secret wrong.
-func (e Event) failed() bool {
+func failed(e Event) bool {
 	switch e.Result {
 	case ErrPasswordInvalid.Code, ErrCredentialsInvalid.Code, ErrOTPInvalid.Code, ErrBackupCodeInvalid.Code, ErrAnswerInvalid.Code:
 		return true
@@ -88,16 +89,16 @@ func (e Event) failed() bool {
 	return false
 }
 
-// Noise reports whether the event is one that strangers can cause, who know a login
-// id and no secret: see HistoryKept.
-func (e Event) Noise() bool {
+// isNoise reports whether an event is one that strangers can cause, who know a login
+// id and no secret.
+func isNoise(e Event) bool {
 	switch e.Route {
 	case "auth/login", "auth/renewotp", "auth/recovery/recover", "auth/recovery/renewotp":
 		return true
 	case "auth/logout":
 		return e.State != Authorized
 	}
-	return e.failed() || strings.HasPrefix(e.Name, lockPrefix)
+	return failed(e) || strings.HasPrefix(e.Name, LockPrefix)
 }
 
 // recorded waits until what was remembered is stored, but not for long: a store

@@ -41,8 +41,8 @@ func LoginIDs(a Account) map[string]string {
 // fold makes texts equal that a person takes for the same.
 func fold(s string) string { return password.Fold(s) }
 
-// foldAnswer is fold with each run of spaces squeezed to one.
-func foldAnswer(s string) string { return strings.Join(strings.Fields(fold(s)), " ") }
+// FoldAnswer is fold with each run of spaces squeezed to one.
+func FoldAnswer(s string) string { return strings.Join(strings.Fields(fold(s)), " ") }
 
 // phoneDigits returns + and the digits of an international number of 7 to 15
 // digits (ITU-T E.164), or "".
@@ -63,10 +63,8 @@ func phoneDigits(s string) string {
 	return "+" + digits
 }
 
-// maskPhone keeps the first two and the last two digits of an E.164 number.
-func maskPhone(phone string) string {
-	if len(phone) < 5 {
-		return ""
-	}
-	return phone[:3] + strings.Repeat("*", len(phone)-5) + phone[len(phone)-2:]
+// NormalizeBackupCode takes the code as people type it: with spaces and
+// dashes, in any case.
+func NormalizeBackupCode(s string) string {
+	return strings.NewReplacer(" ", "", "-", "").Replace(strings.ToUpper(s))
 }

@@ -150,7 +150,7 @@ func (s *Service) tryBackupCode(ctx context.Context, c *call, sent string) (step
 	if err != nil {
 		return step{}, unavailable("loading the backup codes", err)
 	}
-	match, err := s.Hasher.Match(ctx, c.turn(), c.company.Password.Argon2id, hashes, normalizeBackupCode(sent))
+	match, err := s.Hasher.Match(ctx, c.turn(), c.company.Password.Argon2id, hashes, NormalizeBackupCode(sent))
 	if err != nil {
 		return step{}, unavailable("checking the backup code", err)
 	}
@@ -171,12 +171,6 @@ func (s *Service) useBackupCode(ctx context.Context, c *call, a Account, hash st
 		return unavailable("spending the backup code", err)
 	}
 	return nil
-}
-
-// normalizeBackupCode takes the code as people type it: with spaces and
-// dashes, in any case.
-func normalizeBackupCode(s string) string {
-	return strings.NewReplacer(" ", "", "-", "").Replace(strings.ToUpper(s))
 }
 
 // renew replaces the code of the call's session. The one before it ends before
@@ -231,4 +225,12 @@ func (s *Service) setCode(ctx context.Context, c *call, number int64, code *Code
 		return unavailable("storing the code", err)
 	}
 	return nil
+}
+
+// maskPhone keeps the first two and the last two digits of an E.164 number.
+func maskPhone(phone string) string {
+	if len(phone) < 5 {
+		return ""
+	}
+	return phone[:3] + strings.Repeat("*", len(phone)-5) + phone[len(phone)-2:]
 }

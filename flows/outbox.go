@@ -197,7 +197,7 @@ func acceptedFact(mnemocode string, accepted []Acceptance) fact {
 
 // lockFact tells of an account's lock, which is named as its event is.
 func lockFact(mnemocode, lock string, t Tally) fact {
-	f := fact{kind: TellLocked, Mnemocode: mnemocode, Lock: strings.TrimPrefix(lock, lockPrefix)}
+	f := fact{kind: TellLocked, Mnemocode: mnemocode, Lock: strings.TrimPrefix(lock, LockPrefix)}
 	if lock != LockDisabled {
 		f.Until = new(t.Until.UTC())
 	}

@@ -202,7 +202,7 @@ func (s *Service) checkQuestion(ctx context.Context, c *call, req *checkQuestion
 	if err := admitted(a); err != nil {
 		return Reply{}, err
 	}
-	ok, _, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, a.AnswerHash, foldAnswer(req.ControlAnswer))
+	ok, _, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, a.AnswerHash, FoldAnswer(req.ControlAnswer))
 	if err != nil {
 		return Reply{}, unavailable("checking the control answer", err)
 	}

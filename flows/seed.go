@@ -101,7 +101,7 @@ func (s *Service) createSeed(ctx context.Context, c *Company, seed Seed) (err er
 		}
 	}
 	if seed.Answer != "" {
-		if a.AnswerHash, err = s.Hasher.Hash(ctx, password.Turn{Company: c.Code}, c.Password.Argon2id, foldAnswer(seed.Answer)); err != nil {
+		if a.AnswerHash, err = s.Hasher.Hash(ctx, password.Turn{Company: c.Code}, c.Password.Argon2id, FoldAnswer(seed.Answer)); err != nil {
 			return fmt.Errorf("hashing the control answer: %w", err)
 		}
 	}

@@ -225,22 +225,22 @@ func (s *Service) endings(ctx context.Context, e Ending, by Event) []Event {
 	var events []Event
 	for _, session := range sessions {
 		if session.Epoch < e.Epoch && session.Hash != e.Keep {
-			events = append(events, session.ended(by))
+			events = append(events, session.Ended(by))
 		}
 	}
 	return events
 }
 
-// idleUntil is when a session expires that would without a bound at t.
-func (s *Session) idleUntil(t time.Time) time.Time {
+// IdleUntil is when a session expires that would without a bound at t.
+func (s *Session) IdleUntil(t time.Time) time.Time {
 	if t.After(s.Ends) {
 		return s.Ends
 	}
 	return t
 }
 
-// ended is the event of a session that was ended.
-func (s Session) ended(by Event) Event {
+// Ended is the event of a session that was ended.
+func (s Session) Ended(by Event) Event {
 	by.Name, by.Company, by.Account, by.Mnemocode = SessionEnded, s.Company, s.Account, s.Mnemocode
 	by.Session, by.State = s.ID, s.State
 	return by

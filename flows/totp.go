@@ -59,9 +59,9 @@ func matchTOTP(secret []byte, code string, now time.Time) (step int64, ok bool) 
 	return step, ok
 }
 
-// hasApp reports whether the account's second factor is its app. It follows a
+// HasApp reports whether the account's second factor is its app. It follows a
 // password: an account without one logs in by SMS.
-func (a Account) hasApp() bool { return a.TOTP != "" && a.PasswordHash != "" }
+func (a Account) HasApp() bool { return a.TOTP != "" && a.PasswordHash != "" }
 
 // tryApp compares a code with the app's. A wrong one counts and spends nothing; a
 // right one is spent by this, also if the disclaimers are then what fails.

@@ -25,7 +25,7 @@ func (s postgresAccounts) Record(ctx context.Context, events []flows.Event) erro
 		if err != nil {
 			return err
 		}
-		b.add(postgresRecord, e.Company, e.Account, e.Noise(), micros(e.Time), data, flows.HistoryKept-1)
+		b.add(postgresRecord, e.Company, e.Account, e.Noise, micros(e.Time), data, flows.HistoryKept-1)
 	}
 	return translatePostgres("recording events", s.write(ctx, func(ctx context.Context, q postgresQueries) error { return q.run(ctx, &b) }))
 }

@@ -23,9 +23,9 @@ func (s sqliteAccounts) Record(ctx context.Context, events []flows.Event) error 
 			if err != nil {
 				return err
 			}
-			n, err := tx.exec(ctx, sqliteRecord, e.Company, e.Account, e.Noise(), micros(e.Time), data)
+			n, err := tx.exec(ctx, sqliteRecord, e.Company, e.Account, e.Noise, micros(e.Time), data)
 			if err == nil && n > 0 {
-				_, err = tx.exec(ctx, sqliteForgetOldest, e.Account, e.Noise(), flows.HistoryKept)
+				_, err = tx.exec(ctx, sqliteForgetOldest, e.Account, e.Noise, flows.HistoryKept)
 			}
 			if err != nil {
 				return err
