@@ -15,7 +15,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -308,8 +308,8 @@ func TestWelcomeMailsALinkThatSetsThePassword(t *testing.T) {
 			t.Errorf("%q went to %s", subject, to)
 		}
 		_, token, _ := strings.Cut(s.sms.last("welcome.link", "link"), "#")
-		step := s.post("auth/recovery/checklink", "", fields{"token": token}).wantState(flows.RecoveryPassword)
-		s.post("auth/setpassword", step.token(), fields{"new_password": testPassword}).wantState(flows.None)
+		step := s.post("auth/recovery/checklink", "", fields{"token": token}).wantState(record.RecoveryPassword)
+		s.post("auth/setpassword", step.token(), fields{"new_password": testPassword}).wantState(record.None)
 		s.login("new@example.com")
 		welcome("new").wantStatus(http.StatusAccepted)
 		if a := welcome("new").wantRefused(http.StatusTooManyRequests, ""); a.str("reason") != "limit.mails" || a.Header.Get("Retry-After") == "" {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func TestAdminSpeaksToTheConfigThatIsRunning(t *testing.T) {
@@ -73,7 +74,7 @@ func TestDeletedAccountOfTheConfigurationDoesNotComeBack(t *testing.T) {
 	s.admin("POST", "accounts", fields{"profile_mnemocode": "eve", "login_name": "eve", "password": "a new password"}).wantStatus(http.StatusCreated)
 	s.restart()
 	s.post("auth/checkcredentials", "", old).want(flows.ErrCredentialsInvalid)
-	s.post("auth/checkcredentials", "", fields{"login_id": "eve", "password": "a new password"}).wantState(flows.Authorized)
+	s.post("auth/checkcredentials", "", fields{"login_id": "eve", "password": "a new password"}).wantState(record.Authorized)
 	s.admin("DELETE", "accounts/eve", nil).wantStatus(http.StatusNoContent)
 	s.restart()
 	gone()

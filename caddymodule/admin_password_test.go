@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func TestAdminSetsPasswordsAndUnlocks(t *testing.T) {
@@ -54,7 +55,7 @@ func TestAdminSetsPasswordsAndUnlocks(t *testing.T) {
 		if got.JSON["locked_until"] != nil || got.JSON["must_set_password"] != false {
 			t.Errorf("got %s", got.Body)
 		}
-		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "new"}).wantState(flows.Authorized)
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "new"}).wantState(record.Authorized)
 		deadline := time.Now().Add(5 * time.Second)
 		for len(s.sms.of("notice.password_changed")) == sent && time.Now().Before(deadline) {
 			time.Sleep(10 * time.Millisecond)
@@ -63,12 +64,12 @@ func TestAdminSetsPasswordsAndUnlocks(t *testing.T) {
 			t.Errorf("the notice went to %q", to)
 		}
 		s.admin("PATCH", "accounts/alice", fields{"password": "new", "must_set_password": true}).wantStatus(200)
-		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "new"}).wantState(flows.SetPassword)
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "new"}).wantState(record.SetPassword)
 	})
 	s.run("a hash from elsewhere is taken and replaced", func(t *testing.T) {
 		s.admin("PATCH", "accounts/alice", fields{"password_hash": "scrypt$16384$seasalt$8$5$ECMIUp+LMxMSK8xB/IVyba+KYGTI7FTnet025q/1f/vBAVnnP3hdYqJuRi+mJn6ji6ze3Fbb7JEFPKGpuEf5vw=="}).wantStatus(200)
 		for range 2 {
-			s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "lètmein"}).wantState(flows.Authorized)
+			s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "lètmein"}).wantState(record.Authorized)
 		}
 		if !strings.Contains(string(s.admin("GET", "export", nil).Body), `"password_hash":"$argon2id$`) {
 			t.Error("the hash was not replaced")
@@ -89,12 +90,12 @@ func TestAdminMakesBackupCodesThatWorkOnce(t *testing.T) {
 		t.Fatalf("got %v, then %v", old, fresh)
 	}
 	try := func(code any) answer {
-		token := s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(flows.CheckOTP).token()
+		token := s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(record.CheckOTP).token()
 		return s.post("auth/checkotp", token, fields{"backup_code": code})
 	}
 	try(old[0]).want(flows.ErrBackupCodeInvalid)
-	try(fresh[0]).wantState(flows.Authorized)
-	try(strings.ToLower(strings.ReplaceAll(fresh[1].(string), "-", " "))).wantState(flows.Authorized)
+	try(fresh[0]).wantState(record.Authorized)
+	try(strings.ToLower(strings.ReplaceAll(fresh[1].(string), "-", " "))).wantState(record.Authorized)
 	try(fresh[0]).want(flows.ErrBackupCodeInvalid)
 	if got := s.admin("GET", "accounts/alice", nil); got.JSON["backup_codes_left"] != 8.0 {
 		t.Errorf("got %s", got.Body)

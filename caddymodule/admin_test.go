@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // adminClient speaks to the site's admin endpoint.
@@ -124,7 +125,7 @@ func TestAdminTakesLoginIDsAsLoginsDo(t *testing.T) {
 		}
 	}
 	for _, loginID := range []string{"  A@x.example ", "a@X.EXAMPLE", "\u00a0ALICE\t", " 00370 (600) 12345 "} {
-		s.post("auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword}).wantState(flows.Authorized)
+		s.post("auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword}).wantState(record.Authorized)
 	}
 	same := s.admin("PATCH", "accounts/alice", fields{"primary_email": " A@x.example"}).wantStatus(200)
 	if same.str("primary_email") != "A@x.example" {
@@ -414,7 +415,7 @@ func TestAdminEndsSessionsAtOnce(t *testing.T) {
 		s.run(end.name, func(t *testing.T) {
 			s.admin("PATCH", "accounts/alice", with(alice, fields{"status": "active", "second_factor": false})).wantStatus(200)
 			token := s.login("alice")
-			pending := s.post("auth/login", "", fields{"login_id": "alice"}).wantState(flows.CheckPassword).token()
+			pending := s.post("auth/login", "", fields{"login_id": "alice"}).wantState(record.CheckPassword).token()
 			s.get("/", token).wantStatus(200)
 			changed := s.admin("PATCH", "accounts/alice", end.change).wantStatus(200)
 			s.get("/", token).want(flows.ErrTokenInvalid)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // An answer is what came back.
@@ -46,7 +47,7 @@ func (a answer) want(e *flows.Error) answer {
 }
 
 // wantState checks a success.
-func (a answer) wantState(state flows.State) answer {
+func (a answer) wantState(state record.State) answer {
 	a.t.Helper()
 	if a.Status != http.StatusOK || a.str("status") != "success" || a.str("session_state") != string(state) {
 		a.t.Fatalf("got %d %s, want 200 with session_state %q", a.Status, a.Body, state)
@@ -232,5 +233,5 @@ func (s *site) open(path, headers string, status int) (net.Conn, *bufio.Reader) 
 func (s *site) login(loginID string) string {
 	s.t.Helper()
 	a := s.post("auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword})
-	return a.wantState(flows.Authorized).token()
+	return a.wantState(record.Authorized).token()
 }

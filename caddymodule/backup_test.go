@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // whileStopped stops a node, does what needs that, and starts it again.
@@ -40,14 +41,14 @@ func TestBackupAndRestore(t *testing.T) {
 	s := startSite(t, siteConfig{company: roomy + account("alice", "email alice@example.com") + account("carol", "phone +37060000003\nsecond_factor") +
 		account("dave", "must_set_password") + people.String()})
 	recovery := func() fields {
-		s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "MAIL"}).wantState(flows.None)
+		s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "MAIL"}).wantState(record.None)
 		return fields{"token": s.sms.linkToken()}
 	}
 	ended, live := s.login("alice"), s.login("alice")
 	pending := s.post("auth/login", "", fields{"login_id": "alice"}).token()
-	coded := s.credentials("carol", testPassword).wantState(flows.CheckOTP).token()
+	coded := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
 	code := fields{"otp": s.sms.last("otp.login", "code")}
-	setting := s.credentials("dave", testPassword).wantState(flows.SetPassword).token()
+	setting := s.credentials("dave", testPassword).wantState(record.SetPassword).token()
 	link := recovery()
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -78,9 +79,9 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Error("the metrics do not tell of the backup")
 	}
 
-	s.post("auth/logout", ended, nil).wantState(flows.None)
-	s.post("auth/checkotp", coded, code).wantState(flows.Authorized)
-	s.post("auth/recovery/checklink", "", link).wantState(flows.RecoveryPassword)
+	s.post("auth/logout", ended, nil).wantState(record.None)
+	s.post("auth/checkotp", coded, code).wantState(record.Authorized)
+	s.post("auth/recovery/checklink", "", link).wantState(record.RecoveryPassword)
 	s.cli("", "account", "add", "late").want(0)
 	s.cli("", "restore", file, "--config", s.dir+"/Caddyfile", "--force").want(1, "--address out")
 	restore := func(args ...string) outcome {
@@ -101,8 +102,8 @@ func TestBackupAndRestore(t *testing.T) {
 	for i := range 20 {
 		s.get("/", s.login(fmt.Sprintf("user%d", i))).wantStatus(200)
 	}
-	s.post("auth/checkpassword", s.post("auth/login", "", fields{"login_id": "alice"}).token(), fields{"password": testPassword}).wantState(flows.Authorized)
-	s.post("auth/recovery/checklink", "", recovery()).wantState(flows.RecoveryPassword)
+	s.post("auth/checkpassword", s.post("auth/login", "", fields{"login_id": "alice"}).token(), fields{"password": testPassword}).wantState(record.Authorized)
+	s.post("auth/recovery/checklink", "", recovery()).wantState(record.RecoveryPassword)
 	s.cli("", "sessions", "end", "--all", "--company", "acme").want(0)
 	s.login("alice")
 
@@ -214,18 +215,18 @@ func TestRestoreOfOneStoreOfTwo(t *testing.T) {
 	}
 	s.setBackupCodes("carol", "AAAAABBBBB", "CCCCCDDDDD")
 	ended := s.login("alice")
-	coded := s.credentials("carol", testPassword).wantState(flows.CheckOTP).token()
+	coded := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
 	code := fields{"otp": s.sms.last("otp.login", "code")}
-	s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "MAIL"}).wantState(flows.None)
+	s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "MAIL"}).wantState(record.None)
 	link := fields{"token": s.sms.linkToken()}
 
 	dump := servers.postgres.Dump(t, servers.schema)
 	servers.redis.Ask(t, "SAVE")
 
-	s.post("auth/logout", ended, nil).wantState(flows.None)
-	s.post("auth/checkotp", coded, code).wantState(flows.Authorized)
-	s.post("auth/checkotp", s.credentials("carol", testPassword).token(), fields{"backup_code": "AAAAABBBBB"}).wantState(flows.Authorized)
-	s.post("auth/recovery/checklink", "", link).wantState(flows.RecoveryPassword)
+	s.post("auth/logout", ended, nil).wantState(record.None)
+	s.post("auth/checkotp", coded, code).wantState(record.Authorized)
+	s.post("auth/checkotp", s.credentials("carol", testPassword).token(), fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
+	s.post("auth/recovery/checklink", "", link).wantState(record.RecoveryPassword)
 	s.nodes[0].cli("", "account", "add", "mallory", "--login", "mallory", "--must-set-password").want(0)
 	s.nodes[0].cli(testPassword+"\n", "account", "set", "mallory", "--password").want(0)
 	mallory := s.login("mallory")
@@ -240,7 +241,7 @@ func TestRestoreOfOneStoreOfTwo(t *testing.T) {
 			}
 		})
 		s.get("/", ended).wantStatus(200) // it is good again
-		s.post("auth/checkotp", coded, code).wantState(flows.Authorized)
+		s.post("auth/checkotp", coded, code).wantState(record.Authorized)
 		s.get("/", mallory).want(flows.ErrTokenInvalid)                         // what began since is gone
 		s.post("auth/recovery/checklink", "", link).want(flows.ErrTokenInvalid) // the account's epoch has grown
 	})
@@ -255,7 +256,7 @@ func TestRestoreOfOneStoreOfTwo(t *testing.T) {
 		} else {
 			t.Logf("%d %s", a.Status, a.Body)
 		}
-		s.post("auth/checkotp", s.credentials("carol", testPassword).token(), fields{"backup_code": "AAAAABBBBB"}).wantState(flows.Authorized)
+		s.post("auth/checkotp", s.credentials("carol", testPassword).token(), fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
 	})
 	s.run("PostgreSQL of before, an empty Redis", func(*testing.T) {
 		stopped(func() { servers.postgres.Restore(t, servers.schema, dump); servers.redis.Ask(t, "FLUSHALL") })

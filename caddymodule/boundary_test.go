@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // Contract, 7: nothing but this module sets or unsets the identity headers.
@@ -133,7 +133,7 @@ func startBoundary(t *testing.T, servers string) *h3site {
 			reverse_proxy BACKEND
 		}`,
 	})
-	s.update("alice", true, func(a *flows.Account) { a.Role = "Büro 100%" })
+	s.update("alice", true, func(a *record.Account) { a.Role = "Büro 100%" })
 	return s
 }
 

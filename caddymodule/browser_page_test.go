@@ -15,7 +15,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -309,7 +309,7 @@ func TestBrowserIsSentToThePageWhenItsSessionEnds(t *testing.T) {
 	b := newBrowser(t)
 	b.logsIn(s.URL+"/home", "frank", testPassword)
 	b.isUser("frank")
-	s.update("frank", true, func(a *flows.Account) { a.Role = "other" })
+	s.update("frank", true, func(a *record.Account) { a.Role = "other" })
 	b.logsIn(s.URL+"/orders?page=2", "frank", testPassword)
 	b.isUser("frank")
 	b.waits(`location.pathname + location.search === '/orders?page=2'`)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // Contract, 12: what a client must know before a login, without any secret.
@@ -89,9 +90,9 @@ func TestThePagesKey(t *testing.T) {
 		for _, node := range nodes {
 			ask := func(method, uri, headers string) answer { return node.ask(method, uri, headers) }
 			ask("GET", "/acme/v2/client.json", key).is(200)
-			ask("GET", "/acme/v2/session", key+bearer(token)).wantState(flows.Authorized)
+			ask("GET", "/acme/v2/session", key+bearer(token)).wantState(record.Authorized)
 			ask("GET", "/acme/v2/captcha", key).want(flows.ErrNoRoute)
-			node.postTo("acme", string(found[1]), "auth/login", "", fields{"login_id": "alice@example.com"}).wantState(flows.CheckPassword)
+			node.postTo("acme", string(found[1]), "auth/login", "", fields{"login_id": "alice@example.com"}).wantState(record.CheckPassword)
 			node.postTo("umbra", string(found[1]), "auth/login", "", fields{"login_id": "zoe"}).want(flows.ErrAPIKeyInvalid)
 			ask("GET", "/umbra/v2/session", key+bearer(token)).want(flows.ErrAPIKeyInvalid)
 			ask("GET", "/acme/v2/openapi.json", key).want(flows.ErrAPIKeyInvalid)

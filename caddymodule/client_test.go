@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // client.js is served to everyone, as modules and their types are.
@@ -146,7 +147,7 @@ func TestAnAppUsesTheModule(t *testing.T) {
 			case "/backup":
 				fmt.Fprint(w, "AAAAABBBBB")
 			case "/end":
-				s.update(query.Get("account"), true, func(a *flows.Account) { a.Role += "x" })
+				s.update(query.Get("account"), true, func(a *record.Account) { a.Role += "x" })
 			case "/provider":
 				fmt.Fprint(w, provider.visit(t, "sam-at-provider", query.Get("at")))
 			}

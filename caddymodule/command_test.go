@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // An outcome is what came of a command.
@@ -89,7 +90,7 @@ func TestCommandsManageAccounts(t *testing.T) {
 	s.cli("", "account", "add").want(1, "accepts 1 arg")
 	s.cli("", "account", "add", "bob", "--nonsense").want(1, "unknown flag")
 	s.cli(readyHash+"\n", "account", "add", "bob", "--login", "bob", "--password-hash").want(0)
-	s.post("auth/checkcredentials", "", fields{"login_id": "bob", "password": "test"}).wantState(flows.Authorized)
+	s.post("auth/checkcredentials", "", fields{"login_id": "bob", "password": "test"}).wantState(record.Authorized)
 
 	s.run("show", func(t *testing.T) {
 		for _, name := range []string{"alice", "ALICE@EXAMPLE.COM", "+370 600 12345"} {
@@ -206,7 +207,7 @@ func TestCommandsImportAndExport(t *testing.T) {
 		s.cli("", append(acme, "account", "import", users)...).want(1,
 			"line 2: role: it contains a control character", "line 5: it has 3 cells, the first line 8", "line 6: second_factor: ", "2 created, 0 updated, 0 skipped, 3 failed")
 		s.cli("", append(acme, "account", "show", "c2")...).want(0, "1:z", "must_set_password     yes", "terms 1 on ")
-		s.post("auth/checkcredentials", "", fields{"login_id": "c5@example.com", "password": "password"}).wantState(flows.Authorized)
+		s.post("auth/checkcredentials", "", fields{"login_id": "c5@example.com", "password": "password"}).wantState(record.Authorized)
 		s.cli("profile_mnemocode,nonsense\n", append(acme, "account", "import", "--format", "csv")...).want(1, "nonsense")
 		s.cli("", append(acme, "account", "import", "--format", "xml")...).want(1, "jsonl or csv")
 		s.cli("", append(acme, "account", "import", s.dir+"/absent")...).want(1, "no such file")

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -63,7 +64,7 @@ func TestComingFromElsewhere(t *testing.T) {
 		"ava@example.com":    "test",
 		"euclid@example.com": "test",
 	} {
-		s.post("auth/checkcredentials", "", fields{"login_id": login, "password": password}).wantState(flows.Authorized)
+		s.post("auth/checkcredentials", "", fields{"login_id": login, "password": password}).wantState(record.Authorized)
 	}
 	for mnemocode, want := range map[string]fields{
 		"django-8":     {"status": "closed", "login_name": "mo", "password_set": false, "primary_email": nil},

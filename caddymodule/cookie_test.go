@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -97,7 +98,7 @@ func TestASessionIsFoundAgain(t *testing.T) {
 		s.run("what is spent", func(*testing.T) {
 			token := login("+37060000002").token()
 			s.session("GET", "acme", sessionKey+bearer(token))
-			s.post("auth/checkotp", token, accepting(fields{"otp": s.sms.last("otp.login", "code")})).wantState(flows.Authorized)
+			s.post("auth/checkotp", token, accepting(fields{"otp": s.sms.last("otp.login", "code")})).wantState(record.Authorized)
 			a, _ := s.session("GET", "acme", sessionKey+bearer(token))
 			a.want(flows.ErrTokenInvalid)
 		})
@@ -114,7 +115,7 @@ func TestASessionIsFoundAgain(t *testing.T) {
 				{"GET", "acme", sessionKey + "Cookie: " + cookieName + "=" + token + "\r\n", flows.ErrHeaderMissing},
 				{"GET", "acme", sessionKey + "Authorization: Basic x\r\n", flows.ErrHeaderInvalid},
 				{"GET", "acme", sessionKey + bearer("mgs_x"), flows.ErrTokenInvalid},
-				{"GET", "acme", sessionKey + bearer(s.expired("mgs_", flows.Authorized)), flows.ErrTokenExpired},
+				{"GET", "acme", sessionKey + bearer(s.expired("mgs_", record.Authorized)), flows.ErrTokenExpired},
 				{"GET", "umbra", "X-Api-Key: other-key\r\n" + bearer(token), flows.ErrTokenInvalid},
 				{"POST", "acme", sessionKey + bearer(token), flows.ErrMethod},
 				{"DELETE", "acme", sessionKey + bearer(token), flows.ErrMethod},
@@ -172,7 +173,7 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 		s.run("the exchange", func(t *testing.T) {
 			token := s.login("alice@example.com")
 			a, set := s.session("POST", "acme", sessionKey+bearer(token))
-			a.wantState(flows.Authorized)
+			a.wantState(record.Authorized)
 			if a.str("session_token") != "" || a.str("profile_mnemocode") != "alice" || set == nil {
 				t.Fatalf("got %s %v", a.Body, a.Header)
 			}
@@ -186,7 +187,7 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 				t.Errorf("the application got %q", got)
 			}
 			a, _ = s.session("GET", "acme", sessionKey+cookie)
-			if a.wantState(flows.Authorized); a.str("profile_mnemocode") != "alice" {
+			if a.wantState(record.Authorized); a.str("profile_mnemocode") != "alice" {
 				t.Errorf("got %s", a.Body)
 			}
 			s.ask("GET", "/fresh", cookie).is(200)
@@ -362,16 +363,16 @@ func TestACookiesFormerSessionEnds(t *testing.T) {
 	get := func(cookie string) answer { return s.ask("GET", "/acme/v2/session", sessionKey+cookie) }
 	former, other := s.moved("alice@example.com"), s.moved("frank")
 	s.session("POST", "acme", sessionKey+bearer(s.login("alice@example.com"))+former+"Sec-Fetch-Site: cross-site\r\n")
-	get(former).wantState(flows.Authorized)
+	get(former).wantState(record.Authorized)
 	s.session("POST", "acme", sessionKey+bearer("mgs_wrong")+former+"Sec-Fetch-Site: same-origin\r\n")
-	get(former).wantState(flows.Authorized)
+	get(former).wantState(record.Authorized)
 	_, set := s.session("POST", "acme", sessionKey+bearer(s.login("alice@example.com"))+former+"Sec-Fetch-Site: same-origin\r\n")
 	if set == nil {
 		t.Fatal("no cookie was set")
 	}
 	get(former).want(flows.ErrTokenInvalid)
-	get("Cookie: " + cookieName + "=" + set.Value + "\r\n").wantState(flows.Authorized)
-	get(other).wantState(flows.Authorized)
+	get("Cookie: " + cookieName + "=" + set.Value + "\r\n").wantState(record.Authorized)
+	get(other).wantState(record.Authorized)
 	s.session("POST", "acme", sessionKey+bearer(s.login("frank"))+other+"Origin: https://app.example.com\r\nSec-Fetch-Site: same-site\r\n")
 	get(other).want(flows.ErrTokenInvalid)
 }
@@ -410,7 +411,7 @@ func TestACookieTakesThePlaceOfItsToken(t *testing.T) {
 		cookie := "Cookie: " + strings.Split(cookies[0], ";")[0] + "\r\n"
 		s.ask("GET", "/x", cookie).is(200)
 		s.get("/x", other).is(200)
-		s.update("frank", true, func(a *flows.Account) { a.Role = "admin" })
+		s.update("frank", true, func(a *record.Account) { a.Role = "admin" })
 		s.ask("GET", "/x", cookie).want(flows.ErrTokenInvalid)
 	})
 }

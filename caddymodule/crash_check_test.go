@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // steady repeats what may be repeated until it is answered.
@@ -24,7 +25,7 @@ func (c *crash) steady(ask func() (answer, bool)) answer {
 func (c *crash) nothingOwed() {
 	accounts := c.s.accounts()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		owed, err := accounts.Endings(c.s.t.Context(), flows.Ending{}, 10)
+		owed, err := accounts.Endings(c.s.t.Context(), record.Ending{}, 10)
 		if err == nil && len(owed) == 0 {
 			return
 		}
@@ -260,7 +261,7 @@ func (w *crashWorker) checkCodes(p *person, account answer) {
 func (w *crashWorker) logsIn(p *person) {
 	a := w.steady(func() (answer, bool) {
 		a, ok := w.begin(p, p.password)
-		if !ok || a.str("session_state") != string(flows.CheckOTP) {
+		if !ok || a.str("session_state") != string(record.CheckOTP) {
 			return a, ok
 		}
 		return w.ask(nil, "auth/checkotp", a.str("session_token"), w.proof(p, "otp", w.s.sms.codeTo(p.phone)))

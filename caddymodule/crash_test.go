@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -218,7 +218,7 @@ func TestOwedEndingsNeedNoRequest(t *testing.T) {
 		node.stop(syscall.SIGKILL)
 	}
 	// As far as a change comes that is cut off before it ends the sessions.
-	if _, err := accounts.Update(ctx, "acme", a.ID, func(*flows.Account) (bool, error) { return true, nil }); err != nil {
+	if _, err := accounts.Update(ctx, "acme", a.ID, func(*record.Account) (bool, error) { return true, nil }); err != nil {
 		t.Fatal(err)
 	}
 	s.shared.postgres.Kill()
@@ -226,7 +226,7 @@ func TestOwedEndingsNeedNoRequest(t *testing.T) {
 	s.nodes[0].start()
 	restarted(t, s.shared.postgres.Start(durablePostgres...))
 	storetest.Eventually(t, 30*time.Second, "end of the sessions", func() bool {
-		owed, err := accounts.Endings(ctx, flows.Ending{}, 1)
+		owed, err := accounts.Endings(ctx, record.Ending{}, 1)
 		return err == nil && len(owed) == 0
 	})
 	s.wantSessions("alice")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A crashWorker does one thing after another with people of its own, so that it
@@ -246,7 +247,7 @@ func (w *crashWorker) login(p *person) bool {
 	if !ok || !w.expect(p, "login", a, nil) {
 		return false
 	}
-	if a.str("session_state") == string(flows.CheckOTP) {
+	if a.str("session_state") == string(record.CheckOTP) {
 		pending := a.str("session_token")
 		code := w.s.sms.codeTo(p.phone)
 		how := rand.IntN(4)
@@ -349,7 +350,7 @@ func (w *crashWorker) mustSet(p *person) bool {
 	if a, ok = w.begin(p, p.password); !ok || !w.expect(p, "login", a, nil) {
 		return false
 	}
-	if a.str("session_state") == string(flows.CheckOTP) {
+	if a.str("session_state") == string(record.CheckOTP) {
 		a, ok = w.ask(nil, "auth/checkotp", a.str("session_token"), w.proof(p, "otp", w.s.sms.codeTo(p.phone)))
 		if !ok || !w.expect(p, "a code", a, nil) {
 			return false

@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -51,11 +52,11 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 	}
 	s := startSite(t, config)
 	live, leaving, ended := s.login("alice"), s.login("alice"), s.login("alice")
-	s.post("auth/logout", ended, nil).wantState(flows.None)
+	s.post("auth/logout", ended, nil).wantState(record.None)
 	half := s.post("auth/login", "", fields{"login_id": "alice"}).token()
-	pending := s.credentials("carol", testPassword).wantState(flows.CheckOTP).token()
+	pending := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
 	code := fields{"otp": s.sms.last("otp.login", "code")}
-	setting := s.credentials("dave", testPassword).wantState(flows.SetPassword).token()
+	setting := s.credentials("dave", testPassword).wantState(record.SetPassword).token()
 	brief := s.postTo("brief", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).token()
 
 	if err := trouble.begin(s, dir); err != nil {
@@ -116,11 +117,11 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 			t.Errorf("a session that is still there: %d %s", a.Status, a.Body)
 		}
 	}
-	s.post("auth/logout", leaving, nil).wantState(flows.None)
+	s.post("auth/logout", leaving, nil).wantState(record.None)
 	s.get("/", leaving).want(flows.ErrTokenInvalid)
-	s.post("auth/checkpassword", half, fields{"password": testPassword}).wantState(flows.Authorized)
-	s.post("auth/checkotp", pending, code).wantState(flows.Authorized) // nothing was spent
-	s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).wantState(flows.Authorized)
+	s.post("auth/checkpassword", half, fields{"password": testPassword}).wantState(record.Authorized)
+	s.post("auth/checkotp", pending, code).wantState(record.Authorized) // nothing was spent
+	s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).wantState(record.Authorized)
 	storetest.Eventually(t, seedAgainAfter+10*time.Second, "account that a config has added meanwhile", func() bool {
 		return s.credentials("eve", testPassword).Status == http.StatusOK
 	})

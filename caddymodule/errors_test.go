@@ -24,6 +24,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func init() {
@@ -192,14 +193,14 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 	}
 	loginWith := func(body string) answer { return raw("POST", "/acme/v2/auth/login", "application/json", body) }
 	checkOTP := func(body fields) answer {
-		token := credentials("carol", testPassword, "").wantState(flows.CheckOTP).token()
+		token := credentials("carol", testPassword, "").wantState(record.CheckOTP).token()
 		return call("auth/checkotp", token, body)
 	}
-	status := func(status flows.Status) {
-		s.update("frank", true, func(a *flows.Account) { a.Status = status })
+	status := func(status record.Status) {
+		s.update("frank", true, func(a *record.Account) { a.Status = status })
 	}
 	newPassword := func(password string) answer {
-		token := credentials("dave", testPassword, "").wantState(flows.SetPassword).token()
+		token := credentials("dave", testPassword, "").wantState(record.SetPassword).token()
 		return call("auth/setpassword", token, fields{"new_password": password})
 	}
 
@@ -212,18 +213,18 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 		{"another scheme", flows.ErrHeaderInvalid, nil, func() answer { return authorization("Basic YWxpY2U6c2VjcmV0") }},
 		{"two Authorizations", flows.ErrHeaderInvalid, nil, func() answer { return authorization("Bearer abcd", "Bearer efgh") }},
 		{"unknown token", flows.ErrTokenInvalid, nil, func() answer { return call("auth/logout", "mgs_"+strings.Repeat("A", 43), nil) }},
-		{"expired token", flows.ErrTokenExpired, nil, func() answer { return call("auth/logout", s.expired("mgs_", flows.Authorized), nil) }},
+		{"expired token", flows.ErrTokenExpired, nil, func() answer { return call("auth/logout", s.expired("mgs_", record.Authorized), nil) }},
 		{"token of another state", flows.ErrSessionInvalid, nil, func() answer { return call("auth/checkotp", login("frank"), fields{"otp": "123456"}) }},
 
 		{"unknown login id", flows.ErrLoginIDNotFound, nil, func() answer { return call("auth/login", "", fields{"login_id": "nobody@example.com"}) }},
 		{"unknown login id in a recovery", flows.ErrLoginIDNotFound, nil, func() answer { return recovery("nobody@example.com", "") }},
 		{"restricted account", flows.ErrUserRestricted, nil, func() answer {
-			status(flows.StatusRestricted)
+			status(record.StatusRestricted)
 			return call("auth/login", "", fields{"login_id": "frank"})
 		}},
-		{"closed account", flows.ErrUserClosed, nil, func() answer { status(flows.StatusClosed); return credentials("frank", testPassword, "") }},
-		{"denied account", flows.ErrUserDenied, nil, func() answer { status(flows.StatusDenied); return recovery("frank", "") }},
-		{"wrong password of a closed account", flows.ErrCredentialsInvalid, nil, func() answer { status(flows.StatusClosed); return credentials("frank", "not my password", "") }},
+		{"closed account", flows.ErrUserClosed, nil, func() answer { status(record.StatusClosed); return credentials("frank", testPassword, "") }},
+		{"denied account", flows.ErrUserDenied, nil, func() answer { status(record.StatusDenied); return recovery("frank", "") }},
+		{"wrong password of a closed account", flows.ErrCredentialsInvalid, nil, func() answer { status(record.StatusClosed); return credentials("frank", "not my password", "") }},
 
 		{"wrong password", flows.ErrPasswordInvalid, nil, func() answer {
 			return call("auth/checkpassword", login("grace"), fields{"password": "wrong password 1"})
@@ -245,14 +246,14 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 		{"provider's user unknown", flows.ErrOAuthNotFound, nil, func() answer { return oauth("the-code-of-a-stranger") }},
 		{"provider refuses the code", flows.ErrOAuthFailed, nil, func() answer { return oauth("some-made-up-code") }},
 		{"wrong answer", flows.ErrAnswerInvalid, nil, func() answer {
-			token := recovery("alice@example.com", "QUESTION").wantState(flows.RecoveryQuestion).token()
+			token := recovery("alice@example.com", "QUESTION").wantState(record.RecoveryQuestion).token()
 			return call("auth/recovery/checkquestion", token, fields{"control_answer": "Rover the dog"})
 		}},
 		{"unknown link", flows.ErrTokenInvalid, nil, func() answer {
 			return call("auth/recovery/checklink", "", fields{"token": "mgl_" + strings.Repeat("A", 43)})
 		}},
 		{"expired link", flows.ErrTokenExpired, nil, func() answer {
-			return call("auth/recovery/checklink", "", fields{"token": s.expired("mgl_", flows.MailedLink)})
+			return call("auth/recovery/checklink", "", fields{"token": s.expired("mgl_", record.MailedLink)})
 		}},
 		{"method not allowed", flows.ErrMethodRestricted, nil, func() answer {
 			return post("legal", testKey, "auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": human, "method": "PHONE"})
@@ -289,7 +290,7 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 		{"protected path without a token", flows.ErrHeaderMissing, nil, func() answer { return s.get("/acme/profile", "") }},
 		{"protected path with an unknown token", flows.ErrTokenInvalid, nil, func() answer { return s.get("/acme/profile", "abcd") }},
 		{"protected path with a step's token", flows.ErrSessionInvalid, nil, func() answer { return s.get("/acme/profile", login("dave")) }},
-		{"protected path with an expired token", flows.ErrTokenExpired, nil, func() answer { return s.get("/acme/profile", s.expired("mgs_", flows.Authorized)) }},
+		{"protected path with an expired token", flows.ErrTokenExpired, nil, func() answer { return s.get("/acme/profile", s.expired("mgs_", record.Authorized)) }},
 	}
 	left := declaredErrors(t)
 	for _, c := range cases {
@@ -401,7 +402,7 @@ func TestDefectBehindTheAnswerHarmsNobody(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: roomy + "sms panic\n" + account("dave", "phone +37060000004\nmust_set_password")})
 	token := s.post("auth/checkcredentials", "", fields{"login_id": "dave", "password": testPassword}).token()
-	token = s.post("auth/setpassword", token, fields{"new_password": "a much better secret"}).wantState(flows.Authorized).token()
+	token = s.post("auth/setpassword", token, fields{"new_password": "a much better secret"}).wantState(record.Authorized).token()
 	s.tells("panickingSMS") // the notice was tried
 	if a := s.get("/", token); a.Status != 200 {
 		t.Errorf("got %d %s", a.Status, a.Body)
@@ -453,14 +454,14 @@ func declaredErrors(t *testing.T) map[string]string {
 
 // expired stores a session of alice's that has expired a minute ago, and
 // returns its token.
-func (s *site) expired(prefix string, state flows.State) string {
+func (s *site) expired(prefix string, state record.State) string {
 	s.t.Helper()
 	past := time.Now().Add(-time.Minute)
 	return s.begun(prefix, state, past.Add(-time.Minute), past)
 }
 
 // begun stores a session of alice's, and returns its token.
-func (s *site) begun(prefix string, state flows.State, created, expires time.Time) string {
+func (s *site) begun(prefix string, state record.State, created, expires time.Time) string {
 	s.t.Helper()
 	db, ctx := s.store(), s.t.Context()
 	alice, err := db.Accounts().ByMnemocode(ctx, "acme", "alice")
@@ -469,11 +470,11 @@ func (s *site) begun(prefix string, state flows.State, created, expires time.Tim
 	}
 	for {
 		token := prefix + base64.RawURLEncoding.EncodeToString([]byte(rand.Text() + rand.Text())[:32])
-		hash := flows.TokenHash(sha256.Sum256([]byte(token)))
-		if hash.Bucket() != flows.AccountBucket("acme", alice.ID) {
+		hash := record.TokenHash(sha256.Sum256([]byte(token)))
+		if hash.Bucket() != record.AccountBucket("acme", alice.ID) {
 			continue
 		}
-		err := db.Sessions().Create(ctx, time.Now(), flows.Session{
+		err := db.Sessions().Create(ctx, time.Now(), record.Session{
 			Hash: hash, ID: rand.Text(), Company: "acme", Account: alice.ID, Mnemocode: "alice", Epoch: alice.Epoch,
 			State: state, Created: created, Expires: expires, Ends: expires,
 		})

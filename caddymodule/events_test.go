@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func init() {
@@ -147,7 +148,7 @@ func TestAuditLogAndEventHandlersTellTheSame(t *testing.T) {
 	}
 	s.post("auth/checkcredentials", "", fields{"login_id": "hunter2", "password": "wrong"}).want(flows.ErrCredentialsInvalid)
 	s.post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": "wrong"}).want(flows.ErrCredentialsInvalid)
-	s.post("auth/logout", token, nil).wantState(flows.None)
+	s.post("auth/logout", token, nil).wantState(record.None)
 	want := []string{ // company mnemocode state result reason
 		"mnemogate.account.created acme alice   configuration",
 		"mnemogate.account.created acme bob   configuration",

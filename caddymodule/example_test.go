@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -119,16 +120,16 @@ func TestExampleWorks(t *testing.T) {
 		named := s.getRequest("/", "")
 		named.Host = byName
 		s.do(named).want(flows.ErrHeaderMissing)
-		a := post("auth/login", "", fields{"login_id": "alice@example.com"}).wantState(flows.CheckPassword)
+		a := post("auth/login", "", fields{"login_id": "alice@example.com"}).wantState(record.CheckPassword)
 		if list, _ := a.JSON["disclaimers_required"].([]any); len(list) != 1 {
 			t.Errorf("disclaimers_required is %v", list)
 		}
 		alice := fields{"password": "correct horse battery"}
 		post("auth/checkpassword", a.token(), alice).want(flows.ErrDisclaimerInvalid)
 		alice["accept_disclaimers"] = terms
-		b := post("auth/checkpassword", a.token(), alice).wantState(flows.Authorized)
+		b := post("auth/checkpassword", a.token(), alice).wantState(record.Authorized)
 		profile(b.token(), "alice-0001")
-		post("auth/logout", b.token(), nil).wantState(flows.None)
+		post("auth/logout", b.token(), nil).wantState(record.None)
 		s.get("/profile", b.token()).want(flows.ErrTokenInvalid)
 	})
 	s.run("a browser is sent to the login page", func(t *testing.T) {
@@ -145,8 +146,8 @@ func TestExampleWorks(t *testing.T) {
 	s.run("Bob gets a code", func(*testing.T) {
 		a := post("auth/checkcredentials", "", fields{"login_id": "bob", "password": "staple gun tuesday", "accept_disclaimers": terms})
 		code := s.logged(`"type":"otp.login".*"text":"(\d{6}) is your login code`)
-		b := post("auth/checkotp", a.wantState(flows.CheckOTP).token(), fields{"otp": code, "accept_disclaimers": terms})
-		profile(b.wantState(flows.Authorized).token(), "bob-0002")
+		b := post("auth/checkotp", a.wantState(record.CheckOTP).token(), fields{"otp": code, "accept_disclaimers": terms})
+		profile(b.wantState(record.Authorized).token(), "bob-0002")
 	})
 	s.run("a captcha is due", func(*testing.T) {
 		wrong := fields{"login_id": "bob", "password": "a wrong password"}
@@ -154,21 +155,21 @@ func TestExampleWorks(t *testing.T) {
 			post("auth/checkcredentials", "", wrong).want(flows.ErrCredentialsInvalid)
 		}
 		post("auth/checkcredentials", "", wrong).want(flows.ErrCaptchaMissing)
-		post("auth/checkcredentials", "", fields{"login_id": "bob", "password": "staple gun tuesday", "captcha_response": captcha()}).wantState(flows.CheckOTP)
+		post("auth/checkcredentials", "", fields{"login_id": "bob", "password": "staple gun tuesday", "captcha_response": captcha()}).wantState(record.CheckOTP)
 	})
 	s.run("Alice recovers her access by mail", func(*testing.T) {
 		a := post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha(), "method": "MAIL"})
-		a.wantState(flows.None)
+		a.wantState(record.None)
 		link := s.logged(`http://localhost:8080/acme/login#recover=(mgl_[\w-]+)`)
-		b := post("auth/recovery/checklink", "", fields{"token": link}).wantState(flows.RecoveryPassword)
-		post("auth/setpassword", b.token(), fields{"new_password": "a much better secret"}).wantState(flows.None)
+		b := post("auth/recovery/checklink", "", fields{"token": link}).wantState(record.RecoveryPassword)
+		post("auth/setpassword", b.token(), fields{"new_password": "a much better secret"}).wantState(record.None)
 		c := post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": "a much better secret"})
-		profile(c.wantState(flows.Authorized).token(), "alice-0001")
+		profile(c.wantState(record.Authorized).token(), "alice-0001")
 	})
 	s.run("and by her question", func(*testing.T) {
 		a := post("auth/recovery/recover", "", fields{"login_id": "+370 600 12345", "captcha_response": captcha(), "method": "QUESTION"})
-		post("auth/recovery/checkquestion", a.wantState(flows.RecoveryQuestion).token(), fields{"control_answer": "Whiskers"}).
-			wantState(flows.RecoveryPassword)
+		post("auth/recovery/checkquestion", a.wantState(record.RecoveryQuestion).token(), fields{"control_answer": "Whiskers"}).
+			wantState(record.RecoveryPassword)
 	})
 
 	s.stop(syscall.SIGTERM) // the log is whole then

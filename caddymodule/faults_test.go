@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -84,7 +85,7 @@ func TestFaultsOfRedis(t *testing.T) {
 			s.t = t
 			live, ended := all.login("alice"), all.login("alice")
 			all.remember(live, ended)
-			all.nodes[0].post("auth/logout", ended, nil).wantState(flows.None)
+			all.nodes[0].post("auth/logout", ended, nil).wantState(record.None)
 			all.hears(all.nodes[1], ended)
 
 			f.begin(s, ways)
@@ -121,7 +122,7 @@ func TestFaultsOfRedis(t *testing.T) {
 			}
 			token := all.login("alice")
 			all.remember(token)
-			all.nodes[1].post("auth/logout", token, nil).wantState(flows.None)
+			all.nodes[1].post("auth/logout", token, nil).wantState(record.None)
 			all.hears(all.nodes[0], token)
 		})
 	}
@@ -143,7 +144,7 @@ func TestNodeThatCannotHearPassesNobody(t *testing.T) {
 			all.remember(token)
 			begin()
 			began := time.Now()
-			other.post("auth/logout", token, nil).wantState(flows.None)
+			other.post("auth/logout", token, nil).wantState(record.None)
 			for time.Since(began) < trustedWithin+500*time.Millisecond {
 				asked := time.Since(began)
 				if a := all.timely(func() answer { return deaf.get("/", token) }); a.Status == http.StatusOK && asked > trustedWithin {
@@ -170,7 +171,7 @@ func TestKilledSubscriptionMissesNothing(t *testing.T) {
 		token, other := all.login("alice"), all.login("alice")
 		all.remember(token, other)
 		s.redis.Ask(t, "client", "kill", "type", "pubsub")
-		all.nodes[0].post("auth/logout", token, nil).wantState(flows.None)
+		all.nodes[0].post("auth/logout", token, nil).wantState(record.None)
 		all.hears(all.nodes[1], token)
 		all.remember(other)
 	}
@@ -230,7 +231,7 @@ func TestFaultsOfPostgres(t *testing.T) {
 			s.t = t
 			live, ended, spare := all.login("bob"), all.login("bob"), all.login("bob")
 			all.remember(live, spare)
-			all.post("auth/logout", ended, nil).wantState(flows.None)
+			all.post("auth/logout", ended, nil).wantState(record.None)
 			half := all.post("auth/login", "", fields{"login_id": "alice"}).token()
 			passes := func() {
 				t.Helper()
@@ -266,7 +267,7 @@ func TestFaultsOfPostgres(t *testing.T) {
 				t.Error("none was answered otherwise")
 			}
 			passes()
-			all.post("auth/logout", spare, nil).wantState(flows.None) // which needs no account
+			all.post("auth/logout", spare, nil).wantState(record.None) // which needs no account
 
 			f.heal(s, ways)
 			all.normally(func(node *site) bool {
@@ -281,7 +282,7 @@ func TestFaultsOfPostgres(t *testing.T) {
 func TestLostAnswerOfAStoreIsNoSuccess(t *testing.T) {
 	t.Parallel()
 	_, all, ways := faulty(t, siteConfig{company: roomy + account("alice", "") + account("dave", "must_set_password")})
-	all.post("auth/logout", all.login("alice"), nil).wantState(flows.None) // so that Redis has the script
+	all.post("auth/logout", all.login("alice"), nil).wantState(record.None) // so that Redis has the script
 	token := all.login("alice")
 	all.remember(token)
 	ways[0].redis.CutAnswerTo("mnemogate:") // the channel on which endings are told
@@ -290,7 +291,7 @@ func TestLostAnswerOfAStoreIsNoSuccess(t *testing.T) {
 	all.hears(all.nodes[1], token)
 	ways[0].redis.Heal()
 
-	setting := all.nodes[1].credentials("dave", testPassword).wantState(flows.SetPassword).token()
+	setting := all.nodes[1].credentials("dave", testPassword).wantState(record.SetPassword).token()
 	ways[0].postgres.CutAnswerTo("")
 	all.nodes[0].post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).want(flows.ErrUnavailable)
 	ways[0].postgres.Heal()

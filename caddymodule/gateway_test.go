@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -297,7 +298,7 @@ func TestGatewaysMayFail(t *testing.T) {
 			login().want(flows.ErrRestricted) // each counted
 			return
 		}
-		a := login().wantState(flows.CheckOTP)
+		a := login().wantState(record.CheckOTP)
 		first := g.last("code")
 		fail()
 		s.timed(func() answer { return post("auth/renewotp", a.token(), nil) }).unavailable()
@@ -329,8 +330,8 @@ func TestGatewaysMayFail(t *testing.T) {
 			return
 		}
 		post("auth/recovery/checklink", link()).want(flows.ErrTokenInvalid)
-		recovery().wantState(flows.None)
-		post("auth/recovery/checklink", link()).wantState(flows.RecoveryPassword)
+		recovery().wantState(record.None)
+		post("auth/recovery/checklink", link()).wantState(record.RecoveryPassword)
 		recovery().want(flows.ErrRestricted) // the third
 	})
 	each("captcha", "-human", func(company, account string, fail, heal func()) {
@@ -345,7 +346,7 @@ func TestGatewaysMayFail(t *testing.T) {
 		if company == "refused-human" {
 			return
 		}
-		recovery().wantState(flows.RecoveryQuestion)
+		recovery().wantState(record.RecoveryQuestion)
 		recovery().want(flows.ErrCaptchaInvalid) // it was used
 	})
 	each("OAuth", "", func(company, account string, fail, heal func()) {
@@ -363,7 +364,7 @@ func TestGatewaysMayFail(t *testing.T) {
 		heal()
 		open(company, account, sessions)
 		if company != "refused" {
-			login().wantState(flows.Authorized)
+			login().wantState(record.Authorized)
 		}
 	})
 	if n := g.count("/elsewhere"); n != 0 {
@@ -392,15 +393,15 @@ func TestNoticeNeverDelaysANewPassword(t *testing.T) {
 	})
 	set := func(company, loginID string) answer {
 		token := s.postTo(company, testKey, "auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword}).
-			wantState(flows.SetPassword).token()
+			wantState(record.SetPassword).token()
 		return s.timed(func() answer {
 			return s.postTo(company, testKey, "auth/setpassword", token, fields{"new_password": "a much better secret"})
 		})
 	}
 	g.behave(g.hang)
-	set("acme", "alice").wantState(flows.Authorized)
-	set("acme", "bob").wantState(flows.Authorized)
-	set("refused", "alice").wantState(flows.Authorized)
+	set("acme", "alice").wantState(record.Authorized)
+	set("acme", "bob").wantState(record.Authorized)
+	set("refused", "alice").wantState(record.Authorized)
 	deadline := time.Now().Add(10 * time.Second)
 	for g.count("/mail") < 1 || g.count("/sms") < 1 { // each was told where it can be
 		if time.Now().After(deadline) {

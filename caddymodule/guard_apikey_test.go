@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // Contract, 2: a wrong key, two of them, another company's key and an unknown
@@ -16,7 +17,7 @@ func TestAPIKeysOfProtectedPaths(t *testing.T) {
 	sum := sha256.Sum256([]byte("second-key"))
 	s := startSite(t, siteConfig{company: people, handler: "require_api_key", more: strings.Replace(umbra, "other-key", "other-key sha256:"+hex.EncodeToString(sum[:]), 1)})
 	token := s.login("alice@example.com")
-	zoe := s.postTo("umbra", "second-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(flows.Authorized).token()
+	zoe := s.postTo("umbra", "second-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(record.Authorized).token()
 	before := len(s.backend.requests())
 	ask := func(start, keys, token string) answer {
 		s.t.Helper()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // umbra is another company beside acme.
@@ -252,11 +253,11 @@ func TestProtectedPathRefuses(t *testing.T) {
 		}
 	}`})
 	token := s.login("alice@example.com")
-	zoe := s.postTo("umbra", "other-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(flows.Authorized).token()
-	expired := s.postTo("brief", "brief-key", "auth/checkcredentials", "", fields{"login_id": "bea", "password": testPassword}).wantState(flows.Authorized).token()
-	step := s.post("auth/login", "", fields{"login_id": "carol@example.com"}).wantState(flows.CheckPassword).token()
+	zoe := s.postTo("umbra", "other-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(record.Authorized).token()
+	expired := s.postTo("brief", "brief-key", "auth/checkcredentials", "", fields{"login_id": "bea", "password": testPassword}).wantState(record.Authorized).token()
+	step := s.post("auth/login", "", fields{"login_id": "carol@example.com"}).wantState(record.CheckPassword).token()
 	ended := s.login("frank")
-	s.post("auth/logout", ended, nil).wantState(flows.None)
+	s.post("auth/logout", ended, nil).wantState(record.None)
 	flipped := token[:len(token)-1] + string(token[len(token)-1]+1) // another spelling of the same bytes
 
 	bearer := func(token string) string { return "Authorization: Bearer " + token + "\r\n" }

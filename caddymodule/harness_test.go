@@ -40,7 +40,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/logging"
 	_ "github.com/caddyserver/caddy/v2/modules/metrics"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -86,7 +86,7 @@ type site struct {
 	turns  atomic.Int64
 	beside func() openStores // nil for those in its file
 	shared *servers          // set where a test kills them
-	outbox flows.Outbox      // of backlog
+	outbox record.Outbox     // of backlog
 
 	logMu sync.Mutex
 	logs  bytes.Buffer
@@ -344,11 +344,11 @@ func (s *site) tells(text string) {
 
 // openStores are a site's, opened beside it, as an operator's tool would.
 type openStores interface {
-	Accounts() flows.Accounts
-	Sessions() flows.Sessions
+	Accounts() record.Accounts
+	Sessions() record.Sessions
 }
 
-func (s *site) accounts() flows.Accounts { return s.store().Accounts() }
+func (s *site) accounts() record.Accounts { return s.store().Accounts() }
 
 func (s *site) store() openStores {
 	s.t.Helper()
@@ -364,14 +364,14 @@ func (s *site) store() openStores {
 }
 
 // update changes an account of acme, and has its sessions ended if it asks to.
-func (s *site) update(mnemocode string, ending bool, change func(*flows.Account)) {
+func (s *site) update(mnemocode string, ending bool, change func(*record.Account)) {
 	s.t.Helper()
 	db, ctx := s.store(), s.t.Context()
 	a, err := db.Accounts().ByMnemocode(ctx, "acme", mnemocode)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	a, err = db.Accounts().Update(ctx, "acme", a.ID, func(a *flows.Account) (bool, error) {
+	a, err = db.Accounts().Update(ctx, "acme", a.ID, func(a *record.Account) (bool, error) {
 		change(a)
 		return ending, nil
 	})
@@ -379,7 +379,7 @@ func (s *site) update(mnemocode string, ending bool, change func(*flows.Account)
 		s.t.Fatal(err)
 	}
 	if ending {
-		if err := db.Sessions().End(ctx, time.Now(), flows.Ending{Company: "acme", Account: a.ID, Epoch: a.Epoch}); err != nil {
+		if err := db.Sessions().End(ctx, time.Now(), record.Ending{Company: "acme", Account: a.ID, Epoch: a.Epoch}); err != nil {
 			s.t.Fatal(err)
 		}
 		time.Sleep(100 * time.Millisecond) // by when Caddy must have heard of what another process ended

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // readyHash is bcrypt's of "test": one that the store takes as it is.
@@ -94,7 +94,7 @@ func TestImportTellsEachLineThatFails(t *testing.T) {
 	if len(failures) > 0 {
 		t.Errorf("more failed: %+v", failures)
 	}
-	s.post("auth/checkcredentials", "", fields{"login_id": "user2001", "password": "test"}).wantState(flows.Authorized)
+	s.post("auth/checkcredentials", "", fields{"login_id": "user2001", "password": "test"}).wantState(record.Authorized)
 
 	s.run("what is there is skipped", func(t *testing.T) {
 		if _, counts := s.importAll("?update=false", lines.String()); counts.Created != 0 || counts.Skipped != 1989 || counts.Failed != 10 {
@@ -129,14 +129,14 @@ func TestImportTellsEachLineThatFails(t *testing.T) {
 		if _, counts := s.importAll("", lines.String()); counts.Created != 20 {
 			t.Errorf("got %+v", counts)
 		}
-		s.post("auth/checkcredentials", "", fields{"login_id": "plain19", "password": "pässwörd"}).wantState(flows.Authorized)
+		s.post("auth/checkcredentials", "", fields{"login_id": "plain19", "password": "pässwörd"}).wantState(record.Authorized)
 	})
 	s.run("a Keycloak credential as it comes", func(t *testing.T) {
 		_, counts := s.importAll("", `{"profile_mnemocode":"kc","login_name":"kc","password_hash":{"type":"password","secretData":"{\"value\":\"JsfNbCOIdZUbyBJ+BT+VoGI91Ec2rWLOvkLPDaX8e9k=\",\"salt\":\"P5rtFkGtPfoaryJ6PizUJw==\",\"additionalParameters\":{}}","credentialData":"{\"hashIterations\":27500,\"algorithm\":\"pbkdf2-sha256\",\"additionalParameters\":{}}"}}`)
 		if counts.Created != 1 {
 			t.Fatalf("got %+v", counts)
 		}
-		s.post("auth/checkcredentials", "", fields{"login_id": "kc", "password": "password"}).wantState(flows.Authorized)
+		s.post("auth/checkcredentials", "", fields{"login_id": "kc", "password": "password"}).wantState(record.Authorized)
 	})
 	if strings.Contains(s.log(), "mIJxfrCaEI3") || strings.Contains(s.log(), "pässwörd") {
 		t.Error("the log holds a secret")
@@ -222,11 +222,11 @@ func TestAnExportTakesItsUsersToAnotherStore(t *testing.T) {
 	if fmt.Sprint(before.JSON) != fmt.Sprint(after.JSON) {
 		t.Errorf("got %v, want %v", after.JSON, before.JSON)
 	}
-	token := to.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(flows.CheckOTP).token()
-	to.post("auth/checkotp", token, fields{"backup_code": codes[3]}).wantState(flows.Authorized)
+	token := to.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(record.CheckOTP).token()
+	to.post("auth/checkotp", token, fields{"backup_code": codes[3]}).wantState(record.Authorized)
 	token = to.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "x", "method": "QUESTION"}).wantStatus(200).token()
-	to.post("auth/recovery/checkquestion", token, fields{"control_answer": "tom"}).wantState(flows.RecoveryPassword)
-	to.post("auth/checkcredentials", "", fields{"login_id": "user1233", "password": "test"}).wantState(flows.Authorized)
+	to.post("auth/recovery/checkquestion", token, fields{"control_answer": "tom"}).wantState(record.RecoveryPassword)
+	to.post("auth/checkcredentials", "", fields{"login_id": "user1233", "password": "test"}).wantState(record.Authorized)
 	to.run("and again changes nothing", func(t *testing.T) {
 		if _, counts := to.importAll("?update=true", string(from.admin("GET", "export", nil).Body)); counts.Failed != 0 || counts.Created != 0 {
 			t.Errorf("got %+v", counts)

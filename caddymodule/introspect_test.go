@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -79,9 +80,9 @@ func TestTokensAreIntrospected(t *testing.T) {
 				t.Errorf("%s: got %s", how, got)
 			}
 		}
-		s.post("auth/checkpassword", step, fields{"password": testPassword}).wantState(flows.Authorized) // it was not spent
+		s.post("auth/checkpassword", step, fields{"password": testPassword}).wantState(record.Authorized) // it was not spent
 
-		s.post("auth/logout", token, nil).wantState(flows.None)
+		s.post("auth/logout", token, nil).wantState(record.None)
 		s.eventually("the ended token is inactive on all nodes", func() bool {
 			for range s.all() { // they take turns
 				if s.worth(token) != inactive {
@@ -125,7 +126,7 @@ func TestAnOAuthClientIntrospectsTokens(t *testing.T) {
 	storetest.NeedPeers(t, peersDir)
 	s := accountsSite(t, startSite, allKeys, siteConfig{company: zed})
 	token, ended := s.login("zed"), s.login("zed")
-	s.post("auth/logout", ended, nil).wantState(flows.None)
+	s.post("auth/logout", ended, nil).wantState(record.None)
 	config := must(json.Marshal(fields{"api": s.URL + "/api", "company": "acme", "key": keyOfAll, "tokens": []string{token, ended}}))
 	cmd := exec.Command("node", "introspect.mjs", string(config))
 	cmd.Dir = peersDir

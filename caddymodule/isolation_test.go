@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A tenant is a company of a site, and its API key.
@@ -117,20 +118,20 @@ func TestCompaniesAreIsolated(t *testing.T) {
 		one, two := tenant{s, "one", "key-of-one"}, tenant{s, "two", "key-of-two"}
 		for _, c := range []struct {
 			own, foreign tenant
-			state        flows.State
+			state        record.State
 			token        func() answer
 			route        string
 			body         fields
 		}{
-			{acme, other, flows.CheckPassword, func() answer { return acme.login("alice") }, "auth/checkpassword", password},
-			{acme, other, flows.CheckOTP, func() answer { return acme.login("+37060000012") }, "auth/checkotp", nil},
-			{acme, other, flows.CheckOTP, func() answer { return acme.login("+37060000012") }, "auth/renewotp", nil},
-			{acme, other, flows.SetPassword, func() answer { return acme.credentials("dave", testPassword) }, "auth/setpassword", fields{"new_password": "a much better secret"}},
-			{one, two, flows.AcceptDisclaimers, func() answer { return one.oauth("alice") }, "auth/acceptdisclaimers", fields{"accept_disclaimers": []string{"terms", "privacy"}}},
-			{acme, other, flows.RecoveryOTP, func() answer { return acme.recovery("carol", "PHONE") }, "auth/recovery/checkotp", nil},
-			{acme, other, flows.RecoveryOTP, func() answer { return acme.recovery("carol", "PHONE") }, "auth/recovery/renewotp", nil},
-			{acme, other, flows.RecoveryQuestion, func() answer { return acme.recovery("carol", "QUESTION") }, "auth/recovery/checkquestion", fields{"control_answer": "Whiskers"}},
-			{acme, other, flows.Authorized, func() answer { return acme.credentials("alice", testPassword) }, "auth/logout", nil},
+			{acme, other, record.CheckPassword, func() answer { return acme.login("alice") }, "auth/checkpassword", password},
+			{acme, other, record.CheckOTP, func() answer { return acme.login("+37060000012") }, "auth/checkotp", nil},
+			{acme, other, record.CheckOTP, func() answer { return acme.login("+37060000012") }, "auth/renewotp", nil},
+			{acme, other, record.SetPassword, func() answer { return acme.credentials("dave", testPassword) }, "auth/setpassword", fields{"new_password": "a much better secret"}},
+			{one, two, record.AcceptDisclaimers, func() answer { return one.oauth("alice") }, "auth/acceptdisclaimers", fields{"accept_disclaimers": []string{"terms", "privacy"}}},
+			{acme, other, record.RecoveryOTP, func() answer { return acme.recovery("carol", "PHONE") }, "auth/recovery/checkotp", nil},
+			{acme, other, record.RecoveryOTP, func() answer { return acme.recovery("carol", "PHONE") }, "auth/recovery/renewotp", nil},
+			{acme, other, record.RecoveryQuestion, func() answer { return acme.recovery("carol", "QUESTION") }, "auth/recovery/checkquestion", fields{"control_answer": "Whiskers"}},
+			{acme, other, record.Authorized, func() answer { return acme.credentials("alice", testPassword) }, "auth/logout", nil},
 		} {
 			s.run(c.route, func(t *testing.T) {
 				token := c.token().wantState(c.state).token()
@@ -151,7 +152,7 @@ func TestCompaniesAreIsolated(t *testing.T) {
 	})
 	s.run("tokens on protected paths", func(t *testing.T) {
 		for _, c := range []tenant{acme, other} {
-			token := c.credentials("alice", testPassword).wantState(flows.Authorized).token()
+			token := c.credentials("alice", testPassword).wantState(record.Authorized).token()
 			foreign := map[string]string{"acme": "other", "other": "acme"}[c.company]
 			for _, path := range []string{"/", "/profile", "/" + c.company, "/" + c.company + "/x", "/nobody/x"} {
 				got := s.get(path, token)
@@ -170,62 +171,62 @@ func TestCompaniesAreIsolated(t *testing.T) {
 		}
 	})
 	s.run("codes", func(t *testing.T) {
-		a, b := acme.login("+37060000002").wantState(flows.CheckOTP), other.login("+37060000002").wantState(flows.CheckOTP)
+		a, b := acme.login("+37060000002").wantState(record.CheckOTP), other.login("+37060000002").wantState(record.CheckOTP)
 		codeA, codeB := fields{"otp": acme.lastCode()}, fields{"otp": other.lastCode()}
 		for codeA["otp"] == codeB["otp"] { // one pair in a million
-			other.post("auth/renewotp", b.token(), nil).wantState(flows.None)
+			other.post("auth/renewotp", b.token(), nil).wantState(record.None)
 			codeB = fields{"otp": other.lastCode()}
 		}
 		other.post("auth/checkotp", b.token(), codeA).want(flows.ErrOTPInvalid)
-		acme.post("auth/checkotp", a.token(), codeA).wantState(flows.Authorized)
+		acme.post("auth/checkotp", a.token(), codeA).wantState(record.Authorized)
 		other.post("auth/checkotp", b.token(), codeB).want(flows.ErrOTPInvalid) // spent
 	})
 	s.run("backup codes", func(*testing.T) {
 		s.setBackupCodes("carol", "AAAAABBBBB")
-		other.credentials("carol", testPassword).wantState(flows.CheckOTP)
-		b := other.credentials("carol", testPassword).wantState(flows.CheckOTP).token()
+		other.credentials("carol", testPassword).wantState(record.CheckOTP)
+		b := other.credentials("carol", testPassword).wantState(record.CheckOTP).token()
 		other.post("auth/checkotp", b, fields{"backup_code": "AAAAABBBBB"}).want(flows.ErrBackupCodeInvalid)
-		a := acme.credentials("carol", testPassword).wantState(flows.CheckOTP).token()
-		acme.post("auth/checkotp", a, fields{"backup_code": "AAAAABBBBB"}).wantState(flows.Authorized)
+		a := acme.credentials("carol", testPassword).wantState(record.CheckOTP).token()
+		acme.post("auth/checkotp", a, fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
 	})
 	s.run("links", func(*testing.T) {
-		acme.recovery("alice", "MAIL").wantState(flows.None)
+		acme.recovery("alice", "MAIL").wantState(record.None)
 		link := fields{"token": s.sms.linkToken()}
 		other.post("auth/recovery/checklink", "", link).want(flows.ErrTokenInvalid)
-		other.recovery("alice", "MAIL").wantState(flows.None) // ends no link of acme's
-		acme.post("auth/recovery/checklink", "", link).wantState(flows.RecoveryPassword)
+		other.recovery("alice", "MAIL").wantState(record.None) // ends no link of acme's
+		acme.post("auth/recovery/checklink", "", link).wantState(record.RecoveryPassword)
 	})
 	s.run("captcha responses", func(*testing.T) {
 		other.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "human-of-acme", "method": "QUESTION"}).
 			want(flows.ErrCaptchaInvalid)
 	})
 	s.run("accounts", func(*testing.T) {
-		acme.login("zoe").wantState(flows.CheckPassword)
+		acme.login("zoe").wantState(record.CheckPassword)
 		other.login("zoe@example.com").want(flows.ErrLoginIDNotFound)
 		other.credentials("zoe", testPassword).want(flows.ErrCredentialsInvalid)
 		other.recovery("zoe", "MAIL").want(flows.ErrLoginIDNotFound)
 	})
 	s.run("provider's users", func(*testing.T) {
-		if a := acme.oauth("alice").wantState(flows.Authorized); s.get("/other", a.token()).Status == 200 {
+		if a := acme.oauth("alice").wantState(record.Authorized); s.get("/other", a.token()).Status == 200 {
 			s.t.Error("acme's alice is let in at the other company")
 		}
-		acme.oauth("zoe").wantState(flows.Authorized)
+		acme.oauth("zoe").wantState(record.Authorized)
 		other.oauth("zoe").want(flows.ErrOAuthNotFound)
 	})
 	s.run("accepted disclaimers", func(*testing.T) { // accepted above, at one
-		tenant{s, "one", "key-of-one"}.oauth("alice").wantState(flows.Authorized)
-		tenant{s, "two", "key-of-two"}.oauth("alice").wantState(flows.AcceptDisclaimers)
+		tenant{s, "one", "key-of-one"}.oauth("alice").wantState(record.Authorized)
+		tenant{s, "two", "key-of-two"}.oauth("alice").wantState(record.AcceptDisclaimers)
 	})
 	s.run("passwords, sessions and statuses", func(t *testing.T) {
-		theirs := other.credentials("carol", testPassword).wantState(flows.CheckOTP).token()
+		theirs := other.credentials("carol", testPassword).wantState(record.CheckOTP).token()
 		a := acme.post("auth/recovery/checkquestion", acme.recovery("carol", "QUESTION").token(), fields{"control_answer": "whiskers"})
-		acme.post("auth/setpassword", a.token(), fields{"new_password": "a much better secret"}).wantState(flows.None)
-		other.post("auth/checkotp", theirs, fields{"otp": other.lastCode()}).wantState(flows.Authorized)
+		acme.post("auth/setpassword", a.token(), fields{"new_password": "a much better secret"}).wantState(record.None)
+		other.post("auth/checkotp", theirs, fields{"otp": other.lastCode()}).wantState(record.Authorized)
 		other.credentials("carol", "a much better secret").want(flows.ErrCredentialsInvalid)
-		other.credentials("carol", testPassword).wantState(flows.CheckOTP)
-		s.update("carol", true, func(a *flows.Account) { a.Status = flows.StatusClosed })
+		other.credentials("carol", testPassword).wantState(record.CheckOTP)
+		s.update("carol", true, func(a *record.Account) { a.Status = record.StatusClosed })
 		acme.login("carol").want(flows.ErrUserClosed)
-		other.login("carol").wantState(flows.CheckPassword)
+		other.login("carol").wantState(record.CheckPassword)
 	})
 	s.run("counts and locks", func(*testing.T) {
 		for _, loginID := range []string{"lou", "an-unknown-login"} {
@@ -234,14 +235,14 @@ func TestCompaniesAreIsolated(t *testing.T) {
 			}
 			acme.credentials(loginID, testPassword).want(flows.ErrRestricted)
 		}
-		other.credentials("lou", testPassword).wantState(flows.Authorized)
+		other.credentials("lou", testPassword).wantState(record.Authorized)
 		other.credentials("an-unknown-login", testPassword).want(flows.ErrCredentialsInvalid)
 		for range 3 {
-			a := acme.login("+37060000002").wantState(flows.CheckOTP)
+			a := acme.login("+37060000002").wantState(record.CheckOTP)
 			acme.post("auth/checkotp", a.token(), fields{"otp": "wrong"}).want(flows.ErrOTPInvalid)
 		}
 		acme.login("+37060000002").want(flows.ErrRestricted)
-		other.login("+37060000002").wantState(flows.CheckOTP)
+		other.login("+37060000002").wantState(record.CheckOTP)
 	})
 	s.run("budgets", func(t *testing.T) {
 		for sent := 0; acme.login("+37060000012").Status == 200; sent++ {
@@ -249,11 +250,11 @@ func TestCompaniesAreIsolated(t *testing.T) {
 				t.Fatal("there is no end to it")
 			}
 		}
-		other.login("+37060000012").wantState(flows.CheckOTP) // neither its account's nor its phone's
+		other.login("+37060000012").wantState(record.CheckOTP) // neither its account's nor its phone's
 		for acme.recovery("alice", "MAIL").Status == 200 {
 		}
 		acme.recovery("alice", "MAIL").want(flows.ErrRestricted)
-		other.recovery("alice", "MAIL").wantState(flows.None)
+		other.recovery("alice", "MAIL").wantState(record.None)
 	})
 	s.run("failures of an address", func(t *testing.T) {
 		for i := 0; acme.login(fmt.Sprint("nobody-", i)).Status == 404; i++ {
@@ -262,6 +263,6 @@ func TestCompaniesAreIsolated(t *testing.T) {
 			}
 		}
 		acme.login("alice").want(flows.ErrRestricted)
-		other.login("alice").wantState(flows.CheckPassword)
+		other.login("alice").wantState(record.CheckPassword)
 	})
 }

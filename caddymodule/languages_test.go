@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // titleFor sends a request with an Accept-Language and returns the title of the first
@@ -43,7 +43,7 @@ func TestDisclaimersInTheLanguageOfTheRequest(t *testing.T) {
 		for accept, want := range map[string]string{
 			"": "Terms", "fr": "Terms", "lt-LT,lt;q=0.9,en;q=0.8": "Sąlygos", "fr, de;q=0.1": "Bedingungen", "not a header\t": "Terms",
 		} {
-			token := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).wantState(flows.CheckPassword).token()
+			token := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).wantState(record.CheckPassword).token()
 			session := s.getRequest("/acme/v2/session", token)
 			session.Header.Set("X-Api-Key", testKey)
 			client := s.getRequest("/acme/v2/client.json", "")
@@ -61,6 +61,6 @@ func TestDisclaimersInTheLanguageOfTheRequest(t *testing.T) {
 			}
 		}
 		got := s.post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": testPassword, "accept_disclaimers": []string{"terms"}})
-		got.wantState(flows.Authorized)
+		got.wantState(record.Authorized)
 	})
 }

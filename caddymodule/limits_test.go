@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -36,7 +37,7 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 		"account bob {\nphone +37060000002\n}\n" +
 		account("carol", "phone +37060000003\nsecond_factor")})
 	login := func() string {
-		return s.post("auth/login", "", fields{"login_id": "+37060000002"}).wantState(flows.CheckOTP).token()
+		return s.post("auth/login", "", fields{"login_id": "+37060000002"}).wantState(record.CheckOTP).token()
 	}
 	// guess is the i-th of all different ones; the 0th is right.
 	guess := func(code string, i int) fields {
@@ -46,11 +47,11 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 	}
 	s.run("one is right", func(t *testing.T) {
 		for round := range 5 {
-			before := s.tally("bob", flows.WrongCodes)
+			before := s.tally("bob", record.WrongCodes)
 			token := login()
 			code := s.sms.last("otp.login", "code")
 			got := outcomes(together(guesses, func(i int) answer { return s.post("auth/checkotp", token, guess(code, i+round*7-14)) }))
-			compared := got["success"] + s.tally("bob", flows.WrongCodes) - before
+			compared := got["success"] + s.tally("bob", record.WrongCodes) - before
 			refused := got["auth.otp.invalid"] + got["auth.token.invalid"]
 			busy := got["service.unavailable"] // where the machine is too slow for so many
 			if compared > 1 || compared+busy == 0 || got["success"]+refused+busy != guesses {
@@ -60,7 +61,7 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 		}
 	})
 	s.run("renewals among them", func(t *testing.T) {
-		before, sent := s.tally("bob", flows.WrongCodes), len(s.sms.of("otp.login"))
+		before, sent := s.tally("bob", record.WrongCodes), len(s.sms.of("otp.login"))
 		token := login()
 		answers := together(guesses, func(i int) answer {
 			if i%20 == 0 {
@@ -70,16 +71,16 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 		})
 		// While renewals are under way there may be no code to compare with: once more.
 		s.post("auth/checkotp", token, fields{"otp": "no code"}).want(flows.ErrOTPInvalid)
-		compared := s.tally("bob", flows.WrongCodes) - before
+		compared := s.tally("bob", record.WrongCodes) - before
 		if codes := len(s.sms.of("otp.login")) - sent; compared < 1 || compared > codes {
 			t.Errorf("%v: %d guesses were compared with %d codes", outcomes(answers), compared, codes)
 		}
 	})
 	s.run("of the second factor", func(t *testing.T) {
-		token := s.credentials("carol", testPassword).wantState(flows.CheckOTP).token()
+		token := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
 		code := s.sms.last("otp.login", "code")
 		got := outcomes(together(guesses, func(i int) answer { return s.post("auth/checkotp", token, guess(code, i+1)) }))
-		if wrong := s.tally("carol", flows.WrongCodes); wrong != 1 || got["auth.otp.invalid"] != guesses {
+		if wrong := s.tally("carol", record.WrongCodes); wrong != 1 || got["auth.otp.invalid"] != guesses {
 			t.Errorf("%v: %d were compared, want 1", got, wrong)
 		}
 		s.post("auth/checkotp", token, guess(code, 0)).want(flows.ErrOTPInvalid)
@@ -126,7 +127,7 @@ func smsBudgetsAreSpentExactly(t *testing.T, start starter) {
 				}
 				return s.postTo(narrow, testKey, "auth/login", "", fields{"login_id": fmt.Sprint("+3706000001", account)})
 			}
-			token := login(0).wantState(flows.CheckOTP).token()
+			token := login(0).wantState(record.CheckOTP).token()
 			renew := func(int) answer { return s.postTo(narrow, testKey, "auth/renewotp", token, nil) }
 			ask, first := login, 1
 			if narrow == "renewals" {
@@ -176,7 +177,7 @@ func wrongPasswordsAreOneCount(t *testing.T, start starter) {
 					s.credentials(loginID, "a wrong one").want(flows.ErrCredentialsInvalid)
 					continue
 				}
-				token = s.post("auth/login", "", fields{"login_id": loginID}).wantState(flows.CheckPassword).token()
+				token = s.post("auth/login", "", fields{"login_id": loginID}).wantState(record.CheckPassword).token()
 				s.post("auth/checkpassword", token, fields{"password": "a wrong one"}).want(flows.ErrPasswordInvalid)
 			}
 			for range s.nodes { // each of them
@@ -187,7 +188,7 @@ func wrongPasswordsAreOneCount(t *testing.T, start starter) {
 			}
 			if name == "known" {
 				s.post("auth/checkpassword", token, fields{"password": testPassword}).want(flows.ErrRestricted)
-				if n := s.tally("alice", flows.WrongPasswords); n != 10 {
+				if n := s.tally("alice", record.WrongPasswords); n != 10 {
 					t.Errorf("%d were counted, want 10", n)
 				}
 			}
@@ -220,33 +221,33 @@ func nothingResetsWrongCodes(t *testing.T, start starter) {
 		t.Helper()
 		node.post(route, token, fields{"otp": "no code"}).want(flows.ErrOTPInvalid)
 		count++
-		if n := s.tally("carol", flows.WrongCodes); n != count {
+		if n := s.tally("carol", record.WrongCodes); n != count {
 			t.Fatalf("%d wrong codes were counted, want %d", n, count)
 		}
 	}
 	login := func(node *site) string {
 		t.Helper()
-		return node.credentials("carol", testPassword).wantState(flows.CheckOTP).token()
+		return node.credentials("carol", testPassword).wantState(record.CheckOTP).token()
 	}
 	phone := fields{"login_id": "carol", "captcha_response": "any", "method": "PHONE"}
 
 	token := login(one)
 	wrong(two, "auth/checkotp", token)
-	one.post("auth/renewotp", token, nil).wantState(flows.None)
+	one.post("auth/renewotp", token, nil).wantState(record.None)
 	wrong(one, "auth/checkotp", token)
-	two.post("auth/renewotp", token, nil).wantState(flows.None)
+	two.post("auth/renewotp", token, nil).wantState(record.None)
 	wrong(one, "auth/checkotp", token)
 	token = login(two)
 	wrong(one, "auth/checkotp", token)
-	recovery := one.post("auth/recovery/recover", "", phone).wantState(flows.RecoveryOTP).token()
+	recovery := one.post("auth/recovery/recover", "", phone).wantState(record.RecoveryOTP).token()
 	wrong(two, "auth/recovery/checkotp", recovery)
-	two.post("auth/recovery/renewotp", recovery, nil).wantState(flows.None)
+	two.post("auth/recovery/renewotp", recovery, nil).wantState(record.None)
 	wrong(one, "auth/recovery/checkotp", recovery)
 	two.post("auth/checkotp", token, fields{"backup_code": "AAAAABBBBB"}).want(flows.ErrBackupCodeInvalid)
 	count++
 	token = login(one)
 	code := s.sms.last("otp.login", "code")
-	one.post("auth/checkotp", token, fields{"otp": code}).wantState(flows.Authorized)
+	one.post("auth/checkotp", token, fields{"otp": code}).wantState(record.Authorized)
 	one.restart()
 	if two != one {
 		two.restart()
@@ -312,13 +313,13 @@ func aStrangerLocksForNoLongerThanLockFor(t *testing.T, start starter) {
 		if passed := int(time.Since(locked).Seconds()); err != nil || left > 3600-2 || left < 3600-passed-2 {
 			t.Errorf("after %d s Retry-After is %q", passed, a.Header.Get("Retry-After"))
 		}
-		if n := s.tally("alice", flows.WrongPasswords); n != 10 {
+		if n := s.tally("alice", record.WrongPasswords); n != 10 {
 			t.Errorf("%d wrong passwords were counted, want 10", n)
 		}
 	})
 	for _, method := range []string{"PHONE", "MAIL"} {
 		s.run("recovery by "+method, func(t *testing.T) {
-			if s.tally("alice", flows.WrongPasswords) == 0 {
+			if s.tally("alice", record.WrongPasswords) == 0 {
 				lock("acme", "alice")
 			}
 			var token string
@@ -326,14 +327,14 @@ func aStrangerLocksForNoLongerThanLockFor(t *testing.T, start starter) {
 				recovery := s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": method})
 				if method == "PHONE" {
 					code := fields{"otp": s.sms.last("otp.recovery", "code")}
-					token = s.post("auth/recovery/checkotp", recovery.wantState(flows.RecoveryOTP).token(), code).token()
+					token = s.post("auth/recovery/checkotp", recovery.wantState(record.RecoveryOTP).token(), code).token()
 				} else {
-					recovery.wantState(flows.None)
+					recovery.wantState(record.None)
 					token = s.post("auth/recovery/checklink", "", fields{"token": s.sms.linkToken()}).token()
 				}
 			})
-			s.post("auth/setpassword", token, fields{"new_password": "new after " + method}).wantState(flows.None)
-			s.credentials("alice", "new after "+method).wantState(flows.Authorized)
+			s.post("auth/setpassword", token, fields{"new_password": "new after " + method}).wantState(record.None)
+			s.credentials("alice", "new after "+method).wantState(record.Authorized)
 		})
 	}
 	s.run("it ends", func(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -83,7 +84,7 @@ func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
 	}
 	s.get("/", "")
 	s.get("/", "mgs_nonsense").want(flows.ErrTokenInvalid)
-	s.post("auth/login", "", fields{"login_id": "+37060000002"}).wantState(flows.CheckOTP)
+	s.post("auth/login", "", fields{"login_id": "+37060000002"}).wantState(record.CheckOTP)
 	s.sms.answer(500)
 	s.post("auth/login", "", fields{"login_id": "+37060000002"}).want(flows.ErrUnavailable)
 	s.sms.answer(0)
@@ -92,7 +93,7 @@ func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
 	}
 	s.postTo("nobody", testKey, "auth/login", "", fields{"login_id": "frank"}).want(flows.ErrAPIKeyInvalid)
 	s.post("auth/nothing", "", nil).want(flows.ErrNoRoute)
-	s.post("auth/logout", s.login("alice@example.com"), nil).wantState(flows.None)
+	s.post("auth/logout", s.login("alice@example.com"), nil).wantState(record.None)
 
 	want := map[string]float64{
 		`mnemogate_requests_total{company="acme",result="success",route="checkcredentials"}`:                  2,
@@ -210,10 +211,10 @@ func TestMetricsOfProvidersOnASite(t *testing.T) {
 	oauth := func(code string) answer {
 		return s.post("auth/oauth", "", fields{"provider_id": 2, "code": code, "redirect_uri": "https://app.example.com/"})
 	}
-	recover("right").wantState(flows.RecoveryQuestion)
+	recover("right").wantState(record.RecoveryQuestion)
 	recover("wrong").want(flows.ErrCaptchaInvalid)
 	recover("down").want(flows.ErrUnavailable)
-	oauth("good").wantState(flows.Authorized)
+	oauth("good").wantState(record.Authorized)
 	oauth("bad").want(flows.ErrOAuthFailed)
 	oauth("down").want(flows.ErrUnavailable)
 	metrics := string(s.get("/metrics", "").Body)

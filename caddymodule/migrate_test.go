@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func TestPasswordsAreAskedWhereTheAccountsCameFrom(t *testing.T) {
@@ -57,9 +58,9 @@ func TestPasswordsAreAskedWhereTheAccountsCameFrom(t *testing.T) {
 		}
 		status.Store(0)
 		login("wrong horse battery").want(flows.ErrCredentialsInvalid)
-		login(testPassword).wantState(flows.Authorized)
+		login(testPassword).wantState(record.Authorized)
 		before := asked.Load()
-		login(testPassword).wantState(flows.Authorized)
+		login(testPassword).wantState(record.Authorized)
 		login("wrong horse battery").want(flows.ErrCredentialsInvalid)
 		if asked.Load() != before {
 			t.Error("asked again")

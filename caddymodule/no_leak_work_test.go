@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func (l *leakTest) captcha() string {
@@ -33,10 +34,10 @@ func (l *leakTest) exerciseLogins(key, password string) {
 	l.call("acme", key, "auth/checkotp", token, fields{"otp": l.note("a wrong code", "90909"+digits(9))})
 	l.call("acme", key, "auth/checkotp", token, fields{"backup_code": l.secret("a wrong backup code")})
 	l.call("acme", key, "auth/renewotp", token, nil)
-	token = l.call("acme", key, "auth/checkotp", token, fields{"otp": l.latest("otp.login")}).wantState(flows.SetPassword).token()
+	token = l.call("acme", key, "auth/checkotp", token, fields{"otp": l.latest("otp.login")}).wantState(record.SetPassword).token()
 	l.call("acme", key, "auth/setpassword", token, fields{"new_password": "no" + l.secret("a weak password")}).want(flows.ErrQuality)
 	l.call("acme", key, "auth/setpassword", token, fields{"new_password": password}).want(flows.ErrPasswordSame)
-	l.call("acme", key, "auth/logout", token, nil).wantState(flows.None)
+	l.call("acme", key, "auth/logout", token, nil).wantState(record.None)
 }
 
 func digits(n int) string {
@@ -59,11 +60,11 @@ func (l *leakTest) exerciseRecoveries(key, answer string) {
 	if token := recover("PHONE"); token != "" {
 		l.call("acme", key, "auth/recovery/checkotp", token, fields{"otp": l.note("a wrong code", "80808"+digits(9))}).want(flows.ErrOTPInvalid)
 		l.call("acme", key, "auth/recovery/renewotp", token, nil)
-		l.call("acme", key, "auth/recovery/checkotp", token, fields{"otp": l.latest("otp.recovery")}).wantState(flows.RecoveryPassword)
+		l.call("acme", key, "auth/recovery/checkotp", token, fields{"otp": l.latest("otp.recovery")}).wantState(record.RecoveryPassword)
 	}
 	if token := recover("QUESTION"); token != "" {
 		l.call("acme", key, "auth/recovery/checkquestion", token, fields{"control_answer": l.secret("a wrong answer")}).want(flows.ErrAnswerInvalid)
-		l.call("acme", key, "auth/recovery/checkquestion", token, fields{"control_answer": answer}).wantState(flows.RecoveryPassword)
+		l.call("acme", key, "auth/recovery/checkquestion", token, fields{"control_answer": answer}).wantState(record.RecoveryPassword)
 	}
 }
 
@@ -123,18 +124,18 @@ func (l *leakTest) exerciseSuccesses(key string) {
 	if a.str("verification") != "MAIL" {
 		l.t.Fatalf("no link was mailed: %s", a.Body)
 	}
-	token := l.call("acme", key, "auth/recovery/checklink", "", fields{"token": l.latest("recovery.link")}).wantState(flows.RecoveryPassword).token()
-	l.call("acme", key, "auth/setpassword", token, fields{"new_password": fresh}).wantState(flows.None)
-	token = l.call("acme", key, "auth/checkcredentials", "", fields{"login_id": "alice", "password": fresh}).wantState(flows.Authorized).token()
+	token := l.call("acme", key, "auth/recovery/checklink", "", fields{"token": l.latest("recovery.link")}).wantState(record.RecoveryPassword).token()
+	l.call("acme", key, "auth/setpassword", token, fields{"new_password": fresh}).wantState(record.None)
+	token = l.call("acme", key, "auth/checkcredentials", "", fields{"login_id": "alice", "password": fresh}).wantState(record.Authorized).token()
 	l.get("/", token)
 	r := l.getRequest("/dead", token)
 	r.Header.Set("X-Api-Key", key)
 	if a := l.do(r); a.Status != http.StatusBadGateway {
 		l.t.Errorf("/dead: %d", a.Status)
 	}
-	l.call("acme", key, "auth/logout", token, nil).wantState(flows.None)
+	l.call("acme", key, "auth/logout", token, nil).wantState(record.None)
 	token = l.call("acme", key, "auth/oauth", "", fields{"provider_id": 1, "code": l.note("an authorization code", "good"+rand.Text()),
-		"redirect_uri": "https://app.example.com/callback"}).wantState(flows.Authorized).token()
+		"redirect_uri": "https://app.example.com/callback"}).wantState(record.Authorized).token()
 	l.get("/", token)
 }
 
@@ -180,7 +181,7 @@ func (l *leakTest) exerciseAdmin(key string) {
 			l.t.Errorf("a bad change: got %d %s", status, body)
 		}
 	}
-	l.call("acme", key, "auth/checkcredentials", "", fields{"login_id": "dave", "password": right}).wantState(flows.Authorized)
+	l.call("acme", key, "auth/checkcredentials", "", fields{"login_id": "dave", "password": right}).wantState(record.Authorized)
 	status, body = l.administer("POST", "accounts/dave/backup-codes", "")
 	check("backup codes", http.StatusOK, status, body)
 	var codes struct {
@@ -195,8 +196,8 @@ func (l *leakTest) exerciseAdmin(key string) {
 	}
 	status, body = l.administer("PATCH", "accounts/dave", fields{"second_factor": true})
 	check("second factor", http.StatusOK, status, body)
-	token := l.call("acme", key, "auth/checkcredentials", "", fields{"login_id": "dave", "password": right}).wantState(flows.CheckOTP).token()
-	l.call("acme", key, "auth/checkotp", token, fields{"backup_code": codes.BackupCodes[0]}).wantState(flows.Authorized)
+	token := l.call("acme", key, "auth/checkcredentials", "", fields{"login_id": "dave", "password": right}).wantState(record.CheckOTP).token()
+	l.call("acme", key, "auth/checkotp", token, fields{"backup_code": codes.BackupCodes[0]}).wantState(record.Authorized)
 	l.exerciseApp(key, right)
 	status, body = l.administer("POST", "import", `{"profile_mnemocode":"erin","login_name":"erin","password":"`+l.secret("an imported password")+`"}
 {"profile_mnemocode":"frank","login_name":"frank","password_hash":"`+l.secret("a bad hash")+`"}
@@ -233,8 +234,8 @@ func (l *leakTest) exerciseApp(key, password string) {
 	if status != http.StatusOK {
 		l.t.Fatalf("an app: %d %s", status, body)
 	}
-	token := l.call("acme", key, "auth/checkcredentials", "", fields{"login_id": "dave", "password": password}).wantState(flows.CheckOTP).token()
-	l.call("acme", key, "auth/checkotp", token, fields{"otp": appShows(l.t, made.Secret, 30*time.Second)}).wantState(flows.Authorized)
+	token := l.call("acme", key, "auth/checkcredentials", "", fields{"login_id": "dave", "password": password}).wantState(record.CheckOTP).token()
+	l.call("acme", key, "auth/checkotp", token, fields{"otp": appShows(l.t, made.Secret, 30*time.Second)}).wantState(record.Authorized)
 	for path, body := range map[string]fields{
 		"password":       {"current_password": l.secret("a wrong current password"), "new_password": l.secret("a new password")},
 		"check-password": {"current_password": password, l.secret("a misplaced secret"): "x"},

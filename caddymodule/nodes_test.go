@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -213,10 +214,10 @@ func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
 	}
 	all.run("logout", func(*testing.T) {
 		tokens := both("alice")
-		one.post("auth/logout", tokens[0], nil).wantState(flows.None)
+		one.post("auth/logout", tokens[0], nil).wantState(record.None)
 		refused(tokens[0])
 		all.remember(tokens[1])
-		two.post("auth/logout", tokens[1], nil).wantState(flows.None)
+		two.post("auth/logout", tokens[1], nil).wantState(record.None)
 		two.get("/", tokens[1]).want(flows.ErrTokenInvalid)
 		all.hears(one, tokens[1])
 	})
@@ -224,7 +225,7 @@ func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
 		tokens := both("bob")
 		recovery := two.post("auth/recovery/recover", "", fields{"login_id": "bob", "captcha_response": "any", "method": "QUESTION"}).token()
 		setting := one.post("auth/recovery/checkquestion", recovery, fields{"control_answer": "Whiskers"}).token()
-		one.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).wantState(flows.None)
+		one.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).wantState(record.None)
 		for _, token := range tokens {
 			refused(token)
 		}
@@ -283,7 +284,7 @@ func TestLogoutIsHeard(t *testing.T) {
 	for range *logouts {
 		token := all.login("alice")
 		all.remember(token)
-		one.post("auth/logout", token, nil).wantState(flows.None)
+		one.post("auth/logout", token, nil).wantState(record.None)
 		answered := time.Now()
 		late := time.Duration(0)
 		for {
@@ -318,14 +319,14 @@ func TestNodeIsKilled(t *testing.T) {
 	live, ended := one.login("alice"), one.login("alice")
 	all.remember(live, ended)
 	half := one.post("auth/login", "", fields{"login_id": "alice"}).token()
-	one.post("auth/logout", ended, nil).wantState(flows.None)
+	one.post("auth/logout", ended, nil).wantState(record.None)
 	one.stop(syscall.SIGKILL)
 	all.hears(two, ended)
 	if a := two.get("/", live); a.Status != http.StatusOK {
 		t.Errorf("got %d %s, want 200", a.Status, a.Body)
 	}
-	two.post("auth/checkpassword", half, fields{"password": testPassword}).wantState(flows.Authorized)
-	two.post("auth/logout", live, nil).wantState(flows.None)
+	two.post("auth/checkpassword", half, fields{"password": testPassword}).wantState(record.Authorized)
+	two.post("auth/logout", live, nil).wantState(record.None)
 	one.start()
 	for _, token := range []string{live, ended, half} {
 		one.get("/", token).want(flows.ErrTokenInvalid)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -35,7 +36,7 @@ func TestOAuthOverHTTP(t *testing.T) {
 		return s.post("auth/acceptdisclaimers", token, fields{"accept_disclaimers": codes})
 	}
 	s.run("disclaimers, then authorized", func(t *testing.T) {
-		a := login(codeOf("alice"), callback).wantState(flows.AcceptDisclaimers)
+		a := login(codeOf("alice"), callback).wantState(record.AcceptDisclaimers)
 		if list, _ := a.JSON["disclaimers_required"].([]any); len(list) != 2 {
 			t.Errorf("disclaimers_required is %v", list)
 		}
@@ -47,7 +48,7 @@ func TestOAuthOverHTTP(t *testing.T) {
 		if list, _ := refused.JSON["disclaimers_required"].([]any); len(list) != 2 {
 			t.Errorf("disclaimers_required is %v", list)
 		}
-		b := accept(a.token(), "privacy", "terms", "another").wantState(flows.Authorized)
+		b := accept(a.token(), "privacy", "terms", "another").wantState(record.Authorized)
 		if b.str("profile_mnemocode") != "alice" {
 			t.Errorf("got %s", b.Body)
 		}
@@ -55,14 +56,14 @@ func TestOAuthOverHTTP(t *testing.T) {
 		if got := s.get("/", b.token()); got.Status != 200 || !strings.Contains(string(got.Body), "X-Profile-Mnemocode: alice\r\n") {
 			t.Errorf("got %d %s", got.Status, got.Body)
 		}
-		c := login(codeOf("alice"), callback).wantState(flows.Authorized)
+		c := login(codeOf("alice"), callback).wantState(record.Authorized)
 		if c.str("profile_mnemocode") != "alice" {
 			t.Errorf("got %s", c.Body)
 		}
 	})
 	s.run("an account is bound by its verified email", func(*testing.T) {
-		accept(login(codeOf("bob"), callback).wantState(flows.AcceptDisclaimers).token(), "privacy", "terms").wantState(flows.Authorized)
-		a, err := s.accounts().ByIdentity(s.t.Context(), "acme", flows.Identity{Provider: 3, Subject: "bob"})
+		accept(login(codeOf("bob"), callback).wantState(record.AcceptDisclaimers).token(), "privacy", "terms").wantState(record.Authorized)
+		a, err := s.accounts().ByIdentity(s.t.Context(), "acme", record.Identity{Provider: 3, Subject: "bob"})
 		if err != nil || a.Mnemocode != "bob" {
 			s.t.Errorf("bound is %q, %v", a.Mnemocode, err)
 		}
@@ -74,7 +75,7 @@ func TestOAuthOverHTTP(t *testing.T) {
 		}
 	})
 	s.run("no second factor and no new password", func(*testing.T) {
-		accept(login(codeOf("carol"), callback).wantState(flows.AcceptDisclaimers).token(), "privacy", "terms").wantState(flows.Authorized)
+		accept(login(codeOf("carol"), callback).wantState(record.AcceptDisclaimers).token(), "privacy", "terms").wantState(record.Authorized)
 	})
 	s.run("unknown user", func(*testing.T) { login(codeOf("eve"), callback).want(flows.ErrOAuthNotFound) })
 	s.run("refused code", func(*testing.T) { login("made-up", callback).want(flows.ErrOAuthFailed) })
@@ -86,12 +87,12 @@ func TestOAuthOverHTTP(t *testing.T) {
 		}
 	})
 	s.run("account restricted, closed, denied", func(*testing.T) {
-		for status, want := range map[flows.Status]*flows.Error{
-			flows.StatusRestricted: flows.ErrUserRestricted,
-			flows.StatusClosed:     flows.ErrUserClosed,
-			flows.StatusDenied:     flows.ErrUserDenied,
+		for status, want := range map[record.Status]*flows.Error{
+			record.StatusRestricted: flows.ErrUserRestricted,
+			record.StatusClosed:     flows.ErrUserClosed,
+			record.StatusDenied:     flows.ErrUserDenied,
 		} {
-			s.update("carol", true, func(a *flows.Account) { a.Status = status })
+			s.update("carol", true, func(a *record.Account) { a.Status = status })
 			login(codeOf("carol"), callback).want(want)
 		}
 	})

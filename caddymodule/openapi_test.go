@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -166,14 +167,14 @@ func TestOpenAPISaysWhatTheTableSays(t *testing.T) {
 		route := &flows.Routes[i]
 		t.Run(route.Path, func(t *testing.T) {
 			operation := doc.Paths.Value("/{company_code}/v2/" + route.Path).Post
-			states := []flows.State{}
+			states := []record.State{}
 			for _, answer := range answersOf(operation) {
 				schema, ok := answer.Properties["session_state"]
 				if ok {
-					states = append(states, flows.State(schema.Value.Enum[0].(string)))
+					states = append(states, record.State(schema.Value.Enum[0].(string)))
 				}
 				if !slices.Contains(answer.Required, "session_state") {
-					states = append(states, flows.None)
+					states = append(states, record.None)
 				}
 				for name := range answer.Properties {
 					answered[name] = true

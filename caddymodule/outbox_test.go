@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -155,7 +156,7 @@ func TestABackendHearsOfItsAccounts(t *testing.T) {
 			one = s.nodes[0]
 		}
 		r.hears("alice", "account.created")
-		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword, "accept_disclaimers": []string{"terms", "privacy"}}).wantState(flows.Authorized)
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword, "accept_disclaimers": []string{"terms", "privacy"}}).wantState(record.Authorized)
 		s.login("alice") // tells nothing
 		r.hears("alice", "account.created disclaimers.accepted")
 		one.admin("PATCH", "accounts/alice", fields{"role": "editor", "primary_phone": "+37060000002"}).wantStatus(200)
@@ -166,10 +167,10 @@ func TestABackendHearsOfItsAccounts(t *testing.T) {
 			s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "wrong"}).want(flows.ErrCredentialsInvalid)
 		}
 		one.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
-		s.post("auth/oauth", "", fields{"provider_id": 1, "code": codeOf("alice"), "redirect_uri": callback}).wantState(flows.Authorized)
+		s.post("auth/oauth", "", fields{"provider_id": 1, "code": codeOf("alice"), "redirect_uri": callback}).wantState(record.Authorized)
 		recovery := s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "PHONE"}).token()
 		setting := s.post("auth/recovery/checkotp", recovery, fields{"otp": s.sms.last("otp.recovery", "code")}).token()
-		s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).wantState(flows.None)
+		s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).wantState(record.None)
 		one.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200)
 		one.admin("DELETE", "accounts/alice", nil)
 		one.admin("POST", "accounts", fields{"profile_mnemocode": "alice", "login_name": "alice"}).wantStatus(201)
@@ -219,7 +220,7 @@ func (r *receiver) wantSamples(t *testing.T) {
 	for _, e := range r.all() {
 		received[withoutTimes(string(e.Body))] = true
 	}
-	missing := slices.Clone(flows.OutgoingTypes)
+	missing := slices.Clone(record.OutgoingTypes)
 	for _, block := range blocks(shown, "json") {
 		for line := range strings.Lines(block) {
 			if !received[withoutTimes(line)] {
@@ -267,7 +268,7 @@ func TestAReceiverThatIsDownHoldsUpNothing(t *testing.T) {
 		bad.hears("fine", "account.created account.changed")
 		good.hears("poison", "account.created")
 		good.hears("slow", "account.created")
-		s.timely(func() answer { return s.credentials("alice", testPassword) }).wantState(flows.Authorized)
+		s.timely(func() answer { return s.credentials("alice", testPassword) }).wantState(record.Authorized)
 		for _, node := range s.all() {
 			storetest.Eventually(t, 15*time.Second, "backlog in the metrics", func() bool {
 				return node.scrape()[`mnemogate_outbox_events{company="acme"}`] == 4
@@ -344,13 +345,13 @@ func TestManyEventsWait(t *testing.T) {
 		together(writers, func(first int) (none bool) {
 			for i := first; i < accounts; i += writers {
 				name := fmt.Sprint("user", i)
-				var all []flows.Outgoing
+				var all []record.Outgoing
 				for n := range each {
 					body := fmt.Sprintf(`{"type":"account.changed","data":{"company_code":"acme","profile_mnemocode":%q,"number":%d}}`, name, n)
-					all = append(all, flows.Outgoing{ID: fmt.Sprint(name, "/", n), Type: "account.changed", At: time.Now(), Body: []byte(body), Queue: name})
+					all = append(all, record.Outgoing{ID: fmt.Sprint(name, "/", n), Type: "account.changed", At: time.Now(), Body: []byte(body), Queue: name})
 				}
-				a := flows.Account{Company: "acme", Mnemocode: name, Status: flows.StatusActive}
-				if _, err := db.Create(t.Context(), time.Now(), a, func() []flows.Outgoing { return all }); err != nil {
+				a := record.Account{Company: "acme", Mnemocode: name, Status: record.StatusActive}
+				if _, err := db.Create(t.Context(), time.Now(), a, func() []record.Outgoing { return all }); err != nil {
 					t.Error(err)
 				}
 			}
@@ -358,7 +359,7 @@ func TestManyEventsWait(t *testing.T) {
 		})
 		written := time.Since(began)
 		storetest.Eventually(t, 10*time.Second, "try of each queue", func() bool { return len(r.all()) >= accounts })
-		s.credentials("alice", testPassword).wantState(flows.Authorized)
+		s.credentials("alice", testPassword).wantState(record.Authorized)
 		began = time.Now()
 		r.behave(nil)
 		storetest.Eventually(t, 60*time.Second, "end of the backlog", func() bool { return s.backlog() == 0 })
@@ -382,10 +383,10 @@ func TestManyEventsWait(t *testing.T) {
 func (s *site) backlog() int {
 	s.t.Helper()
 	if s.outbox == nil {
-		s.outbox = s.accounts().(flows.Outbox)
+		s.outbox = s.accounts().(record.Outbox)
 	}
 	b, err := s.outbox.Backlog(s.t.Context(), "acmd")
-	if err != nil && err != flows.ErrNotFound {
+	if err != nil && err != record.ErrNotFound {
 		s.t.Fatal(err)
 	}
 	return b.Events

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // sessionID is that of the account's one session.
@@ -64,7 +65,7 @@ func TestUserChangesTheirPassword(t *testing.T) {
 			node.get("/", kept).wantStatus(http.StatusOK)
 		}
 		s.credentials("alice", testPassword).want(flows.ErrCredentialsInvalid)
-		s.credentials("alice", "a fine secret").wantState(flows.Authorized)
+		s.credentials("alice", "a fine secret").wantState(record.Authorized)
 		s.audits(1, `"msg":"mnemogate.account.changed","company":"acme","mnemocode":"alice","address":"127.0.0.1","actor":"all","reason":"password"`)
 
 		s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "a fine secret"}).wantStatus(http.StatusNoContent)
@@ -125,5 +126,5 @@ func TestTheSessionThatIsKeptIsNeverInterrupted(t *testing.T) {
 
 func (s *site) signedIn(login, password string) string {
 	s.t.Helper()
-	return s.credentials(login, password).wantState(flows.Authorized).token()
+	return s.credentials(login, password).wantState(record.Authorized).token()
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // With what docs/clients.md shows, a client's tests are not taken for an attack. Only
@@ -41,7 +42,7 @@ func TestTheCaddyfileForTestsOfAClient(t *testing.T) {
 	for range 70 { // more than an address may by default
 		credentials("bob", "wrong").want(flows.ErrCredentialsInvalid)
 		credentials("nobody", "wrong")
-		s.wantProfile(credentials("bob", testPassword).wantState(flows.Authorized), "bob-0002")
+		s.wantProfile(credentials("bob", testPassword).wantState(record.Authorized), "bob-0002")
 	}
 
 	// A captcha is due, and the code of a phone is the fixed one, also more often than
@@ -50,10 +51,10 @@ func TestTheCaddyfileForTestsOfAClient(t *testing.T) {
 		credentials("bob", "wrong").want(flows.ErrCredentialsInvalid)
 	}
 	credentials("bob", testPassword).want(flows.ErrCaptchaMissing)
-	post("auth/checkcredentials", "", fields{"login_id": "bob", "password": testPassword, "captcha_response": captcha}).wantState(flows.Authorized)
+	post("auth/checkcredentials", "", fields{"login_id": "bob", "password": testPassword, "captcha_response": captcha}).wantState(record.Authorized)
 	for range 12 {
 		a := post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha, "method": "PHONE"})
-		post("auth/recovery/checkotp", a.wantState(flows.RecoveryOTP).token(), fields{"otp": "424242"}).wantState(flows.RecoveryPassword)
+		post("auth/recovery/checkotp", a.wantState(record.RecoveryOTP).token(), fields{"otp": "424242"}).wantState(record.RecoveryPassword)
 	}
 }
 

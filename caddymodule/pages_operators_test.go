@@ -13,6 +13,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -38,7 +39,7 @@ func TestMovingKeepsPasswordsAndApps(t *testing.T) {
 		}
 	}
 	there.credentials("alice", testPassword).want(flows.ErrCredentialsInvalid)
-	there.credentials("alice", "a much better secret").wantState(flows.Authorized)
+	there.credentials("alice", "a much better secret").wantState(record.Authorized)
 	there.cli("", "account", "show", "bob").want(0, "totp                  yes")
 }
 
@@ -78,8 +79,8 @@ func TestBackupCodesWhileTheGatewayIsDown(t *testing.T) {
 	for range 5 {
 		s.credentials("carol", testPassword).want(flows.ErrUnavailable)
 	}
-	asked := s.credentials("carol", testPassword).wantState(flows.CheckOTP)
-	s.post("auth/checkotp", asked.token(), fields{"backup_code": code}).wantState(flows.Authorized)
+	asked := s.credentials("carol", testPassword).wantState(record.CheckOTP)
+	s.post("auth/checkotp", asked.token(), fields{"backup_code": code}).wantState(record.Authorized)
 }
 
 // What docs/webhooks.md shows between mnemogate and a provider of SMS hands messages
@@ -123,7 +124,7 @@ func TestThePagesSMSReceiverHandsOn(t *testing.T) {
 	})
 	s := adminSite(t, siteConfig{company: "sms webhook " + url + " {\nsecret " + smsSecret + "\n}\naccount alice {\nphone +37060012345\n}"})
 	answer <- http.StatusCreated
-	s.post("auth/login", "", fields{"login_id": "+37060012345"}).wantState(flows.CheckOTP)
+	s.post("auth/login", "", fields{"login_id": "+37060012345"}).wantState(record.CheckOTP)
 	answer <- http.StatusPaymentRequired
 	s.post("auth/login", "", fields{"login_id": "+37060012345"}).want(flows.ErrUnavailable)
 }

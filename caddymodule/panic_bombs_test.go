@@ -16,6 +16,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -77,11 +78,11 @@ func (s explodingStore) Start(ctx context.Context) error {
 	return s.SQLite.Start(ctx)
 }
 
-func (s explodingStore) Accounts() flows.Accounts { return explodingAccounts{s.SQLite.Accounts()} }
+func (s explodingStore) Accounts() record.Accounts { return explodingAccounts{s.SQLite.Accounts()} }
 
-func (s explodingStore) Sessions() flows.Sessions { return explodingSessions{s.SQLite.Sessions()} }
+func (s explodingStore) Sessions() record.Sessions { return explodingSessions{s.SQLite.Sessions()} }
 
-func (s explodingStore) Run(ctx context.Context, feed flows.Feed) {
+func (s explodingStore) Run(ctx context.Context, feed record.Feed) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	defer func() { <-ended }()
@@ -99,77 +100,77 @@ func (s explodingStore) Run(ctx context.Context, feed flows.Feed) {
 	}
 }
 
-type explodingAccounts struct{ flows.Accounts }
+type explodingAccounts struct{ record.Accounts }
 
-func (a explodingAccounts) Create(ctx context.Context, now time.Time, account flows.Account, tell ...flows.Tell) (int64, error) {
+func (a explodingAccounts) Create(ctx context.Context, now time.Time, account record.Account, tell ...record.Tell) (int64, error) {
 	explode("accounts.Create")
 	return a.Accounts.Create(ctx, now, account, tell...)
 }
 
-func (a explodingAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (flows.Account, error) {
+func (a explodingAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (record.Account, error) {
 	explode("accounts.ByLoginID")
 	return a.Accounts.ByLoginID(ctx, company, loginID, alias)
 }
 
-func (a explodingAccounts) ByID(ctx context.Context, company string, id int64) (flows.Account, error) {
+func (a explodingAccounts) ByID(ctx context.Context, company string, id int64) (record.Account, error) {
 	explode("accounts.ByID")
 	return a.Accounts.ByID(ctx, company, id)
 }
 
-func (a explodingAccounts) Update(ctx context.Context, company string, id int64, change func(*flows.Account) (bool, error), tell ...flows.Tell) (flows.Account, error) {
+func (a explodingAccounts) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error), tell ...record.Tell) (record.Account, error) {
 	explode("accounts.Update")
-	return a.Accounts.Update(ctx, company, id, func(a *flows.Account) (bool, error) {
+	return a.Accounts.Update(ctx, company, id, func(a *record.Account) (bool, error) {
 		explode("accounts.Update.change")
 		return change(a)
 	}, tell...)
 }
 
-func (a explodingAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash, tell ...flows.Tell) error {
+func (a explodingAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, tell ...record.Tell) error {
 	explode("accounts.SetPassword")
 	return a.Accounts.SetPassword(ctx, now, company, id, epoch, hash, keep, tell...)
 }
 
-func (a explodingAccounts) Tally(ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error, tell ...flows.Tell) error {
+func (a explodingAccounts) Tally(ctx context.Context, now time.Time, subject record.Subject, kind record.Kind, change func(*record.Tally) error, tell ...record.Tell) error {
 	explode("accounts.Tally")
-	return a.Accounts.Tally(ctx, now, subject, kind, func(t *flows.Tally) error {
+	return a.Accounts.Tally(ctx, now, subject, kind, func(t *record.Tally) error {
 		explode("accounts.Tally.change")
 		return change(t)
 	}, tell...)
 }
 
-func (a explodingAccounts) List(ctx context.Context, company, after string, limit int) ([]flows.Account, error) {
+func (a explodingAccounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {
 	explode("accounts.List")
 	return a.Accounts.List(ctx, company, after, limit)
 }
 
-func (a explodingAccounts) Endings(ctx context.Context, after flows.Ending, limit int) ([]flows.Ending, error) {
+func (a explodingAccounts) Endings(ctx context.Context, after record.Ending, limit int) ([]record.Ending, error) {
 	explode("accounts.Endings")
 	return a.Accounts.Endings(ctx, after, limit)
 }
 
-type explodingSessions struct{ flows.Sessions }
+type explodingSessions struct{ record.Sessions }
 
-func (s explodingSessions) Create(ctx context.Context, now time.Time, session flows.Session, counters ...flows.Counter) error {
+func (s explodingSessions) Create(ctx context.Context, now time.Time, session record.Session, counters ...record.Counter) error {
 	explode("sessions.Create")
 	return s.Sessions.Create(ctx, now, session, counters...)
 }
 
-func (s explodingSessions) Get(ctx context.Context, hash flows.TokenHash) (flows.Session, error) {
+func (s explodingSessions) Get(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 	explode("sessions.Get")
 	return s.Sessions.Get(ctx, hash)
 }
 
-func (s explodingSessions) Replace(ctx context.Context, now time.Time, old flows.TokenHash, from flows.State, next flows.Session, counters ...flows.Counter) error {
+func (s explodingSessions) Replace(ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter) error {
 	explode("sessions.Replace")
 	return s.Sessions.Replace(ctx, now, old, from, next, counters...)
 }
 
-func (s explodingSessions) Delete(ctx context.Context, hash flows.TokenHash) error {
+func (s explodingSessions) Delete(ctx context.Context, hash record.TokenHash) error {
 	explode("sessions.Delete")
 	return s.Sessions.Delete(ctx, hash)
 }
 
-func (s explodingSessions) Charge(ctx context.Context, now time.Time, counters ...flows.Counter) error {
+func (s explodingSessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
 	explode("sessions.Charge")
 	return s.Sessions.Charge(ctx, now, counters...)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -213,12 +214,12 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 		})
 	}
 	s.run("setting a password", func(t *testing.T) { // which spends the token first
-		token := s.credentials("dave", testPassword).wantState(flows.SetPassword).token()
+		token := s.credentials("dave", testPassword).wantState(record.SetPassword).token()
 		s.arm("accounts.SetPassword")
 		setpassword(token).want(flows.ErrService)
 		s.arm()
 		setpassword(token).want(flows.ErrTokenInvalid)
-		setpassword(s.credentials("dave", testPassword).wantState(flows.SetPassword).token()).wantState(flows.Authorized)
+		setpassword(s.credentials("dave", testPassword).wantState(record.SetPassword).token()).wantState(record.Authorized)
 	})
 	s.run("the application", func(t *testing.T) { // is not ours to answer for
 		token := s.login("alice")
@@ -315,9 +316,9 @@ func TestPanicsInTheBackgroundEndNothing(t *testing.T) {
 		s.arm()
 	})
 	s.run("a message behind an answer", func(t *testing.T) {
-		token := s.credentials("dave", testPassword).wantState(flows.SetPassword).token()
+		token := s.credentials("dave", testPassword).wantState(record.SetPassword).token()
 		s.arm("mail.Send")
-		s.post("auth/setpassword", token, fields{"new_password": "a much better secret"}).wantState(flows.Authorized)
+		s.post("auth/setpassword", token, fields{"new_password": "a much better secret"}).wantState(record.Authorized)
 		s.toldOf("sending notice.password_changed to dave of acme")
 		s.arm()
 		storetest.Eventually(t, 20*time.Second, "end of the messages", func() bool { return s.metric("mnemogate_background_messages") == 0 })

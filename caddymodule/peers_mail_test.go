@@ -14,6 +14,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -180,17 +181,17 @@ func TestPeersMailRecovery(t *testing.T) {
 
 	s.run("by the link to a new password", func(t *testing.T) {
 		mail := m.oneMail(t, func() {
-			a := mailTo("alice@example.com").wantState(flows.None)
+			a := mailTo("alice@example.com").wantState(record.None)
 			if a.str("verification") != "MAIL" || a.str("user_email") != "alice@example.com" || a.str("session_token") != "" {
 				t.Errorf("got %s", a.Body)
 			}
 		})
 		checkReceived(t, mail, "alice@example.com", "Recover your access to acme")
 		link := mail.linkToken(t)
-		a := checkLink(link).wantState(flows.RecoveryPassword)
+		a := checkLink(link).wantState(record.RecoveryPassword)
 		checkLink(link).want(flows.ErrTokenInvalid)
 		secrets = append(secrets, a.token())
-		s.post("auth/setpassword", a.token(), fields{"new_password": "a much better secret"}).wantState(flows.None)
+		s.post("auth/setpassword", a.token(), fields{"new_password": "a much better secret"}).wantState(record.None)
 		checkLink(link).want(flows.ErrTokenInvalid)
 		s.wantProfile(credentials("a much better secret"), "alice")
 		credentials(testPassword).want(flows.ErrCredentialsInvalid)
@@ -205,13 +206,13 @@ func TestPeersMailRecovery(t *testing.T) {
 		}
 	})
 	s.run("a newer link ends the older", func(t *testing.T) {
-		older := m.oneMail(t, func() { mailTo("alice@example.com").wantState(flows.None) })
-		newer := m.oneMail(t, func() { mailTo("alice@example.com").wantState(flows.None) })
+		older := m.oneMail(t, func() { mailTo("alice@example.com").wantState(record.None) })
+		newer := m.oneMail(t, func() { mailTo("alice@example.com").wantState(record.None) })
 		checkLink(older.linkToken(t)).want(flows.ErrTokenInvalid)
-		checkLink(newer.linkToken(t)).wantState(flows.RecoveryPassword)
+		checkLink(newer.linkToken(t)).wantState(record.RecoveryPassword)
 	})
 	s.run("implicit TLS", func(t *testing.T) {
-		mail := m.oneMail(t, func() { in("implicit", "alice@example.com").wantState(flows.None) })
+		mail := m.oneMail(t, func() { in("implicit", "alice@example.com").wantState(record.None) })
 		checkReceived(t, mail, "alice@example.com", "Recover your access to implicit")
 		checkLink(mail.linkToken(t)).want(flows.ErrTokenInvalid) // another company's
 	})
@@ -247,11 +248,11 @@ func TestPeersMailRecovery(t *testing.T) {
 		}
 	})
 	s.run("a server that says nothing", func(t *testing.T) {
-		mail := m.oneMail(t, func() { mailTo("bob@example.com").wantState(flows.None) })
-		token := checkLink(mail.linkToken(t)).wantState(flows.RecoveryPassword).token()
+		mail := m.oneMail(t, func() { mailTo("bob@example.com").wantState(record.None) })
+		token := checkLink(mail.linkToken(t)).wantState(record.RecoveryPassword).token()
 		m.frozen(func() {
 			watch := storetest.StartWatch()
-			s.post("auth/setpassword", token, fields{"new_password": "a much better secret"}).wantState(flows.None)
+			s.post("auth/setpassword", token, fields{"new_password": "a much better secret"}).wantState(record.None)
 			if took := watch.Took(); took > 3*time.Second {
 				t.Errorf("the notice held up setpassword for %v", took)
 			}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const (
@@ -278,12 +279,12 @@ func TestPeersOpenIDProvider(t *testing.T) {
 	s.run("a verified email binds on first use", func(t *testing.T) {
 		s.wantProfile(oauth(2, p.login(t, "carol-at-provider")), "carol") // no second factor
 		a, err := s.accounts().ByMnemocode(t.Context(), "acme", "carol")
-		if want := (flows.Identity{Provider: 2, Subject: "carol-at-provider"}); err != nil || !slices.Contains(a.Identities, want) {
+		if want := (record.Identity{Provider: 2, Subject: "carol-at-provider"}); err != nil || !slices.Contains(a.Identities, want) {
 			t.Errorf("carol's identities are %v, %v; want %v", a.Identities, err, want)
 		}
-		s.update("carol", false, func(a *flows.Account) { a.Email = "caroline@example.com" })
+		s.update("carol", false, func(a *record.Account) { a.Email = "caroline@example.com" })
 		s.wantProfile(oauth(2, p.login(t, "carol-at-provider")), "carol") // by the subject alone
-		s.update("carol", false, func(a *flows.Account) { a.Email = "carol@example.com" })
+		s.update("carol", false, func(a *record.Account) { a.Email = "carol@example.com" })
 		oauth(2, p.login(t, "impostor-at-provider")).want(flows.ErrOAuthNotFound)
 	})
 	s.run("an email that is not verified does not", func(t *testing.T) {
@@ -297,7 +298,7 @@ func TestPeersOpenIDProvider(t *testing.T) {
 	})
 	s.run("disclaimers come before authorized", func(t *testing.T) {
 		strict := func(route, token string, body fields) answer { return s.postTo("strict", testKey, route, token, body) }
-		a := strict("auth/oauth", "", p.login(t, "sam-at-provider").fields(1)).wantState(flows.AcceptDisclaimers)
+		a := strict("auth/oauth", "", p.login(t, "sam-at-provider").fields(1)).wantState(record.AcceptDisclaimers)
 		if list, _ := a.JSON["disclaimers_required"].([]any); len(list) != 2 {
 			t.Errorf("disclaimers_required is %v, want both", a.JSON["disclaimers_required"])
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -130,7 +131,7 @@ func wantUnavailable(t *testing.T, ask func() answer) {
 // wantProfile checks that a login ended authorized, up to the application.
 func (s *site) wantProfile(a answer, mnemocode string) {
 	s.t.Helper()
-	a.wantState(flows.Authorized)
+	a.wantState(record.Authorized)
 	if a.str("profile_mnemocode") != mnemocode {
 		s.t.Errorf("profile_mnemocode is %q, want %q", a.str("profile_mnemocode"), mnemocode)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -85,7 +86,7 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 			attempt["password"] = testPassword
 			s.post("auth/checkcredentials", "", attempt).want(flows.ErrCaptchaMissing)
 			attempt["captcha_response"] = worked(challenge(), 1)[0]
-			s.post("auth/checkcredentials", "", attempt).wantState(flows.Authorized)
+			s.post("auth/checkcredentials", "", attempt).wantState(record.Authorized)
 		})
 		s.run("once, and in its company", func(t *testing.T) {
 			responses := worked(challenge(), 40)
@@ -94,7 +95,7 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 			recovery(worked(theirs, 1)[0]).want(flows.ErrCaptchaInvalid)
 			recovery(worked(strings.Repeat("A", 44), 1)[0]).want(flows.ErrCaptchaInvalid)
 			recovery(challenge()).want(flows.ErrCaptchaInvalid)
-			recovery(worked(challenge(), 1)[0]).wantState(flows.RecoveryQuestion)
+			recovery(worked(challenge(), 1)[0]).wantState(record.RecoveryQuestion)
 		})
 		if got := s.backend.requests(); len(got) != 0 {
 			t.Errorf("the application got %q", got)
@@ -124,7 +125,7 @@ func TestWorkAsThePageShowsIt(t *testing.T) {
 		}
 		s.post("auth/recovery/recover", "", fields{
 			"login_id": "alice@example.com", "method": "QUESTION", "captcha_response": strings.TrimSpace(string(out)),
-		}).wantState(flows.RecoveryQuestion)
+		}).wantState(record.RecoveryQuestion)
 	}
 	out, err := exec.Command("node", script, s.URL+"/acme", "another").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), flows.ErrAPIKeyInvalid.Message) {

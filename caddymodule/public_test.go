@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // ask sends the very bytes of a request with these headers.
@@ -72,7 +73,7 @@ func TestPublicPathsNeedNoToken(t *testing.T) {
 		})
 		s.run("with a token that is not good", func(t *testing.T) {
 			ended := s.login("frank")
-			s.post("auth/logout", ended, nil).wantState(flows.None)
+			s.post("auth/logout", ended, nil).wantState(record.None)
 			for how, authorization := range map[string]string{
 				"unknown": bearer("mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"), "no token": "Authorization: Basic YTpi\r\n",
 				"ended": bearer(ended), "two": bearer(token) + bearer(token), "a step's": bearer(s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()),
@@ -128,7 +129,7 @@ func TestPublicPathsNeedNoToken(t *testing.T) {
 func (s *site) loginAt(company, key, loginID string) string {
 	s.t.Helper()
 	a := s.postTo(company, key, "auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword})
-	return a.wantState(flows.Authorized).token()
+	return a.wantState(record.Authorized).token()
 }
 
 // A health check must not wait for a store, and a page that is public is so
@@ -160,7 +161,7 @@ func TestFreshPathsNeedAFreshLogin(t *testing.T) {
 			fresh 1h /account/*
 			fresh 10m /account/delete /payments`})
 		login := func(ago time.Duration) string {
-			return s.begun("mgs_", flows.Authorized, time.Now().Add(-ago), time.Now().Add(time.Hour))
+			return s.begun("mgs_", record.Authorized, time.Now().Add(-ago), time.Now().Add(time.Hour))
 		}
 		fresh, old := login(9*time.Minute), login(11*time.Minute)
 		for range 4 { // from the store, and from memory
@@ -226,7 +227,7 @@ func TestASiteServesItsCompanies(t *testing.T) {
 				reverse_proxy BACKEND
 			}`})
 		alices, zoes := s.login("alice@example.com"), s.loginAt("umbra", "other-key", "zoe")
-		expired := s.expired("mgs_", flows.Authorized)
+		expired := s.expired("mgs_", record.Authorized)
 		login := `{"login_id": "alice@example.com", "password": "` + testPassword + `"}`
 		post := func(uri, key string) answer {
 			s.t.Helper()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // together calls f n times at once.
@@ -67,12 +68,12 @@ func (s *site) wantOne(answers []answer, losers ...*flows.Error) int {
 }
 
 // sessions returns the sessions that an account of acme has.
-func (s *site) sessions(mnemocode string) []flows.Session {
+func (s *site) sessions(mnemocode string) []record.Session {
 	s.t.Helper()
 	return s.sessionsOf("acme", mnemocode)
 }
 
-func (s *site) sessionsOf(company, mnemocode string) []flows.Session {
+func (s *site) sessionsOf(company, mnemocode string) []record.Session {
 	s.t.Helper()
 	db, ctx := s.store(), s.t.Context()
 	a, err := db.Accounts().ByMnemocode(ctx, company, mnemocode)
@@ -87,9 +88,9 @@ func (s *site) sessionsOf(company, mnemocode string) []flows.Session {
 }
 
 // wantSessions checks in which states an account of acme has sessions.
-func (s *site) wantSessions(mnemocode string, want ...flows.State) {
+func (s *site) wantSessions(mnemocode string, want ...record.State) {
 	s.t.Helper()
-	var got []flows.State
+	var got []record.State
 	for _, session := range s.sessions(mnemocode) {
 		got = append(got, session.State)
 	}
@@ -99,13 +100,13 @@ func (s *site) wantSessions(mnemocode string, want ...flows.State) {
 }
 
 // tally returns how many wrong attempts of a kind an account of acme has.
-func (s *site) tally(mnemocode string, kind flows.Kind) int {
+func (s *site) tally(mnemocode string, kind record.Kind) int {
 	s.t.Helper()
 	a, err := s.accounts().ByMnemocode(s.t.Context(), "acme", mnemocode)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	tallies, err := s.accounts().Tallies(s.t.Context(), flows.Subject{Company: "acme", Account: a.ID})
+	tallies, err := s.accounts().Tallies(s.t.Context(), record.Subject{Company: "acme", Account: a.ID})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func oneOfManyWins(t *testing.T, start starter) {
 		return s.post("auth/checkpassword", token, fields{"password": testPassword})
 	}
 	secondFactor := func() string {
-		return password(login("carol")).wantState(flows.CheckOTP).token()
+		return password(login("carol")).wantState(record.CheckOTP).token()
 	}
 	recovery := func(method string) answer {
 		return s.post("auth/recovery/recover", "", fields{"login_id": "erin", "captcha_response": "any", "method": method})
@@ -203,7 +204,7 @@ func oneOfManyWins(t *testing.T, start starter) {
 		if got := s.get("/", a.token()); got.Status != 200 {
 			s.t.Errorf("the winner's token: %d %s", got.Status, got.Body)
 		}
-		s.wantSessions(mnemocode, flows.Authorized)
+		s.wantSessions(mnemocode, record.Authorized)
 	}
 
 	s.run("one token", func(*testing.T) {
@@ -228,7 +229,7 @@ func oneOfManyWins(t *testing.T, start starter) {
 				continue
 			}
 			works(winner, "alice")
-			s.post("auth/logout", winner.token(), nil).wantState(flows.None)
+			s.post("auth/logout", winner.token(), nil).wantState(record.None)
 		}
 	})
 	s.run("one code", func(*testing.T) {
@@ -238,11 +239,11 @@ func oneOfManyWins(t *testing.T, start starter) {
 		works(answers[s.wantOne(answers, flows.ErrOTPInvalid, flows.ErrTokenInvalid)], "bob")
 	})
 	s.run("one recovery code", func(*testing.T) {
-		token := recovery("PHONE").wantState(flows.RecoveryOTP).token()
+		token := recovery("PHONE").wantState(record.RecoveryOTP).token()
 		code := fields{"otp": s.sms.last("otp.recovery", "code")}
 		answers := together(racers, func(int) answer { return s.post("auth/recovery/checkotp", token, code) })
 		s.wantOne(answers, flows.ErrOTPInvalid, flows.ErrTokenInvalid)
-		s.wantSessions("erin", flows.RecoveryPassword)
+		s.wantSessions("erin", record.RecoveryPassword)
 	})
 	s.run("one backup code, one token", func(*testing.T) {
 		s.setBackupCodes("carol", "AAAAABBBBB", "CCCCCDDDDD")
@@ -269,7 +270,7 @@ func oneOfManyWins(t *testing.T, start starter) {
 		}
 		authorized := 0
 		for _, session := range s.sessions("carol") {
-			if session.State == flows.Authorized {
+			if session.State == record.Authorized {
 				authorized++
 			}
 		}
@@ -290,7 +291,7 @@ func oneOfManyWins(t *testing.T, start starter) {
 		}
 	})
 	s.run("one new password", func(*testing.T) {
-		token := password(login("dave")).wantState(flows.SetPassword).token()
+		token := password(login("dave")).wantState(record.SetPassword).token()
 		passwords := newPasswords("dave's")
 		answers := together(racers, func(i int) answer { return s.post("auth/setpassword", token, fields{"new_password": passwords[i]}) })
 		i := s.wantOne(answers, flows.ErrTokenInvalid)
@@ -299,11 +300,11 @@ func oneOfManyWins(t *testing.T, start starter) {
 	})
 	s.run("one link", func(*testing.T) {
 		s.endSessions("erin")
-		recovery("MAIL").wantState(flows.None)
+		recovery("MAIL").wantState(record.None)
 		link := fields{"token": s.sms.linkToken()}
 		answers := together(racers, func(int) answer { return s.post("auth/recovery/checklink", "", link) })
 		s.wantOne(answers, flows.ErrTokenInvalid)
-		s.wantSessions("erin", flows.RecoveryPassword)
+		s.wantSessions("erin", record.RecoveryPassword)
 		s.post("auth/recovery/checklink", "", link).want(flows.ErrTokenInvalid)
 	})
 	s.run("one new password, one recovery", func(*testing.T) {
@@ -347,14 +348,14 @@ func (s *site) wantPassword(loginID string, passwords [racers]string, i int) {
 	try(passwords[(i+1)%racers]).want(flows.ErrCredentialsInvalid)
 	try(passwords[(i+racers-1)%racers]).want(flows.ErrCredentialsInvalid)
 	try(testPassword).want(flows.ErrCredentialsInvalid)
-	try(passwords[i]).wantState(flows.Authorized)
+	try(passwords[i]).wantState(record.Authorized)
 	s.endSessions(loginID)
 }
 
 // endSessions ends all sessions of an account of acme.
 func (s *site) endSessions(mnemocode string) {
 	s.t.Helper()
-	s.update(mnemocode, true, func(*flows.Account) {})
+	s.update(mnemocode, true, func(*record.Account) {})
 }
 
 // The limits hold exactly, however many come at once.
@@ -423,7 +424,7 @@ func limitsHoldUnderARace(t *testing.T, start starter) {
 		if compared != 10 {
 			t.Errorf("%v: %d passwords were compared, want 10 as lock_after says", got, compared)
 		}
-		if n := s.tally("alice", flows.WrongPasswords); n != 10 {
+		if n := s.tally("alice", record.WrongPasswords); n != 10 {
 			t.Errorf("%d wrong passwords were counted, want 10", n)
 		}
 		s.post("auth/checkpassword", token, fields{"password": testPassword}).want(flows.ErrRestricted)
@@ -451,7 +452,7 @@ func limitsHoldUnderARace(t *testing.T, start starter) {
 		}
 	})
 	s.run("mails of an account", func(t *testing.T) {
-		s.update("bob", false, func(a *flows.Account) { a.Email = "bob@example.com" })
+		s.update("bob", false, func(a *record.Account) { a.Email = "bob@example.com" })
 		answers := together(30, func(int) answer {
 			return s.post("auth/recovery/recover", "", fields{"login_id": "bob@example.com", "captcha_response": "any", "method": "MAIL"})
 		})
@@ -483,7 +484,7 @@ func (s *site) wantLinks(mnemocode string, want int) {
 	s.t.Helper()
 	links := 0
 	for _, session := range s.sessions(mnemocode) {
-		if session.State == flows.MailedLink {
+		if session.State == record.MailedLink {
 			links++
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // navigates are the headers of a browser that is to show a page.
@@ -68,7 +69,7 @@ func TestABrowserWithoutASessionIsSentToTheLoginPage(t *testing.T) {
 			}
 		})
 		s.run("with a session that is too old", func(*testing.T) {
-			old := s.begun("mgs_", flows.Authorized, time.Now().Add(-2*time.Hour), time.Now().Add(time.Hour))
+			old := s.begun("mgs_", record.Authorized, time.Now().Add(-2*time.Hour), time.Now().Add(time.Hour))
 			cookie := "Cookie: " + cookieName + "=" + old + "\r\n"
 			s.ask("GET", "/x", navigates+cookie).is(200)
 			s.ask("GET", "/acme/fresh", navigates+cookie).wantRedirect("/acme/login?return_to=%2Facme%2Ffresh&fresh=3600")

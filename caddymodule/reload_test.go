@@ -20,6 +20,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 var (
@@ -212,7 +213,7 @@ func reloadsLoseNothing(t *testing.T, start starter) {
 	for _, c := range checks {
 		s.run(c.promise, func(*testing.T) { c.check() })
 	}
-	s.post("auth/logout", token, nil).wantState(flows.None)
+	s.post("auth/logout", token, nil).wantState(record.None)
 	for _, f := range streams {
 		select {
 		case <-f.ended:
@@ -307,7 +308,7 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 	g.behave(nil)
 	var codes []string // tokens that wait for one
 	for range 2 {
-		codes = append(codes, (<-slow).wantState(flows.CheckOTP).token())
+		codes = append(codes, (<-slow).wantState(record.CheckOTP).token())
 	}
 	s.eventually("end of the store that nobody uses", func() bool { return !s.holds("mnemogate.db") })
 	select {
@@ -324,8 +325,8 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 		return err == nil && a.Status == http.StatusOK
 	})
 	for _, token := range codes {
-		s.post("auth/renewotp", token, nil).wantState(flows.None)
-		s.post("auth/checkotp", token, fields{"otp": g.last("code")}).wantState(flows.Authorized)
+		s.post("auth/renewotp", token, nil).wantState(record.None)
+		s.post("auth/checkotp", token, fields{"otp": g.last("code")}).wantState(record.Authorized)
 	}
 	stop()
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // What was acknowledged is there after a restart and after a reload that was
@@ -97,76 +98,76 @@ func prepare(s *site, round, phones string) (after []survivor) {
 		}
 	})
 	half := login("alice").token()
-	promise("a half-done login", func() { post("auth/checkpassword", half, right).wantState(flows.Authorized) })
+	promise("a half-done login", func() { post("auth/checkpassword", half, right).wantState(record.Authorized) })
 	used := login("alice").token()
-	post("auth/checkpassword", used, right).wantState(flows.Authorized)
+	post("auth/checkpassword", used, right).wantState(record.Authorized)
 	promise("a step's token that was used", func() { post("auth/checkpassword", used, right).want(flows.ErrTokenInvalid) })
 	ended := credentials("alice", testPassword).token()
-	post("auth/logout", ended, nil).wantState(flows.None)
+	post("auth/logout", ended, nil).wantState(record.None)
 	promise("a logout", func() { s.get("/", ended).want(flows.ErrTokenInvalid) })
 
-	pending := credentials("carol", testPassword).wantState(flows.CheckOTP).token()
+	pending := credentials("carol", testPassword).wantState(record.CheckOTP).token()
 	pendingCode := fields{"otp": s.sms.last("otp.login", "code")}
-	promise("a pending code", func() { post("auth/checkotp", pending, pendingCode).wantState(flows.Authorized) })
-	spent := credentials("cora", testPassword).wantState(flows.CheckOTP).token()
+	promise("a pending code", func() { post("auth/checkotp", pending, pendingCode).wantState(record.Authorized) })
+	spent := credentials("cora", testPassword).wantState(record.CheckOTP).token()
 	spentCode := fields{"otp": s.sms.last("otp.login", "code")}
 	post("auth/checkotp", spent, fields{"otp": "wrong"}).want(flows.ErrOTPInvalid)
 	promise("a spent code, and that it can be renewed", func() {
 		post("auth/checkotp", spent, spentCode).want(flows.ErrOTPInvalid)
-		post("auth/renewotp", spent, nil).wantState(flows.None)
-		post("auth/checkotp", spent, fields{"otp": s.sms.last("otp.login", "code")}).wantState(flows.Authorized)
+		post("auth/renewotp", spent, nil).wantState(record.None)
+		post("auth/checkotp", spent, fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
 	})
 	promise("the count of wrong codes", func() {
-		if n := s.tally("cora-"+round, flows.WrongCodes); n != 1 {
+		if n := s.tally("cora-"+round, record.WrongCodes); n != 1 {
 			s.t.Errorf("%d were counted, want 1", n)
 		}
 	})
-	recoveryPending := recovery("ann", "PHONE").wantState(flows.RecoveryOTP).token()
+	recoveryPending := recovery("ann", "PHONE").wantState(record.RecoveryOTP).token()
 	recoveryCode := fields{"otp": s.sms.last("otp.recovery", "code")}
 	promise("a pending recovery code", func() {
-		post("auth/recovery/checkotp", recoveryPending, recoveryCode).wantState(flows.RecoveryPassword)
+		post("auth/recovery/checkotp", recoveryPending, recoveryCode).wantState(record.RecoveryPassword)
 	})
-	asked := recovery("ann", "QUESTION").wantState(flows.RecoveryQuestion).token()
+	asked := recovery("ann", "QUESTION").wantState(record.RecoveryQuestion).token()
 	promise("a question that was asked", func() {
-		post("auth/recovery/checkquestion", asked, fields{"control_answer": "whiskers"}).wantState(flows.RecoveryPassword)
+		post("auth/recovery/checkquestion", asked, fields{"control_answer": "whiskers"}).wantState(record.RecoveryPassword)
 	})
 	s.setBackupCodes("pat-"+round, "AAAAABBBBB", "CCCCCDDDDD")
-	post("auth/checkotp", credentials("pat", testPassword).token(), fields{"backup_code": "AAAAABBBBB"}).wantState(flows.Authorized)
-	patPending := credentials("pat", testPassword).wantState(flows.CheckOTP).token()
+	post("auth/checkotp", credentials("pat", testPassword).token(), fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
+	patPending := credentials("pat", testPassword).wantState(record.CheckOTP).token()
 	promise("a used backup code, and one that was not", func() {
 		post("auth/checkotp", patPending, fields{"backup_code": "AAAAABBBBB"}).want(flows.ErrBackupCodeInvalid)
-		post("auth/checkotp", patPending, fields{"backup_code": "CCCCCDDDDD"}).wantState(flows.Authorized)
+		post("auth/checkotp", patPending, fields{"backup_code": "CCCCCDDDDD"}).wantState(record.Authorized)
 	})
 
-	recovery("alice", "MAIL").wantState(flows.None)
+	recovery("alice", "MAIL").wantState(record.None)
 	usedLink := fields{"token": s.sms.linkToken()}
-	linked := post("auth/recovery/checklink", "", usedLink).wantState(flows.RecoveryPassword).token()
+	linked := post("auth/recovery/checklink", "", usedLink).wantState(record.RecoveryPassword).token()
 	promise("a used link and what it led to", func() {
 		post("auth/recovery/checklink", "", usedLink).want(flows.ErrTokenInvalid)
 		post("auth/setpassword", linked, fields{"new_password": "short"}).want(flows.ErrQuality)
 	})
-	recovery("ann", "MAIL").wantState(flows.None)
+	recovery("ann", "MAIL").wantState(record.None)
 	replacedLink := fields{"token": s.sms.linkToken()}
-	recovery("ann", "MAIL").wantState(flows.None)
+	recovery("ann", "MAIL").wantState(record.None)
 	link := fields{"token": s.sms.linkToken()}
 	promise("a link, and that it replaced another", func() {
 		post("auth/recovery/checklink", "", replacedLink).want(flows.ErrTokenInvalid)
-		post("auth/recovery/checklink", "", link).wantState(flows.RecoveryPassword)
+		post("auth/recovery/checklink", "", link).wantState(record.RecoveryPassword)
 	})
 	promise("the budget of mails", func() { recovery("ann", "MAIL").want(flows.ErrRestricted) })
 
-	must := credentials("dave", testPassword).wantState(flows.SetPassword).token()
+	must := credentials("dave", testPassword).wantState(record.SetPassword).token()
 	promise("a new password that is due", func() {
-		post("auth/setpassword", must, fields{"new_password": "a much better secret"}).wantState(flows.Authorized)
+		post("auth/setpassword", must, fields{"new_password": "a much better secret"}).wantState(record.Authorized)
 	})
 	before := credentials("olga", testPassword).token()
 	olga := post("auth/recovery/checkquestion", recovery("olga", "QUESTION").token(), fields{"control_answer": "Whiskers"}).token()
-	post("auth/setpassword", olga, fields{"new_password": "a much better secret"}).wantState(flows.None)
+	post("auth/setpassword", olga, fields{"new_password": "a much better secret"}).wantState(record.None)
 	promise("a changed password and what it ended", func() {
 		s.get("/", before).want(flows.ErrTokenInvalid)
 		post("auth/setpassword", olga, fields{"new_password": "yet another secret"}).want(flows.ErrTokenInvalid)
 		credentials("olga", testPassword).want(flows.ErrCredentialsInvalid)
-		credentials("olga", "a much better secret").wantState(flows.Authorized)
+		credentials("olga", "a much better secret").wantState(record.Authorized)
 	})
 
 	for range 3 {
@@ -184,15 +185,15 @@ func prepare(s *site, round, phones string) (after []survivor) {
 		credentials("mia", testPassword).want(flows.ErrRestricted)
 	})
 	for range 2 {
-		credentials("ned", testPassword).wantState(flows.CheckOTP)
+		credentials("ned", testPassword).wantState(record.CheckOTP)
 	}
 	promise("the budget of SMS", func() { credentials("ned", testPassword).want(flows.ErrRestricted) })
 
 	reader := fields{"login_id": "reader-" + round, "password": testPassword, "accept_disclaimers": []string{"terms", "privacy"}}
-	s.postTo("legal", testKey, "auth/checkcredentials", "", reader).wantState(flows.Authorized)
+	s.postTo("legal", testKey, "auth/checkcredentials", "", reader).wantState(record.Authorized)
 	promise("accepted disclaimers", func() {
 		delete(reader, "accept_disclaimers")
-		s.postTo("legal", testKey, "auth/checkcredentials", "", reader).wantState(flows.Authorized)
+		s.postTo("legal", testKey, "auth/checkcredentials", "", reader).wantState(record.Authorized)
 	})
 	return after
 }

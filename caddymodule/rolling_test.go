@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -65,7 +66,7 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	load.end()
 	s.get("/", releasedToShared.ended).want(flows.ErrTokenInvalid)
-	s.post("auth/checkotp", releasedToShared.pending, fields{"otp": releasedToShared.code}).wantState(flows.Authorized)
+	s.post("auth/checkotp", releasedToShared.pending, fields{"otp": releasedToShared.code}).wantState(record.Authorized)
 }
 
 const rollers = 3 // of each kind of client
@@ -152,7 +153,7 @@ func (l *rollingLoad) over() bool {
 // round logs in by password and SMS, uses the session and logs out.
 func (l *rollingLoad) round(loginID, phone string) {
 	token := ""
-	step := func(route string, body fields, state flows.State) bool {
+	step := func(route string, body fields, state record.State) bool {
 		a, ok := l.good(route, l.postRequest("acme", testKey, route, token, body))
 		if ok && a.str("session_state") != string(state) {
 			l.t.Errorf("%s: %s", route, a.Body)
@@ -161,14 +162,14 @@ func (l *rollingLoad) round(loginID, phone string) {
 		return ok
 	}
 	l.hashing.Lock()
-	coded := step("auth/login", fields{"login_id": loginID}, flows.CheckPassword) && step("auth/checkpassword", fields{"password": testPassword}, flows.CheckOTP)
+	coded := step("auth/login", fields{"login_id": loginID}, record.CheckPassword) && step("auth/checkpassword", fields{"password": testPassword}, record.CheckOTP)
 	l.hashing.Unlock()
-	if !coded || !step("auth/checkotp", fields{"otp": l.codeTo(phone)}, flows.Authorized) {
+	if !coded || !step("auth/checkotp", fields{"otp": l.codeTo(phone)}, record.Authorized) {
 		return
 	}
 	authorized := token
 	l.good("after a login", l.getRequest("/orders", authorized))
-	if !step("auth/logout", nil, flows.None) {
+	if !step("auth/logout", nil, record.None) {
 		return
 	}
 	storetest.Eventually(l.t, heardWithin, "refusal", func() bool {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/websocket"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -84,7 +85,7 @@ func TestAWebSocketMayBringItsTokenAsAProtocol(t *testing.T) {
 		})
 		s.run("who does not", func(*testing.T) {
 			ended := s.login("frank")
-			s.post("auth/logout", ended, nil).wantState(flows.None)
+			s.post("auth/logout", ended, nil).wantState(record.None)
 			step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
 			before := len(one.backend.requests())
 			for headers, want := range map[string]*flows.Error{
@@ -184,7 +185,7 @@ func TestARealWebSocketWithATokenAmongItsProtocols(t *testing.T) {
 		conn.Close()
 		t.Error("alone, it passes")
 	}
-	s.post("auth/logout", token, nil).wantState(flows.None)
+	s.post("auth/logout", token, nil).wantState(record.None)
 	if n, err := conn.Read(echo); err == nil {
 		t.Errorf("behind the logout comes %q", echo[:n])
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A mount is a way to have mnemogate in a Caddyfile.
@@ -174,7 +175,7 @@ func TestNoSpellingOfAProtectedPathPassesWithoutItsToken(t *testing.T) {
 
 func protectedSpellings(t *testing.T, s *site, mounts []mount) {
 	alice := "Authorization: Bearer " + s.login("alice@example.com") + "\r\n"
-	zoe := "Authorization: Bearer " + s.postTo("umbra", "other-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(flows.Authorized).token() + "\r\n"
+	zoe := "Authorization: Bearer " + s.postTo("umbra", "other-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(record.Authorized).token() + "\r\n"
 	for _, m := range mounts {
 		s.run(m.name, func(t *testing.T) {
 			c := &h1conn{s: s}

@@ -7,7 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func init() { caddy.RegisterModule(accountsGuest{}) }
@@ -32,4 +32,4 @@ func (*accountsOnly) Start(context.Context) error { return guest.ErrUnreachable 
 
 func (*accountsOnly) Close() error { return nil }
 
-func (*accountsOnly) Accounts() flows.Accounts { return nil }
+func (*accountsOnly) Accounts() record.Accounts { return nil }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A flowing is an open stream: something comes every 20 ms.
@@ -140,7 +141,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 	for _, f := range append(alices, franks...) {
 		f.lives(t)
 	}
-	s.post("auth/logout", token, nil).wantState(flows.None)
+	s.post("auth/logout", token, nil).wantState(record.None)
 	for _, f := range alices {
 		f.isCut(t)
 	}
@@ -159,7 +160,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 	for _, f := range franks {
 		f.lives(t)
 	}
-	s.update("frank", true, func(a *flows.Account) { a.Status = flows.StatusClosed })
+	s.update("frank", true, func(a *record.Account) { a.Status = record.StatusClosed })
 	for _, f := range franks {
 		f.isCut(t)
 	}

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 var samples = flag.Int("samples", 8, "how many requests of each kind TestTiming measures")
@@ -167,13 +167,13 @@ func (s *site) crowd(company string, n int) {
 	several := make(chan struct{}, 8) // at once, as many as a node has connections
 	for k, sort := range []string{"open", "open2", "open3", "open4", "closed", "bare"} {
 		for i := range n {
-			a := flows.Account{
+			a := record.Account{
 				Company: company, Mnemocode: fmt.Sprintf("%s-%d", sort, i), Email: fmt.Sprintf("%s-%d@example.com", sort, i),
-				Phone: fmt.Sprintf("+37061%d%05d", k, i), Status: flows.StatusActive, PasswordHash: hash,
+				Phone: fmt.Sprintf("+37061%d%05d", k, i), Status: record.StatusActive, PasswordHash: hash,
 			}
 			switch sort {
 			case "closed":
-				a.Status = flows.StatusClosed
+				a.Status = record.StatusClosed
 			case "bare":
 				a.PasswordHash = ""
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -67,7 +68,7 @@ func (s *site) enrol(account string) string {
 // secondStep is the token of a login that waits for a code.
 func (s *site) secondStep(login string) answer {
 	s.t.Helper()
-	return s.credentials(login, testPassword).wantState(flows.CheckOTP)
+	return s.credentials(login, testPassword).wantState(record.CheckOTP)
 }
 
 var carol = fields{"profile_mnemocode": "carol", "login_name": "carol", "primary_phone": "+37060000003", "password": testPassword, "second_factor": true}
@@ -82,7 +83,7 @@ func TestAuthenticatorApp(t *testing.T) {
 		s := accountsSite(t, start, allKeys, siteConfig{})
 		s.api(keyOfAll, "POST", "acme/accounts", carol).wantStatus(http.StatusCreated)
 		const path = "acme/accounts/carol/totp"
-		session := s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(flows.Authorized).token()
+		session := s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized).token()
 		sent := len(s.sms.of("otp.login"))
 
 		s.api(keyOfAll, "POST", path+"/confirm", fields{"code": "123456"}).wantRefused(http.StatusConflict, "")
@@ -113,17 +114,17 @@ func TestAuthenticatorApp(t *testing.T) {
 		if code == oathtool(t, secret, 0) {
 			code = oathtool(t, secret, 30*time.Second)
 		}
-		s.post("auth/checkotp", first.token(), fields{"otp": code}).wantState(flows.Authorized)
+		s.post("auth/checkotp", first.token(), fields{"otp": code}).wantState(record.Authorized)
 		for range 2 { // on each node
 			s.post("auth/checkotp", second.token(), fields{"otp": code}).want(flows.ErrOTPInvalid)
 		}
-		if a := s.post("auth/renewotp", second.token(), nil).wantState(flows.None); a.str("user_phone") != "+37*******03" {
+		if a := s.post("auth/renewotp", second.token(), nil).wantState(record.None); a.str("user_phone") != "+37*******03" {
 			t.Errorf("got %s", a.Body)
 		}
-		s.post("auth/checkotp", second.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(flows.Authorized)
+		s.post("auth/checkotp", second.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
 
 		codes := s.api(keyOfAll, "POST", "acme/accounts/carol/backup-codes", nil).JSON["backup_codes"].([]any)
-		s.post("auth/checkotp", s.secondStep("carol").token(), fields{"backup_code": codes[0]}).wantState(flows.Authorized)
+		s.post("auth/checkotp", s.secondStep("carol").token(), fields{"backup_code": codes[0]}).wantState(record.Authorized)
 		s.api(keyOfAll, "PATCH", "acme/accounts/carol", fields{"primary_phone": nil}).wantStatus(http.StatusOK)
 		s.post("auth/renewotp", s.secondStep("carol").token(), nil).want(flows.ErrValidation)
 
@@ -142,7 +143,7 @@ func TestAuthenticatorApp(t *testing.T) {
 			t.Errorf("the export with secrets holds %s", line)
 		}
 		s.api(keyOfAll, "DELETE", path, nil).wantStatus(http.StatusNoContent)
-		s.credentials("carol", testPassword).wantState(flows.CheckOTP) // by a backup code
+		s.credentials("carol", testPassword).wantState(record.CheckOTP) // by a backup code
 
 		imported := func(want string) {
 			t.Helper()
@@ -154,7 +155,7 @@ func TestAuthenticatorApp(t *testing.T) {
 		}
 		imported(`"updated":1`)
 		imported(`"skipped":1`) // it is the same secret
-		s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": oathtool(t, secret, 0)}).wantState(flows.Authorized)
+		s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": oathtool(t, secret, 0)}).wantState(record.Authorized)
 		if strings.Contains(s.log(), secret) {
 			t.Error("the log has the secret")
 		}
@@ -241,7 +242,7 @@ func TestCommandSetsUpAnApp(t *testing.T) {
 	}
 	s.cli("", "account", "show", "carol").want(0, "totp                  yes\n")
 	s.cli("", "account", "set", "carol", "--second-factor").want(0)
-	s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": appShows(t, secret, 30*time.Second)}).wantState(flows.Authorized)
+	s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": appShows(t, secret, 30*time.Second)}).wantState(record.Authorized)
 	if got := s.cli("", "account", "export").want(0); strings.Contains(got.out, secret) {
 		t.Error("an export has the secret")
 	}

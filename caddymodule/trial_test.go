@@ -11,6 +11,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // doctor sends a test through the gateway that is configured, and tells what came
@@ -57,7 +58,7 @@ func TestDoctorSendsATest(t *testing.T) {
 		if tested != 2 {
 			t.Errorf("the receiver got %v", r.all())
 		}
-		all.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(flows.CheckOTP) // the only SMS that it may have
+		all.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(record.CheckOTP) // the only SMS that it may have
 		if metrics := s.fromAdmin("/metrics"); strings.Contains(metrics, `type="test"`) || strings.Contains(metrics, "mnemogate_outbox_deliveries_total{company=\"acme\",result=\"delivered\"}") {
 			t.Error("a test is counted")
 		}

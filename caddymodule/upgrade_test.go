@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // releasedFile is a file of what v0.1.0 has left in its stores: alice, who is
@@ -98,9 +99,9 @@ func (s *site) goesOn(r released) {
 		s.t.Errorf("alice's sessions:\n%s", got)
 	}
 	s.credentials("lou", testPassword).want(flows.ErrRestricted)
-	s.post("auth/checkotp", r.pending, fields{"otp": r.code}).wantState(flows.Authorized)
-	pending := s.credentials("carol", testPassword).wantState(flows.CheckOTP).token()
-	s.post("auth/checkotp", pending, fields{"backup_code": "AAAAABBBBB"}).wantState(flows.Authorized)
+	s.post("auth/checkotp", r.pending, fields{"otp": r.code}).wantState(record.Authorized)
+	pending := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
+	s.post("auth/checkotp", pending, fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
 	account := node.cli("", "account", "show", "alice", "--json").want(0).object()
 	if account["role"] != "tester" || account["primary_email"] != "alice@example.com" || account["control_question"] != "Cat?" {
 		s.t.Errorf("alice is %v", account)
@@ -108,10 +109,10 @@ func (s *site) goesOn(r released) {
 	if got := node.cli("", "account", "show", "carol", "--json").want(0).object(); got["backup_codes_left"] != 1.0 {
 		s.t.Errorf("carol is %v", got)
 	}
-	linked := s.post("auth/recovery/checklink", "", fields{"token": r.link}).wantState(flows.RecoveryPassword).token()
-	s.post("auth/setpassword", linked, fields{"new_password": "a much better secret"}).wantState(flows.None)
+	linked := s.post("auth/recovery/checklink", "", fields{"token": r.link}).wantState(record.RecoveryPassword).token()
+	s.post("auth/setpassword", linked, fields{"new_password": "a much better secret"}).wantState(record.None)
 	s.get("/", r.live).want(flows.ErrTokenInvalid)
-	s.get("/", s.credentials("alice", "a much better secret").wantState(flows.Authorized).token()).wantStatus(200)
+	s.get("/", s.credentials("alice", "a much better secret").wantState(record.Authorized).token()).wantStatus(200)
 	node.cli("", "account", "add", "dave", "--email", "dave@example.com").want(0)
 	node.cli("", "account", "delete", "carol", "--yes").want(0)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // people is a company's part of a Caddyfile: one account for each path through
@@ -100,7 +101,7 @@ func everyTransition(t *testing.T, start starter) {
 	}
 
 	s.run("login with a password set", func(t *testing.T) {
-		a := login("alice@example.com").wantState(flows.CheckPassword)
+		a := login("alice@example.com").wantState(record.CheckPassword)
 		if list, ok := a.JSON["disclaimers_required"].([]any); !ok || len(list) != 0 {
 			t.Errorf("disclaimers_required is %v, want []", a.JSON["disclaimers_required"])
 		}
@@ -109,96 +110,96 @@ func everyTransition(t *testing.T, start starter) {
 		}
 	})
 	s.run("login without a password", func(t *testing.T) {
-		a := login("+370 600 00002").wantState(flows.CheckOTP)
+		a := login("+370 600 00002").wantState(record.CheckOTP)
 		if a.str("user_phone") != "+37*******02" {
 			t.Errorf("user_phone is %q", a.str("user_phone"))
 		}
 		b := s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")})
-		profile(t, b.wantState(flows.Authorized), "bob")
+		profile(t, b.wantState(record.Authorized), "bob")
 		s.get("/", a.token()).want(flows.ErrTokenInvalid) // it was replaced
 	})
 	s.run("password, nothing further", func(t *testing.T) {
-		profile(t, passed("frank").wantState(flows.Authorized), "frank")
+		profile(t, passed("frank").wantState(record.Authorized), "frank")
 	})
 	s.run("password, second factor", func(t *testing.T) {
-		a := passed("carol@example.com").wantState(flows.CheckOTP)
+		a := passed("carol@example.com").wantState(record.CheckOTP)
 		if a.str("user_phone") != "+37*******03" {
 			t.Errorf("user_phone is %q", a.str("user_phone"))
 		}
 		b := s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")})
-		profile(t, b.wantState(flows.Authorized), "carol")
+		profile(t, b.wantState(record.Authorized), "carol")
 	})
 	s.run("renewed code", func(t *testing.T) {
-		a := passed("carol@example.com").wantState(flows.CheckOTP)
-		renewed := s.post("auth/renewotp", a.token(), nil).wantState(flows.None)
+		a := passed("carol@example.com").wantState(record.CheckOTP)
+		renewed := s.post("auth/renewotp", a.token(), nil).wantState(record.None)
 		if renewed.str("user_phone") != "+37*******03" {
 			t.Errorf("user_phone is %q", renewed.str("user_phone"))
 		}
-		s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(flows.Authorized)
+		s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
 	})
 	s.run("password, new password required", func(t *testing.T) {
-		a := passed("dave@example.com").wantState(flows.SetPassword)
+		a := passed("dave@example.com").wantState(record.SetPassword)
 		quality(t, a)
 		b := s.post("auth/setpassword", a.token(), fields{"new_password": "a much better secret"})
-		profile(t, b.wantState(flows.Authorized), "dave")
+		profile(t, b.wantState(record.Authorized), "dave")
 		c := s.post("auth/checkcredentials", "", fields{"login_id": "dave@example.com", "password": "a much better secret"})
-		profile(t, c.wantState(flows.Authorized), "dave")
+		profile(t, c.wantState(record.Authorized), "dave")
 	})
 	s.run("password, code, new password required", func(t *testing.T) {
-		a := s.post("auth/checkcredentials", "", fields{"login_id": "erin@example.com", "password": testPassword}).wantState(flows.CheckOTP)
-		b := s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(flows.SetPassword)
+		a := s.post("auth/checkcredentials", "", fields{"login_id": "erin@example.com", "password": testPassword}).wantState(record.CheckOTP)
+		b := s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.SetPassword)
 		quality(t, b)
 		c := s.post("auth/setpassword", b.token(), fields{"new_password": "a much better secret"})
-		profile(t, c.wantState(flows.Authorized), "erin")
+		profile(t, c.wantState(record.Authorized), "erin")
 	})
 	s.run("credentials", func(t *testing.T) {
 		a := s.post("auth/checkcredentials", "", fields{"login_id": "ALICE@example.com ", "password": testPassword})
-		profile(t, a.wantState(flows.Authorized), "alice")
-		s.post("auth/checkcredentials", "", fields{"login_id": "carol@example.com", "password": testPassword}).wantState(flows.CheckOTP)
-		s.update("frank", true, func(a *flows.Account) { a.MustSetPassword = true })
+		profile(t, a.wantState(record.Authorized), "alice")
+		s.post("auth/checkcredentials", "", fields{"login_id": "carol@example.com", "password": testPassword}).wantState(record.CheckOTP)
+		s.update("frank", true, func(a *record.Account) { a.MustSetPassword = true })
 		b := s.post("auth/checkcredentials", "", fields{"login_id": "frank", "password": testPassword})
-		quality(t, b.wantState(flows.SetPassword))
+		quality(t, b.wantState(record.SetPassword))
 	})
 	s.run("recovery by phone", func(t *testing.T) {
 		a := s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha})
-		a.wantState(flows.RecoveryOTP)
+		a.wantState(record.RecoveryOTP)
 		if a.str("verification") != "PHONE" || a.str("user_phone") != "+37*******01" {
 			t.Errorf("got %s", a.Body)
 		}
-		s.post("auth/recovery/renewotp", a.token(), nil).wantState(flows.None)
+		s.post("auth/recovery/renewotp", a.token(), nil).wantState(record.None)
 		b := s.post("auth/recovery/checkotp", a.token(), fields{"otp": s.sms.last("otp.recovery", "code")})
-		quality(t, b.wantState(flows.RecoveryPassword))
-		c := s.post("auth/setpassword", b.token(), fields{"new_password": testPassword + " 2"}).wantState(flows.None)
+		quality(t, b.wantState(record.RecoveryPassword))
+		c := s.post("auth/setpassword", b.token(), fields{"new_password": testPassword + " 2"}).wantState(record.None)
 		if _, ok := c.JSON["session_token"]; ok {
 			t.Error("a recovery must end without a token")
 		}
-		s.post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": testPassword + " 2"}).wantState(flows.Authorized)
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": testPassword + " 2"}).wantState(record.Authorized)
 	})
 	s.run("recovery by question", func(t *testing.T) {
 		a := s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha, "method": "QUESTION"})
-		a.wantState(flows.RecoveryQuestion)
+		a.wantState(record.RecoveryQuestion)
 		if a.str("verification") != "QUESTION" || a.str("control_question") != "Name of your first cat?" {
 			t.Errorf("got %s", a.Body)
 		}
 		b := s.post("auth/recovery/checkquestion", a.token(), fields{"control_answer": " whiskers"})
-		quality(t, b.wantState(flows.RecoveryPassword))
+		quality(t, b.wantState(record.RecoveryPassword))
 	})
 	s.run("recovery by mail", func(t *testing.T) {
 		a := s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha, "method": "MAIL"})
-		a.wantState(flows.None)
+		a.wantState(record.None)
 		if a.str("verification") != "MAIL" || a.str("user_email") != "alice@example.com" || a.str("session_token") != "" {
 			t.Errorf("got %s", a.Body)
 		}
 		b := s.postTo("acme", testKey, "auth/recovery/checklink", "", fields{"token": s.sms.linkToken()})
-		quality(t, b.wantState(flows.RecoveryPassword))
-		s.post("auth/setpassword", b.token(), fields{"new_password": testPassword + " 3"}).wantState(flows.None)
+		quality(t, b.wantState(record.RecoveryPassword))
+		s.post("auth/setpassword", b.token(), fields{"new_password": testPassword + " 3"}).wantState(record.None)
 	})
 	s.run("logout in any state", func(t *testing.T) {
 		for _, a := range []answer{login("carol@example.com"), login("+37060000002"), passed("dave@example.com")} {
 			if a.str("session_token") == "" {
 				continue // dave has another password by now
 			}
-			s.post("auth/logout", a.token(), nil).wantState(flows.None)
+			s.post("auth/logout", a.token(), nil).wantState(record.None)
 			s.post("auth/logout", a.token(), nil).want(flows.ErrTokenInvalid)
 		}
 	})
@@ -209,7 +210,7 @@ func everyTransition(t *testing.T, start starter) {
 func TestDisclaimersAreAcceptedOnTheWay(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people + disclaimers})
-	a := s.post("auth/login", "", fields{"login_id": "carol@example.com"}).wantState(flows.CheckPassword)
+	a := s.post("auth/login", "", fields{"login_id": "carol@example.com"}).wantState(record.CheckPassword)
 	list, _ := a.JSON["disclaimers_required"].([]any)
 	if len(list) != 2 {
 		t.Fatalf("disclaimers_required is %v", list)
@@ -224,9 +225,9 @@ func TestDisclaimersAreAcceptedOnTheWay(t *testing.T) {
 		t.Errorf("disclaimers_required is %v, want both", list)
 	}
 	b := s.post("auth/checkpassword", a.token(), fields{"password": testPassword, "accept_disclaimers": []string{"privacy", "terms", "other"}})
-	b.wantState(flows.CheckOTP)
+	b.wantState(record.CheckOTP)
 	c := s.post("auth/checkotp", b.token(), fields{"otp": s.sms.last("otp.login", "code")})
-	c.wantState(flows.Authorized)
+	c.wantState(record.Authorized)
 
 	again := s.post("auth/login", "", fields{"login_id": "carol@example.com"})
 	if list, _ := again.JSON["disclaimers_required"].([]any); len(list) != 0 {

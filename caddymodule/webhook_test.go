@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A webhook gets what the contract says, and nothing else.
@@ -17,17 +18,17 @@ func TestWebhookPayloads(t *testing.T) {
 		account("alice", "email alice@example.com\nphone +37060000001\nsecond_factor") +
 		account("bob", "phone +37060000002\nquestion Cat? Whiskers")})
 	begin := time.Now()
-	credentials := s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(flows.CheckOTP)
+	credentials := s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(record.CheckOTP)
 	recovery := func(loginID, method string) answer {
 		return s.post("auth/recovery/recover", "", fields{"login_id": loginID, "captcha_response": "any", "method": method})
 	}
-	recovery("alice", "PHONE").wantState(flows.RecoveryOTP)
-	recovery("alice", "MAIL").wantState(flows.None)
+	recovery("alice", "PHONE").wantState(record.RecoveryOTP)
+	recovery("alice", "MAIL").wantState(record.None)
 	for _, a := range []answer{
 		s.post("auth/recovery/checklink", "", fields{"token": s.sms.linkToken()}),
 		s.post("auth/recovery/checkquestion", recovery("bob", "QUESTION").token(), fields{"control_answer": "whiskers"}),
 	} {
-		s.post("auth/setpassword", a.token(), fields{"new_password": "a much better secret"}).wantState(flows.None)
+		s.post("auth/setpassword", a.token(), fields{"new_password": "a much better secret"}).wantState(record.None)
 	}
 	deadline := time.Now().Add(10 * time.Second)
 	for len(s.sms.of("notice.password_changed")) < 2 {

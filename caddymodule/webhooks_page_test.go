@@ -17,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -130,13 +130,13 @@ func TestSamplesOfTheWebhooksPage(t *testing.T) {
 		created(fields{"profile_mnemocode": "dave", "primary_email": "dave@example.com", "password_hash": "$webhook$"})
 	})
 	for path, cause := range map[string]func(){
-		"/sms": func() { s.post("auth/login", "", fields{"login_id": "alice@example.com"}).wantState(flows.CheckOTP) },
+		"/sms": func() { s.post("auth/login", "", fields{"login_id": "alice@example.com"}).wantState(record.CheckOTP) },
 		"/mails": func() {
-			s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": "any", "method": "MAIL"}).wantState(flows.None)
+			s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": "any", "method": "MAIL"}).wantState(record.None)
 		},
 		"/events": func() { s.admin("PATCH", "accounts/alice", fields{"role": "editor"}).wantStatus(200) },
 		"/passwords": func() {
-			s.post("auth/checkcredentials", "", fields{"login_id": "dave@example.com", "password": testPassword}).wantState(flows.Authorized)
+			s.post("auth/checkcredentials", "", fields{"login_id": "dave@example.com", "password": testPassword}).wantState(record.Authorized)
 		},
 	} {
 		h := sent(path, cause)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // limited is an address that has failed as often as it may.
@@ -76,7 +77,7 @@ func TestWhatIsRefusedForItsTokenSpendsNoCode(t *testing.T) {
 	b.wrong(flows.ErrTokenInvalid, "auth/checkotp", "mgs_x", object{"otp": 7}) // the token comes first
 	b.must("auth/checkotp", token, body)
 
-	token = b.sessionIn(flows.RecoveryOTP)
+	token = b.sessionIn(record.RecoveryOTP)
 	body = object{"otp": b.sms.last(t).Code}
 	b.wrong(flows.ErrSessionInvalid, "auth/checkotp", token, body)
 	b.must("auth/recovery/checkotp", token, body)

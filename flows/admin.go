@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // An Admin does for an operator what no user may: it creates, changes and
@@ -47,14 +48,14 @@ var UntilUnlocked = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 type Change struct {
 	// Apply alters the account; nil alters nothing. It must be quick, and may
 	// be called more than once. A new account has status active before.
-	Apply func(*Account) error
+	Apply func(*record.Account) error
 	// Password and Answer, in plain, are hashed and set; empty for none. The
 	// rules for passwords that users choose are not applied: an operator may
 	// set one for the first login, with MustSetPassword; UserRules applies them.
 	Password, Answer string
 	UserRules        bool
 	// Accepted is recorded in addition to what was accepted before.
-	Accepted []Acceptance
+	Accepted []record.Acceptance
 	// BackupCodes replace those that are left, as hashes; nil leaves them.
 	BackupCodes []string
 	// TOTP, the secret of an authenticator app, is put in force; nil leaves what
@@ -74,7 +75,7 @@ func CheckSecrets(password, answer string) error {
 	switch {
 	case !sendable(password, maxPassword):
 		return &FieldError{"password", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL", maxPassword)}
-	case !sendable(answer, maxAnswer) || answer != "" && FoldAnswer(answer) == "":
+	case !sendable(answer, maxAnswer) || answer != "" && record.FoldAnswer(answer) == "":
 		return &FieldError{"control_answer", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL, and not only spaces", maxAnswer)}
 	default:
 		return nil
@@ -87,39 +88,39 @@ func sendable(s string, longest int) bool {
 }
 
 // Create stores a new account. Its Created time, if Apply sets one, is kept.
-func (ad *Admin) Create(ctx context.Context, ch Change) (Account, error) {
-	a := Account{Status: StatusActive}
+func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) {
+	a := record.Account{Status: record.StatusActive}
 	if err := ch.apply(&a); err != nil {
-		return Account{}, err
+		return record.Account{}, err
 	}
 	a.Company = ad.Company.Code
-	if err := ad.check(ch, a, Account{}); err != nil {
-		return Account{}, err // before time is spent on hashes
+	if err := ad.check(ch, a, record.Account{}); err != nil {
+		return record.Account{}, err // before time is spent on hashes
 	}
 	hashed, err := ad.hash(ctx, ch)
 	if err != nil {
-		return Account{}, err
+		return record.Account{}, err
 	}
 	hashed.set(&a)
 	setTOTP, err := ad.importTOTP(ctx, ch.TOTP)
 	if err != nil {
-		return Account{}, err
+		return record.Account{}, err
 	}
 	setTOTP(&a)
 	a.Accepted = ch.Accepted
 	a.Created = cmp.Or(a.Created, ad.Now()).UTC().Truncate(time.Microsecond)
 	a.Updated = a.Created
-	created := ad.tellOf(ad.Company, fact{kind: TellCreated, Mnemocode: a.Mnemocode})
+	created := ad.tellOf(ad.Company, fact{kind: record.TellCreated, Mnemocode: a.Mnemocode})
 	if a.ID, err = ad.Accounts.Create(ctx, a.Created, a, created...); err != nil {
-		return Account{}, adminError("creating the account", err)
+		return record.Account{}, adminError("creating the account", err)
 	}
 	if err := ad.storeCodes(ctx, a, ch.BackupCodes); err != nil {
 		// Half an account would stay as it is: whoever tries again finds it there.
 		_ = ad.Accounts.Delete(context.WithoutCancel(ctx), a.Company, a.ID, ad.tellDeleted(a)...)
-		return Account{}, err
+		return record.Account{}, err
 	}
 	a.BackupCodes = len(ch.BackupCodes)
-	ad.audit(ctx, AccountCreated, a, "admin")
+	ad.audit(ctx, record.AccountCreated, a, "admin")
 	return a, nil
 }
 
@@ -127,23 +128,23 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (Account, error) {
 // second factor or mnemocode ends all its sessions, pending steps and recovery
 // links, before Change returns. One that changes nothing writes nothing and is
 // told apart.
-func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ Account, changed bool, err error) {
+func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ record.Account, changed bool, err error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
-		return Account{}, false, err
+		return record.Account{}, false, err
 	}
 	hashed, err := ad.hash(ctx, ch)
 	if err != nil {
-		return Account{}, false, err
+		return record.Account{}, false, err
 	}
 	setTOTP, err := ad.importTOTP(ctx, ch.TOTP)
 	if err != nil {
-		return Account{}, false, err
+		return record.Account{}, false, err
 	}
-	var before, after Account
+	var before, after record.Account
 	var fields []string
 	told := ad.tell(ad.Company, func() []fact { return changeFacts(before, after, fields) })
-	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *Account) (ends bool, err error) {
+	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
 		before = *a
 		if err := ch.apply(a); err != nil {
 			return false, err
@@ -165,7 +166,7 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ Acc
 		stored, err = before, nil
 	}
 	if err != nil {
-		return Account{}, false, adminError("changing the account", err)
+		return record.Account{}, false, adminError("changing the account", err)
 	}
 	fields, err = ad.finish(ctx, before, stored, fields, ch)
 	if err != nil || len(fields) == 0 {
@@ -180,15 +181,15 @@ var errUnchanged = errors.New("nothing changes")
 
 // finish does what comes after a change was stored, and returns all fields that
 // changed. Endings come first: they must not wait for anything.
-func (ad *Admin) finish(ctx context.Context, before, stored Account, fields []string, ch Change) ([]string, error) {
+func (ad *Admin) finish(ctx context.Context, before, stored record.Account, fields []string, ch Change) ([]string, error) {
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
 	var owed error
 	if stored.Epoch != before.Epoch {
-		e := Ending{Company: stored.Company, Account: stored.ID, Epoch: stored.Epoch}
-		owed = ad.endNow(ctx, e, EndedByChange)
+		e := record.Ending{Company: stored.Company, Account: stored.ID, Epoch: stored.Epoch}
+		owed = ad.endNow(ctx, e, record.EndedByChange)
 	}
 	if slices.Contains(fields, "password") && stored.PasswordHash != "" {
-		if err := ad.clear(ctx, stored, []Kind{WrongPasswords}); err != nil {
+		if err := ad.clear(ctx, stored, []record.Kind{record.WrongPasswords}); err != nil {
 			return nil, err
 		}
 		if !ad.Bulk {
@@ -214,7 +215,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored Account, fields []st
 		}
 	}
 	if len(fields) > 0 {
-		ad.audit(ctx, AccountChanged, stored, strings.Join(fields, ", "))
+		ad.audit(ctx, record.AccountChanged, stored, strings.Join(fields, ", "))
 	}
 	return fields, owed
 }
@@ -225,38 +226,38 @@ func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
 	if err != nil {
 		return err
 	}
-	e := Ending{Company: a.Company, Account: a.ID, Epoch: AllEpochs}
+	e := record.Ending{Company: a.Company, Account: a.ID, Epoch: record.AllEpochs}
 	if err := ad.Accounts.Delete(ctx, a.Company, a.ID, ad.tellDeleted(a)...); err != nil {
 		return adminError("deleting the account", err)
 	}
-	err = ad.endNow(ctx, e, EndedByChange)
-	ad.audit(ctx, AccountDeleted, a, "")
+	err = ad.endNow(ctx, e, record.EndedByChange)
+	ad.audit(ctx, record.AccountDeleted, a, "")
 	return err
 }
 
-func (ad *Admin) tellDeleted(a Account) []Tell {
-	return ad.tellOf(ad.Company, fact{kind: TellDeleted, Mnemocode: a.Mnemocode})
+func (ad *Admin) tellDeleted(a record.Account) []record.Tell {
+	return ad.tellOf(ad.Company, fact{kind: record.TellDeleted, Mnemocode: a.Mnemocode})
 }
 
 // Unlock clears the account's counts of wrong attempts, and with them all locks.
 // Its sessions stay.
-func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (Account, error) {
+func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (record.Account, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
-		return Account{}, err
+		return record.Account{}, err
 	}
-	kinds := []Kind{WrongPasswords, WrongCodes, WrongAnswers}
-	unlocked := ad.tellOf(ad.Company, fact{kind: TellUnlocked, Mnemocode: a.Mnemocode})
+	kinds := []record.Kind{record.WrongPasswords, record.WrongCodes, record.WrongAnswers}
+	unlocked := ad.tellOf(ad.Company, fact{kind: record.TellUnlocked, Mnemocode: a.Mnemocode})
 	if err := ad.clear(ctx, a, kinds, unlocked...); err != nil {
-		return Account{}, err
+		return record.Account{}, err
 	}
-	ad.audit(ctx, AccountUnlocked, a, "")
+	ad.audit(ctx, record.AccountUnlocked, a, "")
 	a.Tallies = nil
 	return a, nil
 }
 
-func (ad *Admin) clear(ctx context.Context, a Account, kinds []Kind, tell ...Tell) error {
-	err := ad.Service.clear(ctx, Subject{Company: a.Company, Account: a.ID}, kinds, tell...)
+func (ad *Admin) clear(ctx context.Context, a record.Account, kinds []record.Kind, tell ...record.Tell) error {
+	err := ad.Service.clear(ctx, record.Subject{Company: a.Company, Account: a.ID}, kinds, tell...)
 	return adminError("clearing the counts of wrong attempts", cmp.Or(err, ad.clearShown(ctx, ad.Company, a, kinds...)))
 }
 
@@ -281,7 +282,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 		rand.Read(b[:]) // never fails: it ends the process instead
 		code := base32.StdEncoding.EncodeToString(b[:])[:backupCodeLength]
 		codes[i] = code[:backupCodeLength/2] + "-" + code[backupCodeLength/2:]
-		normalized[i] = NormalizeBackupCode(codes[i])
+		normalized[i] = record.NormalizeBackupCode(codes[i])
 	}
 	hashes, err := ad.Hasher.HashSet(ctx, password.Turn{Company: ad.Company.Code}, ad.Company.Password.Argon2id, normalized)
 	if err != nil {
@@ -290,22 +291,22 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 	if err := ad.storeCodes(ctx, a, hashes, ad.tellCodes(a)...); err != nil {
 		return nil, err
 	}
-	ad.audit(ctx, AccountBackupCodes, a, "")
+	ad.audit(ctx, record.AccountBackupCodes, a, "")
 	return codes, nil
 }
 
-func (ad *Admin) tellCodes(a Account) []Tell {
-	return ad.tellOf(ad.Company, fact{kind: TellChanged, Mnemocode: a.Mnemocode, Fields: []string{"backup_codes"}})
+func (ad *Admin) tellCodes(a record.Account) []record.Tell {
+	return ad.tellOf(ad.Company, fact{kind: record.TellChanged, Mnemocode: a.Mnemocode, Fields: []string{"backup_codes"}})
 }
 
-func (ad *Admin) storeCodes(ctx context.Context, a Account, hashes []string, tell ...Tell) error {
+func (ad *Admin) storeCodes(ctx context.Context, a record.Account, hashes []string, tell ...record.Tell) error {
 	if hashes == nil {
 		return nil
 	}
 	return adminError("storing the backup codes", ad.Accounts.SetBackupCodes(ctx, a.Company, a.ID, hashes, tell...))
 }
 
-func (ad *Admin) sameCodes(ctx context.Context, a Account, hashes []string) (bool, error) {
+func (ad *Admin) sameCodes(ctx context.Context, a record.Account, hashes []string) (bool, error) {
 	left, err := ad.Accounts.BackupCodes(ctx, a.Company, a.ID)
 	if err != nil {
 		return false, adminError("loading the backup codes", err)
@@ -314,25 +315,25 @@ func (ad *Admin) sameCodes(ctx context.Context, a Account, hashes []string) (boo
 }
 
 // ByMnemocode finds an account.
-func (ad *Admin) ByMnemocode(ctx context.Context, mnemocode string) (Account, error) {
+func (ad *Admin) ByMnemocode(ctx context.Context, mnemocode string) (record.Account, error) {
 	a, err := ad.Accounts.ByMnemocode(ctx, ad.Company.Code, mnemocode)
 	return a, adminError("loading the account", err)
 }
 
 // ByLoginID finds an account by any of its login ids, in any spelling.
-func (ad *Admin) ByLoginID(ctx context.Context, loginID string) (Account, error) {
-	a, err := ad.Accounts.ByLoginID(ctx, ad.Company.Code, NormalizeLoginID(loginID), "")
+func (ad *Admin) ByLoginID(ctx context.Context, loginID string) (record.Account, error) {
+	a, err := ad.Accounts.ByLoginID(ctx, ad.Company.Code, record.NormalizeLoginID(loginID), "")
 	return a, adminError("looking up the login id", err)
 }
 
 // List returns up to limit accounts, ordered by mnemocode, behind after.
-func (ad *Admin) List(ctx context.Context, after string, limit int) ([]Account, error) {
+func (ad *Admin) List(ctx context.Context, after string, limit int) ([]record.Account, error) {
 	accounts, err := ad.Accounts.List(ctx, ad.Company.Code, after, limit)
 	return accounts, adminError("listing the accounts", err)
 }
 
 // BackupCodeHashes returns the hashes of the codes that an account has left.
-func (ad *Admin) BackupCodeHashes(ctx context.Context, a Account) ([]string, error) {
+func (ad *Admin) BackupCodeHashes(ctx context.Context, a record.Account) ([]string, error) {
 	if a.BackupCodes == 0 {
 		return nil, nil
 	}
@@ -343,13 +344,13 @@ func (ad *Admin) BackupCodeHashes(ctx context.Context, a Account) ([]string, err
 // LockedUntil returns when the last of the account's locks ends, for wrong
 // passwords, codes or control answers; the zero time if it has none. A password
 // that is disabled is locked until UntilUnlocked.
-func (ad *Admin) LockedUntil(a Account) time.Time {
+func (ad *Admin) LockedUntil(a record.Account) time.Time {
 	tallies, limits, now := a.Tallies, &ad.Company.Limits, ad.Now()
-	until := limits.PasswordsLocked(tallies[WrongPasswords], now)
-	if tallies[WrongPasswords].Count >= limits.DisableAfter {
+	until := limits.PasswordsLocked(tallies[record.WrongPasswords], now)
+	if tallies[record.WrongPasswords].Count >= limits.DisableAfter {
 		return UntilUnlocked
 	}
-	for kind, rate := range map[Kind]Rate{WrongCodes: limits.WrongCodes, WrongAnswers: limits.WrongAnswers} {
+	for kind, rate := range map[record.Kind]Rate{record.WrongCodes: limits.WrongCodes, record.WrongAnswers: limits.WrongAnswers} {
 		if t := tallies[kind]; t.Count >= rate.N && now.Before(t.Until) && t.Until.After(until) {
 			until = t.Until
 		}
@@ -357,8 +358,8 @@ func (ad *Admin) LockedUntil(a Account) time.Time {
 	return until
 }
 
-func (ad *Admin) audit(ctx context.Context, name string, a Account, reason string) {
-	if ad.Bulk && name == AccountCreated {
+func (ad *Admin) audit(ctx context.Context, name string, a record.Account, reason string) {
+	if ad.Bulk && name == record.AccountCreated {
 		reason = "import"
 	}
 	e := ad.by(reason)
@@ -372,9 +373,9 @@ func (ad *Admin) audit(ctx context.Context, name string, a Account, reason strin
 // adminError lets the errors pass that the operator is to hear of.
 func adminError(doing string, err error) error {
 	_, field := errors.AsType[*FieldError](err)
-	_, taken := errors.AsType[*TakenError](err)
+	_, taken := errors.AsType[*record.TakenError](err)
 	_, rule := errors.AsType[*RuleError](err)
-	if err == nil || field || taken || rule || errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnavailable) {
+	if err == nil || field || taken || rule || errors.Is(err, record.ErrNotFound) || errors.Is(err, ErrUnavailable) {
 		return err
 	}
 	return unavailable(doing, err)
@@ -382,7 +383,7 @@ func adminError(doing string, err error) error {
 
 // Changes
 
-func (ch Change) apply(a *Account) error {
+func (ch Change) apply(a *record.Account) error {
 	if ch.Apply == nil {
 		return nil
 	}
@@ -390,8 +391,8 @@ func (ch Change) apply(a *Account) error {
 }
 
 // check refuses what the change would make of an account.
-func (ad *Admin) check(ch Change, a, before Account) error {
-	if a.PasswordHash == AskedElsewhere && before.PasswordHash != AskedElsewhere && ad.Company.Password.Migrate == nil {
+func (ad *Admin) check(ch Change, a, before record.Account) error {
+	if a.PasswordHash == record.AskedElsewhere && before.PasswordHash != record.AskedElsewhere && ad.Company.Password.Migrate == nil {
 		return &FieldError{"password_hash", "there is nobody to ask about it; configure password migrate, or leave the password out, and the user sets one by recovery"}
 	}
 	if ch.UserRules && ch.Password != "" {
@@ -404,7 +405,7 @@ func (ad *Admin) check(ch Change, a, before Account) error {
 
 // check looks at the hashes that the change brings, not at those that were there
 // before or will be made here.
-func (ch Change) check(a, before Account) error {
+func (ch Change) check(a, before record.Account) error {
 	if err := CheckSecrets(ch.Password, ch.Answer); err != nil {
 		return err
 	}
@@ -429,7 +430,7 @@ func (ch Change) check(a, before Account) error {
 // A hashedChange holds the hashes of a Change's plain secrets.
 type hashedChange struct{ password, answer string }
 
-func (h hashedChange) set(a *Account) {
+func (h hashedChange) set(a *record.Account) {
 	a.PasswordHash = cmp.Or(h.password, a.PasswordHash)
 	a.AnswerHash = cmp.Or(h.answer, a.AnswerHash)
 }
@@ -438,7 +439,7 @@ func (ad *Admin) hash(ctx context.Context, ch Change) (h hashedChange, err error
 	if h.password, err = ad.hashOne(ctx, password.Normalize(ch.Password)); err != nil {
 		return h, err
 	}
-	h.answer, err = ad.hashOne(ctx, FoldAnswer(ch.Answer))
+	h.answer, err = ad.hashOne(ctx, record.FoldAnswer(ch.Answer))
 	return h, err
 }
 
@@ -464,7 +465,7 @@ func (ad *Admin) hashOne(ctx context.Context, secret string) (string, error) {
 }
 
 // changedFields names what differs, in the words of the admin API.
-func changedFields(before, after Account) []string {
+func changedFields(before, after record.Account) []string {
 	var fields []string
 	note := func(field string, differs bool) {
 		if differs {
@@ -488,8 +489,8 @@ func changedFields(before, after Account) []string {
 	return fields
 }
 
-func identitySet(a Account) map[Identity]bool {
-	set := map[Identity]bool{}
+func identitySet(a record.Account) map[record.Identity]bool {
+	set := map[record.Identity]bool{}
 	for _, i := range a.Identities {
 		set[i] = true
 	}
@@ -507,8 +508,8 @@ func endsSessions(field string) bool {
 }
 
 // news are the acceptances that are not among those before.
-func news(before, accepted []Acceptance) []Acceptance {
-	return slices.DeleteFunc(slices.Clone(accepted), func(a Acceptance) bool {
-		return slices.ContainsFunc(before, func(b Acceptance) bool { return b.Code == a.Code && b.Version == a.Version })
+func news(before, accepted []record.Acceptance) []record.Acceptance {
+	return slices.DeleteFunc(slices.Clone(accepted), func(a record.Acceptance) bool {
+		return slices.ContainsFunc(before, func(b record.Acceptance) bool { return b.Code == a.Code && b.Version == a.Version })
 	})
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // LiveSessions returns the account's sessions that are not expired, oldest
 // first. Recovery links are none of them.
-func (ad *Admin) LiveSessions(ctx context.Context, mnemocode string) ([]Session, error) {
+func (ad *Admin) LiveSessions(ctx context.Context, mnemocode string) ([]record.Session, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
 		return nil, err
@@ -17,8 +19,8 @@ func (ad *Admin) LiveSessions(ctx context.Context, mnemocode string) ([]Session,
 	if err != nil {
 		return nil, adminError("listing the sessions", err)
 	}
-	sessions = slices.DeleteFunc(sessions, func(s Session) bool {
-		return s.State == MailedLink || s.Epoch < a.Epoch || s.Era < a.Era
+	sessions = slices.DeleteFunc(sessions, func(s record.Session) bool {
+		return s.State == record.MailedLink || s.Epoch < a.Epoch || s.Era < a.Era
 	})
 	for i := range sessions {
 		if s := &sessions[i]; s.LastUsed.IsZero() { // an older version's
@@ -36,13 +38,13 @@ func (ad *Admin) EndSession(ctx context.Context, mnemocode, id string) error {
 		return err
 	}
 	session, err := ad.Sessions.DeleteID(context.WithoutCancel(ctx), ad.Now(), a.Company, a.ID, id)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, record.ErrNotFound) {
 		return ErrNoSession
 	}
 	if err != nil {
 		return adminError("ending the session", err)
 	}
-	ad.Emit(ctx, session.Ended(ad.by(EndedByAdmin)))
+	ad.Emit(ctx, session.Ended(ad.by(record.EndedByAdmin)))
 	return nil
 }
 
@@ -53,14 +55,14 @@ func (ad *Admin) EndSessions(ctx context.Context, mnemocode string) error {
 	if err != nil {
 		return err
 	}
-	a, err = ad.Accounts.Update(ctx, a.Company, a.ID, func(a *Account) (ends bool, err error) {
+	a, err = ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
 		a.Updated = ad.Now()
 		return true, nil
 	})
 	if err != nil {
 		return adminError("ending the sessions", err)
 	}
-	return ad.endNow(ctx, Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch}, EndedByAdmin)
+	return ad.endNow(ctx, record.Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch}, record.EndedByAdmin)
 }
 
 // EndAllSessions ends all sessions of the company, with pending steps and
@@ -70,15 +72,15 @@ func (ad *Admin) EndAllSessions(ctx context.Context) error {
 	if err != nil {
 		return adminError("ending the company's sessions", err)
 	}
-	return ad.endNow(ctx, e, EndedByAdmin)
+	return ad.endNow(ctx, e, record.EndedByAdmin)
 }
 
 // by is who ends sessions, for their events.
-func (ad *Admin) by(reason string) Event {
-	return Event{Address: ad.Address, Actor: ad.Actor, Reason: reason}
+func (ad *Admin) by(reason string) record.Event {
+	return record.Event{Address: ad.Address, Actor: ad.Actor, Reason: reason}
 }
 
-func (ad *Admin) endNow(ctx context.Context, e Ending, reason string) error {
+func (ad *Admin) endNow(ctx context.Context, e record.Ending, reason string) error {
 	if err := ad.end(ctx, e, ad.by(reason)); err != nil {
 		ad.Log.Warn("sessions that are to end could not be ended yet", "company", e.Company, "error", err)
 		return ErrOwed

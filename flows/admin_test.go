@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func (b *bench) admin() *flows.Admin {
@@ -19,11 +20,11 @@ func (b *bench) admin() *flows.Admin {
 
 // unwilling are sessions that can't be ended for a while.
 type unwilling struct {
-	flows.Sessions
+	record.Sessions
 	broken bool
 }
 
-func (u *unwilling) End(ctx context.Context, now time.Time, e flows.Ending) error {
+func (u *unwilling) End(ctx context.Context, now time.Time, e record.Ending) error {
 	if u.broken {
 		return errors.New("connection refused")
 	}
@@ -34,24 +35,24 @@ func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
 	b := newBench(t)
 	sessions := &unwilling{Sessions: b.Sessions, broken: true}
 	b.Sessions = sessions
-	session := flows.Session{Company: code, Account: b.account, Mnemocode: mnemocode, Epoch: 1, State: flows.Authorized,
+	session := record.Session{Company: code, Account: b.account, Mnemocode: mnemocode, Epoch: 1, State: record.Authorized,
 		Expires: b.clock.Now().Add(time.Hour), Ends: b.clock.Now().Add(time.Hour)}
 	for i := range 256 { // a hash of the account's bucket
-		if session.Hash[0] = byte(i); session.Hash.Bucket() == flows.AccountBucket(code, b.account) {
+		if session.Hash[0] = byte(i); session.Hash.Bucket() == record.AccountBucket(code, b.account) {
 			break
 		}
 	}
 	if err := b.Sessions.Create(t.Context(), b.clock.Now(), session); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := b.admin().Change(t.Context(), mnemocode, flows.Change{Apply: func(a *flows.Account) error {
-		a.Status = flows.StatusClosed
+	_, _, err := b.admin().Change(t.Context(), mnemocode, flows.Change{Apply: func(a *record.Account) error {
+		a.Status = record.StatusClosed
 		return nil
 	}})
 	if !errors.Is(err, flows.ErrOwed) {
 		t.Fatalf("got %v, want ErrOwed", err)
 	}
-	if a, err := b.admin().ByMnemocode(t.Context(), mnemocode); err != nil || a.Status != flows.StatusClosed {
+	if a, err := b.admin().ByMnemocode(t.Context(), mnemocode); err != nil || a.Status != record.StatusClosed {
 		t.Errorf("the change is not stored: %v, %v", a.Status, err)
 	}
 	if live, err := b.admin().LiveSessions(t.Context(), mnemocode); err != nil || len(live) != 0 {
@@ -61,7 +62,7 @@ func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
 	if err := b.EndOwed(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Sessions.Get(t.Context(), session.Hash); !errors.Is(err, flows.ErrNotFound) {
+	if _, err := b.Sessions.Get(t.Context(), session.Hash); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("the session lives: %v", err)
 	}
 }
@@ -71,7 +72,7 @@ func TestOfChangesThatRaceNoneIsLost(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
-			_, _, err := b.admin().Change(t.Context(), mnemocode, flows.Change{Apply: func(a *flows.Account) error {
+			_, _, err := b.admin().Change(t.Context(), mnemocode, flows.Change{Apply: func(a *record.Account) error {
 				if i%2 == 0 {
 					a.LoginName += "x"
 				} else {
@@ -95,14 +96,14 @@ func TestAnAdminsChangesAreEvents(t *testing.T) {
 	b := newBench(t)
 	var mu sync.Mutex
 	var got []string
-	b.Observe = func(_ context.Context, e flows.Event) {
+	b.Observe = func(_ context.Context, e record.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s %s %s", e.Name, e.Company, e.Mnemocode, e.Address, e.Reason)))
 	}
 	ad := b.admin()
 	named := func(mnemocode, role string) flows.Change {
-		return flows.Change{Apply: func(a *flows.Account) error {
+		return flows.Change{Apply: func(a *record.Account) error {
 			a.Mnemocode, a.Role = mnemocode, role
 			return nil
 		}}
@@ -176,11 +177,11 @@ func TestAnAdminSetsNoSecretThatCanNotBeSent(t *testing.T) {
 		{password: strings.Repeat("é", 128), answer: strings.Repeat("é", 256)},
 		{password: "\u0001 \t\ufeff\u200b\U0001f600", answer: "\u0001"},
 	} {
-		change := flows.Change{Password: test.password, Answer: test.answer, Apply: func(a *flows.Account) error { return nil }}
+		change := flows.Change{Password: test.password, Answer: test.answer, Apply: func(a *record.Account) error { return nil }}
 		_, _, err := b.admin().Change(t.Context(), mnemocode, change)
 		if field, _ := errors.AsType[*flows.FieldError](err); (test.field == "") != (err == nil) || field != nil && field.Field != test.field {
 			t.Errorf("%q, %q: got %v, want %q", test.password, test.answer, err, test.field)
 		}
 	}
-	wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "\u0001 \t\ufeff\u200b\U0001f600"}), flows.Authorized)
+	wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "\u0001 \t\ufeff\u200b\U0001f600"}), record.Authorized)
 }

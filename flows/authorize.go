@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A Demand is what a path asks of a token beyond being good.
@@ -21,39 +23,39 @@ func (d *Demand) meets(company string) bool {
 
 // Authorize decides on a request for the protected path: it returns the
 // authorized session whose token was sent, or a *Error or *Refusal.
-func (s *Service) Authorize(ctx context.Context, want Demand, authorization []string) (Session, error) {
+func (s *Service) Authorize(ctx context.Context, want Demand, authorization []string) (record.Session, error) {
 	token, err := ParseBearer(authorization)
 	if err != nil {
-		return Session{}, err
+		return record.Session{}, err
 	}
 	now := s.Now()
 	if isSealed(token) {
-		return Session{}, s.refuseSealed(ctx, want, token, now)
+		return record.Session{}, s.refuseSealed(ctx, want, token, now)
 	}
-	session, err := s.lookup(ctx, tokenPrefix, token, want, now, func(ctx context.Context, hash TokenHash) (Session, error) {
+	session, err := s.lookup(ctx, tokenPrefix, token, want, now, func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 		return s.recall(ctx, want.Company, hash, want.Fresh > 0)
 	})
 	if err != nil {
-		return Session{}, err
+		return record.Session{}, err
 	}
 	owner := s.Companies[session.Company]
 	if owner == nil {
-		return Session{}, ErrTokenInvalid // its company was taken out of the configuration
+		return record.Session{}, ErrTokenInvalid // its company was taken out of the configuration
 	}
-	if session.State != Authorized {
-		return Session{}, ErrSessionInvalid
+	if session.State != record.Authorized {
+		return record.Session{}, ErrSessionInvalid
 	}
 	if want.Fresh > 0 && now.Sub(session.Created) > want.Fresh {
-		return Session{}, &Refusal{Err: ErrSessionInvalid, Reason: TooOld, Message: "The login is too long ago for this; log in again.", MaxAge: want.Fresh}
+		return record.Session{}, &Refusal{Err: ErrSessionInvalid, Reason: TooOld, Message: "The login is too long ago for this; log in again.", MaxAge: want.Fresh}
 	}
 	return session, s.touch(ctx, now, session, owner.Idle)
 }
 
 // Live tells whether a session that Authorize let through still is: for
 // streams that outlast their request's decision. It counts as no request.
-func (s *Service) Live(ctx context.Context, session Session) error {
+func (s *Service) Live(ctx context.Context, session record.Session) error {
 	recalled, err := s.recall(ctx, session.Company, session.Hash, false)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, record.ErrNotFound) {
 		return ErrTokenInvalid
 	}
 	if err != nil {
@@ -68,8 +70,8 @@ func (s *Service) Live(ctx context.Context, session Session) error {
 
 // recall is Sessions.Get, from memory where there is one. Unless it is to be the
 // whole session, it may lack what Recaller says.
-func (s *Service) recall(ctx context.Context, company string, hash TokenHash, whole bool) (Session, error) {
-	memory, ok := s.Sessions.(Recaller)
+func (s *Service) recall(ctx context.Context, company string, hash record.TokenHash, whole bool) (record.Session, error) {
+	memory, ok := s.Sessions.(record.Recaller)
 	switch {
 	case ok && whole:
 		return memory.RecallWhole(ctx, s.Now(), company, hash)
@@ -83,7 +85,7 @@ func (s *Service) recall(ctx context.Context, company string, hash TokenHash, wh
 // minute, or ten times in a short idle time. A session that can't be prolonged
 // passes until it expires: it was found alive, and a store that takes no writes
 // must not lock out who is logged in.
-func (s *Service) touch(ctx context.Context, now time.Time, session Session, idle time.Duration) error {
+func (s *Service) touch(ctx context.Context, now time.Time, session record.Session, idle time.Duration) error {
 	expires := now.Add(idle)
 	if expires.Sub(session.Expires) < min(time.Minute, idle/10) {
 		return nil
@@ -93,7 +95,7 @@ func (s *Service) touch(ctx context.Context, now time.Time, session Session, idl
 		return nil // it lives to its end already
 	}
 	err := s.Sessions.Touch(ctx, now, session.Hash, expires)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, record.ErrNotFound) {
 		return ErrTokenInvalid // ended meanwhile
 	}
 	if err != nil && ctx.Err() == nil {

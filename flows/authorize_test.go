@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // wantLive asks whether the protected path lets a token through.
@@ -29,12 +30,12 @@ func (b *bench) wantLive(token string, want *flows.Error) {
 }
 
 func TestOnlyAuthorizedSessionsPass(t *testing.T) {
-	for _, state := range flows.States[1:] {
+	for _, state := range record.States[1:] {
 		t.Run(string(state), func(t *testing.T) {
 			b := newBench(t)
 			token := b.sessionIn(state)
 			want := flows.ErrSessionInvalid
-			if state == flows.Authorized {
+			if state == record.Authorized {
 				want = nil
 			}
 			b.wantLive(token, want)
@@ -58,7 +59,7 @@ func codeOf0(e *flows.Error) string {
 
 func TestOnlyTheExactTokenIsAccepted(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	if !regexp.MustCompile(`^mgs_[A-Za-z0-9_-]{43}$`).MatchString(token) {
 		t.Fatalf("the token is %q", token)
 	}
@@ -82,12 +83,12 @@ func TestOnlyTheExactTokenIsAccepted(t *testing.T) {
 
 func TestTokensAreHeldAsHashes(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	all, err := b.Sessions.List(t.Context(), b.clock.Now(), code, b.account)
 	if err != nil || len(all) != 1 {
 		t.Fatalf("%d sessions, %v", len(all), err)
 	}
-	if all[0].Hash != flows.TokenHash(sha256.Sum256([]byte(token))) || strings.Contains(token, all[0].ID) {
+	if all[0].Hash != record.TokenHash(sha256.Sum256([]byte(token))) || strings.Contains(token, all[0].ID) {
 		t.Error("the store holds something else than the token's hash")
 	}
 }
@@ -95,7 +96,7 @@ func TestTokensAreHeldAsHashes(t *testing.T) {
 // A session keeps its id through all its steps, and changes its token with each.
 func TestASessionKeepsItsID(t *testing.T) {
 	b := newBench(t)
-	b.update(true, func(a *flows.Account) { a.SecondFactor, a.MustSetPassword = true, true })
+	b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = true, true })
 	ids := map[string]bool{}
 	tokens := map[string]bool{}
 	all := b.record()
@@ -118,7 +119,7 @@ func TestASessionKeepsItsID(t *testing.T) {
 
 func TestAuthorizationHeader(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	for _, c := range []struct {
 		name  string
 		lines []string
@@ -172,12 +173,12 @@ func FuzzParseBearer(f *testing.F) {
 
 // A token past its time is told so for an hour, then is as good as none.
 func TestAnExpiredTokenIsToldSoForAnHour(t *testing.T) {
-	for _, state := range flows.States[1:] {
+	for _, state := range record.States[1:] {
 		t.Run(string(state), func(t *testing.T) {
 			b := newBench(t)
 			token := b.sessionIn(state)
 			life := b.company.Temporary
-			if state == flows.Authorized {
+			if state == record.Authorized {
 				life = b.company.Idle
 			}
 			b.clock.advance(life)
@@ -190,7 +191,7 @@ func TestAnExpiredTokenIsToldSoForAnHour(t *testing.T) {
 			b.sweep()
 			b.wrong(flows.ErrTokenInvalid, "auth/logout", token, nil)
 			b.wantLive(token, flows.ErrTokenInvalid)
-			if state == flows.CheckPassword {
+			if state == record.CheckPassword {
 				return // nobody keeps that it has expired
 			}
 			b.clock.advance(-2*time.Hour - life) // it does not come back with the clock
@@ -203,14 +204,14 @@ func TestAnExpiredTokenIsToldSoForAnHour(t *testing.T) {
 // the clocks do after; but for a token of checkpassword, of which nobody keeps
 // anything.
 func TestAnExpiredTokenNeverRevives(t *testing.T) {
-	for _, state := range slices.DeleteFunc(slices.Clone(flows.States[1:]), func(s flows.State) bool { return s == flows.CheckPassword }) {
+	for _, state := range slices.DeleteFunc(slices.Clone(record.States[1:]), func(s record.State) bool { return s == record.CheckPassword }) {
 		t.Run(string(state), func(t *testing.T) {
 			b := newBench(t)
 			token := b.sessionIn(state)
 			other := *b
 			other.Service = &flows.Service{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies,
 				Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe}
-			if state == flows.Authorized {
+			if state == record.Authorized {
 				memory, _ := b.remembering(1000)
 				b.wantLive(token, nil)
 				if memory.Len() != 1 {
@@ -233,7 +234,7 @@ func TestAnExpiredTokenNeverRevives(t *testing.T) {
 // A stream that was cut since its session has expired was told so, too.
 func TestASessionThatLiveSawExpireNeverRevives(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	session, err := b.authorize(token)
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +264,7 @@ func (b *bench) sweep() {
 
 func TestATokenOfAStepIsNotProlonged(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.CheckPassword)
+	token := b.sessionIn(record.CheckPassword)
 	b.clock.advance(b.company.Temporary - time.Microsecond)
 	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
 	b.wantLive(token, flows.ErrSessionInvalid)
@@ -274,7 +275,7 @@ func TestATokenOfAStepIsNotProlonged(t *testing.T) {
 func TestIdleAndLifetime(t *testing.T) {
 	t.Run("without a request", func(t *testing.T) {
 		b := newBench(t)
-		token := b.sessionIn(flows.Authorized)
+		token := b.sessionIn(record.Authorized)
 		b.clock.advance(b.company.Idle - time.Microsecond)
 		b.wantLive(token, nil)
 		b.clock.advance(b.company.Idle - time.Microsecond)
@@ -284,7 +285,7 @@ func TestIdleAndLifetime(t *testing.T) {
 	})
 	t.Run("with requests", func(t *testing.T) {
 		b := newBench(t)
-		token := b.sessionIn(flows.Authorized)
+		token := b.sessionIn(record.Authorized)
 		for range 47 {
 			b.clock.advance(30 * time.Minute)
 			b.wantLive(token, nil)
@@ -297,7 +298,7 @@ func TestIdleAndLifetime(t *testing.T) {
 	t.Run("a short life", func(t *testing.T) {
 		b := newBench(t)
 		b.company.Lifetime = 10 * time.Minute
-		token := b.sessionIn(flows.Authorized)
+		token := b.sessionIn(record.Authorized)
 		b.clock.advance(10*time.Minute - time.Microsecond)
 		b.wantLive(token, nil)
 		b.clock.advance(time.Microsecond)
@@ -305,7 +306,7 @@ func TestIdleAndLifetime(t *testing.T) {
 	})
 	t.Run("the clock jumps back", func(t *testing.T) {
 		b := newBench(t)
-		token := b.sessionIn(flows.Authorized)
+		token := b.sessionIn(record.Authorized)
 		b.clock.advance(30 * time.Minute)
 		b.wantLive(token, nil)
 		b.clock.advance(-time.Hour)
@@ -319,11 +320,11 @@ func TestIdleAndLifetime(t *testing.T) {
 
 // A counted is a store that counts how often activity is written.
 type counted struct {
-	flows.Sessions
+	record.Sessions
 	touches atomic.Int64
 }
 
-func (c *counted) Touch(ctx context.Context, now time.Time, hash flows.TokenHash, expires time.Time) error {
+func (c *counted) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
 	c.touches.Add(1)
 	return c.Sessions.Touch(ctx, now, hash, expires)
 }
@@ -334,7 +335,7 @@ func TestActivityIsWrittenOnceAMinute(t *testing.T) {
 		store := &counted{Sessions: b.Sessions}
 		b.Sessions = store
 		b.company.Idle = idle
-		token := b.sessionIn(flows.Authorized)
+		token := b.sessionIn(record.Authorized)
 		b.wantLive(token, nil)
 		for range 600 {
 			b.clock.advance(time.Second)
@@ -348,7 +349,7 @@ func TestActivityIsWrittenOnceAMinute(t *testing.T) {
 
 func TestLiveCountsAsNoRequest(t *testing.T) {
 	b := newBench(t)
-	session, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + b.sessionIn(flows.Authorized)})
+	session, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + b.sessionIn(record.Authorized)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +361,7 @@ func TestLiveCountsAsNoRequest(t *testing.T) {
 	}
 	b.clock.advance(time.Minute)
 	wantError(t, b.Live(t.Context(), session), flows.ErrTokenExpired)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	session, err = b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
 	if err != nil {
 		t.Fatal(err)
@@ -371,7 +372,7 @@ func TestLiveCountsAsNoRequest(t *testing.T) {
 
 func TestASessionOfARemovedCompanyIsInvalid(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	delete(b.Companies, code)
 	if _, err := b.Authorize(t.Context(), flows.Demand{}, []string{"Bearer " + token}); !errors.Is(err, flows.ErrTokenInvalid) {
 		t.Errorf("got %v", err)
@@ -382,7 +383,7 @@ func TestASessionOfARemovedCompanyIsInvalid(t *testing.T) {
 func TestOneTokenOneSuccess(t *testing.T) {
 	for i := range flows.Routes {
 		route := &flows.Routes[i]
-		if !route.TakesToken() || route.To[0] == flows.None {
+		if !route.TakesToken() || route.To[0] == record.None {
 			continue
 		}
 		for _, state := range route.From {
@@ -403,24 +404,24 @@ func TestOneTokenOneSuccess(t *testing.T) {
 }
 
 // A store that does not answer is never a pass.
-type brokenSessions struct{ flows.Sessions }
+type brokenSessions struct{ record.Sessions }
 
 var errBroken = errors.New("broken pipe")
 
-func (brokenSessions) Get(context.Context, flows.TokenHash) (flows.Session, error) {
-	return flows.Session{}, errBroken
+func (brokenSessions) Get(context.Context, record.TokenHash) (record.Session, error) {
+	return record.Session{}, errBroken
 }
-func (brokenSessions) SpendCode(context.Context, time.Time, string, flows.TokenHash, flows.State, ...flows.Counter) (flows.Session, error) {
-	return flows.Session{}, errBroken
+func (brokenSessions) SpendCode(context.Context, time.Time, string, record.TokenHash, record.State, ...record.Counter) (record.Session, error) {
+	return record.Session{}, errBroken
 }
-func (brokenSessions) Create(context.Context, time.Time, flows.Session, ...flows.Counter) error {
+func (brokenSessions) Create(context.Context, time.Time, record.Session, ...record.Counter) error {
 	return errBroken
 }
-func (brokenSessions) Charge(context.Context, time.Time, ...flows.Counter) error { return errBroken }
+func (brokenSessions) Charge(context.Context, time.Time, ...record.Counter) error { return errBroken }
 
 func TestAStoreThatDoesNotAnswer(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	b.Sessions = brokenSessions{b.Sessions}
 	b.wantLive(token, flows.ErrUnavailable)
 	for i := range flows.Routes {
@@ -491,9 +492,9 @@ func TestChecksRunInOrder(t *testing.T) {
 	}
 	b.company.Disclaimers = []flows.Disclaimer{terms}
 	b.company.Captcha = nil
-	other := b.sessionIn(flows.RecoveryQuestion)
+	other := b.sessionIn(record.RecoveryQuestion)
 	b.company.Captcha = &captcha{}
-	token := b.sessionIn(flows.CheckPassword)
+	token := b.sessionIn(record.CheckPassword)
 	b.company.NoAPIKey = false
 
 	next(flows.ErrAPIKeyMissing)
@@ -508,7 +509,7 @@ func TestChecksRunInOrder(t *testing.T) {
 	request.Authorization = []string{"Bearer " + token}
 	next(flows.ErrValidation)
 	body = `{"password": "wrong"}`
-	b.status(flows.StatusClosed)
+	b.status(record.StatusClosed)
 	b.company.Limits.FailuresPerAddress.N = 0
 	next(flows.ErrRestricted)
 	b.company.Limits.FailuresPerAddress.N = 100
@@ -518,7 +519,7 @@ func TestChecksRunInOrder(t *testing.T) {
 	next(flows.ErrCaptchaMissing)
 	body = `{"password": "wrong", "captcha_response": "good 1"}`
 	next(flows.ErrUserClosed)
-	b.status(flows.StatusActive)
+	b.status(record.StatusActive)
 	body = `{"password": "wrong", "captcha_response": "good 2"}`
 	next(flows.ErrPasswordInvalid)
 	body = `{"password": "` + password + `", "captcha_response": "good 3"}`

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	pw "github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -191,12 +192,12 @@ func newBench(t *testing.T) *bench {
 	}
 	t.Cleanup(b.Close)
 	b.seed(flows.Seed{
-		Account: flows.Account{
+		Account: record.Account{
 			Mnemocode:  mnemocode,
 			Phone:      phone,
 			Email:      email,
 			Question:   "Name of your first cat?",
-			Identities: []flows.Identity{{Provider: 1, Subject: "alice"}},
+			Identities: []record.Identity{{Provider: 1, Subject: "alice"}},
 		},
 		Password: password,
 		Answer:   answer,
@@ -212,7 +213,7 @@ func newBench(t *testing.T) *bench {
 func (b *bench) seed(seed flows.Seed) {
 	b.t.Helper()
 	if seed.Status == "" {
-		seed.Status = flows.StatusActive
+		seed.Status = record.StatusActive
 	}
 	if err := b.Seed(b.t.Context(), b.company, seed); err != nil {
 		b.t.Fatal(err)
@@ -220,9 +221,9 @@ func (b *bench) seed(seed flows.Seed) {
 }
 
 // update changes the account behind the flows' back.
-func (b *bench) update(ending bool, change func(*flows.Account)) {
+func (b *bench) update(ending bool, change func(*record.Account)) {
 	b.t.Helper()
-	_, err := b.Accounts.Update(b.t.Context(), code, b.account, func(a *flows.Account) (bool, error) {
+	_, err := b.Accounts.Update(b.t.Context(), code, b.account, func(a *record.Account) (bool, error) {
 		change(a)
 		return ending, nil
 	})
@@ -236,9 +237,9 @@ func (b *bench) update(ending bool, change func(*flows.Account)) {
 
 // status gives the account a status without ending its sessions, as if that were
 // still on its way to them.
-func (b *bench) status(s flows.Status) {
+func (b *bench) status(s record.Status) {
 	b.t.Helper()
-	b.update(false, func(a *flows.Account) { a.Status = s })
+	b.update(false, func(a *record.Account) { a.Status = s })
 }
 
 // addCompany adds a company with the policy, gateways and account of the first.
@@ -261,7 +262,7 @@ func (b *bench) addCompany(code string) *flows.Company {
 // withoutPassword makes the account one that logs in with codes alone.
 func (b *bench) withoutPassword() {
 	b.t.Helper()
-	b.update(true, func(a *flows.Account) { a.PasswordHash = "" })
+	b.update(true, func(a *record.Account) { a.PasswordHash = "" })
 }
 
 // backupCodes gives the account these backup codes.
@@ -276,7 +277,7 @@ func (b *bench) backupCodes(codes ...string) {
 	}
 }
 
-func (b *bench) load() flows.Account {
+func (b *bench) load() record.Account {
 	b.t.Helper()
 	a, err := b.Accounts.ByID(b.t.Context(), code, b.account)
 	if err != nil {
@@ -286,9 +287,9 @@ func (b *bench) load() flows.Account {
 }
 
 // tally is how many wrong attempts of a kind are counted for the account.
-func (b *bench) tally(kind flows.Kind) int {
+func (b *bench) tally(kind record.Kind) int {
 	b.t.Helper()
-	tallies, err := b.Accounts.Tallies(b.t.Context(), flows.Subject{Company: code, Account: b.account})
+	tallies, err := b.Accounts.Tallies(b.t.Context(), record.Subject{Company: code, Account: b.account})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -394,32 +395,32 @@ func (b *bench) must(path, token string, body object) flows.Reply {
 }
 
 // sessionIn takes the account into a state, by the routes that lead there.
-func (b *bench) sessionIn(state flows.State) string {
+func (b *bench) sessionIn(state record.State) string {
 	b.t.Helper()
 	login := object{"login_id": email}
 	switch state {
-	case flows.CheckPassword:
+	case record.CheckPassword:
 		return b.must("auth/login", "", login).SessionToken
-	case flows.CheckOTP:
-		b.update(true, func(a *flows.Account) { a.SecondFactor = true })
-		token := b.must("auth/checkpassword", b.sessionIn(flows.CheckPassword), object{"password": password}).SessionToken
+	case record.CheckOTP:
+		b.update(true, func(a *record.Account) { a.SecondFactor = true })
+		token := b.must("auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": password}).SessionToken
 		return token
-	case flows.SetPassword:
-		b.update(true, func(a *flows.Account) { a.MustSetPassword = true })
-		return b.must("auth/checkpassword", b.sessionIn(flows.CheckPassword), object{"password": password}).SessionToken
-	case flows.Authorized:
-		return b.must("auth/checkpassword", b.sessionIn(flows.CheckPassword), object{"password": password}).SessionToken
-	case flows.AcceptDisclaimers:
+	case record.SetPassword:
+		b.update(true, func(a *record.Account) { a.MustSetPassword = true })
+		return b.must("auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": password}).SessionToken
+	case record.Authorized:
+		return b.must("auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": password}).SessionToken
+	case record.AcceptDisclaimers:
 		b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}}
 		token := b.must("auth/oauth", "", b.goodBody("auth/oauth")).SessionToken
 		b.company.Disclaimers = nil
 		return token
-	case flows.RecoveryOTP:
+	case record.RecoveryOTP:
 		return b.must("auth/recovery/recover", "", b.goodBody("auth/recovery/recover")).SessionToken
-	case flows.RecoveryQuestion:
+	case record.RecoveryQuestion:
 		return b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": "QUESTION"}).SessionToken
-	case flows.RecoveryPassword:
-		return b.must("auth/recovery/checkquestion", b.sessionIn(flows.RecoveryQuestion), object{"control_answer": answer}).SessionToken
+	case record.RecoveryPassword:
+		return b.must("auth/recovery/checkquestion", b.sessionIn(record.RecoveryQuestion), object{"control_answer": answer}).SessionToken
 	}
 	b.t.Fatalf("no way to %q", state)
 	return ""

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // captchaMemory is how long a used response is remembered. The providers' own
@@ -45,9 +47,9 @@ func (s *Service) goodCaptcha(ctx context.Context, c *call, response string) (bo
 		return ok, nil
 	}
 	hash := sha256.Sum256([]byte(once))
-	used := Counter{Key: counterKey("", "captcha", hex.EncodeToString(hash[:])), Limit: 1, Window: captchaMemory}
+	used := record.Counter{Key: counterKey("", "captcha", hex.EncodeToString(hash[:])), Limit: 1, Window: captchaMemory}
 	err = s.Sessions.Charge(ctx, c.now, used)
-	if _, full := errors.AsType[*Full](err); full {
+	if _, full := errors.AsType[*record.Full](err); full {
 		return false, nil
 	}
 	if err != nil {

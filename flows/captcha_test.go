@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // captchaBodies are requests that need a captcha_response, good but for that.
@@ -39,7 +40,7 @@ func TestBadCaptchasAreFailuresOfTheAddress(t *testing.T) {
 			t.Run(path+"/"+name, func(t *testing.T) {
 				b, asked := newCaptchaBench(t)
 				limit := b.company.Limits.FailuresPerAddress.N
-				token := b.sessionIn(flows.CheckPassword)
+				token := b.sessionIn(record.CheckPassword)
 				if err := b.solve(code, "203.0.113.8", "auth/recovery/recover", "", "good"); err != nil {
 					t.Fatal(err)
 				}

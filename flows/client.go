@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A ClientConfig is what a client must know of a company before a login, ready to be
@@ -59,7 +61,7 @@ type ClientSessionLife struct {
 // does not say in time where logins begin has none there. Of the Request its Company,
 // APIKeys and Languages are looked at.
 func (s *Service) ClientConfig(ctx context.Context, r *Request) (config ClientConfig, err error) {
-	ctx = withStoreTime(ctx)
+	ctx = record.WithStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "client.json") }()
 	c, _, err := s.clientOf(ctx, r.Company, r.APIKeys)
 	if err != nil {
@@ -78,11 +80,11 @@ func (s *Service) ClientConfig(ctx context.Context, r *Request) (config ClientCo
 // disclaimers are all of the company's, as the user is shown them.
 func (c *Company) disclaimers(r *Request) []Disclaimer {
 	all := &call{company: c, languages: r.Languages}
-	return all.pending(Account{}, nil)
+	return all.pending(record.Account{}, nil)
 }
 
 func (c *Company) clientPassword() ClientPassword {
-	q := c.quality(Account{SecondFactor: true})
+	q := c.quality(record.Account{SecondFactor: true})
 	p := ClientPassword{c.Password.MinLength, q.Regex, q.Description, c.Password.RegexDescription}
 	if c.Hardened && c.SecondFactor == SecondFactorPerAccount && p.MinLength < hardenedMinLength {
 		p.Description += fmt.Sprintf(" At least %d characters for an account without a second factor.", hardenedMinLength)

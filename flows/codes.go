@@ -11,12 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A newCode is a one-time code that is not yet sent.
 type newCode struct {
-	stored   *Code     // nil for none
-	counters []Counter // the budgets that it uses up, also if the gateway then fails
+	stored   *record.Code     // nil for none
+	counters []record.Counter // the budgets that it uses up, also if the gateway then fails
 	send     func(context.Context) error
 }
 
@@ -40,8 +42,8 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 	if !fixed {
 		digits = randomDigits(c.company.OTPLength)
 	}
-	hidden := c.company.Hardened && st.state == RecoveryOTP
-	var counters []Counter
+	hidden := c.company.Hardened && st.state == record.RecoveryOTP
+	var counters []record.Counter
 	switch {
 	case hidden:
 		counters = c.smsCounters(step{decoyOf: st.decoyOf})
@@ -54,16 +56,16 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 	}
 	expires := c.now.Add(c.company.OTPTTL)
 	if a.ID == 0 {
-		code := &Code{Expires: expires}
+		code := &record.Code{Expires: expires}
 		rand.Read(code.Hash[:]) // never fails: it ends the process instead
 		return newCode{code, counters, nothing}, nil
 	}
-	code := &Code{Hash: codeHash(token, st.state, a.Phone, digits), Phone: a.Phone, Expires: expires}
+	code := &record.Code{Hash: codeHash(token, st.state, a.Phone, digits), Phone: a.Phone, Expires: expires}
 	if fixed {
 		return newCode{code, counters, nothing}, nil
 	}
 	message := Message{Type: OTPLogin, To: a.Phone, Code: digits, Expires: expires}
-	if st.state == RecoveryOTP {
+	if st.state == record.RecoveryOTP {
 		message.Type = OTPRecovery
 	}
 	send := func(ctx context.Context) error { return s.send(ctx, c.company, c.company.SMS, a, message) }
@@ -89,10 +91,10 @@ var codelessLogins = Rate{30, 10 * time.Minute}
 // that has backup codes left gets its session all the same (contract, 4, Second
 // factor).
 func (s *Service) awaitCode(ctx context.Context, c *call, st step) (Reply, error) {
-	st.state, st.byApp = CheckOTP, st.account.HasApp()
+	st.state, st.byApp = record.CheckOTP, st.account.HasApp()
 	reply, err := s.enter(ctx, c, st)
 	refusal, ok := errors.AsType[*Refusal](err)
-	if !ok || !strings.HasPrefix(refusal.Lock, LockPrefix+"sms_") || st.account.BackupCodes == 0 {
+	if !ok || !strings.HasPrefix(refusal.Lock, record.LockPrefix+"sms_") || st.account.BackupCodes == 0 {
 		return reply, err
 	}
 	st.codeless = true
@@ -106,8 +108,8 @@ func (s *Service) awaitCode(ctx context.Context, c *call, st step) (Reply, error
 // smsCounters are the budgets that one SMS uses up. The narrowest come first:
 // it is theirs that the caller can wait for. A decoy runs dry as an account
 // would, but for the company's.
-func (c *call) smsCounters(st step) []Counter {
-	var counters []Counter
+func (c *call) smsCounters(st step) []record.Counter {
+	var counters []record.Counter
 	if a := st.account; a.ID != 0 {
 		counters = c.accountSMS(strconv.FormatInt(a.ID, 10), a.Phone)
 	} else {
@@ -116,23 +118,23 @@ func (c *call) smsCounters(st step) []Counter {
 	counters = append(counters, c.perAddress("sms-per-address", c.company.Limits.SMSPerAddress)...)
 	company := c.companySMS()
 	if st.account.ID == 0 {
-		company = Look(company...)
+		company = record.Look(company...)
 	}
 	return append(counters, company...)
 }
 
-func (c *call) accountSMS(account, phone string) []Counter {
+func (c *call) accountSMS(account, phone string) []record.Counter {
 	l := &c.company.Limits
-	return []Counter{c.counter("sms-per-account", account, l.SMSPerAccount), c.counter("sms-per-phone", phone, l.SMSPerPhone)}
+	return []record.Counter{c.counter("sms-per-account", account, l.SMSPerAccount), c.counter("sms-per-phone", phone, l.SMSPerPhone)}
 }
 
 // companySMS is the company's own budget, if it has one.
-func (c *call) companySMS() []Counter {
+func (c *call) companySMS() []record.Counter {
 	rate := c.company.Limits.SMSPerCompany
 	if rate == (Rate{}) {
 		return nil
 	}
-	return []Counter{c.counter("sms-per-company", "", rate)}
+	return []record.Counter{c.counter("sms-per-company", "", rate)}
 }
 
 // randomDigits returns n digits, each drawn evenly.
@@ -144,7 +146,7 @@ func randomDigits(n int) string {
 
 // codeHash binds a code to its session, purpose and phone. The token keys it:
 // six digits alone could be found by trying all of them on a stolen store.
-func codeHash(token string, purpose State, phone, digits string) [sha256.Size]byte {
+func codeHash(token string, purpose record.State, phone, digits string) [sha256.Size]byte {
 	mac := hmac.New(sha256.New, []byte(token))
 	fmt.Fprintf(mac, "%s\x00%s\x00%s", purpose, phone, digits)
 	return [sha256.Size]byte(mac.Sum(nil))

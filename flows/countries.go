@@ -3,6 +3,8 @@ package flows
 import (
 	"strings"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // shortCodes are the calling codes of one and two digits, which ITU-T E.164 assigns
@@ -44,14 +46,14 @@ const countryAgain = 24 * time.Hour
 
 // countrySMS is the budget of a phone's country, if it has one. Where the country is
 // not allowed, it is full.
-func (c *call) countrySMS(phone string) ([]Counter, error) {
+func (c *call) countrySMS(phone string) ([]record.Counter, error) {
 	rate := c.company.Limits.SMSPerCountry
 	prefix, allowed := c.company.Limits.country(phone)
 	if !allowed {
-		return nil, &Full{Key: c.counter("sms-countries", prefix, rate).Key, Until: c.now.Add(countryAgain)}
+		return nil, &record.Full{Key: c.counter("sms-countries", prefix, rate).Key, Until: c.now.Add(countryAgain)}
 	}
 	if rate == (Rate{}) {
 		return nil, nil
 	}
-	return []Counter{c.counter("sms-per-country", prefix, rate)}, nil
+	return []record.Counter{c.counter("sms-per-country", prefix, rate)}, nil
 }

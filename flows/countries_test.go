@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // Of two phones of one country, the budget of which is one SMS, one gets it.
@@ -28,8 +29,8 @@ func TestWhichPhonesAreOfOneCountry(t *testing.T) {
 		b := newBench(t)
 		b.company.Limits.SMSPerCountry = flows.Rate{N: 1, Per: time.Hour}
 		b.company.Limits.SMSCountries = c.countries
-		b.seed(flows.Seed{Account: flows.Account{Mnemocode: "one", Phone: c.one}})
-		b.seed(flows.Seed{Account: flows.Account{Mnemocode: "two", Phone: c.two}})
+		b.seed(flows.Seed{Account: record.Account{Mnemocode: "one", Phone: c.one}})
+		b.seed(flows.Seed{Account: record.Account{Mnemocode: "two", Phone: c.two}})
 		b.must("auth/login", "", object{"login_id": c.one})
 		_, err := b.serve("auth/login", "", object{"login_id": c.two})
 		if refused := err != nil; refused != c.same {
@@ -43,7 +44,7 @@ func TestWhichPhonesAreOfOneCountry(t *testing.T) {
 func TestOtherCountriesGetNoSMS(t *testing.T) {
 	b := newBench(t)
 	b.company.Limits.SMSCountries = []string{"+371", "+3705"}
-	b.update(true, func(a *flows.Account) { a.SecondFactor, a.Email = true, "" })
+	b.update(true, func(a *record.Account) { a.SecondFactor, a.Email = true, "" })
 	token := b.must("auth/login", "", object{"login_id": phone}).SessionToken
 	refused := func(path, token string, body object) {
 		t.Helper()
@@ -61,7 +62,7 @@ func TestOtherCountriesGetNoSMS(t *testing.T) {
 	refused("auth/renewotp", token, nil)
 	b.must("auth/checkotp", token, object{"backup_code": "ABCDE12345"})
 
-	b.update(true, func(a *flows.Account) { a.SecondFactor, a.MustSetPassword = false, true })
+	b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = false, true })
 	token = b.must("auth/checkcredentials", "", object{"login_id": phone, "password": password}).SessionToken
 	b.must("auth/setpassword", token, object{"new_password": "another battery"}) // and its notice
 	settle(b.Service)

@@ -1,6 +1,10 @@
 package flows
 
-import "context"
+import (
+	"context"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
 
 type checkCredentialsRequest struct {
 	LoginID           string   `json:"login_id" max:"254" need:"y"`
@@ -12,7 +16,7 @@ type checkCredentialsRequest struct {
 // checkCredentials is login and password in one call (interface, Endpoints 6).
 // An unknown login id is treated as a wrong password in all that shows.
 func (s *Service) checkCredentials(ctx context.Context, c *call, req *checkCredentialsRequest) (Reply, error) {
-	a, alias, err := s.accountByLoginID(ctx, c, NormalizeLoginID(req.LoginID))
+	a, alias, err := s.accountByLoginID(ctx, c, record.NormalizeLoginID(req.LoginID))
 	if err != nil {
 		return Reply{}, err
 	}

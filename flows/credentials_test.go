@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // An unknown login id, an account without a password and a wrong password
@@ -39,7 +40,7 @@ func TestCheckCredentialsTreatsAllFailuresAlike(t *testing.T) {
 	for name, prepare := range map[string]func(*bench) string{
 		"unknown":            func(*bench) string { return "nobody@example.com" },
 		"without a password": func(b *bench) string { b.withoutPassword(); return email },
-		"closed":             func(b *bench) string { b.status(flows.StatusClosed); return email },
+		"closed":             func(b *bench) string { b.status(record.StatusClosed); return email },
 	} {
 		for i, got := range transcript(prepare) {
 			if got != want[i] {
@@ -61,5 +62,5 @@ func TestCheckCredentialsLooksAtTheStatusBehindThePassword(t *testing.T) {
 
 func TestCheckCredentialsNeedsNoToken(t *testing.T) {
 	b := newBench(t)
-	wantStep(t, b.must("auth/checkcredentials", "not-a-token", object{"login_id": phone, "password": password}), flows.Authorized)
+	wantStep(t, b.must("auth/checkcredentials", "not-a-token", object{"login_id": phone, "password": password}), record.Authorized)
 }

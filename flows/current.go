@@ -2,6 +2,8 @@ package flows
 
 import (
 	"context"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // What is asked of a session beside the routes: where it is, another token for it,
@@ -11,7 +13,7 @@ import (
 // for how long the token is good, and what the answer held that issued it, as it is
 // now. It spends and prolongs nothing. The Request needs no Route.
 func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err error) {
-	ctx = withStoreTime(ctx)
+	ctx = record.WithStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "session") }()
 	company, _, err := s.clientOf(ctx, r.Company, r.APIKeys)
 	if err != nil {
@@ -27,7 +29,7 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
 	session := c.session
 	reply := Reply{SessionState: session.State, ExpiresIn: secondsUntil(session.Expires, c.now)}
-	if session.State == Authorized {
+	if session.State == record.Authorized {
 		reply.ProfileMnemocode = session.Mnemocode
 		return reply, nil
 	}
@@ -36,27 +38,27 @@ func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
 		return Reply{}, err
 	}
 	switch session.State {
-	case CheckPassword:
+	case record.CheckPassword:
 		_, tallies, err := s.shown(ctx, c, a, session.LoginID)
 		if err != nil {
 			return Reply{}, err
 		}
-		reply.CaptchaRequired = c.captchaDue(tallies[WrongPasswords])
+		reply.CaptchaRequired = c.captchaDue(tallies[record.WrongPasswords])
 		reply.DisclaimersRequired = c.pendingNow(a)
-	case CheckOTP:
+	case record.CheckOTP:
 		reply.DisclaimersRequired = c.pendingNow(a)
 		if !session.ByApp {
 			reply.UserPhone = maskPhone(a.Phone)
 		}
-	case AcceptDisclaimers:
+	case record.AcceptDisclaimers:
 		reply.DisclaimersRequired = c.pendingNow(a)
-	case SetPassword, RecoveryPassword:
+	case record.SetPassword, record.RecoveryPassword:
 		reply.PasswordQuality = c.company.quality(a)
-	case RecoveryOTP:
+	case record.RecoveryOTP:
 		if !c.company.Hardened { // a decoy has none, and would show by that
 			reply.UserPhone = maskPhone(a.Phone)
 		}
-	case RecoveryQuestion:
+	case record.RecoveryQuestion:
 		reply.ControlQuestion = a.Question
 	}
 	return reply, nil
@@ -64,10 +66,10 @@ func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
 
 // pendingNow is what the session's next step must still accept. In a hardened
 // company that is everything, until something of the account's owner is proven.
-func (c *call) pendingNow(a Account) []Disclaimer {
-	unproven := c.session.State == CheckPassword || c.session.State == CheckOTP && a.PasswordHash == ""
+func (c *call) pendingNow(a record.Account) []Disclaimer {
+	unproven := c.session.State == record.CheckPassword || c.session.State == record.CheckOTP && a.PasswordHash == ""
 	if c.company.Hardened && unproven {
-		return c.pending(Account{}, nil)
+		return c.pending(record.Account{}, nil)
 	}
 	return c.pending(a, c.session.Accepted)
 }
@@ -77,7 +79,7 @@ func (c *call) pendingNow(a Account) []Disclaimer {
 // its ID, the moment of its login and the end of its lifetime. The Request needs no
 // Route.
 func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err error) {
-	ctx = withStoreTime(ctx)
+	ctx = record.WithStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "session") }()
 	company, key, err := s.clientOf(ctx, r.Company, r.APIKeys)
 	if err != nil {
@@ -88,7 +90,7 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 		return Reply{}, err
 	}
 	c.key = key
-	token, hash := newToken(tokenPrefix, AccountBucket(company.Code, c.session.Account))
+	token, hash := newToken(tokenPrefix, record.AccountBucket(company.Code, c.session.Account))
 	next := *c.session
 	next.Hash, next.LastUsed = hash, c.now
 	next.AtMost = 0 // it takes the place of one, so none has to make room
@@ -97,7 +99,7 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 		return Reply{}, err
 	}
 	moved := c.by("")
-	moved.Name, moved.Time, moved.Company = SessionMoved, c.now, company.Code
+	moved.Name, moved.Time, moved.Company = record.SessionMoved, c.now, company.Code
 	moved.Account, moved.Mnemocode, moved.Session, moved.State = next.Account, next.Mnemocode, next.ID, next.State
 	s.Emit(ctx, moved)
 	return Reply{
@@ -108,7 +110,7 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 // End ends the authorized session of a request's token, which is all that the
 // request needs: a cookie brings it to each company of a site.
 func (s *Service) End(ctx context.Context, r *Request) (err error) {
-	ctx = withStoreTime(ctx)
+	ctx = record.WithStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "session") }()
 	if _, err := ParseBearer(r.Authorization); err != nil {
 		return err
@@ -124,7 +126,7 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	if err := s.endOwn(ctx, c); err != nil {
 		return err
 	}
-	s.Emit(ctx, c.session.Ended(c.by(EndedByLogout)))
+	s.Emit(ctx, c.session.Ended(c.by(record.EndedByLogout)))
 	return nil
 }
 
@@ -143,7 +145,7 @@ func (s *Service) findOf(ctx context.Context, company *Company, want Demand, r *
 
 func (s *Service) findAuthorized(ctx context.Context, company *Company, want Demand, r *Request) (*call, error) {
 	c, err := s.findOf(ctx, company, want, r)
-	if err == nil && c.session.State != Authorized {
+	if err == nil && c.session.State != record.Authorized {
 		err = ErrSessionInvalid
 	}
 	return c, err

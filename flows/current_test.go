@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func asking(token string) *flows.Request {
@@ -14,7 +15,7 @@ func asking(token string) *flows.Request {
 // The successor is the same session: its ID, its login, its lifetime.
 func TestASuccessorIsTheSameSession(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	before, err := b.authorize(token)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +40,7 @@ func TestASuccessorIsTheSameSession(t *testing.T) {
 		}
 		b.clock.advance(b.company.Idle - time.Minute)
 	}
-	if last := (*events)[len(*events)-1]; last.Name != flows.SessionMoved || last.Session != before.ID || last.Mnemocode != mnemocode {
+	if last := (*events)[len(*events)-1]; last.Name != record.SessionMoved || last.Session != before.ID || last.Mnemocode != mnemocode {
 		t.Errorf("got %+v", last)
 	}
 	b.clock.advance(b.company.Lifetime)
@@ -50,13 +51,13 @@ func TestASuccessorIsTheSameSession(t *testing.T) {
 func TestAnEndIsTheTokensWhicheverCompanyHearsOfIt(t *testing.T) {
 	b := newBench(t)
 	b.addCompany("other")
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	events := b.record()
 	if err := b.End(t.Context(), &flows.Request{Company: "other", Authorization: []string{"Bearer " + token}}); err != nil {
 		t.Fatal(err)
 	}
 	b.wantLive(token, flows.ErrTokenInvalid)
-	if last := (*events)[len(*events)-1]; last.Name != flows.SessionEnded || last.Company != code || last.Mnemocode != mnemocode {
+	if last := (*events)[len(*events)-1]; last.Name != record.SessionEnded || last.Company != code || last.Mnemocode != mnemocode {
 		t.Errorf("got %+v", last)
 	}
 }
@@ -64,7 +65,7 @@ func TestAnEndIsTheTokensWhicheverCompanyHearsOfIt(t *testing.T) {
 // Asking prolongs nothing, and no other than an authorized token has a successor or
 // is ended without a key.
 func TestAskingForASessionChangesNothing(t *testing.T) {
-	for _, state := range flows.States[1:] {
+	for _, state := range record.States[1:] {
 		t.Run(string(state), func(t *testing.T) {
 			b := newBench(t)
 			token := b.sessionIn(state)
@@ -75,7 +76,7 @@ func TestAskingForASessionChangesNothing(t *testing.T) {
 				}
 				b.clock.advance(b.company.Temporary / 5)
 			}
-			if state != flows.Authorized {
+			if state != record.Authorized {
 				if _, err := b.Succeed(t.Context(), asking(token)); err != flows.ErrSessionInvalid {
 					t.Errorf("Succeed: %v", err)
 				}

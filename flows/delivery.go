@@ -6,10 +6,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // send fills in a message's text and hands it to the gateway.
-func (s *Service) send(ctx context.Context, company *Company, sender Sender, a Account, m Message) error {
+func (s *Service) send(ctx context.Context, company *Company, sender Sender, a record.Account, m Message) error {
 	if sender == nil {
 		return errors.New("the company has no sender for it: configure sms or mail")
 	}
@@ -23,7 +25,7 @@ func (s *Service) send(ctx context.Context, company *Company, sender Sender, a A
 
 // notice tells the account's owner what happened to it, by mail or else by SMS.
 // It is never waited for.
-func (s *Service) notice(company *Company, a Account, what string) {
+func (s *Service) notice(company *Company, a record.Account, what string) {
 	sender, to := company.Mail, a.Email
 	bySMS := sender == nil || to == ""
 	if bySMS {
@@ -48,9 +50,9 @@ func (s *Service) notice(company *Company, a Account, what string) {
 // chargeNotice charges the budgets that an SMS with a notice uses up. Notices to
 // a phone have one of their own: else a thief could use up that of codes first,
 // and so keep the owner from being told.
-func (s *Service) chargeNotice(ctx context.Context, company *Company, a Account) error {
+func (s *Service) chargeNotice(ctx context.Context, company *Company, a record.Account) error {
 	c := &call{company: company, now: s.Now()}
-	counters := append([]Counter{c.counter("sms-per-phone", a.Phone+"/notices", company.Limits.SMSPerPhone)}, c.companySMS()...)
+	counters := append([]record.Counter{c.counter("sms-per-phone", a.Phone+"/notices", company.Limits.SMSPerPhone)}, c.companySMS()...)
 	country, _ := c.countrySMS(a.Phone) // notice has seen to it that it is allowed
 	return s.chargeHidden(ctx, c, a, append(counters, country...)...)
 }
@@ -65,9 +67,9 @@ const (
 )
 
 // whenSent tells when the code of a step to state is sent.
-func (c *call) whenSent(state State) moment {
+func (c *call) whenSent(state record.State) moment {
 	switch {
-	case c.company.Hardened && state == RecoveryOTP:
+	case c.company.Hardened && state == record.RecoveryOTP:
 		return behindAnswer
 	case c.first():
 		return onceStored
@@ -86,7 +88,7 @@ func (s *Service) deliver(ctx context.Context, code newCode) error {
 
 // sendLater sends the code of a recovery behind the answer; if that fails, the
 // code is void.
-func (s *Service) sendLater(company *Company, session TokenHash, code newCode) {
+func (s *Service) sendLater(company *Company, session record.TokenHash, code newCode) {
 	s.unseen("sending a code", func(ctx context.Context) error {
 		err := Contain(func() error { return code.send(ctx) })
 		if err == nil {
@@ -102,9 +104,9 @@ func (s *Service) sendLater(company *Company, session TokenHash, code newCode) {
 
 // voidCode puts one that nothing equals in the place of a code that was not sent,
 // unless that was spent: so guesses count as at a decoy's.
-func (s *Service) voidCode(ctx context.Context, company *Company, hash TokenHash, unsent *Code) error {
-	session, err := s.Sessions.SpendCode(ctx, s.Now(), company.Code, hash, RecoveryOTP)
-	if errors.Is(err, ErrNotFound) {
+func (s *Service) voidCode(ctx context.Context, company *Company, hash record.TokenHash, unsent *record.Code) error {
+	session, err := s.Sessions.SpendCode(ctx, s.Now(), company.Code, hash, record.RecoveryOTP)
+	if errors.Is(err, record.ErrNotFound) {
 		return nil
 	}
 	if err != nil || session.Code == nil {
@@ -114,11 +116,11 @@ func (s *Service) voidCode(ctx context.Context, company *Company, hash TokenHash
 	if code.Hash == unsent.Hash { // else a renewal's, which goes back
 		rand.Read(code.Hash[:]) // never fails: it ends the process instead
 	}
-	number, err := s.Sessions.OpenCode(ctx, s.Now(), hash, RecoveryOTP)
+	number, err := s.Sessions.OpenCode(ctx, s.Now(), hash, record.RecoveryOTP)
 	if err == nil {
 		err = s.Sessions.SetCode(ctx, hash, number, code)
 	}
-	if errors.Is(err, ErrConflict) { // the session has ended, or a later renewal's counts
+	if errors.Is(err, record.ErrConflict) { // the session has ended, or a later renewal's counts
 		return nil
 	}
 	return err

@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func TestADemandMayNameCompanies(t *testing.T) {
-	for _, state := range flows.States[1:] {
+	for _, state := range record.States[1:] {
 		b := newBench(t)
 		token := b.sessionIn(state)
 		for _, test := range []struct {
@@ -25,7 +26,7 @@ func TestADemandMayNameCompanies(t *testing.T) {
 		} {
 			want := flows.ErrTokenInvalid
 			if test.want {
-				if want = flows.ErrSessionInvalid; state == flows.Authorized {
+				if want = flows.ErrSessionInvalid; state == record.Authorized {
 					want = nil
 				}
 			}
@@ -46,8 +47,8 @@ func TestADemandMayBeForAFreshLogin(t *testing.T) {
 			if remembering {
 				_, counting = b.remembering(1000)
 			}
-			token := b.sessionIn(flows.Authorized)
-			ask := func(fresh time.Duration) (flows.Session, error) {
+			token := b.sessionIn(record.Authorized)
+			ask := func(fresh time.Duration) (record.Session, error) {
 				return b.Authorize(t.Context(), flows.Demand{Fresh: fresh}, []string{"Bearer " + token})
 			}
 			if _, err := ask(0); err != nil { // so that it is remembered, but not when it began

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/mnemogate/mnemogate/flows/record"
 	"golang.org/x/text/language"
 )
 
@@ -29,10 +30,10 @@ func (s *Service) acceptDisclaimers(ctx context.Context, c *call, req *acceptDis
 
 // pending returns the disclaimers that neither the account nor accepted has in
 // their present version, as the user is shown them. It is never nil.
-func (c *call) pending(a Account, accepted []Acceptance) []Disclaimer {
+func (c *call) pending(a record.Account, accepted []record.Acceptance) []Disclaimer {
 	pending := []Disclaimer{}
 	for _, d := range c.company.Disclaimers {
-		has := func(x Acceptance) bool { return x.Code == d.Code && x.Version == d.Version }
+		has := func(x record.Acceptance) bool { return x.Code == d.Code && x.Version == d.Version }
 		if !slices.ContainsFunc(a.Accepted, has) && !slices.ContainsFunc(accepted, has) {
 			pending = append(pending, d)
 		}
@@ -48,7 +49,7 @@ func (c *call) pending(a Account, accepted []Acceptance) []Disclaimer {
 
 // read returns the languages that the user reads, the best first: those that the
 // request tells of, then the account's.
-func (c *call) read(a Account) []language.Tag {
+func (c *call) read(a record.Account) []language.Tag {
 	var languages []language.Tag
 	if c.languages != nil {
 		languages = c.languages()
@@ -61,8 +62,8 @@ func (c *call) read(a Account) []language.Tag {
 
 // accept returns what the session has accepted once these codes are added, or
 // fails if that leaves any disclaimer of the company pending.
-func (c *call) accept(a Account, codes []string) ([]Acceptance, error) {
-	var accepted []Acceptance
+func (c *call) accept(a record.Account, codes []string) ([]record.Acceptance, error) {
+	var accepted []record.Acceptance
 	if c.session != nil {
 		accepted = slices.Clone(c.session.Accepted)
 	}
@@ -71,7 +72,7 @@ func (c *call) accept(a Account, codes []string) ([]Acceptance, error) {
 		if !slices.Contains(codes, d.Code) {
 			return nil, &Refusal{Err: ErrDisclaimerInvalid, Disclaimers: pending}
 		}
-		accepted = append(accepted, Acceptance{Code: d.Code, Version: d.Version, At: c.now})
+		accepted = append(accepted, record.Acceptance{Code: d.Code, Version: d.Version, At: c.now})
 	}
 	return accepted, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 var (
@@ -36,7 +37,7 @@ func TestAllRequiredDisclaimersMustBeAccepted(t *testing.T) {
 		t.Run(r.path, func(t *testing.T) {
 			b := newBench(t)
 			b.company.Disclaimers = []flows.Disclaimer{terms, privacy}
-			token := b.sessionIn(flows.CheckPassword)
+			token := b.sessionIn(record.CheckPassword)
 			call := func(accept any) (flows.Reply, error) {
 				return b.serve(r.path, token, object{"login_id": email, "password": password, "accept_disclaimers": accept})
 			}
@@ -52,7 +53,7 @@ func TestAllRequiredDisclaimersMustBeAccepted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantStep(t, reply, flows.Authorized)
+			wantStep(t, reply, record.Authorized)
 			wantAccepted(t, b, "privacy 1 12:00:00", "terms 1 12:00:00") // and nothing that is not required
 			b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 		})
@@ -63,7 +64,7 @@ func TestAllRequiredDisclaimersMustBeAccepted(t *testing.T) {
 func TestDisclaimersComeBehindTheSecret(t *testing.T) {
 	b := newBench(t)
 	b.company.Disclaimers = []flows.Disclaimer{terms}
-	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", b.sessionIn(flows.CheckPassword), object{"password": "wrong"})
+	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": "wrong"})
 	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
 	b.withoutPassword()
 	token, _ := b.awaiting()
@@ -94,7 +95,7 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 
 	t.Run("by a code", func(t *testing.T) {
 		b := newBench(t)
-		b.update(true, func(a *flows.Account) { a.SecondFactor = true })
+		b.update(true, func(a *record.Account) { a.SecondFactor = true })
 		b.company.Disclaimers = []flows.Disclaimer{terms}
 		token := b.must("auth/checkcredentials", "", accept).SessionToken
 		wantAccepted(t, b)
@@ -104,7 +105,7 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 	})
 	t.Run("by a code and a new password", func(t *testing.T) {
 		b := newBench(t)
-		b.update(true, func(a *flows.Account) { a.SecondFactor, a.MustSetPassword = true, true })
+		b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = true, true })
 		b.company.Disclaimers = []flows.Disclaimer{terms}
 		token := b.must("auth/checkcredentials", "", accept).SessionToken
 		b.company.Disclaimers = []flows.Disclaimer{terms, privacy} // one becomes pending on the way
@@ -121,7 +122,7 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 	})
 	t.Run("a newer version on the way", func(t *testing.T) {
 		b := newBench(t)
-		b.update(true, func(a *flows.Account) { a.MustSetPassword = true })
+		b.update(true, func(a *record.Account) { a.MustSetPassword = true })
 		b.company.Disclaimers = []flows.Disclaimer{terms}
 		token := b.must("auth/checkcredentials", "", accept).SessionToken
 		b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "2"}}
@@ -135,7 +136,7 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 	})
 	t.Run("a login that is given up", func(t *testing.T) {
 		b := newBench(t)
-		b.update(true, func(a *flows.Account) { a.SecondFactor = true })
+		b.update(true, func(a *record.Account) { a.SecondFactor = true })
 		b.company.Disclaimers = []flows.Disclaimer{terms}
 		token := b.must("auth/checkcredentials", "", accept).SessionToken
 		b.must("auth/logout", token, nil)
@@ -148,7 +149,7 @@ func TestAcceptDisclaimersEndsALoginByOAuth(t *testing.T) {
 	b := newBench(t)
 	b.company.Disclaimers = []flows.Disclaimer{terms, privacy}
 	reply := b.must("auth/oauth", "", b.goodBody("auth/oauth"))
-	wantStep(t, reply, flows.AcceptDisclaimers)
+	wantStep(t, reply, record.AcceptDisclaimers)
 	if !slices.Equal(reply.DisclaimersRequired, b.company.Disclaimers) {
 		t.Errorf("got disclaimers_required %v", reply.DisclaimersRequired)
 	}
@@ -173,15 +174,15 @@ func TestAcceptDisclaimersEndsALoginByOAuth(t *testing.T) {
 		t.Errorf("got %v, want one success", got)
 	}
 	wantAccepted(t, b, "privacy 1 12:00:00", "terms 1 12:00:00")
-	wantStep(t, b.must("auth/oauth", "", b.goodBody("auth/oauth")), flows.Authorized)
+	wantStep(t, b.must("auth/oauth", "", b.goodBody("auth/oauth")), record.Authorized)
 }
 
 // A disclaimer can become pending while a user thinks of a new password: it is
 // accepted with that. After a recovery it waits for the login.
 func TestANewPasswordComesWithWhatBecamePending(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.SetPassword)
-	recovery := b.sessionIn(flows.RecoveryPassword)
+	token := b.sessionIn(record.SetPassword)
+	recovery := b.sessionIn(record.RecoveryPassword)
 	b.company.Disclaimers = []flows.Disclaimer{terms, privacy}
 	secret := func(accept ...string) object {
 		return object{"new_password": "another fine secret", "accept_disclaimers": accept}
@@ -195,12 +196,12 @@ func TestANewPasswordComesWithWhatBecamePending(t *testing.T) {
 	}
 	b.wrong(flows.ErrQuality, "auth/setpassword", token, object{"new_password": "x", "accept_disclaimers": []string{"terms", "privacy"}})
 	wantAccepted(t, b)
-	wantStep(t, b.must("auth/setpassword", token, secret("privacy", "terms", "another")), flows.Authorized)
+	wantStep(t, b.must("auth/setpassword", token, secret("privacy", "terms", "another")), record.Authorized)
 	wantAccepted(t, b, "privacy 1 12:00:00", "terms 1 12:00:00")
 	b.wrong(flows.ErrTokenInvalid, "auth/setpassword", recovery, secret())
 
 	b = newBench(t)
-	recovery = b.sessionIn(flows.RecoveryPassword)
+	recovery = b.sessionIn(record.RecoveryPassword)
 	b.company.Disclaimers = []flows.Disclaimer{terms}
 	b.must("auth/setpassword", recovery, secret("terms"))
 	wantAccepted(t, b)

@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // laps are accounts between the loading of which, by a login, and what it does
 // then, something happens.
 type laps struct {
-	flows.Accounts
+	record.Accounts
 	then func()
 }
 
-func (l laps) ByLoginID(ctx context.Context, company, loginID, alias string) (flows.Account, error) {
+func (l laps) ByLoginID(ctx context.Context, company, loginID, alias string) (record.Account, error) {
 	a, err := l.Accounts.ByLoginID(ctx, company, loginID, alias)
 	l.then()
 	return a, err
@@ -33,7 +34,7 @@ func (b *bench) endAllSessions() {
 }
 
 func TestTheEndOfACompanysSessionsLeavesNoTokenOfBefore(t *testing.T) {
-	for _, state := range flows.States[1:] {
+	for _, state := range record.States[1:] {
 		t.Run(string(state), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
@@ -147,7 +148,7 @@ func TestLoginsThatRaceWithTheEndOfAllSessions(t *testing.T) {
 func TestTheEndOfAllSessionsThatFailsIsToldAndDoneLater(t *testing.T) {
 	b := newBench(t)
 	sessions := &unwilling{Sessions: b.Sessions, broken: true}
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	b.Sessions = sessions
 	if err := b.admin().EndAllSessions(t.Context()); !errors.Is(err, flows.ErrOwed) {
 		t.Fatalf("got %v, want ErrOwed", err)
@@ -160,22 +161,22 @@ func TestTheEndOfAllSessionsThatFailsIsToldAndDoneLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.wantLive(token, flows.ErrTokenInvalid)
-	if owed, err := b.Accounts.Endings(t.Context(), flows.Ending{}, 10); err != nil || len(owed) != 0 {
+	if owed, err := b.Accounts.Endings(t.Context(), record.Ending{}, 10); err != nil || len(owed) != 0 {
 		t.Errorf("still owed: %v, %v", owed, err)
 	}
 }
 
 func TestOneSessionIsEnded(t *testing.T) {
 	b := newBench(t)
-	other := b.sessionIn(flows.Authorized)
-	token := b.sessionIn(flows.Authorized)
+	other := b.sessionIn(record.Authorized)
+	token := b.sessionIn(record.Authorized)
 	events := b.record()
 	if err := b.admin().EndSession(t.Context(), mnemocode, b.idOf(token)); err != nil {
 		t.Fatal(err)
 	}
 	b.wantLive(token, flows.ErrTokenInvalid)
 	b.wantLive(other, nil)
-	if len(*events) != 1 || (*events)[0].Name != flows.SessionEnded || (*events)[0].Reason != flows.EndedByAdmin || (*events)[0].Session == "" {
+	if len(*events) != 1 || (*events)[0].Name != record.SessionEnded || (*events)[0].Reason != record.EndedByAdmin || (*events)[0].Session == "" {
 		t.Errorf("got %+v", *events)
 	}
 	for _, id := range []string{"", "nobody's"} {
@@ -183,7 +184,7 @@ func TestOneSessionIsEnded(t *testing.T) {
 			t.Errorf("%q: got %v", id, err)
 		}
 	}
-	if err := b.admin().EndSession(t.Context(), "nobody", b.idOf(other)); !errors.Is(err, flows.ErrNotFound) {
+	if err := b.admin().EndSession(t.Context(), "nobody", b.idOf(other)); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("another account: got %v", err)
 	}
 }
@@ -198,7 +199,7 @@ func TestSessionsTellWhenceTheLoginCame(t *testing.T) {
 		strings.Repeat("\xff", 300) + "x":     "",
 	} {
 		b := newBench(t)
-		pending := b.sessionIn(flows.CheckPassword)
+		pending := b.sessionIn(record.CheckPassword)
 		b.clock.advance(time.Minute)
 		_, err := b.Serve(t.Context(), &flows.Request{
 			Company: code, Route: flows.RouteByPath("auth/checkpassword"), Authorization: []string{"Bearer " + pending},
@@ -220,7 +221,7 @@ func TestSessionsTellWhenceTheLoginCame(t *testing.T) {
 
 func TestLastUseIsKnownToTheMinute(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	last := func() time.Time {
 		t.Helper()
 		live, err := b.admin().LiveSessions(t.Context(), mnemocode)

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // An Error is one error_code of the API with the HTTP status it is answered
@@ -85,20 +87,20 @@ const (
 
 // lockReasons are the reasons of locks, by the names of their events.
 var lockReasons = map[string]Reason{
-	LockPassword:     "lock.password",
-	LockDisabled:     "lock.disabled",
-	LockCodes:        "lock.codes",
-	LockAnswers:      "lock.answers",
-	LockAddress:      "limit.address",
-	LockLogins:       "limit.logins",
-	LockRenewals:     "limit.renewals",
-	LockSMSAccount:   "limit.sms_account",
-	LockSMSPhone:     "limit.sms_phone",
-	LockSMSAddress:   "limit.sms_address",
-	LockSMSCompany:   "limit.sms_company",
-	LockSMSCountry:   "limit.sms_country",
-	LockSMSCountries: "limit.sms_country",
-	LockMails:        "limit.mails",
+	record.LockPassword:     "lock.password",
+	record.LockDisabled:     "lock.disabled",
+	record.LockCodes:        "lock.codes",
+	record.LockAnswers:      "lock.answers",
+	record.LockAddress:      "limit.address",
+	record.LockLogins:       "limit.logins",
+	record.LockRenewals:     "limit.renewals",
+	record.LockSMSAccount:   "limit.sms_account",
+	record.LockSMSPhone:     "limit.sms_phone",
+	record.LockSMSAddress:   "limit.sms_address",
+	record.LockSMSCompany:   "limit.sms_company",
+	record.LockSMSCountry:   "limit.sms_country",
+	record.LockSMSCountries: "limit.sms_country",
+	record.LockMails:        "limit.mails",
 }
 
 // Reasons lists what an error can have as its reason. One that is not here has

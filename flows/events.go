@@ -7,93 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
-)
 
-// An Event tells an operator what happened: the outcome of a route, a lock, the
-// end of a session, a change by an administrator. EventKinds lists the names
-// and which fields each has. None ever holds what a client sent, but for what
-// the store or the configuration knows as well, and its user agent: a login id
-// that was typed may be a password.
-type Event struct {
-	Name      string
-	Time      time.Time
-	Company   string // if it is a configured one
-	Account   int64  // its ID, once it was found, for its history alone
-	Mnemocode string // of the account, once it was found
-	Session   string // Session.ID, of no use as a token
-	State     State  // of that session: what the request led to, or where it was
-	Address   string // the client's
-	UserAgent string // what the client says it is, cut at 200 bytes
-	Key       string // which API key the client has: see Service.Company, and KeyOfPage
-	Actor     string // who managed the account: the name of a key for the accounts API, or ActorAdmin
-	Route     string // Route.Path
-	Result    string // Success or the error_code
-	Reason    string // why, as far as Result does not say it
-	Noise     bool   // strangers can cause it, who know a login id and no secret; for History.Record, and not kept
-}
-
-// Success is the Result of what succeeded.
-const Success = "success"
-
-// ActorAdmin is the Actor of who came by Caddy's admin endpoint. No key can have
-// this name.
-const ActorAdmin = "admin endpoint"
-
-// Names of events. A route's have its path without auth/ and with dots
-// (Route.Event): mnemogate.recovery.checkotp.success, ….failure.
-const (
-	EventPrefix   = "mnemogate."
-	LockPrefix    = EventPrefix + "lock."
-	adminPrefix   = EventPrefix + "account."
-	sessionPrefix = EventPrefix + "session."
-	keyPrefix     = EventPrefix + "key."
-
-	LockPassword     = LockPrefix + "password"
-	LockDisabled     = LockPrefix + "disabled"
-	LockCodes        = LockPrefix + "wrong_codes"
-	LockAnswers      = LockPrefix + "wrong_answers"
-	LockAddress      = LockPrefix + "failures_per_address"
-	LockLogins       = LockPrefix + "logins_per_address"
-	LockRenewals     = LockPrefix + "renewals"
-	LockSMSAccount   = LockPrefix + "sms_per_account"
-	LockSMSPhone     = LockPrefix + "sms_per_phone"
-	LockSMSAddress   = LockPrefix + "sms_per_address"
-	LockSMSCompany   = LockPrefix + "sms_per_company"
-	LockSMSCountry   = LockPrefix + "sms_per_country"
-	LockSMSCountries = LockPrefix + "sms_countries"
-	LockMails        = LockPrefix + "mails_per_account"
-
-	SessionEnded     = sessionPrefix + "ended"
-	AllSessionsEnded = sessionPrefix + "all_ended"
-	SessionMoved     = sessionPrefix + "moved"
-
-	OutboxDropped = EventPrefix + "outbox.dropped"
-
-	IdentityBound = adminPrefix + "identity_bound"
-
-	// What an administrator did: for Service.Emit.
-	AccountCreated     = adminPrefix + "created"
-	AccountChanged     = adminPrefix + "changed"
-	AccountDeleted     = adminPrefix + "deleted"
-	AccountUnlocked    = adminPrefix + "unlocked"
-	AccountBackupCodes = adminPrefix + "backup_codes"
-	AccountTOTP        = adminPrefix + "totp"
-
-	AccountPasswordWrong = adminPrefix + "password_wrong"
-	AccountWelcomed      = adminPrefix + "welcomed"
-
-	// What befell a key for the accounts API.
-	KeyWrong   = keyPrefix + "wrong"
-	KeyRefused = keyPrefix + "refused"
-)
-
-// Reasons of SessionEnded.
-const (
-	EndedByLogout   = "logout"   // its own
-	EndedByPassword = "password" // one was set by auth/setpassword
-	EndedByChange   = "account"  // an administrator changed or deleted the account
-	EndedByAdmin    = "admin"    // an administrator ended it
-	EndedLate       = "owed"     // a change that was cut short before it could end it
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // An EventKind documents the events of a name.
@@ -111,7 +26,7 @@ func eventKinds() []EventKind {
 	for _, r := range Routes {
 		who := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "route", "result"}
 		kinds = append(kinds,
-			EventKind{r.Event(Success), "`" + r.Path + "` succeeded", who},
+			EventKind{r.Event(record.Success), "`" + r.Path + "` succeeded", who},
 			EventKind{r.Event(""), "`" + r.Path + "` failed; result is the error_code", append(who[:len(who):len(who)], "reason")},
 		)
 	}
@@ -120,43 +35,43 @@ func eventKinds() []EventKind {
 	ended := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "actor", "route", "reason"}
 	admin := []string{"company", "mnemocode", "address", "actor", "reason"}
 	return append(kinds,
-		EventKind{LockPassword, "`lock_after` wrong passwords in a row, or one more after such a lock: locked for `lock_for`", attempt},
-		EventKind{LockDisabled, "`disable_after` wrong passwords in a row: locked until recovery or unlock", attempt},
-		EventKind{LockCodes, "`wrong_codes` is reached", attempt},
-		EventKind{LockAnswers, "`wrong_answers` is reached", attempt},
-		EventKind{LockAddress, "the first request of an address that `failures_per_address` refuses; once a window and node", attempt},
-		EventKind{LockLogins, "the first password or OAuth code of an address that `logins_per_address` refuses; once a window and node", attempt},
-		EventKind{LockRenewals, "the first renewal of a session that `otp renewals` refuses; once a session and node", attempt},
-		EventKind{LockSMSAccount, "the first SMS to an account that `sms_per_account` refuses; once a window and node", attempt},
-		EventKind{LockSMSPhone, "the first SMS to a phone that `sms_per_phone` refuses; once a window and node", attempt},
-		EventKind{LockSMSAddress, "the first SMS for an address that `sms_per_address` refuses; once a window and node", attempt},
-		EventKind{LockSMSCompany, "the first SMS of a company that `sms_per_company` refuses; once a window and node", attempt},
-		EventKind{LockSMSCountry, "the first SMS to a country that `sms_per_country` refuses; once a window and node", attempt},
-		EventKind{LockSMSCountries, "the first SMS to a country that is none of `sms_countries`; once a day and node", attempt},
-		EventKind{LockMails, "the first mail to an account that `mails_per_account` refuses; once a window and node", attempt},
-		EventKind{SessionEnded, "a session or recovery link was ended before its time: `" + EndedByLogout + "`, `" + EndedByPassword + "` (one was set), `" +
-			EndedByChange + "` (changed or deleted by an administrator), `" + EndedByAdmin + "` (ended by one), `" + EndedLate + "` (what a crash left over)", ended},
-		EventKind{AllSessionsEnded, "all sessions of the company were ended: `" + EndedByAdmin + "`, `" + EndedLate + "`", []string{"company", "address", "actor", "reason"}},
-		EventKind{SessionMoved, "an authorized token was exchanged for a cookie, in which the session goes on", client},
-		EventKind{IdentityBound, "a provider's user was bound to the account by `link_verified_email`; reason names the provider", append(client[:len(client):len(client)], "route", "reason")},
-		EventKind{AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},
-		EventKind{AccountChanged, "an account was changed; reason lists the fields", admin},
-		EventKind{AccountDeleted, "an account was deleted", admin},
-		EventKind{AccountUnlocked, "counts and locks of an account were cleared", admin},
-		EventKind{AccountBackupCodes, "an account got new backup codes", admin},
-		EventKind{AccountTOTP, "a secret for an authenticator app was shown; once it is confirmed, the account is changed", admin},
-		EventKind{AccountPasswordWrong, "a wrong `current_password` of a user came from a backend", admin},
-		EventKind{AccountWelcomed, "the owner of an account was mailed a welcome link", admin},
-		EventKind{OutboxDropped, "an event for the `events` receiver was not delivered for three days and is dropped; reason is its type", []string{"company", "mnemocode", "reason"}},
-		EventKind{KeyWrong, "a request to the accounts API came with a key that is none; with the reason `limit` the first of an address that had too many, once a window and node", []string{"address", "reason"}},
-		EventKind{KeyRefused, "a key for the accounts API lacks the right, which reason names, or the company", []string{"company", "address", "actor", "reason"}},
+		EventKind{record.LockPassword, "`lock_after` wrong passwords in a row, or one more after such a lock: locked for `lock_for`", attempt},
+		EventKind{record.LockDisabled, "`disable_after` wrong passwords in a row: locked until recovery or unlock", attempt},
+		EventKind{record.LockCodes, "`wrong_codes` is reached", attempt},
+		EventKind{record.LockAnswers, "`wrong_answers` is reached", attempt},
+		EventKind{record.LockAddress, "the first request of an address that `failures_per_address` refuses; once a window and node", attempt},
+		EventKind{record.LockLogins, "the first password or OAuth code of an address that `logins_per_address` refuses; once a window and node", attempt},
+		EventKind{record.LockRenewals, "the first renewal of a session that `otp renewals` refuses; once a session and node", attempt},
+		EventKind{record.LockSMSAccount, "the first SMS to an account that `sms_per_account` refuses; once a window and node", attempt},
+		EventKind{record.LockSMSPhone, "the first SMS to a phone that `sms_per_phone` refuses; once a window and node", attempt},
+		EventKind{record.LockSMSAddress, "the first SMS for an address that `sms_per_address` refuses; once a window and node", attempt},
+		EventKind{record.LockSMSCompany, "the first SMS of a company that `sms_per_company` refuses; once a window and node", attempt},
+		EventKind{record.LockSMSCountry, "the first SMS to a country that `sms_per_country` refuses; once a window and node", attempt},
+		EventKind{record.LockSMSCountries, "the first SMS to a country that is none of `sms_countries`; once a day and node", attempt},
+		EventKind{record.LockMails, "the first mail to an account that `mails_per_account` refuses; once a window and node", attempt},
+		EventKind{record.SessionEnded, "a session or recovery link was ended before its time: `" + record.EndedByLogout + "`, `" + record.EndedByPassword + "` (one was set), `" +
+			record.EndedByChange + "` (changed or deleted by an administrator), `" + record.EndedByAdmin + "` (ended by one), `" + record.EndedLate + "` (what a crash left over)", ended},
+		EventKind{record.AllSessionsEnded, "all sessions of the company were ended: `" + record.EndedByAdmin + "`, `" + record.EndedLate + "`", []string{"company", "address", "actor", "reason"}},
+		EventKind{record.SessionMoved, "an authorized token was exchanged for a cookie, in which the session goes on", client},
+		EventKind{record.IdentityBound, "a provider's user was bound to the account by `link_verified_email`; reason names the provider", append(client[:len(client):len(client)], "route", "reason")},
+		EventKind{record.AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},
+		EventKind{record.AccountChanged, "an account was changed; reason lists the fields", admin},
+		EventKind{record.AccountDeleted, "an account was deleted", admin},
+		EventKind{record.AccountUnlocked, "counts and locks of an account were cleared", admin},
+		EventKind{record.AccountBackupCodes, "an account got new backup codes", admin},
+		EventKind{record.AccountTOTP, "a secret for an authenticator app was shown; once it is confirmed, the account is changed", admin},
+		EventKind{record.AccountPasswordWrong, "a wrong `current_password` of a user came from a backend", admin},
+		EventKind{record.AccountWelcomed, "the owner of an account was mailed a welcome link", admin},
+		EventKind{record.OutboxDropped, "an event for the `events` receiver was not delivered for three days and is dropped; reason is its type", []string{"company", "mnemocode", "reason"}},
+		EventKind{record.KeyWrong, "a request to the accounts API came with a key that is none; with the reason `limit` the first of an address that had too many, once a window and node", []string{"address", "reason"}},
+		EventKind{record.KeyRefused, "a key for the accounts API lacks the right, which reason names, or the company", []string{"company", "address", "actor", "reason"}},
 	)
 }
 
 // Event is the name of the event that a result of the route is.
 func (r *Route) Event(result string) string {
-	name := EventPrefix + strings.ReplaceAll(strings.TrimPrefix(r.Path, "auth/"), "/", ".")
-	if result == Success {
+	name := record.EventPrefix + strings.ReplaceAll(strings.TrimPrefix(r.Path, "auth/"), "/", ".")
+	if result == record.Success {
 		return name + ".success"
 	}
 	return name + ".failure"
@@ -164,7 +79,7 @@ func (r *Route) Event(result string) string {
 
 // Emit tells the observer, if there is one, and the account's history. A Time
 // that is not set is now.
-func (s *Service) Emit(ctx context.Context, e Event) {
+func (s *Service) Emit(ctx context.Context, e record.Event) {
 	if e.Time.IsZero() {
 		e.Time = s.Now()
 	}
@@ -175,18 +90,18 @@ func (s *Service) Emit(ctx context.Context, e Event) {
 }
 
 // by is an event that the call's client has caused.
-func (c *call) by(reason string) Event {
-	return Event{Address: c.address, UserAgent: c.userAgent, Key: c.key, Reason: reason}
+func (c *call) by(reason string) record.Event {
+	return record.Event{Address: c.address, UserAgent: c.userAgent, Key: c.key, Reason: reason}
 }
 
 // happened notes an event of the call, which Serve emits with all that it knows
 // of the call by then.
 func (c *call) happened(name, reason string) {
-	c.events = append(c.events, Event{Name: name, Reason: reason})
+	c.events = append(c.events, record.Event{Name: name, Reason: reason})
 }
 
 // found notes whose account the call is about.
-func (c *call) found(a Account) { c.account, c.mnemocode = a.ID, a.Mnemocode }
+func (c *call) found(a record.Account) { c.account, c.mnemocode = a.ID, a.Mnemocode }
 
 // whose is the mnemocode of that account, empty if none was found.
 func (c *call) whose() string {
@@ -223,7 +138,7 @@ func (s *Service) emit(ctx context.Context, r *Request, c *call, reply Reply, er
 		e.State = cmp.Or(reply.SessionState, e.State)
 	}
 	s.Emit(ctx, e)
-	if err == nil && reply.SessionState == Authorized {
+	if err == nil && reply.SessionState == record.Authorized {
 		s.recorded()
 	}
 }
@@ -231,14 +146,14 @@ func (s *Service) emit(ctx context.Context, r *Request, c *call, reply Reply, er
 // outcome is an error's Result and Reason.
 func outcome(err error) (result, reason string) {
 	if err == nil {
-		return Success, ""
+		return record.Success, ""
 	}
 	result = ErrService.Code
 	if code, ok := errors.AsType[*Error](err); ok {
 		result = code.Code
 	}
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
-		reason = cmp.Or(strings.TrimPrefix(refusal.Lock, LockPrefix), refusal.Message, string(refusal.Reason))
+		reason = cmp.Or(strings.TrimPrefix(refusal.Lock, record.LockPrefix), refusal.Message, string(refusal.Reason))
 		if reason == "" && refusal.Cause != nil {
 			reason = refusal.Cause.Error()
 		}
@@ -252,9 +167,9 @@ func lockOf(key string) string {
 	name, _, _ = strings.Cut(name, "/")
 	switch name {
 	case "failures-of-address":
-		return LockAddress
+		return record.LockAddress
 	default:
-		return LockPrefix + strings.ReplaceAll(name, "-", "_")
+		return record.LockPrefix + strings.ReplaceAll(name, "-", "_")
 	}
 }
 
@@ -268,7 +183,7 @@ type told struct {
 const maxTold = 10_000
 
 // first reports whether full was not told of in this window.
-func (t *told) first(now time.Time, full *Full) bool {
+func (t *told) first(now time.Time, full *record.Full) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if now.Before(t.until[full.Key]) {

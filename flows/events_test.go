@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 type witnessKey struct{}
 
 // witness is the bench's observer: it keeps what comes from a call of Serve.
-func witness(ctx context.Context, e flows.Event) {
-	if seen, ok := ctx.Value(witnessKey{}).(*[]flows.Event); ok {
+func witness(ctx context.Context, e record.Event) {
+	if seen, ok := ctx.Value(witnessKey{}).(*[]record.Event); ok {
 		*seen = append(*seen, e)
 	}
 }
@@ -26,7 +27,7 @@ func witness(ctx context.Context, e flows.Event) {
 // Serve makes every test of a flow one of its events: a request has one event of
 // its outcome, the last one, and no event has a field that its kind does not list.
 func (b *bench) Serve(ctx context.Context, r *flows.Request) (flows.Reply, error) {
-	var seen []flows.Event
+	var seen []record.Event
 	reply, err := b.Service.Serve(context.WithValue(ctx, witnessKey{}, &seen), r)
 	for _, e := range seen {
 		checkEvent(b.t, e)
@@ -35,7 +36,7 @@ func (b *bench) Serve(ctx context.Context, r *flows.Request) (flows.Reply, error
 		b.t.Errorf("%s: there is no event", r.Route.Path)
 		return reply, err
 	}
-	result := flows.Success
+	result := record.Success
 	if err != nil {
 		result = codeOf(err)
 	}
@@ -52,7 +53,7 @@ func (b *bench) Serve(ctx context.Context, r *flows.Request) (flows.Reply, error
 		b.t.Errorf("%s: the company is %q", r.Route.Path, last.Company)
 	}
 	checkExtensions(b.t, b.Companies[r.Company], reply, err)
-	if reply.SessionState != flows.None && (last.State != reply.SessionState || last.Session == "") {
+	if reply.SessionState != record.None && (last.State != reply.SessionState || last.Session == "") {
 		b.t.Errorf("%s led to %s, but the event is %+v", r.Route.Path, reply.SessionState, last)
 	}
 	return reply, err
@@ -66,7 +67,7 @@ func checkExtensions(t *testing.T, company *flows.Company, reply flows.Reply, er
 	}
 	if reply.ExpiresIn != nil {
 		want := company.Temporary
-		if reply.SessionState == flows.Authorized {
+		if reply.SessionState == record.Authorized {
 			want = min(company.Idle, company.Lifetime)
 		}
 		if *reply.ExpiresIn != int(want/time.Second) {
@@ -80,7 +81,7 @@ func checkExtensions(t *testing.T, company *flows.Company, reply flows.Reply, er
 	}
 }
 
-func fieldsOf(e flows.Event) map[string]string {
+func fieldsOf(e record.Event) map[string]string {
 	return map[string]string{
 		"company":    e.Company,
 		"mnemocode":  e.Mnemocode,
@@ -96,7 +97,7 @@ func fieldsOf(e flows.Event) map[string]string {
 	}
 }
 
-func checkEvent(t *testing.T, e flows.Event) {
+func checkEvent(t *testing.T, e record.Event) {
 	t.Helper()
 	i := slices.IndexFunc(flows.EventKinds, func(k flows.EventKind) bool { return k.Name == e.Name })
 	if i < 0 {
@@ -114,18 +115,18 @@ func checkEvent(t *testing.T, e flows.Event) {
 }
 
 // record keeps all events from now on.
-func (b *bench) record() *[]flows.Event {
-	var all []flows.Event
+func (b *bench) record() *[]record.Event {
+	var all []record.Event
 	inner := b.Observe
-	b.Observe = func(ctx context.Context, e flows.Event) {
+	b.Observe = func(ctx context.Context, e record.Event) {
 		all = append(all, e)
 		inner(ctx, e)
 	}
 	return &all
 }
 
-func named(events []flows.Event, name string) []flows.Event {
-	var found []flows.Event
+func named(events []record.Event, name string) []record.Event {
+	var found []record.Event
 	for _, e := range events {
 		if e.Name == name {
 			found = append(found, e)
@@ -184,13 +185,13 @@ func TestRefusedRequestsAreEvents(t *testing.T) {
 	b.company.NoAPIKey = true
 	b.wrong(flows.ErrHeaderMissing, "auth/logout", "", nil)
 	b.wrong(flows.ErrTokenInvalid, "auth/logout", "no-token", nil)
-	b.wrong(flows.ErrSessionInvalid, "auth/checkotp", b.sessionIn(flows.CheckPassword), object{"otp": "1"})
+	b.wrong(flows.ErrSessionInvalid, "auth/checkotp", b.sessionIn(record.CheckPassword), object{"otp": "1"})
 	b.wrong(flows.ErrValidation, "auth/login", "", object{})
 	if _, err := b.serveAs("nobody", "192.0.2.1", "auth/login", "", object{}); !errors.Is(err, flows.ErrAPIKeyMissing) {
 		t.Errorf("an unknown company: %v", err)
 	}
 	invalid := named(*all, "mnemogate.checkotp.failure")
-	if len(*all) != 7 || len(invalid) != 1 || invalid[0].Mnemocode != mnemocode || invalid[0].State != flows.CheckPassword {
+	if len(*all) != 7 || len(invalid) != 1 || invalid[0].Mnemocode != mnemocode || invalid[0].State != record.CheckPassword {
 		t.Errorf("got %+v", *all)
 	}
 }
@@ -230,33 +231,33 @@ func TestEachLockIsOneEvent(t *testing.T) {
 	for lock, test := range map[string]struct {
 		reason flows.Reason // that the client is told
 		limits func(*flows.Company)
-		state  flows.State // of a session that the tries need
+		state  record.State // of a session that the tries need
 		try    func(b *bench) error
 		with   func(b *bench, token string) error
 	}{
-		flows.LockPassword: {reason: "lock.password", limits: func(c *flows.Company) { c.Limits.LockAfter = 2 }, try: wrongPassword},
-		flows.LockDisabled: {reason: "lock.disabled", limits: func(c *flows.Company) { c.Limits.LockAfter, c.Limits.DisableAfter = 2, 2 }, try: wrongPassword},
-		flows.LockAddress:  {reason: "limit.address", limits: func(c *flows.Company) { c.Limits.FailuresPerAddress = one }, try: wrongPassword},
-		flows.LockLogins:   {reason: "limit.logins", limits: func(c *flows.Company) { c.Limits.LoginsPerAddress = one }, try: wrongPassword},
-		flows.LockCodes: {reason: "lock.codes", limits: func(c *flows.Company) { c.Limits.WrongCodes = one }, state: flows.CheckOTP,
+		record.LockPassword: {reason: "lock.password", limits: func(c *flows.Company) { c.Limits.LockAfter = 2 }, try: wrongPassword},
+		record.LockDisabled: {reason: "lock.disabled", limits: func(c *flows.Company) { c.Limits.LockAfter, c.Limits.DisableAfter = 2, 2 }, try: wrongPassword},
+		record.LockAddress:  {reason: "limit.address", limits: func(c *flows.Company) { c.Limits.FailuresPerAddress = one }, try: wrongPassword},
+		record.LockLogins:   {reason: "limit.logins", limits: func(c *flows.Company) { c.Limits.LoginsPerAddress = one }, try: wrongPassword},
+		record.LockCodes: {reason: "lock.codes", limits: func(c *flows.Company) { c.Limits.WrongCodes = one }, state: record.CheckOTP,
 			with: func(b *bench, token string) error {
 				_, err := b.serve("auth/checkotp", token, object{"backup_code": "wrong"})
 				return err
 			}},
-		flows.LockAnswers: {reason: "lock.answers", limits: func(c *flows.Company) { c.Limits.WrongAnswers = one }, state: flows.RecoveryQuestion,
+		record.LockAnswers: {reason: "lock.answers", limits: func(c *flows.Company) { c.Limits.WrongAnswers = one }, state: record.RecoveryQuestion,
 			with: func(b *bench, token string) error {
 				_, err := b.serve("auth/recovery/checkquestion", token, object{"control_answer": "wrong"})
 				return err
 			}},
-		flows.LockRenewals: {reason: "limit.renewals", limits: func(c *flows.Company) { c.OTPRenewals = 1 }, state: flows.CheckOTP,
+		record.LockRenewals: {reason: "limit.renewals", limits: func(c *flows.Company) { c.OTPRenewals = 1 }, state: record.CheckOTP,
 			with: func(b *bench, token string) error { _, err := b.serve("auth/renewotp", token, nil); return err }},
-		flows.LockSMSAccount:   {reason: "limit.sms_account", limits: func(c *flows.Company) { c.Limits.SMSPerAccount = one }, try: start},
-		flows.LockSMSPhone:     {reason: "limit.sms_phone", limits: func(c *flows.Company) { c.Limits.SMSPerPhone = one }, try: start},
-		flows.LockSMSAddress:   {reason: "limit.sms_address", limits: func(c *flows.Company) { c.Limits.SMSPerAddress = one }, try: start},
-		flows.LockSMSCompany:   {reason: "limit.sms_company", limits: func(c *flows.Company) { c.Limits.SMSPerCompany = one }, try: start},
-		flows.LockSMSCountry:   {reason: "limit.sms_country", limits: func(c *flows.Company) { c.Limits.SMSPerCountry = one }, try: start},
-		flows.LockSMSCountries: {reason: "limit.sms_country", limits: func(c *flows.Company) { c.Limits.SMSCountries = []string{"+1"} }, try: start},
-		flows.LockMails:        {reason: "limit.mails", limits: func(c *flows.Company) { c.Limits.MailsPerAccount = one }, try: recover("MAIL")},
+		record.LockSMSAccount:   {reason: "limit.sms_account", limits: func(c *flows.Company) { c.Limits.SMSPerAccount = one }, try: start},
+		record.LockSMSPhone:     {reason: "limit.sms_phone", limits: func(c *flows.Company) { c.Limits.SMSPerPhone = one }, try: start},
+		record.LockSMSAddress:   {reason: "limit.sms_address", limits: func(c *flows.Company) { c.Limits.SMSPerAddress = one }, try: start},
+		record.LockSMSCompany:   {reason: "limit.sms_company", limits: func(c *flows.Company) { c.Limits.SMSPerCompany = one }, try: start},
+		record.LockSMSCountry:   {reason: "limit.sms_country", limits: func(c *flows.Company) { c.Limits.SMSPerCountry = one }, try: start},
+		record.LockSMSCountries: {reason: "limit.sms_country", limits: func(c *flows.Company) { c.Limits.SMSCountries = []string{"+1"} }, try: start},
+		record.LockMails:        {reason: "limit.mails", limits: func(c *flows.Company) { c.Limits.MailsPerAccount = one }, try: recover("MAIL")},
 	} {
 		t.Run(lock, func(t *testing.T) {
 			b := newBench(t)
@@ -304,7 +305,7 @@ func TestEachLockIsOneEvent(t *testing.T) {
 func TestEachLockHasAReason(t *testing.T) {
 	locks := 0
 	for _, kind := range flows.EventKinds {
-		if strings.HasPrefix(kind.Name, "mnemogate.lock.") && kind.Name != flows.LockSMSCountries { // whose reason is LockSMSCountry's
+		if strings.HasPrefix(kind.Name, "mnemogate.lock.") && kind.Name != record.LockSMSCountries { // whose reason is LockSMSCountry's
 			locks++
 		}
 	}
@@ -324,7 +325,7 @@ func TestLockIsToldOfAgainInTheNextWindow(t *testing.T) {
 		}
 		b.clock.advance(2 * time.Minute)
 	}
-	if n := len(named(*all, flows.LockAddress)); n != 2 {
+	if n := len(named(*all, record.LockAddress)); n != 2 {
 		t.Errorf("got %d events in two windows", n)
 	}
 }
@@ -342,12 +343,12 @@ func TestEachEndedSessionIsAnEvent(t *testing.T) {
 		}
 		return ids
 	}
-	check := func(what string, events []flows.Event, reason string, ids []string) {
+	check := func(what string, events []record.Event, reason string, ids []string) {
 		t.Helper()
 		var got []string
-		for _, e := range named(events, flows.SessionEnded) {
+		for _, e := range named(events, record.SessionEnded) {
 			checkEvent(t, e)
-			if e.Reason != reason || e.Mnemocode != mnemocode || e.Company != code || (e.Address == "") != (reason == flows.EndedLate) {
+			if e.Reason != reason || e.Mnemocode != mnemocode || e.Company != code || (e.Address == "") != (reason == record.EndedLate) {
 				t.Errorf("%s: got %+v", what, e)
 			}
 			got = append(got, e.Session)
@@ -359,26 +360,26 @@ func TestEachEndedSessionIsAnEvent(t *testing.T) {
 		}
 	}
 
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	ids := sessions()
 	all := b.record()
 	b.must("auth/logout", token, nil)
-	check("logout", *all, flows.EndedByLogout, ids)
+	check("logout", *all, record.EndedByLogout, ids)
 
-	b.sessionIn(flows.Authorized)
-	b.sessionIn(flows.RecoveryQuestion)
+	b.sessionIn(record.Authorized)
+	b.sessionIn(record.RecoveryQuestion)
 	b.goodBody("auth/recovery/checklink") // mails a link
 	ids = sessions()
-	token = b.sessionIn(flows.RecoveryPassword)
+	token = b.sessionIn(record.RecoveryPassword)
 	all = b.record()
 	b.must("auth/setpassword", token, object{"new_password": "another fine secret"})
-	check("setpassword", *all, flows.EndedByPassword, ids)
+	check("setpassword", *all, record.EndedByPassword, ids)
 
-	b.sessionIn(flows.RecoveryQuestion)
+	b.sessionIn(record.RecoveryQuestion)
 	ids = sessions()
 	all = b.record()
-	b.update(true, func(a *flows.Account) { a.Phone = "" })
-	check("a change by someone else", *all, flows.EndedLate, ids)
+	b.update(true, func(a *record.Account) { a.Phone = "" })
+	check("a change by someone else", *all, record.EndedLate, ids)
 }
 
 func TestBoundIdentityIsAnEvent(t *testing.T) {
@@ -386,10 +387,10 @@ func TestBoundIdentityIsAnEvent(t *testing.T) {
 	config := b.company.OAuth[1]
 	config.LinkVerifiedEmail = true
 	b.company.OAuth[1] = config
-	b.update(false, func(a *flows.Account) { a.Identities = nil })
+	b.update(false, func(a *record.Account) { a.Identities = nil })
 	all := b.record()
 	b.must("auth/oauth", "", b.goodBody("auth/oauth"))
-	if e := named(*all, flows.IdentityBound); len(e) != 1 || e[0].Mnemocode != mnemocode || e[0].Reason != "provider 1" {
+	if e := named(*all, record.IdentityBound); len(e) != 1 || e[0].Mnemocode != mnemocode || e[0].Reason != "provider 1" {
 		t.Errorf("got %+v", *all)
 	}
 }
@@ -397,7 +398,7 @@ func TestBoundIdentityIsAnEvent(t *testing.T) {
 // People type passwords where login ids go: no event has what was typed.
 func TestEventsHoldNothingThatWasTyped(t *testing.T) {
 	const typed = "hunter2-typed"
-	var all []flows.Event
+	var all []record.Event
 	for i := range flows.Routes {
 		route := &flows.Routes[i]
 		b := newBench(t)
@@ -406,7 +407,7 @@ func TestEventsHoldNothingThatWasTyped(t *testing.T) {
 		seen := b.record()
 		for _, state := range route.From {
 			token := ""
-			if state != flows.None {
+			if state != record.None {
 				b.company.Captcha = nil
 				token = b.sessionIn(state)
 				b.company.Captcha = &captcha{}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A target that a file is named after is in that file's tests; here is the rest.
@@ -30,7 +31,7 @@ func FuzzPhone(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		phone := NormalizePhone(s)
+		phone := record.NormalizePhone(s)
 		masked := maskPhone(phone)
 		if phone == "" {
 			if masked != "" {
@@ -41,7 +42,7 @@ func FuzzPhone(f *testing.F) {
 		if !e164.MatchString(phone) {
 			t.Fatalf("%+q becomes %q", s, phone)
 		}
-		if again := NormalizePhone(phone); again != phone {
+		if again := record.NormalizePhone(phone); again != phone {
 			t.Errorf("%+q becomes %q and then %q", s, phone, again)
 		}
 		// No digit is lost, added or moved: two numbers never become one.
@@ -49,12 +50,12 @@ func FuzzPhone(f *testing.F) {
 		if given != phone[1:] {
 			t.Errorf("%+q, with the digits %s, becomes %q", s, given, phone)
 		}
-		if id := NormalizeLoginID(s); id != phone {
+		if id := record.NormalizeLoginID(s); id != phone {
 			t.Errorf("%+q is the phone %q and the login id %+q", s, phone, id)
 		}
 		spread := phone[:3] + " (" + phone[3:5] + ") - " + phone[5:]
 		for _, other := range []string{spread, "00" + spread[1:], "\t" + phone + "\u3000"} {
-			if got := NormalizePhone(other); got != phone {
+			if got := record.NormalizePhone(other); got != phone {
 				t.Errorf("%+q becomes %q, want %q", other, got, phone)
 			}
 		}
@@ -73,15 +74,15 @@ func FuzzControlAnswer(f *testing.F) {
 		if !utf8.ValidString(s) {
 			return // no body can hold it
 		}
-		folded := FoldAnswer(s)
-		if again := FoldAnswer(folded); again != folded {
+		folded := record.FoldAnswer(s)
+		if again := record.FoldAnswer(folded); again != folded {
 			t.Errorf("%+q becomes %+q and then %+q", s, folded, again)
 		}
 		if folded != strings.TrimFunc(folded, unicode.IsSpace) || strings.Contains(folded, "  ") {
 			t.Errorf("%+q becomes %+q, with space that says nothing", s, folded)
 		}
 		spaced := " " + strings.Join(strings.FieldsFunc(s, unicode.IsSpace), "\u00a0\t ") + "\u3000"
-		if other := FoldAnswer(spaced); other != folded {
+		if other := record.FoldAnswer(spaced); other != folded {
 			t.Errorf("%+q becomes %+q, in other spaces %+q", s, folded, other)
 		}
 		wantBounded(t, s, folded)
@@ -106,8 +107,8 @@ func FuzzBackupCode(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		code := NormalizeBackupCode(s)
-		if again := NormalizeBackupCode(code); again != code {
+		code := record.NormalizeBackupCode(s)
+		if again := record.NormalizeBackupCode(code); again != code {
 			t.Errorf("%+q becomes %+q and then %+q", s, code, again)
 		}
 		if strings.ContainsAny(code, " -") {
@@ -116,7 +117,7 @@ func FuzzBackupCode(f *testing.F) {
 		if utf8.RuneCountInString(code) > utf8.RuneCountInString(s) {
 			t.Errorf("%+q becomes %+q, which is longer", s, code)
 		}
-		if other := NormalizeBackupCode("-" + strings.Join(strings.Split(s, ""), " ") + " "); utf8.ValidString(s) && other != code {
+		if other := record.NormalizeBackupCode("-" + strings.Join(strings.Split(s, ""), " ") + " "); utf8.ValidString(s) && other != code {
 			t.Errorf("%+q becomes %+q, in groups %+q", s, code, other)
 		}
 		if strings.ContainsAny(s, "-") && strings.Trim(s, "-") == "" && code != "" {
@@ -267,7 +268,7 @@ func FuzzNewPassword(f *testing.F) {
 	policy := DefaultPolicy()
 	policy.Password.Regex = regexp.MustCompile(`[^0]`)
 	company := &Company{Code: "acme", Policy: policy}
-	alice := Account{Mnemocode: "alice-0001", Email: "alice@example.com", Phone: "+37060012345", LoginName: "Alice the First"}
+	alice := record.Account{Mnemocode: "alice-0001", Email: "alice@example.com", Phone: "+37060012345", LoginName: "Alice the First"}
 	f.Fuzz(func(t *testing.T, s string) {
 		if !utf8.ValidString(s) || utf8.RuneCountInString(s) > 128 {
 			return

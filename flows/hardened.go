@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A hardened company tells strangers nothing of its accounts (contract, 4,
@@ -19,11 +21,11 @@ import (
 
 // shown returns whose wrong attempts strangers are told of, with the tallies: the
 // account's or, in a hardened company, those of the login id's alias.
-func (s *Service) shown(ctx context.Context, c *call, a Account, alias string) (Subject, map[Kind]Tally, error) {
+func (s *Service) shown(ctx context.Context, c *call, a record.Account, alias string) (record.Subject, map[record.Kind]record.Tally, error) {
 	if !c.company.Hardened {
 		return c.subject(a, alias), a.Tallies, nil
 	}
-	subject := c.subject(Account{}, alias)
+	subject := c.subject(record.Account{}, alias)
 	tallies, err := s.tallies(ctx, subject)
 	return subject, tallies, err
 }
@@ -31,20 +33,22 @@ func (s *Service) shown(ctx context.Context, c *call, a Account, alias string) (
 // hidden returns whose wrong attempts are counted beside those that are shown:
 // the account's. For an unknown login id it is somebody who nobody is: what takes
 // no time would tell.
-func (c *call) hidden(a Account, alias string) Subject { return c.subject(a, alias+"/hidden") }
+func (c *call) hidden(a record.Account, alias string) record.Subject {
+	return c.subject(a, alias+"/hidden")
+}
 
 // clearShown forgets the wrong attempts that strangers are told of: those of all
 // the account's login ids.
-func (s *Service) clearShown(ctx context.Context, company *Company, a Account, kinds ...Kind) error {
+func (s *Service) clearShown(ctx context.Context, company *Company, a record.Account, kinds ...record.Kind) error {
 	if !company.Hardened {
 		return nil
 	}
-	for _, id := range LoginIDs(a) {
+	for _, id := range record.LoginIDs(a) {
 		alias, err := s.alias(ctx, company, id)
 		if err != nil {
 			return err
 		}
-		if err := s.clear(ctx, Subject{Company: company.Code, LoginID: alias}, kinds); err != nil {
+		if err := s.clear(ctx, record.Subject{Company: company.Code, LoginID: alias}, kinds); err != nil {
 			return err
 		}
 	}
@@ -53,21 +57,21 @@ func (s *Service) clearShown(ctx context.Context, company *Company, a Account, k
 
 // hides reports whether the call's session is one that strangers can have of
 // anyone.
-func (c *call) hides() bool { return c.company.Hardened && c.session.State == RecoveryOTP }
+func (c *call) hides() bool { return c.company.Hardened && c.session.State == record.RecoveryOTP }
 
 // settleHidden ends an attempt with a password for the account itself. One that
 // comes while the account is locked is refused only if it was right, and while
 // its password is disabled it is wrong: else guessing could go on.
-func (s *Service) settleHidden(ctx context.Context, c *call, hidden Subject, ok bool) (bool, error) {
+func (s *Service) settleHidden(ctx context.Context, c *call, hidden record.Subject, ok bool) (bool, error) {
 	var right bool
-	err := s.tally(ctx, c, hidden, WrongPasswords, func(t *Tally) error {
+	err := s.tally(ctx, c, hidden, record.WrongPasswords, func(t *record.Tally) error {
 		disabled := t.Count >= c.company.Limits.DisableAfter
 		right = ok && !disabled
 		switch locked := c.checkPasswords(*t); {
 		case right && locked != nil:
 			return locked
 		case right:
-			*t = Tally{}
+			*t = record.Tally{}
 		case !disabled:
 			c.countWrongPassword(t)
 		}
@@ -78,10 +82,10 @@ func (s *Service) settleHidden(ctx context.Context, c *call, hidden Subject, ok 
 
 // countCode counts a wrong code for the account itself. While its codes are
 // locked, more are not counted.
-func (s *Service) countCode(ctx context.Context, c *call, hidden Subject) error {
+func (s *Service) countCode(ctx context.Context, c *call, hidden record.Subject) error {
 	rate := c.company.Limits.WrongCodes
-	return s.tally(ctx, c, hidden, WrongCodes, func(t *Tally) error {
-		if c.checkWindow(WrongCodes, *t, rate) == nil {
+	return s.tally(ctx, c, hidden, record.WrongCodes, func(t *record.Tally) error {
+		if c.checkWindow(record.WrongCodes, *t, rate) == nil {
 			c.countWithin(t, rate)
 		}
 		return nil
@@ -90,15 +94,15 @@ func (s *Service) countCode(ctx context.Context, c *call, hidden Subject) error 
 
 // loginHardened begins a login of anyone. Only accounts without a password, which
 // log in by a code, answer otherwise than an unknown login id.
-func (s *Service) loginHardened(ctx context.Context, c *call, a Account, alias string) (Reply, error) {
+func (s *Service) loginHardened(ctx context.Context, c *call, a record.Account, alias string) (Reply, error) {
 	_, tallies, err := s.shown(ctx, c, a, alias)
 	if err != nil {
 		return Reply{}, s.addressFirst(ctx, c, err)
 	}
-	passwords := tallies[WrongPasswords]
+	passwords := tallies[record.WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
 	if byCode && (a.Phone == "" || admitted(a) != nil) {
-		a, byCode = Account{Era: a.Era}, false // it can't log in at all
+		a, byCode = record.Account{Era: a.Era}, false // it can't log in at all
 	}
 	st := step{account: a, decoyOf: alias, counters: c.addressLook()}
 	begin := s.enterSealed
@@ -114,7 +118,7 @@ func (s *Service) loginHardened(ctx context.Context, c *call, a Account, alias s
 		return Reply{}, s.addressFirst(ctx, c, refusal)
 	}
 	reply, err := begin(ctx, c, st)
-	reply.DisclaimersRequired = c.pending(Account{}, nil) // all of them
+	reply.DisclaimersRequired = c.pending(record.Account{}, nil) // all of them
 	reply.CaptchaRequired = !byCode && c.captchaDue(passwords)
 	return reply, err
 }
@@ -122,7 +126,7 @@ func (s *Service) loginHardened(ctx context.Context, c *call, a Account, alias s
 // recoverHardened answers alike whether or not there is an account that can be
 // recovered: where there is none, a decoy is, and what there is to send is sent
 // after the answer.
-func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequest, a Account, alias string) (Reply, error) {
+func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequest, a record.Account, alias string) (Reply, error) {
 	a, method, methodErr := c.company.hardenedMethod(req.Method, a)
 	_, tallies, err := s.shown(ctx, c, a, alias)
 	if err != nil {
@@ -146,7 +150,7 @@ func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequ
 		}
 		return Reply{Verification: ByMail, UserEmail: shownEmail(req.LoginID)}, nil
 	}
-	reply, err := s.enter(ctx, c, step{account: a, decoyOf: alias, state: RecoveryOTP})
+	reply, err := s.enter(ctx, c, step{account: a, decoyOf: alias, state: record.RecoveryOTP})
 	if err != nil {
 		return Reply{}, err
 	}
@@ -156,23 +160,23 @@ func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequ
 
 // hardenedMethod chooses a method without regard to the account, which comes
 // back empty unless it can be recovered so.
-func (c *Company) hardenedMethod(wanted Method, a Account) (Account, Method, error) {
+func (c *Company) hardenedMethod(wanted Method, a record.Account) (record.Account, Method, error) {
 	methods := slices.DeleteFunc(slices.Clone(c.Methods), func(m Method) bool { return m == ByQuestion })
 	if wanted == "" && len(methods) > 0 {
 		wanted = methods[0]
 	}
 	if !slices.Contains(methods, wanted) {
-		return Account{}, wanted, ErrMethodRestricted
+		return record.Account{}, wanted, ErrMethodRestricted
 	}
 	bothFactors := wanted == ByPhone && c.needsSecondFactor(a) // one phone must not be both
 	if a.ID == 0 || admitted(a) != nil || c.notSet(wanted, a) != nil || bothFactors {
-		return Account{Era: a.Era}, wanted, nil
+		return record.Account{Era: a.Era}, wanted, nil
 	}
 	return a, wanted, nil
 }
 
 // mailLinkLater mails a link after the answer, if the account's budget allows it.
-func (s *Service) mailLinkLater(c *call, a Account) {
+func (s *Service) mailLinkLater(c *call, a record.Account) {
 	s.unseen("mailing a link to "+a.Mnemocode+" of "+c.company.Code, func(ctx context.Context) error {
 		err := s.chargeHidden(ctx, c, a, c.mailCounter(strconv.FormatInt(a.ID, 10)))
 		if errors.Is(err, errBudgetSpent) {
@@ -194,7 +198,7 @@ func (s *Service) mailLinkLater(c *call, a Account) {
 }
 
 // withinHidden is send if the account's own budgets and locks allow it.
-func (s *Service) withinHidden(c *call, a Account, send func(context.Context) error) func(context.Context) error {
+func (s *Service) withinHidden(c *call, a record.Account, send func(context.Context) error) func(context.Context) error {
 	budgets := append(c.accountSMS(strconv.FormatInt(a.ID, 10), a.Phone), c.companySMS()...)
 	country, full := c.countrySMS(a.Phone)
 	budgets = append(budgets, country...)
@@ -218,13 +222,13 @@ var errBudgetSpent = errors.New("a budget is used up")
 
 // chargeHidden charges budgets behind an answer that does not tell of them. It
 // tells the operator.
-func (s *Service) chargeHidden(ctx context.Context, c *call, a Account, counters ...Counter) error {
+func (s *Service) chargeHidden(ctx context.Context, c *call, a record.Account, counters ...record.Counter) error {
 	return s.spentHidden(ctx, c, a, s.Sessions.Charge(ctx, s.Now(), counters...))
 }
 
 // spentHidden makes errBudgetSpent of a counter that is full.
-func (s *Service) spentHidden(ctx context.Context, c *call, a Account, err error) error {
-	if full, ok := errors.AsType[*Full](err); ok {
+func (s *Service) spentHidden(ctx context.Context, c *call, a record.Account, err error) error {
+	if full, ok := errors.AsType[*record.Full](err); ok {
 		if s.told.first(s.Now(), full) {
 			e := c.by("")
 			e.Name, e.Company, e.Account, e.Mnemocode = lockOf(full.Key), c.company.Code, a.ID, a.Mnemocode
@@ -241,7 +245,7 @@ func decoyBudget(alias string) string { return "decoy/" + alias }
 
 // shownEmail is masked unless the caller knows it already.
 func shownEmail(loginID string) string {
-	if strings.Contains(NormalizeLoginID(loginID), "@") {
+	if strings.Contains(record.NormalizeLoginID(loginID), "@") {
 		return strings.TrimSpace(loginID)
 	}
 	return "***@***"
@@ -250,4 +254,4 @@ func shownEmail(loginID string) string {
 // shownPhone is the login id that was sent, masked, if it is a phone; else empty: no
 // other could be made up that a real one looks like, of the country that the
 // company's users live in.
-func shownPhone(loginID string) string { return maskPhone(NormalizePhone(loginID)) }
+func shownPhone(loginID string) string { return maskPhone(record.NormalizePhone(loginID)) }

@@ -13,6 +13,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func hardenedBench(t *testing.T) *bench {
@@ -20,7 +21,7 @@ func hardenedBench(t *testing.T) *bench {
 	b := newBench(t)
 	b.company.Hardened = true
 	b.company.Captcha = &captcha{}
-	b.update(true, func(a *flows.Account) { a.LoginName = "alice" })
+	b.update(true, func(a *record.Account) { a.LoginName = "alice" })
 	return b
 }
 
@@ -114,7 +115,7 @@ var scripts = map[string]script{
 	"recovery where the company has no SMS left": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
 		before := say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"}))).SessionToken
 		b.company.Limits.SMSPerCompany = flows.Rate{N: 1, Per: time.Hour}
-		b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", Email: "bob@example.com", Phone: "+37060099999"}})
+		b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", Email: "bob@example.com", Phone: "+37060099999"}})
 		b.must("auth/recovery/recover", "", recovery(object{"login_id": "bob@example.com", "method": "PHONE", "captcha_response": "good 2"}))
 		settle(b.Service)
 		for i := range 3 {
@@ -181,7 +182,7 @@ func authorize(b *bench, token string) error {
 // nor what that account can be recovered by.
 func TestHardenedAnswersAlike(t *testing.T) {
 	t.Parallel()
-	transcript := func(t *testing.T, run script, id string, prepare func(*flows.Account)) []string {
+	transcript := func(t *testing.T, run script, id string, prepare func(*record.Account)) []string {
 		b := hardenedBench(t)
 		if prepare != nil {
 			b.update(true, prepare)
@@ -198,11 +199,11 @@ func TestHardenedAnswersAlike(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, pair := range [][2]string{{email, "nobody@example.com"}, {phone, "+37061234545"}, {"alice", "nobody"}} {
 				want := transcript(t, run, pair[0], nil)
-				subjects := map[string]func(*flows.Account){"unknown": nil}
+				subjects := map[string]func(*record.Account){"unknown": nil}
 				if strings.Contains(name, "recover") {
-					subjects["restricted"] = func(a *flows.Account) { a.Status = flows.StatusRestricted }
-					subjects["with that phone as second factor"] = func(a *flows.Account) { a.SecondFactor = true }
-					subjects["with a login name alone"] = func(a *flows.Account) { a.Phone, a.Email, a.LoginName = "", "", pair[0] }
+					subjects["restricted"] = func(a *record.Account) { a.Status = record.StatusRestricted }
+					subjects["with that phone as second factor"] = func(a *record.Account) { a.SecondFactor = true }
+					subjects["with a login name alone"] = func(a *record.Account) { a.Phone, a.Email, a.LoginName = "", "", pair[0] }
 				}
 				for subject, prepare := range subjects {
 					id := pair[0]
@@ -236,7 +237,7 @@ func TestDecoyTokensHaveNoMark(t *testing.T) {
 		b.clock.advance(time.Hour) // for the next SMS
 		solved++
 		token := b.must("auth/recovery/recover", "", object{"login_id": id, "captcha_response": fmt.Sprint("good", solved), "method": "PHONE"}).SessionToken
-		return flows.TokenHash(sha256.Sum256([]byte(token))).Bucket()
+		return record.TokenHash(sha256.Sum256([]byte(token))).Bucket()
 	}
 	seen := map[int]bool{}
 	for i := range 40 {
@@ -259,7 +260,7 @@ func TestADecoyNeverPasses(t *testing.T) {
 	recovered := b.must("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"}))
 	b.must("auth/recovery/recover", "", recovery(object{"login_id": " BOB@example.com", "method": "PHONE", "captcha_response": "good 2"}))
 	b.must("auth/recovery/recover", "", recovery(object{"login_id": "+370 600 99999", "captcha_response": "good 3"}))
-	b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", Email: id, Phone: "+37060099999"}, Password: password})
+	b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", Email: id, Phone: "+37060099999"}, Password: password})
 	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": password})
 	b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", recovered.SessionToken, object{"otp": "000000"})
 	b.must("auth/checkpassword", b.must("auth/login", "", object{"login_id": id}).SessionToken, object{"password": password})
@@ -273,7 +274,7 @@ func TestADecoyNeverPasses(t *testing.T) {
 // the country of a known login id's, and of an unknown one's none would be right.
 func TestARecoveryShowsNoPhoneButTheOneThatWasSent(t *testing.T) {
 	b := hardenedBench(t)
-	b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", LoginName: "+4915112345678", Phone: "+37060099999"}})
+	b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "+4915112345678", Phone: "+37060099999"}})
 	for id, want := range map[string]string{
 		email: "", "alice": "", "nobody@example.com": "", "nobody": "",
 		phone: "+37*******45", " 00370 (600) 12345": "+37*******45", // known
@@ -281,7 +282,7 @@ func TestARecoveryShowsNoPhoneButTheOneThatWasSent(t *testing.T) {
 		"+4915112345678": "+49*********78", // a login name
 	} {
 		reply := b.must("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE", "captcha_response": "good " + id}))
-		if reply.SessionState != flows.RecoveryOTP || reply.UserPhone != want {
+		if reply.SessionState != record.RecoveryOTP || reply.UserPhone != want {
 			t.Errorf("%s: got the state %s and the phone %q, want %q", id, reply.SessionState, reply.UserPhone, want)
 		}
 	}
@@ -310,7 +311,7 @@ func TestHardenedRecovery(t *testing.T) {
 		b.sms.await(1) // it is sent after the answer
 		b.must("auth/recovery/renewotp", reply.SessionToken, nil)
 		b.sms.await(2)
-		wantStep(t, b.must("auth/recovery/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), flows.RecoveryPassword)
+		wantStep(t, b.must("auth/recovery/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), record.RecoveryPassword)
 	})
 	t.Run("by phone, not delivered", func(t *testing.T) {
 		b := hardenedBench(t)
@@ -329,11 +330,11 @@ func TestHardenedRecovery(t *testing.T) {
 		b.sms.await(1)
 		fail <- errors.New("gateway timeout")
 		settle(b.Service)
-		wantStep(t, b.must("auth/recovery/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), flows.RecoveryPassword)
+		wantStep(t, b.must("auth/recovery/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), record.RecoveryPassword)
 	})
 	t.Run("by phone, which is the second factor", func(t *testing.T) {
 		for name, change := range map[string]func(*bench){
-			"of the account": func(b *bench) { b.update(true, func(a *flows.Account) { a.SecondFactor = true }) },
+			"of the account": func(b *bench) { b.update(true, func(a *record.Account) { a.SecondFactor = true }) },
 			"of the company": func(b *bench) { b.company.SecondFactor = flows.SecondFactorRequired },
 		} {
 			b := hardenedBench(t)
@@ -355,7 +356,7 @@ func TestHardenedRecovery(t *testing.T) {
 			}
 			b.mail.await(before + 1)
 		}
-		wantStep(t, b.must("auth/recovery/checklink", "", object{"token": strings.TrimPrefix(b.mail.last(t).Link, linkURL)}), flows.RecoveryPassword)
+		wantStep(t, b.must("auth/recovery/checklink", "", object{"token": strings.TrimPrefix(b.mail.last(t).Link, linkURL)}), record.RecoveryPassword)
 	})
 	t.Run("by mail, not delivered", func(t *testing.T) {
 		b := hardenedBench(t)
@@ -379,11 +380,11 @@ func TestHardenedRecovery(t *testing.T) {
 func TestHardenedPasswordsAreLongerWithoutASecondFactor(t *testing.T) {
 	b := hardenedBench(t)
 	b.company.Captcha = nil
-	token := b.sessionIn(flows.SetPassword)
+	token := b.sessionIn(record.SetPassword)
 	b.wrong(flows.ErrQuality, "auth/setpassword", token, object{"new_password": "fourteen chars"})
 	b.must("auth/setpassword", token, object{"new_password": "fifteen letters"})
 	b.mail.await(1) // the notice
-	b.update(true, func(a *flows.Account) { a.SecondFactor = true })
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
 	token = b.must("auth/recovery/checklink", "", b.goodBodyOfLink()).SessionToken
 	b.must("auth/setpassword", token, object{"new_password": "fourteen chars"})
 }
@@ -405,8 +406,8 @@ func TestALoginTellsNothingOfAnAccount(t *testing.T) {
 	b.company.Captcha = nil
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms", "privacy"}})
 	unknown := b.must("auth/login", "", object{"login_id": "nobody"})
-	for _, status := range []flows.Status{flows.StatusActive, flows.StatusClosed, flows.StatusRestricted, flows.StatusDenied} {
-		b.update(true, func(a *flows.Account) { a.Status = status })
+	for _, status := range []record.Status{record.StatusActive, record.StatusClosed, record.StatusRestricted, record.StatusDenied} {
+		b.update(true, func(a *record.Account) { a.Status = status })
 		known := b.must("auth/login", "", object{"login_id": email})
 		token := known.SessionToken
 		known.SessionToken = unknown.SessionToken
@@ -414,13 +415,13 @@ func TestALoginTellsNothingOfAnAccount(t *testing.T) {
 			t.Errorf("%s (-unknown +known):\n%s", status, diff)
 		}
 		b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
-		want := map[flows.Status]*flows.Error{flows.StatusClosed: flows.ErrUserClosed, flows.StatusRestricted: flows.ErrUserRestricted, flows.StatusDenied: flows.ErrUserDenied}[status]
+		want := map[record.Status]*flows.Error{record.StatusClosed: flows.ErrUserClosed, record.StatusRestricted: flows.ErrUserRestricted, record.StatusDenied: flows.ErrUserDenied}[status]
 		if want != nil {
 			b.wrong(want, "auth/checkpassword", token, object{"password": password})
 			b.wrong(want, "auth/checkcredentials", "", object{"login_id": email, "password": password})
 		}
 	}
-	b.update(true, func(a *flows.Account) { a.Status, a.PasswordHash = flows.StatusClosed, "" })
+	b.update(true, func(a *record.Account) { a.Status, a.PasswordHash = record.StatusClosed, "" })
 	known := b.must("auth/login", "", object{"login_id": email})
 	known.SessionToken = unknown.SessionToken
 	if diff := gocmp.Diff(unknown, known); diff != "" {

@@ -6,25 +6,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
-
-// A History is an Accounts that keeps what happened to accounts. Not every
-// Accounts is one.
-type History interface {
-	// Record keeps events, each of the account that its Company and Account name;
-	// one of an account that is not there is forgotten. Of each account it keeps
-	// no more than the newest HistoryKept that are Noise, and as many others. They
-	// go with their account.
-	Record(ctx context.Context, events []Event) error
-	// Recorded returns up to limit of an account's events, the newest first.
-	Recorded(ctx context.Context, company string, account int64, limit int) ([]Event, error)
-	// Forget forgets the events from before a time. It holds no one up for long.
-	Forget(ctx context.Context, before time.Time) error
-}
-
-// HistoryKept is how many events of an account are kept that strangers can cause,
-// and how many others: whoever tries passwords pushes none of these out.
-const HistoryKept = 100
 
 const (
 	// flushEvery is how long an event may wait that no answer waits for.
@@ -39,7 +23,7 @@ const (
 // A historian keeps what is yet to be recorded.
 type historian struct {
 	mu      sync.Mutex
-	events  []Event
+	events  []record.Event
 	lost    int
 	once    sync.Once
 	flushes chan chan struct{} // who waits until all is recorded that there was before
@@ -51,7 +35,7 @@ func (h *historian) queue() chan chan struct{} {
 }
 
 // remember puts an event into the history of its account.
-func (s *Service) remember(e Event) {
+func (s *Service) remember(e record.Event) {
 	if s.History == nil || e.Account == 0 || !isHistory(e) {
 		return
 	}
@@ -69,19 +53,19 @@ func (s *Service) remember(e Event) {
 // isHistory reports whether an event is worth a row. What strangers can cause in
 // any number is not: the first step of a login, and what was refused before a
 // secret was looked at.
-func isHistory(e Event) bool {
+func isHistory(e record.Event) bool {
 	switch e.Result {
 	case "": // of no route
 		return true
-	case Success:
-		return e.Route != "auth/login" || e.State == CheckOTP // for which a code was sent
+	case record.Success:
+		return e.Route != "auth/login" || e.State == record.CheckOTP // for which a code was sent
 	default:
 		return failed(e)
 	}
 }
 
 // failed reports whether somebody had a secret wrong.
-func failed(e Event) bool {
+func failed(e record.Event) bool {
 	switch e.Result {
 	case ErrPasswordInvalid.Code, ErrCredentialsInvalid.Code, ErrOTPInvalid.Code, ErrBackupCodeInvalid.Code, ErrAnswerInvalid.Code:
 		return true
@@ -91,14 +75,14 @@ func failed(e Event) bool {
 
 // isNoise reports whether an event is one that strangers can cause, who know a login
 // id and no secret.
-func isNoise(e Event) bool {
+func isNoise(e record.Event) bool {
 	switch e.Route {
 	case "auth/login", "auth/renewotp", "auth/recovery/recover", "auth/recovery/renewotp":
 		return true
 	case "auth/logout":
-		return e.State != Authorized
+		return e.State != record.Authorized
 	}
-	return failed(e) || strings.HasPrefix(e.Name, LockPrefix)
+	return failed(e) || strings.HasPrefix(e.Name, record.LockPrefix)
 }
 
 // recorded waits until what was remembered is stored, but not for long: a store
@@ -174,7 +158,7 @@ func (s *Service) flush(ctx context.Context) {
 }
 
 // keep puts back what could not be recorded, before what came since.
-func (h *historian) keep(events []Event) {
+func (h *historian) keep(events []record.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	kept := min(len(events), maxUnrecorded-len(h.events))
@@ -183,7 +167,7 @@ func (h *historian) keep(events []Event) {
 }
 
 // History returns the newest events of an account.
-func (ad *Admin) History(ctx context.Context, mnemocode string, limit int) ([]Event, error) {
+func (ad *Admin) History(ctx context.Context, mnemocode string, limit int) ([]record.Event, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil || ad.Service.History == nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // How other programs hash a password: as it was typed.
@@ -41,7 +42,7 @@ func bcryptHash(t *testing.T, password string) string {
 // withHash gives the account an imported hash.
 func (b *bench) withHash(hash string) {
 	b.t.Helper()
-	b.update(true, func(a *flows.Account) { a.PasswordHash = hash })
+	b.update(true, func(a *record.Account) { a.PasswordHash = hash })
 }
 
 func (b *bench) login(password string) error {
@@ -96,7 +97,7 @@ func TestBothFormsOfAPasswordAreOneAttempt(t *testing.T) {
 		"our own":    func(*bench) {},
 		"imported":   func(b *bench) { b.withHash(bcryptHash(b.t, "flat of 50m²")) },
 		"no hash":    func(b *bench) { b.withoutPassword() },
-		"no account": func(b *bench) { b.update(true, func(a *flows.Account) { a.Email = "other@example.com" }) },
+		"no account": func(b *bench) { b.update(true, func(a *record.Account) { a.Email = "other@example.com" }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -118,8 +119,8 @@ func TestBothFormsOfAPasswordAreOneAttempt(t *testing.T) {
 func TestARightPasswordCostsOneHash(t *testing.T) {
 	for _, right := range []string{password, "flat of 50m²"} {
 		b := newBench(t)
-		b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": "another fine secret"})
-		b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": right})
+		b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "another fine secret"})
+		b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": right})
 		hashes := b.countHashes()
 		if err := b.login(right); err != nil || hashes.Load() != 1 {
 			t.Errorf("%q: %v, %d hashes", right, err, hashes.Load())
@@ -169,5 +170,5 @@ func TestAHashThatMayHaveCutThePasswordIsKept(t *testing.T) {
 func TestThePresentPasswordIsKnownAsItWasTyped(t *testing.T) {
 	b := newBench(t)
 	b.withHash(bcryptHash(t, "flat of 50m²"))
-	b.wrong(flows.ErrPasswordSame, "auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": "flat of 50m²"})
+	b.wrong(flows.ErrPasswordSame, "auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "flat of 50m²"})
 }

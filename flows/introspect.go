@@ -3,18 +3,20 @@ package flows
 import (
 	"context"
 	"errors"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // An Introspection says what a token is worth (RFC 7662, 2.2). One that opens no
 // protected path is not active, and of it nothing else is said.
 type Introspection struct {
-	Active  bool   `json:"active"`
-	Sub     string `json:"sub,omitempty"` // the mnemocode
-	Company string `json:"company,omitempty"`
-	State   State  `json:"state,omitempty"`
-	SID     string `json:"sid,omitempty"` // of the session, not the token
-	Issued  int64  `json:"iat,omitempty"` // when its user logged in, in Unix seconds
-	Expires int64  `json:"exp,omitempty"` // when it ends unless it is used
+	Active  bool         `json:"active"`
+	Sub     string       `json:"sub,omitempty"` // the mnemocode
+	Company string       `json:"company,omitempty"`
+	State   record.State `json:"state,omitempty"`
+	SID     string       `json:"sid,omitempty"` // of the session, not the token
+	Issued  int64        `json:"iat,omitempty"` // when its user logged in, in Unix seconds
+	Expires int64        `json:"exp,omitempty"` // when it ends unless it is used
 }
 
 // Introspect tells of a token of the company. It prolongs nothing. An error means
@@ -23,7 +25,7 @@ func (ad *Admin) Introspect(ctx context.Context, token string) (Introspection, e
 	if isSealed(token) {
 		return Introspection{}, nil // a step's
 	}
-	session, err := ad.lookup(ctx, tokenPrefix, token, Demand{Company: ad.Company.Code}, ad.Now(), func(ctx context.Context, hash TokenHash) (Session, error) {
+	session, err := ad.lookup(ctx, tokenPrefix, token, Demand{Company: ad.Company.Code}, ad.Now(), func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 		return ad.recall(ctx, ad.Company.Code, hash, true)
 	})
 	switch {
@@ -31,7 +33,7 @@ func (ad *Admin) Introspect(ctx context.Context, token string) (Introspection, e
 		return Introspection{}, nil
 	case err != nil:
 		return Introspection{}, err
-	case session.State != Authorized:
+	case session.State != record.Authorized:
 		return Introspection{}, nil
 	}
 	return Introspection{

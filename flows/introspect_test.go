@@ -6,20 +6,21 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func TestOnlyAnAuthorizedSessionsTokenIsActive(t *testing.T) {
-	for _, state := range flows.States[1:] {
+	for _, state := range record.States[1:] {
 		b := newBench(t)
 		token := b.sessionIn(state)
 		got, err := b.admin().Introspect(t.Context(), token)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if state != flows.Authorized && got != (flows.Introspection{}) {
+		if state != record.Authorized && got != (flows.Introspection{}) {
 			t.Errorf("%s: got %+v", state, got)
 		}
-		if state == flows.Authorized && (!got.Active || got.Sub != mnemocode || got.Company != code || got.State != state) {
+		if state == record.Authorized && (!got.Active || got.Sub != mnemocode || got.Company != code || got.State != state) {
 			t.Errorf("got %+v", got)
 		}
 	}
@@ -34,13 +35,13 @@ func TestIntrospectionChangesNothing(t *testing.T) {
 			if remembering {
 				_, counting = b.remembering(1000)
 			}
-			token := b.sessionIn(flows.Authorized)
+			token := b.sessionIn(record.Authorized)
 			session, err := b.Authorize(t.Context(), flows.Demand{Fresh: time.Hour}, []string{"Bearer " + token})
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := flows.Introspection{
-				Active: true, Sub: mnemocode, Company: code, State: flows.Authorized, SID: session.ID,
+				Active: true, Sub: mnemocode, Company: code, State: record.Authorized, SID: session.ID,
 				Issued: session.Created.Unix(), Expires: session.Expires.Unix(),
 			}
 			if session.ID == "" || session.Created.IsZero() {
@@ -75,7 +76,7 @@ func TestIntrospectionChangesNothing(t *testing.T) {
 func TestWhatIsNoTokenOfTheCompanysIsNotActive(t *testing.T) {
 	b := newBench(t)
 	b.remembering(1000)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	for _, token := range []string{"", "x", "Bearer " + token, token + "=", "mgl_" + token[4:], "mgs_" + token[5:] + "A"} {
 		if got, err := b.admin().Introspect(t.Context(), token); err != nil || got.Active {
 			t.Errorf("%q: got %+v, %v", token, got, err)

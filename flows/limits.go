@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // Attempts are counted so that any number of them that race, on any nodes, end
@@ -22,8 +23,8 @@ import (
 // that all share. A code has no slash and is never empty, so no two have the same.
 func counterKey(company, name, of string) string { return company + "/" + name + "/" + of }
 
-func (c *call) counter(name, of string, rate Rate) Counter {
-	return Counter{Key: counterKey(c.company.Code, name, of), Limit: rate.N, Window: rate.Per}
+func (c *call) counter(name, of string, rate Rate) record.Counter {
+	return record.Counter{Key: counterKey(c.company.Code, name, of), Limit: rate.N, Window: rate.Per}
 }
 
 // addressRanges are what an address is counted as: one of IPv6 as its /64, which
@@ -52,7 +53,7 @@ func (c *call) turn() password.Turn {
 const wideTimes = 10
 
 // perAddress are the counters of the call's address.
-func (c *call) perAddress(name string, rate Rate) []Counter {
+func (c *call) perAddress(name string, rate Rate) []record.Counter {
 	if c.nowhere {
 		return nil
 	}
@@ -61,21 +62,21 @@ func (c *call) perAddress(name string, rate Rate) []Counter {
 
 // perAddress are an address's counters in a company or, with an empty code, in
 // all.
-func perAddress(company, name, address string, rate Rate) []Counter {
+func perAddress(company, name, address string, rate Rate) []record.Counter {
 	narrow, wide := addressRanges(address)
-	counters := []Counter{{Key: counterKey(company, name, narrow), Limit: rate.N, Window: rate.Per}}
+	counters := []record.Counter{{Key: counterKey(company, name, narrow), Limit: rate.N, Window: rate.Per}}
 	if wide != narrow {
-		counters = append(counters, Counter{Key: counterKey(company, name, wide), Limit: wideTimes * rate.N, Window: rate.Per})
+		counters = append(counters, record.Counter{Key: counterKey(company, name, wide), Limit: wideTimes * rate.N, Window: rate.Per})
 	}
 	return counters
 }
 
-func (c *call) addressFailures() []Counter {
+func (c *call) addressFailures() []record.Counter {
 	return c.perAddress("failures-of-address", c.company.Limits.FailuresPerAddress)
 }
 
 // addressLook are what checkAddress looks at, for a step that is to look itself.
-func (c *call) addressLook() []Counter { return Look(c.addressFailures()...) }
+func (c *call) addressLook() []record.Counter { return record.Look(c.addressFailures()...) }
 
 // checkAddress refuses an address that has failed too often.
 func (s *Service) checkAddress(ctx context.Context, c *call) error {
@@ -84,14 +85,14 @@ func (s *Service) checkAddress(ctx context.Context, c *call) error {
 
 // addressLogins count the passwords of the address that were compared and the
 // OAuth codes that went to a provider, right or wrong.
-func (c *call) addressLogins() []Counter {
+func (c *call) addressLogins() []record.Counter {
 	return c.perAddress("logins-per-address", c.company.Limits.LoginsPerAddress)
 }
 
 // checkLogins is checkAddress before a password: it also refuses an address with
 // too many of them.
 func (s *Service) checkLogins(ctx context.Context, c *call) error {
-	return s.charge(ctx, c, Look(append(c.addressFailures(), c.addressLogins()...)...)...)
+	return s.charge(ctx, c, record.Look(append(c.addressFailures(), c.addressLogins()...)...)...)
 }
 
 // beginLogin is checkLogins, and counts a password that is about to be compared.
@@ -111,7 +112,7 @@ func (s *Service) failAddress(ctx context.Context, c *call) error {
 	return s.charge(ctx, c, c.addressFailures()...)
 }
 
-func (s *Service) charge(ctx context.Context, c *call, counters ...Counter) error {
+func (s *Service) charge(ctx context.Context, c *call, counters ...record.Counter) error {
 	return s.refused(c, s.Sessions.Charge(ctx, c.now, counters...))
 }
 
@@ -126,7 +127,7 @@ func (s *Service) settleAddress(ctx context.Context, c *call, ok bool) error {
 
 // refused makes auth.restricted of a counter that is full.
 func (s *Service) refused(c *call, err error) error {
-	if full, ok := errors.AsType[*Full](err); ok {
+	if full, ok := errors.AsType[*record.Full](err); ok {
 		lock := lockOf(full.Key)
 		if s.Observe != nil && s.told.first(c.now, full) {
 			c.happened(lock, "")
@@ -141,11 +142,11 @@ func (s *Service) refused(c *call, err error) error {
 
 // subject is whose attempts are counted where an account was looked for: its
 // own or, with an empty one, those of the login id's alias.
-func (c *call) subject(a Account, alias string) Subject {
+func (c *call) subject(a record.Account, alias string) record.Subject {
 	if a.ID != 0 {
-		return Subject{Company: c.company.Code, Account: a.ID}
+		return record.Subject{Company: c.company.Code, Account: a.ID}
 	}
-	return Subject{Company: c.company.Code, LoginID: alias}
+	return record.Subject{Company: c.company.Code, LoginID: alias}
 }
 
 // alias stands for a login id that no account has wherever something is kept of
@@ -162,14 +163,14 @@ func (s *Service) alias(ctx context.Context, company *Company, loginID string) (
 
 // clear forgets wrong attempts, and with them their locks. Once the last is
 // forgotten it is told of.
-func (s *Service) clear(ctx context.Context, subject Subject, kinds []Kind, tell ...Tell) error {
+func (s *Service) clear(ctx context.Context, subject record.Subject, kinds []record.Kind, tell ...record.Tell) error {
 	for i, kind := range kinds {
-		var last []Tell
+		var last []record.Tell
 		if i == len(kinds)-1 {
 			last = tell
 		}
-		err := s.Accounts.Tally(ctx, s.Now(), subject, kind, func(t *Tally) error {
-			*t = Tally{}
+		err := s.Accounts.Tally(ctx, s.Now(), subject, kind, func(t *record.Tally) error {
+			*t = record.Tally{}
 			return nil
 		}, last...)
 		if err != nil {
@@ -179,7 +180,7 @@ func (s *Service) clear(ctx context.Context, subject Subject, kinds []Kind, tell
 	return nil
 }
 
-func (s *Service) tallies(ctx context.Context, subject Subject) (map[Kind]Tally, error) {
+func (s *Service) tallies(ctx context.Context, subject record.Subject) (map[record.Kind]record.Tally, error) {
 	tallies, err := s.Accounts.Tallies(ctx, subject)
 	if err != nil {
 		return nil, unavailable("loading the counts of wrong attempts", err)
@@ -190,7 +191,7 @@ func (s *Service) tallies(ctx context.Context, subject Subject) (map[Kind]Tally,
 // PasswordsLocked returns until when no password is looked at, zero if it is.
 // From DisableAfter on that is until the account is unlocked or recovered: the
 // time is then a guess.
-func (l *Limits) PasswordsLocked(t Tally, now time.Time) time.Time {
+func (l *Limits) PasswordsLocked(t record.Tally, now time.Time) time.Time {
 	if t.Count >= l.DisableAfter {
 		return now.Add(l.LockFor)
 	}
@@ -201,29 +202,29 @@ func (l *Limits) PasswordsLocked(t Tally, now time.Time) time.Time {
 }
 
 // checkPasswords refuses while the passwords of the tally are locked.
-func (c *call) checkPasswords(t Tally) error {
+func (c *call) checkPasswords(t record.Tally) error {
 	until := c.company.Limits.PasswordsLocked(t, c.now)
 	switch {
 	case until.IsZero():
 		return nil
 	case t.Count >= c.company.Limits.DisableAfter:
-		return restricted(LockDisabled, c.now, until)
+		return restricted(record.LockDisabled, c.now, until)
 	default:
-		return restricted(LockPassword, c.now, until)
+		return restricted(record.LockPassword, c.now, until)
 	}
 }
 
-func (c *call) captchaDue(passwords Tally) bool {
+func (c *call) captchaDue(passwords record.Tally) bool {
 	return c.company.Captcha != nil && passwords.Count >= c.company.Limits.CaptchaAfter
 }
 
 // settlePassword ends an attempt with a password and returns whether the next
 // one needs a captcha. solved tells that this one brought one.
-func (s *Service) settlePassword(ctx context.Context, c *call, subject Subject, ok, solved bool) (captcha bool, err error) {
+func (s *Service) settlePassword(ctx context.Context, c *call, subject record.Subject, ok, solved bool) (captcha bool, err error) {
 	if err := s.settleAddress(ctx, c, ok); err != nil {
 		return false, err
 	}
-	err = s.tally(ctx, c, subject, WrongPasswords, func(t *Tally) error {
+	err = s.tally(ctx, c, subject, record.WrongPasswords, func(t *record.Tally) error {
 		if err := c.checkPasswords(*t); err != nil {
 			return err
 		}
@@ -231,7 +232,7 @@ func (s *Service) settlePassword(ctx context.Context, c *call, subject Subject, 
 			return &Refusal{Err: ErrCaptchaMissing, Captcha: true}
 		}
 		if ok {
-			*t = Tally{}
+			*t = record.Tally{}
 			return nil
 		}
 		c.countWrongPassword(t)
@@ -241,7 +242,7 @@ func (s *Service) settlePassword(ctx context.Context, c *call, subject Subject, 
 	return captcha, err
 }
 
-func (c *call) countWrongPassword(t *Tally) {
+func (c *call) countWrongPassword(t *record.Tally) {
 	t.Count++
 	if t.Count >= c.company.Limits.LockAfter {
 		t.Until = c.now.Add(c.company.Limits.LockFor)
@@ -249,37 +250,37 @@ func (c *call) countWrongPassword(t *Tally) {
 }
 
 // checkWindow refuses while a tally that counts within a window is full.
-func (c *call) checkWindow(kind Kind, t Tally, rate Rate) error {
+func (c *call) checkWindow(kind record.Kind, t record.Tally, rate Rate) error {
 	if t.Count >= rate.N && c.now.Before(t.Until) {
 		return restricted(windowLock(kind), c.now, t.Until)
 	}
 	return nil
 }
 
-func windowLock(kind Kind) string {
-	if kind == WrongAnswers {
-		return LockAnswers
+func windowLock(kind record.Kind) string {
+	if kind == record.WrongAnswers {
+		return record.LockAnswers
 	}
-	return LockCodes
+	return record.LockCodes
 }
 
 // checkCodes refuses while an account's codes are locked.
-func (c *call) checkCodes(a Account) error {
-	return c.checkWindow(WrongCodes, a.Tallies[WrongCodes], c.company.Limits.WrongCodes)
+func (c *call) checkCodes(a record.Account) error {
+	return c.checkWindow(record.WrongCodes, a.Tallies[record.WrongCodes], c.company.Limits.WrongCodes)
 }
 
 // checkAnswers refuses while an account's control answers are locked.
-func (c *call) checkAnswers(a Account) error {
-	return c.checkWindow(WrongAnswers, a.Tallies[WrongAnswers], c.company.Limits.WrongAnswers)
+func (c *call) checkAnswers(a record.Account) error {
+	return c.checkWindow(record.WrongAnswers, a.Tallies[record.WrongAnswers], c.company.Limits.WrongAnswers)
 }
 
 // settleWindow ends an attempt whose tally counts within a window. A success
 // does not clear it.
-func (s *Service) settleWindow(ctx context.Context, c *call, subject Subject, kind Kind, rate Rate, ok bool) error {
+func (s *Service) settleWindow(ctx context.Context, c *call, subject record.Subject, kind record.Kind, rate Rate, ok bool) error {
 	if err := s.settleAddress(ctx, c, ok); err != nil {
 		return err
 	}
-	return s.tally(ctx, c, subject, kind, func(t *Tally) error {
+	return s.tally(ctx, c, subject, kind, func(t *record.Tally) error {
 		if err := c.checkWindow(kind, *t, rate); err != nil || ok {
 			return err
 		}
@@ -289,15 +290,15 @@ func (s *Service) settleWindow(ctx context.Context, c *call, subject Subject, ki
 }
 
 // countWithin counts within a window that the first event opens.
-func (c *call) countWithin(t *Tally, rate Rate) {
+func (c *call) countWithin(t *record.Tally, rate Rate) {
 	if !c.now.Before(t.Until) {
-		*t = Tally{Until: c.now.Add(rate.Per)}
+		*t = record.Tally{Until: c.now.Add(rate.Per)}
 	}
 	t.Count++
 }
 
-func (s *Service) tally(ctx context.Context, c *call, subject Subject, kind Kind, change func(*Tally) error) error {
-	var after Tally
+func (s *Service) tally(ctx context.Context, c *call, subject record.Subject, kind record.Kind, change func(*record.Tally) error) error {
+	var after record.Tally
 	var lock string
 	told := s.tell(c.company, func() []fact {
 		if lock == "" || subject.Account == 0 {
@@ -305,7 +306,7 @@ func (s *Service) tally(ctx context.Context, c *call, subject Subject, kind Kind
 		}
 		return []fact{lockFact(c.whose(), lock, after)}
 	})
-	err := s.Accounts.Tally(ctx, c.now, subject, kind, func(t *Tally) error {
+	err := s.Accounts.Tally(ctx, c.now, subject, kind, func(t *record.Tally) error {
 		before := *t
 		err := change(t)
 		after, lock = *t, ""
@@ -325,13 +326,13 @@ func (s *Service) tally(ctx context.Context, c *call, subject Subject, kind Kind
 }
 
 // lockAt is the lock that a tally has just reached, empty for none.
-func (l *Limits) lockAt(kind Kind, t Tally) string {
+func (l *Limits) lockAt(kind record.Kind, t record.Tally) string {
 	switch {
-	case kind == WrongPasswords && t.Count >= l.DisableAfter:
-		return LockDisabled
-	case kind == WrongPasswords && t.Count >= l.LockAfter:
-		return LockPassword
-	case kind == WrongCodes && t.Count >= l.WrongCodes.N, kind == WrongAnswers && t.Count >= l.WrongAnswers.N:
+	case kind == record.WrongPasswords && t.Count >= l.DisableAfter:
+		return record.LockDisabled
+	case kind == record.WrongPasswords && t.Count >= l.LockAfter:
+		return record.LockPassword
+	case kind == record.WrongCodes && t.Count >= l.WrongCodes.N, kind == record.WrongAnswers && t.Count >= l.WrongAnswers.N:
 		return windowLock(kind)
 	default:
 		return ""

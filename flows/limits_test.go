@@ -13,6 +13,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	pw "github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // fail sends n wrong passwords, each from another address.
@@ -27,7 +28,7 @@ func (b *bench) fail(n int, loginID string) {
 func TestPasswordsAreLockedAndUnlocked(t *testing.T) {
 	b := newBench(t)
 	limits := &b.company.Limits
-	before := b.sessionIn(flows.CheckPassword)
+	before := b.sessionIn(record.CheckPassword)
 	b.fail(limits.LockAfter, phone)
 	b.clock.advance(5 * time.Minute)
 	_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
@@ -68,7 +69,7 @@ func TestAPasswordIsDisabledUntilItIsSetAnew(t *testing.T) {
 	b.clock.advance(30 * 24 * time.Hour)
 	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
 	b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": phone, "password": password})
-	b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": "another fine secret"})
+	b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "another fine secret"})
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"})
 	b.fail(b.company.Limits.LockAfter-1, email)
 }
@@ -91,7 +92,7 @@ func TestTheLockIsExactUnderRaces(t *testing.T) {
 	for _, r := range passwordRoutes {
 		t.Run(r.path, func(t *testing.T) {
 			b := newBench(t)
-			token := b.sessionIn(flows.CheckPassword)
+			token := b.sessionIn(record.CheckPassword)
 			attempt := func(i int, password string) error {
 				_, err := b.serveAs(code, addressOf(i), r.path, token, object{"login_id": email, "password": password})
 				return err
@@ -106,7 +107,7 @@ func TestTheLockIsExactUnderRaces(t *testing.T) {
 	t.Run("a right one among them", func(t *testing.T) {
 		b := newBench(t)
 		b.company.Limits.LockFor = 24 * time.Hour
-		token := b.sessionIn(flows.CheckPassword)
+		token := b.sessionIn(record.CheckPassword)
 		got := race(200, func(i int) error {
 			given := "wrong"
 			if i == 100 {
@@ -133,7 +134,7 @@ func TestFailuresOfAnAddressAreCounted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
-			token := b.sessionIn(flows.CheckPassword)
+			token := b.sessionIn(record.CheckPassword)
 			failures := []func() error{
 				func() error {
 					_, err := b.serveAs(code, c.fails, "auth/login", "", object{"login_id": "nobody@example.com"})
@@ -257,7 +258,7 @@ func TestOnlyPasswordsThatAreComparedAreCounted(t *testing.T) {
 			l := &b.company.Limits
 			l.CaptchaAfter, l.LockAfter, l.LockFor = 1, 2, time.Second
 			l.LoginsPerAddress = flows.Rate{N: 3, Per: time.Hour}
-			token := b.sessionIn(flows.CheckPassword)
+			token := b.sessionIn(record.CheckPassword)
 			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, true) // 1
 			wantRefusal(t, b.try(r.path, token, "wrong", ""), flows.ErrCaptchaMissing, true)
 			wantRefusal(t, b.try(r.path, token, "wrong", "bad"), flows.ErrCaptchaInvalid, true)
@@ -336,7 +337,7 @@ func TestSMSBudgetsAreExact(t *testing.T) {
 func TestBudgetsBelongToWhatTheyAreNamedAfter(t *testing.T) {
 	b := newBench(t)
 	b.withoutPassword()
-	b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", Phone: "+37060099999"}})
+	b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", Phone: "+37060099999"}})
 	b.company.Limits.SMSPerCompany = flows.Rate{N: 8, Per: time.Hour}
 	for range b.company.Limits.SMSPerAccount.N {
 		b.must("auth/login", "", object{"login_id": email})
@@ -359,9 +360,9 @@ func TestBudgetsBelongToWhatTheyAreNamedAfter(t *testing.T) {
 func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
 	three := flows.Rate{N: 3, Per: 24 * time.Hour}
 	for lock, limit := range map[string]func(*flows.Limits) *flows.Rate{
-		flows.LockSMSPhone:   func(l *flows.Limits) *flows.Rate { return &l.SMSPerPhone },
-		flows.LockSMSCompany: func(l *flows.Limits) *flows.Rate { return &l.SMSPerCompany },
-		flows.LockSMSCountry: func(l *flows.Limits) *flows.Rate { return &l.SMSPerCountry },
+		record.LockSMSPhone:   func(l *flows.Limits) *flows.Rate { return &l.SMSPerPhone },
+		record.LockSMSCompany: func(l *flows.Limits) *flows.Rate { return &l.SMSPerCompany },
+		record.LockSMSCountry: func(l *flows.Limits) *flows.Rate { return &l.SMSPerCountry },
 	} {
 		t.Run(lock, func(t *testing.T) {
 			b := newBench(t)
@@ -370,8 +371,8 @@ func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
 			var log bytes.Buffer
 			b.Log = slog.New(slog.NewTextHandler(&log, nil))
 			var mu sync.Mutex
-			var locks []flows.Event
-			b.Observe = func(_ context.Context, e flows.Event) {
+			var locks []record.Event
+			b.Observe = func(_ context.Context, e record.Event) {
 				mu.Lock()
 				defer mu.Unlock()
 				if strings.HasPrefix(e.Name, "mnemogate.lock.") {
@@ -465,8 +466,8 @@ func TestWrongCodesLockTheAccountForADay(t *testing.T) {
 	login := func() string {
 		return b.must("auth/checkcredentials", "", object{"login_id": email, "password": password}).SessionToken
 	}
-	recoveries := func() string { return b.sessionIn(flows.RecoveryOTP) }
-	b.update(true, func(a *flows.Account) { a.SecondFactor = true })
+	recoveries := func() string { return b.sessionIn(record.RecoveryOTP) }
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
 	bad := func() object { return object{"otp": wrongCode(b.sms.last(t).Code)} }
 
 	token := login()
@@ -516,7 +517,7 @@ func TestWrongCodesLockALoginWithoutPassword(t *testing.T) {
 	token := b.must("auth/login", "", object{"login_id": email}).SessionToken
 	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(b.sms.last(t).Code)})
 	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
-	b.status(flows.StatusClosed) // which is looked at after the locks
+	b.status(record.StatusClosed) // which is looked at after the locks
 	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
 	if b.sms.count() != 1 {
 		t.Error("a code was sent that could not be used")

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/text/language"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // textsIn writes a directory of texts.
@@ -59,7 +60,7 @@ func TestAMessageIsInTheLanguageOfItsAccount(t *testing.T) {
 	} {
 		b := newBench(t)
 		b.company.Texts, b.company.Locale = texts, c.company
-		b.update(true, func(a *flows.Account) { a.PasswordHash, a.Locale = "", c.account })
+		b.update(true, func(a *record.Account) { a.PasswordHash, a.Locale = "", c.account })
 		b.must("auth/login", "", object{"login_id": email})
 		b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": "MAIL"})
 		sms, mail := b.sms.last(t), b.mail.last(t)
@@ -90,7 +91,7 @@ func TestTextsOfALanguageAreRefused(t *testing.T) {
 func TestADisclaimerIsInTheLanguageOfItsAccount(t *testing.T) {
 	b := newBench(t)
 	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Title: "Terms", Titles: inLanguages(map[string]string{"lt": "Sąlygos", "de": "Bedingungen"})}}
-	b.update(true, func(a *flows.Account) { a.Locale = "lt-LT" })
+	b.update(true, func(a *record.Account) { a.Locale = "lt-LT" })
 	login := func(accept ...language.Tag) string {
 		reply, err := b.Serve(t.Context(), &flows.Request{
 			Company:   code,

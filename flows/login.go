@@ -1,6 +1,10 @@
 package flows
 
-import "context"
+import (
+	"context"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
 
 type loginRequest struct {
 	LoginID string `json:"login_id" max:"254" need:"y"`
@@ -8,7 +12,7 @@ type loginRequest struct {
 
 // login issues the first token of a login (interface, Endpoints 1).
 func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply, error) {
-	a, alias, err := s.accountByLoginID(ctx, c, NormalizeLoginID(req.LoginID))
+	a, alias, err := s.accountByLoginID(ctx, c, record.NormalizeLoginID(req.LoginID))
 	if err != nil {
 		return Reply{}, s.addressFirst(ctx, c, err)
 	}
@@ -26,43 +30,43 @@ func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply,
 		return Reply{}, ErrLoginIDNotFound
 	}
 	begin := s.enterSealed
-	if state == CheckOTP {
+	if state == record.CheckOTP {
 		begin = s.awaitCode
 	}
 	reply, err := begin(ctx, c, step{account: a, counters: c.addressLook()})
 	reply.DisclaimersRequired = c.pending(a, nil)
-	reply.CaptchaRequired = state == CheckPassword && c.captchaDue(a.Tallies[WrongPasswords])
+	reply.CaptchaRequired = state == record.CheckPassword && c.captchaDue(a.Tallies[record.WrongPasswords])
 	return reply, err
 }
 
 // loginState is the state that a login begins in. An unknown login id is locked
 // as one with a password.
-func (c *call) loginState(a Account) (State, error) {
-	passwords := a.Tallies[WrongPasswords]
+func (c *call) loginState(a record.Account) (record.State, error) {
+	passwords := a.Tallies[record.WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
 	if byCode {
 		passwords.Count = 0 // strangers can lock the account, but there is no password to disable
 	}
 	if err := c.checkPasswords(passwords); err != nil {
-		return None, err
+		return record.None, err
 	}
 	if byCode {
 		if err := c.checkCodes(a); err != nil {
-			return None, err
+			return record.None, err
 		}
 	}
 	if a.ID == 0 {
-		return CheckPassword, nil
+		return record.CheckPassword, nil
 	}
 	if err := admitted(a); err != nil {
-		return None, err
+		return record.None, err
 	}
 	switch {
 	case !byCode:
-		return CheckPassword, nil
+		return record.CheckPassword, nil
 	case a.Phone == "":
-		return None, errNoSecondFactor
+		return record.None, errNoSecondFactor
 	default:
-		return CheckOTP, nil
+		return record.CheckOTP, nil
 	}
 }

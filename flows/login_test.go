@@ -6,21 +6,22 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func TestLoginSaysWhatComesNext(t *testing.T) {
 	terms := flows.Disclaimer{Code: "terms", Title: "Terms", Description: "Ours", Link: "https://example.com/terms", Version: "1"}
 	for _, c := range []struct {
 		name    string
-		account func(*flows.Account)
-		state   flows.State
+		account func(*record.Account)
+		state   record.State
 		phone   string
 		codes   int
 	}{
-		{"with a password", func(*flows.Account) {}, flows.CheckPassword, "", 0},
-		{"with a password and a second factor", func(a *flows.Account) { a.SecondFactor = true }, flows.CheckPassword, "", 0},
-		{"without a phone", func(a *flows.Account) { a.Phone = "" }, flows.CheckPassword, "", 0},
-		{"without a password", func(a *flows.Account) { a.PasswordHash = "" }, flows.CheckOTP, "+37*******45", 1},
+		{"with a password", func(*record.Account) {}, record.CheckPassword, "", 0},
+		{"with a password and a second factor", func(a *record.Account) { a.SecondFactor = true }, record.CheckPassword, "", 0},
+		{"without a phone", func(a *record.Account) { a.Phone = "" }, record.CheckPassword, "", 0},
+		{"without a password", func(a *record.Account) { a.PasswordHash = "" }, record.CheckOTP, "+37*******45", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
@@ -45,7 +46,7 @@ func TestLoginSaysWhatComesNext(t *testing.T) {
 
 func TestLoginNeedsAPasswordOrAPhone(t *testing.T) {
 	b := newBench(t)
-	b.update(true, func(a *flows.Account) { a.PasswordHash, a.Phone = "", "" })
+	b.update(true, func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
 	b.backupCodes("ABCDE23456")
 	_, err := b.serve("auth/login", "", object{"login_id": email})
 	wantError(t, err, flows.ErrUserRestricted)
@@ -62,11 +63,11 @@ func TestLoginUnknown(t *testing.T) {
 	}
 }
 
-var statuses = map[flows.Status]*flows.Error{
-	flows.StatusRestricted: flows.ErrUserRestricted,
-	flows.StatusClosed:     flows.ErrUserClosed,
-	flows.StatusDenied:     flows.ErrUserDenied,
-	"of a newer version":   flows.ErrUserDenied,
+var statuses = map[record.Status]*flows.Error{
+	record.StatusRestricted: flows.ErrUserRestricted,
+	record.StatusClosed:     flows.ErrUserClosed,
+	record.StatusDenied:     flows.ErrUserDenied,
+	"of a newer version":    flows.ErrUserDenied,
 }
 
 // Each route that may answer with the account's status does, before it looks
@@ -103,7 +104,7 @@ func TestStatusIsAnsweredInEveryFlow(t *testing.T) {
 					}
 					b.wrong(answer, route.Path, token, bad)
 				}
-				b.status(flows.StatusActive)
+				b.status(record.StatusActive)
 				if _, ok := body["otp"]; ok {
 					b.must(strings.Replace(route.Path, "checkotp", "renewotp", 1), token, nil)
 					body = b.goodBody(route.Path)
@@ -121,8 +122,8 @@ func TestAnEndedStatusEndsEverySession(t *testing.T) {
 	b := newBench(t)
 	b.withoutPassword()
 	var tokens []string
-	for _, state := range []flows.State{flows.Authorized, flows.RecoveryOTP, flows.RecoveryQuestion, flows.RecoveryPassword} {
-		if state == flows.Authorized {
+	for _, state := range []record.State{record.Authorized, record.RecoveryOTP, record.RecoveryQuestion, record.RecoveryPassword} {
+		if state == record.Authorized {
 			tokens = append(tokens, b.must("auth/oauth", "", b.goodBody("auth/oauth")).SessionToken)
 			continue
 		}
@@ -130,8 +131,8 @@ func TestAnEndedStatusEndsEverySession(t *testing.T) {
 	}
 	tokens = append(tokens, b.must("auth/login", "", object{"login_id": email}).SessionToken)
 	link := b.goodBody("auth/recovery/checklink")
-	b.update(true, func(a *flows.Account) { a.Status = flows.StatusClosed })
-	b.update(true, func(a *flows.Account) { a.Status = flows.StatusActive })
+	b.update(true, func(a *record.Account) { a.Status = record.StatusClosed })
+	b.update(true, func(a *record.Account) { a.Status = record.StatusActive })
 	for _, token := range tokens {
 		b.wrong(flows.ErrTokenInvalid, "auth/logout", token, nil)
 	}
@@ -144,8 +145,8 @@ func TestANewAccountInheritsNothing(t *testing.T) {
 	b := newBench(t)
 	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}}
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms"}})
-	pending := b.sessionIn(flows.CheckPassword)
-	recovery := b.sessionIn(flows.RecoveryPassword)
+	pending := b.sessionIn(record.CheckPassword)
+	recovery := b.sessionIn(record.RecoveryPassword)
 	link := b.goodBody("auth/recovery/checklink")
 	b.backupCodes("ABCDE23456")
 	for range b.company.Limits.LockAfter {
@@ -158,7 +159,7 @@ func TestANewAccountInheritsNothing(t *testing.T) {
 	// The ending is owed and not done: the tokens must not work all the same.
 	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", pending, object{"password": password})
 	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", link)
-	_, err := b.admin().Create(t.Context(), flows.Change{Password: password, Apply: func(a *flows.Account) error {
+	_, err := b.admin().Create(t.Context(), flows.Change{Password: password, Apply: func(a *record.Account) error {
 		a.Mnemocode, a.Phone, a.Email, a.SecondFactor = mnemocode, phone, email, true
 		return nil
 	}})

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 var spellings = map[string][]string{
@@ -25,7 +26,7 @@ func TestLoginIDsInEverySpellingAreOne(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			b := newBench(t)
 			b.company.Limits.LockAfter = len(variants)
-			b.update(true, func(a *flows.Account) { a.LoginName = "Straße-7" })
+			b.update(true, func(a *record.Account) { a.LoginName = "Straße-7" })
 			for _, spelling := range variants {
 				b.must("auth/login", "", object{"login_id": spelling})
 			}
@@ -40,7 +41,7 @@ func TestLoginIDsInEverySpellingAreOne(t *testing.T) {
 		t.Run("unknown "+id, func(t *testing.T) {
 			b := newBench(t)
 			b.company.Limits.LockAfter = len(variants)
-			b.update(true, func(a *flows.Account) { a.Phone, a.Email = "", "" })
+			b.update(true, func(a *record.Account) { a.Phone, a.Email = "", "" })
 			for _, spelling := range variants {
 				b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": spelling, "password": "wrong"})
 			}
@@ -55,7 +56,7 @@ func TestLoginIDsAreFolded(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"ΣΊΣΥΦΟΣ", "σίσυφος"}, {"ﬁﬂ", "FIFL"}, {"ǅ", "ǆ"}, {"ᏣᎳᎩ", "ꮳꮃꭹ"}, {"Ᏹ", "ᏹ"}, {"Ω", "\u2126"}, {"①", "1"}, {"e\u0301", "É"},
 	} {
-		if a, b := flows.NormalizeLoginID(pair[0]), flows.NormalizeLoginID(pair[1]); a != b {
+		if a, b := record.NormalizeLoginID(pair[0]), record.NormalizeLoginID(pair[1]); a != b {
 			t.Errorf("%q is %q, %q is %q", pair[0], a, pair[1], b)
 		}
 	}
@@ -66,7 +67,7 @@ func TestOtherLoginIDsAreOthers(t *testing.T) {
 		{"+37060012345", "37060012345"}, {"+37060012345", "060012345"}, {"a.b@example.com", "ab@example.com"},
 		{"anna-maria", "annamaria"}, {"anna maria", "annamaria"}, {"+37060012345x", "+37060012345"}, {"é", "e"},
 	} {
-		if a, b := flows.NormalizeLoginID(pair[0]), flows.NormalizeLoginID(pair[1]); a == b {
+		if a, b := record.NormalizeLoginID(pair[0]), record.NormalizeLoginID(pair[1]); a == b {
 			t.Errorf("%q and %q are both %q", pair[0], pair[1], a)
 		}
 	}
@@ -85,17 +86,17 @@ func FuzzNormalizeLoginID(f *testing.F) {
 		if !utf8.ValidString(s) {
 			return // no body can hold it
 		}
-		once := flows.NormalizeLoginID(s)
-		if twice := flows.NormalizeLoginID(once); twice != once {
+		once := record.NormalizeLoginID(s)
+		if twice := record.NormalizeLoginID(once); twice != once {
 			t.Errorf("%+q becomes %+q and then %+q", s, once, twice)
 		}
 		if once != strings.TrimFunc(once, unicode.IsSpace) {
 			t.Errorf("%+q becomes %+q, with space around it", s, once)
 		}
-		if spaced := flows.NormalizeLoginID("\t" + s + "\u3000"); spaced != once {
+		if spaced := record.NormalizeLoginID("\t" + s + "\u3000"); spaced != once {
 			t.Errorf("%+q becomes %+q, with space around it %+q", s, once, spaced)
 		}
-		if phone := flows.NormalizePhone(s); phone != "" && phone != once {
+		if phone := record.NormalizePhone(s); phone != "" && phone != once {
 			t.Errorf("%+q is the phone %+q but the login id %+q", s, phone, once)
 		}
 	})

@@ -2,6 +2,8 @@ package flows
 
 import (
 	"context"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 type emptyRequest struct{}
@@ -11,6 +13,6 @@ func (s *Service) logout(ctx context.Context, c *call, _ *emptyRequest) (Reply, 
 	if err := s.endOwn(ctx, c); err != nil {
 		return Reply{}, err
 	}
-	c.happened(SessionEnded, EndedByLogout)
+	c.happened(record.SessionEnded, record.EndedByLogout)
 	return Reply{}, nil
 }

@@ -5,15 +5,16 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func TestLogoutEndsItsOwnSessionInAnyState(t *testing.T) {
-	for _, state := range flows.States[1:] {
+	for _, state := range record.States[1:] {
 		t.Run(string(state), func(t *testing.T) {
 			b := newBench(t)
 			token := b.sessionIn(state)
-			other := b.sessionIn(flows.CheckPassword)
-			if reply := b.must("auth/logout", token, nil); reply.SessionToken != "" || reply.SessionState != flows.None {
+			other := b.sessionIn(record.CheckPassword)
+			if reply := b.must("auth/logout", token, nil); reply.SessionToken != "" || reply.SessionState != record.None {
 				t.Errorf("got %+v", reply)
 			}
 			b.wrong(flows.ErrTokenInvalid, "auth/logout", token, nil)
@@ -26,7 +27,7 @@ func TestLogoutEndsItsOwnSessionInAnyState(t *testing.T) {
 
 func TestLogoutIsDoneOnce(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	got := race(100, func(int) error {
 		_, err := b.serve("auth/logout", token, nil)
 		return err
@@ -38,10 +39,10 @@ func TestLogoutIsDoneOnce(t *testing.T) {
 
 // Of logout and the step that its token is for, one succeeds.
 func TestLogoutRacesWithEveryStep(t *testing.T) {
-	for _, state := range flows.States[1:] {
+	for _, state := range record.States[1:] {
 		for i := range flows.Routes {
 			route := &flows.Routes[i]
-			if route.Path == "auth/logout" || len(route.To) == 1 && route.To[0] == flows.None || !route.TakesToken() || route.From[0] != state {
+			if route.Path == "auth/logout" || len(route.To) == 1 && route.To[0] == record.None || !route.TakesToken() || route.From[0] != state {
 				continue
 			}
 			t.Run(route.Path, func(t *testing.T) {

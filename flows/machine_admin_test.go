@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func (m *machine) admin(t *rapid.T, c *modelCompany) *flows.Admin {
@@ -25,7 +26,7 @@ func (m *machine) create(t *rapid.T, c *modelCompany) {
 		phone:        pick(t, "phone", append([]string{""}, machinePhones...)...),
 		email:        pick(t, "email", append([]string{""}, machineEmails...)...),
 		loginName:    pick(t, "login name", append([]string{""}, machineNames...)...),
-		status:       flows.StatusActive,
+		status:       record.StatusActive,
 		secondFactor: rapid.Bool().Draw(t, "second_factor"),
 		mustSet:      oneIn(t, 4, "must_set_password"),
 		password:     pick(t, "password", append(machinePasswords, "")...),
@@ -46,11 +47,11 @@ func (m *machine) create(t *rapid.T, c *modelCompany) {
 	}
 	_, err := m.admin(t, c).Create(t.Context(), flows.Change{
 		Password: a.password, Answer: a.answer,
-		Apply: func(x *flows.Account) error {
+		Apply: func(x *record.Account) error {
 			x.Mnemocode, x.Phone, x.Email, x.LoginName = a.mnemocode, a.phone, a.email, a.loginName
 			x.SecondFactor, x.MustSetPassword, x.Question = a.secondFactor, a.mustSet, a.question
 			if a.subject != "" {
-				x.Identities = []flows.Identity{{Provider: 1, Subject: a.subject}}
+				x.Identities = []record.Identity{{Provider: 1, Subject: a.subject}}
 			}
 			return nil
 		},
@@ -67,7 +68,7 @@ func (m *machine) wantTakenIf(t *rapid.T, err error, taken bool) {
 	if m.didNotAnswer(err) {
 		return
 	}
-	if _, is := errors.AsType[*flows.TakenError](err); is != taken || err != nil && !is {
+	if _, is := errors.AsType[*record.TakenError](err); is != taken || err != nil && !is {
 		t.Fatalf("got %v, want it taken: %v", err, taken)
 	}
 }
@@ -156,7 +157,7 @@ func (m *machine) change(t *rapid.T, c *modelCompany, a *modelAccount, ad *flows
 		"must_set_password", "password", "no password", "control_question")
 	switch field {
 	case "status":
-		a.status = pick(t, field, flows.StatusActive, flows.StatusActive, flows.StatusRestricted, flows.StatusClosed, flows.StatusDenied)
+		a.status = pick(t, field, record.StatusActive, record.StatusActive, record.StatusRestricted, record.StatusClosed, record.StatusDenied)
 	case "primary_phone":
 		a.phone = pick(t, field, append([]string{""}, machinePhones...)...)
 	case "primary_email":
@@ -183,7 +184,7 @@ func (m *machine) change(t *rapid.T, c *modelCompany, a *modelAccount, ad *flows
 		return b != nil
 	}
 	taken := other(a.phone) || other(a.email) || other(a.loginName)
-	ch.Apply = func(x *flows.Account) error {
+	ch.Apply = func(x *record.Account) error {
 		x.Status, x.Phone, x.Email, x.LoginName = a.status, a.phone, a.email, a.loginName
 		x.SecondFactor, x.MustSetPassword, x.Question = a.secondFactor, a.mustSet, a.question
 		if a.password == "" {
@@ -227,18 +228,18 @@ func (m *machine) look(t *rapid.T) {
 	for _, x := range stored.Accepted {
 		accepted[x.Code] = x.Version
 	}
-	tallies, err := ad.Accounts.Tallies(t.Context(), flows.Subject{Company: c.Code, Account: stored.ID})
+	tallies, err := ad.Accounts.Tallies(t.Context(), record.Subject{Company: c.Code, Account: stored.ID})
 	m.noError(t, err)
 	live, err := ad.LiveSessions(t.Context(), a.mnemocode)
 	m.noError(t, err)
-	sessions := map[flows.TokenHash]bool{}
+	sessions := map[record.TokenHash]bool{}
 	for _, s := range live {
 		sessions[s.Hash] = true
 	}
-	wanted := map[flows.TokenHash]bool{}
+	wanted := map[record.TokenHash]bool{}
 	for _, s := range m.sessions {
-		hash := flows.TokenHash(sha256.Sum256([]byte(s.token)))
-		if s.account != a || s.ended || s.expired || s.state == flows.MailedLink || s.state == flows.CheckPassword || !m.now.Before(s.expires) {
+		hash := record.TokenHash(sha256.Sum256([]byte(s.token)))
+		if s.account != a || s.ended || s.expired || s.state == record.MailedLink || s.state == record.CheckPassword || !m.now.Before(s.expires) {
 			continue
 		}
 		if (s.crowded || s.passed || s.forgotten || !m.now.Before(s.early)) && !sessions[hash] {
@@ -254,11 +255,11 @@ func (m *machine) look(t *rapid.T) {
 		Backup                    int
 		MustSet                   bool
 		Passwords, Codes, Answers int
-		Sessions                  map[flows.TokenHash]bool
+		Sessions                  map[record.TokenHash]bool
 	}
 	want := facts{a.accepted, len(a.backup), a.mustSet, a.passwords.n, a.codes.n, a.answers.n, wanted}
-	got := facts{accepted, stored.BackupCodes, stored.MustSetPassword, tallies[flows.WrongPasswords].Count,
-		tallies[flows.WrongCodes].Count, tallies[flows.WrongAnswers].Count, sessions}
+	got := facts{accepted, stored.BackupCodes, stored.MustSetPassword, tallies[record.WrongPasswords].Count,
+		tallies[record.WrongCodes].Count, tallies[record.WrongAnswers].Count, sessions}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Fatalf("%s (-model +store):\n%s", a.mnemocode, diff)
 	}

@@ -13,13 +13,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 )
 
 // begin is a request that needs no session.
 func (m *machine) begin(t *rapid.T) {
 	paths := []string{"auth/login", "auth/login", "auth/checkcredentials", "auth/recovery/recover", "auth/recovery/recover", "auth/oauth"}
-	if slices.ContainsFunc(m.sessions, func(s *modelSession) bool { return s.state == flows.MailedLink && !s.ended }) {
+	if slices.ContainsFunc(m.sessions, func(s *modelSession) bool { return s.state == record.MailedLink && !s.ended }) {
 		paths = append(paths, "auth/recovery/checklink", "auth/recovery/checklink")
 	}
 	path := pick(t, "path", paths...)
@@ -31,7 +32,7 @@ func (m *machine) begin(t *rapid.T) {
 func (m *machine) goOn(t *rapid.T, last bool) {
 	var open []*modelSession
 	for _, s := range m.sessions {
-		if !s.ended && !s.expired && s.state != flows.Authorized && s.state != flows.MailedLink {
+		if !s.ended && !s.expired && s.state != record.Authorized && s.state != record.MailedLink {
 			open = append(open, s)
 		}
 	}
@@ -192,7 +193,7 @@ func (m *machine) drawBody(t *rapid.T, c *modelCall) {
 	case "auth/recovery/checklink":
 		var links []string
 		for _, s := range m.sessions {
-			if s.state == flows.MailedLink {
+			if s.state == record.MailedLink {
 				links = append(links, s.token)
 			}
 		}
@@ -337,7 +338,7 @@ func (m *machine) protected(t *rapid.T) {
 	}
 	var authorized []*modelSession
 	for _, s := range m.sessions {
-		if s.state == flows.Authorized && !s.ended && !s.expired {
+		if s.state == record.Authorized && !s.ended && !s.expired {
 			authorized = append(authorized, s)
 		}
 	}
@@ -356,7 +357,7 @@ func (m *machine) protected(t *rapid.T) {
 // and after.
 func (m *machine) logOut(t *rapid.T) {
 	for _, s := range slices.Backward(m.sessions) {
-		if s.state == flows.Authorized && !s.ended && !s.expired {
+		if s.state == record.Authorized && !s.ended && !s.expired {
 			m.pass(t, &modelCall{token: s.token})
 			m.request(t, &modelCall{company: s.company, path: "auth/logout", token: s.token})
 			m.pass(t, &modelCall{token: s.token})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	pw "github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -74,8 +75,8 @@ func TestMachine(t *testing.T) {
 
 // A machineStore is one node's view of the stores.
 type machineStore struct {
-	accounts flows.Accounts
-	sessions flows.Sessions
+	accounts record.Accounts
+	sessions record.Sessions
 	feed     *relay
 }
 
@@ -85,7 +86,7 @@ type relay struct{ to atomic.Pointer[store.Memory] }
 
 // relayed listens to a store until the test ends.
 func relayed(t *testing.T, s interface {
-	Run(context.Context, flows.Feed)
+	Run(context.Context, record.Feed)
 }) *relay {
 	r := &relay{}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -101,10 +102,10 @@ func (r *relay) tell(what func(*store.Memory)) {
 	}
 }
 
-func (r *relay) Ended(hash flows.TokenHash) { r.tell(func(m *store.Memory) { m.Ended(hash) }) }
-func (r *relay) EndedAll(e flows.Ending)    { r.tell(func(m *store.Memory) { m.EndedAll(e) }) }
-func (r *relay) Flush()                     { r.tell(func(m *store.Memory) { m.Flush() }) }
-func (r *relay) Trust(time.Time)            {}
+func (r *relay) Ended(hash record.TokenHash) { r.tell(func(m *store.Memory) { m.Ended(hash) }) }
+func (r *relay) EndedAll(e record.Ending)    { r.tell(func(m *store.Memory) { m.EndedAll(e) }) }
+func (r *relay) Flush()                      { r.tell(func(m *store.Memory) { m.Flush() }) }
+func (r *relay) Trust(time.Time)             {}
 
 // checkMachine runs so many sequences, unless the command line says how many.
 // Servers may fail to answer in time where the machine is busy: what they did is
@@ -351,7 +352,7 @@ func (m *machine) jump(t *rapid.T) {
 		to = pick(t, "end", ends...).Add(-pick(t, "before it", 0, time.Microsecond))
 	case "back":
 		to = m.now.Add(-pick(t, "by", time.Second, time.Minute, 10*time.Minute, 2*time.Hour, 25*time.Hour))
-		if kept := m.swept.Add(-flows.Keep); to.Before(kept) { // what ended before that, a store may have forgotten
+		if kept := m.swept.Add(-record.Keep); to.Before(kept) { // what ended before that, a store may have forgotten
 			to = kept
 		}
 	}

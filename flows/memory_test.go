@@ -19,17 +19,18 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 )
 
 // A countingSessions counts what the store is asked.
 type countingSessions struct {
-	flows.Sessions
+	record.Sessions
 	gets   atomic.Int64
 	during func() // called between the store's answer and its return
 }
 
-func (c *countingSessions) Get(ctx context.Context, hash flows.TokenHash) (flows.Session, error) {
+func (c *countingSessions) Get(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 	c.gets.Add(1)
 	s, err := c.Sessions.Get(ctx, hash)
 	if c.during != nil {
@@ -47,13 +48,13 @@ func (b *bench) remembering(limit int) (*store.Memory, *countingSessions) {
 	return memory, counting
 }
 
-func (b *bench) authorize(token string) (flows.Session, error) {
+func (b *bench) authorize(token string) (record.Session, error) {
 	return b.Authorize(b.t.Context(), flows.Demand{}, []string{"Bearer " + token})
 }
 
 func TestARememberedSessionIsNotAskedForAgain(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	want, err := b.authorize(token)
 	if err != nil {
 		t.Fatal(err)
@@ -82,16 +83,16 @@ func TestWhatEndsIsForgottenBeforeTheCallReturns(t *testing.T) {
 	for name, end := range map[string]func(b *bench, token string){
 		"logout": func(b *bench, token string) { b.must("auth/logout", token, nil) },
 		"a new password": func(b *bench, _ string) {
-			b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": "another fine secret"})
+			b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "another fine secret"})
 		},
 		"a closed account": func(b *bench, _ string) {
-			b.update(true, func(a *flows.Account) { a.Status = flows.StatusClosed })
+			b.update(true, func(a *record.Account) { a.Status = record.StatusClosed })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.remembering(1000)
-			token := b.sessionIn(flows.Authorized)
+			token := b.sessionIn(record.Authorized)
 			if _, err := b.authorize(token); err != nil {
 				t.Fatal(err)
 			}
@@ -103,16 +104,16 @@ func TestWhatEndsIsForgottenBeforeTheCallReturns(t *testing.T) {
 }
 
 func TestAReadUnderWayDuringAnEndingBringsNothingBack(t *testing.T) {
-	for name, end := range map[string]func(m *store.Memory, s flows.Session){
-		"of the session": func(m *store.Memory, s flows.Session) { m.Ended(s.Hash) },
-		"of the account": func(m *store.Memory, s flows.Session) {
-			m.EndedAll(flows.Ending{Company: s.Company, Account: s.Account, Epoch: s.Epoch + 1})
+	for name, end := range map[string]func(m *store.Memory, s record.Session){
+		"of the session": func(m *store.Memory, s record.Session) { m.Ended(s.Hash) },
+		"of the account": func(m *store.Memory, s record.Session) {
+			m.EndedAll(record.Ending{Company: s.Company, Account: s.Account, Epoch: s.Epoch + 1})
 		},
-		"of the feed": func(m *store.Memory, _ flows.Session) { m.Flush() },
+		"of the feed": func(m *store.Memory, _ record.Session) { m.Flush() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			token := b.sessionIn(flows.Authorized)
+			token := b.sessionIn(record.Authorized)
 			session, err := b.authorize(token)
 			if err != nil {
 				t.Fatal(err)
@@ -131,7 +132,7 @@ func TestAReadUnderWayDuringAnEndingBringsNothingBack(t *testing.T) {
 
 func TestWithoutTrustNothingIsBelieved(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	memory, held := b.remembering(1000)
 	ask := func() int64 {
 		before := held.gets.Load()
@@ -161,7 +162,7 @@ func TestWithoutTrustNothingIsBelieved(t *testing.T) {
 // seems to expire.
 func TestWhatSeemsExpiredIsAskedFor(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	_, held := b.remembering(1000)
 	session, err := b.authorize(token)
 	if err != nil {
@@ -180,7 +181,7 @@ func TestWhatSeemsExpiredIsAskedFor(t *testing.T) {
 func TestTheMemoryIsBounded(t *testing.T) {
 	b := newBench(t)
 	memory, held := b.remembering(64)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	for i := range 20 {
 		// The one in use stays; those that were asked for once make room.
 		for range 2 {
@@ -188,7 +189,7 @@ func TestTheMemoryIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b.seed(flows.Seed{Account: flows.Account{Mnemocode: fmt.Sprintf("%0130d", i)[:40+i], LoginName: fmt.Sprintf("user%d", i)}, Password: password})
+		b.seed(flows.Seed{Account: record.Account{Mnemocode: fmt.Sprintf("%0130d", i)[:40+i], LoginName: fmt.Sprintf("user%d", i)}, Password: password})
 		other := b.must("auth/checkcredentials", "", object{"login_id": fmt.Sprintf("user%d", i), "password": password}).SessionToken
 		got, err := b.authorize(other)
 		if err != nil || len(got.Mnemocode) != 40+i {
@@ -239,25 +240,25 @@ func TestMemoryUnderConcurrency(t *testing.T) {
 
 // A heldSessions holds back its answers until it is released.
 type heldSessions struct {
-	flows.Sessions
-	session flows.Session
+	record.Sessions
+	session record.Session
 	gets    atomic.Int64
 	touches atomic.Int64
 	release chan struct{}
 	refused error // by Touch
 }
 
-func (h *heldSessions) Get(ctx context.Context, _ flows.TokenHash) (flows.Session, error) {
+func (h *heldSessions) Get(ctx context.Context, _ record.TokenHash) (record.Session, error) {
 	h.gets.Add(1)
 	select {
 	case <-h.release:
 		return h.session, nil
 	case <-ctx.Done():
-		return flows.Session{}, ctx.Err()
+		return record.Session{}, ctx.Err()
 	}
 }
 
-func (h *heldSessions) Touch(ctx context.Context, _ time.Time, _ flows.TokenHash, _ time.Time) error {
+func (h *heldSessions) Touch(ctx context.Context, _ time.Time, _ record.TokenHash, _ time.Time) error {
 	h.touches.Add(1)
 	<-h.release
 	return h.refused
@@ -266,8 +267,8 @@ func (h *heldSessions) Touch(ctx context.Context, _ time.Time, _ flows.TokenHash
 func TestARequestWaitsForNoDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		session := flows.Session{
-			Hash: flows.TokenHash{1}, ID: strings.Repeat("0", 32), Company: "acme", Account: 7, State: flows.Authorized,
+		session := record.Session{
+			Hash: record.TokenHash{1}, ID: strings.Repeat("0", 32), Company: "acme", Account: 7, State: record.Authorized,
 			Expires: now.Add(time.Hour), Ends: now.Add(24 * time.Hour),
 		}
 		held := &heldSessions{session: session, release: make(chan struct{})}
@@ -332,8 +333,8 @@ func TestARequestWaitsForNoDisk(t *testing.T) {
 func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		session := flows.Session{
-			Hash: flows.TokenHash{1}, ID: strings.Repeat("0", 32), Company: "acme", Account: 7, State: flows.Authorized,
+		session := record.Session{
+			Hash: record.TokenHash{1}, ID: strings.Repeat("0", 32), Company: "acme", Account: 7, State: record.Authorized,
 			Expires: now.Add(time.Hour), Ends: now.Add(time.Hour),
 		}
 		held := &heldSessions{session: session, release: make(chan struct{})}
@@ -362,7 +363,7 @@ func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
 		want(1, "at once")
 		recall(t.Context(), "acme", 50)
 		want(2, "where the token must be of one company")
-		memory.Ended(flows.TokenHash{1, 2})
+		memory.Ended(record.TokenHash{1, 2})
 		recall(t.Context(), "", 50)
 		want(3, "after an ending that the first answer may not know of")
 		memory.Trust(time.Time{})
@@ -380,7 +381,7 @@ func TestMemoryFindsWhatItHolds(t *testing.T) {
 	for _, near := range []uint32{0, 1<<32 - 5, 1<<10 - 5} { // the end of a table of any size, and its beginning
 		memory := store.NewMemory(madeSessions{}, 1<<20)
 		memory.Trust(farAway)
-		hash := func(i int) (h flows.TokenHash) {
+		hash := func(i int) (h record.TokenHash) {
 			binary.LittleEndian.PutUint32(h[8:], near+uint32(i)%10)
 			binary.LittleEndian.PutUint32(h[16:], uint32(i))
 			return h
@@ -414,12 +415,12 @@ func TestMemoryFindsWhatItHolds(t *testing.T) {
 }
 
 // A madeSessions makes up each session that it is asked for.
-type madeSessions struct{ flows.Sessions }
+type madeSessions struct{ record.Sessions }
 
-func (madeSessions) Get(_ context.Context, hash flows.TokenHash) (flows.Session, error) {
-	return flows.Session{
+func (madeSessions) Get(_ context.Context, hash record.TokenHash) (record.Session, error) {
+	return record.Session{
 		Hash: hash, ID: fmt.Sprintf("%x", hash[:16]), Company: "acme", Account: 1, Mnemocode: "profile-0000001",
-		State: flows.Authorized, Expires: farAway, Ends: farAway,
+		State: record.Authorized, Expires: farAway, Ends: farAway,
 	}, nil
 }
 
@@ -430,11 +431,11 @@ var (
 
 // BenchmarkRecall looks for remembered sessions at random, of few and of many.
 func BenchmarkRecall(b *testing.B) {
-	benchMany(b, func(b *testing.B, n int, hash func(int) flows.TokenHash) {
+	benchMany(b, func(b *testing.B, n int, hash func(int) record.TokenHash) {
 		before := heap()
 		memory := remembering(b, n, hash)
 		perSession := float64(heap()-before) / float64(n)
-		asked := make([]flows.TokenHash, 1<<16)
+		asked := make([]record.TokenHash, 1<<16)
 		for i := range asked {
 			asked[i] = hash(rand.IntN(n))
 		}
@@ -455,27 +456,27 @@ func BenchmarkRecall(b *testing.B) {
 // BenchmarkEndedAll hears that all sessions of an account have ended, beside few
 // and many of others.
 func BenchmarkEndedAll(b *testing.B) {
-	benchMany(b, func(b *testing.B, n int, hash func(int) flows.TokenHash) {
+	benchMany(b, func(b *testing.B, n int, hash func(int) record.TokenHash) {
 		memory := remembering(b, n, hash)
 		for i := 0; b.Loop(); i++ {
-			memory.EndedAll(flows.Ending{Company: "acme", Account: int64(2 + i), Epoch: 2})
+			memory.EndedAll(record.Ending{Company: "acme", Account: int64(2 + i), Epoch: 2})
 		}
 	})
 }
 
-func benchMany(b *testing.B, bench func(b *testing.B, n int, hash func(int) flows.TokenHash)) {
+func benchMany(b *testing.B, bench func(b *testing.B, n int, hash func(int) record.TokenHash)) {
 	for field := range strings.SplitSeq(*recalled, ",") {
 		n, err := strconv.Atoi(field)
 		if err != nil || n < 1 {
 			b.Fatalf("-recalled %s: %q is no number of sessions", *recalled, field)
 		}
 		b.Run(field, func(b *testing.B) {
-			bench(b, n, func(i int) flows.TokenHash { return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i))) })
+			bench(b, n, func(i int) record.TokenHash { return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i))) })
 		})
 	}
 }
 
-func remembering(b *testing.B, n int, hash func(int) flows.TokenHash) *store.Memory {
+func remembering(b *testing.B, n int, hash func(int) record.TokenHash) *store.Memory {
 	b.Helper()
 	memory := store.NewMemory(madeSessions{}, n*5/4+10_000)
 	memory.Trust(farAway)

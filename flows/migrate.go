@@ -5,12 +5,8 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
-
-// AskedElsewhere stands in the place of a password's hash for an account whose
-// password only the system that it came from knows. That is asked once: a right
-// password is kept as a hash of our own.
-const AskedElsewhere = "$webhook$"
 
 // A PasswordVerifier asks another system whether a password is right. An error
 // means that it did not say, and names no password. It may be called concurrently.
@@ -33,7 +29,7 @@ const verifyTimeout = 5 * time.Second
 // verifyElsewhere asks about a password once it had its turn at hashing, so that
 // a stranger can ask no oftener than be refused by a hash. Where there is nobody
 // to ask, every password is wrong.
-func (s *Service) verifyElsewhere(ctx context.Context, c *call, a Account, typed string) (bool, error) {
+func (s *Service) verifyElsewhere(ctx context.Context, c *call, a record.Account, typed string) (bool, error) {
 	if _, _, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, "", password.Normalize(typed)); err != nil {
 		return false, err
 	}

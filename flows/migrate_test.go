@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // elsewhere is a system that knows one password.
@@ -30,7 +31,7 @@ func newMigrating(t *testing.T) (*bench, *elsewhere) {
 	b := newBench(t)
 	e := &elsewhere{right: "flat of 50m²"}
 	b.company.Password.Migrate = e
-	b.withHash(flows.AskedElsewhere)
+	b.withHash(record.AskedElsewhere)
 	return b, e
 }
 
@@ -91,7 +92,7 @@ func TestWithNobodyToAskAPasswordIsWrongUntilAnotherIsSet(t *testing.T) {
 	b, e := newMigrating(t)
 	b.company.Password.Migrate = nil
 	wantError(t, b.login("flat of 50m²"), flows.ErrCredentialsInvalid)
-	b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": "another fine secret"})
+	b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "another fine secret"})
 	if err := b.login("another fine secret"); err != nil || len(e.asked) > 0 {
 		t.Error(err, e.asked)
 	}

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func (m *model) login(c *modelCall) modelAnswer {
 	a := c.company.byLoginID(c.loginID)
 	t := m.shown(c.company, a, c.loginID)
 	byCode := a != nil && a.password == ""
-	if c.company.Hardened && byCode && (a.phone == "" || a.status != flows.StatusActive) {
+	if c.company.Hardened && byCode && (a.phone == "" || a.status != record.StatusActive) {
 		a, byCode = nil, false // it can't log in, so it is as if there were none
 	}
 	m.allowed(c)
@@ -31,9 +32,9 @@ func (m *model) login(c *modelCall) modelAnswer {
 	if !c.company.Hardened {
 		admit(a)
 	}
-	state := flows.CheckPassword
+	state := record.CheckPassword
 	if byCode {
-		state = flows.CheckOTP
+		state = record.CheckOTP
 		if a.phone == "" {
 			refuse("auth.user.restricted")
 		}
@@ -43,7 +44,7 @@ func (m *model) login(c *modelCall) modelAnswer {
 	if c.company.Hardened {
 		reply.Disclaimers = c.company.pending(&modelAccount{}, nil)
 	}
-	reply.Captcha = state == flows.CheckPassword && captchaDue(c.company, t)
+	reply.Captcha = state == record.CheckPassword && captchaDue(c.company, t)
 	return reply
 }
 
@@ -113,11 +114,11 @@ func (m *model) proven(c *modelCall, a *modelAccount, secondDone bool) modelAnsw
 	switch {
 	case !secondDone && c.company.needsSecond(a):
 		m.windowOpen("lock.codes", &a.codes, c.company.Limits.WrongCodes)
-		next.state = flows.CheckOTP
+		next.state = record.CheckOTP
 	case a.mustSet || a.password == "" && c.company.Password.Required:
-		next.state = flows.SetPassword
+		next.state = record.SetPassword
 	default:
-		next.state = flows.Authorized
+		next.state = record.Authorized
 	}
 	return m.enter(c, next)
 }
@@ -167,27 +168,27 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 	}
 	reply := modelAnswer{State: s.state}
 	switch s.state {
-	case flows.CheckOTP, flows.RecoveryOTP:
-		if s.byApp = s.state == flows.CheckOTP && s.account.app != nil && s.account.password != ""; s.byApp {
+	case record.CheckOTP, record.RecoveryOTP:
+		if s.byApp = s.state == record.CheckOTP && s.account.app != nil && s.account.password != ""; s.byApp {
 			break
 		}
 		reply.Sent = m.sendCode(c, s)
 		if s.account != nil && s.code != nil {
 			reply.Phone = masked(s.account.phone)
 		}
-	case flows.SetPassword, flows.RecoveryPassword:
+	case record.SetPassword, record.RecoveryPassword:
 		reply.Quality = true
-	case flows.Authorized:
+	case record.Authorized:
 		reply.Mnemocode = s.account.mnemocode
 		maps.Copy(s.account.accepted, s.accepted)
 	}
 	s.company, s.token, s.begun = c.company, c.got.token, m.now
 	s.expires = m.now.Add(c.company.Temporary)
-	if s.state == flows.MailedLink {
+	if s.state == record.MailedLink {
 		s.expires = m.now.Add(c.company.LinkTTL)
 	}
 	s.early, s.ends = s.expires, s.expires
-	if s.state == flows.Authorized {
+	if s.state == record.Authorized {
 		s.ends = m.now.Add(c.company.Lifetime)
 		s.expires = m.now.Add(min(c.company.Idle, c.company.Lifetime))
 		s.early = s.expires
@@ -199,7 +200,7 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 		c.session.ended = true
 	}
 	m.sessions = append(m.sessions, s)
-	if s.state == flows.Authorized {
+	if s.state == record.Authorized {
 		m.makeRoom(s)
 	}
 	reply.ExpiresIn = new(int(s.expires.Sub(m.now) / time.Second))
@@ -212,7 +213,7 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 func (m *model) makeRoom(next *modelSession) {
 	var others []*modelSession
 	for _, s := range m.sessions {
-		if s != next && s.account == next.account && s.state == flows.Authorized && !s.ended && !s.expired && m.now.Before(s.expires) {
+		if s != next && s.account == next.account && s.state == record.Authorized && !s.ended && !s.expired && m.now.Before(s.expires) {
 			others = append(others, s)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // Provider 1 is configured, and vouches for the user and the email address
@@ -39,7 +40,7 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 	a := c.company.find(func(a *modelAccount) bool { return a.subject == user })
 	if a == nil && c.company.OAuth[1].LinkVerifiedEmail {
 		a = c.company.find(func(a *modelAccount) bool { return a.email == user+"@example.com" })
-		if a != nil && a.status == flows.StatusActive {
+		if a != nil && a.status == record.StatusActive {
 			if a.subject != "" { // bound to another user
 				refuse("auth.oauth.notfound")
 			}
@@ -54,9 +55,9 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 	pending := c.company.pending(a, nil)
 	var reply modelAnswer
 	if len(pending) == 0 {
-		reply = m.enter(c, &modelSession{account: a, state: flows.Authorized})
+		reply = m.enter(c, &modelSession{account: a, state: record.Authorized})
 	} else {
-		reply = m.enter(c, &modelSession{account: a, state: flows.AcceptDisclaimers})
+		reply = m.enter(c, &modelSession{account: a, state: record.AcceptDisclaimers})
 		reply.Disclaimers = pending
 	}
 	reply.Sent = told

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // sendCode gives the session a code and returns the message that it goes out
@@ -26,7 +27,7 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	for _, r := range renewals {
 		budgets = append(budgets, budget{"limit.renewals", r, flows.Rate{N: c.company.OTPRenewals, Per: c.company.Temporary}})
 	}
-	hidden := c.company.Hardened && s.state == flows.RecoveryOTP // what is told is as of a decoy
+	hidden := c.company.Hardened && s.state == record.RecoveryOTP // what is told is as of a decoy
 	account, phone, fixed := "decoy "+s.of, "decoy "+s.of, ""
 	if a != nil {
 		fixed = c.company.OTPFixed[a.phone]
@@ -67,7 +68,7 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 			full = append(full, m.lock(b.reason, b.count.until))
 		}
 	}
-	if full != nil && s.state == flows.CheckOTP && renewals == nil && len(a.backup) > 0 {
+	if full != nil && s.state == record.CheckOTP && renewals == nil && len(a.backup) > 0 {
 		if a.password == "" {
 			strangers := c.company.budget("codeless logins of " + a.key)
 			rate := flows.Rate{N: 30, Per: 10 * time.Minute}
@@ -115,11 +116,11 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	if a != nil && fixed == "" {
 		digits = c.got.digits
 		kind := flows.OTPLogin
-		if s.state == flows.RecoveryOTP {
+		if s.state == record.RecoveryOTP {
 			kind = flows.OTPRecovery
 		}
 		sent = []string{kind + " " + a.phone}
-		later := c.company.Hardened && s.state == flows.RecoveryOTP // than the answer
+		later := c.company.Hardened && s.state == record.RecoveryOTP // than the answer
 		switch {
 		case c.broken && later:
 			return sent
@@ -146,7 +147,7 @@ func (m *model) codeStep(c *modelCall) {
 
 // hides: a recovery of a hardened company tells nothing before the code was right.
 func (m *model) hides(c *modelCall) bool {
-	return c.company.Hardened && c.session.state == flows.RecoveryOTP
+	return c.company.Hardened && c.session.state == record.RecoveryOTP
 }
 
 // tryCode spends the session's code. Only what is compared with one counts.
@@ -225,18 +226,18 @@ func (m *model) checkOTP(c *modelCall) modelAnswer {
 func (m *model) recoveryCheckOTP(c *modelCall) modelAnswer {
 	m.codeStep(c)
 	m.tryCode(c)
-	return m.enter(c, &modelSession{account: c.session.account, state: flows.RecoveryPassword})
+	return m.enter(c, &modelSession{account: c.session.account, state: record.RecoveryPassword})
 }
 
 func (m *model) renewOTP(c *modelCall) modelAnswer {
 	s := c.session
 	m.codeStep(c)
-	if s.state == flows.CheckOTP && s.account.phone == "" {
+	if s.state == record.CheckOTP && s.account.phone == "" {
 		refuse("request.validation.failed")
 	}
 	reply := modelAnswer{Sent: m.sendCode(c, s, &s.renewals)}
 	s.byApp = false
-	if s.account != nil && s.state == flows.CheckOTP {
+	if s.account != nil && s.state == record.CheckOTP {
 		reply.Phone = masked(s.account.phone)
 	}
 	return reply

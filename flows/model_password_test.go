@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // weak are the passwords in use here that no user may set. They break one rule
@@ -27,15 +28,15 @@ func (m *model) setPassword(c *modelCall) modelAnswer {
 		refuse("auth.password.invalid")
 	}
 	accepted := s.accepted
-	if s.state == flows.SetPassword { // more may be pending than at the step that asked for them
+	if s.state == record.SetPassword { // more may be pending than at the step that asked for them
 		accepted = m.accept(c, a)
 	}
 	reply := modelAnswer{}
 	sent := m.notice(c.company, flows.NoticePasswordChanged, a)
 	m.newPassword(a, password)
 	c.company.forgive(a, false)
-	if s.state == flows.SetPassword {
-		reply = m.enter(c, &modelSession{account: a, state: flows.Authorized, accepted: accepted})
+	if s.state == record.SetPassword {
+		reply = m.enter(c, &modelSession{account: a, state: record.Authorized, accepted: accepted})
 	}
 	reply.Sent = sent
 	return reply
@@ -111,11 +112,11 @@ func (m *model) endThose(which func(*modelSession) bool) {
 func (m *model) acceptDisclaimers(c *modelCall) modelAnswer {
 	a := c.session.account
 	admit(a)
-	return m.enter(c, &modelSession{account: a, state: flows.Authorized, accepted: m.accept(c, a)})
+	return m.enter(c, &modelSession{account: a, state: record.Authorized, accepted: m.accept(c, a)})
 }
 
 func (m *model) logout(c *modelCall) modelAnswer {
-	if c.session.state == flows.CheckPassword { // anyone can begin one: to end it counts as a password
+	if c.session.state == record.CheckPassword { // anyone can begin one: to end it counts as a password
 		logins := c.company.budget("logins " + c.address)
 		m.windowOpen("limit.logins", logins, c.company.Limits.LoginsPerAddress)
 		logins.add(m.now, c.company.Limits.LoginsPerAddress)

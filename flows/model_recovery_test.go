@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func (m *model) recover(c *modelCall) modelAnswer {
@@ -39,7 +40,7 @@ func (m *model) recover(c *modelCall) modelAnswer {
 	var reply modelAnswer
 	switch method {
 	case flows.ByPhone:
-		reply = m.enter(c, &modelSession{account: a, of: c.loginID, state: flows.RecoveryOTP})
+		reply = m.enter(c, &modelSession{account: a, of: c.loginID, state: record.RecoveryOTP})
 		if c.company.Hardened {
 			reply.Phone = ""
 			if strings.HasPrefix(c.loginID, "+") {
@@ -47,7 +48,7 @@ func (m *model) recover(c *modelCall) modelAnswer {
 			}
 		}
 	case flows.ByQuestion:
-		reply = m.enter(c, &modelSession{account: a, state: flows.RecoveryQuestion})
+		reply = m.enter(c, &modelSession{account: a, state: record.RecoveryQuestion})
 		reply.Question = a.question
 	case flows.ByMail:
 		reply = m.mailLink(c, a)
@@ -88,10 +89,10 @@ func (m *model) mailLink(c *modelCall, a *modelAccount) modelAnswer {
 		panic(modelRefusal{Code: "service.unavailable", Sent: reply.Sent})
 	}
 	for _, s := range m.sessions {
-		s.ended = s.ended || s.account == a && s.state == flows.MailedLink // a newer link ends it
+		s.ended = s.ended || s.account == a && s.state == record.MailedLink // a newer link ends it
 	}
 	if !c.broken {
-		m.enter(c, &modelSession{account: a, state: flows.MailedLink})
+		m.enter(c, &modelSession{account: a, state: record.MailedLink})
 	}
 	return reply
 }
@@ -136,7 +137,7 @@ func (c *modelCompany) hardenedMethod(wanted flows.Method, a *modelAccount) (*mo
 	if !slices.Contains(methods, wanted) {
 		return nil, wanted, "recovery.method.restricted"
 	}
-	if a != nil && (a.status != flows.StatusActive || notSet(wanted, a) != "" || wanted == flows.ByPhone && c.needsSecond(a)) {
+	if a != nil && (a.status != record.StatusActive || notSet(wanted, a) != "" || wanted == flows.ByPhone && c.needsSecond(a)) {
 		a = nil
 	}
 	return a, wanted, ""
@@ -152,7 +153,7 @@ func (m *model) checkQuestion(c *modelCall) modelAnswer {
 		a.answers.add(m.now, c.company.Limits.WrongAnswers)
 		refuse("auth.controlanswer.invalid")
 	}
-	return m.enter(c, &modelSession{account: a, state: flows.RecoveryPassword})
+	return m.enter(c, &modelSession{account: a, state: record.RecoveryPassword})
 }
 
 func (m *model) checkLink(c *modelCall) modelAnswer {
@@ -163,5 +164,5 @@ func (m *model) checkLink(c *modelCall) modelAnswer {
 		}
 		refuse(code)
 	}
-	return m.enter(c, &modelSession{account: c.session.account, state: flows.RecoveryPassword})
+	return m.enter(c, &modelSession{account: c.session.account, state: record.RecoveryPassword})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // This is the protocol once more, as small as it can be said: what a client is
@@ -33,7 +34,7 @@ type modelAccount struct {
 	key                     string // never given twice
 	mnemocode               string
 	phone, email, loginName string
-	status                  flows.Status
+	status                  record.Status
 	secondFactor, mustSet   bool
 	password                string // empty for none
 	question, answer        string
@@ -60,7 +61,7 @@ type modelSession struct {
 	company   *modelCompany
 	account   *modelAccount // nil for a decoy
 	of        string        // the login id that a decoy stands for
-	state     flows.State   // flows.MailedLink for a link
+	state     record.State  // record.MailedLink for a link
 	ended     bool          // logged out, replaced or ended with its account's others
 	expired   bool          // its client was told so
 	forgotten bool          // the store may have forgotten that it was there
@@ -99,7 +100,7 @@ type modelCall struct {
 // A modelAnswer is all that is compared of an answer.
 type modelAnswer struct {
 	Code        string // empty: success
-	State       flows.State
+	State       record.State
 	Disclaimers []string // nil: not said
 	Captcha     bool
 	Mnemocode   string
@@ -155,23 +156,23 @@ func run(step func(*model, *modelCall) modelAnswer, m *model, c *modelCall) (ans
 // modelRoutes is the table of the interface: which states a route takes, which
 // fields it needs, and what it does.
 var modelRoutes = map[string]struct {
-	from []flows.State
+	from []record.State
 	need []string
 	run  func(*model, *modelCall) modelAnswer
 }{
 	"auth/login":                  {nil, []string{"login_id"}, (*model).login},
-	"auth/checkpassword":          {[]flows.State{"checkpassword"}, []string{"password"}, (*model).checkPassword},
-	"auth/checkotp":               {[]flows.State{"checkotp"}, nil, (*model).checkOTP},
-	"auth/renewotp":               {[]flows.State{"checkotp"}, nil, (*model).renewOTP},
-	"auth/setpassword":            {[]flows.State{"setpassword", "recovery-setpassword"}, []string{"new_password"}, (*model).setPassword},
+	"auth/checkpassword":          {[]record.State{"checkpassword"}, []string{"password"}, (*model).checkPassword},
+	"auth/checkotp":               {[]record.State{"checkotp"}, nil, (*model).checkOTP},
+	"auth/renewotp":               {[]record.State{"checkotp"}, nil, (*model).renewOTP},
+	"auth/setpassword":            {[]record.State{"setpassword", "recovery-setpassword"}, []string{"new_password"}, (*model).setPassword},
 	"auth/checkcredentials":       {nil, []string{"login_id", "password"}, (*model).checkCredentials},
 	"auth/oauth":                  {nil, []string{"provider_id", "code", "redirect_uri"}, (*model).oauth},
-	"auth/acceptdisclaimers":      {[]flows.State{"acceptdisclaimers"}, nil, (*model).acceptDisclaimers},
-	"auth/logout":                 {flows.States[1:], nil, (*model).logout},
+	"auth/acceptdisclaimers":      {[]record.State{"acceptdisclaimers"}, nil, (*model).acceptDisclaimers},
+	"auth/logout":                 {record.States[1:], nil, (*model).logout},
 	"auth/recovery/recover":       {nil, []string{"login_id", "captcha_response"}, (*model).recover},
-	"auth/recovery/checkotp":      {[]flows.State{"recovery-checkotp"}, []string{"otp"}, (*model).recoveryCheckOTP},
-	"auth/recovery/renewotp":      {[]flows.State{"recovery-checkotp"}, nil, (*model).renewOTP},
-	"auth/recovery/checkquestion": {[]flows.State{"recovery-checkquestion"}, []string{"control_answer"}, (*model).checkQuestion},
+	"auth/recovery/checkotp":      {[]record.State{"recovery-checkotp"}, []string{"otp"}, (*model).recoveryCheckOTP},
+	"auth/recovery/renewotp":      {[]record.State{"recovery-checkotp"}, nil, (*model).renewOTP},
+	"auth/recovery/checkquestion": {[]record.State{"recovery-checkquestion"}, []string{"control_answer"}, (*model).checkQuestion},
 	"auth/recovery/checklink":     {nil, []string{"token"}, (*model).checkLink},
 }
 
@@ -200,7 +201,7 @@ func (m *model) protected(c *modelCall) modelAnswer {
 	return run(func(m *model, c *modelCall) modelAnswer {
 		m.session(c)
 		s := c.session
-		if s.state != flows.Authorized {
+		if s.state != record.Authorized {
 			refuse("auth.session.invalid")
 		}
 		s.prolong(m.now.Add(s.company.Idle))
@@ -246,9 +247,9 @@ func (m *model) find(c *modelCall, token string, link bool) (code string) {
 	s := m.sessions[i]
 	past := s.expired || !m.now.Before(s.expires)
 	maybe := !m.now.Before(s.early)
-	kept := s.state != flows.CheckPassword // else nobody notes what became of it
+	kept := s.state != record.CheckPassword // else nobody notes what became of it
 	switch {
-	case s.ended, link != (s.state == flows.MailedLink), c.company != nil && s.company != c.company:
+	case s.ended, link != (s.state == record.MailedLink), c.company != nil && s.company != c.company:
 		return "auth.token.invalid"
 	case c.got.Code == "auth.token.invalid" && (s.crowded || s.forgotten || past && !m.now.Before(s.expires.Add(time.Hour))):
 		s.ended = kept
@@ -377,7 +378,7 @@ func (m *model) captcha(c *modelCall) {
 
 // admit refuses an account by its status. A decoy (nil) has none.
 func admit(a *modelAccount) {
-	if a != nil && a.status != flows.StatusActive {
+	if a != nil && a.status != record.StatusActive {
 		refuse("auth.user." + string(a.status))
 	}
 }

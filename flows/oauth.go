@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 type oauthRequest struct {
@@ -40,14 +42,14 @@ func (s *Service) oauth(ctx context.Context, c *call, req *oauthRequest) (Reply,
 	if err != nil {
 		return Reply{}, err
 	}
-	a, err := s.accountOfUser(ctx, c, config, Identity{req.ProviderID, user.Subject}, user)
+	a, err := s.accountOfUser(ctx, c, config, record.Identity{Provider: req.ProviderID, Subject: user.Subject}, user)
 	if err != nil {
 		return Reply{}, err
 	}
 	if len(c.pending(a, nil)) == 0 {
 		return s.authorize(ctx, c, step{account: a})
 	}
-	reply, err := s.enter(ctx, c, step{account: a, state: AcceptDisclaimers})
+	reply, err := s.enter(ctx, c, step{account: a, state: record.AcceptDisclaimers})
 	reply.DisclaimersRequired = c.pending(a, nil)
 	return reply, err
 }
@@ -105,7 +107,7 @@ func (s *Service) spendGrant(ctx context.Context, c *call, req *oauthRequest) er
 	hash := sha256.Sum256([]byte(strings.TrimFunc(req.Code, trimmed)))
 	sent := c.counter("grant", hex.EncodeToString(hash[:]), Rate{1, grantMemory})
 	err := s.Sessions.Charge(ctx, c.now, append(slices.Concat(c.addressLook(), c.addressLogins()), sent)...)
-	if full, ok := errors.AsType[*Full](err); ok && full.Key == sent.Key {
+	if full, ok := errors.AsType[*record.Full](err); ok && full.Key == sent.Key {
 		return fmt.Errorf("%w: the code was sent before", ErrOAuthFailed)
 	}
 	return s.refused(c, err)
@@ -113,44 +115,44 @@ func (s *Service) spendGrant(ctx context.Context, c *call, req *oauthRequest) er
 
 // accountOfUser finds the account bound to the user. With LinkVerifiedEmail one
 // whose primary email the provider has verified is bound at its first use.
-func (s *Service) accountOfUser(ctx context.Context, c *call, config OAuth, identity Identity, user OAuthUser) (Account, error) {
+func (s *Service) accountOfUser(ctx context.Context, c *call, config OAuth, identity record.Identity, user OAuthUser) (record.Account, error) {
 	a, err := s.Accounts.ByIdentity(ctx, c.company.Code, identity)
 	if err == nil {
 		c.found(a)
 		return a, admitted(a)
 	}
-	if !errors.Is(err, ErrNotFound) {
-		return Account{}, unavailable("looking up the provider's user", err)
+	if !errors.Is(err, record.ErrNotFound) {
+		return record.Account{}, unavailable("looking up the provider's user", err)
 	}
 	if !config.LinkVerifiedEmail || !user.EmailVerified || user.Email == "" {
-		return Account{}, ErrOAuthNotFound
+		return record.Account{}, ErrOAuthNotFound
 	}
-	a, _, err = s.accountByLoginID(ctx, c, NormalizeLoginID(user.Email))
+	a, _, err = s.accountByLoginID(ctx, c, record.NormalizeLoginID(user.Email))
 	if err != nil {
-		return Account{}, err
+		return record.Account{}, err
 	}
 	if a.ID == 0 || !sameEmail(a.Email, user.Email) { // the login id may be its login name
-		return Account{}, ErrOAuthNotFound
+		return record.Account{}, ErrOAuthNotFound
 	}
 	if err := admitted(a); err != nil {
-		return Account{}, err
+		return record.Account{}, err
 	}
 	err = s.bind(ctx, c, a, identity)
-	if errors.Is(err, ErrConflict) {
+	if errors.Is(err, record.ErrConflict) {
 		// It is bound to another user of the provider, has just been to this, or was
 		// changed just now.
 		a, err = s.Accounts.ByIdentity(ctx, c.company.Code, identity)
-		if errors.Is(err, ErrNotFound) {
-			return Account{}, ErrOAuthNotFound
+		if errors.Is(err, record.ErrNotFound) {
+			return record.Account{}, ErrOAuthNotFound
 		}
 		if err == nil {
 			return a, admitted(a)
 		}
 	}
 	if err != nil {
-		return Account{}, unavailable("binding the provider's user", err)
+		return record.Account{}, unavailable("binding the provider's user", err)
 	}
-	c.happened(IdentityBound, "provider "+strconv.Itoa(identity.Provider))
+	c.happened(record.IdentityBound, "provider "+strconv.Itoa(identity.Provider))
 	s.notice(c.company, a, NoticeIdentityBound)
 	return a, nil
 }
@@ -158,18 +160,18 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config OAuth, iden
 // bind adds an identity to an account that has none of that provider. ErrConflict
 // if it has one, the identity is another account's, or the account has changed in
 // what its sessions rest on, such as its email.
-func (s *Service) bind(ctx context.Context, c *call, to Account, identity Identity) error {
-	bound := s.tellOf(c.company, fact{kind: TellIdentity, Mnemocode: to.Mnemocode, Provider: identity.Provider})
-	_, err := s.Accounts.Update(ctx, c.company.Code, to.ID, func(a *Account) (ends bool, err error) {
-		if a.Epoch != to.Epoch || slices.ContainsFunc(a.Identities, func(i Identity) bool { return i.Provider == identity.Provider }) {
-			return false, ErrConflict
+func (s *Service) bind(ctx context.Context, c *call, to record.Account, identity record.Identity) error {
+	bound := s.tellOf(c.company, fact{kind: record.TellIdentity, Mnemocode: to.Mnemocode, Provider: identity.Provider})
+	_, err := s.Accounts.Update(ctx, c.company.Code, to.ID, func(a *record.Account) (ends bool, err error) {
+		if a.Epoch != to.Epoch || slices.ContainsFunc(a.Identities, func(i record.Identity) bool { return i.Provider == identity.Provider }) {
+			return false, record.ErrConflict
 		}
 		a.Identities = append(a.Identities, identity)
 		a.Updated = c.now
 		return false, nil
 	}, bound...)
-	if _, taken := errors.AsType[*TakenError](err); taken {
-		return ErrConflict
+	if _, taken := errors.AsType[*record.TakenError](err); taken {
+		return record.ErrConflict
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A voucher is a provider that says what it is told to, and keeps what it was asked.
@@ -40,8 +41,8 @@ func benchWithProvider(t *testing.T, config flows.OAuth) (*bench, *voucher) {
 	config.Provider = v
 	config.RedirectURIs = []string{"https://other.example.com/cb", callback}
 	b.company.OAuth[2] = config
-	b.update(true, func(a *flows.Account) {
-		a.Identities = append(a.Identities, flows.Identity{Provider: 2, Subject: "alice"})
+	b.update(true, func(a *record.Account) {
+		a.Identities = append(a.Identities, record.Identity{Provider: 2, Subject: "alice"})
 	})
 	return b, v
 }
@@ -57,7 +58,7 @@ func grant(more object) object {
 func TestOAuthPassesOnWhatTheClientBrought(t *testing.T) {
 	b, v := benchWithProvider(t, flows.OAuth{})
 	brought := grant(object{"code": "abc", "code_verifier": verifier, "nonce": "nonce"})
-	wantStep(t, b.must("auth/oauth", "not looked at", brought), flows.Authorized)
+	wantStep(t, b.must("auth/oauth", "not looked at", brought), record.Authorized)
 	want := flows.OAuthGrant{Code: "abc", RedirectURI: callback, CodeVerifier: verifier, Nonce: "nonce"}
 	if len(v.asked) != 1 || v.asked[0] != want {
 		t.Errorf("the provider was asked %+v", v.asked)
@@ -214,7 +215,7 @@ func TestACodeIsSpentWhateverComesOfIt(t *testing.T) {
 // An identity is its provider's: the same subject of another is someone else.
 func TestAnIdentityIsItsProviders(t *testing.T) {
 	b, v := benchWithProvider(t, flows.OAuth{})
-	b.update(true, func(a *flows.Account) { a.Identities = a.Identities[:1] })
+	b.update(true, func(a *record.Account) { a.Identities = a.Identities[:1] })
 	b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
 	v.user.Subject = "1:alice"
 	b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
@@ -224,17 +225,17 @@ func TestNoSecondFactorOrNewPasswordAfterOAuth(t *testing.T) {
 	b := newBench(t)
 	b.company.SecondFactor = flows.SecondFactorRequired
 	b.company.Password.Required = true
-	b.update(true, func(a *flows.Account) { a.SecondFactor, a.MustSetPassword = true, true })
-	wantStep(t, b.must("auth/oauth", "", b.goodBody("auth/oauth")), flows.Authorized)
-	b.update(true, func(a *flows.Account) { a.Phone, a.PasswordHash = "", "" })
-	wantStep(t, b.must("auth/oauth", "", b.goodBody("auth/oauth")), flows.Authorized)
+	b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = true, true })
+	wantStep(t, b.must("auth/oauth", "", b.goodBody("auth/oauth")), record.Authorized)
+	b.update(true, func(a *record.Account) { a.Phone, a.PasswordHash = "", "" })
+	wantStep(t, b.must("auth/oauth", "", b.goodBody("auth/oauth")), record.Authorized)
 }
 
 func TestLinkVerifiedEmail(t *testing.T) {
 	user := flows.OAuthUser{Subject: "new", Email: "ALICE@example.com", EmailVerified: true}
 	for name, c := range map[string]struct {
 		off     bool
-		account func(*flows.Account)
+		account func(*record.Account)
 		user    func(*flows.OAuthUser)
 		want    *flows.Error
 	}{
@@ -242,37 +243,37 @@ func TestLinkVerifiedEmail(t *testing.T) {
 		"not verified":  {user: func(u *flows.OAuthUser) { u.EmailVerified = false }, want: flows.ErrOAuthNotFound},
 		"no email":      {user: func(u *flows.OAuthUser) { u.Email = "" }, want: flows.ErrOAuthNotFound},
 		"another email": {user: func(u *flows.OAuthUser) { u.Email = "bob@example.com" }, want: flows.ErrOAuthNotFound},
-		"case of ASCII": {account: func(a *flows.Account) { a.Email = "aLice@EXAMPLE.com" }},
+		"case of ASCII": {account: func(a *record.Account) { a.Email = "aLice@EXAMPLE.com" }},
 		// Login ids are alike in what follows, but mailboxes are not.
 		"fullwidth":   {user: func(u *flows.OAuthUser) { u.Email = "ａlice@example.com" }, want: flows.ErrOAuthNotFound},
-		"Kelvin sign": {account: func(a *flows.Account) { a.Email = "kim@example.com" }, user: func(u *flows.OAuthUser) { u.Email = "\u212aim@example.com" }, want: flows.ErrOAuthNotFound},
+		"Kelvin sign": {account: func(a *record.Account) { a.Email = "kim@example.com" }, user: func(u *flows.OAuthUser) { u.Email = "\u212aim@example.com" }, want: flows.ErrOAuthNotFound},
 		"sharp s": {
-			account: func(a *flows.Account) { a.Email = "alice@fass.example" }, user: func(u *flows.OAuthUser) { u.Email = "alice@faß.example" }, want: flows.ErrOAuthNotFound,
+			account: func(a *record.Account) { a.Email = "alice@fass.example" }, user: func(u *flows.OAuthUser) { u.Email = "alice@faß.example" }, want: flows.ErrOAuthNotFound,
 		},
 		"sharp s of the account": {
-			account: func(a *flows.Account) { a.Email = "alice@faß.example" }, user: func(u *flows.OAuthUser) { u.Email = "alice@fass.example" }, want: flows.ErrOAuthNotFound,
+			account: func(a *record.Account) { a.Email = "alice@faß.example" }, user: func(u *flows.OAuthUser) { u.Email = "alice@fass.example" }, want: flows.ErrOAuthNotFound,
 		},
 		"the same sharp s": {
-			account: func(a *flows.Account) { a.Email = "alice@faß.example" }, user: func(u *flows.OAuthUser) { u.Email = "Alice@faß.example" },
+			account: func(a *record.Account) { a.Email = "alice@faß.example" }, user: func(u *flows.OAuthUser) { u.Email = "Alice@faß.example" },
 		},
-		"decomposed":         {account: func(a *flows.Account) { a.Email = "ren\u00e9@example.com" }, user: func(u *flows.OAuthUser) { u.Email = "rene\u0301@example.com" }, want: flows.ErrOAuthNotFound},
+		"decomposed":         {account: func(a *record.Account) { a.Email = "ren\u00e9@example.com" }, user: func(u *flows.OAuthUser) { u.Email = "rene\u0301@example.com" }, want: flows.ErrOAuthNotFound},
 		"a space behind":     {user: func(u *flows.OAuthUser) { u.Email = "alice@example.com " }, want: flows.ErrOAuthNotFound},
-		"case beyond ASCII":  {account: func(a *flows.Account) { a.Email = "\u00e9va@example.com" }, user: func(u *flows.OAuthUser) { u.Email = "\u00c9va@example.com" }, want: flows.ErrOAuthNotFound},
+		"case beyond ASCII":  {account: func(a *record.Account) { a.Email = "\u00e9va@example.com" }, user: func(u *flows.OAuthUser) { u.Email = "\u00c9va@example.com" }, want: flows.ErrOAuthNotFound},
 		"the option is off":  {off: true, want: flows.ErrOAuthNotFound},
-		"a login name alike": {account: func(a *flows.Account) { a.Email, a.LoginName = "", email }, want: flows.ErrOAuthNotFound},
+		"a login name alike": {account: func(a *record.Account) { a.Email, a.LoginName = "", email }, want: flows.ErrOAuthNotFound},
 		"a login name alike beside another email": {
-			account: func(a *flows.Account) { a.Email, a.LoginName = "alice@example.org", email }, want: flows.ErrOAuthNotFound,
+			account: func(a *record.Account) { a.Email, a.LoginName = "alice@example.org", email }, want: flows.ErrOAuthNotFound,
 		},
 		"the phone for an email": {user: func(u *flows.OAuthUser) { u.Email = phone }, want: flows.ErrOAuthNotFound},
-		"restricted":             {account: func(a *flows.Account) { a.Status = flows.StatusRestricted }, want: flows.ErrUserRestricted},
-		"closed":                 {account: func(a *flows.Account) { a.Status = flows.StatusClosed }, want: flows.ErrUserClosed},
+		"restricted":             {account: func(a *record.Account) { a.Status = record.StatusRestricted }, want: flows.ErrUserRestricted},
+		"closed":                 {account: func(a *record.Account) { a.Status = record.StatusClosed }, want: flows.ErrUserClosed},
 		"bound to another user": {
-			account: func(a *flows.Account) { a.Identities = []flows.Identity{{Provider: 2, Subject: "old"}} }, want: flows.ErrOAuthNotFound,
+			account: func(a *record.Account) { a.Identities = []record.Identity{{Provider: 2, Subject: "old"}} }, want: flows.ErrOAuthNotFound,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, v := benchWithProvider(t, flows.OAuth{LinkVerifiedEmail: !c.off})
-			b.update(true, func(a *flows.Account) {
+			b.update(true, func(a *record.Account) {
 				a.Identities = nil
 				if c.account != nil {
 					c.account(a)
@@ -290,13 +291,13 @@ func TestLinkVerifiedEmail(t *testing.T) {
 				}
 				return
 			}
-			wantStep(t, b.must("auth/oauth", "", grant(nil)), flows.Authorized)
+			wantStep(t, b.must("auth/oauth", "", grant(nil)), record.Authorized)
 			b.mail.await(1)
 			if m := b.mail.last(t); m.Type != flows.NoticeIdentityBound || m.To != before.Email {
 				t.Errorf("the owner was told %+v", m)
 			}
 			v.user = flows.OAuthUser{Subject: "new"} // bound: the email is not needed again
-			wantStep(t, b.must("auth/oauth", "", grant(nil)), flows.Authorized)
+			wantStep(t, b.must("auth/oauth", "", grant(nil)), record.Authorized)
 			v.user = flows.OAuthUser{Subject: "newer", Email: email, EmailVerified: true}
 			b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
 			if n := b.mail.count(); n != 1 {
@@ -309,11 +310,11 @@ func TestLinkVerifiedEmail(t *testing.T) {
 // The notice takes the phone where no mail can be sent, and holds up nothing.
 func TestTheNoticeOfABoundIdentityIsNotWaitedFor(t *testing.T) {
 	b, v := benchWithProvider(t, flows.OAuth{LinkVerifiedEmail: true})
-	b.update(true, func(a *flows.Account) { a.Identities = nil })
+	b.update(true, func(a *record.Account) { a.Identities = nil })
 	b.company.Mail = nil
 	b.sms.broken = errors.New("gateway timeout")
 	v.user = flows.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
-	wantStep(t, b.must("auth/oauth", "", grant(nil)), flows.Authorized)
+	wantStep(t, b.must("auth/oauth", "", grant(nil)), record.Authorized)
 	b.sms.await(1)
 	if m := b.sms.last(t); m.Type != flows.NoticeIdentityBound || m.To != phone {
 		t.Errorf("the owner was told %+v", m)
@@ -322,7 +323,7 @@ func TestTheNoticeOfABoundIdentityIsNotWaitedFor(t *testing.T) {
 
 func TestRacingUsersAreBoundToOne(t *testing.T) {
 	b, v := benchWithProvider(t, flows.OAuth{LinkVerifiedEmail: true})
-	b.update(true, func(a *flows.Account) { a.Identities = nil })
+	b.update(true, func(a *record.Account) { a.Identities = nil })
 	v.user = flows.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
 	got := race(50, func(int) error {
 		_, err := b.serve("auth/oauth", "", grant(nil))
@@ -337,12 +338,12 @@ func TestRacingUsersAreBoundToOne(t *testing.T) {
 // An email is changed because its mailbox is someone else's now, who is just using it.
 func TestAnEmailThatIsJustChangedBindsNobody(t *testing.T) {
 	b, v := benchWithProvider(t, flows.OAuth{LinkVerifiedEmail: true})
-	b.update(true, func(a *flows.Account) { a.Identities = nil })
+	b.update(true, func(a *record.Account) { a.Identities = nil })
 	v.user = flows.OAuthUser{Subject: "mallory", Email: email, EmailVerified: true}
 	accounts := b.Accounts
 	b.Accounts = overtaken{accounts, func() {
 		b.Accounts = accounts
-		b.update(true, func(a *flows.Account) { a.Email = "new@example.com" })
+		b.update(true, func(a *record.Account) { a.Email = "new@example.com" })
 	}}
 	b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
 	if a := b.load(); len(a.Identities) != 0 || a.Email != "new@example.com" {
@@ -352,10 +353,10 @@ func TestAnEmailThatIsJustChangedBindsNobody(t *testing.T) {
 
 func TestAnIdentityThatWasJustBoundIsItsAccounts(t *testing.T) {
 	b, v := benchWithProvider(t, flows.OAuth{LinkVerifiedEmail: true})
-	b.update(true, func(a *flows.Account) { a.Identities = nil })
+	b.update(true, func(a *record.Account) { a.Identities = nil })
 	v.user = flows.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
 	b.Accounts = overtaken{b.Accounts, func() {
-		b.seed(flows.Seed{Account: flows.Account{Mnemocode: "faster", Identities: []flows.Identity{{Provider: 2, Subject: "new"}}}})
+		b.seed(flows.Seed{Account: record.Account{Mnemocode: "faster", Identities: []record.Identity{{Provider: 2, Subject: "new"}}}})
 	}}
 	token := b.must("auth/oauth", "", grant(nil)).SessionToken
 	session, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})

@@ -6,6 +6,8 @@ import (
 	"crypto/subtle"
 	"errors"
 	"strings"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 type checkOTPRequest struct {
@@ -49,7 +51,7 @@ func (s *Service) recoveryCheckOTP(ctx context.Context, c *call, req *recoveryCh
 	if err != nil {
 		return Reply{}, err
 	}
-	st.state = RecoveryPassword
+	st.state = record.RecoveryPassword
 	return s.enter(ctx, c, st)
 }
 
@@ -67,21 +69,21 @@ func (s *Service) recoveryRenewOTP(ctx context.Context, c *call, _ *emptyRequest
 
 // codeAccount is the account of a step with codes, if rates, locks and its
 // status let the step go on.
-func (s *Service) codeAccount(ctx context.Context, c *call) (Account, error) {
+func (s *Service) codeAccount(ctx context.Context, c *call) (record.Account, error) {
 	a, err := s.account(ctx, c)
 	if err != nil {
-		return Account{}, err
+		return record.Account{}, err
 	}
 	if err := s.checkAddress(ctx, c); err != nil {
-		return Account{}, err
+		return record.Account{}, err
 	}
 	return a, s.mayTryCode(ctx, c, a)
 }
 
-func (s *Service) mayTryCode(ctx context.Context, c *call, a Account) error {
+func (s *Service) mayTryCode(ctx context.Context, c *call, a record.Account) error {
 	if c.hides() {
 		_, tallies, err := s.shown(ctx, c, a, c.session.LoginID)
-		return cmp.Or(err, c.checkCodes(Account{Tallies: tallies}))
+		return cmp.Or(err, c.checkCodes(record.Account{Tallies: tallies}))
 	}
 	return cmp.Or(c.checkCodes(a), admitted(a))
 }
@@ -89,8 +91,8 @@ func (s *Service) mayTryCode(ctx context.Context, c *call, a Account) error {
 // spendCode returns a Sessions.Get that spends the code of a session in state,
 // unless the address has failed too often: that is then told once it is known
 // whose session it is.
-func (s *Service) spendCode(c *call, state State) func(context.Context, TokenHash) (Session, error) {
-	return func(ctx context.Context, hash TokenHash) (Session, error) {
+func (s *Service) spendCode(c *call, state record.State) func(context.Context, record.TokenHash) (record.Session, error) {
+	return func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 		session, err := s.Sessions.SpendCode(ctx, c.now, c.company.Code, hash, state, c.addressLook()...)
 		if errors.As(err, &c.limited) {
 			err = nil
@@ -129,9 +131,9 @@ func (s *Service) tryCode(ctx context.Context, c *call, otp string) (step, error
 	case right:
 	case c.hides():
 		err = s.countCode(ctx, c, c.hidden(a, c.session.LoginID))
-		err = cmp.Or(err, s.settleWindow(ctx, c, c.subject(Account{}, c.session.LoginID), WrongCodes, c.company.Limits.WrongCodes, false))
+		err = cmp.Or(err, s.settleWindow(ctx, c, c.subject(record.Account{}, c.session.LoginID), record.WrongCodes, c.company.Limits.WrongCodes, false))
 	default:
-		err = s.settleWindow(ctx, c, c.subject(a, ""), WrongCodes, c.company.Limits.WrongCodes, false)
+		err = s.settleWindow(ctx, c, c.subject(a, ""), record.WrongCodes, c.company.Limits.WrongCodes, false)
 	}
 	if err == nil && !right {
 		err = ErrOTPInvalid
@@ -150,11 +152,11 @@ func (s *Service) tryBackupCode(ctx context.Context, c *call, sent string) (step
 	if err != nil {
 		return step{}, unavailable("loading the backup codes", err)
 	}
-	match, err := s.Hasher.Match(ctx, c.turn(), c.company.Password.Argon2id, hashes, NormalizeBackupCode(sent))
+	match, err := s.Hasher.Match(ctx, c.turn(), c.company.Password.Argon2id, hashes, record.NormalizeBackupCode(sent))
 	if err != nil {
 		return step{}, unavailable("checking the backup code", err)
 	}
-	err = s.settleWindow(ctx, c, c.subject(a, ""), WrongCodes, c.company.Limits.WrongCodes, match != "")
+	err = s.settleWindow(ctx, c, c.subject(a, ""), record.WrongCodes, c.company.Limits.WrongCodes, match != "")
 	if err == nil && match == "" {
 		err = ErrBackupCodeInvalid
 	}
@@ -162,9 +164,9 @@ func (s *Service) tryBackupCode(ctx context.Context, c *call, sent string) (step
 	return step{account: a, then: []func(context.Context) error{use}}, err
 }
 
-func (s *Service) useBackupCode(ctx context.Context, c *call, a Account, hash string) error {
+func (s *Service) useBackupCode(ctx context.Context, c *call, a record.Account, hash string) error {
 	err := s.Accounts.UseBackupCode(ctx, c.company.Code, a.ID, hash)
-	if errors.Is(err, ErrConflict) {
+	if errors.Is(err, record.ErrConflict) {
 		return ErrBackupCodeInvalid // another login used it meanwhile
 	}
 	if err != nil {
@@ -176,52 +178,52 @@ func (s *Service) useBackupCode(ctx context.Context, c *call, a Account, hash st
 // renew replaces the code of the call's session. The one before it ends before
 // the new one is sent, and neither the token nor its life changes. Of renewals
 // that race, the last one's code counts.
-func (s *Service) renew(ctx context.Context, c *call) (Account, error) {
+func (s *Service) renew(ctx context.Context, c *call) (record.Account, error) {
 	a, err := s.codeAccount(ctx, c)
 	if err != nil {
-		return Account{}, err
+		return record.Account{}, err
 	}
-	if c.session.State == CheckOTP && a.Phone == "" {
-		return Account{}, invalid("The account has no phone that a code could be sent to.")
+	if c.session.State == record.CheckOTP && a.Phone == "" {
+		return record.Account{}, invalid("The account has no phone that a code could be sent to.")
 	}
 	renewals := c.counter("renewals", c.session.ID, Rate{c.company.OTPRenewals, c.company.Temporary})
 	same := step{account: a, decoyOf: c.session.LoginID, state: c.session.State}
 	code, err := s.newCode(c, same, c.token)
 	if err != nil {
-		return Account{}, err
+		return record.Account{}, err
 	}
 	if code.stored != nil {
-		if err := s.charge(ctx, c, append([]Counter{renewals}, code.counters...)...); err != nil {
-			return Account{}, err
+		if err := s.charge(ctx, c, append([]record.Counter{renewals}, code.counters...)...); err != nil {
+			return record.Account{}, err
 		}
 	}
 	ctx = context.WithoutCancel(ctx) // a code that was sent must work, also if the client hung up meanwhile
 	number, err := s.Sessions.OpenCode(ctx, c.now, c.session.Hash, c.session.State)
-	if errors.Is(err, ErrConflict) {
-		return Account{}, ErrTokenInvalid
+	if errors.Is(err, record.ErrConflict) {
+		return record.Account{}, ErrTokenInvalid
 	}
 	if err != nil {
-		return Account{}, unavailable("ending the code before", err)
+		return record.Account{}, unavailable("ending the code before", err)
 	}
-	if c.company.Hardened && c.session.State == RecoveryOTP {
+	if c.company.Hardened && c.session.State == record.RecoveryOTP {
 		if err := s.setCode(ctx, c, number, code.stored); err != nil {
-			return Account{}, err
+			return record.Account{}, err
 		}
 		s.sendLater(c.company, c.session.Hash, code)
 		return a, nil
 	}
 	if err := s.deliver(ctx, code); err != nil {
-		return Account{}, err
+		return record.Account{}, err
 	}
 	return a, s.setCode(ctx, c, number, code.stored)
 }
 
-func (s *Service) setCode(ctx context.Context, c *call, number int64, code *Code) error {
+func (s *Service) setCode(ctx context.Context, c *call, number int64, code *record.Code) error {
 	if code == nil {
 		return nil // the account has backup codes only
 	}
 	err := s.Sessions.SetCode(ctx, c.session.Hash, number, *code)
-	if err != nil && !errors.Is(err, ErrConflict) { // ErrConflict: a later renewal's counts
+	if err != nil && !errors.Is(err, record.ErrConflict) { // ErrConflict: a later renewal's counts
 		return unavailable("storing the code", err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // awaiting logs the account, without its password, in as far as the code.
@@ -124,7 +125,7 @@ func TestACodeIsBound(t *testing.T) {
 	t.Run("to its purpose", func(t *testing.T) {
 		b := benchWithCodes(t)
 		login, loginOTP := b.awaiting()
-		recovery := b.sessionIn(flows.RecoveryOTP)
+		recovery := b.sessionIn(record.RecoveryOTP)
 		b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", recovery, object{"otp": loginOTP})
 		b.wrong(flows.ErrSessionInvalid, "auth/recovery/checkotp", login, object{"otp": loginOTP})
 		b.wrong(flows.ErrSessionInvalid, "auth/checkotp", recovery, object{"otp": loginOTP})
@@ -132,9 +133,9 @@ func TestACodeIsBound(t *testing.T) {
 	t.Run("to its phone", func(t *testing.T) {
 		b := benchWithCodes(t)
 		token, otp := b.awaiting()
-		b.update(false, func(a *flows.Account) { a.Phone = "+37060054321" })
+		b.update(false, func(a *record.Account) { a.Phone = "+37060054321" })
 		b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
-		if n := b.tally(flows.WrongCodes); n != 0 {
+		if n := b.tally(record.WrongCodes); n != 0 {
 			t.Errorf("what was not compared counts: %d", n)
 		}
 		b.must("auth/renewotp", token, nil)
@@ -152,7 +153,7 @@ func TestRenewing(t *testing.T) {
 	for range b.company.OTPRenewals {
 		b.clock.advance(time.Minute)
 		reply := b.must("auth/renewotp", token, nil)
-		if reply.SessionToken != "" || reply.SessionState != flows.None || reply.UserPhone != "+37*******45" {
+		if reply.SessionToken != "" || reply.SessionState != record.None || reply.UserPhone != "+37*******45" {
 			t.Errorf("got %+v, want the masked phone alone", reply)
 		}
 		codes = append(codes, b.sms.last(t).Code)
@@ -180,7 +181,7 @@ func TestARenewedCodeThatWasNotDelivered(t *testing.T) {
 			token, first := b.awaiting()
 			check := "auth/checkotp"
 			if path == "auth/recovery/renewotp" {
-				token, check = b.sessionIn(flows.RecoveryOTP), "auth/recovery/checkotp"
+				token, check = b.sessionIn(record.RecoveryOTP), "auth/recovery/checkotp"
 				first = b.sms.last(t).Code
 			}
 			b.sms.broken = errors.New("gateway timeout")
@@ -197,8 +198,8 @@ func TestARenewedCodeThatWasNotDelivered(t *testing.T) {
 
 func TestALoginWhoseCodeWasNotDelivered(t *testing.T) {
 	b := newBench(t)
-	b.update(true, func(a *flows.Account) { a.SecondFactor = true })
-	token := b.sessionIn(flows.CheckPassword)
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
+	token := b.sessionIn(record.CheckPassword)
 	b.sms.broken = errors.New("gateway timeout")
 	for range b.company.Limits.SMSPerAccount.N {
 		b.wrong(flows.ErrUnavailable, "auth/checkpassword", token, object{"password": password})
@@ -207,7 +208,7 @@ func TestALoginWhoseCodeWasNotDelivered(t *testing.T) {
 	b.wrong(flows.ErrRestricted, "auth/checkpassword", token, object{"password": password})
 	b.clock.advance(9 * time.Minute)
 	b.clock.advance(time.Minute)
-	b.must("auth/checkpassword", b.sessionIn(flows.CheckPassword), object{"password": password})
+	b.must("auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": password})
 }
 
 func TestRacingRenewalsLeaveOneCode(t *testing.T) {
@@ -237,7 +238,7 @@ func TestFixedCodesNeedNoSMS(t *testing.T) {
 		b.must("auth/renewotp", reply.SessionToken, nil)
 		b.must("auth/checkotp", reply.SessionToken, object{"otp": "424242"})
 	}
-	b.must("auth/recovery/checkotp", b.sessionIn(flows.RecoveryOTP), object{"otp": "424242"})
+	b.must("auth/recovery/checkotp", b.sessionIn(record.RecoveryOTP), object{"otp": "424242"})
 	token := b.must("auth/login", "", object{"login_id": email}).SessionToken
 	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "424243"})
 	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "424242"}) // spent like any other
@@ -249,13 +250,13 @@ func TestFixedCodesNeedNoSMS(t *testing.T) {
 // Of a hundred guesses that race, one is compared.
 func TestOfRacingGuessesOneIsCompared(t *testing.T) {
 	for _, c := range []struct {
-		state flows.State
+		state record.State
 		path  string
-	}{{flows.CheckOTP, "auth/checkotp"}, {flows.RecoveryOTP, "auth/recovery/checkotp"}} {
+	}{{record.CheckOTP, "auth/checkotp"}, {record.RecoveryOTP, "auth/recovery/checkotp"}} {
 		t.Run(c.path, func(t *testing.T) {
 			b := benchWithCodes(t)
 			token, otp := b.awaiting()
-			if c.state == flows.RecoveryOTP {
+			if c.state == record.RecoveryOTP {
 				token = b.sessionIn(c.state)
 				otp = b.sms.last(t).Code
 			}
@@ -267,14 +268,14 @@ func TestOfRacingGuessesOneIsCompared(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 			b.wrong(flows.ErrOTPInvalid, c.path, token, object{"otp": otp})
-			if n := b.tally(flows.WrongCodes); n != 1 {
+			if n := b.tally(record.WrongCodes); n != 1 {
 				t.Errorf("%d wrong codes were compared, want 1", n)
 			}
 		})
 		t.Run(c.path+", all right", func(t *testing.T) {
 			b := benchWithCodes(t)
 			token, otp := b.awaiting()
-			if c.state == flows.RecoveryOTP {
+			if c.state == record.RecoveryOTP {
 				token = b.sessionIn(c.state)
 				otp = b.sms.last(t).Code
 			}
@@ -309,9 +310,9 @@ func TestABackupCodeIsSpentOnlyByAStepThatSucceeds(t *testing.T) {
 	b.must("auth/checkotp", token, object{"otp": otp}) // which a backup code does not spend
 	left(1)
 
-	b.update(true, func(a *flows.Account) { a.MustSetPassword = true })
+	b.update(true, func(a *record.Account) { a.MustSetPassword = true })
 	token, _ = b.awaiting()
-	wantStep(t, b.must("auth/checkotp", token, object{"backup_code": "FGHJK23456"}), flows.SetPassword)
+	wantStep(t, b.must("auth/checkotp", token, object{"backup_code": "FGHJK23456"}), record.SetPassword)
 	left(0)
 	token, _ = b.awaiting()
 	b.wrong(flows.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "FGHJK23456"})
@@ -338,7 +339,7 @@ func TestABackupCodeIsGoodOnceUnderRaces(t *testing.T) {
 			all, err := b.Sessions.List(t.Context(), b.clock.Now(), code, b.account)
 			authorized := 0
 			for _, s := range all {
-				if s.State == flows.Authorized {
+				if s.State == record.Authorized {
 					authorized++
 				}
 			}
@@ -362,7 +363,7 @@ func TestBackupCodesDoWhereNoMoreSMSMayBeSent(t *testing.T) {
 			t.Run(name+"/"+route, func(t *testing.T) {
 				b := newBench(t)
 				spend(&b.company.Limits)
-				b.update(true, func(a *flows.Account) {
+				b.update(true, func(a *record.Account) {
 					if a.SecondFactor = true; route == "auth/login" {
 						a.PasswordHash = ""
 					}
@@ -370,7 +371,7 @@ func TestBackupCodesDoWhereNoMoreSMSMayBeSent(t *testing.T) {
 				step := func() (flows.Reply, error) {
 					token := ""
 					if route == "auth/checkpassword" {
-						token = b.sessionIn(flows.CheckPassword)
+						token = b.sessionIn(record.CheckPassword)
 					}
 					return b.serve(route, token, b.goodBody(route))
 				}
@@ -381,15 +382,15 @@ func TestBackupCodesDoWhereNoMoreSMSMayBeSent(t *testing.T) {
 				wantError(t, err, flows.ErrRestricted) // no backup codes
 				b.backupCodes("ABCDE23456")
 				reply, err := step()
-				if err != nil || reply.SessionState != flows.CheckOTP || reply.UserPhone != "" || b.sms.count() != 1 {
+				if err != nil || reply.SessionState != record.CheckOTP || reply.UserPhone != "" || b.sms.count() != 1 {
 					t.Fatalf("got %+v, %v, after %d SMS", reply, err, b.sms.count())
 				}
 				b.wrong(flows.ErrOTPInvalid, "auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
 				b.wrong(flows.ErrRestricted, "auth/renewotp", reply.SessionToken, nil)
-				wantStep(t, b.must("auth/checkotp", reply.SessionToken, object{"backup_code": "ABCDE-23456"}), flows.Authorized)
+				wantStep(t, b.must("auth/checkotp", reply.SessionToken, object{"backup_code": "ABCDE-23456"}), record.Authorized)
 				_, err = step()
 				wantError(t, err, flows.ErrRestricted) // there are none left
-				if n := b.tally(flows.WrongCodes); n != 0 {
+				if n := b.tally(record.WrongCodes); n != 0 {
 					t.Errorf("%d wrong codes were counted", n)
 				}
 			})
@@ -409,7 +410,7 @@ func TestRenewingSendsTheCodeThatCouldNotBeSent(t *testing.T) {
 	if got := b.must("auth/renewotp", reply.SessionToken, nil).UserPhone; got == "" || b.sms.count() != 2 {
 		t.Errorf("user_phone is %q after %d SMS", got, b.sms.count())
 	}
-	wantStep(t, b.must("auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), flows.Authorized)
+	wantStep(t, b.must("auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), record.Authorized)
 }
 
 // A gateway that fails is another thing than a budget that is spent.
@@ -441,16 +442,16 @@ func TestStrangersBeginFewSessionsWithoutSMS(t *testing.T) {
 func TestAnAccountWithoutAPasswordMustSetItWhereThatIsRequired(t *testing.T) {
 	b := benchWithCodes(t)
 	token, otp := b.awaiting()
-	wantStep(t, b.must("auth/checkotp", token, object{"otp": otp}), flows.Authorized)
+	wantStep(t, b.must("auth/checkotp", token, object{"otp": otp}), record.Authorized)
 	b.company.Password.Required = true
 	token, otp = b.awaiting()
 	reply := b.must("auth/checkotp", token, object{"otp": otp})
-	wantStep(t, reply, flows.SetPassword)
+	wantStep(t, reply, record.SetPassword)
 	if reply.Regex != nil || !strings.Contains(reply.Description, "At least 8 ") {
 		t.Errorf("got %v and %q, want null where there is no regular expression, and the other rules", reply.Regex, reply.Description)
 	}
-	wantStep(t, b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"}), flows.Authorized)
-	wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"}), flows.Authorized)
+	wantStep(t, b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"}), record.Authorized)
+	wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"}), record.Authorized)
 }
 
 func TestMaskedPhones(t *testing.T) {
@@ -458,7 +459,7 @@ func TestMaskedPhones(t *testing.T) {
 		"+37061234534": "+37*******34", "+1234567": "+12***67", "+123456789012345": "+12***********45",
 	} {
 		b := newBench(t)
-		b.update(true, func(a *flows.Account) { a.Phone, a.PasswordHash = number, "" })
+		b.update(true, func(a *record.Account) { a.Phone, a.PasswordHash = number, "" })
 		if got := b.must("auth/login", "", object{"login_id": number}).UserPhone; got != want {
 			t.Errorf("%s: got %s, want %s", number, got, want)
 		}
@@ -466,15 +467,15 @@ func TestMaskedPhones(t *testing.T) {
 }
 
 // unaccepting are accounts that can't record what is accepted.
-type unaccepting struct{ flows.Accounts }
+type unaccepting struct{ record.Accounts }
 
-func (unaccepting) Accept(context.Context, string, int64, []flows.Acceptance, ...flows.Tell) error {
+func (unaccepting) Accept(context.Context, string, int64, []record.Acceptance, ...record.Tell) error {
 	return errors.New("the store is away")
 }
 
 func TestABackupCodeIsSpentLast(t *testing.T) {
 	b := newBench(t)
-	b.update(true, func(a *flows.Account) { a.SecondFactor = true })
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
 	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}}
 	b.backupCodes("ABCDE23456")
 	token := b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms"}}).SessionToken

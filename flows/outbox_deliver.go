@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // How an Outbox is delivered: one loop looks whose queues are due, the loop of
@@ -103,7 +105,7 @@ func (s *Service) deliverEvents(ctx context.Context, c *Company, due <-chan stru
 	}
 }
 
-func (s *Service) claimEvents(ctx context.Context, c *Company, limit int) (queues []OutQueue) {
+func (s *Service) claimEvents(ctx context.Context, c *Company, limit int) (queues []record.OutQueue) {
 	s.maintain("claiming events", func() (err error) {
 		now := s.Now()
 		queues, err = s.Outbox.Claim(ctx, now, now.Add(claimTimeouts*c.Events.Timeout), c.Code, limit)
@@ -114,7 +116,7 @@ func (s *Service) claimEvents(ctx context.Context, c *Company, limit int) (queue
 
 // deliverQueue sends the events of a claimed queue until one fails, and settles
 // the queue. It reports whether there may be more to send at once.
-func (s *Service) deliverQueue(ctx context.Context, c *Company, q OutQueue) (more bool) {
+func (s *Service) deliverQueue(ctx context.Context, c *Company, q record.OutQueue) (more bool) {
 	s.maintain("delivering events", func() error {
 		sent, pause, tries := s.sendEvents(ctx, c, q)
 		more = pause == 0
@@ -126,7 +128,7 @@ func (s *Service) deliverQueue(ctx context.Context, c *Company, q OutQueue) (mor
 
 // sendEvents returns which events are done with, and when the next one is to be
 // tried, which was tried so often.
-func (s *Service) sendEvents(ctx context.Context, c *Company, q OutQueue) (done []int64, pause time.Duration, tries int) {
+func (s *Service) sendEvents(ctx context.Context, c *Company, q record.OutQueue) (done []int64, pause time.Duration, tries int) {
 	tries = q.Tries
 	for _, e := range q.Events {
 		if s.Now().Add(claimTimeouts / 2 * c.Events.Timeout).After(q.Until) {
@@ -165,10 +167,10 @@ func outPause(first time.Duration, tries int) time.Duration {
 
 var errNoReceiver = errors.New("the company has no receiver for events")
 
-func (s *Service) dropped(ctx context.Context, company, mnemocode string, e Waiting, err error) {
+func (s *Service) dropped(ctx context.Context, company, mnemocode string, e record.Waiting, err error) {
 	s.Log.Error("an event is dropped: it could not be delivered for days", "company", company,
 		"account", mnemocode, "type", e.Type, "id", e.ID, "at", e.At, "error", err)
-	s.Emit(ctx, Event{Name: OutboxDropped, Company: company, Mnemocode: mnemocode, Reason: e.Type})
+	s.Emit(ctx, record.Event{Name: record.OutboxDropped, Company: company, Mnemocode: mnemocode, Reason: e.Type})
 }
 
 // lookAtOutbox notes what waits, for Backlogs, and drops what no receiver will
@@ -219,14 +221,14 @@ func (s *Service) dropAbandoned(ctx context.Context, company string) error {
 }
 
 // AskBacklogs asks the outbox what waits, by company.
-func (s *Service) AskBacklogs(ctx context.Context) ([]Backlog, error) {
-	var all []Backlog
+func (s *Service) AskBacklogs(ctx context.Context) ([]record.Backlog, error) {
+	var all []record.Backlog
 	if s.Outbox == nil {
 		return nil, nil
 	}
 	for after := ""; ; {
 		b, err := s.Outbox.Backlog(ctx, after)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, record.ErrNotFound) {
 			return all, nil
 		}
 		if err != nil {
@@ -237,7 +239,7 @@ func (s *Service) AskBacklogs(ctx context.Context) ([]Backlog, error) {
 }
 
 // Backlogs is what AskBacklogs returned some seconds ago.
-func (s *Service) Backlogs() []Backlog {
+func (s *Service) Backlogs() []record.Backlog {
 	if all := s.backlogs.Load(); all != nil {
 		return *all
 	}

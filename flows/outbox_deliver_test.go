@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A fickle receiver takes events as long as it has answers.
@@ -15,7 +17,7 @@ type fickle struct {
 	got     []string
 }
 
-func (f *fickle) Deliver(_ context.Context, o Outgoing) error {
+func (f *fickle) Deliver(_ context.Context, o record.Outgoing) error {
 	f.got = append(f.got, o.ID)
 	if len(f.answers) == 0 {
 		return nil
@@ -29,12 +31,12 @@ func (f *fickle) Deliver(_ context.Context, o Outgoing) error {
 func TestSendEvents(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	broken := errors.New("down")
-	event := func(number int64, age time.Duration) Waiting {
-		return Waiting{number, Outgoing{ID: string(rune('a' - 1 + number)), Type: TellChanged, At: now.Add(-age)}}
+	event := func(number int64, age time.Duration) record.Waiting {
+		return record.Waiting{Number: number, Outgoing: record.Outgoing{ID: string(rune('a' - 1 + number)), Type: record.TellChanged, At: now.Add(-age)}}
 	}
-	three := []Waiting{event(1, 3*time.Hour), event(2, 2*time.Hour), event(3, time.Hour)}
+	three := []record.Waiting{event(1, 3*time.Hour), event(2, 2*time.Hour), event(3, time.Hour)}
 	for name, c := range map[string]struct {
-		events  []Waiting
+		events  []record.Waiting
 		types   []string
 		tries   int           // in vain, before
 		left    time.Duration // of the claim; 0: enough
@@ -52,12 +54,12 @@ func TestSendEvents(t *testing.T) {
 		"for hours":                     {events: three, tries: 7, answers: []error{broken}, got: "a", pause: 10 * time.Minute, after: 8},
 		"for days":                      {events: three, tries: 1000, answers: []error{broken}, got: "a", pause: 10 * time.Minute, after: 1001},
 		"the second fails":              {events: three, tries: 7, answers: []error{nil, broken}, got: "ab", done: []int64{1}, pause: 5 * time.Second, after: 1},
-		"one that is too old fails":     {events: []Waiting{event(1, 72*time.Hour), event(2, 0)}, tries: 500, answers: []error{broken}, got: "ab", done: []int64{1, 2}, dropped: 1},
-		"one that is too old is taken":  {events: []Waiting{event(1, 90*time.Hour)}, tries: 500, got: "a", done: []int64{1}},
-		"one that is almost too old":    {events: []Waiting{event(1, 72*time.Hour-1)}, tries: 500, answers: []error{broken}, got: "a", pause: 10 * time.Minute, after: 501},
+		"one that is too old fails":     {events: []record.Waiting{event(1, 72*time.Hour), event(2, 0)}, tries: 500, answers: []error{broken}, got: "ab", done: []int64{1, 2}, dropped: 1},
+		"one that is too old is taken":  {events: []record.Waiting{event(1, 90*time.Hour)}, tries: 500, got: "a", done: []int64{1}},
+		"one that is almost too old":    {events: []record.Waiting{event(1, 72*time.Hour-1)}, tries: 500, answers: []error{broken}, got: "a", pause: 10 * time.Minute, after: 501},
 		"the claim runs out":            {events: three, tries: 3, left: 10*time.Second - 1, got: "", after: 3},
 		"the claim holds for one":       {events: three, left: 10 * time.Second, got: "a", done: []int64{1}},
-		"none is wanted any more":       {events: three, types: []string{TellCreated}, got: "", done: []int64{1, 2, 3}},
+		"none is wanted any more":       {events: three, types: []string{record.TellCreated}, got: "", done: []int64{1, 2, 3}},
 		"there is nothing in the queue": {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,11 +67,11 @@ func TestSendEvents(t *testing.T) {
 			s := &Service{
 				Log:     slog.New(slog.DiscardHandler),
 				Now:     func() time.Time { return at },
-				Observe: func(_ context.Context, e Event) { dropped++ },
+				Observe: func(_ context.Context, e record.Event) { dropped++ },
 			}
 			r := &fickle{answers: c.answers}
 			company := &Company{Code: "acme", Events: Events{Receiver: r, Types: c.types, Timeout: 5 * time.Second, Retry: 5 * time.Second}}
-			q := OutQueue{Company: "acme", Name: "m", Tries: c.tries, Events: c.events, Until: now.Add(time.Hour)}
+			q := record.OutQueue{Company: "acme", Name: "m", Tries: c.tries, Events: c.events, Until: now.Add(time.Hour)}
 			if c.left > 0 {
 				q.Until = now.Add(c.left)
 				company.Events.Receiver = slow{r, func() { at = at.Add(time.Nanosecond) }}
@@ -93,7 +95,7 @@ type slow struct {
 	takes func()
 }
 
-func (s slow) Deliver(ctx context.Context, o Outgoing) error {
+func (s slow) Deliver(ctx context.Context, o record.Outgoing) error {
 	s.takes()
 	return s.EventReceiver.Deliver(ctx, o)
 }
@@ -103,7 +105,7 @@ func TestSendEventsIsCutOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &Service{Log: slog.New(slog.DiscardHandler), Now: time.Now}
 	company := &Company{Events: Events{Receiver: slow{&fickle{answers: []error{context.Canceled}}, cancel}, Timeout: time.Second, Retry: time.Second}}
-	q := OutQueue{Tries: 2, Until: time.Now().Add(time.Hour), Events: []Waiting{{1, Outgoing{Type: TellChanged, At: time.Now()}}}}
+	q := record.OutQueue{Tries: 2, Until: time.Now().Add(time.Hour), Events: []record.Waiting{{Number: 1, Outgoing: record.Outgoing{Type: record.TellChanged, At: time.Now()}}}}
 	if done, pause, tries := s.sendEvents(ctx, company, q); len(done) > 0 || pause > 0 || tries != 2 {
 		t.Errorf("got done %v, pause %v, tries %d", done, pause, tries)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -16,19 +16,19 @@ import (
 // and then dropped.
 func TestEventsOfNobodyAreDropped(t *testing.T) {
 	b := newBench(t)
-	b.Outbox = b.Accounts.(flows.Outbox)
+	b.Outbox = b.Accounts.(record.Outbox)
 	var mu sync.Mutex
 	var dropped []string
-	b.Observe = func(_ context.Context, e flows.Event) {
+	b.Observe = func(_ context.Context, e record.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		dropped = append(dropped, e.Name+" "+e.Company+" "+e.Mnemocode+" "+e.Reason)
 	}
 	tell := func(company, account string, ages ...time.Duration) {
 		t.Helper()
-		_, err := b.Accounts.Create(t.Context(), b.Now(), flows.Account{Company: company, Mnemocode: account}, func() (all []flows.Outgoing) {
+		_, err := b.Accounts.Create(t.Context(), b.Now(), record.Account{Company: company, Mnemocode: account}, func() (all []record.Outgoing) {
 			for i, age := range ages {
-				all = append(all, flows.Outgoing{ID: fmt.Sprint(account, i), Type: flows.TellChanged, At: b.Now().Add(-age), Queue: account})
+				all = append(all, record.Outgoing{ID: fmt.Sprint(account, i), Type: record.TellChanged, At: b.Now().Add(-age), Queue: account})
 			}
 			return all
 		})
@@ -38,7 +38,7 @@ func TestEventsOfNobodyAreDropped(t *testing.T) {
 	}
 	tell(code, "mixed", 80*time.Hour, 72*time.Hour, 71*time.Hour)
 	tell(code, "new", time.Hour)
-	tell("gone", "old", slices.Repeat([]time.Duration{100 * time.Hour}, flows.ClaimedEvents+1)...)
+	tell("gone", "old", slices.Repeat([]time.Duration{100 * time.Hour}, record.ClaimedEvents+1)...)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ran := make(chan bool)
@@ -46,20 +46,20 @@ func TestEventsOfNobodyAreDropped(t *testing.T) {
 		b.Run(ctx)
 		close(ran)
 	}()
-	left := func() []flows.Backlog {
+	left := func() []record.Backlog {
 		all, err := b.AskBacklogs(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		return all
 	}
-	want := []flows.Backlog{{Company: code, Events: 2, Oldest: b.Now().Add(-71 * time.Hour)}}
+	want := []record.Backlog{{Company: code, Events: 2, Oldest: b.Now().Add(-71 * time.Hour)}}
 	storetest.Eventually(t, 10*time.Second, "end of what is too old", func() bool { return slices.Equal(left(), want) })
 	cancel()
 	<-ran
 	mu.Lock()
 	defer mu.Unlock()
-	if len(dropped) != 2+flows.ClaimedEvents+1 || !slices.Contains(dropped, "mnemogate.outbox.dropped acme mixed account.changed") {
+	if len(dropped) != 2+record.ClaimedEvents+1 || !slices.Contains(dropped, "mnemogate.outbox.dropped acme mixed account.changed") {
 		t.Errorf("told of %d: %v", len(dropped), dropped)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A user's own password, checked and changed through a backend. The backend has
@@ -70,47 +71,47 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	if err != nil {
 		return unavailable("hashing the password", err)
 	}
-	err = ad.Accounts.SetPassword(ctx, c.now, a.Company, a.ID, a.Epoch, hash, keep, ad.tellOf(ad.Company, fact{kind: TellPassword, Mnemocode: a.Mnemocode})...)
-	if errors.Is(err, ErrConflict) {
+	err = ad.Accounts.SetPassword(ctx, c.now, a.Company, a.ID, a.Epoch, hash, keep, ad.tellOf(ad.Company, fact{kind: record.TellPassword, Mnemocode: a.Mnemocode})...)
+	if errors.Is(err, record.ErrConflict) {
 		return ErrChanged
 	}
 	if err != nil {
 		return unavailable("storing the password", err)
 	}
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
-	owed := ad.endNow(ctx, Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch + 1, Keep: keep}, EndedByPassword)
+	owed := ad.endNow(ctx, record.Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch + 1, Keep: keep}, record.EndedByPassword)
 	ad.passwordSet(ctx, ad.Company, a)
-	ad.audit(ctx, AccountChanged, a, "password")
+	ad.audit(ctx, record.AccountChanged, a, "password")
 	return owed
 }
 
 // sessionToKeep finds one of the account's sessions by its ID.
-func (ad *Admin) sessionToKeep(ctx context.Context, a Account, id string) (TokenHash, error) {
+func (ad *Admin) sessionToKeep(ctx context.Context, a record.Account, id string) (record.TokenHash, error) {
 	if id == "" {
-		return TokenHash{}, nil
+		return record.TokenHash{}, nil
 	}
 	sessions, err := ad.Sessions.List(ctx, ad.Now(), a.Company, a.ID)
 	if err != nil {
-		return TokenHash{}, unavailable("listing the sessions", err)
+		return record.TokenHash{}, unavailable("listing the sessions", err)
 	}
 	for _, s := range sessions {
-		if s.ID == id && s.State == Authorized && s.Epoch == a.Epoch && s.Era == a.Era {
+		if s.ID == id && s.State == record.Authorized && s.Epoch == a.Epoch && s.Era == a.Era {
 			return s.Hash, nil
 		}
 	}
-	return TokenHash{}, ErrNoSuchSession
+	return record.TokenHash{}, ErrNoSuchSession
 }
 
 // callFor is a call of the account's user, at that address or at none.
-func (ad *Admin) callFor(a Account, address string) *call {
+func (ad *Admin) callFor(a record.Account, address string) *call {
 	c := &call{company: ad.Company, address: address, nowhere: address == "", now: ad.Now()}
 	c.found(a)
 	return c
 }
 
 // tryOwn is a login's attempt with a password, of somebody who needs no captcha.
-func (ad *Admin) tryOwn(ctx context.Context, a Account, current, address string) error {
-	if a.Status != StatusActive {
+func (ad *Admin) tryOwn(ctx context.Context, a record.Account, current, address string) error {
+	if a.Status != record.StatusActive {
 		return ErrNotActive
 	}
 	c := ad.callFor(a, address)
@@ -119,7 +120,7 @@ func (ad *Admin) tryOwn(ctx context.Context, a Account, current, address string)
 		ad.audit(ctx, lock.Name, a, "")
 	}
 	if errors.Is(err, ErrPasswordInvalid) {
-		ad.audit(ctx, AccountPasswordWrong, a, "")
+		ad.audit(ctx, record.AccountPasswordWrong, a, "")
 		return ErrPasswordWrong
 	}
 	return err
@@ -127,8 +128,8 @@ func (ad *Admin) tryOwn(ctx context.Context, a Account, current, address string)
 
 // tryKnown looks at rates and locks, then the password, of an account that its
 // caller knows: nothing of it is to be hidden.
-func (s *Service) tryKnown(ctx context.Context, c *call, a Account, current string) error {
-	if err := c.checkPasswords(a.Tallies[WrongPasswords]); err != nil {
+func (s *Service) tryKnown(ctx context.Context, c *call, a record.Account, current string) error {
+	if err := c.checkPasswords(a.Tallies[record.WrongPasswords]); err != nil {
 		return err
 	}
 	return s.comparePassword(ctx, c, passwordAttempt{account: a, password: current, wrong: ErrPasswordInvalid}, c.subject(a, ""), true)

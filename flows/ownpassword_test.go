@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const newSecret = "another fine secret"
@@ -38,14 +39,14 @@ func (b *bench) changeOwn(ch flows.OwnChange) error {
 
 func TestAUsersOwnChangeEndsAllSessionsButTheOneToKeep(t *testing.T) {
 	b := newBench(t)
-	kept, other := b.sessionIn(flows.Authorized), b.sessionIn(flows.Authorized)
-	step := b.sessionIn(flows.CheckPassword)
+	kept, other := b.sessionIn(record.Authorized), b.sessionIn(record.Authorized)
+	step := b.sessionIn(record.CheckPassword)
 	id := b.idOf(kept)
 	events := b.record()
 	if err := b.changeOwn(flows.OwnChange{Current: password, New: newSecret, Keep: id}); err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range named(*events, flows.SessionEnded) {
+	for _, e := range named(*events, record.SessionEnded) {
 		if e.Session == id {
 			t.Error("the session that is kept is told to have ended")
 		}
@@ -65,7 +66,7 @@ func TestAUsersOwnChangeEndsAllSessionsButTheOneToKeep(t *testing.T) {
 	b.wantLive(kept, nil)
 	b.must("auth/logout", kept, nil)
 	b.wantLive(kept, flows.ErrTokenInvalid)
-	kept = b.sessionIn(flows.Authorized)
+	kept = b.sessionIn(record.Authorized)
 	if err := b.changeOwn(flows.OwnChange{Current: password, New: newSecret}); err != nil {
 		t.Fatal(err)
 	}
@@ -76,14 +77,14 @@ var errRule = errors.New("a rule for passwords")
 
 func TestWhatAUsersOwnChangeRefuses(t *testing.T) {
 	b := newBench(t)
-	session, pending := b.sessionIn(flows.Authorized), b.sessionIn(flows.RecoveryOTP)
+	session, pending := b.sessionIn(record.Authorized), b.sessionIn(record.RecoveryOTP)
 	sessions, err := b.admin().LiveSessions(t.Context(), mnemocode)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var step string
 	for _, s := range sessions {
-		if s.State == flows.RecoveryOTP {
+		if s.State == record.RecoveryOTP {
 			step = s.ID
 		}
 	}
@@ -111,14 +112,14 @@ func TestWhatAUsersOwnChangeRefuses(t *testing.T) {
 	}
 	b.wantLive(session, nil)
 	b.must("auth/recovery/checkotp", pending, object{"otp": b.sms.last(t).Code})
-	if err := b.admin().ChangePassword(t.Context(), "nobody", flows.OwnChange{Current: password, New: newSecret}); !errors.Is(err, flows.ErrNotFound) {
+	if err := b.admin().ChangePassword(t.Context(), "nobody", flows.OwnChange{Current: password, New: newSecret}); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("nobody's: got %v", err)
 	}
-	b.status(flows.StatusDenied)
+	b.status(record.StatusDenied)
 	if err := b.admin().CheckPassword(t.Context(), mnemocode, password, ""); !errors.Is(err, flows.ErrNotActive) {
 		t.Errorf("a denied account: got %v", err)
 	}
-	b.status(flows.StatusActive)
+	b.status(record.StatusActive)
 	b.withoutPassword()
 	for _, none := range []string{"", password} {
 		if err := b.admin().CheckPassword(t.Context(), mnemocode, none, ""); !errors.Is(err, flows.ErrPasswordWrong) {
@@ -145,10 +146,10 @@ func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 		if err := check(password, ""); refusal(err).Reason != "lock.password" || refusal(err).RetryAfter != 15*time.Minute {
 			t.Errorf("got %v, %+v", err, refusal(err))
 		}
-		if n := len(named(*events, flows.LockPassword)); n != 1 {
+		if n := len(named(*events, record.LockPassword)); n != 1 {
 			t.Errorf("the lock was told %d times", n)
 		}
-		if n := len(named(*events, flows.AccountPasswordWrong)); n != 10 {
+		if n := len(named(*events, record.AccountPasswordWrong)); n != 10 {
 			t.Errorf("%d wrong passwords were told of", n)
 		}
 		b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password, "captcha_response": "good"})
@@ -156,7 +157,7 @@ func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 		if err := check(password, ""); err != nil {
 			t.Errorf("after the lock: got %v", err)
 		}
-		if n := b.tally(flows.WrongPasswords); n != 0 {
+		if n := b.tally(record.WrongPasswords); n != 0 {
 			t.Errorf("a right password leaves %d wrong ones counted", n)
 		}
 		b.company.Limits.DisableAfter = 10
@@ -204,7 +205,7 @@ func TestOfOwnChangesThatRaceOneWins(t *testing.T) {
 	b := newBench(t)
 	tokens, ids := make([]string, 8), make([]string, 8)
 	for i := range tokens {
-		tokens[i] = b.sessionIn(flows.Authorized)
+		tokens[i] = b.sessionIn(record.Authorized)
 		ids[i] = b.idOf(tokens[i])
 	}
 	won := make([]bool, len(tokens))
@@ -232,7 +233,7 @@ func TestOfOwnChangesThatRaceOneWins(t *testing.T) {
 // A crash before the ending leaves it owed, with the session that it keeps.
 func TestASessionIsKeptByWhoeverEndsTheOthers(t *testing.T) {
 	b := newBench(t)
-	kept, other := b.sessionIn(flows.Authorized), b.sessionIn(flows.Authorized)
+	kept, other := b.sessionIn(record.Authorized), b.sessionIn(record.Authorized)
 	sessions := &unwilling{Sessions: b.Sessions, broken: true}
 	b.Sessions = sessions
 	if err := b.changeOwn(flows.OwnChange{Current: password, New: newSecret, Keep: b.idOf(kept)}); !errors.Is(err, flows.ErrOwed) {

@@ -7,6 +7,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // The login page has no API key: whoever may see the page could read it there. It
@@ -28,7 +30,7 @@ const (
 // PageKey returns a key for the login page of a company, which need not have one.
 // The error is ErrUnavailable if the store can't be asked for its secret.
 func (s *Service) PageKey(ctx context.Context, company string) (string, error) {
-	secrets, err := s.storeSecrets(withStoreTime(ctx))
+	secrets, err := s.storeSecrets(record.WithStoreTime(ctx))
 	if err != nil {
 		return "", err
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 var update = flag.Bool("update", false, "write the generated parts of the pages")
@@ -49,15 +50,15 @@ func TestPagesShowTheTables(t *testing.T) {
 
 // stateDiagram is in Mermaid, which shows on a page of Markdown.
 func stateDiagram() string {
-	node := func(s flows.State) string {
-		if s == flows.None {
+	node := func(s record.State) string {
+		if s == record.None {
 			return "[*]"
 		}
 		return strings.ReplaceAll(string(s), "-", "_")
 	}
 	var b strings.Builder
 	b.WriteString("```mermaid\nstateDiagram-v2\n")
-	for _, s := range flows.States[1:] {
+	for _, s := range record.States[1:] {
 		if node(s) != string(s) {
 			fmt.Fprintf(&b, "    %s: %s\n", node(s), s)
 		}
@@ -68,11 +69,11 @@ func stateDiagram() string {
 		}
 		for _, from := range r.From {
 			for _, to := range r.To {
-				if to == flows.None && strings.HasSuffix(r.Path, "renewotp") {
+				if to == record.None && strings.HasSuffix(r.Path, "renewotp") {
 					to = from
 				}
-				if from == to && from == flows.None || from == flows.SetPassword && to == flows.None ||
-					from == flows.RecoveryPassword && to == flows.Authorized {
+				if from == to && from == record.None || from == record.SetPassword && to == record.None ||
+					from == record.RecoveryPassword && to == record.Authorized {
 					continue // no change, or the other half of a row with two states
 				}
 				fmt.Fprintf(&b, "    %s --> %s: %s\n", node(from), node(to), strings.TrimPrefix(r.Path, "auth/"))
@@ -138,13 +139,13 @@ func errorTable() string {
 	return b.String()
 }
 
-func stateNames(states []flows.State, none string) string {
-	if len(states) == len(flows.States)-1 {
+func stateNames(states []record.State, none string) string {
+	if len(states) == len(record.States)-1 {
 		return "any"
 	}
 	var names []string
 	for _, s := range states {
-		if s == flows.None {
+		if s == record.None {
 			names = append(names, none)
 		} else {
 			names = append(names, "`"+string(s)+"`")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	pw "github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func TestPanicTellsNoValue(t *testing.T) {
@@ -82,7 +83,7 @@ func TestPanicLeavesNoSlotOfTheHasherTaken(t *testing.T) {
 func TestPanicOfTheObserverEndsOneCall(t *testing.T) {
 	b := newBench(t)
 	observe := b.Observe
-	b.Observe = func(context.Context, flows.Event) { panic("hunter2") }
+	b.Observe = func(context.Context, record.Event) { panic("hunter2") }
 	for range 100 {
 		err := flows.Contain(func() error {
 			_, err := b.serve("auth/login", "", object{"login_id": email})

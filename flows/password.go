@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 type checkPasswordRequest struct {
@@ -43,8 +44,8 @@ func (s *Service) checkPassword(ctx context.Context, c *call, req *checkPassword
 
 // A passwordAttempt is what checkpassword and checkcredentials have in common.
 type passwordAttempt struct {
-	account  Account // empty but for Tallies for an unknown login id
-	alias    string  // of the login id that was sent; in a hardened company of a known one, too
+	account  record.Account // empty but for Tallies for an unknown login id
+	alias    string         // of the login id that was sent; in a hardened company of a known one, too
 	password string
 	captcha  string
 	before   error  // what refuses the attempt once rates, locks and captcha let it through
@@ -58,7 +59,7 @@ func (s *Service) tryPassword(ctx context.Context, c *call, t passwordAttempt) e
 	if err != nil {
 		return err
 	}
-	wrong := tallies[WrongPasswords]
+	wrong := tallies[record.WrongPasswords]
 	locked, due := c.checkPasswords(wrong), c.captchaDue(wrong)
 	if locked != nil || due || t.before != nil { // else beginLogin does, in one step
 		if err := s.checkLogins(ctx, c); err != nil {
@@ -81,7 +82,7 @@ func (s *Service) tryPassword(ctx context.Context, c *call, t passwordAttempt) e
 
 // comparePassword is the attempt itself, which counts for subject. solved tells
 // that no captcha is due any more.
-func (s *Service) comparePassword(ctx context.Context, c *call, t passwordAttempt, subject Subject, solved bool) error {
+func (s *Service) comparePassword(ctx context.Context, c *call, t passwordAttempt, subject record.Subject, solved bool) error {
 	if err := s.beginLogin(ctx, c); err != nil {
 		return err
 	}
@@ -109,8 +110,8 @@ func (s *Service) comparePassword(ctx context.Context, c *call, t passwordAttemp
 
 // verifyPassword reports whether a password is right, and whether its hash should
 // be replaced.
-func (s *Service) verifyPassword(ctx context.Context, c *call, a Account, typed string) (ok, stale bool, err error) {
-	if a.PasswordHash == AskedElsewhere {
+func (s *Service) verifyPassword(ctx context.Context, c *call, a record.Account, typed string) (ok, stale bool, err error) {
+	if a.PasswordHash == record.AskedElsewhere {
 		ok, err = s.verifyElsewhere(ctx, c, a, typed)
 		return ok, ok, err
 	}
@@ -119,12 +120,12 @@ func (s *Service) verifyPassword(ctx context.Context, c *call, a Account, typed 
 
 // rehash replaces a weaker hash of a password that was right. Nobody has changed
 // the account by that, so Updated stays. If it fails, the next login tries again.
-func (s *Service) rehash(ctx context.Context, c *call, a Account, password string) {
+func (s *Service) rehash(ctx context.Context, c *call, a record.Account, password string) {
 	hash, err := s.Hasher.Hash(ctx, c.turn(), c.company.Password.Argon2id, password)
 	if err == nil {
-		_, err = s.Accounts.Update(ctx, c.company.Code, a.ID, func(now *Account) (ends bool, err error) {
+		_, err = s.Accounts.Update(ctx, c.company.Code, a.ID, func(now *record.Account) (ends bool, err error) {
 			if now.PasswordHash != a.PasswordHash {
-				return false, ErrConflict // another password, or rehashed by another login
+				return false, record.ErrConflict // another password, or rehashed by another login
 			}
 			now.PasswordHash = hash
 			return false, nil

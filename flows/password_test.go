@@ -10,6 +10,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // The table of contract 4, "Second factor", for both routes with a password.
@@ -17,27 +18,27 @@ func TestWhatFollowsThePassword(t *testing.T) {
 	for _, c := range []struct {
 		mode             flows.SecondFactor
 		factor, must     bool
-		want, afterwards flows.State // afterwards: behind the code
+		want, afterwards record.State // afterwards: behind the code
 	}{
-		{flows.SecondFactorPerAccount, false, false, flows.Authorized, ""},
-		{flows.SecondFactorPerAccount, false, true, flows.SetPassword, ""},
-		{flows.SecondFactorPerAccount, true, false, flows.CheckOTP, flows.Authorized},
-		{flows.SecondFactorPerAccount, true, true, flows.CheckOTP, flows.SetPassword},
-		{flows.SecondFactorRequired, false, false, flows.CheckOTP, flows.Authorized},
-		{flows.SecondFactorRequired, true, true, flows.CheckOTP, flows.SetPassword},
-		{flows.SecondFactorOff, true, false, flows.Authorized, ""},
-		{flows.SecondFactorOff, true, true, flows.SetPassword, ""},
+		{flows.SecondFactorPerAccount, false, false, record.Authorized, ""},
+		{flows.SecondFactorPerAccount, false, true, record.SetPassword, ""},
+		{flows.SecondFactorPerAccount, true, false, record.CheckOTP, record.Authorized},
+		{flows.SecondFactorPerAccount, true, true, record.CheckOTP, record.SetPassword},
+		{flows.SecondFactorRequired, false, false, record.CheckOTP, record.Authorized},
+		{flows.SecondFactorRequired, true, true, record.CheckOTP, record.SetPassword},
+		{flows.SecondFactorOff, true, false, record.Authorized, ""},
+		{flows.SecondFactorOff, true, true, record.SetPassword, ""},
 	} {
 		for _, required := range []bool{false, true} { // of an account that has a password: no difference
 			t.Run(fmt.Sprintf("%s/%v/%v/%v", c.mode, c.factor, c.must, required), func(t *testing.T) {
 				b := newBench(t)
 				b.company.SecondFactor = c.mode
 				b.company.Password.Required = required
-				b.update(true, func(a *flows.Account) { a.SecondFactor, a.MustSetPassword = c.factor, c.must })
+				b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = c.factor, c.must })
 				for _, r := range passwordRoutes {
-					reply := b.must(r.path, b.sessionIn(flows.CheckPassword), object{"login_id": email, "password": password})
+					reply := b.must(r.path, b.sessionIn(record.CheckPassword), object{"login_id": email, "password": password})
 					wantStep(t, reply, c.want)
-					if c.want == flows.CheckOTP {
+					if c.want == record.CheckOTP {
 						wantStep(t, b.must("auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), c.afterwards)
 					}
 				}
@@ -47,18 +48,18 @@ func TestWhatFollowsThePassword(t *testing.T) {
 }
 
 // wantStep checks the state of a reply and the fields that come with it.
-func wantStep(t *testing.T, reply flows.Reply, state flows.State) {
+func wantStep(t *testing.T, reply flows.Reply, state record.State) {
 	t.Helper()
 	if reply.SessionState != state || reply.SessionToken == "" {
 		t.Fatalf("got state %q, token %v; want %q and a token", reply.SessionState, reply.SessionToken != "", state)
 	}
-	if got, want := reply.UserPhone != "", state == flows.CheckOTP || state == flows.RecoveryOTP; got != want {
+	if got, want := reply.UserPhone != "", state == record.CheckOTP || state == record.RecoveryOTP; got != want {
 		t.Errorf("%s: user_phone present: %v, want %v", state, got, want)
 	}
-	if got, want := reply.PasswordQuality != nil, state == flows.SetPassword || state == flows.RecoveryPassword; got != want {
+	if got, want := reply.PasswordQuality != nil, state == record.SetPassword || state == record.RecoveryPassword; got != want {
 		t.Errorf("%s: password_regex present: %v, want %v", state, got, want)
 	}
-	if got, want := reply.ProfileMnemocode != "", state == flows.Authorized; got != want {
+	if got, want := reply.ProfileMnemocode != "", state == record.Authorized; got != want {
 		t.Errorf("%s: profile_mnemocode present: %v, want %v", state, got, want)
 	}
 }
@@ -66,7 +67,7 @@ func wantStep(t *testing.T, reply flows.Reply, state flows.State) {
 func TestASecondFactorWithoutPhoneOrBackupCodesLetsNobodyIn(t *testing.T) {
 	b := newBench(t)
 	b.company.SecondFactor = flows.SecondFactorRequired
-	b.update(true, func(a *flows.Account) { a.Phone = "" })
+	b.update(true, func(a *record.Account) { a.Phone = "" })
 	all := b.record()
 	_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
 	wantError(t, err, flows.ErrUserRestricted)
@@ -75,7 +76,7 @@ func TestASecondFactorWithoutPhoneOrBackupCodesLetsNobodyIn(t *testing.T) {
 	}
 	b.backupCodes("ABCDE23456")
 	reply := b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
-	if reply.SessionState != flows.CheckOTP || reply.UserPhone != "" || b.sms.count() != 0 {
+	if reply.SessionState != record.CheckOTP || reply.UserPhone != "" || b.sms.count() != 0 {
 		t.Errorf("got state %q, phone %q, %d SMS", reply.SessionState, reply.UserPhone, b.sms.count())
 	}
 	b.must("auth/checkotp", reply.SessionToken, object{"backup_code": "ABCDE23456"})
@@ -83,7 +84,7 @@ func TestASecondFactorWithoutPhoneOrBackupCodesLetsNobodyIn(t *testing.T) {
 
 func TestPasswordsEqualAfterNFKC(t *testing.T) {
 	b := newBench(t)
-	b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", LoginName: "bob"}, Password: "Ångström ﬁfty"})
+	b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob"}, Password: "Ångström ﬁfty"})
 	for given, right := range map[string]bool{
 		"Ångström ﬁfty": true, "A\u030angstro\u0308m fifty": true, "ångström fifty": false, " Ångström fifty": false, "Ångström fift": false,
 	} {
@@ -97,7 +98,7 @@ func TestPasswordsEqualAfterNFKC(t *testing.T) {
 func TestPasswordsAreNeverCut(t *testing.T) {
 	b := newBench(t)
 	long := strings.Repeat("ą", 127)
-	b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", LoginName: "bob"}, Password: long + "1"})
+	b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob"}, Password: long + "1"})
 	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "bob", "password": long + "2"})
 	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "bob", "password": long})
 	b.must("auth/checkcredentials", "", object{"login_id": "bob", "password": long + "1"})
@@ -109,10 +110,10 @@ func TestAWeakHashIsReplacedAtTheNextGoodLogin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.update(true, func(a *flows.Account) { a.PasswordHash = string(weak) })
+	b.update(true, func(a *record.Account) { a.PasswordHash = string(weak) })
 	updated := b.load().Updated
 	b.clock.advance(time.Hour)
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	stored := b.load().PasswordHash
 	if !strings.HasPrefix(stored, "$argon2id$") {
 		t.Fatalf("the hash is still a %.4s", stored)
@@ -121,7 +122,7 @@ func TestAWeakHashIsReplacedAtTheNextGoodLogin(t *testing.T) {
 		t.Errorf("the account says that it was changed at %v, by nobody", got)
 	}
 	b.must("auth/logout", token, nil) // nothing was ended by it
-	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", b.sessionIn(flows.CheckPassword), object{"password": "wrong"})
+	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": "wrong"})
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 	if b.load().PasswordHash != stored {
 		t.Error("a good hash was replaced")
@@ -134,10 +135,10 @@ func TestAWeakHashDoesNotBringBackAnOldPassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.update(true, func(a *flows.Account) { a.PasswordHash = string(weak) })
+	b.update(true, func(a *record.Account) { a.PasswordHash = string(weak) })
 	accounts := b.Accounts
 	b.Accounts = overtaken{accounts, func() {
-		if err := accounts.SetPassword(t.Context(), b.clock.Now(), code, b.account, b.load().Epoch, "new", flows.TokenHash{}); err != nil {
+		if err := accounts.SetPassword(t.Context(), b.clock.Now(), code, b.account, b.load().Epoch, "new", record.TokenHash{}); err != nil {
 			t.Error(err)
 		}
 	}}
@@ -149,18 +150,18 @@ func TestAWeakHashDoesNotBringBackAnOldPassword(t *testing.T) {
 
 // overtaken are accounts of which something happens just before an Update.
 type overtaken struct {
-	flows.Accounts
+	record.Accounts
 	before func()
 }
 
-func (o overtaken) Update(ctx context.Context, company string, id int64, change func(*flows.Account) (bool, error), tell ...flows.Tell) (flows.Account, error) {
+func (o overtaken) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error), tell ...record.Tell) (record.Account, error) {
 	o.before()
 	return o.Accounts.Update(ctx, company, id, change, tell...)
 }
 
 func TestAWrongPasswordLeavesTheSession(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.CheckPassword)
+	token := b.sessionIn(record.CheckPassword)
 	for range 2 {
 		b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
 	}
@@ -206,7 +207,7 @@ func TestCaptchaIsDueAfterThreeFailures(t *testing.T) {
 			asked := &captcha{}
 			b.company.Captcha = asked
 			b.company.Limits.FailuresPerAddress.N = 100
-			token := b.sessionIn(flows.CheckPassword)
+			token := b.sessionIn(record.CheckPassword)
 			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, false)
 			wantRefusal(t, b.try(r.path, token, "wrong", "good, but not due"), r.code, false)
 			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, true)
@@ -232,7 +233,7 @@ func TestCaptchaIsDueAfterThreeFailures(t *testing.T) {
 			if b.must("auth/login", "", object{"login_id": email}).CaptchaRequired {
 				t.Error("a success does not clear the count")
 			}
-			token = b.sessionIn(flows.CheckPassword)
+			token = b.sessionIn(record.CheckPassword)
 			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, false)
 		})
 	}
@@ -260,7 +261,7 @@ func TestACaptchaResponseIsUsedOnce(t *testing.T) {
 func TestTheCaptchaIsDueInRacesToo(t *testing.T) {
 	b := newBench(t)
 	b.company.Captcha = &captcha{}
-	token := b.sessionIn(flows.CheckPassword)
+	token := b.sessionIn(record.CheckPassword)
 	got := race(100, func(i int) error {
 		_, err := b.serveAs(code, addressOf(i), "auth/checkpassword", token, object{"password": "wrong"})
 		return err
@@ -288,7 +289,7 @@ func TestWithoutCaptchaOnlyTheLocksAreLeft(t *testing.T) {
 	for _, r := range passwordRoutes {
 		t.Run(r.path, func(t *testing.T) {
 			b := newBench(t)
-			token := b.sessionIn(flows.CheckPassword)
+			token := b.sessionIn(record.CheckPassword)
 			for range b.company.Limits.LockAfter {
 				wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, false)
 			}

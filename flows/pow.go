@@ -10,6 +10,8 @@ import (
 	"math/bits"
 	"strings"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // Captcha pow asks no provider. A challenge is signed with a key that only the
@@ -38,7 +40,7 @@ type Challenge struct {
 // Challenge returns a new challenge of the company whose API key was sent. The
 // error is ErrNoRoute if its captcha is another.
 func (s *Service) Challenge(ctx context.Context, code string, apiKeys []string) (c Challenge, err error) {
-	ctx = withStoreTime(ctx)
+	ctx = record.WithStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", code, "route", "captcha") }()
 	company, _, err := s.clientOf(ctx, code, apiKeys)
 	if err != nil {

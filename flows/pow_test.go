@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A work is a captcha pow of that many bits.
@@ -137,7 +138,7 @@ func TestChallengesAreOfCompaniesWithWork(t *testing.T) {
 }
 
 // secretless are accounts whose secret can't be had.
-type secretless struct{ flows.Accounts }
+type secretless struct{ record.Accounts }
 
 func (secretless) Secret(context.Context) ([]byte, error) {
 	return nil, errors.New("connection refused")

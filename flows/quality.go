@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // hardenedMinLength is for passwords that are all that protects an account
@@ -28,7 +29,7 @@ type rule struct {
 
 // rules are those for a new password of the account. Too long a one is refused
 // with the rest of its request.
-func (c *Company) rules(a Account) []rule {
+func (c *Company) rules(a record.Account) []rule {
 	p := &c.Password
 	least, because := p.MinLength, ""
 	if c.Hardened && !c.needsSecondFactor(a) && least < hardenedMinLength {
@@ -56,7 +57,7 @@ func (c *Company) rules(a Account) []rule {
 }
 
 // checkQuality refuses a new password, normalised, with the rule that it breaks.
-func (c *Company) checkQuality(password string, a Account) error {
+func (c *Company) checkQuality(password string, a record.Account) error {
 	if r := c.broken(password, a); r != nil {
 		return &Refusal{Err: ErrQuality, Message: "new_password breaks a rule: " + r.text, Reason: r.reason}
 	}
@@ -64,7 +65,7 @@ func (c *Company) checkQuality(password string, a Account) error {
 }
 
 // broken is the first rule that a new password, normalised, breaks; nil if none.
-func (c *Company) broken(password string, a Account) *rule {
+func (c *Company) broken(password string, a record.Account) *rule {
 	for _, r := range c.rules(a) {
 		if r.broken(password) {
 			return &r
@@ -85,7 +86,7 @@ func (e *RuleError) Error() string { return e.Field + ": it breaks a rule: " + e
 
 // CheckPassword holds a new password of the account, as it was typed into a
 // field, to the rules for users; the error is a *RuleError.
-func (c *Company) CheckPassword(field, typed string, a Account) error {
+func (c *Company) CheckPassword(field, typed string, a record.Account) error {
 	if utf8.RuneCountInString(typed) > maxPassword {
 		return &RuleError{field, PasswordTooLong, fmt.Sprintf("At most %d characters.", maxPassword)}
 	}
@@ -95,7 +96,7 @@ func (c *Company) CheckPassword(field, typed string, a Account) error {
 	return nil
 }
 
-func (c *Company) quality(a Account) *PasswordQuality {
+func (c *Company) quality(a record.Account) *PasswordQuality {
 	quality := &PasswordQuality{}
 	if c.Password.Regex != nil {
 		quality.Regex = &c.Password.RegexSource
@@ -109,7 +110,7 @@ func (c *Company) quality(a Account) *PasswordQuality {
 }
 
 // ownWords are what a guesser who knows the account tries first.
-func (c *Company) ownWords(a Account) []string {
+func (c *Company) ownWords(a record.Account) []string {
 	local, _, _ := strings.Cut(a.Email, "@")
 	words := []string{c.Code, a.Mnemocode, a.Email, local, a.LoginName}
 	// A phone is also known by its national number, which is shorter by a

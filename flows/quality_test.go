@@ -7,10 +7,11 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func TestNewPasswordQuality(t *testing.T) {
-	account := Account{Mnemocode: "u-77123", Phone: "+37061234534", Email: "John.Smith@example.com", LoginName: "Žižkov"}
+	account := record.Account{Mnemocode: "u-77123", Phone: "+37061234534", Email: "John.Smith@example.com", LoginName: "Žižkov"}
 	company := func(change func(*Company)) *Company {
 		c := &Company{Code: "acme_corp", Policy: DefaultPolicy()}
 		if change != nil {
@@ -111,7 +112,7 @@ func TestTheDescriptionTellsAllRules(t *testing.T) {
 		if test.regex != "" {
 			c.Password.Regex = regexp.MustCompile(test.regex)
 		}
-		got := c.quality(Account{})
+		got := c.quality(record.Account{})
 		if got.Description != test.want || (got.Regex == nil) != (test.regex == "") || got.Regex != nil && *got.Regex != test.regex {
 			t.Errorf("%+v: got %q", test, got.Description)
 		}
@@ -120,7 +121,7 @@ func TestTheDescriptionTellsAllRules(t *testing.T) {
 
 func TestShortOwnWordsAndNoneAreNoReason(t *testing.T) {
 	c := &Company{Code: "tea", Policy: DefaultPolicy()}
-	for _, account := range []Account{{}, {Mnemocode: "t", LoginName: "pot", Email: "lop@x", Phone: "+"}, {LoginName: "----"}, {LoginName: "\xff\xfe\xfd\xfc\xfb"}} {
+	for _, account := range []record.Account{{}, {Mnemocode: "t", LoginName: "pot", Email: "lop@x", Phone: "+"}, {LoginName: "----"}, {LoginName: "\xff\xfe\xfd\xfc\xfb"}} {
 		if err := c.checkQuality("teateapottea", account); err != nil {
 			t.Errorf("%+v: %v", account, err)
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 type recoverRequest struct {
@@ -23,7 +25,7 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 	if err := s.checkAddress(ctx, c); err != nil {
 		return Reply{}, err
 	}
-	a, alias, err := s.accountByLoginID(ctx, c, NormalizeLoginID(req.LoginID))
+	a, alias, err := s.accountByLoginID(ctx, c, record.NormalizeLoginID(req.LoginID))
 	if err != nil {
 		return Reply{}, err
 	}
@@ -52,12 +54,12 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 	return s.recoverBy(ctx, c, a, method)
 }
 
-func (s *Service) recoverBy(ctx context.Context, c *call, a Account, method Method) (reply Reply, err error) {
+func (s *Service) recoverBy(ctx context.Context, c *call, a record.Account, method Method) (reply Reply, err error) {
 	switch method {
 	case ByPhone:
-		reply, err = s.enter(ctx, c, step{account: a, state: RecoveryOTP})
+		reply, err = s.enter(ctx, c, step{account: a, state: record.RecoveryOTP})
 	case ByQuestion:
-		reply, err = s.enter(ctx, c, step{account: a, state: RecoveryQuestion})
+		reply, err = s.enter(ctx, c, step{account: a, state: record.RecoveryQuestion})
 		reply.ControlQuestion = a.Question
 	case ByMail:
 		err = s.mailLink(ctx, c, a, RecoveryLink)
@@ -68,12 +70,12 @@ func (s *Service) recoverBy(ctx context.Context, c *call, a Account, method Meth
 }
 
 // checkRecovery refuses while the attempts that the method needs are locked.
-func (c *call) checkRecovery(tallies map[Kind]Tally, method Method) error {
+func (c *call) checkRecovery(tallies map[record.Kind]record.Tally, method Method) error {
 	switch method {
 	case ByPhone:
-		return c.checkCodes(Account{Tallies: tallies})
+		return c.checkCodes(record.Account{Tallies: tallies})
 	case ByQuestion:
-		return c.checkAnswers(Account{Tallies: tallies})
+		return c.checkAnswers(record.Account{Tallies: tallies})
 	default:
 		return nil
 	}
@@ -89,7 +91,7 @@ func (s *Service) checkCaptcha(ctx context.Context, c *call, response string) er
 
 // method chooses how an account is recovered: by the wanted method or, where
 // none is named, by the first allowed one that the account can use.
-func (c *Company) method(wanted Method, a Account) (Method, error) {
+func (c *Company) method(wanted Method, a record.Account) (Method, error) {
 	if wanted != "" {
 		if !slices.Contains(c.Methods, wanted) {
 			return wanted, ErrMethodRestricted
@@ -108,7 +110,7 @@ func (c *Company) method(wanted Method, a Account) (Method, error) {
 }
 
 // notSet tells what the account lacks for a method, nil if nothing.
-func (c *Company) notSet(m Method, a Account) error {
+func (c *Company) notSet(m Method, a record.Account) error {
 	switch {
 	case m == ByPhone && a.Phone == "":
 		return ErrPhoneNotSet
@@ -122,7 +124,7 @@ func (c *Company) notSet(m Method, a Account) error {
 
 // mailLink mails a link that auth/recovery/checklink exchanges for a session, in
 // a mail of a type.
-func (s *Service) mailLink(ctx context.Context, c *call, a Account, mail string) error {
+func (s *Service) mailLink(ctx context.Context, c *call, a record.Account, mail string) error {
 	if err := s.charge(ctx, c, c.mailCounter(strconv.FormatInt(a.ID, 10))); err != nil {
 		return err
 	}
@@ -134,15 +136,15 @@ func (s *Service) mailLink(ctx context.Context, c *call, a Account, mail string)
 	return s.store(ctx, c, link)
 }
 
-func (c *call) mailCounter(account string) Counter {
+func (c *call) mailCounter(account string) record.Counter {
 	return c.counter("mails-per-account", account, c.company.Limits.MailsPerAccount)
 }
 
 // newLink is a session that only checklink takes, under a token of another
 // prefix, which no Authorization header can carry, and the mail that tells it.
-func (c *call) newLink(a Account, mail string) (Session, Message) {
-	token, hash := newToken(linkPrefix, AccountBucket(c.company.Code, a.ID))
-	link := c.newSession(step{account: a, state: MailedLink}, hash)
+func (c *call) newLink(a record.Account, mail string) (record.Session, Message) {
+	token, hash := newToken(linkPrefix, record.AccountBucket(c.company.Code, a.ID))
+	link := c.newSession(step{account: a, state: record.MailedLink}, hash)
 	link.Expires = c.now.Add(c.company.LinkTTL)
 	link.Ends = link.Expires
 	return link, Message{
@@ -180,7 +182,7 @@ func (s *Service) checkLink(ctx context.Context, c *call, req *checkLinkRequest)
 	if err := admitted(a); err != nil {
 		return Reply{}, err
 	}
-	return s.enter(ctx, c, step{account: a, state: RecoveryPassword})
+	return s.enter(ctx, c, step{account: a, state: record.RecoveryPassword})
 }
 
 type checkQuestionRequest struct {
@@ -202,15 +204,15 @@ func (s *Service) checkQuestion(ctx context.Context, c *call, req *checkQuestion
 	if err := admitted(a); err != nil {
 		return Reply{}, err
 	}
-	ok, _, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, a.AnswerHash, FoldAnswer(req.ControlAnswer))
+	ok, _, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, a.AnswerHash, record.FoldAnswer(req.ControlAnswer))
 	if err != nil {
 		return Reply{}, unavailable("checking the control answer", err)
 	}
-	if err := s.settleWindow(ctx, c, c.subject(a, ""), WrongAnswers, c.company.Limits.WrongAnswers, ok); err != nil {
+	if err := s.settleWindow(ctx, c, c.subject(a, ""), record.WrongAnswers, c.company.Limits.WrongAnswers, ok); err != nil {
 		return Reply{}, err
 	}
 	if !ok {
 		return Reply{}, ErrAnswerInvalid
 	}
-	return s.enter(ctx, c, step{account: a, state: RecoveryPassword})
+	return s.enter(ctx, c, step{account: a, state: record.RecoveryPassword})
 }

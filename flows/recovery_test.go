@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func recovery(more object) object {
@@ -20,38 +21,38 @@ func recovery(more object) object {
 
 func TestRecoveryMethods(t *testing.T) {
 	const phone, mail, question = flows.ByPhone, flows.ByMail, flows.ByQuestion
-	none := func(a *flows.Account) { a.Phone, a.Email, a.Question, a.AnswerHash = "", "", "", "" }
+	none := func(a *record.Account) { a.Phone, a.Email, a.Question, a.AnswerHash = "", "", "", "" }
 	methods := func(m ...flows.Method) []flows.Method { return m }
 	for name, c := range map[string]struct {
 		allowed []flows.Method
 		wanted  string
-		account func(*flows.Account)
+		account func(*record.Account)
 		want    flows.Method
 		fails   *flows.Error
 	}{
 		"omitted":                         {methods(phone, mail, question), "", nil, phone, nil},
 		"omitted, another order":          {methods(question, mail, phone), "", nil, question, nil},
-		"omitted, no phone":               {methods(phone, mail, question), "", func(a *flows.Account) { a.Phone = "" }, mail, nil},
-		"omitted, only a question":        {methods(phone, mail, question), "", func(a *flows.Account) { a.Phone, a.Email = "", "" }, question, nil},
+		"omitted, no phone":               {methods(phone, mail, question), "", func(a *record.Account) { a.Phone = "" }, mail, nil},
+		"omitted, only a question":        {methods(phone, mail, question), "", func(a *record.Account) { a.Phone, a.Email = "", "" }, question, nil},
 		"omitted, nothing set":            {methods(mail, question, phone), "", none, "", flows.ErrEmailNotSet},
 		"omitted, nothing set, one":       {methods(question), "", none, "", flows.ErrQuestionNotSet},
 		"omitted, nothing allowed":        {nil, "", nil, "", flows.ErrMethodRestricted},
-		"omitted, what is set is not":     {methods(phone), "", func(a *flows.Account) { a.Phone = "" }, "", flows.ErrPhoneNotSet},
+		"omitted, what is set is not":     {methods(phone), "", func(a *record.Account) { a.Phone = "" }, "", flows.ErrPhoneNotSet},
 		"named":                           {methods(phone, mail, question), "QUESTION", nil, question, nil},
 		"named, not the first":            {methods(phone, mail), "MAIL", nil, mail, nil},
 		"named, not allowed":              {methods(phone, mail), "QUESTION", nil, "", flows.ErrMethodRestricted},
 		"named, neither allowed nor set":  {methods(phone), "MAIL", none, "", flows.ErrMethodRestricted},
-		"named, no phone":                 {methods(phone, mail), "PHONE", func(a *flows.Account) { a.Phone = "" }, "", flows.ErrPhoneNotSet},
-		"named, no email":                 {methods(phone, mail), "MAIL", func(a *flows.Account) { a.Email = "" }, "", flows.ErrEmailNotSet},
+		"named, no phone":                 {methods(phone, mail), "PHONE", func(a *record.Account) { a.Phone = "" }, "", flows.ErrPhoneNotSet},
+		"named, no email":                 {methods(phone, mail), "MAIL", func(a *record.Account) { a.Email = "" }, "", flows.ErrEmailNotSet},
 		"named, no question":              {methods(question), "QUESTION", none, "", flows.ErrQuestionNotSet},
 		"unknown":                         {methods(phone), "PIGEON", nil, "", flows.ErrValidation},
 		"in lower case":                   {methods(phone), "phone", nil, "", flows.ErrValidation},
-		"a recovery is no login: the lot": {methods(phone), "PHONE", func(a *flows.Account) { a.PasswordHash = "" }, phone, nil},
+		"a recovery is no login: the lot": {methods(phone), "PHONE", func(a *record.Account) { a.PasswordHash = "" }, phone, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.company.Methods = c.allowed
-			b.update(true, func(a *flows.Account) {
+			b.update(true, func(a *record.Account) {
 				a.LoginName = "alice"
 				if c.account != nil {
 					c.account(a)
@@ -83,7 +84,7 @@ func wantRecovery(t *testing.T, b *bench, reply flows.Reply, method flows.Method
 	want := flows.Reply{Verification: method, SessionToken: reply.SessionToken, ExpiresIn: reply.ExpiresIn} // events_test.go checks the last
 	switch method {
 	case flows.ByPhone:
-		want.SessionState, want.UserPhone = flows.RecoveryOTP, "+37*******45"
+		want.SessionState, want.UserPhone = record.RecoveryOTP, "+37*******45"
 		if m := b.sms.last(t); m.Type != flows.OTPRecovery || m.To != phone || m.Code == "" || m.Link != "" {
 			t.Errorf("the SMS is %+v", m)
 		}
@@ -97,7 +98,7 @@ func wantRecovery(t *testing.T, b *bench, reply flows.Reply, method flows.Method
 			t.Errorf("the mail is %+v", m)
 		}
 	case flows.ByQuestion:
-		want.SessionState, want.ControlQuestion = flows.RecoveryQuestion, "Name of your first cat?"
+		want.SessionState, want.ControlQuestion = record.RecoveryQuestion, "Name of your first cat?"
 	}
 	if reply.PasswordQuality != nil || reply.DisclaimersRequired != nil || fmt.Sprint(reply) != fmt.Sprint(want) {
 		t.Errorf("got %+v, want %+v", reply, want)
@@ -116,19 +117,19 @@ func TestRecoverChecksInOrder(t *testing.T) {
 		t.Error("a captcha was verified before the body")
 	}
 	b.company.Methods = nil
-	b.status(flows.StatusDenied)
+	b.status(record.StatusDenied)
 	b.wrong(flows.ErrCaptchaInvalid, "auth/recovery/recover", "", recovery(object{"login_id": "nobody", "captcha_response": "bad"}))
 	b.wrong(flows.ErrUnavailable, "auth/recovery/recover", "", recovery(object{"captcha_response": "down"}))
 	b.wrong(flows.ErrLoginIDNotFound, "auth/recovery/recover", "", recovery(object{"login_id": "nobody"}))
 	b.wrong(flows.ErrCaptchaInvalid, "auth/recovery/recover", "", recovery(nil)) // used
 	b.wrong(flows.ErrUserDenied, "auth/recovery/recover", "", recovery(object{"captcha_response": "good 2"}))
-	b.status(flows.StatusActive)
+	b.status(record.StatusActive)
 	b.wrong(flows.ErrMethodRestricted, "auth/recovery/recover", "", recovery(object{"captcha_response": "good 3"}))
 }
 
 func TestRecoveryByPhone(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.RecoveryOTP)
+	token := b.sessionIn(record.RecoveryOTP)
 	b.wrong(flows.ErrSessionInvalid, "auth/recovery/checkquestion", token, object{"control_answer": answer})
 	first := b.sms.last(t).Code
 	b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", token, object{"otp": wrongCode(first)})
@@ -138,14 +139,14 @@ func TestRecoveryByPhone(t *testing.T) {
 	}
 	b.wrong(flows.ErrValidation, "auth/recovery/checkotp", token, object{"backup_code": "ABCDE23456"})
 	reply := b.must("auth/recovery/checkotp", token, object{"otp": b.sms.last(t).Code})
-	wantStep(t, reply, flows.RecoveryPassword)
+	wantStep(t, reply, record.RecoveryPassword)
 	b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"})
 }
 
 func TestAControlAnswerIsFoldedAndSqueezed(t *testing.T) {
 	b := newBench(t)
 	b.company.Limits.WrongAnswers.N = 100
-	b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", LoginName: "bob", Question: "Where?"}, Answer: " Große  Straße\tⅣ "})
+	b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob", Question: "Where?"}, Answer: " Große  Straße\tⅣ "})
 	for given, right := range map[string]bool{
 		"Große Straße Ⅳ": true, "  GROSSE   STRASSE iv\u00a0": true, "grosse\u3000strasse\nIV": true,
 		"grossestrasse iv": false, "grosse strasse": false, "große straße iv.": false,
@@ -161,8 +162,8 @@ func TestAControlAnswerIsFoldedAndSqueezed(t *testing.T) {
 // Three wrong answers a day, over all sessions; a right one does not clear them.
 func TestWrongAnswersAreCounted(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.RecoveryQuestion)
-	other := b.sessionIn(flows.RecoveryQuestion)
+	token := b.sessionIn(record.RecoveryQuestion)
+	other := b.sessionIn(record.RecoveryQuestion)
 	b.wrong(flows.ErrAnswerInvalid, "auth/recovery/checkquestion", token, object{"control_answer": "Rex"})
 	b.wrong(flows.ErrAnswerInvalid, "auth/recovery/checkquestion", token, object{"control_answer": "Rex"})
 	b.must("auth/recovery/checkquestion", token, object{"control_answer": answer})
@@ -175,10 +176,10 @@ func TestWrongAnswersAreCounted(t *testing.T) {
 	b.wrong(flows.ErrRestricted, "auth/recovery/recover", "", recovery(object{"login_id": phone, "method": "QUESTION"}))
 	b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"})) // another secret
 	b.clock.advance(24 * time.Hour)
-	b.must("auth/recovery/checkquestion", b.sessionIn(flows.RecoveryQuestion), object{"control_answer": answer})
+	b.must("auth/recovery/checkquestion", b.sessionIn(record.RecoveryQuestion), object{"control_answer": answer})
 
 	b = newBench(t)
-	token = b.sessionIn(flows.RecoveryQuestion)
+	token = b.sessionIn(record.RecoveryQuestion)
 	got := race(100, func(i int) error {
 		_, err := b.serveAs(code, addressOf(i), "auth/recovery/checkquestion", token, object{"control_answer": fmt.Sprint("Rex", i)})
 		return err
@@ -198,7 +199,7 @@ func TestALinkWorksOnce(t *testing.T) {
 	b := newBench(t)
 	link := b.mailed()
 	reply := b.must("auth/recovery/checklink", "", object{"token": link})
-	wantStep(t, reply, flows.RecoveryPassword)
+	wantStep(t, reply, record.RecoveryPassword)
 	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
 	b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"})
 
@@ -229,7 +230,7 @@ func TestNothingElseUsesALinkUp(t *testing.T) {
 	for _, token := range []string{"x", link + " ", " " + link, link[:len(link)-1], strings.ToUpper(link), "mgs_" + link[4:], link + "="} {
 		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": token})
 	}
-	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": b.sessionIn(flows.RecoveryPassword)})
+	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": b.sessionIn(record.RecoveryPassword)})
 	b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"}))
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 	b.must("auth/recovery/checklink", "", object{"token": link})
@@ -258,12 +259,12 @@ func TestALinkEnds(t *testing.T) {
 	t.Run("with a new password", func(t *testing.T) {
 		b := newBench(t)
 		link := b.mailed()
-		b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": "another fine secret"})
+		b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "another fine secret"})
 		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
 	})
 	t.Run("not with another account's", func(t *testing.T) {
 		b := newBench(t)
-		b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", Email: "bob@example.com"}})
+		b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", Email: "bob@example.com"}})
 		link := b.mailed()
 		b.must("auth/recovery/recover", "", recovery(object{"login_id": "bob@example.com", "method": "MAIL"}))
 		b.must("auth/recovery/checklink", "", object{"token": link})
@@ -337,7 +338,7 @@ func TestNothingCrossesCompanies(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	for _, state := range flows.States[1:] {
+	for _, state := range record.States[1:] {
 		t.Run("token/"+string(state), func(t *testing.T) {
 			b := setup(t)
 			b.company.Captcha = nil
@@ -352,7 +353,7 @@ func TestNothingCrossesCompanies(t *testing.T) {
 			}
 			b.clock.advance(48 * time.Hour)
 			refused(t, b, flows.ErrTokenInvalid, "auth/logout", token, nil) // not even that it expired
-			if state != flows.CheckPassword {                               // of which nobody keeps it so long
+			if state != record.CheckPassword {                              // of which nobody keeps it so long
 				b.wrong(flows.ErrTokenExpired, "auth/logout", token, nil)
 			}
 		})
@@ -401,7 +402,7 @@ func TestNothingCrossesCompanies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), object{"new_password": "another fine secret"})
+		b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "another fine secret"})
 		passes(t, b, "auth/checkpassword", reply.SessionToken, object{"password": password})
 	})
 	t.Run("identity", func(t *testing.T) {

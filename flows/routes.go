@@ -12,14 +12,16 @@ import (
 	"context"
 	"reflect"
 	"slices"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A Route is one row of the state machine.
 type Route struct {
-	Path  string   // behind /{company_code}/v2/
-	From  []State  // states the session may be in; None: no token is looked at
-	To    []State  // states that a success may lead to; None: it issues no token
-	Fails []*Error // what it may answer beside Common and, where it takes a token, TokenErrors
+	Path  string         // behind /{company_code}/v2/
+	From  []record.State // states the session may be in; None: no token is looked at
+	To    []record.State // states that a success may lead to; None: it issues no token
+	Fails []*Error       // what it may answer beside Common and, where it takes a token, TokenErrors
 	run   runner
 }
 
@@ -37,112 +39,112 @@ var (
 var Routes = []Route{
 	{ // login.go
 		Path:  "auth/login",
-		From:  in(None),
-		To:    to(CheckPassword, CheckOTP),
+		From:  in(record.None),
+		To:    to(record.CheckPassword, record.CheckOTP),
 		Fails: fails(userErrors, ErrLoginIDNotFound, ErrRestricted),
 		run:   run((*Service).login),
 	},
 	{ // password.go
 		Path:  "auth/checkpassword",
-		From:  in(CheckPassword),
-		To:    to(CheckOTP, SetPassword, Authorized),
+		From:  in(record.CheckPassword),
+		To:    to(record.CheckOTP, record.SetPassword, record.Authorized),
 		Fails: fails(userErrors, ErrCaptchaMissing, ErrCaptchaInvalid, ErrPasswordInvalid, ErrDisclaimerInvalid, ErrRestricted),
 		run:   run((*Service).checkPassword),
 	},
 	{ // otp.go
 		Path:  "auth/checkotp",
-		From:  in(CheckOTP),
-		To:    to(SetPassword, Authorized),
+		From:  in(record.CheckOTP),
+		To:    to(record.SetPassword, record.Authorized),
 		Fails: fails(userErrors, ErrOTPInvalid, ErrBackupCodeInvalid, ErrDisclaimerInvalid, ErrRestricted),
 		run:   run((*Service).checkOTP),
 	},
 	{ // otp.go
 		Path:  "auth/renewotp",
-		From:  in(CheckOTP),
-		To:    to(None), // the token and its state stay
+		From:  in(record.CheckOTP),
+		To:    to(record.None), // the token and its state stay
 		Fails: fails(userErrors, ErrRestricted),
 		run:   run((*Service).renewOTP),
 	},
 	{ // setpassword.go; disclaimers can become pending after the step that asked for them
 		Path:  "auth/setpassword",
-		From:  in(SetPassword, RecoveryPassword),
-		To:    to(Authorized, None), // None after a recovery
+		From:  in(record.SetPassword, record.RecoveryPassword),
+		To:    to(record.Authorized, record.None), // None after a recovery
 		Fails: fails(userErrors, ErrPasswordSame, ErrQuality, ErrDisclaimerInvalid),
 		run:   run((*Service).setPassword),
 	},
 	{ // credentials.go
 		Path:  "auth/checkcredentials",
-		From:  in(None),
-		To:    to(CheckOTP, SetPassword, Authorized),
+		From:  in(record.None),
+		To:    to(record.CheckOTP, record.SetPassword, record.Authorized),
 		Fails: fails(userErrors, ErrCaptchaMissing, ErrCaptchaInvalid, ErrCredentialsInvalid, ErrDisclaimerInvalid, ErrRestricted),
 		run:   run((*Service).checkCredentials),
 	},
 	{ // oauth.go; the interface lists the token errors, but no token is looked at
 		Path:  "auth/oauth",
-		From:  in(None),
-		To:    to(Authorized, AcceptDisclaimers),
+		From:  in(record.None),
+		To:    to(record.Authorized, record.AcceptDisclaimers),
 		Fails: fails(userErrors, ErrOAuthNotFound, ErrOAuthFailed, ErrRestricted),
 		run:   run((*Service).oauth),
 	},
 	{ // disclaimers.go
 		Path:  "auth/acceptdisclaimers",
-		From:  in(AcceptDisclaimers),
-		To:    to(Authorized),
+		From:  in(record.AcceptDisclaimers),
+		To:    to(record.Authorized),
 		Fails: fails(userErrors, ErrDisclaimerInvalid),
 		run:   run((*Service).acceptDisclaimers),
 	},
 	{ // logout.go
 		Path:  "auth/logout",
-		From:  States[1:],
-		To:    to(None),
+		From:  record.States[1:],
+		To:    to(record.None),
 		Fails: fails(nil, ErrRestricted),
 		run:   run((*Service).logout),
 	},
 	{ // recovery.go
 		Path: "auth/recovery/recover",
-		From: in(None),
-		To:   to(RecoveryOTP, RecoveryQuestion, None), // None: a link was mailed
+		From: in(record.None),
+		To:   to(record.RecoveryOTP, record.RecoveryQuestion, record.None), // None: a link was mailed
 		Fails: fails(userErrors, ErrLoginIDNotFound, ErrCaptchaInvalid, ErrMethodRestricted,
 			ErrPhoneNotSet, ErrEmailNotSet, ErrQuestionNotSet, ErrRestricted),
 		run: run((*Service).recover),
 	},
 	{ // otp.go
 		Path:  "auth/recovery/checkotp",
-		From:  in(RecoveryOTP),
-		To:    to(RecoveryPassword),
+		From:  in(record.RecoveryOTP),
+		To:    to(record.RecoveryPassword),
 		Fails: fails(userErrors, ErrOTPInvalid, ErrRestricted),
 		run:   run((*Service).recoveryCheckOTP),
 	},
 	{ // otp.go
 		Path:  "auth/recovery/renewotp",
-		From:  in(RecoveryOTP),
-		To:    to(None), // the token and its state stay
+		From:  in(record.RecoveryOTP),
+		To:    to(record.None), // the token and its state stay
 		Fails: fails(userErrors, ErrRestricted),
 		run:   run((*Service).recoveryRenewOTP),
 	},
 	{ // recovery.go; the interface names recovery-checkotp here, but recover issues this state
 		Path:  "auth/recovery/checkquestion",
-		From:  in(RecoveryQuestion),
-		To:    to(RecoveryPassword),
+		From:  in(record.RecoveryQuestion),
+		To:    to(record.RecoveryPassword),
 		Fails: fails(userErrors, ErrAnswerInvalid, ErrRestricted),
 		run:   run((*Service).checkQuestion),
 	},
 	{ // recovery.go; open in the interface: takes the token of a mailed link in the body
 		Path:  "auth/recovery/checklink",
-		From:  in(None),
-		To:    to(RecoveryPassword),
+		From:  in(record.None),
+		To:    to(record.RecoveryPassword),
 		Fails: fails(userErrors, ErrTokenInvalid, ErrTokenExpired, ErrRestricted),
 		run:   run((*Service).checkLink),
 	},
 }
 
-func in(states ...State) []State { return states }
-func to(states ...State) []State { return states }
+func in(states ...record.State) []record.State { return states }
+func to(states ...record.State) []record.State { return states }
 
 func fails(group []*Error, more ...*Error) []*Error { return append(slices.Clone(group), more...) }
 
 // TakesToken reports whether the route needs a session.
-func (r *Route) TakesToken() bool { return r.From[0] != None }
+func (r *Route) TakesToken() bool { return r.From[0] != record.None }
 
 // MayFail reports whether the route may answer with e.
 func (r *Route) MayFail(e *Error) bool {

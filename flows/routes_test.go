@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // The state machine, in the order of the interface document.
 func Example_routes() {
-	name := func(s flows.State) string {
-		if s == flows.None {
+	name := func(s record.State) string {
+		if s == record.None {
 			return "(none)"
 		}
 		return string(s)
@@ -23,7 +24,7 @@ func Example_routes() {
 		for _, s := range r.From {
 			from = append(from, name(s))
 		}
-		if len(from) == len(flows.States)-1 {
+		if len(from) == len(record.States)-1 {
 			from = []string{"any"}
 		}
 		to := make([]string, 0, len(r.To))
@@ -55,18 +56,18 @@ func TestEveryRouteInEveryState(t *testing.T) {
 	t.Parallel()
 	for i := range flows.Routes {
 		route := &flows.Routes[i]
-		for _, state := range flows.States {
+		for _, state := range record.States {
 			t.Run(route.Path+"/"+string(state), func(t *testing.T) {
 				b := newBench(t)
 				token := ""
-				if state != flows.None {
+				if state != record.None {
 					token = b.sessionIn(state)
 				}
 				reply, err := b.serve(route.Path, token, b.goodBody(route.Path))
 				switch {
 				case !route.TakesToken():
 					wantSuccess(t, route, reply, err) // whatever token is sent
-				case state == flows.None:
+				case state == record.None:
 					wantError(t, err, flows.ErrHeaderMissing)
 				case !slices.Contains(route.From, state):
 					wantError(t, err, flows.ErrSessionInvalid)
@@ -86,10 +87,10 @@ func wantSuccess(t *testing.T, route *flows.Route, reply flows.Reply, err error)
 	if !slices.Contains(route.To, reply.SessionState) {
 		t.Errorf("%s: led to %q, which its row does not list", route.Path, reply.SessionState)
 	}
-	if (reply.SessionToken == "") != (reply.SessionState == flows.None) {
+	if (reply.SessionToken == "") != (reply.SessionState == record.None) {
 		t.Errorf("%s: a token and a state come together; got state %q", route.Path, reply.SessionState)
 	}
-	if (reply.ProfileMnemocode != "") != (reply.SessionState == flows.Authorized) {
+	if (reply.ProfileMnemocode != "") != (reply.SessionState == record.Authorized) {
 		t.Errorf("%s: profile_mnemocode comes with authorized only; state %q", route.Path, reply.SessionState)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/record"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -77,7 +78,7 @@ func (s *Service) maintain(doing string, do func() error) {
 // EndOwed ends the sessions of accounts that were changed by someone who could
 // not end them. One that can't be ended holds up no other.
 func (s *Service) EndOwed(ctx context.Context) error {
-	var after Ending
+	var after record.Ending
 	var group errgroup.Group
 	group.SetLimit(endingsAtOnce)
 	var failed error
@@ -85,7 +86,9 @@ func (s *Service) EndOwed(ctx context.Context) error {
 		endings, err := s.Accounts.Endings(ctx, after, endingsPage)
 		for _, e := range endings {
 			after = e
-			group.Go(func() error { return Contain(func() error { return s.end(ctx, e, Event{Reason: EndedLate}) }) })
+			group.Go(func() error {
+				return Contain(func() error { return s.end(ctx, e, record.Event{Reason: record.EndedLate}) })
+			})
 		}
 		failed = cmp.Or(failed, group.Wait(), err)
 		if err != nil || len(endings) < endingsPage {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // What is owed is ended also while a sweep takes long.
@@ -44,26 +45,26 @@ type slowlySwept struct {
 }
 
 type owingAccounts struct {
-	flows.Accounts
+	record.Accounts
 	*slowlySwept
 }
 
 func (owingAccounts) Sweep(context.Context, time.Time) error { return nil }
 
-func (a owingAccounts) Endings(context.Context, flows.Ending, int) ([]flows.Ending, error) {
+func (a owingAccounts) Endings(context.Context, record.Ending, int) ([]record.Ending, error) {
 	if a.owed.Load() {
-		return []flows.Ending{{Company: "acme", Account: 1, Epoch: 2}}, nil
+		return []record.Ending{{Company: "acme", Account: 1, Epoch: 2}}, nil
 	}
 	return nil, nil
 }
 
-func (a owingAccounts) Ended(context.Context, flows.Ending) error {
+func (a owingAccounts) Ended(context.Context, record.Ending) error {
 	a.owed.Store(false)
 	return nil
 }
 
 type sweptSessions struct {
-	flows.Sessions
+	record.Sessions
 	*slowlySwept
 }
 
@@ -73,4 +74,4 @@ func (s sweptSessions) Sweep(context.Context, time.Time) error {
 	return nil
 }
 
-func (sweptSessions) End(context.Context, time.Time, flows.Ending) error { return nil }
+func (sweptSessions) End(context.Context, time.Time, record.Ending) error { return nil }

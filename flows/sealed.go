@@ -12,6 +12,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/record"
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
@@ -99,7 +100,7 @@ func newSealer(secret []byte, purpose string) (cipher.AEAD, error) {
 }
 
 // seal returns the token of a session in state checkpassword.
-func seal(sealer cipher.AEAD, s Session) string {
+func seal(sealer cipher.AEAD, s record.Session) string {
 	nonce := make([]byte, chacha20poly1305.NonceSizeX, sealedBytes)
 	rand.Read(nonce) // never fails: it ends the process instead
 	tag := tagOfCompany(s.Company)
@@ -111,33 +112,33 @@ func seal(sealer cipher.AEAD, s Session) string {
 	var alias [aliasBytes]byte
 	hex.Decode(alias[:], []byte(s.LoginID)) // the alias is hex
 	text = append(text, alias[:]...)
-	return tokenPrefix + base64.RawURLEncoding.EncodeToString(sealer.Seal(nonce, nonce, text, []byte(CheckPassword)))
+	return tokenPrefix + base64.RawURLEncoding.EncodeToString(sealer.Seal(nonce, nonce, text, []byte(record.CheckPassword)))
 }
 
 // unseal returns the session in a token, with nothing in Company, and the tag of
 // its company.
-func unseal(sealer cipher.AEAD, token string) (s Session, tag companyTag, ok bool) {
+func unseal(sealer cipher.AEAD, token string) (s record.Session, tag companyTag, ok bool) {
 	var raw [sealedBytes]byte
 	n, err := base64.RawURLEncoding.Strict().Decode(raw[:], []byte(token[len(tokenPrefix):]))
 	if err != nil || n != sealedBytes {
-		return Session{}, tag, false
+		return record.Session{}, tag, false
 	}
 	nonce, sealed := raw[:chacha20poly1305.NonceSizeX], raw[chacha20poly1305.NonceSizeX:]
-	text, err := sealer.Open(sealed[:0], nonce, sealed, []byte(CheckPassword))
+	text, err := sealer.Open(sealed[:0], nonce, sealed, []byte(record.CheckPassword))
 	if err != nil {
-		return Session{}, tag, false
+		return record.Session{}, tag, false
 	}
 	tag = companyTag(text)
 	numbers := text[companyTagBytes:]
 	number := func(i int) int64 { return int64(binary.BigEndian.Uint64(numbers[8*i:])) }
 	half := func(i int) int64 { return int64(binary.BigEndian.Uint32(numbers[4*i:])) }
-	s = Session{
-		Hash:    hashToken(token),
+	s = record.Session{
+		Hash:    record.HashToken(token),
 		ID:      sealedID(token),
 		Account: number(0),
 		Era:     half(2),
 		Epoch:   half(3),
-		State:   CheckPassword,
+		State:   record.CheckPassword,
 		Expires: time.UnixMicro(number(2)),
 	}
 	s.Ends = s.Expires
@@ -162,11 +163,11 @@ func (s *Service) enterSealed(ctx context.Context, c *call, st step) (Reply, err
 	if err := s.charge(ctx, c, st.counters...); err != nil {
 		return Reply{}, err
 	}
-	st.state = CheckPassword
-	session := c.newSession(st, TokenHash{})
+	st.state = record.CheckPassword
+	session := c.newSession(st, record.TokenHash{})
 	token := seal(secrets.sealer, session)
 	c.issued = sealedID(token)
-	return Reply{SessionToken: token, SessionState: CheckPassword, ExpiresIn: secondsUntil(session.Expires, c.now)}, nil
+	return Reply{SessionToken: token, SessionState: record.CheckPassword, ExpiresIn: secondsUntil(session.Expires, c.now)}, nil
 }
 
 // openSealed finds the session in the call's token, which must be a company's that
@@ -178,14 +179,14 @@ func (s *Service) openSealed(ctx context.Context, c *call, want Demand) error {
 	}
 	session, tag, ok := unseal(secrets.sealer, c.token)
 	owner := s.tagged(tag)
-	if !ok || owner == nil || !want.meets(owner.Code) || !c.now.Before(session.Expires.Add(Keep)) {
+	if !ok || owner == nil || !want.meets(owner.Code) || !c.now.Before(session.Expires.Add(record.Keep)) {
 		return ErrTokenInvalid
 	}
 	session.Company = owner.Code
 	c.company, c.session = owner, &session
-	claim := c.counter("claim", hex.EncodeToString(session.Hash[:]), Rate{1, session.Expires.Add(Keep).Sub(c.now)})
+	claim := c.counter("claim", hex.EncodeToString(session.Hash[:]), Rate{1, session.Expires.Add(record.Keep).Sub(c.now)})
 	c.claim = &claim
-	if err = s.Sessions.Charge(ctx, c.now, Look(claim)...); err != nil {
+	if err = s.Sessions.Charge(ctx, c.now, record.Look(claim)...); err != nil {
 		if c.claimed(err) {
 			return ErrTokenInvalid
 		}
@@ -204,7 +205,7 @@ func (s *Service) openSealed(ctx context.Context, c *call, want Demand) error {
 
 // claimed reports whether err says that the call's sealed token was used.
 func (c *call) claimed(err error) bool {
-	full, ok := errors.AsType[*Full](err)
+	full, ok := errors.AsType[*record.Full](err)
 	return ok && c.claim != nil && full.Key == c.claim.Key
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // However often strangers begin a login of an account with a password, the stores
@@ -37,17 +38,17 @@ func TestALoginThatStrangersBeginIsStoredNowhere(t *testing.T) {
 
 // A writeCounter counts what could store something.
 type writeCounter struct {
-	flows.Sessions
+	record.Sessions
 	n atomic.Int64
 }
 
-func (w *writeCounter) Create(ctx context.Context, now time.Time, s flows.Session, counters ...flows.Counter) error {
+func (w *writeCounter) Create(ctx context.Context, now time.Time, s record.Session, counters ...record.Counter) error {
 	w.n.Add(1)
 	return w.Sessions.Create(ctx, now, s, counters...)
 }
 
-func (w *writeCounter) Charge(ctx context.Context, now time.Time, counters ...flows.Counter) error {
-	if slices.ContainsFunc(counters, func(c flows.Counter) bool { return !c.Look }) {
+func (w *writeCounter) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
+	if slices.ContainsFunc(counters, func(c record.Counter) bool { return !c.Look }) {
 		w.n.Add(1)
 	}
 	return w.Sessions.Charge(ctx, now, counters...)
@@ -63,7 +64,7 @@ func TestALoginsTokenIsUsedOnce(t *testing.T) {
 	other.Service = &flows.Service{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies,
 		Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe}
 	for _, path := range []string{"auth/checkpassword", "auth/logout"} {
-		token := b.sessionIn(flows.CheckPassword)
+		token := b.sessionIn(record.CheckPassword)
 		var passed atomic.Int64
 		var racers sync.WaitGroup
 		for i := range 20 {
@@ -92,9 +93,9 @@ func TestALoginsTokenIsUsedOnce(t *testing.T) {
 func TestALoginEndsWithTheAccountsSessions(t *testing.T) {
 	for name, end := range map[string]func(*bench){
 		"a new password": func(b *bench) {
-			b.must("auth/setpassword", b.sessionIn(flows.RecoveryPassword), b.goodBody("auth/setpassword"))
+			b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), b.goodBody("auth/setpassword"))
 		},
-		"the account closed": func(b *bench) { b.update(true, func(a *flows.Account) { a.Status = flows.StatusClosed }) },
+		"the account closed": func(b *bench) { b.update(true, func(a *record.Account) { a.Status = record.StatusClosed }) },
 		"the account deleted": func(b *bench) {
 			if err := b.admin().Delete(b.t.Context(), mnemocode); err != nil {
 				b.t.Fatal(err)
@@ -103,7 +104,7 @@ func TestALoginEndsWithTheAccountsSessions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			token := b.sessionIn(flows.CheckPassword)
+			token := b.sessionIn(record.CheckPassword)
 			end(b)
 			for _, path := range []string{"auth/checkpassword", "auth/checkotp", "auth/logout"} {
 				b.wrong(flows.ErrTokenInvalid, path, token, b.goodBody(path))
@@ -116,7 +117,7 @@ func TestALoginEndsWithTheAccountsSessions(t *testing.T) {
 // Nobody can make, change or spell otherwise a login's token.
 func TestALoginsTokenCantBeForged(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.CheckPassword)
+	token := b.sessionIn(record.CheckPassword)
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	for i := len("mgs_"); i < len(token); i++ {
 		for _, flip := range []int{1, 32} {
@@ -126,7 +127,7 @@ func TestALoginsTokenCantBeForged(t *testing.T) {
 		}
 	}
 	elsewhere := newBench(t)
-	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", elsewhere.sessionIn(flows.CheckPassword), object{"password": password})
+	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", elsewhere.sessionIn(record.CheckPassword), object{"password": password})
 	b.must("auth/checkpassword", token, object{"password": password})
 }
 
@@ -135,10 +136,10 @@ func TestLogoutsOfLoginsAreCounted(t *testing.T) {
 	b := newBench(t)
 	b.company.Limits.LoginsPerAddress.N = 3
 	for range 3 {
-		b.must("auth/logout", b.sessionIn(flows.CheckPassword), nil)
+		b.must("auth/logout", b.sessionIn(record.CheckPassword), nil)
 	}
-	b.wrong(flows.ErrRestricted, "auth/logout", b.sessionIn(flows.CheckPassword), nil)
-	b.must("auth/logout", b.sessionIn(flows.RecoveryQuestion), nil)
+	b.wrong(flows.ErrRestricted, "auth/logout", b.sessionIn(record.CheckPassword), nil)
+	b.must("auth/logout", b.sessionIn(record.RecoveryQuestion), nil)
 }
 
 // An account has as many authorized sessions as it may; one more ends the
@@ -150,7 +151,7 @@ func TestOneSessionTooManyEndsTheOldest(t *testing.T) {
 	var tokens []string
 	for range 3 {
 		b.clock.advance(time.Second)
-		tokens = append(tokens, b.sessionIn(flows.Authorized))
+		tokens = append(tokens, b.sessionIn(record.Authorized))
 		b.wantLive(tokens[len(tokens)-1], nil)
 	}
 	if memory.Len() != 3 {
@@ -170,7 +171,7 @@ func TestOneSessionTooManyEndsTheOldest(t *testing.T) {
 func TestRequestsProlongASessionToItsEnd(t *testing.T) {
 	b := newBench(t)
 	b.company.Idle, b.company.Lifetime = 75*time.Second, 90*time.Second
-	token := b.sessionIn(flows.Authorized)
+	token := b.sessionIn(record.Authorized)
 	for range 44 {
 		b.clock.advance(2 * time.Second)
 		b.wantLive(token, nil)
@@ -182,15 +183,15 @@ func TestRequestsProlongASessionToItsEnd(t *testing.T) {
 // An ending that can't be done holds up no other.
 func TestAStuckEndingHoldsUpNoOther(t *testing.T) {
 	b := newBench(t)
-	b.seed(flows.Seed{Account: flows.Account{Mnemocode: "stuck"}})
-	token := b.sessionIn(flows.Authorized)
+	b.seed(flows.Seed{Account: record.Account{Mnemocode: "stuck"}})
+	token := b.sessionIn(record.Authorized)
 	stuck, err := b.Accounts.ByMnemocode(t.Context(), code, "stuck")
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.Sessions = stuckSessions{b.Sessions, stuck.ID}
 	for _, id := range []int64{stuck.ID, b.account} {
-		if _, err := b.Accounts.Update(t.Context(), code, id, func(*flows.Account) (bool, error) { return true, nil }); err != nil {
+		if _, err := b.Accounts.Update(t.Context(), code, id, func(*record.Account) (bool, error) { return true, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,18 +199,18 @@ func TestAStuckEndingHoldsUpNoOther(t *testing.T) {
 		t.Error("the ending that can't be done is no error")
 	}
 	b.wantLive(token, flows.ErrTokenInvalid)
-	owed, err := b.Accounts.Endings(t.Context(), flows.Ending{}, 10)
+	owed, err := b.Accounts.Endings(t.Context(), record.Ending{}, 10)
 	if err != nil || len(owed) != 1 || owed[0].Account != stuck.ID {
 		t.Errorf("owed are %v, %v", owed, err)
 	}
 }
 
 type stuckSessions struct {
-	flows.Sessions
+	record.Sessions
 	account int64
 }
 
-func (s stuckSessions) End(ctx context.Context, now time.Time, e flows.Ending) error {
+func (s stuckSessions) End(ctx context.Context, now time.Time, e record.Ending) error {
 	if e.Account == s.account {
 		return errors.New("stuck")
 	}

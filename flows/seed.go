@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A FieldError tells what is wrong with a field of an account, in a sentence
@@ -24,12 +25,12 @@ var mnemocodePattern = regexp.MustCompile(`^[!-z|~]{1,128}$`) // visible ASCII w
 
 // CheckAccount refuses an account whose fields can't be: the error is a
 // *FieldError. The phone must be E.164 already (NormalizePhone).
-func CheckAccount(a Account) error {
+func CheckAccount(a record.Account) error {
 	wrong := func(field, message string) error { return &FieldError{field, message} }
 	switch {
 	case !mnemocodePattern.MatchString(a.Mnemocode):
 		return wrong("profile_mnemocode", "it must be 1 to 128 visible ASCII characters without braces")
-	case a.Phone != "" && NormalizePhone(a.Phone) != a.Phone:
+	case a.Phone != "" && record.NormalizePhone(a.Phone) != a.Phone:
 		return wrong("primary_phone", "write it as an international number, as in +37060012345")
 	case a.Email != "" && !emailShaped(a.Email):
 		return wrong("primary_email", "it must be an address like name@example.com")
@@ -37,11 +38,11 @@ func CheckAccount(a Account) error {
 		return wrong("login_name", "it must be 1 to 254 characters, without control characters")
 	case a.Locale != "" && !isLocale(a.Locale):
 		return wrong("locale", errLocale.Error())
-	case a.Status != StatusActive && a.Status != StatusRestricted && a.Status != StatusClosed && a.Status != StatusDenied:
+	case a.Status != record.StatusActive && a.Status != record.StatusRestricted && a.Status != record.StatusClosed && a.Status != record.StatusDenied:
 		return wrong("status", "it must be active, restricted, closed or denied")
 	case (a.Question == "") != (a.AnswerHash == ""):
 		return wrong("control_question", "a question and its answer go together")
-	case a.PasswordHash != "" && a.PasswordHash != AskedElsewhere && password.CheckHash(a.PasswordHash) != nil:
+	case a.PasswordHash != "" && a.PasswordHash != record.AskedElsewhere && password.CheckHash(a.PasswordHash) != nil:
 		return wrong("password_hash", password.CheckHash(a.PasswordHash).Error())
 	}
 	for _, i := range a.Identities {
@@ -61,14 +62,14 @@ func emailShaped(s string) bool {
 // textShaped reports whether s can be a login id: its limits are those of
 // login_id, and what surrounds it would be lost.
 func textShaped(s string) bool {
-	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= 254 && NormalizeLoginID(s) != "" &&
+	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= 254 && record.NormalizeLoginID(s) != "" &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
 // A Seed is an account as an operator writes it: with secrets that are still
 // to be hashed.
 type Seed struct {
-	Account
+	record.Account
 	Password string // plain, or a hash (password.LooksLikeHash); empty for none
 	Answer   string // to the Question
 }
@@ -82,7 +83,7 @@ func (s *Service) Seed(ctx context.Context, c *Company, seed Seed) error {
 		return err
 	}
 	_, err = s.Accounts.ByMnemocode(ctx, c.Code, seed.Mnemocode)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, record.ErrNotFound) {
 		err = s.createSeed(ctx, c, seed)
 	}
 	if err != nil {
@@ -101,20 +102,20 @@ func (s *Service) createSeed(ctx context.Context, c *Company, seed Seed) (err er
 		}
 	}
 	if seed.Answer != "" {
-		if a.AnswerHash, err = s.Hasher.Hash(ctx, password.Turn{Company: c.Code}, c.Password.Argon2id, FoldAnswer(seed.Answer)); err != nil {
+		if a.AnswerHash, err = s.Hasher.Hash(ctx, password.Turn{Company: c.Code}, c.Password.Argon2id, record.FoldAnswer(seed.Answer)); err != nil {
 			return fmt.Errorf("hashing the control answer: %w", err)
 		}
 	}
 	if err := CheckAccount(a); err != nil {
 		return err
 	}
-	created := s.tellOf(c, fact{kind: TellCreated, Mnemocode: a.Mnemocode})
+	created := s.tellOf(c, fact{kind: record.TellCreated, Mnemocode: a.Mnemocode})
 	if a.ID, err = s.Accounts.Create(ctx, s.Now(), a, created...); err != nil {
 		if _, there := s.Accounts.ByMnemocode(ctx, c.Code, seed.Mnemocode); there == nil {
 			return nil // another node that starts was faster
 		}
 		return err
 	}
-	s.Emit(ctx, Event{Name: AccountCreated, Company: c.Code, Account: a.ID, Mnemocode: a.Mnemocode, Reason: "configuration"})
+	s.Emit(ctx, record.Event{Name: record.AccountCreated, Company: c.Code, Account: a.ID, Mnemocode: a.Mnemocode, Reason: "configuration"})
 	return nil
 }

@@ -13,37 +13,38 @@ import (
 	"golang.org/x/text/language"
 
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A Service answers the routes for its companies. Its exported fields are set
 // before the first call and not changed after; its methods may then be called
 // concurrently.
 type Service struct {
-	Accounts  Accounts
-	Outbox    Outbox // the Accounts, if they are one; nil tells nobody
-	Sessions  Sessions
+	Accounts  record.Accounts
+	Outbox    record.Outbox // the Accounts, if they are one; nil tells nobody
+	Sessions  record.Sessions
 	Companies map[string]*Company // by code
 	Hasher    *password.Hasher
 	Log       *slog.Logger
 	// Forwarded is what the Profile of a session has that becomes authorized.
-	Forwarded []ProfileField
+	Forwarded []record.ProfileField
 	Now       func() time.Time
 	After     func(time.Duration) <-chan time.Time // nil is time.After
 	// Observe is told of each Event; nil for nobody. It must not block.
-	Observe func(context.Context, Event)
+	Observe func(context.Context, record.Event)
 	// KeyUsed is told of each good API key that was sent: its company, and what it is
 	// called (see Company) or KeyOfPage. nil for nobody. It must not block.
 	KeyUsed func(company, key string)
 	// History is the Accounts, if they are one; nil keeps none. AuditKeep is for
 	// how long events are kept there.
-	History   History
+	History   record.History
 	AuditKeep time.Duration
 
 	historian  historian
 	told       told // of full counters
 	warnings   Warnings
-	backlogs   atomic.Pointer[[]Backlog] // nil until they are known
-	derived    atomic.Pointer[secrets]   // nil until it is needed
+	backlogs   atomic.Pointer[[]record.Backlog] // nil until they are known
+	derived    atomic.Pointer[secrets]          // nil until it is needed
 	tagging    sync.Once
 	byTag      map[companyTag]*Company // of sealed tokens
 	background sync.WaitGroup          // what later began
@@ -72,7 +73,7 @@ type Request struct {
 // A Reply is the answer of a route that succeeded, ready to be marshalled.
 type Reply struct {
 	SessionToken        string       `json:"session_token,omitempty"`
-	SessionState        State        `json:"session_state,omitempty"`
+	SessionState        record.State `json:"session_state,omitempty"`
 	ExpiresIn           *int         `json:"expires_in,omitempty"` // whole seconds until the token ends unless it is used
 	ProfileMnemocode    string       `json:"profile_mnemocode,omitempty"`
 	DisclaimersRequired []Disclaimer `json:"disclaimers_required,omitzero"` // nil: not said
@@ -88,28 +89,28 @@ type Reply struct {
 type call struct {
 	company *Company
 	address string
-	nowhere bool     // it comes from no address: of a backend's user who it does not tell
-	session *Session // nil on routes that take no token
-	ended   bool     // endOwn has ended the session, so the next one replaces none
-	token   string   // the session's
+	nowhere bool            // it comes from no address: of a backend's user who it does not tell
+	session *record.Session // nil on routes that take no token
+	ended   bool            // endOwn has ended the session, so the next one replaces none
+	token   string          // the session's
 	body    func() ([]byte, error)
 	now     time.Time
 
 	userAgent string                // as sessions keep it
 	key       string                // what the API key is called
 	languages func() []language.Tag // as the Request has it
-	forwarded []ProfileField
+	forwarded []record.ProfileField
 
 	// What looking for the session has shown already.
-	limited *Full    // why the address may not go on
-	loaded  *Account // the session's
-	claim   *Counter // of a sealed session: full once the token was used; nil if it is stored
+	limited *record.Full    // why the address may not go on
+	loaded  *record.Account // the session's
+	claim   *record.Counter // of a sealed session: full once the token was used; nil if it is stored
 
 	// What the call's events tell, see events.go.
 	account   int64  // the one that was found
 	mnemocode string // its own
 	issued    string // the ID of the session that began
-	events    []Event
+	events    []record.Event
 }
 
 // Serve runs a route. Its errors are *Error or *Refusal, and of those that the
@@ -123,7 +124,7 @@ func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error
 		body:      r.Body,
 		now:       s.Now(),
 	}
-	ctx = withStoreTime(ctx)
+	ctx = record.WithStoreTime(ctx)
 	err = ErrService // should it panic
 	defer func() { s.emit(ctx, r, c, reply, err) }()
 	reply, err = s.serve(ctx, r, c)

@@ -2,46 +2,12 @@ package flows
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"strings"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
-
-// A Session is what a store keeps for one token.
-type Session struct {
-	Hash      TokenHash
-	ID        string // names the session, through all its steps, to operators; of no use as a token
-	Company   string
-	Account   int64  // 0 for a decoy, which no step lets pass
-	Mnemocode string // the account's; empty for a decoy
-	LoginID   string // a decoy's: the alias of the login id that was sent, which carries its counters
-	Epoch     int64  // the account's Epoch when its owner began to log in
-	Era       int64  // the company's then, see Account
-	State     State
-	Accepted  []Acceptance // disclaimers accepted on the way, written to the account once authorized
-	Created   time.Time
-	Expires   time.Time // when the token ends unless it is used; moves with use while Authorized
-	Ends      time.Time // when it ends whatever happens; Expires never lies behind it
-	LastUsed  time.Time // when a request was last seen to use it: see Touch
-	Address   string    // from where its state was reached: of an authorized one, the login
-	UserAgent string    // of that request
-	Profile   Profile   // what the application is told of the account beside its mnemocode
-	Code      *Code     // the one-time code that waits to be entered; nil when there is none or it was spent
-	ByApp     bool      // in CheckOTP: the code is the authenticator app's, until SetCode gives the session another
-	AtMost    int       // for Create and Replace, and not kept: how many of the account's sessions may be in State; 0: any number
-}
-
-// A Code is a one-time code as a store keeps it.
-type Code struct {
-	Hash    [sha256.Size]byte // keyed with the session's token, so that a stored hash can't be searched
-	Phone   string            // where it was sent; it is void for any other
-	Expires time.Time
-}
-
-// MaxSessions is how many sessions in one state an account may ever have
-// (contract, section 5).
-const MaxSessions = 10_000
 
 // The life of a session: a step begins it (newSession, store), the routes find it
 // (find, lookup), a step or a logout ends it (endOwn), what changes its account
@@ -54,7 +20,7 @@ const maxPending = 100
 
 // find finds the session of the call's token; of a stored one, which must be of a
 // company that meets want, with get.
-func (s *Service) find(ctx context.Context, c *call, want Demand, get func(context.Context, TokenHash) (Session, error)) error {
+func (s *Service) find(ctx context.Context, c *call, want Demand, get func(context.Context, record.TokenHash) (record.Session, error)) error {
 	if isSealed(c.token) {
 		return s.openSealed(ctx, c, Demand{Company: c.company.Code})
 	}
@@ -69,38 +35,38 @@ func (s *Service) find(ctx context.Context, c *call, want Demand, get func(conte
 // meets want. Get is Sessions.Get or recall.
 func (s *Service) lookup(
 	ctx context.Context, prefix, token string, want Demand, now time.Time,
-	get func(context.Context, TokenHash) (Session, error),
-) (Session, error) {
+	get func(context.Context, record.TokenHash) (record.Session, error),
+) (record.Session, error) {
 	if !tokenShaped(prefix, token) {
-		return Session{}, ErrTokenInvalid
+		return record.Session{}, ErrTokenInvalid
 	}
-	session, err := get(ctx, hashToken(token))
-	if errors.Is(err, ErrNotFound) {
-		return Session{}, ErrTokenInvalid
+	session, err := get(ctx, record.HashToken(token))
+	if errors.Is(err, record.ErrNotFound) {
+		return record.Session{}, ErrTokenInvalid
 	}
 	if err != nil {
-		return Session{}, unavailable("loading the session", err)
+		return record.Session{}, unavailable("loading the session", err)
 	}
 	if !want.meets(session.Company) {
-		return Session{}, ErrTokenInvalid
+		return record.Session{}, ErrTokenInvalid
 	}
 	if !now.Before(session.Expires) {
 		s.expire(ctx, now, session)
-		return Session{}, ErrTokenExpired
+		return record.Session{}, ErrTokenExpired
 	}
 	return session, nil
 }
 
 // profile is what an authorized session carries for the application.
-func (c *call) profile(st step) Profile {
-	if st.state != Authorized {
+func (c *call) profile(st step) record.Profile {
+	if st.state != record.Authorized {
 		return ""
 	}
-	return newProfile(st.account, c.forwarded)
+	return record.NewProfile(st.account, c.forwarded)
 }
 
-func (c *call) newSession(st step, hash TokenHash) Session {
-	next := Session{
+func (c *call) newSession(st step, hash record.TokenHash) record.Session {
+	next := record.Session{
 		Hash:      hash,
 		ID:        newID(),
 		Company:   c.company.Code,
@@ -121,7 +87,7 @@ func (c *call) newSession(st step, hash TokenHash) Session {
 		AtMost:    maxPending,
 		ByApp:     st.byApp,
 	}
-	if st.state == Authorized {
+	if st.state == record.Authorized {
 		next.AtMost = c.company.Limits.SessionsPerAccount
 		next.Ends = c.now.Add(c.company.Lifetime)
 		next.Expires = c.now.Add(min(c.company.Idle, c.company.Lifetime))
@@ -137,23 +103,23 @@ func (c *call) first() bool { return c.session == nil || c.ended }
 
 // store creates the call's first session or replaces the one it has, unless one
 // of the counters refuses it.
-func (s *Service) store(ctx context.Context, c *call, next Session, counters ...Counter) error {
+func (s *Service) store(ctx context.Context, c *call, next record.Session, counters ...record.Counter) error {
 	var err error
 	switch {
 	case c.first():
 		err = s.Sessions.Create(ctx, c.now, next, counters...)
 	case c.claim != nil:
-		err = s.Sessions.Create(ctx, c.now, next, append([]Counter{*c.claim}, counters...)...)
+		err = s.Sessions.Create(ctx, c.now, next, append([]record.Counter{*c.claim}, counters...)...)
 		if c.claimed(err) {
 			return ErrTokenInvalid // another request with this token was faster
 		}
 	default:
 		err = s.Sessions.Replace(ctx, c.now, c.session.Hash, c.session.State, next, counters...)
-		if errors.Is(err, ErrConflict) {
+		if errors.Is(err, record.ErrConflict) {
 			return ErrTokenInvalid // as above
 		}
 	}
-	if full, ok := errors.AsType[*Full](err); ok {
+	if full, ok := errors.AsType[*record.Full](err); ok {
 		return s.refused(c, full)
 	}
 	if err != nil { // also where the account was changed while its owner logged in
@@ -170,10 +136,10 @@ func (s *Service) endOwn(ctx context.Context, c *call) error {
 	} else {
 		err = s.Sessions.Delete(ctx, c.session.Hash)
 	}
-	if errors.Is(err, ErrNotFound) || c.claimed(err) {
+	if errors.Is(err, record.ErrNotFound) || c.claimed(err) {
 		return ErrTokenInvalid // ended by another request meanwhile
 	}
-	if full, ok := errors.AsType[*Full](err); ok {
+	if full, ok := errors.AsType[*record.Full](err); ok {
 		return s.refused(c, full)
 	}
 	if err != nil {
@@ -184,8 +150,8 @@ func (s *Service) endOwn(ctx context.Context, c *call) error {
 }
 
 // abandon ends a session whose token nobody got. It needs not succeed.
-func (s *Service) abandon(ctx context.Context, hash TokenHash) {
-	if err := s.Sessions.Delete(context.WithoutCancel(ctx), hash); err != nil && !errors.Is(err, ErrNotFound) {
+func (s *Service) abandon(ctx context.Context, hash record.TokenHash) {
+	if err := s.Sessions.Delete(context.WithoutCancel(ctx), hash); err != nil && !errors.Is(err, record.ErrNotFound) {
 		s.Log.Warn("a session that nobody can use stays until it expires", "error", err)
 	}
 }
@@ -193,7 +159,7 @@ func (s *Service) abandon(ctx context.Context, hash TokenHash) {
 // end ends the sessions that a change of the account, or a new era, owes. Each
 // is told of as by is, which has the reason and who did it. Should it fail, Run
 // tries until it is done.
-func (s *Service) end(ctx context.Context, e Ending, by Event) error {
+func (s *Service) end(ctx context.Context, e record.Ending, by record.Event) error {
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
 	events := s.endings(ctx, e, by)
 	if err := s.Sessions.End(ctx, s.Now(), e); err != nil {
@@ -210,40 +176,25 @@ func (s *Service) end(ctx context.Context, e Ending, by Event) error {
 
 // endings returns the events of the sessions that an ending is about to end: one
 // for all of a company's.
-func (s *Service) endings(ctx context.Context, e Ending, by Event) []Event {
+func (s *Service) endings(ctx context.Context, e record.Ending, by record.Event) []record.Event {
 	if s.Observe == nil {
 		return nil
 	}
 	if e.Account == 0 {
-		by.Name, by.Company = AllSessionsEnded, e.Company
-		return []Event{by}
+		by.Name, by.Company = record.AllSessionsEnded, e.Company
+		return []record.Event{by}
 	}
 	sessions, err := s.Sessions.List(ctx, s.Now(), e.Company, e.Account)
 	if err != nil {
 		s.Log.Warn("the sessions that end could not be listed, so their endings are not in the audit log", "error", err)
 	}
-	var events []Event
+	var events []record.Event
 	for _, session := range sessions {
 		if session.Epoch < e.Epoch && session.Hash != e.Keep {
 			events = append(events, session.Ended(by))
 		}
 	}
 	return events
-}
-
-// IdleUntil is when a session expires that would without a bound at t.
-func (s *Session) IdleUntil(t time.Time) time.Time {
-	if t.After(s.Ends) {
-		return s.Ends
-	}
-	return t
-}
-
-// Ended is the event of a session that was ended.
-func (s Session) Ended(by Event) Event {
-	by.Name, by.Company, by.Account, by.Mnemocode = SessionEnded, s.Company, s.Account, s.Mnemocode
-	by.Session, by.State = s.ID, s.State
-	return by
 }
 
 // maxUserAgent is how much of a user agent is kept, in bytes.
@@ -257,7 +208,7 @@ func keptUserAgent(s string) string {
 // expire sees to it that a session which was seen to have expired stays so,
 // whatever happens to the clocks. Should the store fail, the next request with
 // the token tries again; this one is refused in any case.
-func (s *Service) expire(ctx context.Context, now time.Time, session Session) {
+func (s *Service) expire(ctx context.Context, now time.Time, session record.Session) {
 	if !session.Expires.IsZero() { // else it is done already
 		_ = s.Sessions.Expire(ctx, now, session.Hash)
 	}

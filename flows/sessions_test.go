@@ -5,18 +5,19 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A code that is out when the phone changes is of no use, and the next one goes
 // to the new phone.
 func TestAPhoneThatChangesWhileACodeIsOut(t *testing.T) {
 	const other = "+37060099999"
-	for _, state := range []flows.State{flows.CheckOTP, flows.RecoveryOTP} {
+	for _, state := range []record.State{record.CheckOTP, record.RecoveryOTP} {
 		t.Run(string(state), func(t *testing.T) {
 			b := newBench(t)
-			token, path := b.sessionIn(state), map[flows.State]string{flows.CheckOTP: "auth/checkotp", flows.RecoveryOTP: "auth/recovery/checkotp"}[state]
+			token, path := b.sessionIn(state), map[record.State]string{record.CheckOTP: "auth/checkotp", record.RecoveryOTP: "auth/recovery/checkotp"}[state]
 			out := b.sms.last(t)
-			_, _, err := b.admin().Change(t.Context(), mnemocode, flows.Change{Apply: func(a *flows.Account) error {
+			_, _, err := b.admin().Change(t.Context(), mnemocode, flows.Change{Apply: func(a *record.Account) error {
 				a.Phone = other
 				return nil
 			}})
@@ -38,10 +39,10 @@ func TestAPhoneThatChangesWhileACodeIsOut(t *testing.T) {
 // logged in; a new password by recovery ends the owner's session, too.
 func TestRecoveryWhileLoggedIn(t *testing.T) {
 	b := newBench(t)
-	session := b.sessionIn(flows.Authorized)
-	first := b.sessionIn(flows.RecoveryOTP)
+	session := b.sessionIn(record.Authorized)
+	first := b.sessionIn(record.RecoveryOTP)
 	b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", first, object{"otp": wrongCode(b.sms.last(t).Code)})
-	question := b.sessionIn(flows.RecoveryQuestion)
+	question := b.sessionIn(record.RecoveryQuestion)
 	b.wrong(flows.ErrAnswerInvalid, "auth/recovery/checkquestion", question, object{"control_answer": "no"})
 	link := b.goodBody("auth/recovery/checklink")
 	b.wantLive(session, nil)
@@ -58,7 +59,7 @@ func TestRecoveryWhileLoggedIn(t *testing.T) {
 // begun before it went back goes on.
 func TestAClockThatGoesBack(t *testing.T) {
 	b := newBench(t)
-	b.update(true, func(a *flows.Account) { a.SecondFactor = true })
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
 	login := object{"login_id": email, "password": password}
 	token := b.must("auth/checkcredentials", "", login).SessionToken
 	out := b.sms.last(t).Code

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 type setPasswordRequest struct {
@@ -32,7 +33,7 @@ func (s *Service) setPassword(ctx context.Context, c *call, req *setPasswordRequ
 		return Reply{}, err
 	}
 	st := step{account: a}
-	if c.session.State == SetPassword {
+	if c.session.State == record.SetPassword {
 		if st.accepted, err = c.accept(a, req.AcceptDisclaimers); err != nil {
 			return Reply{}, err
 		}
@@ -40,7 +41,7 @@ func (s *Service) setPassword(ctx context.Context, c *call, req *setPasswordRequ
 	if err := s.changePassword(ctx, c, a, password); err != nil {
 		return Reply{}, err
 	}
-	if c.session.State == RecoveryPassword {
+	if c.session.State == record.RecoveryPassword {
 		return Reply{}, nil
 	}
 	// The session of this call was ended; its successor begins in the epoch
@@ -49,8 +50,8 @@ func (s *Service) setPassword(ctx context.Context, c *call, req *setPasswordRequ
 	return s.authorize(ctx, c, st)
 }
 
-func (s *Service) checkNotSame(ctx context.Context, c *call, a Account, wanted string) error {
-	if a.PasswordHash == "" || a.PasswordHash == AskedElsewhere {
+func (s *Service) checkNotSame(ctx context.Context, c *call, a record.Account, wanted string) error {
+	if a.PasswordHash == "" || a.PasswordHash == record.AskedElsewhere {
 		return nil
 	}
 	same, _, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
@@ -63,7 +64,7 @@ func (s *Service) checkNotSame(ctx context.Context, c *call, a Account, wanted s
 	return nil
 }
 
-func (s *Service) changePassword(ctx context.Context, c *call, a Account, password string) error {
+func (s *Service) changePassword(ctx context.Context, c *call, a record.Account, password string) error {
 	hash, err := s.Hasher.Hash(ctx, c.turn(), c.company.Password.Argon2id, password)
 	if err != nil {
 		return unavailable("hashing the password", err)
@@ -72,25 +73,25 @@ func (s *Service) changePassword(ctx context.Context, c *call, a Account, passwo
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // the token is gone: see it through
-	facts := []fact{{kind: TellPassword, Mnemocode: a.Mnemocode}}
-	if c.session.State == RecoveryPassword {
-		facts = append(facts, fact{kind: TellRecovery, Mnemocode: a.Mnemocode})
+	facts := []fact{{kind: record.TellPassword, Mnemocode: a.Mnemocode}}
+	if c.session.State == record.RecoveryPassword {
+		facts = append(facts, fact{kind: record.TellRecovery, Mnemocode: a.Mnemocode})
 	}
-	err = s.Accounts.SetPassword(ctx, c.now, c.company.Code, a.ID, a.Epoch, hash, TokenHash{}, s.tellOf(c.company, facts...)...)
-	if errors.Is(err, ErrConflict) {
+	err = s.Accounts.SetPassword(ctx, c.now, c.company.Code, a.ID, a.Epoch, hash, record.TokenHash{}, s.tellOf(c.company, facts...)...)
+	if errors.Is(err, record.ErrConflict) {
 		return ErrTokenInvalid // another session's request was faster, and ended this one
 	}
 	if err != nil {
 		return unavailable("storing the password", err)
 	}
 	s.passwordSet(ctx, c.company, a)
-	return s.end(ctx, Ending{Company: c.company.Code, Account: a.ID, Epoch: a.Epoch + 1}, c.by(EndedByPassword))
+	return s.end(ctx, record.Ending{Company: c.company.Code, Account: a.ID, Epoch: a.Epoch + 1}, c.by(record.EndedByPassword))
 }
 
 // passwordSet is what a new password brings beside the end of sessions. It needs
 // not succeed.
-func (s *Service) passwordSet(ctx context.Context, company *Company, a Account) {
-	if err := s.clearShown(ctx, company, a, WrongPasswords); err != nil {
+func (s *Service) passwordSet(ctx context.Context, company *Company, a record.Account) {
+	if err := s.clearShown(ctx, company, a, record.WrongPasswords); err != nil {
 		s.Log.Warn("a lock that strangers are told of goes on after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
 	}
 	s.notice(company, a, NoticePasswordChanged)

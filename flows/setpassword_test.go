@@ -9,23 +9,24 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func TestANewPasswordAuthorizesOrEndsTheRecovery(t *testing.T) {
-	for _, state := range []flows.State{flows.SetPassword, flows.RecoveryPassword} {
+	for _, state := range []record.State{record.SetPassword, record.RecoveryPassword} {
 		t.Run(string(state), func(t *testing.T) {
 			b := newBench(t)
 			token := b.sessionIn(state)
 			reply := b.must("auth/setpassword", token, object{"new_password": "another fine secret"})
-			if state == flows.SetPassword {
-				wantStep(t, reply, flows.Authorized)
+			if state == record.SetPassword {
+				wantStep(t, reply, record.Authorized)
 				b.wrong(flows.ErrSessionInvalid, "auth/setpassword", reply.SessionToken, object{"new_password": "x"})
-			} else if reply.SessionToken != "" || reply.SessionState != flows.None || reply.ProfileMnemocode != "" || reply.PasswordQuality != nil {
+			} else if reply.SessionToken != "" || reply.SessionState != record.None || reply.ProfileMnemocode != "" || reply.PasswordQuality != nil {
 				t.Errorf("got %+v, want nothing but the success", reply)
 			}
 			b.wrong(flows.ErrTokenInvalid, "auth/setpassword", token, object{"new_password": "yet another secret"})
 			b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
-			wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"}), flows.Authorized)
+			wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"}), record.Authorized)
 			b.Close()
 			if m := b.mail.last(t); m.Type != flows.NoticePasswordChanged || m.To != email || m.Code != "" || m.Link != "" {
 				t.Errorf("the owner was told %+v", m)
@@ -36,7 +37,7 @@ func TestANewPasswordAuthorizesOrEndsTheRecovery(t *testing.T) {
 
 // What a new password must be; quality_test.go has the rules one by one.
 func TestARefusedPasswordLeavesTheSession(t *testing.T) {
-	for _, state := range []flows.State{flows.SetPassword, flows.RecoveryPassword} {
+	for _, state := range []record.State{record.SetPassword, record.RecoveryPassword} {
 		t.Run(string(state), func(t *testing.T) {
 			b := newBench(t)
 			b.company.Password.RegexSource = `[0-9]|correct`
@@ -87,18 +88,18 @@ func TestPasswordRegexIsTold(t *testing.T) {
 
 // A new password ends every other session, pending token, code and link.
 func TestANewPasswordEndsAllElse(t *testing.T) {
-	for _, state := range []flows.State{flows.SetPassword, flows.RecoveryPassword} {
+	for _, state := range []record.State{record.SetPassword, record.RecoveryPassword} {
 		t.Run(string(state), func(t *testing.T) {
 			b := newBench(t)
 			token := b.sessionIn(state)
 			authorized := b.must("auth/oauth", "", b.goodBody("auth/oauth")).SessionToken
-			pending := b.sessionIn(flows.CheckPassword)
-			recovery := b.sessionIn(flows.RecoveryOTP)
+			pending := b.sessionIn(record.CheckPassword)
+			recovery := b.sessionIn(record.RecoveryOTP)
 			otp := b.sms.last(t).Code
-			question := b.sessionIn(flows.RecoveryQuestion)
-			reset := b.sessionIn(flows.RecoveryPassword)
+			question := b.sessionIn(record.RecoveryQuestion)
+			reset := b.sessionIn(record.RecoveryPassword)
 			link := b.goodBody("auth/recovery/checklink")
-			b.seed(flows.Seed{Account: flows.Account{Mnemocode: "bob", LoginName: "bob"}, Password: password})
+			b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob"}, Password: password})
 			stranger := b.must("auth/login", "", object{"login_id": "bob"}).SessionToken
 
 			reply := b.must("auth/setpassword", token, object{"new_password": "another fine secret"})
@@ -115,7 +116,7 @@ func TestANewPasswordEndsAllElse(t *testing.T) {
 				}
 			}
 			b.must("auth/checkpassword", stranger, object{"password": password})
-			if state == flows.SetPassword {
+			if state == record.SetPassword {
 				if _, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + reply.SessionToken}); err != nil {
 					t.Errorf("the new session: %v", err)
 				}
@@ -130,7 +131,7 @@ func TestOneNewPasswordWins(t *testing.T) {
 			b := newBench(t)
 			tokens := make([]string, sessions)
 			for i := range tokens {
-				tokens[i] = b.sessionIn(flows.RecoveryPassword)
+				tokens[i] = b.sessionIn(record.RecoveryPassword)
 			}
 			secret := func(i int) string { return fmt.Sprintf("another fine secret %d", i) }
 			got := race(100, func(i int) error {
@@ -160,9 +161,9 @@ func TestOneNewPasswordWins(t *testing.T) {
 func TestTheOwnerIsToldOfANewPassword(t *testing.T) {
 	b := newBench(t)
 	b.mail.broken = errors.New("gateway timeout")
-	b.must("auth/setpassword", b.sessionIn(flows.SetPassword), object{"new_password": "another fine secret"})
+	b.must("auth/setpassword", b.sessionIn(record.SetPassword), object{"new_password": "another fine secret"})
 	b.mail.await(1)
-	b.update(true, func(a *flows.Account) { a.Email, a.LoginName, a.MustSetPassword = "", "alice", true })
+	b.update(true, func(a *record.Account) { a.Email, a.LoginName, a.MustSetPassword = "", "alice", true })
 	token := b.must("auth/checkcredentials", "", object{"login_id": "alice", "password": "another fine secret"}).SessionToken
 	b.must("auth/setpassword", token, object{"new_password": "yet another secret"})
 	b.sms.await(1)
@@ -176,7 +177,7 @@ func TestTheOwnerIsToldOfANewPassword(t *testing.T) {
 
 func TestANewPasswordNeedsItsTokenInTime(t *testing.T) {
 	b := newBench(t)
-	token := b.sessionIn(flows.RecoveryPassword)
+	token := b.sessionIn(record.RecoveryPassword)
 	b.clock.advance(b.company.Temporary - time.Microsecond)
 	b.wrong(flows.ErrQuality, "auth/setpassword", token, object{"new_password": "x"})
 	b.clock.advance(time.Microsecond)

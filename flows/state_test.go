@@ -3,14 +3,16 @@ package flows
 import (
 	"strings"
 	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func TestTokensAreDrawnIntoTheirBucket(t *testing.T) {
 	seen := map[string]bool{}
-	for i := range 64 * Buckets {
-		token, hash := newToken(tokenPrefix, i%Buckets)
-		if hash.Bucket() != i%Buckets || hash != hashToken(token) || !tokenShaped(tokenPrefix, token) {
-			t.Fatalf("bucket %d: %q has the hash %x in bucket %d", i%Buckets, token, hash, hash.Bucket())
+	for i := range 64 * record.Buckets {
+		token, hash := newToken(tokenPrefix, i%record.Buckets)
+		if hash.Bucket() != i%record.Buckets || hash != record.HashToken(token) || !tokenShaped(tokenPrefix, token) {
+			t.Fatalf("bucket %d: %q has the hash %x in bucket %d", i%record.Buckets, token, hash, hash.Bucket())
 		}
 		// Neither what is drawn once nor what is drawn until it fits comes twice.
 		for _, part := range []string{strings.TrimPrefix(token, tokenPrefix)[:32], token[len(token)-11:]} {
@@ -25,6 +27,6 @@ func TestTokensAreDrawnIntoTheirBucket(t *testing.T) {
 func BenchmarkNewToken(b *testing.B) {
 	b.ReportAllocs()
 	for i := range b.N {
-		newToken(tokenPrefix, i%Buckets)
+		newToken(tokenPrefix, i%record.Buckets)
 	}
 }

@@ -4,19 +4,21 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A step is a session about to begin: the first of a login or recovery, or the
 // one that replaces the call's.
 type step struct {
-	account  Account // empty for a decoy
-	decoyOf  string  // the alias of the login id that a decoy stands for
-	state    State
+	account  record.Account // empty for a decoy
+	decoyOf  string         // the alias of the login id that a decoy stands for
+	state    record.State
 	codeless bool // no code is sent
 	byApp    bool // nor here: the account's app shows it
-	accepted []Acceptance
+	accepted []record.Acceptance
 	// counters are charged, or looked at, by storing the session.
-	counters []Counter
+	counters []record.Counter
 	// then is what else must succeed for the step to count, done once the
 	// session is stored and before anyone has its token: if it fails, the
 	// session is ended again.
@@ -25,16 +27,16 @@ type step struct {
 
 // enter takes a step and returns what the client is told of it.
 func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
-	bucket := AccountBucket(c.company.Code, st.account.ID)
+	bucket := record.AccountBucket(c.company.Code, st.account.ID)
 	if st.account.ID == 0 {
-		bucket = hashToken(st.decoyOf).Bucket() // that of account 0 would show what it is
+		bucket = record.HashToken(st.decoyOf).Bucket() // that of account 0 would show what it is
 	}
 	token, hash := newToken(tokenPrefix, bucket)
 	next := c.newSession(st, hash)
 	reply := Reply{SessionToken: token, SessionState: st.state, ExpiresIn: secondsUntil(next.Expires, c.now)}
 	var code newCode
 	switch st.state {
-	case CheckOTP, RecoveryOTP:
+	case record.CheckOTP, record.RecoveryOTP:
 		var err error
 		if code, err = s.newCode(c, st, token); err != nil {
 			return Reply{}, err
@@ -43,9 +45,9 @@ func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 		if next.Code = code.stored; next.Code != nil {
 			reply.UserPhone = maskPhone(st.account.Phone)
 		}
-	case SetPassword, RecoveryPassword:
+	case record.SetPassword, record.RecoveryPassword:
 		reply.PasswordQuality = c.company.quality(st.account)
-	case Authorized:
+	case record.Authorized:
 		reply.ProfileMnemocode = st.account.Mnemocode
 	}
 	when := c.whenSent(st.state)
@@ -92,7 +94,7 @@ func (s *Service) after(ctx context.Context, c *call, st step, otpDone bool) (Re
 		}
 		return s.awaitCode(ctx, c, st)
 	case st.account.MustSetPassword || st.account.PasswordHash == "" && c.company.Password.Required:
-		st.state = SetPassword
+		st.state = record.SetPassword
 	default:
 		return s.authorize(ctx, c, st)
 	}
@@ -102,7 +104,7 @@ func (s *Service) after(ctx context.Context, c *call, st step, otpDone bool) (Re
 // authorize is the step to authorized, which records the disclaimers that were
 // accepted on the way.
 func (s *Service) authorize(ctx context.Context, c *call, st step) (Reply, error) {
-	st.state = Authorized
+	st.state = record.Authorized
 	if len(st.accepted) > 0 {
 		accept := func(ctx context.Context) error {
 			told := s.tellOf(c.company, acceptedFact(st.account.Mnemocode, st.accepted))
@@ -120,20 +122,20 @@ func (s *Service) authorize(ctx context.Context, c *call, st step) (Reply, error
 func secondsUntil(then, now time.Time) *int { return new(int(then.Sub(now) / time.Second)) }
 
 // admitted tells whether the account's status lets it in.
-func admitted(a Account) error {
+func admitted(a record.Account) error {
 	switch a.Status {
-	case StatusActive:
+	case record.StatusActive:
 		return nil
-	case StatusRestricted:
+	case record.StatusRestricted:
 		return ErrUserRestricted
-	case StatusClosed:
+	case record.StatusClosed:
 		return ErrUserClosed
 	default: // denied, and whatever a newer version may have written
 		return ErrUserDenied
 	}
 }
 
-func (c *Company) needsSecondFactor(a Account) bool {
+func (c *Company) needsSecondFactor(a record.Account) bool {
 	switch c.SecondFactor {
 	case SecondFactorRequired:
 		return true

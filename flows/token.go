@@ -5,11 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"strconv"
-)
 
-// A TokenHash is the SHA-256 of a token: all that a store ever holds of it.
-type TokenHash [sha256.Size]byte
+	"github.com/mnemogate/mnemogate/flows/record"
+)
 
 const (
 	tokenPrefix = "mgs_"
@@ -23,9 +21,9 @@ const (
 // into the bucket. Of those there are 2^58 for each beginning, give or take one
 // in 2^29, so all tokens of the bucket are as good as equally likely: 250
 // random bits.
-func newToken(prefix string, bucket int) (string, TokenHash) {
+func newToken(prefix string, bucket int) (string, record.TokenHash) {
 	const drawn = 8 // bytes; the others are three by three, as base64 takes them
-	var random [tokenBytes - drawn + Buckets*drawn]byte
+	var random [tokenBytes - drawn + record.Buckets*drawn]byte
 	rand.Read(random[:]) // never fails: it ends the process instead
 	encoding := base64.RawURLEncoding
 	token := encoding.AppendEncode(append(make([]byte, 0, 64), prefix...), random[:tokenBytes-drawn])
@@ -35,30 +33,10 @@ func newToken(prefix string, bucket int) (string, TokenHash) {
 			rand.Read(tails)
 		}
 		all := encoding.AppendEncode(token, tails[:drawn]) // over the one before
-		if hash := TokenHash(sha256.Sum256(all)); hash.Bucket() == bucket {
+		if hash := record.TokenHash(sha256.Sum256(all)); hash.Bucket() == bucket {
 			return string(all), hash
 		}
 	}
-}
-
-// Buckets is how many parts a store that is spread over many machines can
-// keep sessions in. It must not change: old tokens would be looked for in the
-// wrong part.
-const Buckets = 64
-
-// Bucket is the part that a session's hash falls into. All of an account's
-// sessions have the one that AccountBucket returns, so that a store can keep
-// what changes together in one place.
-func (h TokenHash) Bucket() int { return int(h[0]) % Buckets }
-
-// AccountBucket is the Bucket of all sessions of an account.
-func AccountBucket(company string, account int64) int {
-	return hashToken(company + "/" + strconv.FormatInt(account, 10)).Bucket()
-}
-
-func hashToken(token string) TokenHash {
-	var b [64]byte // spares an allocation
-	return sha256.Sum256(append(b[:0], token...))
 }
 
 // tokenShaped reports whether newToken could have made s: only then is a store

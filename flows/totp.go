@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/record"
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
@@ -59,19 +60,15 @@ func matchTOTP(secret []byte, code string, now time.Time) (step int64, ok bool) 
 	return step, ok
 }
 
-// HasApp reports whether the account's second factor is its app. It follows a
-// password: an account without one logs in by SMS.
-func (a Account) HasApp() bool { return a.TOTP != "" && a.PasswordHash != "" }
-
 // tryApp compares a code with the app's. A wrong one counts and spends nothing; a
 // right one is spent by this, also if the disclaimers are then what fails.
-func (s *Service) tryApp(ctx context.Context, c *call, a Account, code string) (step, error) {
+func (s *Service) tryApp(ctx context.Context, c *call, a record.Account, code string) (step, error) {
 	secret, err := s.openTOTP(ctx, a.Company, a.TOTP)
 	if err != nil {
 		return step{}, err
 	}
 	at, right := matchTOTP(secret, code, c.now)
-	err = s.settleWindow(ctx, c, c.subject(a, ""), WrongCodes, c.company.Limits.WrongCodes, right)
+	err = s.settleWindow(ctx, c, c.subject(a, ""), record.WrongCodes, c.company.Limits.WrongCodes, right)
 	if err == nil && !right {
 		err = errAppCode
 	}
@@ -89,12 +86,12 @@ var errAppCode = &Refusal{Err: ErrOTPInvalid, Message: "The code is wrong or was
 func (s *Service) spendTOTP(ctx context.Context, now time.Time, company, sealed string, step int64) error {
 	of := sha256.Sum256([]byte(sealed))
 	until := time.Unix((step+1+totpDrift)*int64(totpStep/time.Second), 0)
-	err := s.Sessions.Charge(ctx, now, Counter{
+	err := s.Sessions.Charge(ctx, now, record.Counter{
 		Key:    counterKey(company, "totp", hex.EncodeToString(of[:16])+"/"+strconv.FormatInt(step, 10)),
 		Limit:  1,
 		Window: until.Sub(now),
 	})
-	if _, used := errors.AsType[*Full](err); used {
+	if _, used := errors.AsType[*record.Full](err); used {
 		return errAppCode
 	}
 	if err != nil {
@@ -166,20 +163,20 @@ func (ad *Admin) NewTOTP(ctx context.Context, mnemocode string) (TOTPSecret, err
 	secret := make([]byte, totpSecretBytes)
 	rand.Read(secret) // never fails: it ends the process instead
 	sealed := sealTOTP(secrets.totp, a.Company, secret)
-	_, err = ad.Accounts.Update(ctx, a.Company, a.ID, func(a *Account) (ends bool, err error) {
+	_, err = ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
 		a.TOTPPending = sealed
 		return false, nil
 	})
 	if err != nil {
 		return TOTPSecret{}, adminError("storing the secret of an app", err)
 	}
-	ad.audit(ctx, AccountTOTP, a, "")
+	ad.audit(ctx, record.AccountTOTP, a, "")
 	return TOTPSecret{Secret: totpBase32.EncodeToString(secret), URI: totpURI(a, secret)}, nil
 }
 
 // totpURI is what apps read from a QR code. What they show of it names the
 // company, and the account by what its user knows it by.
-func totpURI(a Account, secret []byte) string {
+func totpURI(a record.Account, secret []byte) string {
 	name := a.Mnemocode
 	for _, id := range []string{a.Phone, a.LoginName, a.Email} {
 		if id != "" {
@@ -194,30 +191,30 @@ func totpURI(a Account, secret []byte) string {
 // ConfirmTOTP puts the newest secret in force, if code is one of its codes, and
 // ends the account's sessions, as any change of the second factor does. The code
 // is then spent. ErrAppCode, ErrNoTOTP.
-func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code string) (Account, error) {
+func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code string) (record.Account, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
-		return Account{}, err
+		return record.Account{}, err
 	}
 	pending := a.TOTPPending
 	if pending == "" {
-		return Account{}, ErrNoTOTP
+		return record.Account{}, ErrNoTOTP
 	}
 	secret, err := ad.openTOTP(ctx, a.Company, pending)
 	if err != nil {
-		return Account{}, err
+		return record.Account{}, err
 	}
 	step, ok := matchTOTP(secret, code, ad.Now())
 	if !ok {
-		return Account{}, ErrAppCode
+		return record.Account{}, ErrAppCode
 	}
 	if err := ad.spendTOTP(ctx, ad.Now(), a.Company, pending, step); err != nil {
 		if errors.Is(err, ErrOTPInvalid) {
-			return Account{}, ErrAppCode
+			return record.Account{}, ErrAppCode
 		}
-		return Account{}, err
+		return record.Account{}, err
 	}
-	return ad.changeTOTP(ctx, a, func(a *Account) error {
+	return ad.changeTOTP(ctx, a, func(a *record.Account) error {
 		if a.TOTPPending != pending {
 			return ErrAppCode // another secret was made meanwhile
 		}
@@ -228,12 +225,12 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code string) (Accou
 
 // RemoveTOTP takes the app away, and a secret that waits to be confirmed. Where
 // one was in force the account's sessions end.
-func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode string) (Account, error) {
+func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode string) (record.Account, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
-		return Account{}, err
+		return record.Account{}, err
 	}
-	return ad.changeTOTP(ctx, a, func(a *Account) error {
+	return ad.changeTOTP(ctx, a, func(a *record.Account) error {
 		if a.TOTP == "" && a.TOTPPending == "" {
 			return errUnchanged
 		}
@@ -242,11 +239,11 @@ func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode string) (Account, err
 	})
 }
 
-func (ad *Admin) changeTOTP(ctx context.Context, a Account, change func(*Account) error) (Account, error) {
-	var before Account
+func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, change func(*record.Account) error) (record.Account, error) {
+	var before record.Account
 	var fields []string
 	told := ad.tell(ad.Company, func() []fact { return changeFacts(before, before, fields) })
-	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *Account) (ends bool, err error) {
+	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
 		before, fields = *a, nil
 		if err := change(a); err != nil {
 			return false, err
@@ -262,10 +259,10 @@ func (ad *Admin) changeTOTP(ctx context.Context, a Account, change func(*Account
 		return before, nil
 	}
 	if errors.Is(err, ErrAppCode) {
-		return Account{}, err
+		return record.Account{}, err
 	}
 	if err != nil {
-		return Account{}, adminError("changing the app", err)
+		return record.Account{}, adminError("changing the app", err)
 	}
 	_, err = ad.finish(ctx, before, stored, fields, Change{})
 	return stored, err
@@ -282,7 +279,7 @@ func ParseTOTPSecret(text string) ([]byte, error) {
 }
 
 // ExportTOTP returns the secret that is in force, in base32; empty for none.
-func (ad *Admin) ExportTOTP(ctx context.Context, a Account) (string, error) {
+func (ad *Admin) ExportTOTP(ctx context.Context, a record.Account) (string, error) {
 	if a.TOTP == "" {
 		return "", nil
 	}
@@ -292,16 +289,16 @@ func (ad *Admin) ExportTOTP(ctx context.Context, a Account) (string, error) {
 
 // importTOTP returns a function that puts a secret in force. It leaves the same
 // one as it is: sealed once more it would look like another.
-func (ad *Admin) importTOTP(ctx context.Context, secret []byte) (func(*Account), error) {
+func (ad *Admin) importTOTP(ctx context.Context, secret []byte) (func(*record.Account), error) {
 	if secret == nil {
-		return func(*Account) {}, nil
+		return func(*record.Account) {}, nil
 	}
 	secrets, err := ad.storeSecrets(ctx)
 	if err != nil {
 		return nil, err
 	}
 	sealed := sealTOTP(secrets.totp, ad.Company.Code, secret)
-	return func(a *Account) {
+	return func(a *record.Account) {
 		present, err := unsealTOTP(secrets.totp, ad.Company.Code, a.TOTP)
 		if err != nil || !slices.Equal(present, secret) {
 			a.TOTP, a.TOTPPending = sealed, ""

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // withApp gives the account a second factor and an authenticator app, and returns
 // what the app shows at a moment from now. The code of its confirmation is spent.
 func (b *bench) withApp() func(from time.Duration) string {
 	b.t.Helper()
-	b.update(true, func(a *flows.Account) { a.SecondFactor = true })
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
 	shows := b.newApp()
 	if _, err := b.admin().ConfirmTOTP(b.t.Context(), mnemocode, shows(-30*time.Second)); err != nil {
 		b.t.Fatal(err)
@@ -40,8 +41,8 @@ func (b *bench) newApp() func(from time.Duration) string {
 // awaitingApp is the token of a login that waits for the app's code.
 func (b *bench) awaitingApp() string {
 	b.t.Helper()
-	reply := b.must("auth/checkpassword", b.sessionIn(flows.CheckPassword), object{"password": password})
-	if reply.SessionState != flows.CheckOTP || reply.UserPhone != "" {
+	reply := b.must("auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": password})
+	if reply.SessionState != record.CheckOTP || reply.UserPhone != "" {
 		b.t.Fatalf("got %+v, want checkotp without user_phone", reply)
 	}
 	return reply.SessionToken
@@ -52,17 +53,17 @@ func TestAnAppsCodeTakesThePlaceOfAnSMS(t *testing.T) {
 		for _, route := range []string{"auth/checkpassword", "auth/checkcredentials"} {
 			t.Run(route+number, func(t *testing.T) {
 				b := newBench(t)
-				b.update(true, func(a *flows.Account) { a.Phone = number })
+				b.update(true, func(a *record.Account) { a.Phone = number })
 				shows := b.withApp()
 				token := ""
 				if route == "auth/checkpassword" {
-					token = b.sessionIn(flows.CheckPassword)
+					token = b.sessionIn(record.CheckPassword)
 				}
 				reply := b.must(route, token, b.goodBody(route))
-				if reply.SessionState != flows.CheckOTP || reply.UserPhone != "" || b.sms.count() != 0 {
+				if reply.SessionState != record.CheckOTP || reply.UserPhone != "" || b.sms.count() != 0 {
 					t.Errorf("got %+v, and %d SMS", reply, b.sms.count())
 				}
-				wantStep(t, b.must("auth/checkotp", reply.SessionToken, object{"otp": shows(0)}), flows.Authorized)
+				wantStep(t, b.must("auth/checkotp", reply.SessionToken, object{"otp": shows(0)}), record.Authorized)
 			})
 		}
 	}
@@ -71,7 +72,7 @@ func TestAnAppsCodeTakesThePlaceOfAnSMS(t *testing.T) {
 // Before it is confirmed a secret is of no use, and it replaces none.
 func TestASecretCountsOnceItIsConfirmed(t *testing.T) {
 	b := newBench(t)
-	b.update(true, func(a *flows.Account) { a.SecondFactor = true })
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
 	ad := b.admin()
 	if _, err := ad.ConfirmTOTP(t.Context(), mnemocode, "123456"); !errors.Is(err, flows.ErrNoTOTP) {
 		t.Errorf("without a secret: got %v", err)
@@ -106,7 +107,7 @@ func TestASecretCountsOnceItIsConfirmed(t *testing.T) {
 	b.clock.advance(30 * time.Second)
 	token = b.awaitingApp()
 	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": first(0)})
-	wantStep(t, b.must("auth/checkotp", token, object{"otp": second(0)}), flows.Authorized)
+	wantStep(t, b.must("auth/checkotp", token, object{"otp": second(0)}), record.Authorized)
 
 	session = b.must("auth/checkotp", b.awaitingApp(), object{"otp": second(30 * time.Second)}).SessionToken
 	if a, err = ad.RemoveTOTP(t.Context(), mnemocode); err != nil || a.TOTP != "" {
@@ -166,10 +167,10 @@ func TestAnAppsCodeIsGoodOnce(t *testing.T) {
 	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(-30 * time.Second)})
 	b.clock.advance(29 * time.Second)
 	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(-30 * time.Second)})
-	if n := b.tally(flows.WrongCodes); n != 0 {
+	if n := b.tally(record.WrongCodes); n != 0 {
 		t.Errorf("%d wrong codes were counted", n)
 	}
-	wantStep(t, b.must("auth/checkotp", second, object{"otp": shows(0)}), flows.Authorized)
+	wantStep(t, b.must("auth/checkotp", second, object{"otp": shows(0)}), record.Authorized)
 }
 
 // A right code is spent, also if the disclaimers are what fails.
@@ -182,7 +183,7 @@ func TestAnAppsCodeIsSpentByWhatFailsBehindIt(t *testing.T) {
 	both := object{"otp": shows(0), "accept_disclaimers": []string{"terms"}}
 	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, both)
 	both["otp"] = shows(30 * time.Second)
-	wantStep(t, b.must("auth/checkotp", token, both), flows.Authorized)
+	wantStep(t, b.must("auth/checkotp", token, both), record.Authorized)
 }
 
 func TestWrongCodesOfAnAppAreCounted(t *testing.T) {
@@ -200,7 +201,7 @@ func TestWrongCodesOfAnAppAreCounted(t *testing.T) {
 	}
 	b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", b.goodBody("auth/checkcredentials"))
 	b.clock.advance(24 * time.Hour)
-	wantStep(t, b.must("auth/checkotp", b.awaitingApp(), object{"otp": shows(0)}), flows.Authorized) // which the refusals have not spent
+	wantStep(t, b.must("auth/checkotp", b.awaitingApp(), object{"otp": shows(0)}), record.Authorized) // which the refusals have not spent
 }
 
 // Of guesses that race, no more are compared than the limit, with one token as
@@ -226,7 +227,7 @@ func TestGuessesAtAnAppAreExactUnderRaces(t *testing.T) {
 			if got[""] != 1 || got["auth.otp.invalid"]+got["auth.token.invalid"] != 99 {
 				t.Errorf("right: got %v, want one success", got)
 			}
-			if n := b.tally(flows.WrongCodes); n != 0 {
+			if n := b.tally(record.WrongCodes); n != 0 {
 				t.Errorf("%d wrong codes were counted", n)
 			}
 			for i := range waiting { // one of them has been used
@@ -257,31 +258,31 @@ func TestRenewingChangesFromTheAppToAnSMS(t *testing.T) {
 	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": b.sms.last(t).Code}) // spent
 	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": shows(0)})
 	b.must("auth/renewotp", token, nil)
-	wantStep(t, b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code}), flows.Authorized)
-	if n := b.tally(flows.WrongCodes); n != 2 { // an app's code has been compared with the SMS's, and spent it
+	wantStep(t, b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code}), record.Authorized)
+	if n := b.tally(record.WrongCodes); n != 2 { // an app's code has been compared with the SMS's, and spent it
 		t.Errorf("%d wrong codes were counted", n)
 	}
-	wantStep(t, b.must("auth/checkotp", b.awaitingApp(), object{"otp": shows(0)}), flows.Authorized) // the next login is by the app again
+	wantStep(t, b.must("auth/checkotp", b.awaitingApp(), object{"otp": shows(0)}), record.Authorized) // the next login is by the app again
 }
 
 func TestWithoutAPhoneThereIsNothingToRenew(t *testing.T) {
 	b := newBench(t)
-	b.update(true, func(a *flows.Account) { a.Phone = "" })
+	b.update(true, func(a *record.Account) { a.Phone = "" })
 	shows := b.withApp()
 	token := b.awaitingApp()
 	b.wrong(flows.ErrValidation, "auth/renewotp", token, nil)
-	wantStep(t, b.must("auth/checkotp", token, object{"otp": shows(0)}), flows.Authorized)
+	wantStep(t, b.must("auth/checkotp", token, object{"otp": shows(0)}), record.Authorized)
 }
 
 func TestBackupCodesGoBesideAnApp(t *testing.T) {
 	b := newBench(t)
 	shows := b.withApp()
 	b.backupCodes("ABCDE23456")
-	wantStep(t, b.must("auth/checkotp", b.awaitingApp(), object{"backup_code": "ABCDE-23456"}), flows.Authorized)
+	wantStep(t, b.must("auth/checkotp", b.awaitingApp(), object{"backup_code": "ABCDE-23456"}), record.Authorized)
 	token := b.awaitingApp()
 	b.wrong(flows.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ABCDE-23456"})
 	b.wrong(flows.ErrValidation, "auth/checkotp", token, object{"backup_code": "ABCDE-23456", "otp": shows(0)})
-	wantStep(t, b.must("auth/checkotp", token, object{"otp": shows(0)}), flows.Authorized)
+	wantStep(t, b.must("auth/checkotp", token, object{"otp": shows(0)}), record.Authorized)
 }
 
 // An app is no first factor: an account without a password goes on by SMS.
@@ -294,7 +295,7 @@ func TestAnAccountWithoutAPasswordGoesOnBySMS(t *testing.T) {
 		t.Errorf("got %+v after %d SMS", reply, b.sms.count())
 	}
 	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", reply.SessionToken, object{"otp": shows(0)})
-	b.update(true, func(a *flows.Account) { a.Phone = "" })
+	b.update(true, func(a *record.Account) { a.Phone = "" })
 	b.wrong(flows.ErrUserRestricted, "auth/login", "", object{"login_id": email})
 }
 
@@ -303,9 +304,9 @@ func TestAnAppIsAskedForWhereASecondFactorIsDue(t *testing.T) {
 	b := newBench(t)
 	b.withApp()
 	b.company.SecondFactor = flows.SecondFactorOff
-	wantStep(t, b.must("auth/checkcredentials", "", b.goodBody("auth/checkcredentials")), flows.Authorized)
+	wantStep(t, b.must("auth/checkcredentials", "", b.goodBody("auth/checkcredentials")), record.Authorized)
 	b.company.SecondFactor = flows.SecondFactorRequired
-	b.update(true, func(a *flows.Account) { a.SecondFactor = false })
+	b.update(true, func(a *record.Account) { a.SecondFactor = false })
 	b.awaitingApp()
 }
 
@@ -321,7 +322,7 @@ func TestHardenedTellsNothingOfAnApp(t *testing.T) {
 	}
 	with, without := hardenedBench(t), hardenedBench(t)
 	with.withApp()
-	without.update(true, func(a *flows.Account) { a.SecondFactor = true })
+	without.update(true, func(a *record.Account) { a.SecondFactor = true })
 	if a, b := asked(with), asked(without); a != b {
 		t.Errorf("with an app:\n%s\nwithout:\n%s", a, b)
 	}
@@ -355,10 +356,10 @@ func TestAppsAreInTheAuditLog(t *testing.T) {
 	if _, err := b.admin().RemoveTOTP(t.Context(), mnemocode); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(named(*events, flows.AccountTOTP)); n != 1 {
+	if n := len(named(*events, record.AccountTOTP)); n != 1 {
 		t.Errorf("%d secrets were told of", n)
 	}
-	changed := named(*events, flows.AccountChanged)
+	changed := named(*events, record.AccountChanged)
 	if len(changed) != 2 || changed[0].Reason != "totp" || changed[1].Reason != "totp" {
 		t.Errorf("got %+v", changed)
 	}

@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 )
 
 // A readOnly is a store that takes no activity.
 type readOnly struct {
-	flows.Sessions
+	record.Sessions
 	full bool
 }
 
-func (r *readOnly) Touch(ctx context.Context, now time.Time, hash flows.TokenHash, expires time.Time) error {
+func (r *readOnly) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
 	if r.full {
 		return errors.New("no space left on device")
 	}
@@ -36,7 +37,7 @@ func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 				memory.Trust(time.Now().Add(time.Hour))
 				b.Sessions = memory
 			}
-			token, ended, healed := b.sessionIn(flows.Authorized), b.sessionIn(flows.Authorized), b.sessionIn(flows.Authorized)
+			token, ended, healed := b.sessionIn(record.Authorized), b.sessionIn(record.Authorized), b.sessionIn(record.Authorized)
 			for _, token := range []string{token, ended, healed} {
 				b.wantLive(token, nil)
 			}

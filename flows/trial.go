@@ -1,6 +1,10 @@
 package flows
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
 
 // Trial is the type of a message, and of an event, by which an operator tries out a
 // gateway or receiver. It is of no account.
@@ -10,7 +14,7 @@ const Trial = "test"
 // where it can't be sent to. It has neither code nor link, and whoever sends it counts it
 // for nobody.
 func NewTrial(company *Company, to string, mail bool) (Message, error) {
-	m := Message{ID: newID(), Type: Trial, Company: company.Code, To: NormalizePhone(to), Locale: company.Locale}
+	m := Message{ID: newID(), Type: Trial, Company: company.Code, To: record.NormalizePhone(to), Locale: company.Locale}
 	what := "SMS"
 	if mail {
 		what = "mails"
@@ -28,7 +32,7 @@ func NewTrial(company *Company, to string, mail bool) (Message, error) {
 }
 
 // NewTrialEvent returns an event that tells of nothing.
-func (s *Service) NewTrialEvent(company *Company) Outgoing {
+func (s *Service) NewTrialEvent(company *Company) record.Outgoing {
 	return s.outgoing(company, fact{kind: Trial})
 }
 

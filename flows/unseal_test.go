@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // What is no token of ours is none, whatever it looks like; and what is one says
@@ -14,7 +16,7 @@ func FuzzUnseal(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	sealed := Session{Company: "acme", Account: 7, Epoch: 3, LoginID: strings.Repeat("ab", 32), Expires: time.UnixMicro(1234567)}
+	sealed := record.Session{Company: "acme", Account: 7, Epoch: 3, LoginID: strings.Repeat("ab", 32), Expires: time.UnixMicro(1234567)}
 	token := seal(sealer, sealed)
 	f.Add(token)
 	f.Add(token + "=")
@@ -36,7 +38,7 @@ func FuzzUnseal(f *testing.F) {
 			t.Error("another spelling of a token is taken")
 		}
 		if tag != tagOfCompany(sealed.Company) || got.Account != sealed.Account || got.Epoch != sealed.Epoch ||
-			got.LoginID != sealed.LoginID || !got.Expires.Equal(sealed.Expires) || got.State != CheckPassword {
+			got.LoginID != sealed.LoginID || !got.Expires.Equal(sealed.Expires) || got.State != record.CheckPassword {
 			t.Errorf("got %+v", got)
 		}
 	})

@@ -1,6 +1,10 @@
 package flows
 
-import "context"
+import (
+	"context"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
 
 // A NoWelcomeError says, in a sentence, why an account can't be welcomed.
 type NoWelcomeError struct {
@@ -36,6 +40,6 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 	if err != nil {
 		return err
 	}
-	ad.audit(ctx, AccountWelcomed, a, "")
+	ad.audit(ctx, record.AccountWelcomed, a, "")
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // wrongKeys are how many wrong keys for the accounts API an address may send
@@ -14,15 +16,15 @@ var wrongKeys = Rate{N: 30, Per: 5 * time.Minute}
 // ErrRestricted if the address has sent too many, or ErrUnavailable.
 func (s *Service) WrongKey(ctx context.Context, address string) error {
 	now := s.Now()
-	e := Event{Name: KeyWrong, Address: address}
+	e := record.Event{Name: record.KeyWrong, Address: address}
 	err := s.Sessions.Charge(ctx, now, perAddress("", "wrong-keys", address, wrongKeys)...)
-	full, limited := errors.AsType[*Full](err)
+	full, limited := errors.AsType[*record.Full](err)
 	switch {
 	case limited:
 		if e.Reason = "limit"; s.told.first(now, full) {
 			s.Emit(ctx, e)
 		}
-		return restricted(LockAddress, now, full.Until)
+		return restricted(record.LockAddress, now, full.Until)
 	case err != nil:
 		return unavailable("counting wrong keys", err)
 	}

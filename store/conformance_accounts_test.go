@@ -7,19 +7,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // someone is an account with a value in every field.
-func someone(company, name string) flows.Account {
-	return flows.Account{
+func someone(company, name string) record.Account {
+	return record.Account{
 		Company:         company,
 		Mnemocode:       name,
 		Role:            "admin",
 		Phone:           "+37060012345",
 		Email:           name + "@Example.com",
 		LoginName:       "Login " + name,
-		Status:          flows.StatusActive,
+		Status:          record.StatusActive,
 		SecondFactor:    true,
 		MustSetPassword: true,
 		PasswordHash:    "hash of " + name,
@@ -28,123 +28,123 @@ func someone(company, name string) flows.Account {
 		TOTP:            "sealed of " + name,
 		TOTPPending:     "pending of " + name,
 		Locale:          "lt-LT",
-		Identities:      []flows.Identity{{Provider: 1, Subject: name}, {Provider: 3, Subject: name}},
-		Accepted:        []flows.Acceptance{{Code: "a", Version: "1", At: t0}, {Code: "b", Version: "2", At: t0}},
+		Identities:      []record.Identity{{Provider: 1, Subject: name}, {Provider: 3, Subject: name}},
+		Accepted:        []record.Acceptance{{Code: "a", Version: "1", At: t0}, {Code: "b", Version: "2", At: t0}},
 	}
 }
 
 // plain is an account with nothing that another could take but its mnemocode.
-func plain(company, name string) flows.Account {
-	return flows.Account{Company: company, Mnemocode: name, Status: flows.StatusActive}
+func plain(company, name string) record.Account {
+	return record.Account{Company: company, Mnemocode: name, Status: record.StatusActive}
 }
 
-func create(t *testing.T, s flows.Accounts, a flows.Account) flows.Account {
+func create(t *testing.T, s record.Accounts, a record.Account) record.Account {
 	t.Helper()
 	id := get[int64](t)(s.Create(bg, t0, a))
-	return get[flows.Account](t)(s.ByID(bg, a.Company, id))
+	return get[record.Account](t)(s.ByID(bg, a.Company, id))
 }
 
 var createCases = []accountsCase{
 	{
 		name:    "create and find",
 		promise: "Create stores a new account and returns its id; every finder returns all of it.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			want := someone("acme", "m1")
 			want.ID, want.Epoch, want.Created, want.Updated = 77, 88, t0.Add(-time.Hour), t0.Add(-time.Hour)
 			id := get[int64](t)(one.Create(bg, t0, want))
-			got := get[flows.Account](t)(two.ByID(bg, "acme", id))
+			got := get[record.Account](t)(two.ByID(bg, "acme", id))
 			if got.ID != id || got.ID == 77 || got.Epoch == 88 {
 				t.Errorf("ID %d (returned: %d) and Epoch %d are not the store's own", got.ID, id, got.Epoch)
 			}
 			want.ID, want.Epoch, want.Created, want.Updated = id, got.Epoch, t0, t0
 			wantEqual(t, "ByID", got, want)
-			wantEqual(t, "ByMnemocode", get[flows.Account](t)(two.ByMnemocode(bg, "acme", "m1")), want)
+			wantEqual(t, "ByMnemocode", get[record.Account](t)(two.ByMnemocode(bg, "acme", "m1")), want)
 			for _, i := range want.Identities {
-				wantEqual(t, "ByIdentity", get[flows.Account](t)(two.ByIdentity(bg, "acme", i)), want)
+				wantEqual(t, "ByIdentity", get[record.Account](t)(two.ByIdentity(bg, "acme", i)), want)
 			}
-			for field, id := range flows.LoginIDs(want) {
-				wantEqual(t, field, get[flows.Account](t)(two.ByLoginID(bg, "acme", id, "alias")), want)
+			for field, id := range record.LoginIDs(want) {
+				wantEqual(t, field, get[record.Account](t)(two.ByLoginID(bg, "acme", id, "alias")), want)
 			}
 		},
 	},
 	{
 		name:    "an account with nothing",
 		promise: "Empty fields are for none: accounts without login ids do not collide.",
-		run: func(t *testing.T, one, _ flows.Accounts) {
+		run: func(t *testing.T, one, _ record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			create(t, one, plain("acme", "m2"))
 			want := plain("acme", "m1")
 			want.ID, want.Epoch, want.Created, want.Updated = a.ID, a.Epoch, t0, t0
 			wantEqual(t, "account", a, want)
 			_, err := one.ByLoginID(bg, "acme", "", "alias")
-			wantErr(t, "ByLoginID of nothing", err, flows.ErrNotFound)
+			wantErr(t, "ByLoginID of nothing", err, record.ErrNotFound)
 		},
 	},
 	{
 		name:    "odd bytes in accounts",
 		promise: "A store keeps every string as it is.",
-		run: func(t *testing.T, one, two flows.Accounts) {
-			want := flows.Account{
+		run: func(t *testing.T, one, two record.Accounts) {
+			want := record.Account{
 				Company: odd, Mnemocode: odd, Role: odd, Phone: odd + "p", Email: odd + "e", LoginName: odd,
-				Status: flows.Status(odd), PasswordHash: odd, Question: odd, AnswerHash: odd,
-				Identities: []flows.Identity{{Provider: 5, Subject: odd}},
-				Accepted:   []flows.Acceptance{{Code: odd, Version: odd, At: t0}},
+				Status: record.Status(odd), PasswordHash: odd, Question: odd, AnswerHash: odd,
+				Identities: []record.Identity{{Provider: 5, Subject: odd}},
+				Accepted:   []record.Acceptance{{Code: odd, Version: odd, At: t0}},
 			}
 			a := create(t, one, want)
 			want.ID, want.Epoch, want.Created, want.Updated = a.ID, a.Epoch, t0, t0
 			wantEqual(t, "account", a, want)
-			wantEqual(t, "ByMnemocode", get[flows.Account](t)(two.ByMnemocode(bg, odd, odd)), want)
-			wantEqual(t, "ByIdentity", get[flows.Account](t)(two.ByIdentity(bg, odd, want.Identities[0])), want)
-			wantEqual(t, "ByLoginID", get[flows.Account](t)(two.ByLoginID(bg, odd, flows.NormalizeLoginID(odd), "alias")), want)
+			wantEqual(t, "ByMnemocode", get[record.Account](t)(two.ByMnemocode(bg, odd, odd)), want)
+			wantEqual(t, "ByIdentity", get[record.Account](t)(two.ByIdentity(bg, odd, want.Identities[0])), want)
+			wantEqual(t, "ByLoginID", get[record.Account](t)(two.ByLoginID(bg, odd, record.NormalizeLoginID(odd), "alias")), want)
 			must(t, one.SetBackupCodes(bg, odd, a.ID, []string{odd}))
 			wantEqual(t, "codes", get[[]string](t)(two.BackupCodes(bg, odd, a.ID)), []string{odd})
 			must(t, two.UseBackupCode(bg, odd, a.ID, odd))
-			subject := flows.Subject{Company: odd, LoginID: odd}
-			must(t, one.Tally(bg, t0, subject, flows.Kind(odd), add(1)))
-			wantEqual(t, "tallies", get[map[flows.Kind]flows.Tally](t)(two.Tallies(bg, subject)),
-				map[flows.Kind]flows.Tally{flows.Kind(odd): {Count: 1}})
+			subject := record.Subject{Company: odd, LoginID: odd}
+			must(t, one.Tally(bg, t0, subject, record.Kind(odd), add(1)))
+			wantEqual(t, "tallies", get[map[record.Kind]record.Tally](t)(two.Tallies(bg, subject)),
+				map[record.Kind]record.Tally{record.Kind(odd): {Count: 1}})
 		},
 	},
 	{
 		name:    "strings that a database might take for equal",
 		promise: "Mnemocodes and companies match byte for byte.",
-		run: func(t *testing.T, one, _ flows.Accounts) {
+		run: func(t *testing.T, one, _ record.Accounts) {
 			for _, name := range []string{"m", "M", "m ", " m", "m\x00", "m\x00x", "é", "e\u0301", "%", "_"} {
 				id := get[int64](t)(one.Create(bg, t0, plain("acme", name)))
-				got := get[flows.Account](t)(one.ByMnemocode(bg, "acme", name))
+				got := get[record.Account](t)(one.ByMnemocode(bg, "acme", name))
 				wantEqual(t, fmt.Sprintf("account of %q", name), got.ID, id)
 			}
 			_, err := one.ByMnemocode(bg, "Acme", "m")
-			wantErr(t, "ByMnemocode in another company", err, flows.ErrNotFound)
+			wantErr(t, "ByMnemocode in another company", err, record.ErrNotFound)
 		},
 	},
 	{
 		name:    "missing accounts",
 		promise: "ErrNotFound, or ErrConflict where the interface says so.",
-		run: func(t *testing.T, one, _ flows.Accounts) {
+		run: func(t *testing.T, one, _ record.Accounts) {
 			create(t, one, someone("acme", "m1"))
 			wantStranger(t, one, "acme", 4711)
 			_, err := one.ByLoginID(bg, "acme", "nobody", "alias")
-			wantErr(t, "ByLoginID", err, flows.ErrNotFound)
+			wantErr(t, "ByLoginID", err, record.ErrNotFound)
 			_, err = one.ByMnemocode(bg, "acme", "m2")
-			wantErr(t, "ByMnemocode", err, flows.ErrNotFound)
-			for _, i := range []flows.Identity{{Provider: 2, Subject: "m1"}, {Provider: 1, Subject: "m2"}} {
+			wantErr(t, "ByMnemocode", err, record.ErrNotFound)
+			for _, i := range []record.Identity{{Provider: 2, Subject: "m1"}, {Provider: 1, Subject: "m2"}} {
 				_, err = one.ByIdentity(bg, "acme", i)
-				wantErr(t, "ByIdentity", err, flows.ErrNotFound)
+				wantErr(t, "ByIdentity", err, record.ErrNotFound)
 			}
 		},
 	},
 	{
 		name:    "list of accounts",
 		promise: "List returns up to limit of the company's accounts, ordered by mnemocode, beginning behind after.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			for _, m := range []string{"m2", "B", "m10", "a"} {
-				create(t, one, flows.Account{Company: "acme", Mnemocode: m, Status: flows.StatusActive})
+				create(t, one, record.Account{Company: "acme", Mnemocode: m, Status: record.StatusActive})
 			}
-			create(t, one, flows.Account{Company: "other", Mnemocode: "m3", Status: flows.StatusActive})
+			create(t, one, record.Account{Company: "other", Mnemocode: "m3", Status: record.StatusActive})
 			list := func(after string, limit int) []string {
 				names := []string{}
-				for _, a := range get[[]flows.Account](t)(two.List(bg, "acme", after, limit)) {
+				for _, a := range get[[]record.Account](t)(two.List(bg, "acme", after, limit)) {
 					names = append(names, a.Mnemocode)
 				}
 				return names
@@ -159,49 +159,49 @@ var createCases = []accountsCase{
 	{
 		name:    "companies never meet",
 		promise: "Nothing of one company can be seen or used from another.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
 			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"c"}))
 			b := create(t, two, someone("other", "m1"))
-			must(t, one.Tally(bg, t0, flows.Subject{Company: "acme", LoginID: "x"}, flows.WrongPasswords, add(1)))
-			before := get[flows.Account](t)(one.ByID(bg, "acme", a.ID))
+			must(t, one.Tally(bg, t0, record.Subject{Company: "acme", LoginID: "x"}, record.WrongPasswords, add(1)))
+			before := get[record.Account](t)(one.ByID(bg, "acme", a.ID))
 			wantStranger(t, two, "other", a.ID)
-			wantErr(t, "another's backup code", two.UseBackupCode(bg, "other", a.ID, "c"), flows.ErrConflict)
-			wantErr(t, "another's epoch", two.SetPassword(bg, t0, "other", a.ID, a.Epoch, "h", flows.TokenHash{}), flows.ErrConflict)
-			wantEqual(t, "account", get[flows.Account](t)(one.ByID(bg, "acme", a.ID)), before)
-			for field, id := range flows.LoginIDs(b) {
-				got := get[flows.Account](t)(one.ByLoginID(bg, "other", id, "alias"))
+			wantErr(t, "another's backup code", two.UseBackupCode(bg, "other", a.ID, "c"), record.ErrConflict)
+			wantErr(t, "another's epoch", two.SetPassword(bg, t0, "other", a.ID, a.Epoch, "h", record.TokenHash{}), record.ErrConflict)
+			wantEqual(t, "account", get[record.Account](t)(one.ByID(bg, "acme", a.ID)), before)
+			for field, id := range record.LoginIDs(b) {
+				got := get[record.Account](t)(one.ByLoginID(bg, "other", id, "alias"))
 				wantEqual(t, field, got.ID, b.ID)
 			}
-			got := get[flows.Account](t)(one.ByIdentity(bg, "other", b.Identities[0]))
+			got := get[record.Account](t)(one.ByIdentity(bg, "other", b.Identities[0]))
 			wantEqual(t, "identity", got.ID, b.ID)
-			tallies := get[map[flows.Kind]flows.Tally](t)(two.Tallies(bg, flows.Subject{Company: "other", LoginID: "x"}))
+			tallies := get[map[record.Kind]record.Tally](t)(two.Tallies(bg, record.Subject{Company: "other", LoginID: "x"}))
 			wantEqual(t, "tallies", len(tallies), 0)
 		},
 	},
 	{
 		name:    "taken",
 		promise: "A TakenError tells what another account of the company holds already.",
-		run: func(t *testing.T, one, _ flows.Accounts) {
+		run: func(t *testing.T, one, _ record.Accounts) {
 			create(t, one, someone("acme", "m1"))
 			other := create(t, one, plain("acme", "m2"))
 			for _, c := range []struct {
 				field  string
-				change func(*flows.Account)
+				change func(*record.Account)
 			}{
-				{"profile_mnemocode", func(a *flows.Account) { a.Mnemocode = "m1" }},
-				{"primary_phone", func(a *flows.Account) { a.Phone = "+37060012345" }},
-				{"primary_phone", func(a *flows.Account) { a.Phone = "LOGIN M1" }},
-				{"primary_email", func(a *flows.Account) { a.Email = "M1@example.com" }},
-				{"login_name", func(a *flows.Account) { a.LoginName = "m1@example.COM" }},
-				{"login_name", func(a *flows.Account) { a.LoginName = " 00370 (600) 12-345 " }},
-				{"oauth_identities", func(a *flows.Account) { a.Identities = []flows.Identity{{Provider: 3, Subject: "m1"}} }},
+				{"profile_mnemocode", func(a *record.Account) { a.Mnemocode = "m1" }},
+				{"primary_phone", func(a *record.Account) { a.Phone = "+37060012345" }},
+				{"primary_phone", func(a *record.Account) { a.Phone = "LOGIN M1" }},
+				{"primary_email", func(a *record.Account) { a.Email = "M1@example.com" }},
+				{"login_name", func(a *record.Account) { a.LoginName = "m1@example.COM" }},
+				{"login_name", func(a *record.Account) { a.LoginName = " 00370 (600) 12-345 " }},
+				{"oauth_identities", func(a *record.Account) { a.Identities = []record.Identity{{Provider: 3, Subject: "m1"}} }},
 			} {
 				a := plain("acme", "new")
 				c.change(&a)
 				_, err := one.Create(bg, t0, a)
 				wantTaken(t, "Create", err, c.field)
-				_, err = one.Update(bg, "acme", other.ID, func(a *flows.Account) (bool, error) {
+				_, err = one.Update(bg, "acme", other.ID, func(a *record.Account) (bool, error) {
 					a.Role = "changed"
 					c.change(a)
 					return true, nil
@@ -209,21 +209,21 @@ var createCases = []accountsCase{
 				wantTaken(t, "Update", err, c.field)
 			}
 			_, err := one.ByMnemocode(bg, "acme", "new")
-			wantErr(t, "ByMnemocode of what was refused", err, flows.ErrNotFound)
-			wantEqual(t, "account", get[flows.Account](t)(one.ByID(bg, "acme", other.ID)), other)
+			wantErr(t, "ByMnemocode of what was refused", err, record.ErrNotFound)
+			wantEqual(t, "account", get[record.Account](t)(one.ByID(bg, "acme", other.ID)), other)
 			wantEqual(t, "endings", len(endings(t, one)), 0)
 		},
 	},
 	{
 		name:    "one login id in two fields",
 		promise: "Two fields of one account may normalise to the same login id.",
-		run: func(t *testing.T, one, _ flows.Accounts) {
+		run: func(t *testing.T, one, _ record.Accounts) {
 			a := plain("acme", "m1")
 			a.Email, a.LoginName = "me@example.com", "ME@example.com"
 			a = create(t, one, a)
-			got := get[flows.Account](t)(one.ByLoginID(bg, "acme", "me@example.com", "alias"))
+			got := get[record.Account](t)(one.ByLoginID(bg, "acme", "me@example.com", "alias"))
 			wantEqual(t, "account", got, a)
-			_, err := one.Update(bg, "acme", a.ID, func(a *flows.Account) (bool, error) {
+			_, err := one.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
 				a.LoginName = ""
 				return false, nil
 			})
@@ -235,14 +235,14 @@ var createCases = []accountsCase{
 	{
 		name:    "racing Create",
 		promise: "A login id names at most one account of a company.",
-		run: func(t *testing.T, one, two flows.Accounts) {
-			errs := race(50, one, two, func(i int, s flows.Accounts) error {
+		run: func(t *testing.T, one, two record.Accounts) {
+			errs := race(50, one, two, func(i int, s record.Accounts) error {
 				a := plain("acme", fmt.Sprint(i))
 				a.Email = "same@example.com"
 				_, err := s.Create(bg, t0, a)
 				return err
 			})
-			wantWinners(t, errs, 1, isA[*flows.TakenError])
+			wantWinners(t, errs, 1, isA[*record.TakenError])
 		},
 	},
 }
@@ -251,7 +251,7 @@ var accountsContextCases = []accountsCase{
 	{
 		name:    "cancelled context",
 		promise: "A method either does all it says or nothing; a caller who has gone away is told so.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
 			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"c"}))
 			a.BackupCodes = 1
@@ -260,30 +260,30 @@ var accountsContextCases = []accountsCase{
 			for method, err := range callAllAccounts(ctx, one, a) {
 				wantErr(t, method, err, context.Canceled)
 			}
-			wantEqual(t, "account", get[flows.Account](t)(two.ByID(bg, "acme", a.ID)), a)
+			wantEqual(t, "account", get[record.Account](t)(two.ByID(bg, "acme", a.ID)), a)
 			wantEqual(t, "endings", len(endings(t, two)), 0)
 			_, err := two.ByMnemocode(bg, "acme", "new")
-			wantErr(t, "ByMnemocode", err, flows.ErrNotFound)
+			wantErr(t, "ByMnemocode", err, record.ErrNotFound)
 		},
 	},
 	{
 		name:    "contexts cancelled in flight",
 		promise: "What was acknowledged is stored; what was not leaves other callers unharmed.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
-			errs := race(200, one, two, func(i int, s flows.Accounts) error {
+			errs := race(200, one, two, func(i int, s record.Accounts) error {
 				ctx, cancel := context.WithCancel(bg)
 				defer cancel()
 				if i%4 == 0 {
 					go cancel()
 				}
-				_, err := s.Update(ctx, "acme", a.ID, func(a *flows.Account) (bool, error) {
+				_, err := s.Update(ctx, "acme", a.ID, func(a *record.Account) (bool, error) {
 					a.Role += fmt.Sprintf("<%d>", i)
 					return false, nil
 				})
 				return err
 			})
-			role := get[flows.Account](t)(one.ByID(bg, "acme", a.ID)).Role
+			role := get[record.Account](t)(one.ByID(bg, "acme", a.ID)).Role
 			for i, err := range errs {
 				stored := strings.Contains(role, fmt.Sprintf("<%d>", i))
 				if err == nil && !stored || err != nil && i%4 != 0 {
@@ -296,54 +296,54 @@ var accountsContextCases = []accountsCase{
 
 // wantStranger checks that the company has no account with this id, for every
 // method that takes one.
-func wantStranger(t *testing.T, s flows.Accounts, company string, id int64) {
+func wantStranger(t *testing.T, s record.Accounts, company string, id int64) {
 	t.Helper()
 	_, err := s.ByID(bg, company, id)
-	wantErr(t, "ByID", err, flows.ErrNotFound)
-	_, err = s.Update(bg, company, id, func(*flows.Account) (bool, error) {
+	wantErr(t, "ByID", err, record.ErrNotFound)
+	_, err = s.Update(bg, company, id, func(*record.Account) (bool, error) {
 		t.Error("Update called change without an account")
 		return true, nil
 	})
-	wantErr(t, "Update", err, flows.ErrNotFound)
-	wantErr(t, "Delete", s.Delete(bg, company, id), flows.ErrNotFound)
+	wantErr(t, "Update", err, record.ErrNotFound)
+	wantErr(t, "Delete", s.Delete(bg, company, id), record.ErrNotFound)
 	for epoch := range int64(3) {
-		wantErr(t, "SetPassword", s.SetPassword(bg, t0, company, id, epoch, "h", flows.TokenHash{}), flows.ErrConflict)
+		wantErr(t, "SetPassword", s.SetPassword(bg, t0, company, id, epoch, "h", record.TokenHash{}), record.ErrConflict)
 	}
-	wantErr(t, "Accept", s.Accept(bg, company, id, []flows.Acceptance{{Code: "z", Version: "1", At: t0}}), flows.ErrNotFound)
-	wantErr(t, "SetBackupCodes", s.SetBackupCodes(bg, company, id, []string{"z"}), flows.ErrNotFound)
-	wantErr(t, "UseBackupCode", s.UseBackupCode(bg, company, id, "z"), flows.ErrConflict)
+	wantErr(t, "Accept", s.Accept(bg, company, id, []record.Acceptance{{Code: "z", Version: "1", At: t0}}), record.ErrNotFound)
+	wantErr(t, "SetBackupCodes", s.SetBackupCodes(bg, company, id, []string{"z"}), record.ErrNotFound)
+	wantErr(t, "UseBackupCode", s.UseBackupCode(bg, company, id, "z"), record.ErrConflict)
 	codes := get[[]string](t)(s.BackupCodes(bg, company, id))
 	wantEqual(t, "BackupCodes", len(codes), 0)
 }
 
 // callAllAccounts calls each method with arguments that would do something.
-func callAllAccounts(ctx context.Context, s flows.Accounts, a flows.Account) map[string]error {
-	subject := flows.Subject{Company: a.Company, Account: a.ID}
+func callAllAccounts(ctx context.Context, s record.Accounts, a record.Account) map[string]error {
+	subject := record.Subject{Company: a.Company, Account: a.ID}
 	return map[string]error{
 		"Create":      second(s.Create(ctx, t0, plain(a.Company, "new"))),
-		"ByLoginID":   second(s.ByLoginID(ctx, a.Company, flows.NormalizeLoginID(a.Email), "alias")),
+		"ByLoginID":   second(s.ByLoginID(ctx, a.Company, record.NormalizeLoginID(a.Email), "alias")),
 		"ByID":        second(s.ByID(ctx, a.Company, a.ID)),
 		"ByMnemocode": second(s.ByMnemocode(ctx, a.Company, a.Mnemocode)),
 		"ByIdentity":  second(s.ByIdentity(ctx, a.Company, a.Identities[0])),
-		"Update": second(s.Update(ctx, a.Company, a.ID, func(a *flows.Account) (bool, error) {
+		"Update": second(s.Update(ctx, a.Company, a.ID, func(a *record.Account) (bool, error) {
 			a.Role = "changed"
 			return true, nil
 		})),
-		"Accept":         s.Accept(ctx, a.Company, a.ID, []flows.Acceptance{{Code: "z", Version: "1", At: t0}}),
+		"Accept":         s.Accept(ctx, a.Company, a.ID, []record.Acceptance{{Code: "z", Version: "1", At: t0}}),
 		"BackupCodes":    second(s.BackupCodes(ctx, a.Company, a.ID)),
 		"UseBackupCode":  s.UseBackupCode(ctx, a.Company, a.ID, "c"),
 		"SetBackupCodes": s.SetBackupCodes(ctx, a.Company, a.ID, []string{"z"}),
-		"Tally":          s.Tally(ctx, t0, subject, flows.WrongCodes, add(1)),
+		"Tally":          s.Tally(ctx, t0, subject, record.WrongCodes, add(1)),
 		"Tallies":        second(s.Tallies(ctx, subject)),
-		"SetPassword":    s.SetPassword(ctx, t0, a.Company, a.ID, a.Epoch, "new", flows.TokenHash{}),
+		"SetPassword":    s.SetPassword(ctx, t0, a.Company, a.ID, a.Epoch, "new", record.TokenHash{}),
 		"NewEra":         second(s.NewEra(ctx, a.Company)),
-		"Endings":        second(s.Endings(ctx, flows.Ending{}, 1)),
-		"Ended":          s.Ended(ctx, flows.Ending{Company: a.Company, Account: a.ID, Epoch: flows.AllEpochs}),
+		"Endings":        second(s.Endings(ctx, record.Ending{}, 1)),
+		"Ended":          s.Ended(ctx, record.Ending{Company: a.Company, Account: a.ID, Epoch: record.AllEpochs}),
 		"Secret":         second(s.Secret(ctx)),
 		"SetSeeded":      s.SetSeeded(ctx, a.Company, a.Mnemocode),
 		"Seeded":         second(s.Seeded(ctx, a.Company, a.Mnemocode)),
-		"CompanyAfter":   second(s.(flows.Census).CompanyAfter(ctx, "")),
-		"Stranded":       second(s.(flows.Census).Stranded(ctx, a.Company, true)),
+		"CompanyAfter":   second(s.(record.Census).CompanyAfter(ctx, "")),
+		"Stranded":       second(s.(record.Census).Stranded(ctx, a.Company, true)),
 		"Sweep":          s.Sweep(ctx, t0),
 		"Delete":         s.Delete(ctx, a.Company, a.ID),
 	}

@@ -5,39 +5,39 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 var backupCodeCases = []accountsCase{
 	{
 		name:    "backup codes",
 		promise: "SetBackupCodes replaces the codes, BackupCodes returns what is left, UseBackupCode removes one; ErrConflict if it is gone already.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			b := create(t, one, plain("acme", "m2"))
 			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"old"}))
 			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"a", "b", "c"}))
 			must(t, one.SetBackupCodes(bg, "acme", b.ID, []string{"a"}))
 			must(t, two.UseBackupCode(bg, "acme", a.ID, "a"))
-			wantErr(t, "a used code", one.UseBackupCode(bg, "acme", a.ID, "a"), flows.ErrConflict)
-			wantErr(t, "a replaced code", one.UseBackupCode(bg, "acme", a.ID, "old"), flows.ErrConflict)
+			wantErr(t, "a used code", one.UseBackupCode(bg, "acme", a.ID, "a"), record.ErrConflict)
+			wantErr(t, "a replaced code", one.UseBackupCode(bg, "acme", a.ID, "old"), record.ErrConflict)
 			wantEqual(t, "left", get[[]string](t)(one.BackupCodes(bg, "acme", a.ID)), []string{"b", "c"})
-			wantEqual(t, "count", get[flows.Account](t)(one.ByID(bg, "acme", a.ID)).BackupCodes, 2)
+			wantEqual(t, "count", get[record.Account](t)(one.ByID(bg, "acme", a.ID)).BackupCodes, 2)
 			wantEqual(t, "other's", get[[]string](t)(one.BackupCodes(bg, "acme", b.ID)), []string{"a"})
 			must(t, one.SetBackupCodes(bg, "acme", a.ID, nil))
-			wantEqual(t, "count", get[flows.Account](t)(one.ByID(bg, "acme", a.ID)).BackupCodes, 0)
+			wantEqual(t, "count", get[record.Account](t)(one.ByID(bg, "acme", a.ID)).BackupCodes, 0)
 		},
 	},
 	{
 		name:    "racing UseBackupCode",
 		promise: "A backup code is used once.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"a", "b"}))
-			errs := race(100, one, two, func(_ int, s flows.Accounts) error {
+			errs := race(100, one, two, func(_ int, s record.Accounts) error {
 				return s.UseBackupCode(bg, "acme", a.ID, "a")
 			})
-			wantWinners(t, errs, 1, is(flows.ErrConflict))
+			wantWinners(t, errs, 1, is(record.ErrConflict))
 		},
 	},
 }
@@ -46,21 +46,21 @@ var codeCases = []sessionsCase{
 	{
 		name:    "codes",
 		promise: "OpenCode removes the code and returns the number under which SetCode may give a new one; SpendCode takes it away and returns the session with it.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			s := session("a", 1, 1, flows.CheckOTP)
+		run: func(t *testing.T, one, two record.Sessions) {
+			s := session("a", 1, 1, record.CheckOTP)
 			sent := newCode("first")
 			s.Code = &sent
 			must(t, one.Create(bg, t0, s))
-			number := get[int64](t)(two.OpenCode(bg, t0, s.Hash, flows.CheckOTP))
+			number := get[int64](t)(two.OpenCode(bg, t0, s.Hash, record.CheckOTP))
 			s.Code = nil
 			wantSession(t, one, s)
 			code := newCode("second")
 			must(t, one.SetCode(bg, s.Hash, number, code))
 			s.Code = &code
 			wantSession(t, two, s)
-			spend := func(n flows.Sessions) flows.Session {
+			spend := func(n record.Sessions) record.Session {
 				t.Helper()
-				return get[flows.Session](t)(n.SpendCode(bg, t0, "acme", s.Hash, flows.CheckOTP))
+				return get[record.Session](t)(n.SpendCode(bg, t0, "acme", s.Hash, record.CheckOTP))
 			}
 			wantEqual(t, "spent", spend(two), s)
 			s.Code = nil
@@ -71,23 +71,23 @@ var codeCases = []sessionsCase{
 	{
 		name:    "codes of an app",
 		promise: "A session is ByApp until SetCode gives it a code.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			s := session("a", 1, 1, flows.CheckOTP)
+		run: func(t *testing.T, one, two record.Sessions) {
+			s := session("a", 1, 1, record.CheckOTP)
 			s.ByApp = true
 			must(t, one.Create(bg, t0, s))
 			wantSession(t, two, s)
-			spent := get[flows.Session](t)(two.SpendCode(bg, t0, "acme", s.Hash, flows.CheckOTP))
+			spent := get[record.Session](t)(two.SpendCode(bg, t0, "acme", s.Hash, record.CheckOTP))
 			wantEqual(t, "spent", spent, s)
-			number := get[int64](t)(two.OpenCode(bg, t0, s.Hash, flows.CheckOTP))
+			number := get[int64](t)(two.OpenCode(bg, t0, s.Hash, record.CheckOTP))
 			wantSession(t, two, s)
-			next := session("b", 1, 1, flows.CheckOTP)
+			next := session("b", 1, 1, record.CheckOTP)
 			next.ByApp = true
-			must(t, one.Replace(bg, t0, s.Hash, flows.CheckOTP, next))
+			must(t, one.Replace(bg, t0, s.Hash, record.CheckOTP, next))
 			wantSession(t, two, next)
-			wantErr(t, "an ended session", one.SetCode(bg, s.Hash, number, newCode("c")), flows.ErrConflict)
-			wantErr(t, "another's number", one.SetCode(bg, next.Hash, number, newCode("c")), flows.ErrConflict)
+			wantErr(t, "an ended session", one.SetCode(bg, s.Hash, number, newCode("c")), record.ErrConflict)
+			wantErr(t, "another's number", one.SetCode(bg, next.Hash, number, newCode("c")), record.ErrConflict)
 			wantSession(t, two, next)
-			must(t, one.SetCode(bg, next.Hash, get[int64](t)(two.OpenCode(bg, t0, next.Hash, flows.CheckOTP)), newCode("c")))
+			must(t, one.SetCode(bg, next.Hash, get[int64](t)(two.OpenCode(bg, t0, next.Hash, record.CheckOTP)), newCode("c")))
 			code := newCode("c")
 			next.ByApp, next.Code = false, &code
 			wantSession(t, two, next)
@@ -96,26 +96,26 @@ var codeCases = []sessionsCase{
 	{
 		name:    "renewed codes",
 		promise: "SetCode gives a session its code unless OpenCode was called again since it returned number; OpenCode: ErrConflict unless the session is there, in that state, not expired.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			s := session("a", 1, 1, flows.CheckOTP)
+		run: func(t *testing.T, one, two record.Sessions) {
+			s := session("a", 1, 1, record.CheckOTP)
 			must(t, one.Create(bg, t0, s))
-			open := func(n flows.Sessions) int64 {
+			open := func(n record.Sessions) int64 {
 				t.Helper()
-				return get[int64](t)(n.OpenCode(bg, t0, s.Hash, flows.CheckOTP))
+				return get[int64](t)(n.OpenCode(bg, t0, s.Hash, record.CheckOTP))
 			}
 			first, second := open(one), open(two)
 			if second <= first {
 				t.Errorf("numbers %d, %d do not grow", first, second)
 			}
 			late, code := newCode("late"), newCode("code")
-			wantErr(t, "an older number", one.SetCode(bg, s.Hash, first, late), flows.ErrConflict)
+			wantErr(t, "an older number", one.SetCode(bg, s.Hash, first, late), record.ErrConflict)
 			must(t, two.SetCode(bg, s.Hash, second, code))
-			wantErr(t, "an older number", one.SetCode(bg, s.Hash, first, late), flows.ErrConflict)
-			wantErr(t, "a number to come", one.SetCode(bg, s.Hash, second+1, late), flows.ErrConflict)
-			_, err := one.OpenCode(bg, t0, s.Hash, flows.RecoveryOTP)
-			wantErr(t, "another state", err, flows.ErrConflict)
-			_, err = one.OpenCode(bg, s.Expires, s.Hash, flows.CheckOTP)
-			wantErr(t, "an expired session", err, flows.ErrConflict)
+			wantErr(t, "an older number", one.SetCode(bg, s.Hash, first, late), record.ErrConflict)
+			wantErr(t, "a number to come", one.SetCode(bg, s.Hash, second+1, late), record.ErrConflict)
+			_, err := one.OpenCode(bg, t0, s.Hash, record.RecoveryOTP)
+			wantErr(t, "another state", err, record.ErrConflict)
+			_, err = one.OpenCode(bg, s.Expires, s.Hash, record.CheckOTP)
+			wantErr(t, "an expired session", err, record.ErrConflict)
 			s.Code = &code
 			wantSession(t, one, s)
 			third := open(one)
@@ -123,38 +123,38 @@ var codeCases = []sessionsCase{
 				t.Errorf("numbers %d, %d do not grow", second, third)
 			}
 			must(t, one.Delete(bg, s.Hash))
-			wantErr(t, "an ended session", two.SetCode(bg, s.Hash, third, late), flows.ErrConflict)
+			wantErr(t, "an ended session", two.SetCode(bg, s.Hash, third, late), record.ErrConflict)
 		},
 	},
 	{
 		name:    "racing OpenCode",
 		promise: "Each call's number is higher, so of those who renew at once one sets the code.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			s := session("a", 1, 1, flows.CheckOTP)
+		run: func(t *testing.T, one, two record.Sessions) {
+			s := session("a", 1, 1, record.CheckOTP)
 			must(t, one.Create(bg, t0, s))
 			numbers := make([]int64, 50)
-			errs := race(50, one, two, func(i int, n flows.Sessions) (err error) {
-				numbers[i], err = n.OpenCode(bg, t0, s.Hash, flows.CheckOTP)
+			errs := race(50, one, two, func(i int, n record.Sessions) (err error) {
+				numbers[i], err = n.OpenCode(bg, t0, s.Hash, record.CheckOTP)
 				return err
 			})
 			wantWinners(t, errs, 50, is(nil))
-			errs = race(50, one, two, func(i int, n flows.Sessions) error {
+			errs = race(50, one, two, func(i int, n record.Sessions) error {
 				return n.SetCode(bg, s.Hash, numbers[i], newCode(fmt.Sprint(i)))
 			})
-			wantWinners(t, errs, 1, is(flows.ErrConflict))
+			wantWinners(t, errs, 1, is(record.ErrConflict))
 		},
 	},
 	{
 		name:    "racing SpendCode",
 		promise: "Of many callers, one gets the code.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			s := session("a", 1, 1, flows.CheckOTP)
+		run: func(t *testing.T, one, two record.Sessions) {
+			s := session("a", 1, 1, record.CheckOTP)
 			sent := newCode("code")
 			s.Code = &sent
 			must(t, one.Create(bg, t0, s))
-			codes := make([]*flows.Code, 100)
-			errs := race(100, one, two, func(i int, n flows.Sessions) error {
-				got, err := n.SpendCode(bg, t0, "acme", s.Hash, flows.CheckOTP)
+			codes := make([]*record.Code, 100)
+			errs := race(100, one, two, func(i int, n record.Sessions) error {
+				got, err := n.SpendCode(bg, t0, "acme", s.Hash, record.CheckOTP)
 				codes[i] = got.Code
 				return err
 			})
@@ -172,33 +172,33 @@ var codeCases = []sessionsCase{
 	{
 		name:    "codes that are not spent",
 		promise: "SpendCode takes nothing unless the session is the company's, in state and not expired at now; nor if a counter is at its limit, which it only looks at.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			s := session("a", 1, 1, flows.CheckOTP)
+		run: func(t *testing.T, one, two record.Sessions) {
+			s := session("a", 1, 1, record.CheckOTP)
 			code := newCode("c")
 			s.Code = &code
 			must(t, one.Create(bg, t0, s))
 			without := s
 			without.Code = nil
-			full, free := flows.Counter{Key: "acme/full", Limit: 1, Window: time.Hour}, flows.Counter{Key: "acme/free", Limit: 1, Window: time.Hour}
+			full, free := record.Counter{Key: "acme/full", Limit: 1, Window: time.Hour}, record.Counter{Key: "acme/free", Limit: 1, Window: time.Hour}
 			must(t, one.Charge(bg, t0, full))
 			for what, c := range map[string]struct {
 				now     time.Time
 				company string
-				state   flows.State
+				state   record.State
 			}{
 				"another company": {t0, "other", s.State},
-				"another state":   {t0, "acme", flows.RecoveryOTP},
+				"another state":   {t0, "acme", record.RecoveryOTP},
 				"expired":         {s.Expires, "acme", s.State},
 			} {
 				// What the counter says is not told of such a session.
-				got := get[flows.Session](t)(two.SpendCode(bg, c.now, c.company, s.Hash, c.state, full))
+				got := get[record.Session](t)(two.SpendCode(bg, c.now, c.company, s.Hash, c.state, full))
 				wantEqual(t, what, got, without)
 			}
 			got, err := two.SpendCode(bg, t0, "acme", s.Hash, s.State, free, full)
 			wantFull(t, "a full counter", err, "acme/full", t0.Add(time.Hour))
 			wantEqual(t, "a full counter", got, without)
 			wantSession(t, one, s)
-			got = get[flows.Session](t)(two.SpendCode(bg, s.Expires.Add(-time.Microsecond), "acme", s.Hash, s.State, free))
+			got = get[record.Session](t)(two.SpendCode(bg, s.Expires.Add(-time.Microsecond), "acme", s.Hash, s.State, free))
 			wantEqual(t, "spent", got, s)
 			must(t, one.Charge(bg, t0, free)) // it was not charged before
 			got, err = two.SpendCode(bg, t0, "acme", s.Hash, s.State, full)
@@ -208,6 +208,6 @@ var codeCases = []sessionsCase{
 	},
 }
 
-func newCode(name string) flows.Code {
-	return flows.Code{Hash: hash(name), Phone: "+37060012345", Expires: t0.Add(5 * time.Minute)}
+func newCode(name string) record.Code {
+	return record.Code{Hash: hash(name), Phone: "+37060012345", Expires: t0.Add(5 * time.Minute)}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // companyCases are about what is no single account's.
@@ -13,9 +13,9 @@ var companyCases = []accountsCase{
 	{
 		name:    "census",
 		promise: "CompanyAfter finds each company that has accounts; Stranded counts those whose second factor can't be asked for.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			companies := func() (all []string) {
-				for company := get[string](t)(two.(flows.Census).CompanyAfter(bg, "")); company != ""; company = get[string](t)(two.(flows.Census).CompanyAfter(bg, company)) {
+				for company := get[string](t)(two.(record.Census).CompanyAfter(bg, "")); company != ""; company = get[string](t)(two.(record.Census).CompanyAfter(bg, company)) {
 					all = append(all, company)
 				}
 				return all
@@ -23,16 +23,16 @@ var companyCases = []accountsCase{
 			wantEqual(t, "companies of none", companies(), nil)
 			stranded := func(company string, all bool, want int) {
 				t.Helper()
-				wantEqual(t, fmt.Sprintf("stranded of %.20q (all: %v)", company, all), get[int](t)(two.(flows.Census).Stranded(bg, company, all)), want)
+				wantEqual(t, fmt.Sprintf("stranded of %.20q (all: %v)", company, all), get[int](t)(two.(record.Census).Stranded(bg, company, all)), want)
 			}
 			for _, company := range []string{"b", "Acme", odd, "acme"} {
-				for i, change := range []func(*flows.Account){
-					func(a *flows.Account) {},
-					func(a *flows.Account) { a.SecondFactor = true },
-					func(a *flows.Account) { a.SecondFactor, a.Phone = true, "+37060012345" },
-					func(a *flows.Account) { a.SecondFactor, a.Status = true, flows.StatusClosed },
-					func(a *flows.Account) {
-						a.SecondFactor, a.Identities = true, []flows.Identity{{Provider: 1, Subject: "x"}}
+				for i, change := range []func(*record.Account){
+					func(a *record.Account) {},
+					func(a *record.Account) { a.SecondFactor = true },
+					func(a *record.Account) { a.SecondFactor, a.Phone = true, "+37060012345" },
+					func(a *record.Account) { a.SecondFactor, a.Status = true, record.StatusClosed },
+					func(a *record.Account) {
+						a.SecondFactor, a.Identities = true, []record.Identity{{Provider: 1, Subject: "x"}}
 					},
 				} {
 					a := plain(company, fmt.Sprint(i))
@@ -50,11 +50,11 @@ var companyCases = []accountsCase{
 			app.SecondFactor, app.TOTP = true, "sealed"
 			id := create(t, one, app).ID
 			stranded("b", true, 3)
-			_, err := one.Update(bg, "b", id, func(a *flows.Account) (bool, error) { a.PasswordHash = "h"; return false, nil })
+			_, err := one.Update(bg, "b", id, func(a *record.Account) (bool, error) { a.PasswordHash = "h"; return false, nil })
 			must(t, err)
 			stranded("b", true, 2)
 			for _, mnemocode := range []string{"0", "1", "2", "3", "4", "app", "coded"} {
-				must(t, one.Delete(bg, "b", get[flows.Account](t)(one.ByMnemocode(bg, "b", mnemocode)).ID))
+				must(t, one.Delete(bg, "b", get[record.Account](t)(one.ByMnemocode(bg, "b", mnemocode)).ID))
 			}
 			wantEqual(t, "companies after deletes", companies(), []string{"Acme", "acme", odd})
 			stranded("b", true, 0)
@@ -63,15 +63,15 @@ var companyCases = []accountsCase{
 	{
 		name:    "seeds",
 		promise: "SetSeeded records that the configuration's account was there, which outlives the account.",
-		run: func(t *testing.T, one, two flows.Accounts) {
-			want := func(s flows.Accounts, company, mnemocode string, want bool) {
+		run: func(t *testing.T, one, two record.Accounts) {
+			want := func(s record.Accounts, company, mnemocode string, want bool) {
 				t.Helper()
 				wantEqual(t, fmt.Sprintf("Seeded of %s %.20q", company, mnemocode), get[bool](t)(s.Seeded(bg, company, mnemocode)), want)
 			}
 			for _, mnemocode := range []string{"m1", odd} {
 				a := create(t, one, plain("acme", mnemocode))
 				want(two, "acme", mnemocode, false)
-				wantWinners(t, race(10, one, two, func(_ int, s flows.Accounts) error { return s.SetSeeded(bg, "acme", mnemocode) }), 10, is(nil))
+				wantWinners(t, race(10, one, two, func(_ int, s record.Accounts) error { return s.SetSeeded(bg, "acme", mnemocode) }), 10, is(nil))
 				want(two, "acme", mnemocode, true)
 				must(t, one.Delete(bg, "acme", a.ID))
 				want(one, "acme", mnemocode, true)
@@ -83,9 +83,9 @@ var companyCases = []accountsCase{
 	{
 		name:    "secret",
 		promise: "Secret returns 32 random bytes, made at the first call and the same ever after, on every node.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			secrets := make([]string, 20)
-			errs := race(20, one, two, func(i int, s flows.Accounts) error {
+			errs := race(20, one, two, func(i int, s record.Accounts) error {
 				secret, err := s.Secret(bg)
 				secrets[i] = string(secret)
 				return err

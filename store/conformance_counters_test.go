@@ -5,22 +5,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 var counterCases = []sessionsCase{
 	{
 		name:    "sessions with counters",
 		promise: "Create and Replace charge the counters and store the session in one step; if a counter is at its limit, the error is Charge's and nothing is stored or charged.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			a := flows.Counter{Key: "acme/a", Limit: 2, Window: time.Minute}
-			b := flows.Counter{Key: "acme/b", Limit: 1, Window: time.Hour}
+		run: func(t *testing.T, one, two record.Sessions) {
+			a := record.Counter{Key: "acme/a", Limit: 2, Window: time.Minute}
+			b := record.Counter{Key: "acme/b", Limit: 1, Window: time.Hour}
 			look := b
 			look.Look = true
-			first, second := session("a", 1, 1, flows.CheckOTP), session("b", 1, 1, flows.Authorized)
-			link, decoy := session("link", 1, 1, flows.MailedLink), session("decoy", 0, 0, flows.CheckPassword)
+			first, second := session("a", 1, 1, record.CheckOTP), session("b", 1, 1, record.Authorized)
+			link, decoy := session("link", 1, 1, record.MailedLink), session("decoy", 0, 0, record.CheckPassword)
 			must(t, one.Create(bg, t0, first, look, a))
-			must(t, one.Charge(bg, t0, flows.Look(a, b)...)) // one more of each
+			must(t, one.Charge(bg, t0, record.Look(a, b)...)) // one more of each
 			must(t, one.Charge(bg, t0, b))
 			for what, err := range map[string]error{
 				"Create":            two.Create(bg, t0, second, a, b),
@@ -44,48 +44,48 @@ var counterCases = []sessionsCase{
 			must(t, one.Create(bg, later, decoy, a))
 			wantSession(t, two, link)
 			wantSession(t, two, decoy)
-			wantFull(t, "a look", two.Charge(bg, later, flows.Look(a)...), "acme/a", later.Add(time.Minute))
+			wantFull(t, "a look", two.Charge(bg, later, record.Look(a)...), "acme/a", later.Add(time.Minute))
 		},
 	},
 	{
 		name:    "racing sessions with counters",
 		promise: "Budgets are kept exactly under concurrency, and there are as many sessions as were charged for.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			tight := flows.Counter{Key: "acme/tight", Limit: 30, Window: time.Minute}
-			wide := flows.Counter{Key: "acme/wide", Limit: 1000, Window: time.Minute}
+		run: func(t *testing.T, one, two record.Sessions) {
+			tight := record.Counter{Key: "acme/tight", Limit: 30, Window: time.Minute}
+			wide := record.Counter{Key: "acme/wide", Limit: 1000, Window: time.Minute}
 			for i := range 50 {
-				must(t, one.Create(bg, t0, session(fmt.Sprint("old", i), 1, 1, flows.CheckOTP)))
+				must(t, one.Create(bg, t0, session(fmt.Sprint("old", i), 1, 1, record.CheckOTP)))
 			}
-			errs := race(150, one, two, func(i int, s flows.Sessions) error {
+			errs := race(150, one, two, func(i int, s record.Sessions) error {
 				switch i % 3 {
 				case 0:
-					return s.Create(bg, t0, session(fmt.Sprint("created", i), 1, 1, flows.Authorized), tight, wide)
+					return s.Create(bg, t0, session(fmt.Sprint("created", i), 1, 1, record.Authorized), tight, wide)
 				case 1:
-					return s.Replace(bg, t0, hash(fmt.Sprint("old", i/3)), flows.CheckOTP, session(fmt.Sprint("next", i), 1, 1, flows.Authorized), wide, tight)
+					return s.Replace(bg, t0, hash(fmt.Sprint("old", i/3)), record.CheckOTP, session(fmt.Sprint("next", i), 1, 1, record.Authorized), wide, tight)
 				default:
-					return s.Create(bg, t0, session(fmt.Sprint("link", i), 1, 1, flows.MailedLink), wide, tight)
+					return s.Create(bg, t0, session(fmt.Sprint("link", i), 1, 1, record.MailedLink), wide, tight)
 				}
 			})
-			wantWinners(t, errs, 30, isA[*flows.Full])
+			wantWinners(t, errs, 30, isA[*record.Full])
 			wide.Limit = 30
-			wantFull(t, "what the refused left", one.Charge(bg, t0, flows.Look(wide)...), "acme/wide", t0.Add(time.Minute))
+			wantFull(t, "what the refused left", one.Charge(bg, t0, record.Look(wide)...), "acme/wide", t0.Add(time.Minute))
 			wide.Limit = 31
-			must(t, one.Charge(bg, t0, flows.Look(wide)...))
-			left := map[flows.State]int{}
-			for _, s := range get[[]flows.Session](t)(two.List(bg, t0, "acme", 1)) {
+			must(t, one.Charge(bg, t0, record.Look(wide)...))
+			left := map[record.State]int{}
+			for _, s := range get[[]record.Session](t)(two.List(bg, t0, "acme", 1)) {
 				left[s.State]++
 			}
-			want := map[flows.State]int{flows.CheckOTP: 50}
+			want := map[record.State]int{record.CheckOTP: 50}
 			for i, err := range errs {
 				switch {
 				case err != nil:
 				case i%3 == 0:
-					want[flows.Authorized]++
+					want[record.Authorized]++
 				case i%3 == 1:
-					want[flows.Authorized]++
-					want[flows.CheckOTP]--
+					want[record.Authorized]++
+					want[record.CheckOTP]--
 				default:
-					want[flows.MailedLink] = 1 // each has ended the one before
+					want[record.MailedLink] = 1 // each has ended the one before
 				}
 			}
 			wantEqual(t, "sessions", left, want)
@@ -94,16 +94,16 @@ var counterCases = []sessionsCase{
 	{
 		name:    "counters",
 		promise: "Charge adds one to each counter, or to none if one of them is at its limit: then the Full error tells until when. A look adds nothing.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			a := flows.Counter{Key: "a", Limit: 3, Window: time.Minute}
-			b := flows.Counter{Key: "b", Limit: 2, Window: time.Hour}
-			must(t, one.Charge(bg, t0, flows.Look(a, b)...))
+		run: func(t *testing.T, one, two record.Sessions) {
+			a := record.Counter{Key: "a", Limit: 3, Window: time.Minute}
+			b := record.Counter{Key: "b", Limit: 2, Window: time.Hour}
+			must(t, one.Charge(bg, t0, record.Look(a, b)...))
 			must(t, one.Charge(bg, t0, a, b))
 			must(t, two.Charge(bg, t0.Add(time.Second), a, b))
 			wantFull(t, "Charge", one.Charge(bg, t0, a, b), "b", t0.Add(time.Hour))
 			wantFull(t, "Charge", one.Charge(bg, t0, b, a), "b", t0.Add(time.Hour))
-			wantFull(t, "a look", two.Charge(bg, t0, flows.Look(a, b)...), "b", t0.Add(time.Hour))
-			must(t, two.Charge(bg, t0, flows.Look(a)...))
+			wantFull(t, "a look", two.Charge(bg, t0, record.Look(a, b)...), "b", t0.Add(time.Hour))
+			must(t, two.Charge(bg, t0, record.Look(a)...))
 			must(t, two.Charge(bg, t0, a)) // neither refusal has counted
 			wantFull(t, "Charge", two.Charge(bg, t0, a), "a", t0.Add(time.Minute))
 			must(t, one.Charge(bg, t0))
@@ -113,13 +113,13 @@ var counterCases = []sessionsCase{
 	{
 		name:    "windows",
 		promise: "A window begins with the first event and ends after Window; then it starts again from nothing.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			c := flows.Counter{Key: "a", Limit: 2, Window: time.Minute}
+		run: func(t *testing.T, one, two record.Sessions) {
+			c := record.Counter{Key: "a", Limit: 2, Window: time.Minute}
 			must(t, one.Charge(bg, t0, c))
 			must(t, one.Charge(bg, t0.Add(50*time.Second), c))
 			wantFull(t, "Charge", one.Charge(bg, t0.Add(time.Minute-time.Microsecond), c), "a", t0.Add(time.Minute))
 			again := t0.Add(time.Minute)
-			must(t, two.Charge(bg, again, flows.Look(c)...))
+			must(t, two.Charge(bg, again, record.Look(c)...))
 			must(t, two.Charge(bg, again, c))
 			must(t, two.Charge(bg, again, c))
 			wantFull(t, "Charge", one.Charge(bg, again, c), "a", again.Add(time.Minute))
@@ -128,16 +128,16 @@ var counterCases = []sessionsCase{
 	{
 		name:    "limits of nothing and limits that change",
 		promise: "Limit 0: nothing is let through.",
-		run: func(t *testing.T, one, _ flows.Sessions) {
-			none := flows.Counter{Key: "a", Limit: 0, Window: time.Minute}
+		run: func(t *testing.T, one, _ record.Sessions) {
+			none := record.Counter{Key: "a", Limit: 0, Window: time.Minute}
 			wantFull(t, "Charge", one.Charge(bg, t0, none), "a", t0.Add(time.Minute))
-			wantFull(t, "a look", one.Charge(bg, t0, flows.Look(none)...), "a", t0.Add(time.Minute))
-			some := flows.Counter{Key: "a", Limit: 2, Window: time.Minute}
+			wantFull(t, "a look", one.Charge(bg, t0, record.Look(none)...), "a", t0.Add(time.Minute))
+			some := record.Counter{Key: "a", Limit: 2, Window: time.Minute}
 			must(t, one.Charge(bg, t0, some))
 			must(t, one.Charge(bg, t0, some))
-			fewer := flows.Counter{Key: "a", Limit: 1, Window: time.Minute}
+			fewer := record.Counter{Key: "a", Limit: 1, Window: time.Minute}
 			wantFull(t, "a lowered limit", one.Charge(bg, t0, fewer), "a", t0.Add(time.Minute))
-			more := flows.Counter{Key: "a", Limit: 3, Window: time.Minute}
+			more := record.Counter{Key: "a", Limit: 3, Window: time.Minute}
 			must(t, one.Charge(bg, t0, more))
 			wantFull(t, "a raised limit", one.Charge(bg, t0, more), "a", t0.Add(time.Minute))
 		},
@@ -145,8 +145,8 @@ var counterCases = []sessionsCase{
 	{
 		name:    "one counter twice in a Charge",
 		promise: "Charge adds one to each counter, or to none.",
-		run: func(t *testing.T, one, _ flows.Sessions) {
-			c := flows.Counter{Key: "a", Limit: 3, Window: time.Minute}
+		run: func(t *testing.T, one, _ record.Sessions) {
+			c := record.Counter{Key: "a", Limit: 3, Window: time.Minute}
 			must(t, one.Charge(bg, t0, c, c))
 			wantFull(t, "Charge", one.Charge(bg, t0, c, c), "a", t0.Add(time.Minute))
 			must(t, one.Charge(bg, t0, c))
@@ -155,20 +155,20 @@ var counterCases = []sessionsCase{
 	{
 		name:    "racing Charge",
 		promise: "Budgets are kept exactly under concurrency.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			tight := flows.Counter{Key: "tight", Limit: 30, Window: time.Minute}
-			wide := flows.Counter{Key: "wide", Limit: 1000, Window: time.Minute}
-			errs := race(200, one, two, func(i int, s flows.Sessions) error {
+		run: func(t *testing.T, one, two record.Sessions) {
+			tight := record.Counter{Key: "tight", Limit: 30, Window: time.Minute}
+			wide := record.Counter{Key: "wide", Limit: 1000, Window: time.Minute}
+			errs := race(200, one, two, func(i int, s record.Sessions) error {
 				if i%4 < 2 { // as often in the other order
 					return s.Charge(bg, t0, tight, wide)
 				}
 				return s.Charge(bg, t0, wide, tight)
 			})
-			wantWinners(t, errs, 30, isA[*flows.Full])
+			wantWinners(t, errs, 30, isA[*record.Full])
 			wide.Limit = 30
-			wantFull(t, "what the refused left", one.Charge(bg, t0, flows.Look(wide)...), "wide", t0.Add(time.Minute))
+			wantFull(t, "what the refused left", one.Charge(bg, t0, record.Look(wide)...), "wide", t0.Add(time.Minute))
 			wide.Limit = 31
-			must(t, one.Charge(bg, t0, flows.Look(wide)...))
+			must(t, one.Charge(bg, t0, record.Look(wide)...))
 		},
 	},
 }

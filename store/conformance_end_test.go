@@ -6,77 +6,77 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 var endCases = []sessionsCase{
 	{
 		name:    "end",
 		promise: "End ends all of an account's sessions and links with an Epoch below epoch, and Create and Replace refuse such from now on.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			must(t, one.Create(bg, t0, session("e1", 1, 1, flows.Authorized)))
-			must(t, one.Create(bg, t0, session("e2", 1, 2, flows.CheckOTP)))
-			must(t, one.Create(bg, t0, session("link", 1, 2, flows.MailedLink)))
-			must(t, one.Create(bg, t0, session("e3", 1, 3, flows.Authorized)))
-			must(t, one.Create(bg, t0, session("neighbour@2", 2, 1, flows.CheckPassword)))
-			elsewhere := session("elsewhere@other/1", 1, 1, flows.CheckPassword)
+		run: func(t *testing.T, one, two record.Sessions) {
+			must(t, one.Create(bg, t0, session("e1", 1, 1, record.Authorized)))
+			must(t, one.Create(bg, t0, session("e2", 1, 2, record.CheckOTP)))
+			must(t, one.Create(bg, t0, session("link", 1, 2, record.MailedLink)))
+			must(t, one.Create(bg, t0, session("e3", 1, 3, record.Authorized)))
+			must(t, one.Create(bg, t0, session("neighbour@2", 2, 1, record.CheckPassword)))
+			elsewhere := session("elsewhere@other/1", 1, 1, record.CheckPassword)
 			must(t, one.Create(bg, t0, elsewhere))
 
-			must(t, two.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 3}))
+			must(t, two.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 3}))
 			wantGone(t, one, "e1", "e2", "link")
-			wantSession(t, one, session("e3", 1, 3, flows.Authorized))
-			wantSession(t, one, session("neighbour@2", 2, 1, flows.CheckPassword))
+			wantSession(t, one, session("e3", 1, 3, record.Authorized))
+			wantSession(t, one, session("neighbour@2", 2, 1, record.CheckPassword))
 			wantSession(t, one, elsewhere)
-			wantErr(t, "an old epoch", one.Create(bg, t0, session("new", 1, 2, flows.CheckOTP)), flows.ErrConflict)
-			must(t, one.Create(bg, t0, session("new", 1, 3, flows.CheckOTP)))
-			must(t, one.Create(bg, t0, session("new2@2", 2, 1, flows.CheckOTP)))
+			wantErr(t, "an old epoch", one.Create(bg, t0, session("new", 1, 2, record.CheckOTP)), record.ErrConflict)
+			must(t, one.Create(bg, t0, session("new", 1, 3, record.CheckOTP)))
+			must(t, one.Create(bg, t0, session("new2@2", 2, 1, record.CheckOTP)))
 		},
 	},
 	{
 		name: "room",
 		promise: "If the account then has more than AtMost sessions in the state of s, the oldest of them that live " +
 			"are ended, and a Feed is told of each before Create returns.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			at := func(name string, account int64, state flows.State, minute int) flows.Session {
+		run: func(t *testing.T, one, two record.Sessions) {
+			at := func(name string, account int64, state record.State, minute int) record.Session {
 				s := session(name, account, 1, state)
 				s.Created = t0.Add(time.Duration(minute) * time.Minute)
 				s.AtMost = 3
 				return s
 			}
-			must(t, one.Create(bg, t0, at("b", 1, flows.Authorized, 2)))
-			must(t, two.Create(bg, t0, at("a", 1, flows.Authorized, 1)))
-			must(t, one.Create(bg, t0, at("step", 1, flows.CheckOTP, 0)))
-			must(t, one.Create(bg, t0, at("other@2", 2, flows.Authorized, 0)))
+			must(t, one.Create(bg, t0, at("b", 1, record.Authorized, 2)))
+			must(t, two.Create(bg, t0, at("a", 1, record.Authorized, 1)))
+			must(t, one.Create(bg, t0, at("step", 1, record.CheckOTP, 0)))
+			must(t, one.Create(bg, t0, at("other@2", 2, record.Authorized, 0)))
 			must(t, one.Touch(bg, t0, hash("a"), t0.Add(50*time.Minute))) // which makes it no younger
-			must(t, two.Create(bg, t0, at("c", 1, flows.Authorized, 3)))
-			must(t, two.Create(bg, t0, at("d", 1, flows.Authorized, 4)))
+			must(t, two.Create(bg, t0, at("c", 1, record.Authorized, 3)))
+			must(t, two.Create(bg, t0, at("d", 1, record.Authorized, 4)))
 			wantGone(t, one, "a")
-			must(t, one.Replace(bg, t0, hash("step"), flows.CheckOTP, at("e", 1, flows.Authorized, 5)))
+			must(t, one.Replace(bg, t0, hash("step"), record.CheckOTP, at("e", 1, record.Authorized, 5)))
 			wantGone(t, two, "a", "b", "step")
-			names := func(all []flows.Session) (ids []string) {
+			names := func(all []record.Session) (ids []string) {
 				for _, s := range all {
 					ids = append(ids, s.ID)
 				}
 				return ids
 			}
-			wantEqual(t, "left", names(get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))),
-				names([]flows.Session{session("c", 1, 1, ""), session("d", 1, 1, ""), session("e", 1, 1, "")}))
-			wantSession(t, one, withoutAtMost(at("other@2", 2, flows.Authorized, 0)))
+			wantEqual(t, "left", names(get[[]record.Session](t)(one.List(bg, t0, "acme", 1))),
+				names([]record.Session{session("c", 1, 1, ""), session("d", 1, 1, ""), session("e", 1, 1, "")}))
+			wantSession(t, one, withoutAtMost(at("other@2", 2, record.Authorized, 0)))
 
 			// One that comes with an earlier time than theirs is not the oldest.
-			early := at("early@2", 2, flows.Authorized, -5)
+			early := at("early@2", 2, record.Authorized, -5)
 			early.AtMost = 1
 			must(t, two.Create(bg, t0, early))
 			wantGone(t, one, "other@2")
 			wantSession(t, one, withoutAtMost(early))
 
 			// What has expired takes no room, and answers as before.
-			old := at("old@3", 3, flows.Authorized, -1)
+			old := at("old@3", 3, record.Authorized, -1)
 			old.Expires = t0.Add(time.Minute)
 			must(t, one.Create(bg, t0, old))
 			late := t0.Add(2 * time.Minute)
 			for i := range 3 {
-				must(t, one.Create(bg, late, at(fmt.Sprintf("new%d@3", i), 3, flows.Authorized, i)))
+				must(t, one.Create(bg, late, at(fmt.Sprintf("new%d@3", i), 3, record.Authorized, i)))
 			}
 			for _, name := range []string{"old@3", "new0@3", "new1@3", "new2@3"} {
 				_, err := one.Get(bg, hash(name))
@@ -87,31 +87,31 @@ var endCases = []sessionsCase{
 	{
 		name:    "racing for room",
 		promise: "If the account then has more than AtMost sessions in the state of s, the oldest of them that live are ended.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			errs := race(60, one, two, func(i int, n flows.Sessions) error {
-				s := session(fmt.Sprint(i), 1, 1, flows.Authorized)
+		run: func(t *testing.T, one, two record.Sessions) {
+			errs := race(60, one, two, func(i int, n record.Sessions) error {
+				s := session(fmt.Sprint(i), 1, 1, record.Authorized)
 				s.AtMost = 7
 				return n.Create(bg, t0, s)
 			})
 			wantWinners(t, errs, 60, is(nil))
-			wantEqual(t, "left", len(get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))), 7)
+			wantEqual(t, "left", len(get[[]record.Session](t)(one.List(bg, t0, "acme", 1))), 7)
 		},
 	},
 	{
 		name:    "end but for one",
 		promise: "In the same step the session e.Keep of the account is raised to e.Epoch if it is Authorized and of the epoch just before.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			kept := session("kept", 1, 4, flows.Authorized)
-			for _, s := range []flows.Session{
-				kept, session("other", 1, 4, flows.Authorized), session("step", 1, 4, flows.CheckOTP),
-				session("old", 1, 3, flows.Authorized), session("neighbour@2", 2, 4, flows.Authorized),
-				session("elsewhere@other/1", 1, 4, flows.Authorized),
+		run: func(t *testing.T, one, two record.Sessions) {
+			kept := session("kept", 1, 4, record.Authorized)
+			for _, s := range []record.Session{
+				kept, session("other", 1, 4, record.Authorized), session("step", 1, 4, record.CheckOTP),
+				session("old", 1, 3, record.Authorized), session("neighbour@2", 2, 4, record.Authorized),
+				session("elsewhere@other/1", 1, 4, record.Authorized),
 			} {
 				must(t, one.Create(bg, t0, s))
 			}
 			end := func(epoch int64, keep string) {
 				t.Helper()
-				must(t, two.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: epoch, Keep: hash(keep)}))
+				must(t, two.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: epoch, Keep: hash(keep)}))
 			}
 			end(5, "kept")
 			kept.Epoch = 5
@@ -121,32 +121,32 @@ var endCases = []sessionsCase{
 			wantSession(t, one, kept)
 			end(6, "neighbour@2")
 			wantGone(t, one, "kept")
-			for _, s := range []flows.Session{session("b", 1, 6, flows.Authorized), session("c", 1, 7, flows.CheckOTP)} {
+			for _, s := range []record.Session{session("b", 1, 6, record.Authorized), session("c", 1, 7, record.CheckOTP)} {
 				must(t, one.Create(bg, t0, s))
 			}
 			end(8, "b")
 			wantGone(t, one, "b", "c") // b was of an epoch that another ending ends
-			must(t, one.Create(bg, t0, session("d", 1, 8, flows.CheckOTP)))
+			must(t, one.Create(bg, t0, session("d", 1, 8, record.CheckOTP)))
 			end(9, "d")
 			wantGone(t, one, "d") // no step is kept
 			end(10, "elsewhere@other/1")
-			wantSession(t, one, session("neighbour@2", 2, 4, flows.Authorized))
-			wantSession(t, one, session("elsewhere@other/1", 1, 4, flows.Authorized))
+			wantSession(t, one, session("neighbour@2", 2, 4, record.Authorized))
+			wantSession(t, one, session("elsewhere@other/1", 1, 4, record.Authorized))
 		},
 	},
 	{
 		name:    "racing End that keeps one",
 		promise: "Whoever asks meanwhile finds the session that is kept: it is never between two epochs.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			kept := session("kept", 1, 1, flows.Authorized)
+		run: func(t *testing.T, one, two record.Sessions) {
+			kept := session("kept", 1, 1, record.Authorized)
 			must(t, one.Create(bg, t0, kept))
 			for i := range 20 {
-				must(t, one.Create(bg, t0, session(fmt.Sprint("old", i), 1, 1, flows.Authorized)))
+				must(t, one.Create(bg, t0, session(fmt.Sprint("old", i), 1, 1, record.Authorized)))
 			}
-			errs := race(100, one, two, func(i int, s flows.Sessions) error {
+			errs := race(100, one, two, func(i int, s record.Sessions) error {
 				switch {
 				case i%25 == 12:
-					return s.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2, Keep: kept.Hash})
+					return s.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 2, Keep: kept.Hash})
 				case i%3 == 0:
 					return s.Touch(bg, t0, kept.Hash, t0.Add(time.Duration(i)*time.Minute))
 				}
@@ -154,7 +154,7 @@ var endCases = []sessionsCase{
 				return err
 			})
 			wantWinners(t, errs, 100, is(nil))
-			left := get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))
+			left := get[[]record.Session](t)(one.List(bg, t0, "acme", 1))
 			wantEqual(t, "left", names(left), []string{"id of kept"})
 			wantEqual(t, "epoch", left[0].Epoch, 2)
 		},
@@ -162,56 +162,56 @@ var endCases = []sessionsCase{
 	{
 		name:    "end for ever",
 		promise: "What was ended stays ended: a later, lower End changes nothing, and AllEpochs ends everything.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			must(t, one.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 5}))
-			must(t, two.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 3}))
-			wantErr(t, "epoch 4", one.Create(bg, t0, session("a", 1, 4, flows.Authorized)), flows.ErrConflict)
-			must(t, one.Create(bg, t0, session("b", 1, 5, flows.Authorized)))
+		run: func(t *testing.T, one, two record.Sessions) {
+			must(t, one.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 5}))
+			must(t, two.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 3}))
+			wantErr(t, "epoch 4", one.Create(bg, t0, session("a", 1, 4, record.Authorized)), record.ErrConflict)
+			must(t, one.Create(bg, t0, session("b", 1, 5, record.Authorized)))
 			must(t, one.Sweep(bg, t0.Add(30*24*time.Hour)))
 			late := t0.Add(30 * 24 * time.Hour)
-			wantErr(t, "epoch 4 in 30 days", one.Create(bg, late, session("a", 1, 4, flows.Authorized)), flows.ErrConflict)
-			must(t, two.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: flows.AllEpochs}))
+			wantErr(t, "epoch 4 in 30 days", one.Create(bg, late, session("a", 1, 4, record.Authorized)), record.ErrConflict)
+			must(t, two.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: record.AllEpochs}))
 			wantGone(t, one, "b")
-			wantErr(t, "a deleted account", one.Create(bg, t0, session("c", 1, 1<<40, flows.Authorized)), flows.ErrConflict)
+			wantErr(t, "a deleted account", one.Create(bg, t0, session("c", 1, 1<<40, record.Authorized)), record.ErrConflict)
 		},
 	},
 	{
 		name:    "decoys",
 		promise: "Account 0 is nobody's: its sessions don't end one another, and have no epoch.",
-		run: func(t *testing.T, one, _ flows.Sessions) {
-			must(t, one.Create(bg, t0, session("a", 0, 0, flows.CheckPassword)))
-			must(t, one.Create(bg, t0, session("link", 0, 0, flows.MailedLink)))
-			must(t, one.Create(bg, t0, session("link2", 0, 0, flows.MailedLink)))
-			must(t, one.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: flows.AllEpochs}))
-			must(t, one.Create(bg, t0, session("b", 0, 0, flows.CheckPassword)))
-			wantSession(t, one, session("a", 0, 0, flows.CheckPassword))
-			wantSession(t, one, session("link", 0, 0, flows.MailedLink))
+		run: func(t *testing.T, one, _ record.Sessions) {
+			must(t, one.Create(bg, t0, session("a", 0, 0, record.CheckPassword)))
+			must(t, one.Create(bg, t0, session("link", 0, 0, record.MailedLink)))
+			must(t, one.Create(bg, t0, session("link2", 0, 0, record.MailedLink)))
+			must(t, one.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: record.AllEpochs}))
+			must(t, one.Create(bg, t0, session("b", 0, 0, record.CheckPassword)))
+			wantSession(t, one, session("a", 0, 0, record.CheckPassword))
+			wantSession(t, one, session("link", 0, 0, record.MailedLink))
 		},
 	},
 	{
 		name:    "racing End",
 		promise: "No session of an ended epoch survives, whichever came first.",
-		run: func(t *testing.T, one, two flows.Sessions) {
+		run: func(t *testing.T, one, two record.Sessions) {
 			for i := range 50 {
-				must(t, one.Create(bg, t0, session(fmt.Sprint("old", i), 1, 1, flows.CheckPassword)))
+				must(t, one.Create(bg, t0, session(fmt.Sprint("old", i), 1, 1, record.CheckPassword)))
 			}
-			errs := race(150, one, two, func(i int, s flows.Sessions) error {
+			errs := race(150, one, two, func(i int, s record.Sessions) error {
 				switch {
 				case i == 75:
-					return s.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2})
+					return s.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 2})
 				case i%3 == 0:
-					return s.Create(bg, t0, session(fmt.Sprint("created", i), 1, 1, flows.CheckPassword))
+					return s.Create(bg, t0, session(fmt.Sprint("created", i), 1, 1, record.CheckPassword))
 				case i%3 == 1:
-					return s.Replace(bg, t0, hash(fmt.Sprint("old", i/3)), flows.CheckPassword, session(fmt.Sprint("next", i), 1, 1, flows.Authorized))
+					return s.Replace(bg, t0, hash(fmt.Sprint("old", i/3)), record.CheckPassword, session(fmt.Sprint("next", i), 1, 1, record.Authorized))
 				}
-				return s.Create(bg, t0, session(fmt.Sprint("fresh", i), 1, 2, flows.CheckPassword))
+				return s.Create(bg, t0, session(fmt.Sprint("fresh", i), 1, 2, record.CheckPassword))
 			})
 			for i, err := range errs {
-				if err != nil && (i == 75 || i%3 == 2 || !errors.Is(err, flows.ErrConflict)) {
+				if err != nil && (i == 75 || i%3 == 2 || !errors.Is(err, record.ErrConflict)) {
 					t.Errorf("racer %d: unexpected error %v", i, err)
 				}
 			}
-			left := get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))
+			left := get[[]record.Session](t)(one.List(bg, t0, "acme", 1))
 			wantEqual(t, "left", len(left), 50)
 			for _, s := range left {
 				wantEqual(t, "epoch", s.Epoch, 2)

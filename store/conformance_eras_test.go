@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -18,39 +18,39 @@ var eraAccountsCases = []accountsCase{
 	{
 		name:    "eras",
 		promise: "NewEra begins an era one higher than the last, which all accounts of the company are of that are loaded from now on.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
 			other := create(t, one, someone("other", "m1"))
 			for era := int64(1); era <= 2; era++ {
-				wantEqual(t, "ending", get[flows.Ending](t)(one.NewEra(bg, "acme")), flows.Ending{Company: "acme", Epoch: era})
+				wantEqual(t, "ending", get[record.Ending](t)(one.NewEra(bg, "acme")), record.Ending{Company: "acme", Epoch: era})
 				unknown, err := two.ByLoginID(bg, "acme", "unknown", "alias")
-				wantErr(t, "an unknown login id", err, flows.ErrNotFound)
+				wantErr(t, "an unknown login id", err, record.ErrNotFound)
 				eras := map[string]int64{
-					"ByID":             get[flows.Account](t)(two.ByID(bg, "acme", a.ID)).Era,
-					"ByMnemocode":      get[flows.Account](t)(two.ByMnemocode(bg, "acme", a.Mnemocode)).Era,
-					"ByIdentity":       get[flows.Account](t)(two.ByIdentity(bg, "acme", a.Identities[0])).Era,
-					"ByLoginID":        get[flows.Account](t)(two.ByLoginID(bg, "acme", flows.NormalizeLoginID(a.LoginName), "")).Era,
-					"Update":           get[flows.Account](t)(two.Update(bg, "acme", a.ID, func(a *flows.Account) (bool, error) { a.Era = 9; return false, nil })).Era,
-					"List":             get[[]flows.Account](t)(two.List(bg, "acme", "", 1))[0].Era,
+					"ByID":             get[record.Account](t)(two.ByID(bg, "acme", a.ID)).Era,
+					"ByMnemocode":      get[record.Account](t)(two.ByMnemocode(bg, "acme", a.Mnemocode)).Era,
+					"ByIdentity":       get[record.Account](t)(two.ByIdentity(bg, "acme", a.Identities[0])).Era,
+					"ByLoginID":        get[record.Account](t)(two.ByLoginID(bg, "acme", record.NormalizeLoginID(a.LoginName), "")).Era,
+					"Update":           get[record.Account](t)(two.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) { a.Era = 9; return false, nil })).Era,
+					"List":             get[[]record.Account](t)(two.List(bg, "acme", "", 1))[0].Era,
 					"an unknown one's": unknown.Era,
 				}
 				for by, got := range eras {
 					wantEqual(t, by, got, era)
 				}
 			}
-			wantEqual(t, "epoch", get[flows.Account](t)(two.ByID(bg, "acme", a.ID)).Epoch, a.Epoch)
-			wantEqual(t, "another company's era", get[flows.Account](t)(two.ByID(bg, "other", other.ID)).Era, 0)
-			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Epoch, "h", flows.TokenHash{}))
+			wantEqual(t, "epoch", get[record.Account](t)(two.ByID(bg, "acme", a.ID)).Epoch, a.Epoch)
+			wantEqual(t, "another company's era", get[record.Account](t)(two.ByID(bg, "other", other.ID)).Era, 0)
+			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Epoch, "h", record.TokenHash{}))
 		},
 	},
 	{
 		name:    "racing eras",
 		promise: "Of many callers of NewEra each begins another.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			var mu sync.Mutex
 			var eras []int64
-			race(40, one, two, func(_ int, s flows.Accounts) error {
-				e := get[flows.Ending](t)(s.NewEra(bg, "acme"))
+			race(40, one, two, func(_ int, s record.Accounts) error {
+				e := get[record.Ending](t)(s.NewEra(bg, "acme"))
 				mu.Lock()
 				defer mu.Unlock()
 				eras = append(eras, e.Epoch)
@@ -60,36 +60,36 @@ var eraAccountsCases = []accountsCase{
 			for i, era := range eras {
 				wantEqual(t, "era", era, int64(i+1))
 			}
-			wantEqual(t, "owed", endings(t, one), map[flows.Ending]bool{{Company: "acme", Epoch: 40}: true})
+			wantEqual(t, "owed", endings(t, one), map[record.Ending]bool{{Company: "acme", Epoch: 40}: true})
 		},
 	},
 	{
 		name:    "endings of companies",
 		promise: "Endings has those of companies among those of accounts; Ended takes one off if the era has not grown since.",
-		run: func(t *testing.T, one, two flows.Accounts) {
-			var all []flows.Ending
+		run: func(t *testing.T, one, two record.Accounts) {
+			var all []record.Ending
 			for _, company := range []string{"Acme", "acme", odd} {
 				a := create(t, one, plain(company, "m1"))
-				all = append(all, get[flows.Ending](t)(one.NewEra(bg, company)))
+				all = append(all, get[record.Ending](t)(one.NewEra(bg, company)))
 				must(t, one.Delete(bg, company, a.ID))
-				all = append(all, flows.Ending{Company: company, Account: a.ID, Epoch: flows.AllEpochs})
+				all = append(all, record.Ending{Company: company, Account: a.ID, Epoch: record.AllEpochs})
 			}
-			var paged []flows.Ending
-			for after := (flows.Ending{}); ; after = paged[len(paged)-1] {
-				page := get[[]flows.Ending](t)(two.Endings(bg, after, 1))
+			var paged []record.Ending
+			for after := (record.Ending{}); ; after = paged[len(paged)-1] {
+				page := get[[]record.Ending](t)(two.Endings(bg, after, 1))
 				if len(page) == 0 {
 					break
 				}
 				paged = append(paged, page...)
 			}
 			wantEqual(t, "page by page", paged, all)
-			wantEqual(t, "at once", get[[]flows.Ending](t)(two.Endings(bg, flows.Ending{}, 100)), all)
+			wantEqual(t, "at once", get[[]record.Ending](t)(two.Endings(bg, record.Ending{}, 100)), all)
 			for _, e := range all {
 				must(t, two.Ended(bg, e))
 			}
-			later := get[flows.Ending](t)(one.NewEra(bg, "acme"))
+			later := get[record.Ending](t)(one.NewEra(bg, "acme"))
 			must(t, two.Ended(bg, all[2])) // the one before
-			wantEqual(t, "owed", endings(t, one), map[flows.Ending]bool{later: true})
+			wantEqual(t, "owed", endings(t, one), map[record.Ending]bool{later: true})
 			must(t, two.Ended(bg, later))
 			wantEqual(t, "owed", len(endings(t, one)), 0)
 		},
@@ -97,7 +97,7 @@ var eraAccountsCases = []accountsCase{
 }
 
 // ofEra is a session of an era.
-func ofEra(era int64, s flows.Session) flows.Session {
+func ofEra(era int64, s record.Session) record.Session {
 	s.Era = era
 	return s
 }
@@ -106,22 +106,22 @@ var eraSessionsCases = []sessionsCase{
 	{
 		name:    "end of a company",
 		promise: "End with Account 0 ends all of a company's sessions of an earlier era, links and decoys among them, and Create and Replace refuse such from now on.",
-		run: func(t *testing.T, one, two flows.Sessions) {
+		run: func(t *testing.T, one, two record.Sessions) {
 			code := newCode("c")
-			coded := session("coded", 1, 7, flows.CheckOTP)
+			coded := session("coded", 1, 7, record.CheckOTP)
 			coded.Code = &code
-			long := session("long@9", 9, 7, flows.Authorized)
-			long.Ends = t0.Add(flows.LongestSession)
+			long := session("long@9", 9, 7, record.Authorized)
+			long.Ends = t0.Add(record.LongestSession)
 			long.Expires, long.Era = long.Ends, 3
 			must(t, one.Create(bg, t0, long))
-			old := []flows.Session{
-				coded, session("a", 1, 7, flows.Authorized), session("link", 1, 7, flows.MailedLink), session("b@2", 2, 1, flows.Authorized),
-				session("decoy", 0, 0, flows.RecoveryOTP), session("decoy@2", 0, 0, flows.RecoveryOTP), session("step@3", 3, 1, flows.SetPassword),
+			old := []record.Session{
+				coded, session("a", 1, 7, record.Authorized), session("link", 1, 7, record.MailedLink), session("b@2", 2, 1, record.Authorized),
+				session("decoy", 0, 0, record.RecoveryOTP), session("decoy@2", 0, 0, record.RecoveryOTP), session("step@3", 3, 1, record.SetPassword),
 			}
-			kept := []flows.Session{
-				session("elsewhere@other/1", 1, 1, flows.Authorized),
-				ofEra(4, session("new", 1, 1, flows.Authorized)), ofEra(4, session("new@2", 2, 1, flows.CheckOTP)),
-				ofEra(5, session("newer@4", 4, 1, flows.MailedLink)), ofEra(4, session("new decoy", 0, 0, flows.RecoveryOTP)),
+			kept := []record.Session{
+				session("elsewhere@other/1", 1, 1, record.Authorized),
+				ofEra(4, session("new", 1, 1, record.Authorized)), ofEra(4, session("new@2", 2, 1, record.CheckOTP)),
+				ofEra(5, session("newer@4", 4, 1, record.MailedLink)), ofEra(4, session("new decoy", 0, 0, record.RecoveryOTP)),
 			}
 			for _, s := range slices.Concat(old, kept) {
 				if s.Company == "acme" && s.Era == 0 {
@@ -129,7 +129,7 @@ var eraSessionsCases = []sessionsCase{
 				}
 				must(t, one.Create(bg, t0, s))
 			}
-			must(t, two.End(bg, t0, flows.Ending{Company: "acme", Epoch: 4}))
+			must(t, two.End(bg, t0, record.Ending{Company: "acme", Epoch: 4}))
 			for _, s := range old {
 				for method, err := range map[string]error{
 					"Get":       second(one.Get(bg, s.Hash)),
@@ -139,7 +139,7 @@ var eraSessionsCases = []sessionsCase{
 					"DeleteID":  second(one.DeleteID(bg, t0, "acme", s.Account, s.ID)),
 					"Delete":    one.Delete(bg, s.Hash),
 				} {
-					wantErr(t, method+" of "+s.ID, err, flows.ErrNotFound)
+					wantErr(t, method+" of "+s.ID, err, record.ErrNotFound)
 				}
 				next := ofEra(4, s)
 				next.Hash[31]++
@@ -148,25 +148,25 @@ var eraSessionsCases = []sessionsCase{
 					"SetCode":  one.SetCode(bg, s.Hash, 0, code),
 					"Replace":  one.Replace(bg, t0, s.Hash, s.State, next),
 				} {
-					wantErr(t, method+" of "+s.ID, err, flows.ErrConflict)
+					wantErr(t, method+" of "+s.ID, err, record.ErrConflict)
 				}
 				late := ofEra(3, s)
 				late.Hash[31] += 2
-				wantErr(t, "Create beside "+s.ID, two.Create(bg, t0, late), flows.ErrConflict)
+				wantErr(t, "Create beside "+s.ID, two.Create(bg, t0, late), record.ErrConflict)
 			}
 			for _, s := range kept {
 				wantSession(t, one, s)
 			}
-			next := ofEra(3, session("next", 1, 1, flows.Authorized))
-			wantErr(t, "Replace by an ended era", one.Replace(bg, t0, hash("new"), flows.Authorized, next), flows.ErrConflict)
-			must(t, one.Replace(bg, t0, hash("new"), flows.Authorized, ofEra(4, next)))
-			wantEqual(t, "sessions", names(get[[]flows.Session](t)(two.List(bg, t0, "acme", 1))), []string{"id of next"})
+			next := ofEra(3, session("next", 1, 1, record.Authorized))
+			wantErr(t, "Replace by an ended era", one.Replace(bg, t0, hash("new"), record.Authorized, next), record.ErrConflict)
+			must(t, one.Replace(bg, t0, hash("new"), record.Authorized, ofEra(4, next)))
+			wantEqual(t, "sessions", names(get[[]record.Session](t)(two.List(bg, t0, "acme", 1))), []string{"id of next"})
 
-			must(t, two.End(bg, t0, flows.Ending{Company: "acme", Epoch: 2})) // which changes nothing
+			must(t, two.End(bg, t0, record.Ending{Company: "acme", Epoch: 2})) // which changes nothing
 			late := t0.Add(30 * 24 * time.Hour)
 			must(t, one.Sweep(bg, late))
-			wantErr(t, "in 30 days", one.Create(bg, late, ofEra(3, session("x", 1, 1, flows.Authorized))), flows.ErrConflict)
-			must(t, one.Create(bg, late, ofEra(4, session("y", 1, 1, flows.Authorized))))
+			wantErr(t, "in 30 days", one.Create(bg, late, ofEra(3, session("x", 1, 1, record.Authorized))), record.ErrConflict)
+			must(t, one.Create(bg, late, ofEra(4, session("y", 1, 1, record.Authorized))))
 			must(t, one.Sweep(bg, long.Ends.Add(-time.Hour)))
 			wantGone(t, two, "long@9")
 		},
@@ -174,31 +174,31 @@ var eraSessionsCases = []sessionsCase{
 	{
 		name:    "racing end of a company",
 		promise: "No session of an ended era survives, whichever came first.",
-		run: func(t *testing.T, one, two flows.Sessions) {
+		run: func(t *testing.T, one, two record.Sessions) {
 			name := func(kind string, i int) string { return fmt.Sprintf("%s%d@%d", kind, i, i%5+1) }
 			for i := range 40 {
-				must(t, one.Create(bg, t0, session(name("old", i), int64(i%5+1), 1, flows.CheckOTP)))
+				must(t, one.Create(bg, t0, session(name("old", i), int64(i%5+1), 1, record.CheckOTP)))
 			}
-			errs := race(121, one, two, func(i int, s flows.Sessions) error {
+			errs := race(121, one, two, func(i int, s record.Sessions) error {
 				n := i / 3
 				switch {
 				case i == 60:
-					return s.End(bg, t0, flows.Ending{Company: "acme", Epoch: 1})
+					return s.End(bg, t0, record.Ending{Company: "acme", Epoch: 1})
 				case i%3 == 0:
-					return s.Create(bg, t0, session(name("created", n), int64(n%5+1), 1, flows.Authorized))
+					return s.Create(bg, t0, session(name("created", n), int64(n%5+1), 1, record.Authorized))
 				case i%3 == 1:
-					return s.Replace(bg, t0, hash(name("old", n)), flows.CheckOTP, session(name("next", n), int64(n%5+1), 1, flows.Authorized))
+					return s.Replace(bg, t0, hash(name("old", n)), record.CheckOTP, session(name("next", n), int64(n%5+1), 1, record.Authorized))
 				}
-				return s.Create(bg, t0, ofEra(1, session(name("fresh", n), int64(n%5+1), 1, flows.Authorized)))
+				return s.Create(bg, t0, ofEra(1, session(name("fresh", n), int64(n%5+1), 1, record.Authorized)))
 			})
 			for i, err := range errs {
-				if err != nil && (i == 60 || i%3 == 2 || !errors.Is(err, flows.ErrConflict)) {
+				if err != nil && (i == 60 || i%3 == 2 || !errors.Is(err, record.ErrConflict)) {
 					t.Errorf("racer %d: unexpected error %v", i, err)
 				}
 			}
 			left := 0
 			for account := range int64(5) {
-				for _, s := range get[[]flows.Session](t)(one.List(bg, t0, "acme", account+1)) {
+				for _, s := range get[[]record.Session](t)(one.List(bg, t0, "acme", account+1)) {
 					wantEqual(t, "era", s.Era, 1)
 					left++
 				}
@@ -209,64 +209,64 @@ var eraSessionsCases = []sessionsCase{
 	{
 		name:    "room after the end of a company",
 		promise: "The oldest of those that live are ended: what was ended with the company takes no one's room, also with a later time.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			at := func(name string, era int64, minute int) flows.Session {
-				s := ofEra(era, session(name, 1, 1, flows.Authorized))
+		run: func(t *testing.T, one, two record.Sessions) {
+			at := func(name string, era int64, minute int) record.Session {
+				s := ofEra(era, session(name, 1, 1, record.Authorized))
 				s.Created, s.AtMost = t0.Add(time.Duration(minute)*time.Minute), 2
 				return s
 			}
 			must(t, one.Create(bg, t0, at("dead", 0, 5)))
-			must(t, two.End(bg, t0, flows.Ending{Company: "acme", Epoch: 1}))
+			must(t, two.End(bg, t0, record.Ending{Company: "acme", Epoch: 1}))
 			must(t, one.Create(bg, t0, at("a", 1, 1)))
 			must(t, two.Create(bg, t0, at("b", 1, 2)))
-			wantEqual(t, "left", names(get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))), []string{"id of a", "id of b"})
+			wantEqual(t, "left", names(get[[]record.Session](t)(one.List(bg, t0, "acme", 1))), []string{"id of a", "id of b"})
 		},
 	},
 	{
 		name:    "delete by ID",
 		promise: "DeleteID ends the account's session that has this ID, in whichever state it is, and returns it; links are none. Of many callers, one wins.",
-		run: func(t *testing.T, one, two flows.Sessions) {
+		run: func(t *testing.T, one, two record.Sessions) {
 			code := newCode("c")
-			step := session("step", 1, 1, flows.CheckOTP)
+			step := session("step", 1, 1, record.CheckOTP)
 			step.Code = &code
-			for _, s := range []flows.Session{
-				step, session("a", 1, 1, flows.Authorized), session("b", 1, 1, flows.Authorized), session("link", 1, 1, flows.MailedLink),
-				session("others@2", 2, 1, flows.Authorized), session("elsewhere@other/1", 1, 1, flows.Authorized),
+			for _, s := range []record.Session{
+				step, session("a", 1, 1, record.Authorized), session("b", 1, 1, record.Authorized), session("link", 1, 1, record.MailedLink),
+				session("others@2", 2, 1, record.Authorized), session("elsewhere@other/1", 1, 1, record.Authorized),
 			} {
 				must(t, one.Create(bg, t0, s))
 			}
 			for _, id := range []string{"id of link", "id of others@2", "id of elsewhere@other/1", "id of nobody", ""} {
-				wantErr(t, id, second(two.DeleteID(bg, t0, "acme", 1, id)), flows.ErrNotFound)
+				wantErr(t, id, second(two.DeleteID(bg, t0, "acme", 1, id)), record.ErrNotFound)
 			}
-			wantErr(t, "an expired one", second(two.DeleteID(bg, step.Expires, "acme", 1, step.ID)), flows.ErrNotFound)
-			wantEqual(t, "the step", get[flows.Session](t)(two.DeleteID(bg, t0, "acme", 1, step.ID)), step)
-			errs := race(20, one, two, func(_ int, s flows.Sessions) error { return second(s.DeleteID(bg, t0, "acme", 1, "id of a")) })
-			wantWinners(t, errs, 1, is(flows.ErrNotFound))
+			wantErr(t, "an expired one", second(two.DeleteID(bg, step.Expires, "acme", 1, step.ID)), record.ErrNotFound)
+			wantEqual(t, "the step", get[record.Session](t)(two.DeleteID(bg, t0, "acme", 1, step.ID)), step)
+			errs := race(20, one, two, func(_ int, s record.Sessions) error { return second(s.DeleteID(bg, t0, "acme", 1, "id of a")) })
+			wantWinners(t, errs, 1, is(record.ErrNotFound))
 			wantGone(t, one, "step", "a")
-			left := get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))
+			left := get[[]record.Session](t)(one.List(bg, t0, "acme", 1))
 			wantEqual(t, "left", names(left), []string{"id of b", "id of link"})
 		},
 	},
 	{
 		name:    "racing delete by ID",
 		promise: "A session that is replaced meanwhile ends in the state it then has: none is left.",
-		run: func(t *testing.T, one, two flows.Sessions) {
+		run: func(t *testing.T, one, two record.Sessions) {
 			for round := range 20 {
 				name := func(i int) string { return fmt.Sprintf("r%d step %d", round, i) }
-				states := []flows.State{flows.CheckOTP, flows.SetPassword, flows.Authorized}
-				of := func(i int) flows.Session {
+				states := []record.State{record.CheckOTP, record.SetPassword, record.Authorized}
+				of := func(i int) record.Session {
 					s := session(name(i), 1, 1, states[i])
 					s.ID = name(0)
 					return s
 				}
 				must(t, one.Create(bg, t0, of(0)))
-				race(2, one, two, func(i int, s flows.Sessions) error {
+				race(2, one, two, func(i int, s record.Sessions) error {
 					if i == 0 {
 						return errors.Join(s.Replace(bg, t0, hash(name(0)), states[0], of(1)), s.Replace(bg, t0, hash(name(1)), states[1], of(2)))
 					}
 					return second(s.DeleteID(bg, t0, "acme", 1, name(0)))
 				})
-				wantEqual(t, "left", len(get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))), 0)
+				wantEqual(t, "left", len(get[[]record.Session](t)(one.List(bg, t0, "acme", 1))), 0)
 			}
 		},
 	},
@@ -280,10 +280,10 @@ func TestSQLiteClearsACompanysSessionsInPieces(t *testing.T) {
 	sessions := s.Sessions()
 	const many = 3*sqliteClearChunk + 7
 	for i := range many {
-		must(t, sessions.Create(bg, t0, session(fmt.Sprintf("old%d@%d", i, i%3+1), int64(i%3+1), 1, flows.Authorized)))
+		must(t, sessions.Create(bg, t0, session(fmt.Sprintf("old%d@%d", i, i%3+1), int64(i%3+1), 1, record.Authorized)))
 		if i%10 == 0 {
-			must(t, sessions.Create(bg, t0, ofEra(1, session(fmt.Sprintf("new%d", i), 1, 1, flows.Authorized))))
-			must(t, sessions.Create(bg, t0, session(fmt.Sprintf("elsewhere%d@other/1", i), 1, 1, flows.Authorized)))
+			must(t, sessions.Create(bg, t0, ofEra(1, session(fmt.Sprintf("new%d", i), 1, 1, record.Authorized))))
+			must(t, sessions.Create(bg, t0, session(fmt.Sprintf("elsewhere%d@other/1", i), 1, 1, record.Authorized)))
 		}
 	}
 	rows := func() (n int) {
@@ -291,11 +291,11 @@ func TestSQLiteClearsACompanysSessionsInPieces(t *testing.T) {
 		return n
 	}
 	const others = 2 * ((many + 9) / 10)
-	must(t, sessions.End(bg, t0, flows.Ending{Company: "acme", Epoch: 1}))
+	must(t, sessions.End(bg, t0, record.Ending{Company: "acme", Epoch: 1}))
 	wantEqual(t, "rows after End, which leaves them all", rows(), many+others)
 	must(t, sessions.Sweep(bg, t0))
 	wantEqual(t, "rows after the sweep", rows(), others)
-	wantEqual(t, "the company's", len(get[[]flows.Session](t)(sessions.List(bg, t0, "acme", 1))), others/2)
+	wantEqual(t, "the company's", len(get[[]record.Session](t)(sessions.List(bg, t0, "acme", 1))), others/2)
 }
 
 // What a node of an older version has stored lives on, until its company's
@@ -305,7 +305,7 @@ func TestRedisTakesSessionsOfOlderNodes(t *testing.T) {
 	s := storetest.StartRedis(t)
 	r := openServer(t, s)
 	sessions := r.Sessions()
-	old := session("a", 1, 1, flows.Authorized)
+	old := session("a", 1, 1, record.Authorized)
 	must(t, sessions.Create(bg, t0, old))
 	s.Ask(t, "hdel", r.sessionKey(old.Hash), "y", "v", "w", "u", "u1", "u2", "u3", "f", "f1")
 	old.LastUsed, old.Address, old.UserAgent, old.Profile = time.Time{}, "", "", ""
@@ -314,7 +314,7 @@ func TestRedisTakesSessionsOfOlderNodes(t *testing.T) {
 	must(t, sessions.Touch(bg, later, old.Hash, old.Expires.Add(time.Minute)))
 	old.LastUsed, old.Expires = later, old.Expires.Add(time.Minute)
 	wantSession(t, sessions, old)
-	wantEqual(t, "listed", get[[]flows.Session](t)(sessions.List(bg, t0, "acme", 1)), []flows.Session{old})
-	must(t, sessions.End(bg, t0, flows.Ending{Company: "acme", Epoch: 1}))
+	wantEqual(t, "listed", get[[]record.Session](t)(sessions.List(bg, t0, "acme", 1)), []record.Session{old})
+	must(t, sessions.End(bg, t0, record.Ending{Company: "acme", Epoch: 1}))
 	wantGone(t, sessions, "a")
 }

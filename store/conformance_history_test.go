@@ -5,23 +5,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-func happened(a flows.Account, n int, route string) flows.Event {
-	return flows.Event{
+func happened(a record.Account, n int, route string) record.Event {
+	return record.Event{
 		Name: "mnemogate.test", Time: t0.Add(time.Duration(n) * time.Second), Company: a.Company, Account: a.ID, Mnemocode: a.Mnemocode,
-		Session: fmt.Sprint(n), State: flows.Authorized, Address: "192.0.2.1", UserAgent: "agent/1", Actor: "shop",
-		Route: route, Result: flows.Success, Reason: "why", Noise: route == noisy,
+		Session: fmt.Sprint(n), State: record.Authorized, Address: "192.0.2.1", UserAgent: "agent/1", Actor: "shop",
+		Route: route, Result: record.Success, Reason: "why", Noise: route == noisy,
 	}
 }
 
 // noisy is a route by which strangers cause events, quiet one by which they don't.
 const noisy, quiet = "auth/login", "auth/checkcredentials"
 
-func recorded(t *testing.T, s flows.Accounts, a flows.Account, limit int) []flows.Event {
+func recorded(t *testing.T, s record.Accounts, a record.Account, limit int) []record.Event {
 	t.Helper()
-	events := get[[]flows.Event](t)(s.(flows.History).Recorded(bg, a.Company, a.ID, limit))
+	events := get[[]record.Event](t)(s.(record.History).Recorded(bg, a.Company, a.ID, limit))
 	for i, e := range events {
 		events[i].Noise = e.Route == noisy // which is not kept
 	}
@@ -32,15 +32,15 @@ var historyCases = []accountsCase{
 	{
 		name:    "a history has its account's events",
 		promise: "Recorded returns up to limit of an account's events, the newest first.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			a, b := create(t, one, plain("acme", "a")), create(t, one, plain("acme", "b"))
 			mangled := happened(a, 3, quiet)
 			mangled.UserAgent, mangled.Reason = odd, odd
-			must(t, one.(flows.History).Record(bg, []flows.Event{happened(b, 9, quiet), happened(a, 1, quiet), happened(a, 2, noisy)}))
-			must(t, two.(flows.History).Record(bg, []flows.Event{mangled}))
-			wantEqual(t, "history", recorded(t, two, a, 10), []flows.Event{mangled, happened(a, 2, noisy), happened(a, 1, quiet)})
-			wantEqual(t, "the newest", recorded(t, one, a, 2), []flows.Event{mangled, happened(a, 2, noisy)})
-			wantEqual(t, "another's", recorded(t, one, b, 10), []flows.Event{happened(b, 9, quiet)})
+			must(t, one.(record.History).Record(bg, []record.Event{happened(b, 9, quiet), happened(a, 1, quiet), happened(a, 2, noisy)}))
+			must(t, two.(record.History).Record(bg, []record.Event{mangled}))
+			wantEqual(t, "history", recorded(t, two, a, 10), []record.Event{mangled, happened(a, 2, noisy), happened(a, 1, quiet)})
+			wantEqual(t, "the newest", recorded(t, one, a, 2), []record.Event{mangled, happened(a, 2, noisy)})
+			wantEqual(t, "another's", recorded(t, one, b, 10), []record.Event{happened(b, 9, quiet)})
 			a.Company = "other"
 			wantEqual(t, "another company's", len(recorded(t, one, a, 10)), 0)
 		},
@@ -48,17 +48,17 @@ var historyCases = []accountsCase{
 	{
 		name:    "strangers push nothing out of a history",
 		promise: "Of each account it keeps no more than the newest HistoryKept that are Noise, and as many others.",
-		run: func(t *testing.T, one, _ flows.Accounts) {
+		run: func(t *testing.T, one, _ record.Accounts) {
 			a := create(t, one, plain("acme", "a"))
-			for n := range 3 * flows.HistoryKept {
-				events := []flows.Event{happened(a, n, noisy)}
-				if n >= flows.HistoryKept {
+			for n := range 3 * record.HistoryKept {
+				events := []record.Event{happened(a, n, noisy)}
+				if n >= record.HistoryKept {
 					events = append(events, happened(a, n, noisy))
 				}
 				if n < 5 {
 					events = append(events, happened(a, n, quiet))
 				}
-				must(t, one.(flows.History).Record(bg, events))
+				must(t, one.(record.History).Record(bg, events))
 			}
 			all := recorded(t, one, a, 1000)
 			var others []string
@@ -67,47 +67,47 @@ var historyCases = []accountsCase{
 					others = append(others, e.Session)
 				}
 			}
-			wantEqual(t, "all", len(all), flows.HistoryKept+5)
+			wantEqual(t, "all", len(all), record.HistoryKept+5)
 			wantEqual(t, "what no stranger caused", others, []string{"4", "3", "2", "1", "0"})
-			wantEqual(t, "the newest", all[0].Session, fmt.Sprint(3*flows.HistoryKept-1))
+			wantEqual(t, "the newest", all[0].Session, fmt.Sprint(3*record.HistoryKept-1))
 		},
 	},
 	{
 		name:    "a history goes with its account",
 		promise: "One of an account that is not there is forgotten. They go with their account.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "a"))
-			must(t, one.(flows.History).Record(bg, []flows.Event{happened(a, 1, quiet)}))
+			must(t, one.(record.History).Record(bg, []record.Event{happened(a, 1, quiet)}))
 			must(t, two.Delete(bg, "acme", a.ID))
 			b := create(t, one, plain("acme", "a"))
 			other := b
 			other.Company = "other"
-			must(t, one.(flows.History).Record(bg, []flows.Event{happened(a, 2, quiet), happened(b, 3, quiet), happened(other, 4, quiet)}))
+			must(t, one.(record.History).Record(bg, []record.Event{happened(a, 2, quiet), happened(b, 3, quiet), happened(other, 4, quiet)}))
 			wantEqual(t, "the deleted one's", len(recorded(t, one, a, 10)), 0)
-			wantEqual(t, "its successor's", recorded(t, one, b, 10), []flows.Event{happened(b, 3, quiet)})
+			wantEqual(t, "its successor's", recorded(t, one, b, 10), []record.Event{happened(b, 3, quiet)})
 		},
 	},
 	{
 		name:    "what is old is forgotten",
 		promise: "Forget forgets the events from before a time.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "a"))
-			must(t, one.(flows.History).Record(bg, []flows.Event{happened(a, 1, quiet), happened(a, 2, noisy), happened(a, 3, quiet)}))
-			must(t, two.(flows.History).Forget(bg, t0.Add(3*time.Second)))
-			wantEqual(t, "history", recorded(t, one, a, 10), []flows.Event{happened(a, 3, quiet)})
+			must(t, one.(record.History).Record(bg, []record.Event{happened(a, 1, quiet), happened(a, 2, noisy), happened(a, 3, quiet)}))
+			must(t, two.(record.History).Forget(bg, t0.Add(3*time.Second)))
+			wantEqual(t, "history", recorded(t, one, a, 10), []record.Event{happened(a, 3, quiet)})
 		},
 	},
 	{
 		name:    "two nodes record at once",
 		promise: "All methods may be called concurrently, from many processes.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			a, b := create(t, one, plain("acme", "a")), create(t, one, plain("acme", "b"))
-			for _, err := range race(40, one, two, func(i int, s flows.Accounts) error {
-				events := []flows.Event{happened(a, i, quiet), happened(b, i, quiet)}
+			for _, err := range race(40, one, two, func(i int, s record.Accounts) error {
+				events := []record.Event{happened(a, i, quiet), happened(b, i, quiet)}
 				if i%2 == 0 {
 					events[0], events[1] = events[1], events[0]
 				}
-				return s.(flows.History).Record(bg, events)
+				return s.(record.History).Record(bg, events)
 			}) {
 				must(t, err)
 			}

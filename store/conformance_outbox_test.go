@@ -10,36 +10,36 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // note is an event that a change of an account is told by.
-func note(queue, id string) flows.Tell {
-	return func() []flows.Outgoing {
-		return []flows.Outgoing{{ID: id, Type: "test." + id, At: t0, Body: []byte(`{"id":"` + id + `"}`), Queue: queue}}
+func note(queue, id string) record.Tell {
+	return func() []record.Outgoing {
+		return []record.Outgoing{{ID: id, Type: "test." + id, At: t0, Body: []byte(`{"id":"` + id + `"}`), Queue: queue}}
 	}
 }
 
 // claim claims all queues of acme that are due at now, for a minute.
-func claim(t *testing.T, s flows.Accounts, now time.Time) []flows.OutQueue {
+func claim(t *testing.T, s record.Accounts, now time.Time) []record.OutQueue {
 	t.Helper()
-	queues := get[[]flows.OutQueue](t)(s.(flows.Outbox).Claim(bg, now, now.Add(time.Minute), "acme", 1000))
-	slices.SortFunc(queues, func(a, b flows.OutQueue) int { return strings.Compare(a.Name, b.Name) })
+	queues := get[[]record.OutQueue](t)(s.(record.Outbox).Claim(bg, now, now.Add(time.Minute), "acme", 1000))
+	slices.SortFunc(queues, func(a, b record.OutQueue) int { return strings.Compare(a.Name, b.Name) })
 	return queues
 }
 
 // settle takes the first n events out of a claimed queue, which is due at once.
-func settle(t *testing.T, s flows.Accounts, q flows.OutQueue, n int) {
+func settle(t *testing.T, s record.Accounts, q record.OutQueue, n int) {
 	t.Helper()
 	var delivered []int64
 	for _, e := range q.Events[:n] {
 		delivered = append(delivered, e.Number)
 	}
-	must(t, s.(flows.Outbox).Settle(bg, q, delivered, t0, 0))
+	must(t, s.(record.Outbox).Settle(bg, q, delivered, t0, 0))
 }
 
 // inQueues are the ids of events by queue, in order.
-func inQueues(queues []flows.OutQueue) map[string]string {
+func inQueues(queues []record.OutQueue) map[string]string {
 	all := map[string]string{}
 	for _, q := range queues {
 		var ids []string
@@ -51,16 +51,16 @@ func inQueues(queues []flows.OutQueue) map[string]string {
 	return all
 }
 
-func backlog(t *testing.T, s flows.Accounts) []flows.Backlog {
+func backlog(t *testing.T, s record.Accounts) []record.Backlog {
 	t.Helper()
-	var all []flows.Backlog
+	var all []record.Backlog
 	for {
 		after := ""
 		if len(all) > 0 {
 			after = all[len(all)-1].Company
 		}
-		b, err := s.(flows.Outbox).Backlog(bg, after)
-		if errors.Is(err, flows.ErrNotFound) {
+		b, err := s.(record.Outbox).Backlog(bg, after)
+		if errors.Is(err, record.ErrNotFound) {
 			return all
 		}
 		must(t, err)
@@ -72,18 +72,18 @@ var outboxCases = []accountsCase{
 	{
 		name:    "each change is told of",
 		promise: "What Tells return is stored in the same step as the change.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			id := get[int64](t)(one.Create(bg, t0, plain("acme", "m"), note("m", "1")))
 			_, err := one.Update(bg, "acme", id, nothing, note("m", "2"))
 			must(t, err)
-			must(t, one.SetPassword(bg, t0, "acme", id, 1, "hash", flows.TokenHash{}, note("m", "3")))
-			must(t, one.Accept(bg, "acme", id, []flows.Acceptance{{Code: "a"}}, note("m", "4")))
+			must(t, one.SetPassword(bg, t0, "acme", id, 1, "hash", record.TokenHash{}, note("m", "3")))
+			must(t, one.Accept(bg, "acme", id, []record.Acceptance{{Code: "a"}}, note("m", "4")))
 			must(t, one.SetBackupCodes(bg, "acme", id, []string{"hash"}, note("m", "5")))
-			subject := flows.Subject{Company: "acme", Account: id}
-			must(t, one.Tally(bg, t0, subject, flows.WrongCodes, add(1), note("m", "6")))
-			must(t, one.Tally(bg, t0, subject, flows.WrongCodes, add(0), note("m", "7"), note("m", "8")))
+			subject := record.Subject{Company: "acme", Account: id}
+			must(t, one.Tally(bg, t0, subject, record.WrongCodes, add(1), note("m", "6")))
+			must(t, one.Tally(bg, t0, subject, record.WrongCodes, add(0), note("m", "7"), note("m", "8")))
 			must(t, one.Delete(bg, "acme", id, note("m", "9")))
-			wantEqual(t, "backlog", backlog(t, two), []flows.Backlog{{Company: "acme", Events: 9, Oldest: t0}})
+			wantEqual(t, "backlog", backlog(t, two), []record.Backlog{{Company: "acme", Events: 9, Oldest: t0}})
 			queues := claim(t, two, t0)
 			wantEqual(t, "events", inQueues(queues), map[string]string{"m": "1 2 3 4 5 6 7 8 9"})
 			first := queues[0].Events[0].Outgoing
@@ -94,23 +94,23 @@ var outboxCases = []accountsCase{
 	{
 		name:    "what is not done is not told of",
 		promise: "Both the change and its events are stored, or neither.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			id := create(t, one, plain("acme", "m")).ID
 			_, err := one.Create(bg, t0, plain("acme", "m"), note("m", "1"))
 			wantTaken(t, "Create", err, "profile_mnemocode")
 			refused := errors.New("refused")
-			_, err = one.Update(bg, "acme", id, func(*flows.Account) (bool, error) { return false, refused }, note("m", "2"))
+			_, err = one.Update(bg, "acme", id, func(*record.Account) (bool, error) { return false, refused }, note("m", "2"))
 			wantErr(t, "Update that is refused", err, refused)
 			create(t, one, plain("acme", "other"))
-			_, err = one.Update(bg, "acme", id, func(a *flows.Account) (bool, error) { a.Mnemocode = "other"; return false, nil }, note("m", "3"))
+			_, err = one.Update(bg, "acme", id, func(a *record.Account) (bool, error) { a.Mnemocode = "other"; return false, nil }, note("m", "3"))
 			wantTaken(t, "Update", err, "profile_mnemocode")
-			wantErr(t, "SetPassword", one.SetPassword(bg, t0, "acme", id, 7, "hash", flows.TokenHash{}, note("m", "4")), flows.ErrConflict)
-			wantErr(t, "Accept", one.Accept(bg, "acme", id+7, []flows.Acceptance{{Code: "a"}}, note("m", "5")), flows.ErrNotFound)
-			wantErr(t, "SetBackupCodes", one.SetBackupCodes(bg, "acme", id+7, []string{"hash"}, note("m", "6")), flows.ErrNotFound)
-			wantErr(t, "Delete", one.Delete(bg, "acme", id+7, note("m", "7")), flows.ErrNotFound)
-			err = one.Tally(bg, t0, flows.Subject{Company: "acme", Account: id}, flows.WrongCodes, func(*flows.Tally) error { return refused }, note("m", "8"))
+			wantErr(t, "SetPassword", one.SetPassword(bg, t0, "acme", id, 7, "hash", record.TokenHash{}, note("m", "4")), record.ErrConflict)
+			wantErr(t, "Accept", one.Accept(bg, "acme", id+7, []record.Acceptance{{Code: "a"}}, note("m", "5")), record.ErrNotFound)
+			wantErr(t, "SetBackupCodes", one.SetBackupCodes(bg, "acme", id+7, []string{"hash"}, note("m", "6")), record.ErrNotFound)
+			wantErr(t, "Delete", one.Delete(bg, "acme", id+7, note("m", "7")), record.ErrNotFound)
+			err = one.Tally(bg, t0, record.Subject{Company: "acme", Account: id}, record.WrongCodes, func(*record.Tally) error { return refused }, note("m", "8"))
 			wantErr(t, "Tally", err, refused)
-			_, err = one.Update(bg, "acme", id, nothing, func() []flows.Outgoing { return nil })
+			_, err = one.Update(bg, "acme", id, nothing, func() []record.Outgoing { return nil })
 			must(t, err)
 			wantEqual(t, "backlog", backlog(t, two), nil)
 			wantEqual(t, "queues", claim(t, two, t0.Add(time.Hour)), nil)
@@ -119,12 +119,12 @@ var outboxCases = []accountsCase{
 	{
 		name:    "a Tell knows what came of the change",
 		promise: "The store calls it once the change was made.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			id := create(t, one, plain("acme", "m")).ID
 			var role string
 			_, err := one.Update(bg, "acme", id,
-				func(a *flows.Account) (bool, error) { a.Role = "new"; role = a.Role; return false, nil },
-				func() []flows.Outgoing { return note("m", role)() })
+				func(a *record.Account) (bool, error) { a.Role = "new"; role = a.Role; return false, nil },
+				func() []record.Outgoing { return note("m", role)() })
 			must(t, err)
 			wantEqual(t, "events", inQueues(claim(t, two, t0)), map[string]string{"m": "new"})
 		},
@@ -132,9 +132,9 @@ var outboxCases = []accountsCase{
 	{
 		name:    "a queue is delivered in order, part by part",
 		promise: "Claim returns the first events of a queue; Settle takes out what was delivered.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			id := create(t, one, plain("acme", "m")).ID
-			for i := range flows.ClaimedEvents + 2 {
+			for i := range record.ClaimedEvents + 2 {
 				_, err := one.Update(bg, "acme", id, nothing, note("m", fmt.Sprint(i)))
 				must(t, err)
 			}
@@ -148,12 +148,12 @@ var outboxCases = []accountsCase{
 					got = append(got, e.ID)
 				}
 				settle(t, two, queues[0], min(15, len(queues[0].Events)))
-				if len(got) == flows.ClaimedEvents+2 {
+				if len(got) == record.ClaimedEvents+2 {
 					break
 				}
 			}
 			var want []string
-			for i := range flows.ClaimedEvents + 2 {
+			for i := range record.ClaimedEvents + 2 {
 				want = append(want, fmt.Sprint(i))
 			}
 			wantEqual(t, "events", got, want)
@@ -164,7 +164,7 @@ var outboxCases = []accountsCase{
 	{
 		name:    "a claim",
 		promise: "Of many callers one gets a queue, until it is settled or the claim has run out.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			create := func(company, name string) {
 				_, err := one.Create(bg, t0, plain(company, name), note(name, name))
 				must(t, err)
@@ -174,16 +174,16 @@ var outboxCases = []accountsCase{
 			create("other", "c")
 			wantEqual(t, "before it is due", claim(t, two, t0.Add(-time.Microsecond)), nil)
 			due := func(now time.Time) []string {
-				companies := get[[]string](t)(two.(flows.Outbox).Due(bg, now))
+				companies := get[[]string](t)(two.(record.Outbox).Due(bg, now))
 				slices.Sort(companies)
 				return companies
 			}
 			wantEqual(t, "due before", len(due(t0.Add(-time.Microsecond))), 0)
 			wantEqual(t, "due", due(t0), []string{"acme", "other"})
 			var mu sync.Mutex
-			var got []flows.OutQueue
-			for _, err := range race(20, one, two, func(_ int, s flows.Accounts) error {
-				queues, err := s.(flows.Outbox).Claim(bg, t0, t0.Add(time.Minute), "acme", 1)
+			var got []record.OutQueue
+			for _, err := range race(20, one, two, func(_ int, s record.Accounts) error {
+				queues, err := s.(record.Outbox).Claim(bg, t0, t0.Add(time.Minute), "acme", 1)
 				mu.Lock()
 				defer mu.Unlock()
 				got = append(got, queues...)
@@ -196,8 +196,8 @@ var outboxCases = []accountsCase{
 			}
 			wantEqual(t, "events", inQueues(got), map[string]string{"a": "a", "b": "b"})
 			wantEqual(t, "due once claimed", due(t0), []string{"other"})
-			a := got[slices.IndexFunc(got, func(q flows.OutQueue) bool { return q.Name == "a" })]
-			must(t, two.(flows.Outbox).Settle(bg, a, nil, t0.Add(5*time.Second), 1))
+			a := got[slices.IndexFunc(got, func(q record.OutQueue) bool { return q.Name == "a" })]
+			must(t, two.(record.Outbox).Settle(bg, a, nil, t0.Add(5*time.Second), 1))
 			wantEqual(t, "before it is due again", claim(t, two, t0.Add(4*time.Second)), nil)
 			again := claim(t, one, t0.Add(5*time.Second))
 			wantEqual(t, "when it is due again", inQueues(again), map[string]string{"a": "a"})
@@ -206,23 +206,23 @@ var outboxCases = []accountsCase{
 			later := t0.Add(time.Minute) // when the claim of b has run out
 			others := claim(t, two, later)
 			wantEqual(t, "claimed again", inQueues(others), map[string]string{"b": "b"})
-			b := got[slices.IndexFunc(got, func(q flows.OutQueue) bool { return q.Name == "b" })]
-			must(t, one.(flows.Outbox).Settle(bg, b, nil, t0, 9))
+			b := got[slices.IndexFunc(got, func(q record.OutQueue) bool { return q.Name == "b" })]
+			must(t, one.(record.Outbox).Settle(bg, b, nil, t0, 9))
 			wantEqual(t, "by whose claim has run out", claim(t, one, later.Add(4*time.Second)), nil)
 			settle(t, one, b, 1)
-			wantEqual(t, "backlog", backlog(t, one), []flows.Backlog{
+			wantEqual(t, "backlog", backlog(t, one), []record.Backlog{
 				{Company: "acme", Events: 1, Oldest: t0}, {Company: "other", Events: 1, Oldest: t0},
 			})
-			must(t, two.(flows.Outbox).Settle(bg, others[0], nil, t0, 0))
+			must(t, two.(record.Outbox).Settle(bg, others[0], nil, t0, 0))
 			wantEqual(t, "a queue that was settled twice", inQueues(claim(t, one, later.Add(time.Hour))), map[string]string{"a": "a"})
 		},
 	},
 	{
 		name:    "whose turn it is",
 		promise: "Those queues are claimed first that were due earliest.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			for i, name := range []string{"c", "a", "b"} {
-				tell := func() []flows.Outgoing {
+				tell := func() []record.Outgoing {
 					o := note(name, name)()
 					o[0].At = t0.Add(time.Duration(i) * time.Second)
 					return o
@@ -230,16 +230,16 @@ var outboxCases = []accountsCase{
 				_, err := one.Create(bg, t0, plain("acme", name), tell)
 				must(t, err)
 			}
-			queues := get[[]flows.OutQueue](t)(two.(flows.Outbox).Claim(bg, t0.Add(time.Hour), t0.Add(2*time.Hour), "acme", 2))
+			queues := get[[]record.OutQueue](t)(two.(record.Outbox).Claim(bg, t0.Add(time.Hour), t0.Add(2*time.Hour), "acme", 2))
 			wantEqual(t, "the first two", inQueues(queues), map[string]string{"c": "c", "a": "a"})
 		},
 	},
 	{
 		name:    "one name, two accounts",
 		promise: "Events of one mnemocode, and those of one account, are in one queue while one of them waits.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			rename := func(id int64, old, name, event string) {
-				_, err := one.Update(bg, "acme", id, func(a *flows.Account) (bool, error) { a.Mnemocode = name; return false, nil }, note(old, event))
+				_, err := one.Update(bg, "acme", id, func(a *record.Account) (bool, error) { a.Mnemocode = name; return false, nil }, note(old, event))
 				must(t, err)
 			}
 			first := get[int64](t)(one.Create(bg, t0, plain("acme", "m"), note("m", "created")))
@@ -259,13 +259,13 @@ var outboxCases = []accountsCase{
 	{
 		name:    "odd bytes in events",
 		promise: "A store keeps every string as it is.",
-		run: func(t *testing.T, one, two flows.Accounts) {
-			tell := func() []flows.Outgoing {
-				return []flows.Outgoing{{ID: odd, Type: odd, At: t0, Body: []byte(odd), Queue: odd}}
+		run: func(t *testing.T, one, two record.Accounts) {
+			tell := func() []record.Outgoing {
+				return []record.Outgoing{{ID: odd, Type: odd, At: t0, Body: []byte(odd), Queue: odd}}
 			}
 			_, err := one.Create(bg, t0, plain(odd, odd), tell)
 			must(t, err)
-			queues := get[[]flows.OutQueue](t)(two.(flows.Outbox).Claim(bg, t0, t0.Add(time.Minute), odd, 1))
+			queues := get[[]record.OutQueue](t)(two.(record.Outbox).Claim(bg, t0, t0.Add(time.Minute), odd, 1))
 			got := queues[0].Events[0].Outgoing
 			got.Queue = queues[0].Name
 			wantEqual(t, "event", got, tell()[0])
@@ -276,7 +276,7 @@ var outboxCases = []accountsCase{
 	{
 		name:    "writers and deliverers at once",
 		promise: "No event is lost, stuck, twice or out of order while claims hold.",
-		run: func(t *testing.T, one, two flows.Accounts) {
+		run: func(t *testing.T, one, two record.Accounts) {
 			const accounts, each = 4, 25
 			var ids [accounts]int64
 			for i := range ids {
@@ -287,7 +287,7 @@ var outboxCases = []accountsCase{
 				writers.Go(func() {
 					name := fmt.Sprint("m", i)
 					for n := range each {
-						if _, err := []flows.Accounts{one, two}[n%2].Update(bg, "acme", id, nothing, note(name, fmt.Sprint(n))); err != nil {
+						if _, err := []record.Accounts{one, two}[n%2].Update(bg, "acme", id, nothing, note(name, fmt.Sprint(n))); err != nil {
 							t.Error(err)
 						}
 					}
@@ -298,11 +298,11 @@ var outboxCases = []accountsCase{
 			var count atomic.Int64
 			deadline := time.Now().Add(time.Minute)
 			for n := range 4 {
-				s := []flows.Outbox{one.(flows.Outbox), two.(flows.Outbox)}[n%2]
+				s := []record.Outbox{one.(record.Outbox), two.(record.Outbox)}[n%2]
 				deliverers.Go(func() {
 					for count.Load() < accounts*each && time.Now().Before(deadline) {
 						due, err := s.Due(bg, t0)
-						var queues []flows.OutQueue
+						var queues []record.OutQueue
 						if len(due) > 0 {
 							queues, err = s.Claim(bg, t0, t0.Add(time.Hour), "acme", 2)
 						}

@@ -9,19 +9,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-func withoutAtMost(s flows.Session) flows.Session {
+func withoutAtMost(s record.Session) record.Session {
 	s.AtMost = 0
 	return s
 }
 
 // hash makes a token hash from a name, in the bucket of the account whose
 // session it is: acme's account 1, unless the name has another's behind an @.
-func hash(name string) (h flows.TokenHash) {
+func hash(name string) (h record.TokenHash) {
 	company, account := ownerOf(name)
-	h[0] = byte(flows.AccountBucket(company, account))
+	h[0] = byte(record.AccountBucket(company, account))
 	copy(h[1:], name)
 	return h
 }
@@ -41,12 +41,12 @@ func ownerOf(name string) (company string, account int64) {
 }
 
 // session is a session with a value in every field but Code.
-func session(name string, account, epoch int64, state flows.State) flows.Session {
+func session(name string, account, epoch int64, state record.State) record.Session {
 	company, owner := ownerOf(name)
 	if account != owner && account != 0 {
 		panic(fmt.Sprintf("the session %s of account %d is not named so", name, account))
 	}
-	return flows.Session{
+	return record.Session{
 		Hash:      hash(name),
 		ID:        "id of " + name,
 		Company:   company,
@@ -54,31 +54,31 @@ func session(name string, account, epoch int64, state flows.State) flows.Session
 		Mnemocode: "m1",
 		Epoch:     epoch,
 		State:     state,
-		Accepted:  []flows.Acceptance{{Code: "a", Version: "1", At: t0}},
+		Accepted:  []record.Acceptance{{Code: "a", Version: "1", At: t0}},
 		Created:   t0,
 		Expires:   t0.Add(10 * time.Minute),
 		Ends:      t0.Add(time.Hour),
 		LastUsed:  t0,
 		Address:   "2001:db8::1",
 		UserAgent: strings.Repeat("Mozilla/5.0 ", 16),
-		Profile:   flows.Profile("admin " + strings.Repeat("x", 64) + "@example.com +37060012345"),
+		Profile:   record.Profile("admin " + strings.Repeat("x", 64) + "@example.com +37060012345"),
 	}
 }
 
-func wantGone(t *testing.T, s flows.Sessions, names ...string) {
+func wantGone(t *testing.T, s record.Sessions, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		_, err := s.Get(bg, hash(name))
-		wantErr(t, "Get of "+name, err, flows.ErrNotFound)
+		wantErr(t, "Get of "+name, err, record.ErrNotFound)
 	}
 }
 
-func wantSession(t *testing.T, s flows.Sessions, want flows.Session) {
+func wantSession(t *testing.T, s record.Sessions, want record.Session) {
 	t.Helper()
-	wantEqual(t, "session", get[flows.Session](t)(s.Get(bg, want.Hash)), want)
+	wantEqual(t, "session", get[record.Session](t)(s.Get(bg, want.Hash)), want)
 }
 
-func names(sessions []flows.Session) []string {
+func names(sessions []record.Session) []string {
 	var all []string
 	for _, s := range sessions {
 		all = append(all, s.ID)
@@ -90,88 +90,88 @@ var sessionCases = []sessionsCase{
 	{
 		name:    "create and get",
 		promise: "Create stores a session; Get returns all of it, also an expired one.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			a := session("a", 1, 1, flows.CheckOTP)
+		run: func(t *testing.T, one, two record.Sessions) {
+			a := session("a", 1, 1, record.CheckOTP)
 			code := newCode("c")
 			a.Code = &code
 			must(t, one.Create(bg, t0, a))
-			b := flows.Session{Hash: hash("b"), Company: "acme", LoginID: "decoy", State: flows.CheckPassword, Created: t0,
+			b := record.Session{Hash: hash("b"), Company: "acme", LoginID: "decoy", State: record.CheckPassword, Created: t0,
 				Expires: t0.Add(-time.Hour), Ends: t0.Add(-time.Hour)}
 			must(t, one.Create(bg, t0, b))
 			wantSession(t, two, a)
 			wantSession(t, two, b)
-			wantErr(t, "a hash twice", two.Create(bg, t0, b), flows.ErrConflict)
+			wantErr(t, "a hash twice", two.Create(bg, t0, b), record.ErrConflict)
 		},
 	},
 	{
 		name:    "odd bytes in sessions",
 		promise: "A store keeps every string, and every byte of a hash, as it is.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			s := session("a", 1, 1, flows.State(odd))
+		run: func(t *testing.T, one, two record.Sessions) {
+			s := session("a", 1, 1, record.State(odd))
 			s.ID, s.Company, s.Mnemocode, s.LoginID = odd, odd, odd, odd
-			s.Address, s.UserAgent, s.Profile = odd, odd, flows.Profile(odd)
-			s.Accepted = []flows.Acceptance{{Code: odd, Version: odd, At: t0}}
-			s.Code = &flows.Code{Phone: odd, Expires: t0}
-			s.Hash = flows.TokenHash{byte(flows.AccountBucket(odd, 1))} // and zeros
+			s.Address, s.UserAgent, s.Profile = odd, odd, record.Profile(odd)
+			s.Accepted = []record.Acceptance{{Code: odd, Version: odd, At: t0}}
+			s.Code = &record.Code{Phone: odd, Expires: t0}
+			s.Hash = record.TokenHash{byte(record.AccountBucket(odd, 1))} // and zeros
 			must(t, one.Create(bg, t0, s))
 			wantSession(t, two, s)
 			next := s
-			next.Hash[31], next.State = 1, flows.Authorized // others are listed as little as they are kept
-			must(t, two.Replace(bg, t0, s.Hash, flows.State(odd), next))
+			next.Hash[31], next.State = 1, record.Authorized // others are listed as little as they are kept
+			must(t, two.Replace(bg, t0, s.Hash, record.State(odd), next))
 			wantSession(t, one, next)
-			all := get[[]flows.Session](t)(one.List(bg, t0, odd, 1))
-			wantEqual(t, "list", all, []flows.Session{next})
-			c := flows.Counter{Key: odd, Limit: 1, Window: time.Minute}
+			all := get[[]record.Session](t)(one.List(bg, t0, odd, 1))
+			wantEqual(t, "list", all, []record.Session{next})
+			c := record.Counter{Key: odd, Limit: 1, Window: time.Minute}
 			must(t, one.Charge(bg, t0, c))
-			wantFull(t, "a look", two.Charge(bg, t0, flows.Look(c)...), odd, t0.Add(time.Minute))
+			wantFull(t, "a look", two.Charge(bg, t0, record.Look(c)...), odd, t0.Add(time.Minute))
 		},
 	},
 	{
 		name:    "missing sessions",
 		promise: "ErrNotFound, or ErrConflict where the interface says so.",
-		run: func(t *testing.T, one, _ flows.Sessions) {
-			must(t, one.Create(bg, t0, session("other", 1, 1, flows.CheckOTP)))
+		run: func(t *testing.T, one, _ record.Sessions) {
+			must(t, one.Create(bg, t0, session("other", 1, 1, record.CheckOTP)))
 			wantGone(t, one, "a")
-			wantErr(t, "Delete", one.Delete(bg, hash("a")), flows.ErrNotFound)
-			wantErr(t, "Touch", one.Touch(bg, t0, hash("a"), t0), flows.ErrNotFound)
-			err := one.Replace(bg, t0, hash("a"), flows.CheckOTP, session("b", 1, 1, flows.Authorized))
-			wantErr(t, "Replace", err, flows.ErrConflict)
+			wantErr(t, "Delete", one.Delete(bg, hash("a")), record.ErrNotFound)
+			wantErr(t, "Touch", one.Touch(bg, t0, hash("a"), t0), record.ErrNotFound)
+			err := one.Replace(bg, t0, hash("a"), record.CheckOTP, session("b", 1, 1, record.Authorized))
+			wantErr(t, "Replace", err, record.ErrConflict)
 			wantGone(t, one, "b")
-			_, err = one.OpenCode(bg, t0, hash("a"), flows.CheckOTP)
-			wantErr(t, "OpenCode", err, flows.ErrConflict)
-			wantErr(t, "SetCode", one.SetCode(bg, hash("a"), 1, newCode("c")), flows.ErrConflict)
-			_, err = one.SpendCode(bg, t0, "acme", hash("a"), flows.CheckOTP)
-			wantErr(t, "SpendCode", err, flows.ErrNotFound)
+			_, err = one.OpenCode(bg, t0, hash("a"), record.CheckOTP)
+			wantErr(t, "OpenCode", err, record.ErrConflict)
+			wantErr(t, "SetCode", one.SetCode(bg, hash("a"), 1, newCode("c")), record.ErrConflict)
+			_, err = one.SpendCode(bg, t0, "acme", hash("a"), record.CheckOTP)
+			wantErr(t, "SpendCode", err, record.ErrNotFound)
 		},
 	},
 	{
 		name:    "replace",
 		promise: "Replace ends the session under old and stores next, in one step.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			must(t, one.Create(bg, t0, session("a", 1, 1, flows.CheckPassword)))
-			next := session("b", 1, 1, flows.Authorized)
+		run: func(t *testing.T, one, two record.Sessions) {
+			must(t, one.Create(bg, t0, session("a", 1, 1, record.CheckPassword)))
+			next := session("b", 1, 1, record.Authorized)
 			next.Accepted = nil
-			must(t, two.Replace(bg, t0, hash("a"), flows.CheckPassword, next))
+			must(t, two.Replace(bg, t0, hash("a"), record.CheckPassword, next))
 			wantGone(t, one, "a")
 			wantSession(t, one, next)
-			wantErr(t, "again", one.Replace(bg, t0, hash("a"), flows.CheckPassword, session("c", 1, 1, flows.Authorized)), flows.ErrConflict)
+			wantErr(t, "again", one.Replace(bg, t0, hash("a"), record.CheckPassword, session("c", 1, 1, record.Authorized)), record.ErrConflict)
 		},
 	},
 	{
 		name:    "replace refused",
 		promise: "ErrConflict unless old is there, in state from, not expired at now, and next's Epoch has not been ended; then nothing is changed.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			must(t, one.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 5}))
-			old := session("a", 1, 5, flows.CheckPassword)
+		run: func(t *testing.T, one, two record.Sessions) {
+			must(t, one.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 5}))
+			old := session("a", 1, 5, record.CheckPassword)
 			must(t, one.Create(bg, t0, old))
-			must(t, one.Create(bg, t0, session("held", 1, 5, flows.CheckPassword)))
-			next := session("b", 1, 5, flows.Authorized)
-			wantErr(t, "another state", two.Replace(bg, t0, old.Hash, flows.CheckOTP, next), flows.ErrConflict)
-			wantErr(t, "expired", two.Replace(bg, old.Expires, old.Hash, old.State, next), flows.ErrConflict)
+			must(t, one.Create(bg, t0, session("held", 1, 5, record.CheckPassword)))
+			next := session("b", 1, 5, record.Authorized)
+			wantErr(t, "another state", two.Replace(bg, t0, old.Hash, record.CheckOTP, next), record.ErrConflict)
+			wantErr(t, "expired", two.Replace(bg, old.Expires, old.Hash, old.State, next), record.ErrConflict)
 			next.Hash = hash("held")
-			wantErr(t, "a hash that is there", two.Replace(bg, t0, old.Hash, old.State, next), flows.ErrConflict)
-			next = session("b", 1, 4, flows.Authorized)
-			wantErr(t, "an ended epoch", two.Replace(bg, t0, old.Hash, old.State, next), flows.ErrConflict)
+			wantErr(t, "a hash that is there", two.Replace(bg, t0, old.Hash, old.State, next), record.ErrConflict)
+			next = session("b", 1, 4, record.Authorized)
+			wantErr(t, "an ended epoch", two.Replace(bg, t0, old.Hash, old.State, next), record.ErrConflict)
 			wantSession(t, one, old)
 			wantGone(t, one, "b")
 			next.Epoch = 5
@@ -181,46 +181,46 @@ var sessionCases = []sessionsCase{
 	{
 		name:    "racing Replace",
 		promise: "Of many callers with one token, one wins.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			must(t, one.Create(bg, t0, session("a", 1, 1, flows.CheckPassword)))
-			errs := race(100, one, two, func(i int, s flows.Sessions) error {
-				return s.Replace(bg, t0, hash("a"), flows.CheckPassword, session(fmt.Sprint(i), 1, 1, flows.Authorized))
+		run: func(t *testing.T, one, two record.Sessions) {
+			must(t, one.Create(bg, t0, session("a", 1, 1, record.CheckPassword)))
+			errs := race(100, one, two, func(i int, s record.Sessions) error {
+				return s.Replace(bg, t0, hash("a"), record.CheckPassword, session(fmt.Sprint(i), 1, 1, record.Authorized))
 			})
-			wantWinners(t, errs, 1, is(flows.ErrConflict))
-			wantEqual(t, "left", len(get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))), 1)
+			wantWinners(t, errs, 1, is(record.ErrConflict))
+			wantEqual(t, "left", len(get[[]record.Session](t)(one.List(bg, t0, "acme", 1))), 1)
 		},
 	},
 	{
 		name:    "delete session",
 		promise: "Delete ends a session, and of many callers one.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			must(t, one.Create(bg, t0, session("a", 1, 1, flows.Authorized)))
-			must(t, one.Create(bg, t0, session("b", 1, 1, flows.Authorized)))
-			errs := race(20, one, two, func(_ int, s flows.Sessions) error { return s.Delete(bg, hash("a")) })
-			wantWinners(t, errs, 1, is(flows.ErrNotFound))
+		run: func(t *testing.T, one, two record.Sessions) {
+			must(t, one.Create(bg, t0, session("a", 1, 1, record.Authorized)))
+			must(t, one.Create(bg, t0, session("b", 1, 1, record.Authorized)))
+			errs := race(20, one, two, func(_ int, s record.Sessions) error { return s.Delete(bg, hash("a")) })
+			wantWinners(t, errs, 1, is(record.ErrNotFound))
 			wantGone(t, two, "a")
-			wantSession(t, two, session("b", 1, 1, flows.Authorized))
+			wantSession(t, two, session("b", 1, 1, record.Authorized))
 		},
 	},
 	{
 		name:    "links",
 		promise: "A session in the state of a mailed link ends the account's other links.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			must(t, one.Create(bg, t0, session("login", 1, 1, flows.CheckOTP)))
-			must(t, one.Create(bg, t0, session("others@2", 2, 1, flows.MailedLink)))
-			elsewhere := session("elsewhere@other/1", 1, 1, flows.MailedLink)
+		run: func(t *testing.T, one, two record.Sessions) {
+			must(t, one.Create(bg, t0, session("login", 1, 1, record.CheckOTP)))
+			must(t, one.Create(bg, t0, session("others@2", 2, 1, record.MailedLink)))
+			elsewhere := session("elsewhere@other/1", 1, 1, record.MailedLink)
 			must(t, one.Create(bg, t0, elsewhere))
-			must(t, one.Create(bg, t0, session("first", 1, 1, flows.MailedLink)))
-			must(t, two.Create(bg, t0, session("second", 1, 1, flows.MailedLink)))
+			must(t, one.Create(bg, t0, session("first", 1, 1, record.MailedLink)))
+			must(t, two.Create(bg, t0, session("second", 1, 1, record.MailedLink)))
 			wantGone(t, one, "first")
 			for _, name := range []string{"login", "others@2", "elsewhere@other/1", "second"} {
 				_, err := one.Get(bg, hash(name))
 				must(t, err)
 			}
-			must(t, one.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2}))
+			must(t, one.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 2}))
 			wantGone(t, one, "second")
-			must(t, one.Create(bg, t0, session("third", 1, 2, flows.MailedLink)))
-			wantErr(t, "a link of an ended epoch", one.Create(bg, t0, session("fourth", 1, 1, flows.MailedLink)), flows.ErrConflict)
+			must(t, one.Create(bg, t0, session("third", 1, 2, record.MailedLink)))
+			wantErr(t, "a link of an ended epoch", one.Create(bg, t0, session("fourth", 1, 1, record.MailedLink)), record.ErrConflict)
 			_, err := one.Get(bg, hash("third"))
 			must(t, err)
 		},
@@ -231,8 +231,8 @@ var expireCases = []sessionsCase{
 	{
 		name:    "touch",
 		promise: "Touch moves Expires forward, never back and never behind Ends, and LastUsed to now, never back. ErrNotFound if the session was expired at now.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			s := session("a", 1, 1, flows.Authorized)
+		run: func(t *testing.T, one, two record.Sessions) {
+			s := session("a", 1, 1, record.Authorized)
 			must(t, one.Create(bg, t0, s))
 			touch := func(now, expires, want time.Time) {
 				t.Helper()
@@ -247,18 +247,18 @@ var expireCases = []sessionsCase{
 			touch(t0, t0.Add(5*time.Minute), t0.Add(20*time.Minute))
 			touch(t0.Add(19*time.Minute), s.Ends.Add(time.Hour), s.Ends)
 			touch(t0.Add(18*time.Minute), s.Ends, s.Ends)
-			wantErr(t, "a session at its end", two.Touch(bg, s.Ends, s.Hash, s.Ends.Add(time.Hour)), flows.ErrNotFound)
+			wantErr(t, "a session at its end", two.Touch(bg, s.Ends, s.Hash, s.Ends.Add(time.Hour)), record.ErrNotFound)
 			wantSession(t, one, s)
 		},
 	},
 	{
 		name:    "racing Touch",
 		promise: "Touch never moves Expires back and does not bring back what was ended.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			s := session("a", 1, 1, flows.Authorized)
+		run: func(t *testing.T, one, two record.Sessions) {
+			s := session("a", 1, 1, record.Authorized)
 			must(t, one.Create(bg, t0, s))
-			must(t, one.Create(bg, t0, session("b", 1, 1, flows.Authorized)))
-			race(100, one, two, func(i int, n flows.Sessions) error {
+			must(t, one.Create(bg, t0, session("b", 1, 1, record.Authorized)))
+			race(100, one, two, func(i int, n record.Sessions) error {
 				if i == 50 {
 					return n.Delete(bg, hash("b"))
 				}
@@ -274,14 +274,14 @@ var expireCases = []sessionsCase{
 	{
 		name:    "ending what is long expired",
 		promise: "End ends also what is expired for so long that it may be cleared away: the clock can go back.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			s := session("a", 1, 1, flows.Authorized)
+		run: func(t *testing.T, one, two record.Sessions) {
+			s := session("a", 1, 1, record.Authorized)
 			must(t, one.Create(bg, t0, s))
-			late := s.Expires.Add(flows.Keep + time.Hour)
-			next := session("b", 1, 1, flows.CheckPassword)
+			late := s.Expires.Add(record.Keep + time.Hour)
+			next := session("b", 1, 1, record.CheckPassword)
 			next.Expires, next.Ends = late.Add(time.Hour), late.Add(time.Hour)
 			must(t, two.Create(bg, late, next))
-			must(t, one.End(bg, late, flows.Ending{Company: "acme", Account: 1, Epoch: 2}))
+			must(t, one.End(bg, late, record.Ending{Company: "acme", Account: 1, Epoch: 2}))
 			wantGone(t, one, "a")
 			wantGone(t, two, "b")
 		},
@@ -289,82 +289,82 @@ var expireCases = []sessionsCase{
 	{
 		name:    "expire",
 		promise: "What Expire has expired is so at any time, and kept for as long as before. ErrNotFound if the session is not expired at now.",
-		run: func(t *testing.T, one, two flows.Sessions) {
+		run: func(t *testing.T, one, two record.Sessions) {
 			code := newCode("c")
-			s := session("a", 1, 1, flows.CheckOTP)
+			s := session("a", 1, 1, record.CheckOTP)
 			s.Code = &code
 			must(t, one.Create(bg, t0, s))
-			wantErr(t, "before its time", two.Expire(bg, s.Expires.Add(-time.Microsecond), s.Hash), flows.ErrNotFound)
+			wantErr(t, "before its time", two.Expire(bg, s.Expires.Add(-time.Microsecond), s.Hash), record.ErrNotFound)
 			wantSession(t, one, s)
-			for i, err := range race(20, one, two, func(_ int, n flows.Sessions) error { return n.Expire(bg, s.Expires, s.Hash) }) {
-				if err != nil && !errors.Is(err, flows.ErrNotFound) {
+			for i, err := range race(20, one, two, func(_ int, n record.Sessions) error { return n.Expire(bg, s.Expires, s.Hash) }) {
+				if err != nil && !errors.Is(err, record.ErrNotFound) {
 					t.Errorf("racer %d: %v", i, err)
 				}
 			}
-			wantErr(t, "no session", one.Expire(bg, s.Expires, hash("b")), flows.ErrNotFound)
-			got := get[flows.Session](t)(one.Get(bg, s.Hash))
+			wantErr(t, "no session", one.Expire(bg, s.Expires, hash("b")), record.ErrNotFound)
+			got := get[record.Session](t)(one.Get(bg, s.Hash))
 			wantEqual(t, "Expires", got.Expires, time.Time{})
 			wantEqual(t, "ID", got.ID, s.ID)
 			// The clock is back at t0.
-			wantErr(t, "Touch", one.Touch(bg, t0, s.Hash, s.Ends), flows.ErrNotFound)
-			wantErr(t, "Replace", one.Replace(bg, t0, s.Hash, s.State, session("b", 1, 1, flows.Authorized)), flows.ErrConflict)
+			wantErr(t, "Touch", one.Touch(bg, t0, s.Hash, s.Ends), record.ErrNotFound)
+			wantErr(t, "Replace", one.Replace(bg, t0, s.Hash, s.State, session("b", 1, 1, record.Authorized)), record.ErrConflict)
 			_, err := one.OpenCode(bg, t0, s.Hash, s.State)
-			wantErr(t, "OpenCode", err, flows.ErrConflict)
-			wantEqual(t, "listed", len(get[[]flows.Session](t)(two.List(bg, t0, "acme", 1))), 0)
+			wantErr(t, "OpenCode", err, record.ErrConflict)
+			wantEqual(t, "listed", len(get[[]record.Session](t)(two.List(bg, t0, "acme", 1))), 0)
 			must(t, one.Sweep(bg, s.Expires.Add(time.Hour)))
-			wantEqual(t, "Expires in an hour", get[flows.Session](t)(two.Get(bg, s.Hash)).Expires, time.Time{})
-			must(t, one.Sweep(bg, s.Expires.Add(flows.Keep+time.Hour)))
+			wantEqual(t, "Expires in an hour", get[record.Session](t)(two.Get(bg, s.Hash)).Expires, time.Time{})
+			must(t, one.Sweep(bg, s.Expires.Add(record.Keep+time.Hour)))
 			wantGone(t, two, "a")
 		},
 	},
 	{
 		name:    "list",
 		promise: "List returns an account's sessions that are not expired, oldest first.",
-		run: func(t *testing.T, one, two flows.Sessions) {
+		run: func(t *testing.T, one, two record.Sessions) {
 			for i, name := range []string{"c", "a", "b"} {
-				s := session(name, 1, int64(3-i), flows.Authorized)
+				s := session(name, 1, int64(3-i), record.Authorized)
 				s.Created = t0.Add(time.Duration(i) * time.Second)
 				must(t, one.Create(bg, t0, s))
 			}
-			expired := session("expired", 1, 1, flows.Authorized)
+			expired := session("expired", 1, 1, record.Authorized)
 			expired.Expires = t0
 			must(t, one.Create(bg, t0, expired))
-			must(t, one.Create(bg, t0, session("neighbour@2", 2, 1, flows.Authorized)))
-			elsewhere := session("elsewhere@other/1", 1, 1, flows.Authorized)
+			must(t, one.Create(bg, t0, session("neighbour@2", 2, 1, record.Authorized)))
+			elsewhere := session("elsewhere@other/1", 1, 1, record.Authorized)
 			must(t, one.Create(bg, t0, elsewhere))
-			got := names(get[[]flows.Session](t)(two.List(bg, t0, "acme", 1)))
+			got := names(get[[]record.Session](t)(two.List(bg, t0, "acme", 1)))
 			wantEqual(t, "sessions", got, []string{"id of c", "id of a", "id of b"})
-			wantEqual(t, "none", len(get[[]flows.Session](t)(two.List(bg, t0, "acme", 3))), 0)
+			wantEqual(t, "none", len(get[[]record.Session](t)(two.List(bg, t0, "acme", 3))), 0)
 		},
 	},
 	{
 		name:    "sweep of sessions",
 		promise: "Sweep clears away what has expired more than Keep ago, and nothing else.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			s := session("a", 1, 1, flows.Authorized)
+		run: func(t *testing.T, one, two record.Sessions) {
+			s := session("a", 1, 1, record.Authorized)
 			must(t, one.Create(bg, t0, s))
-			lasting := session("b", 1, 1, flows.Authorized)
+			lasting := session("b", 1, 1, record.Authorized)
 			lasting.Expires = lasting.Ends
 			must(t, one.Create(bg, t0, lasting))
-			counter := flows.Counter{Key: "a", Limit: 1, Window: 24 * time.Hour}
+			counter := record.Counter{Key: "a", Limit: 1, Window: 24 * time.Hour}
 			must(t, one.Charge(bg, t0, counter))
 
-			must(t, two.Sweep(bg, s.Expires.Add(flows.Keep)))
+			must(t, two.Sweep(bg, s.Expires.Add(record.Keep)))
 			wantSession(t, one, s)
-			must(t, two.Sweep(bg, s.Expires.Add(flows.Keep+time.Second)))
+			must(t, two.Sweep(bg, s.Expires.Add(record.Keep+time.Second)))
 			wantGone(t, one, "a")
 			wantSession(t, one, lasting)
-			wantFull(t, "a look", one.Charge(bg, t0, flows.Look(counter)...), "a", t0.Add(24*time.Hour))
+			wantFull(t, "a look", one.Charge(bg, t0, record.Look(counter)...), "a", t0.Add(24*time.Hour))
 			must(t, two.Sweep(bg, t0.Add(26*time.Hour)))
-			must(t, one.Charge(bg, t0, flows.Look(counter)...))
+			must(t, one.Charge(bg, t0, record.Look(counter)...))
 		},
 	},
 	{
 		name:    "sweep of many sessions",
 		promise: "Sweep clears all that is to be cleared, however much it is.",
-		run: func(t *testing.T, one, two flows.Sessions) {
+		run: func(t *testing.T, one, two record.Sessions) {
 			for i := range 1200 {
-				must(t, one.Create(bg, t0, session(fmt.Sprint(i), 1, 1, flows.Authorized)))
+				must(t, one.Create(bg, t0, session(fmt.Sprint(i), 1, 1, record.Authorized)))
 			}
 			must(t, one.Sweep(bg, t0.Add(2*time.Hour)))
 			for i := range 1200 {
@@ -378,8 +378,8 @@ var sessionsContextCases = []sessionsCase{
 	{
 		name:    "cancelled context",
 		promise: "A method either does all it says or nothing; a caller who has gone away is told so.",
-		run: func(t *testing.T, one, two flows.Sessions) {
-			s := session("a", 1, 1, flows.CheckOTP)
+		run: func(t *testing.T, one, two record.Sessions) {
+			s := session("a", 1, 1, record.CheckOTP)
 			code := newCode("c")
 			s.Code = &code
 			must(t, one.Create(bg, t0, s))
@@ -390,16 +390,16 @@ var sessionsContextCases = []sessionsCase{
 			}
 			wantSession(t, two, s)
 			wantGone(t, two, "b", "c")
-			must(t, two.Charge(bg, t0, flows.Counter{Key: "k", Limit: 1, Window: time.Minute}))
+			must(t, two.Charge(bg, t0, record.Counter{Key: "k", Limit: 1, Window: time.Minute}))
 		},
 	},
 }
 
 // callAllSessions calls each method with arguments that would do something.
-func callAllSessions(ctx context.Context, s flows.Sessions, on flows.Session) map[string]error {
-	counter := flows.Counter{Key: "k", Limit: 1, Window: time.Minute}
+func callAllSessions(ctx context.Context, s record.Sessions, on record.Session) map[string]error {
+	counter := record.Counter{Key: "k", Limit: 1, Window: time.Minute}
 	return map[string]error{
-		"Create":    s.Create(ctx, t0, session("b", 1, 1, flows.Authorized)),
+		"Create":    s.Create(ctx, t0, session("b", 1, 1, record.Authorized)),
 		"Get":       second(s.Get(ctx, on.Hash)),
 		"Touch":     s.Touch(ctx, t0, on.Hash, t0.Add(time.Hour)),
 		"List":      second(s.List(ctx, t0, on.Company, on.Account)),
@@ -407,12 +407,12 @@ func callAllSessions(ctx context.Context, s flows.Sessions, on flows.Session) ma
 		"SetCode":   s.SetCode(ctx, on.Hash, 0, newCode("z")),
 		"SpendCode": second(s.SpendCode(ctx, t0, on.Company, on.Hash, on.State)),
 		"Charge":    s.Charge(ctx, t0, counter),
-		"a look":    s.Charge(ctx, t0, flows.Look(counter)...),
+		"a look":    s.Charge(ctx, t0, record.Look(counter)...),
 		"Sweep":     s.Sweep(ctx, t0.Add(24*time.Hour)),
-		"Replace":   s.Replace(ctx, t0, on.Hash, on.State, session("c", 1, 1, flows.Authorized)),
+		"Replace":   s.Replace(ctx, t0, on.Hash, on.State, session("c", 1, 1, record.Authorized)),
 		"DeleteID":  second(s.DeleteID(ctx, t0, on.Company, on.Account, on.ID)),
-		"End all":   s.End(ctx, t0, flows.Ending{Company: "nobody", Epoch: 1}),
-		"End":       s.End(ctx, t0, flows.Ending{Company: on.Company, Account: on.Account, Epoch: flows.AllEpochs}),
+		"End all":   s.End(ctx, t0, record.Ending{Company: "nobody", Epoch: 1}),
+		"End":       s.End(ctx, t0, record.Ending{Company: on.Company, Account: on.Account, Epoch: record.AllEpochs}),
 		"Delete":    s.Delete(ctx, on.Hash),
 	}
 }

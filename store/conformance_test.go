@@ -11,15 +11,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A backend opens two nodes over one set of data, fresh and empty. What it does
 // not keep is nil. The nodes are closed by t.Cleanup.
 type backend struct {
 	name     string
-	accounts func(t *testing.T) (one, two flows.Accounts)
-	sessions func(t *testing.T) (one, two flows.Sessions)
+	accounts func(t *testing.T) (one, two record.Accounts)
+	sessions func(t *testing.T) (one, two record.Sessions)
 }
 
 var backends = []backend{
@@ -30,19 +30,19 @@ var backends = []backend{
 	{name: "postgres", accounts: postgresAccountNodes},
 }
 
-// An accountsCase is one promise of flows.Accounts. Where it does not matter
+// An accountsCase is one promise of record.Accounts. Where it does not matter
 // that there are two nodes, only the first is used.
 type accountsCase struct {
 	name    string
 	promise string
-	run     func(t *testing.T, one, two flows.Accounts)
+	run     func(t *testing.T, one, two record.Accounts)
 }
 
-// A sessionsCase is one promise of flows.Sessions.
+// A sessionsCase is one promise of record.Sessions.
 type sessionsCase struct {
 	name    string
 	promise string
-	run     func(t *testing.T, one, two flows.Sessions)
+	run     func(t *testing.T, one, two record.Sessions)
 }
 
 var accountsCases = slices.Concat(
@@ -126,7 +126,7 @@ func wantErr(t *testing.T, what string, got, want error) {
 
 func wantTaken(t *testing.T, what string, got error, field string) {
 	t.Helper()
-	taken, ok := errors.AsType[*flows.TakenError](got)
+	taken, ok := errors.AsType[*record.TakenError](got)
 	if !ok || taken.Field != field {
 		t.Errorf("%s: got error %v, want that %s is taken", what, got, field)
 	}
@@ -134,7 +134,7 @@ func wantTaken(t *testing.T, what string, got error, field string) {
 
 func wantFull(t *testing.T, what string, got error, key string, until time.Time) {
 	t.Helper()
-	full, ok := errors.AsType[*flows.Full](got)
+	full, ok := errors.AsType[*record.Full](got)
 	if !ok || full.Key != key || !full.Until.Equal(until) {
 		t.Errorf("%s: got error %#v, want %s full until %v", what, got, key, until)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -29,7 +30,7 @@ func BenchmarkLogin(b *testing.B) {
 	})
 }
 
-func benchmarkLogin(b *testing.B, accounts flows.Accounts, sessions flows.Sessions) {
+func benchmarkLogin(b *testing.B, accounts record.Accounts, sessions record.Sessions) {
 	company := &flows.Company{Code: "acme", NoAPIKey: true, Policy: flows.DefaultPolicy()}
 	service := &flows.Service{
 		Accounts:  accounts,
@@ -42,7 +43,7 @@ func benchmarkLogin(b *testing.B, accounts flows.Accounts, sessions flows.Sessio
 	bodies := make([][]byte, n)
 	for i := range n {
 		name := fmt.Sprint("user", i)
-		a := flows.Account{Company: "acme", Mnemocode: name, LoginName: name, Status: flows.StatusActive, PasswordHash: "of a password"}
+		a := record.Account{Company: "acme", Mnemocode: name, LoginName: name, Status: record.StatusActive, PasswordHash: "of a password"}
 		_, err := accounts.Create(bg, t0, a)
 		must(b, err)
 		bodies[i], err = json.Marshal(map[string]string{"login_id": name})

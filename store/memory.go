@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"golang.org/x/sync/singleflight"
 )
 
@@ -19,27 +20,27 @@ import (
 // The table holds no pointers that a garbage collector would have to follow,
 // however many sessions it has.
 type Memory struct {
-	flows.Sessions
+	record.Sessions
 	limit    atomic.Int64 // entries of a shard
 	trusted  atomic.Int64 // until when the feed is heard: nanoseconds since started
 	names    companyNames // of companies
 	asking   singleflight.Group
 	touching chan struct{}  // holds one for each Touch that no request waits for
 	behind   sync.WaitGroup // of these
-	shards   [flows.Buckets]shard
+	shards   [record.Buckets]shard
 }
 
 const maxTouching = 256
 
 // NewMemory returns the sessions with a memory of up to limit of them.
-func NewMemory(sessions flows.Sessions, limit int) *Memory {
+func NewMemory(sessions record.Sessions, limit int) *Memory {
 	m := &Memory{Sessions: sessions, touching: make(chan struct{}, maxTouching)}
 	m.SetLimit(limit)
 	return m
 }
 
 // SetLimit changes the limit. What is remembered beyond a smaller one stays.
-func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/flows.Buckets))) }
+func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/record.Buckets))) }
 
 // Recall is Get for the protected path, where company is the one whose token it
 // must be; empty for any. What comes from memory lacks ID, Era, Accepted, Created,
@@ -47,17 +48,17 @@ func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/flows.Bu
 // store has said since the last ending of any session of the bucket is
 // remembered, so that an answer which was under way meanwhile brings nothing
 // back.
-func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash flows.TokenHash) (flows.Session, error) {
+func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash record.TokenHash) (record.Session, error) {
 	return m.recall(ctx, now, company, hash, false)
 }
 
 // RecallWhole is Recall with ID and Created, which are kept beside the table, of
 // those sessions that it was asked for: what nobody asks for takes no room.
-func (m *Memory) RecallWhole(ctx context.Context, now time.Time, company string, hash flows.TokenHash) (flows.Session, error) {
+func (m *Memory) RecallWhole(ctx context.Context, now time.Time, company string, hash record.TokenHash) (record.Session, error) {
 	return m.recall(ctx, now, company, hash, true)
 }
 
-func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash flows.TokenHash, whole bool) (flows.Session, error) {
+func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash record.TokenHash, whole bool) (record.Session, error) {
 	shard := &m.shards[hash.Bucket()]
 	trusted := m.Trusted()
 	if trusted {
@@ -73,7 +74,7 @@ func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash
 	}
 	endings := shard.endings.Load()
 	s, err := m.ask(ctx, company, hash, endings)
-	if err == nil && s.State == flows.Authorized {
+	if err == nil && s.State == record.Authorized {
 		shard.remember(s, m.names.number(s.Company), int(m.limit.Load()), endings, whole)
 	}
 	return s, err
@@ -82,13 +83,13 @@ func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash
 // ask asks the store once for all who ask for the same at once, and whom the
 // answer could have reached from memory: no ending was heard of since the first
 // of them.
-func (m *Memory) ask(ctx context.Context, company string, hash flows.TokenHash, endings uint64) (flows.Session, error) {
+func (m *Memory) ask(ctx context.Context, company string, hash record.TokenHash, endings uint64) (record.Session, error) {
 	var room [128]byte // spares an allocation
 	key := append(binary.LittleEndian.AppendUint64(append(room[:0], hash[:]...), endings), company...)
 	answer, err, _ := m.asking.Do(string(key), func() (any, error) {
 		return m.Get(context.WithoutCancel(ctx), hash) // others wait for it too
 	})
-	s, _ := answer.(flows.Session)
+	s, _ := answer.(record.Session)
 	return s, err
 }
 
@@ -117,26 +118,26 @@ func (m *Memory) Asked() (hits, misses uint64) {
 // say that nothing has ended.
 
 // Replace implements Sessions.
-func (m *Memory) Replace(ctx context.Context, now time.Time, old flows.TokenHash, from flows.State, next flows.Session, counters ...flows.Counter) error {
+func (m *Memory) Replace(ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter) error {
 	defer m.Ended(old)
 	return m.Sessions.Replace(ctx, now, old, from, next, counters...)
 }
 
 // Delete implements Sessions.
-func (m *Memory) Delete(ctx context.Context, hash flows.TokenHash) error {
+func (m *Memory) Delete(ctx context.Context, hash record.TokenHash) error {
 	defer m.Ended(hash)
 	return m.Sessions.Delete(ctx, hash)
 }
 
 // DeleteID implements Sessions.
-func (m *Memory) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (flows.Session, error) {
+func (m *Memory) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (record.Session, error) {
 	// Which it is, a store may not get to say.
-	defer m.EndedAll(flows.Ending{Company: company, Account: account, Epoch: flows.AllEpochs})
+	defer m.EndedAll(record.Ending{Company: company, Account: account, Epoch: record.AllEpochs})
 	return m.Sessions.DeleteID(ctx, now, company, account, id)
 }
 
 // End implements Sessions.
-func (m *Memory) End(ctx context.Context, now time.Time, e flows.Ending) error {
+func (m *Memory) End(ctx context.Context, now time.Time, e record.Ending) error {
 	defer m.EndedAll(e)
 	return m.Sessions.End(ctx, now, e)
 }
@@ -145,7 +146,7 @@ func (m *Memory) End(ctx context.Context, now time.Time, e flows.Ending) error {
 // behind the request, which does not wait for a disk: a crash at that moment, or
 // a store that takes no writes, lets the session end as if the request had not
 // been. With too much of it under way the request waits.
-func (m *Memory) Touch(ctx context.Context, now time.Time, hash flows.TokenHash, expires time.Time) error {
+func (m *Memory) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
 	if m.shards[hash.Bucket()].prolong(hash, expires) && m.Trusted() {
 		select {
 		case m.touching <- struct{}{}:
@@ -165,7 +166,7 @@ func (m *Memory) Touch(ctx context.Context, now time.Time, hash flows.TokenHash,
 // not begin meanwhile.
 func (m *Memory) Wait() { m.behind.Wait() }
 
-func (m *Memory) touch(ctx context.Context, now time.Time, hash flows.TokenHash, expires time.Time) error {
+func (m *Memory) touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
 	told := false // also if it panics
 	defer func() {
 		if !told {
@@ -178,17 +179,17 @@ func (m *Memory) touch(ctx context.Context, now time.Time, hash flows.TokenHash,
 }
 
 // Expire implements Sessions.
-func (m *Memory) Expire(ctx context.Context, now time.Time, hash flows.TokenHash) error {
+func (m *Memory) Expire(ctx context.Context, now time.Time, hash record.TokenHash) error {
 	defer m.Ended(hash)
 	return m.Sessions.Expire(ctx, now, hash)
 }
 
 // Ended implements Feed.
-func (m *Memory) Ended(hash flows.TokenHash) { m.shards[hash.Bucket()].forget(hash) }
+func (m *Memory) Ended(hash record.TokenHash) { m.shards[hash.Bucket()].forget(hash) }
 
 // EndedAll implements Feed. Of a company it forgets also the sessions of the new
 // era, which are asked for again: a million take some milliseconds.
-func (m *Memory) EndedAll(e flows.Ending) {
+func (m *Memory) EndedAll(e record.Ending) {
 	company := m.names.number(e.Company)
 	if e.Account == 0 {
 		for i := range m.shards {
@@ -196,7 +197,7 @@ func (m *Memory) EndedAll(e flows.Ending) {
 		}
 		return
 	}
-	m.shards[flows.AccountBucket(e.Company, e.Account)].forgetAll(func(of *entry) bool {
+	m.shards[record.AccountBucket(e.Company, e.Account)].forgetAll(func(of *entry) bool {
 		return of.account == e.Account && of.company == company && of.epoch < e.Epoch
 	})
 }
@@ -244,7 +245,7 @@ const chunkLen = 1024
 
 // An entry is a remembered session.
 type entry struct {
-	hash      flows.TokenHash
+	hash      record.TokenHash
 	account   int64
 	epoch     int64
 	expires   int64 // Unix nanoseconds
@@ -261,7 +262,7 @@ const longest = 39
 // A beside is what an entry has no room for. Most have nothing beside them.
 type beside struct {
 	mnemocode string
-	profile   flows.Profile
+	profile   record.Profile
 }
 
 func (s *shard) at(i int32) *entry { return &s.chunks[i/chunkLen][i%chunkLen] }
@@ -274,7 +275,7 @@ func (s *shard) held() int { return s.used - len(s.free) }
 // table, probed one by one: a power of two of them, at most three quarters in
 // use. One in use has a place, plus one, and above it the entry's tag, whose low
 // bits are the slot that is looked into first.
-func (s *shard) find(hash flows.TokenHash) (i int32, slot uint32, ok bool) {
+func (s *shard) find(hash record.TokenHash) (i int32, slot uint32, ok bool) {
 	if len(s.slots) == 0 {
 		return 0, 0, false
 	}
@@ -289,7 +290,7 @@ func (s *shard) find(hash flows.TokenHash) (i int32, slot uint32, ok bool) {
 }
 
 // tagOf returns bits of a hash that the choice of its bucket leaves random.
-func tagOf(hash flows.TokenHash) uint32 { return binary.LittleEndian.Uint32(hash[8:]) }
+func tagOf(hash record.TokenHash) uint32 { return binary.LittleEndian.Uint32(hash[8:]) }
 
 func (s *shard) first(tag uint32) uint32  { return tag & uint32(len(s.slots)-1) }
 func (s *shard) after(slot uint32) uint32 { return (slot + 1) & uint32(len(s.slots)-1) }
@@ -330,17 +331,17 @@ func (s *shard) vacate(slot uint32) {
 	s.slots[slot] = 0
 }
 
-func (s *shard) recall(hash flows.TokenHash, companies *companyNames, whole bool) (flows.Session, bool) {
+func (s *shard) recall(hash record.TokenHash, companies *companyNames, whole bool) (record.Session, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	i, _, ok := s.find(hash)
 	if !ok {
-		return flows.Session{}, false
+		return record.Session{}, false
 	}
 	var whence rest
 	if whole {
 		if whence, ok = s.rest[i]; !ok {
-			return flows.Session{}, false
+			return record.Session{}, false
 		}
 	}
 	e := s.at(i)
@@ -351,14 +352,14 @@ func (s *shard) recall(hash flows.TokenHash, companies *companyNames, whole bool
 	if !ok {
 		more.mnemocode = string(e.mnemocode[:e.length])
 	}
-	return flows.Session{
+	return record.Session{
 		Hash:      hash,
 		ID:        whence.id,
 		Company:   companies.name(e.company),
 		Account:   e.account,
 		Mnemocode: more.mnemocode,
 		Epoch:     e.epoch,
-		State:     flows.Authorized,
+		State:     record.Authorized,
 		Created:   whence.created,
 		Expires:   time.Unix(0, e.expires),
 		Ends:      time.Unix(0, e.ends),
@@ -368,7 +369,7 @@ func (s *shard) recall(hash flows.TokenHash, companies *companyNames, whole bool
 
 // remember puts a session into the table unless one has ended since endings was
 // read.
-func (s *shard) remember(session flows.Session, company int32, limit int, endings uint64, whole bool) {
+func (s *shard) remember(session record.Session, company int32, limit int, endings uint64, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.endings.Load() != endings {
@@ -445,7 +446,7 @@ func (s *shard) drop(i int32) {
 }
 
 // prolong reports whether the session is remembered.
-func (s *shard) prolong(hash flows.TokenHash, expires time.Time) bool {
+func (s *shard) prolong(hash record.TokenHash, expires time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i, _, ok := s.find(hash)
@@ -456,7 +457,7 @@ func (s *shard) prolong(hash flows.TokenHash, expires time.Time) bool {
 	return ok
 }
 
-func (s *shard) forget(hash flows.TokenHash) {
+func (s *shard) forget(hash record.TokenHash) {
 	s.endings.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -470,7 +471,7 @@ func (s *shard) forgetAll(which func(*entry) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range int32(s.used) {
-		if e := s.at(i); which(e) && e.hash != (flows.TokenHash{}) {
+		if e := s.at(i); which(e) && e.hash != (record.TokenHash{}) {
 			s.drop(i)
 		}
 	}

@@ -3,27 +3,27 @@ package store
 import (
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // outgoing is all that there is to tell of a change that was made.
-func outgoing(tell []flows.Tell) (all []flows.Outgoing) {
+func outgoing(tell []record.Tell) (all []record.Outgoing) {
 	for _, t := range tell {
 		all = append(all, t()...)
 	}
 	return all
 }
 
-func scanQueue(company, claim string, until time.Time) func(scanner) (flows.OutQueue, error) {
-	return func(row scanner) (flows.OutQueue, error) {
-		q := flows.OutQueue{Company: company, Claim: claim, Until: until}
+func scanQueue(company, claim string, until time.Time) func(scanner) (record.OutQueue, error) {
+	return func(row scanner) (record.OutQueue, error) {
+		q := record.OutQueue{Company: company, Claim: claim, Until: until}
 		err := row.Scan(&q.Name, &q.Tries)
 		return q, err
 	}
 }
 
-func scanWaiting(row scanner) (flows.Waiting, error) {
-	var w flows.Waiting
+func scanWaiting(row scanner) (record.Waiting, error) {
+	var w record.Waiting
 	var body string
 	var at int64
 	err := row.Scan(&w.Number, &w.ID, &w.Type, &body, &at)
@@ -31,8 +31,8 @@ func scanWaiting(row scanner) (flows.Waiting, error) {
 	return w, err
 }
 
-func scanBacklog(row scanner) (flows.Backlog, error) {
-	var b flows.Backlog
+func scanBacklog(row scanner) (record.Backlog, error) {
+	var b record.Backlog
 	var oldest int64
 	err := row.Scan(&b.Company, &b.Events, &oldest)
 	b.Oldest = fromMicros(oldest)

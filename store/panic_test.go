@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // A function that panics in the midst of a change stores nothing, and gives back
 // the connection and all that it had locked.
 func TestPanicInAChangeLeavesNothingLocked(t *testing.T) {
-	for name, open := range map[string]func(*testing.T) flows.Accounts{
-		"SQLite": func(t *testing.T) flows.Accounts { return startSQLite(t, tempFile(t)).Accounts() },
-		"PostgreSQL": func(t *testing.T) flows.Accounts {
+	for name, open := range map[string]func(*testing.T) record.Accounts{
+		"SQLite": func(t *testing.T) record.Accounts { return startSQLite(t, tempFile(t)).Accounts() },
+		"PostgreSQL": func(t *testing.T) record.Accounts {
 			server := storetest.SharedPostgres(t)
 			p, err := OpenPostgres(server.DSN(server.NewSchema(t)), PostgresOptions{MaxConns: 2})
 			must(t, err)
@@ -26,29 +27,29 @@ func TestPanicInAChangeLeavesNothingLocked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			accounts := open(t)
 			a := create(t, accounts, someone("acme", "m1"))
-			subject := flows.Subject{Company: "acme", Account: a.ID}
+			subject := record.Subject{Company: "acme", Account: a.ID}
 			ctx, cancel := context.WithTimeout(bg, 30*time.Second)
 			defer cancel()
 			for range 10 { // more than there are connections
 				if err := flows.Contain(func() error {
-					return accounts.Tally(ctx, t0, subject, flows.WrongCodes, func(*flows.Tally) error { panic("hunter2") })
-				}); err == nil || flows.IsAnswer(err) {
+					return accounts.Tally(ctx, t0, subject, record.WrongCodes, func(*record.Tally) error { panic("hunter2") })
+				}); err == nil || record.IsAnswer(err) {
 					t.Fatalf("got %v, want an error that is no answer", err)
 				}
 				if err := flows.Contain(func() error {
-					_, err := accounts.Update(ctx, "acme", a.ID, func(a *flows.Account) (bool, error) {
+					_, err := accounts.Update(ctx, "acme", a.ID, func(a *record.Account) (bool, error) {
 						a.Role = "changed"
 						panic("hunter2")
 					})
 					return err
-				}); err == nil || flows.IsAnswer(err) {
+				}); err == nil || record.IsAnswer(err) {
 					t.Fatalf("got %v, want an error that is no answer", err)
 				}
 			}
-			wantEqual(t, "account", get[flows.Account](t)(accounts.ByID(ctx, "acme", a.ID)), a)
+			wantEqual(t, "account", get[record.Account](t)(accounts.ByID(ctx, "acme", a.ID)), a)
 			wantEqual(t, "endings", len(endings(t, accounts)), 0)
-			must(t, accounts.Tally(ctx, t0, subject, flows.WrongCodes, add(1)))
-			_, err := accounts.Update(ctx, "acme", a.ID, func(a *flows.Account) (bool, error) { a.Role = "changed"; return false, nil })
+			must(t, accounts.Tally(ctx, t0, subject, record.WrongCodes, add(1)))
+			_, err := accounts.Update(ctx, "acme", a.ID, func(a *record.Account) (bool, error) { a.Role = "changed"; return false, nil })
 			must(t, err)
 		})
 	}

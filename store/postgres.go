@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // Postgres keeps accounts in a PostgreSQL database, for any number of nodes.
@@ -85,7 +85,7 @@ func OpenPostgres(dsn string, options PostgresOptions) (*Postgres, error) {
 }
 
 // Accounts returns the accounts in the database.
-func (p *Postgres) Accounts() flows.Accounts { return postgresAccounts{p} }
+func (p *Postgres) Accounts() record.Accounts { return postgresAccounts{p} }
 
 // Start connects and brings the tables up to date; many nodes may do so at
 // once. Its error wraps ErrUnreachable if the server did not answer. After a
@@ -310,7 +310,7 @@ func (p *Postgres) call(ctx context.Context, f func(context.Context, postgresQue
 		return err
 	}
 	began := time.Now()
-	ctx, done := flows.StoreContext(ctx, postgresTimeout)
+	ctx, done := record.StoreContext(ctx, postgresTimeout)
 	defer done()
 	for tries := 1; ; tries++ {
 		pool := p.open.Load()
@@ -383,9 +383,9 @@ func translatePostgres(doing string, err error) error {
 		return r.error
 	}
 	if errors.Is(err, pgx.ErrNoRows) || postgresCode(err) == "23503" { // its account was deleted
-		return flows.ErrNotFound
+		return record.ErrNotFound
 	}
-	if flows.IsAnswer(err) {
+	if record.IsAnswer(err) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", doing, err)

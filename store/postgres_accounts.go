@@ -12,10 +12,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// postgresAccounts is a Postgres's flows.Accounts.
+// postgresAccounts is a Postgres's record.Accounts.
 //
 // What writes to an account locks its row first, then what postgresKeys names,
 // in one order, and then the rest, so no two of them wait for each other.
@@ -32,9 +32,9 @@ const (
 // postgresKeys returns a lock's key for each value that no other account of the
 // company may have. Whoever is to store one checks under its lock that it is
 // free.
-func postgresKeys(a flows.Account) []int64 {
+func postgresKeys(a record.Account) []int64 {
 	keys := []int64{postgresKey(a.Company, "mnemocode", a.Mnemocode)}
-	for _, id := range flows.LoginIDs(a) {
+	for _, id := range record.LoginIDs(a) {
 		keys = append(keys, postgresKey(a.Company, "login id", id))
 	}
 	for _, i := range a.Identities {
@@ -50,15 +50,15 @@ func postgresKey(company, kind, value string) int64 {
 }
 
 // newPostgresKeys returns the keys of after that before does not have.
-func newPostgresKeys(before, after flows.Account) []int64 {
+func newPostgresKeys(before, after record.Account) []int64 {
 	old := postgresKeys(before)
 	return slices.DeleteFunc(postgresKeys(after), func(key int64) bool { return slices.Contains(old, key) })
 }
 
 // postgresKeyArgs are the arguments $1 to $7 of a statement with postgresTaken.
-func postgresKeyArgs(a flows.Account) []any {
+func postgresKeyArgs(a record.Account) []any {
 	fields, loginIDs, providers, subjects := []string{}, []string{}, []int{}, []string{}
-	ids := flows.LoginIDs(a)
+	ids := record.LoginIDs(a)
 	for _, field := range loginIDFields {
 		if id, ok := ids[field]; ok {
 			fields, loginIDs = append(fields, field), append(loginIDs, id)
@@ -110,7 +110,7 @@ const postgresCreateAccount = `
 	)
 	SELECT coalesce((SELECT id FROM created), 0), coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
 
-func (s postgresAccounts) Create(ctx context.Context, now time.Time, a flows.Account, tell ...flows.Tell) (int64, error) {
+func (s postgresAccounts) Create(ctx context.Context, now time.Time, a record.Account, tell ...record.Tell) (int64, error) {
 	a.ID = 0
 	codes, versions, ats := columns(a.Accepted)
 	args := append(postgresKeyArgs(a), a.Role, a.Phone, a.Email, a.LoginName, string(a.Status), a.SecondFactor,
@@ -137,10 +137,10 @@ func refuseField(taken string) error {
 	if taken == "" {
 		return nil
 	}
-	return &flows.TakenError{Field: taken}
+	return &record.TakenError{Field: taken}
 }
 
-func columns(accepted []flows.Acceptance) (codes, versions []string, ats []int64) {
+func columns(accepted []record.Acceptance) (codes, versions []string, ats []int64) {
 	codes, versions, ats = []string{}, []string{}, []int64{}
 	for _, a := range accepted {
 		codes, versions, ats = append(codes, a.Code), append(versions, a.Version), append(ats, micros(a.At))
@@ -179,30 +179,30 @@ const (
 		WHERE id = (SELECT account FROM identities WHERE company = $1 AND provider = $2 AND subject = $3)`
 )
 
-func (s postgresAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (flows.Account, error) {
+func (s postgresAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (record.Account, error) {
 	a, err := s.load(ctx, postgresAccountByLoginID, company, loginID, alias)
 	if err == nil && a.ID == 0 {
-		return flows.Account{Era: a.Era, Tallies: a.Tallies}, flows.ErrNotFound
+		return record.Account{Era: a.Era, Tallies: a.Tallies}, record.ErrNotFound
 	}
 	return a, err
 }
 
-func (s postgresAccounts) ByID(ctx context.Context, company string, id int64) (flows.Account, error) {
+func (s postgresAccounts) ByID(ctx context.Context, company string, id int64) (record.Account, error) {
 	return s.load(ctx, postgresAccountByID, company, id)
 }
 
-func (s postgresAccounts) ByMnemocode(ctx context.Context, company, mnemocode string) (flows.Account, error) {
+func (s postgresAccounts) ByMnemocode(ctx context.Context, company, mnemocode string) (record.Account, error) {
 	return s.load(ctx, postgresAccountByMnemocode, company, mnemocode)
 }
 
-func (s postgresAccounts) ByIdentity(ctx context.Context, company string, identity flows.Identity) (flows.Account, error) {
+func (s postgresAccounts) ByIdentity(ctx context.Context, company string, identity record.Identity) (record.Account, error) {
 	return s.load(ctx, postgresAccountByIdentity, company, identity.Provider, identity.Subject)
 }
 
 const postgresAccountsOf = postgresSelectAccount + ` WHERE company = $1 AND mnemocode > $2 ORDER BY mnemocode LIMIT $3`
 
-func (s postgresAccounts) List(ctx context.Context, company, after string, limit int) ([]flows.Account, error) {
-	var all []flows.Account
+func (s postgresAccounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {
+	var all []record.Account
 	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
 		all, err = collectPostgres(ctx, q, scanPostgresAccount, postgresAccountsOf, company, after, limit)
 		return err
@@ -210,8 +210,8 @@ func (s postgresAccounts) List(ctx context.Context, company, after string, limit
 	return all, translatePostgres("listing accounts", err)
 }
 
-func (s postgresAccounts) load(ctx context.Context, query string, args ...any) (flows.Account, error) {
-	var a flows.Account
+func (s postgresAccounts) load(ctx context.Context, query string, args ...any) (record.Account, error) {
+	var a record.Account
 	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
 		a, err = scanPostgresAccount(q.row(ctx, query, args...))
 		return err
@@ -219,8 +219,8 @@ func (s postgresAccounts) load(ctx context.Context, query string, args ...any) (
 	return a, translatePostgres("loading account", err)
 }
 
-func scanPostgresAccount(row scanner) (flows.Account, error) {
-	var a flows.Account
+func scanPostgresAccount(row scanner) (record.Account, error) {
+	var a record.Account
 	var status string
 	var created, updated int64
 	var identities, accepted, tallies []byte
@@ -228,20 +228,20 @@ func scanPostgresAccount(row scanner) (flows.Account, error) {
 		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Epoch,
 		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era)
 	if err != nil {
-		return flows.Account{}, err
+		return record.Account{}, err
 	}
 	if a.Tallies, err = decodeTallies(tallies, fromText); err != nil {
-		return flows.Account{}, err
+		return record.Account{}, err
 	}
-	a.Status, a.Created, a.Updated = flows.Status(status), fromMicros(created), fromMicros(updated)
+	a.Status, a.Created, a.Updated = record.Status(status), fromMicros(created), fromMicros(updated)
 	if a.Identities, err = decodeIdentities(identities); err != nil {
-		return flows.Account{}, err
+		return record.Account{}, err
 	}
 	for i := range a.Identities {
 		a.Identities[i].Subject = fromText(a.Identities[i].Subject)
 	}
 	if a.Accepted, err = decodeAcceptances(accepted); err != nil {
-		return flows.Account{}, err
+		return record.Account{}, err
 	}
 	for i := range a.Accepted {
 		a.Accepted[i].Code, a.Accepted[i].Version = fromText(a.Accepted[i].Code), fromText(a.Accepted[i].Version)
@@ -287,9 +287,9 @@ const (
 )
 
 func (s postgresAccounts) Update(
-	ctx context.Context, company string, id int64, change func(*flows.Account) (ends bool, err error), tell ...flows.Tell,
-) (flows.Account, error) {
-	var stored flows.Account
+	ctx context.Context, company string, id int64, change func(*record.Account) (ends bool, err error), tell ...record.Tell,
+) (record.Account, error) {
+	var stored record.Account
 	err := s.transact(ctx, func(ctx context.Context, q postgresQueries) error {
 		before, err := lockPostgresAccount(ctx, q, company, id)
 		if err != nil {
@@ -311,15 +311,15 @@ func (s postgresAccounts) Update(
 		return q.tell(ctx, company, id, tell)
 	})
 	if err != nil {
-		return flows.Account{}, translatePostgres("updating account", err)
+		return record.Account{}, translatePostgres("updating account", err)
 	}
 	return stored, nil
 }
 
 // lockPostgresAccount loads an account that nobody else can change or delete
 // before the transaction ends.
-func lockPostgresAccount(ctx context.Context, q postgresQueries, company string, id int64) (flows.Account, error) {
-	var a flows.Account
+func lockPostgresAccount(ctx context.Context, q postgresQueries, company string, id int64) (record.Account, error) {
+	var a record.Account
 	var b postgresBatch
 	b.add(postgresLockAccount, company, id)
 	b.addRow(func(row scanner) (err error) {
@@ -332,8 +332,8 @@ func lockPostgresAccount(ctx context.Context, q postgresQueries, company string,
 // storePostgresUpdate stores after in place of before and returns it as it is
 // then stored.
 func storePostgresUpdate(
-	ctx context.Context, q postgresQueries, before, after flows.Account, ends bool,
-) (stored flows.Account, err error) {
+	ctx context.Context, q postgresQueries, before, after record.Account, ends bool,
+) (stored record.Account, err error) {
 	args := append(postgresKeyArgs(after), after.Role, after.Phone, after.Email, after.LoginName, string(after.Status),
 		after.SecondFactor, after.MustSetPassword, after.PasswordHash, after.Question, after.AnswerHash, after.Epoch,
 		micros(after.Updated), ends, after.TOTP, after.TOTPPending, after.Locale)
@@ -346,7 +346,7 @@ func storePostgresUpdate(
 		return err
 	}, postgresAccountByID, after.Company, after.ID)
 	if err := q.run(ctx, &b); err != nil {
-		return flows.Account{}, err
+		return record.Account{}, err
 	}
 	return stored, refuseField(taken)
 }
@@ -360,9 +360,9 @@ const postgresDeleteAccount = `
 	)
 	INSERT INTO endings (company, account, epoch) SELECT company, id, $3 FROM gone` + postgresOweLater
 
-func (s postgresAccounts) Delete(ctx context.Context, company string, id int64, tell ...flows.Tell) error {
+func (s postgresAccounts) Delete(ctx context.Context, company string, id int64, tell ...record.Tell) error {
 	return translatePostgres("deleting account", s.writeAndTell(ctx, company, &id, tell, func(ctx context.Context, q postgresQueries) error {
-		return q.execOr(ctx, flows.ErrNotFound, postgresDeleteAccount, company, id, flows.AllEpochs)
+		return q.execOr(ctx, record.ErrNotFound, postgresDeleteAccount, company, id, record.AllEpochs)
 	}))
 }
 
@@ -378,11 +378,11 @@ const postgresSetPassword = `
 	INSERT INTO endings (company, account, epoch, keep) SELECT company, id, epoch, $7 FROM changed` + postgresOweLater
 
 func (s postgresAccounts) SetPassword(
-	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash, tell ...flows.Tell,
+	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, tell ...record.Tell,
 ) error {
 	return translatePostgres("setting password", s.writeAndTell(ctx, company, &id, tell, func(ctx context.Context, q postgresQueries) error {
-		return q.execOr(ctx, flows.ErrConflict, postgresSetPassword,
-			company, id, epoch, hash, micros(now), string(flows.WrongPasswords), keptBytes(keep))
+		return q.execOr(ctx, record.ErrConflict, postgresSetPassword,
+			company, id, epoch, hash, micros(now), string(record.WrongPasswords), keptBytes(keep))
 	}))
 }
 
@@ -396,7 +396,7 @@ const postgresAccept = `
 	ON CONFLICT (account, code) DO UPDATE SET version = excluded.version, at = excluded.at`
 
 func (s postgresAccounts) Accept(
-	ctx context.Context, company string, id int64, accepted []flows.Acceptance, tell ...flows.Tell,
+	ctx context.Context, company string, id int64, accepted []record.Acceptance, tell ...record.Tell,
 ) error {
 	if len(accepted) == 0 {
 		return ctx.Err()
@@ -404,7 +404,7 @@ func (s postgresAccounts) Accept(
 	codes, versions, ats := columns(accepted)
 	return translatePostgres("storing acceptances", s.writeAndTell(ctx, company, &id, tell, func(ctx context.Context, q postgresQueries) error {
 		var b postgresBatch
-		b.addOr(flows.ErrNotFound, postgresLockAccount, company, id)
+		b.addOr(record.ErrNotFound, postgresLockAccount, company, id)
 		b.add(postgresAccept, company, id, codes, versions, ats)
 		return q.run(ctx, &b)
 	}))
@@ -451,7 +451,7 @@ func (s postgresAccounts) CompanyAfter(ctx context.Context, after string) (compa
 
 func (s postgresAccounts) Stranded(ctx context.Context, company string, all bool) (n int, err error) {
 	err = s.read(ctx, func(ctx context.Context, q postgresQueries) error {
-		return q.row(ctx, postgresStranded, company, string(flows.StatusActive), all).Scan(&n)
+		return q.row(ctx, postgresStranded, company, string(record.StatusActive), all).Scan(&n)
 	})
 	return n, translatePostgres("counting accounts without a second factor", err)
 }

@@ -3,7 +3,7 @@ package store
 import (
 	"context"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const postgresSetBackupCodes = `
@@ -16,12 +16,12 @@ const postgresSetBackupCodes = `
 	ON CONFLICT DO NOTHING`
 
 func (s postgresAccounts) SetBackupCodes(
-	ctx context.Context, company string, id int64, hashes []string, tell ...flows.Tell,
+	ctx context.Context, company string, id int64, hashes []string, tell ...record.Tell,
 ) error {
 	hashes = append([]string{}, hashes...) // nil would be NULL
 	return translatePostgres("storing backup codes", s.writeAndTell(ctx, company, &id, tell, func(ctx context.Context, q postgresQueries) error {
 		var b postgresBatch
-		b.addOr(flows.ErrNotFound, postgresLockAccount, company, id)
+		b.addOr(record.ErrNotFound, postgresLockAccount, company, id)
 		b.add(postgresSetBackupCodes, company, id, hashes)
 		return q.run(ctx, &b)
 	}))
@@ -44,6 +44,6 @@ const postgresUseBackupCode = `
 
 func (s postgresAccounts) UseBackupCode(ctx context.Context, company string, id int64, hash string) error {
 	return translatePostgres("using backup code", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
-		return q.execOr(ctx, flows.ErrConflict, postgresUseBackupCode, company, id, hash)
+		return q.execOr(ctx, record.ErrConflict, postgresUseBackupCode, company, id, hash)
 	}))
 }

@@ -3,14 +3,14 @@ package store
 import (
 	"context"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const postgresNewEra = `
 	INSERT INTO eras (company, era) VALUES ($1, 1) ON CONFLICT (company) DO UPDATE SET era = eras.era + 1
 	RETURNING company, 0::bigint, era, ''::bytea`
 
-func (s postgresAccounts) NewEra(ctx context.Context, company string) (e flows.Ending, err error) {
+func (s postgresAccounts) NewEra(ctx context.Context, company string) (e record.Ending, err error) {
 	err = s.write(ctx, func(ctx context.Context, q postgresQueries) (err error) {
 		e, err = scanEnding(q.row(ctx, postgresNewEra, company))
 		return err
@@ -25,8 +25,8 @@ const postgresSelectEndings = `
 	(SELECT company, 0, era, '' FROM eras WHERE company > $1 AND ended < era ORDER BY company LIMIT $3)
 	ORDER BY company, account LIMIT $3`
 
-func (s postgresAccounts) Endings(ctx context.Context, after flows.Ending, limit int) ([]flows.Ending, error) {
-	var endings []flows.Ending
+func (s postgresAccounts) Endings(ctx context.Context, after record.Ending, limit int) ([]record.Ending, error) {
+	var endings []record.Ending
 	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
 		endings, err = collectPostgres(ctx, q, scanEnding, postgresSelectEndings, after.Company, after.Account, limit)
 		return err
@@ -39,7 +39,7 @@ const (
 	postgresEraEnded     = `UPDATE eras SET ended = greatest(ended, $3) WHERE company = $1 AND $2::bigint = 0`
 )
 
-func (s postgresAccounts) Ended(ctx context.Context, e flows.Ending) error {
+func (s postgresAccounts) Ended(ctx context.Context, e record.Ending) error {
 	query := postgresDeleteEnding
 	if e.Account == 0 {
 		query = postgresEraEnded

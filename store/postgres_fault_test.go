@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -21,7 +21,7 @@ const (
 
 // behindProxy starts a store whose only way to the server is through a proxy,
 // with one account in it.
-func behindProxy(t *testing.T, options PostgresOptions) (*Postgres, *storetest.Proxy, flows.Account) {
+func behindProxy(t *testing.T, options PostgresOptions) (*Postgres, *storetest.Proxy, record.Account) {
 	t.Helper()
 	s := storetest.SharedPostgres(t)
 	proxy := storetest.NewProxy(t, "unix", s.Socket())
@@ -33,20 +33,20 @@ func behindProxy(t *testing.T, options PostgresOptions) (*Postgres, *storetest.P
 // trouble calls the store n times at once, in turn to read, write and
 // transact, and returns the errors. None may take too long, be an answer, or
 // tell the password.
-func trouble(t *testing.T, p *Postgres, a flows.Account, n int) []error {
+func trouble(t *testing.T, p *Postgres, a record.Account, n int) []error {
 	t.Helper()
 	took := make([]time.Duration, n)
 	stalled := storetest.WatchStalls()
-	errs := race(n, p.Accounts(), p.Accounts(), func(i int, s flows.Accounts) (err error) {
+	errs := race(n, p.Accounts(), p.Accounts(), func(i int, s record.Accounts) (err error) {
 		began := time.Now()
 		defer func() { took[i] = time.Since(began) }()
 		switch i / 2 % 4 {
 		case 0:
 			_, err = s.ByID(bg, "acme", a.ID)
 		case 1:
-			err = s.Accept(bg, "acme", a.ID, []flows.Acceptance{{Code: "c", Version: "1", At: t0}})
+			err = s.Accept(bg, "acme", a.ID, []record.Acceptance{{Code: "c", Version: "1", At: t0}})
 		case 2:
-			err = s.Tally(bg, t0, flows.Subject{Company: "acme", LoginID: fmt.Sprint(i)}, flows.WrongCodes, add(1))
+			err = s.Tally(bg, t0, record.Subject{Company: "acme", LoginID: fmt.Sprint(i)}, record.WrongCodes, add(1))
 		case 3:
 			_, err = s.Update(bg, "acme", a.ID, nothing)
 		}
@@ -56,7 +56,7 @@ func trouble(t *testing.T, p *Postgres, a flows.Account, n int) []error {
 		t.Errorf("a call took %v, of which the machine is to blame for %v", slowest, stall)
 	}
 	for i, err := range errs {
-		if err != nil && (flows.IsAnswer(err) || strings.Contains(err.Error(), "hunter2")) {
+		if err != nil && (record.IsAnswer(err) || strings.Contains(err.Error(), "hunter2")) {
 			t.Errorf("call %d: error %v", i, err)
 		}
 	}
@@ -64,7 +64,7 @@ func trouble(t *testing.T, p *Postgres, a flows.Account, n int) []error {
 }
 
 // wantNormal waits until calls succeed again, all of them.
-func wantNormal(t *testing.T, p *Postgres, a flows.Account) {
+func wantNormal(t *testing.T, p *Postgres, a record.Account) {
 	t.Helper()
 	healed, watch := time.Now(), storetest.StartWatch()
 	for watch.Took() < pgNormalWithin {
@@ -140,7 +140,7 @@ func TestPostgresSlowCallsLeaveOthersAlone(t *testing.T) {
 	other := startPostgres(t, s.DSN(schema), PostgresOptions{})
 	done := make(chan error)
 	go func() {
-		_, err := other.Accounts().Update(bg, "acme", a.ID, func(*flows.Account) (bool, error) {
+		_, err := other.Accounts().Update(bg, "acme", a.ID, func(*record.Account) (bool, error) {
 			close(locked)
 			<-release
 			return false, nil
@@ -151,7 +151,7 @@ func TestPostgresSlowCallsLeaveOthersAlone(t *testing.T) {
 	errs := make(chan error)
 	go func() { errs <- errors.Join(trouble(t, p, a, 4)...) }() // more than these wait for the lock
 	for range 20 {
-		must(t, p.Accounts().Accept(bg, "acme", b.ID, []flows.Acceptance{{Code: "c", Version: "1", At: t0}}))
+		must(t, p.Accounts().Accept(bg, "acme", b.ID, []record.Acceptance{{Code: "c", Version: "1", At: t0}}))
 	}
 	close(release)
 	must(t, <-done)
@@ -164,11 +164,11 @@ func TestPostgresLocksDoNotOutliveTheirNode(t *testing.T) {
 	t.Parallel()
 	p, proxy, a := behindProxy(t, PostgresOptions{})
 	direct := startPostgres(t, storetest.SharedPostgres(t).DSN(p.config.ConnConfig.RuntimeParams["search_path"]), PostgresOptions{})
-	_, err := p.Accounts().Update(bg, "acme", a.ID, func(*flows.Account) (bool, error) {
+	_, err := p.Accounts().Update(bg, "acme", a.ID, func(*record.Account) (bool, error) {
 		proxy.Blackhole()
 		return false, nil
 	})
-	if err == nil || flows.IsAnswer(err) {
+	if err == nil || record.IsAnswer(err) {
 		t.Errorf("Update into a black hole: %v", err)
 	}
 	for watch := storetest.StartWatch(); watch.Took() < pgNormalWithin; {
@@ -180,53 +180,53 @@ func TestPostgresLocksDoNotOutliveTheirNode(t *testing.T) {
 }
 
 func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
-	subject := flows.Subject{Company: "acme", LoginID: "x"}
+	subject := record.Subject{Company: "acme", LoginID: "x"}
 	for _, c := range []struct {
 		name    string
 		request string // whose answer is cut; "" for any
-		call    func(s flows.Accounts, a flows.Account) error
-		stored  func(s flows.Accounts, a flows.Account) bool
+		call    func(s record.Accounts, a record.Account) error
+		stored  func(s record.Accounts, a record.Account) bool
 	}{
-		{"Create", "", func(s flows.Accounts, _ flows.Account) error {
+		{"Create", "", func(s record.Accounts, _ record.Account) error {
 			_, err := s.Create(bg, t0, plain("acme", "new"))
 			return err
-		}, func(s flows.Accounts, _ flows.Account) bool {
+		}, func(s record.Accounts, _ record.Account) bool {
 			_, err := s.ByMnemocode(bg, "acme", "new")
 			return err == nil
 		}},
-		{"SetPassword", "", func(s flows.Accounts, a flows.Account) error {
-			return s.SetPassword(bg, t0, "acme", a.ID, a.Epoch, "new", flows.TokenHash{})
-		}, func(s flows.Accounts, a flows.Account) bool {
+		{"SetPassword", "", func(s record.Accounts, a record.Account) error {
+			return s.SetPassword(bg, t0, "acme", a.ID, a.Epoch, "new", record.TokenHash{})
+		}, func(s record.Accounts, a record.Account) bool {
 			got, err := s.ByID(bg, "acme", a.ID)
 			return err == nil && got.PasswordHash == "new" && got.Epoch == a.Epoch+1
 		}},
-		{"UseBackupCode", "", func(s flows.Accounts, a flows.Account) error {
+		{"UseBackupCode", "", func(s record.Accounts, a record.Account) error {
 			return s.UseBackupCode(bg, "acme", a.ID, "c")
-		}, func(s flows.Accounts, a flows.Account) bool {
+		}, func(s record.Accounts, a record.Account) bool {
 			left, err := s.BackupCodes(bg, "acme", a.ID)
 			return err == nil && len(left) == 0
 		}},
-		{"Delete", "", func(s flows.Accounts, a flows.Account) error {
+		{"Delete", "", func(s record.Accounts, a record.Account) error {
 			return s.Delete(bg, "acme", a.ID)
-		}, func(s flows.Accounts, a flows.Account) bool {
+		}, func(s record.Accounts, a record.Account) bool {
 			_, err := s.ByID(bg, "acme", a.ID)
-			return errors.Is(err, flows.ErrNotFound)
+			return errors.Is(err, record.ErrNotFound)
 		}},
-		{"Update", "commit\x00", func(s flows.Accounts, a flows.Account) error {
-			_, err := s.Update(bg, "acme", a.ID, func(a *flows.Account) (bool, error) {
+		{"Update", "commit\x00", func(s record.Accounts, a record.Account) error {
+			_, err := s.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
 				a.Role += "x"
 				return true, nil
 			})
 			return err
-		}, func(s flows.Accounts, a flows.Account) bool {
+		}, func(s record.Accounts, a record.Account) bool {
 			got, err := s.ByID(bg, "acme", a.ID)
 			return err == nil && got.Role == "x" && got.Epoch == a.Epoch+1
 		}},
-		{"Tally", "commit\x00", func(s flows.Accounts, _ flows.Account) error {
-			return s.Tally(bg, t0, subject, flows.WrongCodes, add(1))
-		}, func(s flows.Accounts, _ flows.Account) bool {
+		{"Tally", "commit\x00", func(s record.Accounts, _ record.Account) error {
+			return s.Tally(bg, t0, subject, record.WrongCodes, add(1))
+		}, func(s record.Accounts, _ record.Account) bool {
 			tallies, err := s.Tallies(bg, subject)
-			return err == nil && tallies[flows.WrongCodes].Count == 1
+			return err == nil && tallies[record.WrongCodes].Count == 1
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -235,12 +235,12 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			// Once before, so that there is nothing left to prepare.
 			warm := create(t, p.Accounts(), plain("other", "m1"))
 			for method, err := range callAllAccounts(bg, p.Accounts(), withIdentity(warm)) {
-				if err != nil && !flows.IsAnswer(err) {
+				if err != nil && !record.IsAnswer(err) {
 					t.Fatalf("%s: %v", method, err)
 				}
 			}
 			proxy.CutAnswerTo(c.request)
-			if err := c.call(p.Accounts(), a); err == nil || flows.IsAnswer(err) {
+			if err := c.call(p.Accounts(), a); err == nil || record.IsAnswer(err) {
 				t.Errorf("got error %v, want one that is no answer", err)
 			}
 			proxy.Heal()
@@ -252,8 +252,8 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 }
 
 // withIdentity gives callAllAccounts something to look up.
-func withIdentity(a flows.Account) flows.Account {
-	a.Identities = []flows.Identity{{Provider: 4, Subject: "w"}}
+func withIdentity(a record.Account) record.Account {
+	a.Identities = []record.Identity{{Provider: 4, Subject: "w"}}
 	return a
 }
 
@@ -271,7 +271,7 @@ func TestPostgresReadsAgainWhenAConnectionBroke(t *testing.T) {
 	} {
 		must(t, errors.Join(trouble(t, p, a, 24)...))
 		cut()
-		wantEqual(t, "account", get[flows.Account](t)(p.Accounts().ByID(bg, "acme", a.ID)).ID, a.ID)
+		wantEqual(t, "account", get[record.Account](t)(p.Accounts().ByID(bg, "acme", a.ID)).ID, a.ID)
 	}
 }
 
@@ -317,8 +317,8 @@ func TestPostgresFollowsAFailover(t *testing.T) {
 			replica.WaitFor(t, primary)
 			c.lose(t, primary)
 			for attempt := 0; ; attempt++ { // a reload takes effect a moment later
-				err := p.Accounts().Accept(bg, "acme", a.ID, []flows.Acceptance{{Code: "c", Version: "1", At: t0}})
-				if err != nil && !flows.IsAnswer(err) {
+				err := p.Accounts().Accept(bg, "acme", a.ID, []record.Acceptance{{Code: "c", Version: "1", At: t0}})
+				if err != nil && !record.IsAnswer(err) {
 					break
 				}
 				if attempt == 1000 {
@@ -337,7 +337,7 @@ func TestPostgresCallersThatGoAwayCostNoConnection(t *testing.T) {
 	a := create(t, p.Accounts(), plain("acme", "m1"))
 	before := p.pool.Stat().NewConnsCount()
 	ctx, cancel := context.WithCancel(bg)
-	got := get[flows.Account](t)(p.Accounts().Update(ctx, "acme", a.ID, func(a *flows.Account) (bool, error) {
+	got := get[record.Account](t)(p.Accounts().Update(ctx, "acme", a.ID, func(a *record.Account) (bool, error) {
 		cancel()
 		a.Role = "r"
 		return false, nil

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // The second part sees the table as it was before the first.
@@ -16,16 +16,16 @@ const postgresRecord = `
 	DELETE FROM history WHERE account = $2 AND noise = $3 AND number <=
 		(SELECT number FROM history WHERE account = $2 AND noise = $3 ORDER BY number DESC LIMIT 1 OFFSET $6)`
 
-// Record implements flows.History. It fails where an account is deleted at this
+// Record implements record.History. It fails where an account is deleted at this
 // moment; the next try finds it gone.
-func (s postgresAccounts) Record(ctx context.Context, events []flows.Event) error {
+func (s postgresAccounts) Record(ctx context.Context, events []record.Event) error {
 	var b postgresBatch
 	for _, e := range byAccount(events) {
 		data, err := encodeEvent(e)
 		if err != nil {
 			return err
 		}
-		b.add(postgresRecord, e.Company, e.Account, e.Noise, micros(e.Time), data, flows.HistoryKept-1)
+		b.add(postgresRecord, e.Company, e.Account, e.Noise, micros(e.Time), data, record.HistoryKept-1)
 	}
 	return translatePostgres("recording events", s.write(ctx, func(ctx context.Context, q postgresQueries) error { return q.run(ctx, &b) }))
 }
@@ -37,9 +37,9 @@ const postgresRecorded = `
 		(SELECT number, at, event FROM history WHERE account = $2 AND noise = true ORDER BY number DESC LIMIT $3)) h
 	WHERE EXISTS (SELECT 1 FROM accounts WHERE company = $1 AND id = $2) ORDER BY number DESC LIMIT $3`
 
-// Recorded implements flows.History.
-func (s postgresAccounts) Recorded(ctx context.Context, company string, account int64, limit int) ([]flows.Event, error) {
-	var events []flows.Event
+// Recorded implements record.History.
+func (s postgresAccounts) Recorded(ctx context.Context, company string, account int64, limit int) ([]record.Event, error) {
+	var events []record.Event
 	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
 		events, err = collectPostgres(ctx, q, scanEvent(company, account), postgresRecorded, company, account, limit)
 		return err
@@ -51,10 +51,10 @@ const postgresForget = `
 	DELETE FROM history WHERE ctid = ANY (ARRAY(
 		SELECT ctid FROM history WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED))`
 
-// Forget implements flows.History.
+// Forget implements record.History.
 func (s postgresAccounts) Forget(ctx context.Context, before time.Time) error {
 	return translatePostgres("forgetting events", s.sweep(ctx, postgresForget, micros(before)))
 }
 
 // Interface guard
-var _ flows.History = postgresAccounts{}
+var _ record.History = postgresAccounts{}

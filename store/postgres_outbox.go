@@ -5,7 +5,7 @@ import (
 	"crypto/rand"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // An account's events are behind those that wait already, whatever its mnemocode
@@ -23,7 +23,7 @@ const postgresTell = `
 
 // tell stores what there is to tell of a change to an account that was made,
 // in the change's transaction.
-func (q postgresQueries) tell(ctx context.Context, company string, account int64, tell []flows.Tell) error {
+func (q postgresQueries) tell(ctx context.Context, company string, account int64, tell []record.Tell) error {
 	for _, o := range outgoing(tell) {
 		_, err := q.exec(ctx, postgresTell, company, account, o.Queue, micros(o.At), o.ID, o.Type, string(o.Body))
 		if err != nil {
@@ -36,7 +36,7 @@ func (q postgresQueries) tell(ctx context.Context, company string, account int64
 // writeAndTell is write of a change to an account, and of what there is to tell
 // of it. Only if there may be something, that takes a transaction.
 func (p *Postgres) writeAndTell(
-	ctx context.Context, company string, account *int64, tell []flows.Tell,
+	ctx context.Context, company string, account *int64, tell []record.Tell,
 	f func(context.Context, postgresQueries) error,
 ) error {
 	if len(tell) == 0 {
@@ -52,7 +52,7 @@ func (p *Postgres) writeAndTell(
 
 const postgresDue = `SELECT DISTINCT company FROM outbox_queues WHERE due <= $1`
 
-// Due implements flows.Outbox.
+// Due implements record.Outbox.
 func (s postgresAccounts) Due(ctx context.Context, now time.Time) ([]string, error) {
 	var companies []string
 	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
@@ -76,11 +76,11 @@ const (
 		SELECT number, id, type, body, at FROM outbox WHERE company = $1 AND queue = $2 ORDER BY number LIMIT $3`
 )
 
-// Claim implements flows.Outbox. What was claimed is committed before its events
+// Claim implements record.Outbox. What was claimed is committed before its events
 // are read, so none of them is seen that another settled meanwhile.
-func (s postgresAccounts) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]flows.OutQueue, error) {
+func (s postgresAccounts) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]record.OutQueue, error) {
 	claim := rand.Text()
-	var queues []flows.OutQueue
+	var queues []record.OutQueue
 	err := s.write(ctx, func(ctx context.Context, q postgresQueries) (err error) {
 		queues, err = collectPostgres(ctx, q, scanQueue(company, claim, until), postgresClaim,
 			company, micros(now), micros(until), claim, limit)
@@ -96,7 +96,7 @@ func (s postgresAccounts) Claim(ctx context.Context, now, until time.Time, compa
 				w, err := scanWaiting(row)
 				queues[i].Events = append(queues[i].Events, w)
 				return err
-			}, postgresEventsOf, company, queues[i].Name, flows.ClaimedEvents)
+			}, postgresEventsOf, company, queues[i].Name, record.ClaimedEvents)
 		}
 		return q.run(ctx, &b)
 	})
@@ -112,9 +112,9 @@ const (
 			AND NOT EXISTS (SELECT 1 FROM outbox WHERE company = $1 AND queue = $2)`
 )
 
-// Settle implements flows.Outbox. It locks the queue first, so that of whoever
+// Settle implements record.Outbox. It locks the queue first, so that of whoever
 // was about to write to it each statement sees what was written, or they wait.
-func (s postgresAccounts) Settle(ctx context.Context, q flows.OutQueue, delivered []int64, due time.Time, tries int) error {
+func (s postgresAccounts) Settle(ctx context.Context, q record.OutQueue, delivered []int64, due time.Time, tries int) error {
 	return translatePostgres("settling events", s.write(ctx, func(ctx context.Context, on postgresQueries) error {
 		var b postgresBatch
 		b.add(postgresLockQueue, q.Company, q.Name)
@@ -131,9 +131,9 @@ const postgresBacklog = `
 	SELECT company, count(*), min(at) FROM outbox WHERE company = (SELECT min(company) FROM outbox WHERE company > $1)
 	GROUP BY company`
 
-// Backlog implements flows.Outbox.
-func (s postgresAccounts) Backlog(ctx context.Context, after string) (flows.Backlog, error) {
-	var b flows.Backlog
+// Backlog implements record.Outbox.
+func (s postgresAccounts) Backlog(ctx context.Context, after string) (record.Backlog, error) {
+	var b record.Backlog
 	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
 		b, err = scanBacklog(q.row(ctx, postgresBacklog, after))
 		return err
@@ -142,4 +142,4 @@ func (s postgresAccounts) Backlog(ctx context.Context, after string) (flows.Back
 }
 
 // Interface guard
-var _ flows.Outbox = postgresAccounts{}
+var _ record.Outbox = postgresAccounts{}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const (
@@ -24,8 +24,8 @@ const (
 )
 
 func (s postgresAccounts) Tally(
-	ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error,
-	tell ...flows.Tell,
+	ctx context.Context, now time.Time, subject record.Subject, kind record.Kind, change func(*record.Tally) error,
+	tell ...record.Tell,
 ) error {
 	key := []any{subject.Company, subject.Account, subject.LoginID, string(kind)}
 	return translatePostgres("updating tally", s.transact(ctx, func(ctx context.Context, q postgresQueries) error {
@@ -58,14 +58,14 @@ func (s postgresAccounts) Tally(
 
 const postgresTalliesOf = `SELECT kind, count, until FROM tallies WHERE company = $1 AND account = $2 AND login_id = $3`
 
-func (s postgresAccounts) Tallies(ctx context.Context, subject flows.Subject) (map[flows.Kind]flows.Tally, error) {
-	tallies := map[flows.Kind]flows.Tally{}
+func (s postgresAccounts) Tallies(ctx context.Context, subject record.Subject) (map[record.Kind]record.Tally, error) {
+	tallies := map[record.Kind]record.Tally{}
 	scan := func(row scanner) (kind string, err error) {
-		var t flows.Tally
+		var t record.Tally
 		var until int64
 		err = row.Scan(&kind, &t.Count, &until)
 		t.Until = fromMicros(until)
-		tallies[flows.Kind(kind)] = t
+		tallies[record.Kind(kind)] = t
 		return kind, err
 	}
 	err := s.read(ctx, func(ctx context.Context, q postgresQueries) error {

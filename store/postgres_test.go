@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -33,7 +33,7 @@ func startPostgres(t testing.TB, dsn string, options PostgresOptions) *Postgres 
 	return p
 }
 
-func postgresAccountNodes(t *testing.T) (one, two flows.Accounts) {
+func postgresAccountNodes(t *testing.T) (one, two record.Accounts) {
 	s := storetest.SharedPostgres(t)
 	dsn := s.DSN(s.NewSchema(t))
 	t.Cleanup(func() { wantIndexes(t, dsn) })
@@ -192,13 +192,13 @@ func TestPostgresReadsNoTableOfAMillionAccountsWhole(t *testing.T) {
 	a := create(t, p.Accounts(), someone("company1", "m1"))
 	must(t, p.Accounts().SetBackupCodes(bg, "company1", a.ID, []string{"c"}))
 	for method, err := range callAllAccounts(bg, p.Accounts(), a) {
-		if err != nil && !flows.IsAnswer(err) {
+		if err != nil && !record.IsAnswer(err) {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
-	subject := flows.Subject{Company: "company1", LoginID: "unknown1"}
-	must(t, p.Accounts().Tally(bg, t0, subject, flows.WrongPasswords, add(1)))
-	must(t, p.Accounts().Tally(bg, t0, subject, flows.WrongPasswords, add(-2)))
+	subject := record.Subject{Company: "company1", LoginID: "unknown1"}
+	must(t, p.Accounts().Tally(bg, t0, subject, record.WrongPasswords, add(1)))
+	must(t, p.Accounts().Tally(bg, t0, subject, record.WrongPasswords, add(-2)))
 	must(t, p.Accounts().Sweep(bg, t0.Add(24*time.Hour)))
 
 	statements := log.take()
@@ -235,7 +235,7 @@ func TestPostgresCloseWaitsForCallsInFlight(t *testing.T) {
 	a := create(t, p.Accounts(), plain("acme", "m1"))
 	begun, finish, done := make(chan bool), make(chan bool), make(chan error)
 	go func() {
-		_, err := p.Accounts().Update(bg, "acme", a.ID, func(a *flows.Account) (bool, error) {
+		_, err := p.Accounts().Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
 			close(begun)
 			<-finish
 			a.Role = "r"
@@ -255,7 +255,7 @@ func TestPostgresCloseWaitsForCallsInFlight(t *testing.T) {
 	must(t, <-done)
 	must(t, <-closed)
 	again := startPostgres(t, dsn, PostgresOptions{})
-	wantEqual(t, "role", get[flows.Account](t)(again.Accounts().ByID(bg, "acme", a.ID)).Role, "r")
+	wantEqual(t, "role", get[record.Account](t)(again.Accounts().ByID(bg, "acme", a.ID)).Role, "r")
 }
 
 func TestPostgresNodesStartAtOnce(t *testing.T) {
@@ -392,8 +392,8 @@ func TestPostgresHasAsManyConnectionsAsItMay(t *testing.T) {
 	dsn := s.DSN(s.NewSchema(t))
 	for given, want := range map[int32]int32{0: postgresMaxConns, 3: 3, 50: 50} {
 		p := startPostgres(t, dsn, PostgresOptions{MaxConns: given})
-		race(200, p.Accounts(), p.Accounts(), func(_ int, s flows.Accounts) error {
-			_, err := s.Endings(bg, flows.Ending{}, 1)
+		race(200, p.Accounts(), p.Accounts(), func(_ int, s record.Accounts) error {
+			_, err := s.Endings(bg, record.Ending{}, 1)
 			return err
 		})
 		if got := p.pool.Stat().TotalConns(); got > want {
@@ -413,31 +413,31 @@ func TestPostgresWritersNeverDeadlock(t *testing.T) {
 		ids = append(ids, create(t, one, plain("acme", fmt.Sprint(i))).ID)
 	}
 	before := strings.Count(s.Log(t), "deadlock detected")
-	errs := race(600, one, two, func(i int, s flows.Accounts) error {
+	errs := race(600, one, two, func(i int, s record.Accounts) error {
 		id, x, y := ids[i%4], fmt.Sprint("x", i%3), fmt.Sprint("y", i%5)
 		if i%2 == 0 {
 			x, y = y, x
 		}
 		switch i % 7 {
 		case 0:
-			return s.Accept(bg, "acme", id, []flows.Acceptance{{Code: x, At: t0}, {Code: y, At: t0}})
+			return s.Accept(bg, "acme", id, []record.Acceptance{{Code: x, At: t0}, {Code: y, At: t0}})
 		case 1:
-			_, err := s.Update(bg, "acme", id, bind(flows.Identity{Provider: i%2 + 1, Subject: x}))
+			_, err := s.Update(bg, "acme", id, bind(record.Identity{Provider: i%2 + 1, Subject: x}))
 			return err
 		case 2:
-			return s.SetPassword(bg, t0, "acme", id, 1, "h", flows.TokenHash{})
+			return s.SetPassword(bg, t0, "acme", id, 1, "h", record.TokenHash{})
 		case 3:
 			return s.SetBackupCodes(bg, "acme", id, []string{x, y})
 		case 4:
-			_, err := s.Create(bg, t0, flows.Account{Company: "acme", Mnemocode: fmt.Sprint("new", i), Email: x, LoginName: y})
+			_, err := s.Create(bg, t0, record.Account{Company: "acme", Mnemocode: fmt.Sprint("new", i), Email: x, LoginName: y})
 			return err
 		case 5:
 			if i > 500 {
 				return s.Delete(bg, "acme", id)
 			}
 		}
-		_, err := s.Update(bg, "acme", id, func(a *flows.Account) (bool, error) {
-			a.Email, a.LoginName, a.Identities = x, y, []flows.Identity{{Provider: 1, Subject: x}, {Provider: 2, Subject: y}}
+		_, err := s.Update(bg, "acme", id, func(a *record.Account) (bool, error) {
+			a.Email, a.LoginName, a.Identities = x, y, []record.Identity{{Provider: 1, Subject: x}, {Provider: 2, Subject: y}}
 			if i%3 == 0 {
 				a.Email, a.LoginName, a.Identities = "", "", nil
 			}
@@ -446,7 +446,7 @@ func TestPostgresWritersNeverDeadlock(t *testing.T) {
 		return err
 	})
 	for i, err := range errs {
-		if err != nil && !flows.IsAnswer(err) {
+		if err != nil && !record.IsAnswer(err) {
 			t.Errorf("call %d: %v", i, err)
 		}
 	}
@@ -463,25 +463,25 @@ func TestPostgresUpdatesThatRaceForALoginIDOrIdentity(t *testing.T) {
 	for i := range 40 {
 		ids = append(ids, create(t, one, plain("acme", fmt.Sprint(i))).ID)
 	}
-	lost := func(err error) bool { return isA[*flows.TakenError](err) || errors.Is(err, flows.ErrConflict) }
+	lost := func(err error) bool { return isA[*record.TakenError](err) || errors.Is(err, record.ErrConflict) }
 	for round := range 10 {
 		value := fmt.Sprint("wanted ", round)
-		errs := race(40, one, two, func(i int, s flows.Accounts) error {
-			_, err := s.Update(bg, "acme", ids[i], func(a *flows.Account) (bool, error) {
+		errs := race(40, one, two, func(i int, s record.Accounts) error {
+			_, err := s.Update(bg, "acme", ids[i], func(a *record.Account) (bool, error) {
 				a.Email = value
 				return false, nil
 			})
 			return err
 		})
 		wantWinners(t, errs, 1, lost)
-		identity := flows.Identity{Provider: 1, Subject: value}
-		errs = race(40, one, two, func(i int, s flows.Accounts) error {
+		identity := record.Identity{Provider: 1, Subject: value}
+		errs = race(40, one, two, func(i int, s record.Accounts) error {
 			if i%4 < 2 {
 				_, err := s.Update(bg, "acme", ids[i], bind(identity))
 				return err
 			}
-			_, err := s.Update(bg, "acme", ids[i], func(a *flows.Account) (bool, error) {
-				a.Identities = []flows.Identity{identity}
+			_, err := s.Update(bg, "acme", ids[i], func(a *record.Account) (bool, error) {
+				a.Identities = []record.Identity{identity}
 				return false, nil
 			})
 			return err

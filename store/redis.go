@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // Redis keeps sessions, codes and counters in Redis 7 or newer, or what
@@ -21,7 +21,7 @@ import (
 //
 // Each change is one script. Its keys have one hash tag, so that a Cluster keeps
 // them in one place: {mg:<bucket>} for what belongs to an account (see
-// flows.AccountBucket), {mg:<company>} for the company's counters; a deployment's
+// record.AccountBucket), {mg:<company>} for the company's counters; a deployment's
 // name stands before either (see SetDeployment).
 type Redis struct {
 	single  *redis.Client        // nil where cluster is not
@@ -29,7 +29,7 @@ type Redis struct {
 	wait    int
 	db      int
 	log     *slog.Logger
-	feed    atomic.Pointer[flows.Feed] // of Run; nil before
+	feed    atomic.Pointer[record.Feed] // of Run; nil before
 
 	deployment string   // stands in front of what a tag is made of; see SetDeployment
 	tags       []string // by bucket
@@ -277,7 +277,7 @@ func (r *Redis) SetDeployment(name string) {
 }
 
 // Sessions returns the sessions in Redis.
-func (r *Redis) Sessions() flows.Sessions { return redisSessions{r} }
+func (r *Redis) Sessions() record.Sessions { return redisSessions{r} }
 
 // Calls
 
@@ -285,7 +285,7 @@ func (r *Redis) Sessions() flows.Sessions { return redisSessions{r} }
 // tells what was being done.
 func (r *Redis) call(ctx context.Context, doing string, f func(context.Context) error) error {
 	err := r.limited(ctx, f)
-	if err == nil || flows.IsAnswer(err) {
+	if err == nil || record.IsAnswer(err) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", doing, err)
@@ -303,7 +303,7 @@ func (r *Redis) limited(ctx context.Context, f func(context.Context) error) erro
 	r.calls.Add(1)
 	r.mu.RUnlock()
 	defer r.calls.Done()
-	ctx, done := flows.StoreContext(ctx, redisCallTimeout)
+	ctx, done := record.StoreContext(ctx, redisCallTimeout)
 	defer done()
 	return f(ctx)
 }

@@ -7,28 +7,29 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 var deleteScript = newScript("delete")
 
-func (s redisSessions) Delete(ctx context.Context, hash flows.TokenHash) error {
+func (s redisSessions) Delete(ctx context.Context, hash record.TokenHash) error {
 	return s.call(ctx, "ending session", func(ctx context.Context) error {
-		return s.changes(ctx, flows.ErrNotFound, deleteScript, []string{s.sessionKey(hash)}, hash[:], s.channel())
+		return s.changes(ctx, record.ErrNotFound, deleteScript, []string{s.sessionKey(hash)}, hash[:], s.channel())
 	})
 }
 
 var deleteIDScript = newScript("deleteid")
 
-func (s redisSessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (sess flows.Session, err error) {
+func (s redisSessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (sess record.Session, err error) {
 	err = s.call(ctx, "ending session", func(ctx context.Context) error {
 		changed, answer, err := s.run(ctx, deleteIDScript, s.indexesOf(company, account, loginStates), id, micros(now), s.channel())
 		if err != nil {
 			return err
 		}
 		if !changed {
-			return flows.ErrNotFound
+			return record.ErrNotFound
 		}
-		sess, err = decodeRedisSession(flows.TokenHash([]byte(answer[0].(string))), redisFields(answer[1]))
+		sess, err = decodeRedisSession(record.TokenHash([]byte(answer[0].(string))), redisFields(answer[1]))
 		return err
 	})
 	return sess, err
@@ -36,22 +37,22 @@ func (s redisSessions) DeleteID(ctx context.Context, now time.Time, company stri
 
 var expireScript = newScript("expire")
 
-func (s redisSessions) Expire(ctx context.Context, now time.Time, hash flows.TokenHash) error {
+func (s redisSessions) Expire(ctx context.Context, now time.Time, hash record.TokenHash) error {
 	return s.call(ctx, "expiring session", func(ctx context.Context) error {
-		return s.changes(ctx, flows.ErrNotFound, expireScript, []string{s.sessionKey(hash)}, micros(now), hash[:], s.channel())
+		return s.changes(ctx, record.ErrNotFound, expireScript, []string{s.sessionKey(hash)}, micros(now), hash[:], s.channel())
 	})
 }
 
 var endScript = newScript("end")
 
-func (s redisSessions) End(ctx context.Context, now time.Time, e flows.Ending) error {
+func (s redisSessions) End(ctx context.Context, now time.Time, e record.Ending) error {
 	return s.call(ctx, "ending sessions", func(ctx context.Context) error {
 		if e.Account == 0 {
 			return s.endCompany(ctx, e)
 		}
 		keys := append([]string{s.accountKey("f", e.Company, e.Account)}, s.indexes(e.Company, e.Account)...)
 		_, _, err := s.run(ctx, endScript, keys, e.Epoch, fenceLife(e).Milliseconds(), s.channel(), encodeEnding(e),
-			keptBytes(e.Keep), string(flows.Authorized))
+			keptBytes(e.Keep), string(record.Authorized))
 		return err
 	})
 }
@@ -60,8 +61,8 @@ var endCompanyScript = newScript("endcompany")
 
 // endCompany raises the company's fence in each bucket, and tells of it with the
 // last one. What is behind it Redis forgets when its time has come.
-func (s redisSessions) endCompany(ctx context.Context, e flows.Ending) error {
-	const last = flows.Buckets - 1
+func (s redisSessions) endCompany(ctx context.Context, e record.Ending) error {
+	const last = record.Buckets - 1
 	raise := func(ctx context.Context, bucket int, message string) error {
 		_, _, err := s.run(ctx, endCompanyScript, []string{s.companyFence(bucket, e.Company)},
 			e.Epoch, fenceLife(e).Milliseconds(), s.channel(), message)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -45,9 +45,9 @@ func TestRedisFaultsAreAnsweredInTime(t *testing.T) {
 			t.Parallel()
 			s, p, r := redisBehindProxy(t)
 			sessions := r.Sessions()
-			kept := session("kept", 1, 1, flows.Authorized)
+			kept := session("kept", 1, 1, record.Authorized)
 			must(t, sessions.Create(bg, t0, kept))
-			callers(100, 100, sessions, sessions, func(_ int, n flows.Sessions) error { // many connections
+			callers(100, 100, sessions, sessions, func(_ int, n record.Sessions) error { // many connections
 				_, err := n.Get(bg, kept.Hash)
 				return err
 			})
@@ -67,10 +67,10 @@ func TestRedisFaultsAreAnsweredInTime(t *testing.T) {
 			c.heal(s, p)
 			healed, watch := time.Now(), storetest.StartWatch()
 			eventually(t, "an answer", func() bool {
-				return sessions.Create(bg, t0, session(fmt.Sprint(time.Now().UnixNano()), 1, 1, flows.Authorized)) == nil
+				return sessions.Create(bg, t0, session(fmt.Sprint(time.Now().UnixNano()), 1, 1, record.Authorized)) == nil
 			})
 			for ok := 0; ok < 50; ok++ {
-				if _, err := sessions.Get(bg, hash("nobody")); !errors.Is(err, flows.ErrNotFound) {
+				if _, err := sessions.Get(bg, hash("nobody")); !errors.Is(err, record.ErrNotFound) {
 					ok = 0
 				}
 				if watch.Took() > 5*time.Second {
@@ -83,9 +83,9 @@ func TestRedisFaultsAreAnsweredInTime(t *testing.T) {
 }
 
 // answers lets 200 callers call, and returns how long the slowest took.
-func answers(t *testing.T, sessions flows.Sessions, kept flows.Session) (slowest time.Duration, failed int) {
+func answers(t *testing.T, sessions record.Sessions, kept record.Session) (slowest time.Duration, failed int) {
 	var longest atomic.Int64
-	errs := callers(200, 200, sessions, sessions, func(i int, n flows.Sessions) error {
+	errs := callers(200, 200, sessions, sessions, func(i int, n record.Sessions) error {
 		began := time.Now()
 		defer func() {
 			took := int64(time.Since(began))
@@ -94,7 +94,7 @@ func answers(t *testing.T, sessions flows.Sessions, kept flows.Session) (slowest
 		}()
 		switch i % 4 {
 		case 0:
-			return n.Charge(bg, t0, flows.Counter{Key: fmt.Sprintf("acme/%d", i), Limit: 1000, Window: time.Minute})
+			return n.Charge(bg, t0, record.Counter{Key: fmt.Sprintf("acme/%d", i), Limit: 1000, Window: time.Minute})
 		case 1:
 			return n.Touch(bg, t0, kept.Hash, t0.Add(time.Hour))
 		case 2:
@@ -108,7 +108,7 @@ func answers(t *testing.T, sessions flows.Sessions, kept flows.Session) (slowest
 		if err != nil {
 			failed++
 		}
-		if flows.IsAnswer(err) {
+		if record.IsAnswer(err) {
 			t.Errorf("caller %d was told %v", i, err)
 		}
 	}
@@ -143,7 +143,7 @@ func TestRedisIsTrustedOnlyWhileItIsHeard(t *testing.T) {
 			if f.count() == flushes {
 				t.Error("not flushed")
 			}
-			must(t, openServer(t, s).Sessions().Create(bg, t0, session("a", 1, 1, flows.Authorized)))
+			must(t, openServer(t, s).Sessions().Create(bg, t0, session("a", 1, 1, record.Authorized)))
 			must(t, openServer(t, s).Sessions().Delete(bg, hash("a")))
 			eventually(t, "an ending", func() bool { return f.hears(hash("a")) })
 		})
@@ -212,36 +212,36 @@ func TestRedisClusterNodeIsFrozen(t *testing.T) {
 func TestRedisLostAnswersAreErrors(t *testing.T) {
 	s, p, r := redisBehindProxy(t)
 	direct := openServer(t, s).Sessions()
-	a := session("a", 1, 1, flows.CheckOTP)
+	a := session("a", 1, 1, record.CheckOTP)
 	code := newCode("c")
 	a.Code = &code
 	must(t, direct.Create(bg, t0, a))
 	for range 2 { // so that each script is there
-		callAllSessions(bg, direct, session("other@9", 9, 1, flows.CheckOTP))
+		callAllSessions(bg, direct, session("other@9", 9, 1, record.CheckOTP))
 	}
 	s.Ask(t, "flushall")
 	must(t, direct.Create(bg, t0, a))
-	counter := flows.Counter{Key: "acme/k", Limit: 2, Window: time.Minute}
+	counter := record.Counter{Key: "acme/k", Limit: 2, Window: time.Minute}
 
 	p.CutAnswerTo("evalsha")
 	sessions := r.Sessions()
-	_, opened := sessions.OpenCode(bg, t0, hash("a"), flows.CheckOTP)
+	_, opened := sessions.OpenCode(bg, t0, hash("a"), record.CheckOTP)
 	for method, err := range map[string]error{
 		"OpenCode": opened,
 		"Charge":   sessions.Charge(bg, t0, counter),
-		"Create":   sessions.Create(bg, t0, session("b", 1, 1, flows.Authorized)),
+		"Create":   sessions.Create(bg, t0, session("b", 1, 1, record.Authorized)),
 		"Touch":    sessions.Touch(bg, t0, hash("a"), t0.Add(20*time.Minute)),
-		"End":      sessions.End(bg, t0, flows.Ending{Company: "acme", Account: 3, Epoch: 1}),
+		"End":      sessions.End(bg, t0, record.Ending{Company: "acme", Account: 3, Epoch: 1}),
 	} {
-		if err == nil || flows.IsAnswer(err) {
+		if err == nil || record.IsAnswer(err) {
 			t.Errorf("%s: got %v, want an error that says nothing", method, err)
 		}
 	}
 	p.Heal()
 	must(t, direct.Charge(bg, t0, counter)) // of two, one was charged
 	wantFull(t, "Charge", direct.Charge(bg, t0, counter), counter.Key, t0.Add(time.Minute))
-	wantEqual(t, "the next number", get[int64](t)(direct.OpenCode(bg, t0, hash("a"), flows.CheckOTP)), 2)
-	wantErr(t, "Create", direct.Create(bg, t0, session("b", 1, 1, flows.Authorized)), flows.ErrConflict)
+	wantEqual(t, "the next number", get[int64](t)(direct.OpenCode(bg, t0, hash("a"), record.CheckOTP)), 2)
+	wantErr(t, "Create", direct.Create(bg, t0, session("b", 1, 1, record.Authorized)), record.ErrConflict)
 }
 
 // Replicas
@@ -253,34 +253,34 @@ func TestRedisWaitsForReplicas(t *testing.T) {
 	with := openRedis(t, RedisOptions{URLs: []string{s.URL()}, WaitReplicas: 1}).Sessions()
 	code := newCode("c")
 	for _, name := range []string{"spent", "opened", "replaced", "deleted", "touched", "deleted by ID"} {
-		a := session(name, 1, 1, flows.CheckOTP)
+		a := session(name, 1, 1, record.CheckOTP)
 		a.Code = &code
 		must(t, without.Create(bg, t0, a))
 	}
-	counter := flows.Counter{Key: "acme/k", Limit: 1, Window: time.Minute}
-	spent, spendErr := with.SpendCode(bg, t0, "acme", hash("spent"), flows.CheckOTP)
+	counter := record.Counter{Key: "acme/k", Limit: 1, Window: time.Minute}
+	spent, spendErr := with.SpendCode(bg, t0, "acme", hash("spent"), record.CheckOTP)
 	if spent.Code != nil {
 		t.Error("a code was given out that may come back")
 	}
-	_, openErr := with.OpenCode(bg, t0, hash("opened"), flows.CheckOTP)
+	_, openErr := with.OpenCode(bg, t0, hash("opened"), record.CheckOTP)
 	for method, err := range map[string]error{
 		"SpendCode": spendErr,
 		"OpenCode":  openErr,
 		"SetCode":   with.SetCode(bg, hash("opened"), 1, code),
-		"Create":    with.Create(bg, t0, session("created", 1, 1, flows.Authorized)),
-		"Replace":   with.Replace(bg, t0, hash("replaced"), flows.CheckOTP, session("next", 1, 1, flows.Authorized)),
+		"Create":    with.Create(bg, t0, session("created", 1, 1, record.Authorized)),
+		"Replace":   with.Replace(bg, t0, hash("replaced"), record.CheckOTP, session("next", 1, 1, record.Authorized)),
 		"Delete":    with.Delete(bg, hash("deleted")),
 		"Charge":    with.Charge(bg, t0, counter),
-		"End":       with.End(bg, t0, flows.Ending{Company: "acme", Account: 2, Epoch: 1}),
-		"End all":   with.End(bg, t0, flows.Ending{Company: "other", Epoch: 1}),
+		"End":       with.End(bg, t0, record.Ending{Company: "acme", Account: 2, Epoch: 1}),
+		"End all":   with.End(bg, t0, record.Ending{Company: "other", Epoch: 1}),
 		"DeleteID":  second(with.DeleteID(bg, t0, "acme", 1, "id of deleted by ID")),
 	} {
-		if err == nil || flows.IsAnswer(err) {
+		if err == nil || record.IsAnswer(err) {
 			t.Errorf("%s: got %v, want an error that says nothing", method, err)
 		}
 	}
 	// What changes nothing waits for nobody.
-	wantErr(t, "Delete", with.Delete(bg, hash("nobody")), flows.ErrNotFound)
+	wantErr(t, "Delete", with.Delete(bg, hash("nobody")), record.ErrNotFound)
 	wantFull(t, "Charge", with.Charge(bg, t0, counter), counter.Key, t0.Add(time.Minute))
 	must(t, with.Touch(bg, t0, hash("touched"), t0.Add(time.Hour)))
 	wantGone(t, with, "deleted")
@@ -294,27 +294,27 @@ func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 	r := openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName, WaitReplicas: 1})
 	sessions := r.Sessions()
 	heard := listenTo(t, r)
-	counter := flows.Counter{Key: "acme/k", Limit: 1, Window: time.Hour}
-	spent := session("spent", 1, 2, flows.CheckOTP)
+	counter := record.Counter{Key: "acme/k", Limit: 1, Window: time.Hour}
+	spent := session("spent", 1, 2, record.CheckOTP)
 	code := newCode("c")
 	spent.Code = &code
 	must(t, sessions.Create(bg, t0, spent))
-	must(t, sessions.Create(bg, t0, session("deleted", 1, 2, flows.Authorized)))
-	must(t, sessions.Create(bg, t0, session("replaced", 1, 2, flows.CheckOTP)))
-	must(t, sessions.Create(bg, t0, session("ended", 1, 1, flows.Authorized)))
+	must(t, sessions.Create(bg, t0, session("deleted", 1, 2, record.Authorized)))
+	must(t, sessions.Create(bg, t0, session("replaced", 1, 2, record.CheckOTP)))
+	must(t, sessions.Create(bg, t0, session("ended", 1, 1, record.Authorized)))
 
-	get[flows.Session](t)(sessions.SpendCode(bg, t0, spent.Company, spent.Hash, spent.State))
+	get[record.Session](t)(sessions.SpendCode(bg, t0, spent.Company, spent.Hash, spent.State))
 	must(t, sessions.Delete(bg, hash("deleted")))
-	must(t, sessions.Replace(bg, t0, hash("replaced"), flows.CheckOTP, session("next", 1, 2, flows.Authorized)))
+	must(t, sessions.Replace(bg, t0, hash("replaced"), record.CheckOTP, session("next", 1, 2, record.Authorized)))
 	must(t, sessions.Charge(bg, t0, counter))
-	must(t, sessions.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2}))
+	must(t, sessions.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 2}))
 	f.Master.Kill()
 	killed, watch := time.Now(), storetest.StartWatch()
 
 	spent.Code = nil
 	for {
 		_, err := sessions.Get(bg, hash("deleted"))
-		if errors.Is(err, flows.ErrNotFound) {
+		if errors.Is(err, record.ErrNotFound) {
 			break
 		}
 		if err == nil {
@@ -327,7 +327,7 @@ func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 	t.Logf("answered again after %v", time.Since(killed))
 	wantSession(t, sessions, spent)
 	wantGone(t, sessions, "deleted", "replaced", "ended")
-	wantFull(t, "a look", sessions.Charge(bg, t0, flows.Look(counter)...), counter.Key, t0.Add(time.Hour))
+	wantFull(t, "a look", sessions.Charge(bg, t0, record.Look(counter)...), counter.Key, t0.Add(time.Hour))
 	if heard.trusted() {
 		t.Error("a master without replicas is trusted where one is waited for")
 	}
@@ -339,7 +339,7 @@ func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 	t.Logf("trusted again %v after the replica's return", time.Since(back))
 	eventually(t, "an ending", func() bool {
 		// As often as it takes: the replica has but begun to follow.
-		_ = sessions.Create(bg, t0, session("again", 1, 2, flows.Authorized))
+		_ = sessions.Create(bg, t0, session("again", 1, 2, record.Authorized))
 		_ = sessions.Delete(bg, hash("again"))
 		return heard.hears(hash("again"))
 	})
@@ -357,7 +357,7 @@ func TestRedisPlannedFailover(t *testing.T) {
 	storetest.Eventually(t, 20*time.Second, "flush", func() bool { return heard.count() > flushes })
 	storetest.Eventually(t, 20*time.Second, "trust", heard.trusted)
 	t.Logf("heard again after %v", time.Since(began))
-	s := session("a", 1, 1, flows.Authorized)
+	s := session("a", 1, 1, record.Authorized)
 	eventually(t, "an answer", func() bool { return r.Sessions().Create(bg, t0, s) == nil })
 	must(t, r.Sessions().Delete(bg, s.Hash))
 	eventually(t, "an ending", func() bool { return heard.hears(s.Hash) })

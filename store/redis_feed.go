@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 // data have lost their name, and with it whatever else they held.
 //
 // That a session was touched or its code changed is not told.
-func (r *Redis) Run(ctx context.Context, feed flows.Feed) {
+func (r *Redis) Run(ctx context.Context, feed record.Feed) {
 	r.feed.Store(&feed)
 	ctx, cancel := context.WithCancel(ctx)
 	l := &listener{redis: r, feed: feed, start: time.Now(), ears: map[*redis.Client]*ear{}}
@@ -60,7 +60,7 @@ func (r *Redis) Run(ctx context.Context, feed flows.Feed) {
 // A listener hears what ends, from each server that may tell it.
 type listener struct {
 	redis   *Redis
-	feed    flows.Feed
+	feed    record.Feed
 	start   time.Time // from which times are counted
 	running sync.WaitGroup
 
@@ -293,7 +293,7 @@ func (l *listener) report(err error) {
 
 // encodeEnding makes the message of an ending. An account's and a company's are
 // told apart for nodes that know none of companies, so that they flush.
-func encodeEnding(e flows.Ending) string {
+func encodeEnding(e record.Ending) string {
 	kind := 'a'
 	if e.Account == 0 {
 		kind = 'c'
@@ -303,12 +303,12 @@ func encodeEnding(e flows.Ending) string {
 
 // tell passes a message on. One that is not understood, as a later version's
 // may be, could mean anything.
-func tell(feed flows.Feed, message string) {
-	var e flows.Ending
+func tell(feed record.Feed, message string) {
+	var e record.Ending
 	kind, rest := message[:min(1, len(message))], message[min(1, len(message)):]
 	switch {
-	case kind == "d" && len(rest) == len(flows.TokenHash{}):
-		feed.Ended(flows.TokenHash([]byte(rest)))
+	case kind == "d" && len(rest) == len(record.TokenHash{}):
+		feed.Ended(record.TokenHash([]byte(rest)))
 	case (kind == "a" || kind == "c") && decodeEnding(rest, &e):
 		feed.EndedAll(e)
 	default:
@@ -316,7 +316,7 @@ func tell(feed flows.Feed, message string) {
 	}
 }
 
-func decodeEnding(text string, e *flows.Ending) bool {
+func decodeEnding(text string, e *record.Ending) bool {
 	parts := strings.SplitN(text, " ", 3)
 	if len(parts) != 3 {
 		return false

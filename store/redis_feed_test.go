@@ -8,31 +8,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // A tape records what a feed is told.
 type tape struct {
 	mu       sync.Mutex
-	ended    map[flows.TokenHash]time.Time
-	accounts []flows.Ending
+	ended    map[record.TokenHash]time.Time
+	accounts []record.Ending
 	flushes  int
 	until    time.Time
 	flushed  bool // since it was last trusted
 	unsound  atomic.Bool
 }
 
-func (f *tape) Ended(h flows.TokenHash) {
+func (f *tape) Ended(h record.TokenHash) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended == nil {
-		f.ended = map[flows.TokenHash]time.Time{}
+		f.ended = map[record.TokenHash]time.Time{}
 	}
 	f.ended[h] = time.Now()
 }
 
-func (f *tape) EndedAll(e flows.Ending) {
+func (f *tape) EndedAll(e record.Ending) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.accounts = append(f.accounts, e)
@@ -70,15 +70,15 @@ func (f *tape) count() int {
 	return f.flushes
 }
 
-func (f *tape) hears(h flows.TokenHash) bool { return !f.heardAt(h).IsZero() }
+func (f *tape) hears(h record.TokenHash) bool { return !f.heardAt(h).IsZero() }
 
-func (f *tape) heardAt(h flows.TokenHash) time.Time {
+func (f *tape) heardAt(h record.TokenHash) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ended[h]
 }
 
-func (f *tape) hearsAccount(e flows.Ending) bool {
+func (f *tape) hearsAccount(e record.Ending) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, heard := range f.accounts {
@@ -146,11 +146,11 @@ func TestRedisTellsWhatEnds(t *testing.T) {
 
 // tellsWhatEnds ends sessions in every way, on accounts of many buckets, and
 // reports whether the feed was trusted all the time.
-func tellsWhatEnds(t *testing.T, f *tape, other flows.Sessions, first int64) bool {
+func tellsWhatEnds(t *testing.T, f *tape, other record.Sessions, first int64) bool {
 	t.Helper()
 	flushes := f.count()
 	var slowest time.Duration
-	hears := func(what string, hash flows.TokenHash, since time.Time) {
+	hears := func(what string, hash record.TokenHash, since time.Time) {
 		t.Helper()
 		eventually(t, what, func() bool { return f.hears(hash) })
 		slowest = max(slowest, f.heardAt(hash).Sub(since))
@@ -158,28 +158,28 @@ func tellsWhatEnds(t *testing.T, f *tape, other flows.Sessions, first int64) boo
 	for account := first; account < first+30; account++ {
 		name := func(s string) string { return fmt.Sprintf("%s@%d", s, account+1) }
 		for _, s := range []string{"a", "b", "c"} {
-			must(t, other.Create(bg, t0, session(name(s), account+1, 1, flows.Authorized)))
+			must(t, other.Create(bg, t0, session(name(s), account+1, 1, record.Authorized)))
 		}
 		now := time.Now()
 		must(t, other.Delete(bg, hash(name("a"))))
 		hears("a deleted session", hash(name("a")), now)
 		now = time.Now()
-		must(t, other.Replace(bg, t0, hash(name("b")), flows.Authorized, session(name("d"), account+1, 1, flows.Authorized)))
+		must(t, other.Replace(bg, t0, hash(name("b")), record.Authorized, session(name("d"), account+1, 1, record.Authorized)))
 		hears("a replaced session", hash(name("b")), now)
-		expired := session(name("e"), account+1, 1, flows.Authorized)
+		expired := session(name("e"), account+1, 1, record.Authorized)
 		must(t, other.Create(bg, t0, expired))
 		now = time.Now()
 		must(t, other.Expire(bg, expired.Expires, expired.Hash))
 		hears("a session that was seen expired", expired.Hash, now)
-		must(t, other.Create(bg, t0, session(name("l"), account+1, 1, flows.MailedLink)))
+		must(t, other.Create(bg, t0, session(name("l"), account+1, 1, record.MailedLink)))
 		now = time.Now()
-		must(t, other.Create(bg, t0, session(name("m"), account+1, 1, flows.MailedLink)))
+		must(t, other.Create(bg, t0, session(name("m"), account+1, 1, record.MailedLink)))
 		hears("a link that another follows", hash(name("l")), now)
-		e := flows.Ending{Company: "acme", Account: account + 1, Epoch: 2}
+		e := record.Ending{Company: "acme", Account: account + 1, Epoch: 2}
 		must(t, other.End(bg, t0, e))
 		eventually(t, "an account's ending", func() bool { return f.hearsAccount(e) })
 	}
-	e := flows.Ending{Company: "other", Epoch: first + 1}
+	e := record.Ending{Company: "other", Epoch: first + 1}
 	must(t, other.End(bg, t0, e))
 	eventually(t, "a company's ending", func() bool { return f.hearsAccount(e) })
 	t.Logf("heard after %v at most", slowest)
@@ -192,7 +192,7 @@ func tellsWhatEnds(t *testing.T, f *tape, other flows.Sessions, first int64) boo
 }
 
 func TestRedisMessages(t *testing.T) {
-	for _, e := range []flows.Ending{{Company: "acme", Account: 7, Epoch: 3}, {Company: odd, Account: -1, Epoch: flows.AllEpochs}, {Company: odd, Epoch: 2}} {
+	for _, e := range []record.Ending{{Company: "acme", Account: 7, Epoch: 3}, {Company: odd, Account: -1, Epoch: record.AllEpochs}, {Company: odd, Epoch: 2}} {
 		f := &tape{}
 		tell(f, encodeEnding(e))
 		if !f.hearsAccount(e) || f.flushes != 0 {

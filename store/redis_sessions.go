@@ -12,11 +12,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// redisSessions is a Redis's flows.Sessions. A session is expired at the moment
-// it expires. Redis forgets by itself what has expired flows.Keep ago.
+// redisSessions is a Redis's record.Sessions. A session is expired at the moment
+// it expires. Redis forgets by itself what has expired record.Keep ago.
 //
 // The keys, each with its tag before it:
 //
@@ -35,20 +35,20 @@ type redisSessions struct{ *Redis }
 func bucketTags(deployment string) []string {
 	var tags []string
 	for i := range 256 {
-		if bucket := (flows.TokenHash{byte(i)}).Bucket(); bucket == len(tags) {
+		if bucket := (record.TokenHash{byte(i)}).Bucket(); bucket == len(tags) {
 			tags = append(tags, "{mg:"+deployment+strconv.Itoa(bucket)+"}")
 		}
 	}
 	return tags
 }
 
-func (r *Redis) sessionKey(hash flows.TokenHash) string {
+func (r *Redis) sessionKey(hash record.TokenHash) string {
 	return r.tags[hash.Bucket()] + "s" + string(hash[:])
 }
 
 // accountKey makes a key of kind f or l, or i with a state.
 func (r *Redis) accountKey(kind, company string, account int64) string {
-	return r.tags[flows.AccountBucket(company, account)] + kind + company + "/" + strconv.FormatInt(account, 10)
+	return r.tags[record.AccountBucket(company, account)] + kind + company + "/" + strconv.FormatInt(account, 10)
 }
 
 // companyFence is the key of a company's fence in a bucket.
@@ -56,7 +56,7 @@ func (r *Redis) companyFence(bucket int, company string) string {
 	return r.tags[bucket] + "f" + company + "/0"
 }
 
-func indexKind(state flows.State) string { return "i" + string(state) + "/" }
+func indexKind(state record.State) string { return "i" + string(state) + "/" }
 
 // A counter's tag is its company's, empty for those that all share, so that one
 // Charge of any of them is one script: exact, at the price that all counters of
@@ -75,7 +75,7 @@ func (r *Redis) channel() string {
 // ttl is how long a session is kept in Redis, in milliseconds. It depends on no
 // clock but the caller's.
 func ttl(now, expires time.Time) int64 {
-	return (max(expires.Sub(now), 0) + flows.Keep + time.Millisecond).Milliseconds()
+	return (max(expires.Sub(now), 0) + record.Keep + time.Millisecond).Milliseconds()
 }
 
 var (
@@ -83,7 +83,7 @@ var (
 	linkScript   = newScript("link")
 )
 
-func (s redisSessions) Create(ctx context.Context, now time.Time, sess flows.Session, counters ...flows.Counter) error {
+func (s redisSessions) Create(ctx context.Context, now time.Time, sess record.Session, counters ...record.Counter) error {
 	return s.call(ctx, "creating session", func(ctx context.Context) error {
 		fields, err := encodeRedisSession(sess)
 		if err != nil {
@@ -93,7 +93,7 @@ func (s redisSessions) Create(ctx context.Context, now time.Time, sess flows.Ses
 			return err
 		}
 		script, kinds := createScript, []string{"f", indexKind(sess.State)}
-		if sess.State == flows.MailedLink && sess.Account != 0 {
+		if sess.State == record.MailedLink && sess.Account != 0 {
 			script, kinds = linkScript, append(kinds, "l")
 		}
 		keys := append([]string{s.sessionKey(sess.Hash), s.companyFence(sess.Hash.Bucket(), sess.Company)}, s.owner(sess, kinds...)...)
@@ -105,7 +105,7 @@ func (s redisSessions) Create(ctx context.Context, now time.Time, sess flows.Ses
 
 // chargeElsewhere charges counters that may lie on another server of a Cluster
 // than a session, and returns those which are left for the session's script.
-func (s redisSessions) chargeElsewhere(ctx context.Context, now time.Time, counters []flows.Counter) ([]flows.Counter, error) {
+func (s redisSessions) chargeElsewhere(ctx context.Context, now time.Time, counters []record.Counter) ([]record.Counter, error) {
 	if s.cluster == nil {
 		return counters, nil
 	}
@@ -115,25 +115,25 @@ func (s redisSessions) chargeElsewhere(ctx context.Context, now time.Time, count
 // store runs a script that stores a session and charges counters. One that
 // changes nothing has met either a full counter or a conflict. What remembers
 // sessions is told which of them had to make room.
-func (s redisSessions) store(ctx context.Context, now time.Time, counters []flows.Counter, script *script, keys []string, args []any) error {
+func (s redisSessions) store(ctx context.Context, now time.Time, counters []record.Counter, script *script, keys []string, args []any) error {
 	keys, args = s.addCounters(keys, args, now, counters)
 	changed, answer, err := s.run(ctx, script, keys, args...)
 	if err != nil {
 		return err
 	}
 	if !changed {
-		return cmp.Or(asFull(counters, answer), flows.ErrConflict)
+		return cmp.Or(asFull(counters, answer), record.ErrConflict)
 	}
 	if feed := s.feed.Load(); feed != nil {
 		for _, hash := range answer {
-			(*feed).Ended(flows.TokenHash([]byte(hash.(string))))
+			(*feed).Ended(record.TokenHash([]byte(hash.(string))))
 		}
 	}
 	return nil
 }
 
 // owner returns keys of a session's account, none for a decoy.
-func (r *Redis) owner(s flows.Session, kinds ...string) []string {
+func (r *Redis) owner(s record.Session, kinds ...string) []string {
 	if s.Account == 0 {
 		return nil
 	}
@@ -153,8 +153,8 @@ func (s redisSessions) changes(ctx context.Context, otherwise error, script *scr
 	return err
 }
 
-func (s redisSessions) Get(ctx context.Context, hash flows.TokenHash) (flows.Session, error) {
-	var sess flows.Session
+func (s redisSessions) Get(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+	var sess record.Session
 	err := s.call(ctx, "loading session", func(ctx context.Context) error {
 		fields, err := s.readTwice(ctx, s.sessionKey(hash))
 		if err != nil {
@@ -195,7 +195,7 @@ func (s redisSessions) readTwice(ctx context.Context, key string) (map[string]st
 var replaceScript = newScript("replace")
 
 func (s redisSessions) Replace(
-	ctx context.Context, now time.Time, old flows.TokenHash, from flows.State, next flows.Session, counters ...flows.Counter,
+	ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter,
 ) error {
 	return s.call(ctx, "replacing session", func(ctx context.Context) error {
 		fields, err := encodeRedisSession(next)
@@ -218,7 +218,7 @@ func (s redisSessions) indexes(company string, account int64) []string {
 	return s.indexesOf(company, account, storedStates)
 }
 
-func (s redisSessions) indexesOf(company string, account int64, states []flows.State) []string {
+func (s redisSessions) indexesOf(company string, account int64, states []record.State) []string {
 	var keys []string
 	for _, state := range states {
 		keys = append(keys, s.accountKey(indexKind(state), company, account))
@@ -229,22 +229,22 @@ func (s redisSessions) indexesOf(company string, account int64, states []flows.S
 // A lost Touch ends a session early, no more.
 var touchScript = newLooseScript("touch")
 
-func (s redisSessions) Touch(ctx context.Context, now time.Time, hash flows.TokenHash, expires time.Time) error {
+func (s redisSessions) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
 	return s.call(ctx, "touching session", func(ctx context.Context) error {
-		return s.changes(ctx, flows.ErrNotFound, touchScript, []string{s.sessionKey(hash)},
-			micros(now), micros(expires), flows.Keep.Milliseconds())
+		return s.changes(ctx, record.ErrNotFound, touchScript, []string{s.sessionKey(hash)},
+			micros(now), micros(expires), record.Keep.Milliseconds())
 	})
 }
 
 var listScript = newLooseScript("list")
 
-func (s redisSessions) List(ctx context.Context, now time.Time, company string, account int64) ([]flows.Session, error) {
-	var all []flows.Session
+func (s redisSessions) List(ctx context.Context, now time.Time, company string, account int64) ([]record.Session, error) {
+	var all []record.Session
 	err := s.call(ctx, "listing sessions", func(ctx context.Context) error {
 		_, answer, err := s.run(ctx, listScript, s.indexes(company, account), micros(now))
 		for i := 0; err == nil && i+1 < len(answer); i += 2 {
-			var sess flows.Session
-			hash := flows.TokenHash([]byte(answer[i].(string)))
+			var sess record.Session
+			hash := record.TokenHash([]byte(answer[i].(string)))
 			sess, err = decodeRedisSession(hash, redisFields(answer[i+1]))
 			all = append(all, sess)
 		}
@@ -268,7 +268,7 @@ func redisFields(answer any) map[string]string {
 
 var openCodeScript = newScript("opencode")
 
-func (s redisSessions) OpenCode(ctx context.Context, now time.Time, hash flows.TokenHash, state flows.State) (int64, error) {
+func (s redisSessions) OpenCode(ctx context.Context, now time.Time, hash record.TokenHash, state record.State) (int64, error) {
 	var number int64
 	err := s.call(ctx, "opening code", func(ctx context.Context) error {
 		changed, answer, err := s.run(ctx, openCodeScript, []string{s.sessionKey(hash)}, micros(now), string(state))
@@ -276,7 +276,7 @@ func (s redisSessions) OpenCode(ctx context.Context, now time.Time, hash flows.T
 			return err
 		}
 		if !changed {
-			return flows.ErrConflict
+			return record.ErrConflict
 		}
 		number = answer[0].(int64)
 		return nil
@@ -286,9 +286,9 @@ func (s redisSessions) OpenCode(ctx context.Context, now time.Time, hash flows.T
 
 var setCodeScript = newScript("setcode")
 
-func (s redisSessions) SetCode(ctx context.Context, hash flows.TokenHash, number int64, code flows.Code) error {
+func (s redisSessions) SetCode(ctx context.Context, hash record.TokenHash, number int64, code record.Code) error {
 	return s.call(ctx, "setting code", func(ctx context.Context) error {
-		return s.changes(ctx, flows.ErrConflict, setCodeScript, []string{s.sessionKey(hash)},
+		return s.changes(ctx, record.ErrConflict, setCodeScript, []string{s.sessionKey(hash)},
 			append([]any{number}, encodeRedisCode(code)...)...)
 	})
 }
@@ -296,15 +296,15 @@ func (s redisSessions) SetCode(ctx context.Context, hash flows.TokenHash, number
 var spendCodeScript = newScript("spendcode")
 
 func (s redisSessions) SpendCode(
-	ctx context.Context, now time.Time, company string, hash flows.TokenHash, state flows.State, counters ...flows.Counter,
-) (flows.Session, error) {
-	var sess flows.Session
+	ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, counters ...record.Counter,
+) (record.Session, error) {
+	var sess record.Session
 	err := s.call(ctx, "spending code", func(ctx context.Context) (err error) {
-		counters = flows.Look(counters...)
+		counters = record.Look(counters...)
 		var full error
 		if s.cluster != nil {
 			full, counters = s.count(ctx, now, counters), nil
-			if full != nil && !flows.IsAnswer(full) {
+			if full != nil && !record.IsAnswer(full) {
 				return full
 			}
 		}
@@ -318,14 +318,14 @@ func (s redisSessions) SpendCode(
 }
 
 // spendable reports whether a session's code may be spent.
-func spendable(s flows.Session, now time.Time, company string, state flows.State) bool {
+func spendable(s record.Session, now time.Time, company string, state record.State) bool {
 	return s.Company == company && s.State == state && s.Expires.After(now)
 }
 
 // spendCode loads a session and, if it may, takes the code.
 func (s redisSessions) spendCode(
-	ctx context.Context, now time.Time, company string, hash flows.TokenHash, state flows.State, may bool, counters []flows.Counter,
-) (flows.Session, error) {
+	ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, may bool, counters []record.Counter,
+) (record.Session, error) {
 	take := 0
 	if may {
 		take = 1
@@ -333,11 +333,11 @@ func (s redisSessions) spendCode(
 	keys, args := s.addCounters([]string{s.sessionKey(hash)}, []any{micros(now), company, string(state), take}, now, counters)
 	taken, answer, err := s.run(ctx, spendCodeScript, keys, args...)
 	if err != nil {
-		return flows.Session{}, err
+		return record.Session{}, err
 	}
 	sess, err := decodeRedisSession(hash, redisFields(answer[0]))
 	if err != nil {
-		return flows.Session{}, err
+		return record.Session{}, err
 	}
 	if !taken {
 		sess.Code = nil
@@ -353,13 +353,13 @@ var (
 	lookScript = newLooseScript("count")
 )
 
-func (s redisSessions) Charge(ctx context.Context, now time.Time, counters ...flows.Counter) error {
+func (s redisSessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
 	return s.call(ctx, "charging counters", func(ctx context.Context) error {
 		return s.count(ctx, now, counters)
 	})
 }
 
-func (s redisSessions) count(ctx context.Context, now time.Time, counters []flows.Counter) error {
+func (s redisSessions) count(ctx context.Context, now time.Time, counters []record.Counter) error {
 	if len(counters) == 0 {
 		return nil
 	}
@@ -376,7 +376,7 @@ func (s redisSessions) count(ctx context.Context, now time.Time, counters []flow
 }
 
 // addCounters adds what the function counters in common.lua takes off again.
-func (r *Redis) addCounters(keys []string, args []any, now time.Time, counters []flows.Counter) ([]string, []any) {
+func (r *Redis) addCounters(keys []string, args []any, now time.Time, counters []record.Counter) ([]string, []any) {
 	for _, c := range counters {
 		add := 1
 		if c.Look {
@@ -385,16 +385,16 @@ func (r *Redis) addCounters(keys []string, args []any, now time.Time, counters [
 		keys = append(keys, r.counterTag(c.Key)+"c"+c.Key)
 		args = append(args, c.Limit, c.Window.Microseconds(), add)
 	}
-	return keys, append(args, micros(now), flows.Keep.Milliseconds(), len(counters))
+	return keys, append(args, micros(now), record.Keep.Milliseconds(), len(counters))
 }
 
 // asFull makes a Full error of a script's answer, if it is one.
-func asFull(counters []flows.Counter, answer []any) error {
+func asFull(counters []record.Counter, answer []any) error {
 	if len(answer) != 2 {
 		return nil
 	}
 	full := counters[answer[0].(int64)-1]
-	return &flows.Full{Key: full.Key, Until: fromMicros(answer[1].(int64))}
+	return &record.Full{Key: full.Key, Until: fromMicros(answer[1].(int64))}
 }
 
 // Sweep has nothing to do: Redis clears away by itself.
@@ -412,7 +412,7 @@ func (s redisSessions) Sweep(ctx context.Context, _ time.Time) error { return ct
 //	k code hash   p phone     t code expires             r how often OpenCode was called
 //	o 1: the code is the app's              y era         v last used
 //	w address     u user agent             f profile
-func encodeRedisSession(s flows.Session) ([]any, error) {
+func encodeRedisSession(s record.Session) ([]any, error) {
 	fields := []any{"c", s.Company, "a", s.Account, "e", s.Epoch, "s", string(s.State),
 		"b", micros(s.Created), "x", micros(s.Expires), "n", micros(s.Ends)}
 	if s.Era != 0 {
@@ -469,22 +469,22 @@ func longField(fields map[string]string, name string) string {
 	}
 }
 
-func encodeRedisCode(c flows.Code) []any {
+func encodeRedisCode(c record.Code) []any {
 	return []any{"k", c.Hash[:], "p", c.Phone, "t", micros(c.Expires)}
 }
 
 // decodeRedisSession answers ErrNotFound where there are no fields.
-func decodeRedisSession(hash flows.TokenHash, fields map[string]string) (flows.Session, error) {
+func decodeRedisSession(hash record.TokenHash, fields map[string]string) (record.Session, error) {
 	if len(fields) == 0 {
-		return flows.Session{}, flows.ErrNotFound
+		return record.Session{}, record.ErrNotFound
 	}
 	d := redisDecoder{fields: fields}
-	s := flows.Session{
+	s := record.Session{
 		Hash: hash, ID: fields["i"], Company: fields["c"], Account: d.number("a"), Mnemocode: fields["m"],
-		LoginID: fields["l"], Epoch: d.number("e"), State: flows.State(fields["s"]),
+		LoginID: fields["l"], Epoch: d.number("e"), State: record.State(fields["s"]),
 		Created: d.time("b"), Expires: d.time("x"), Ends: d.time("n"),
 		Era: d.optional("y"), LastUsed: fromMicros(d.optional("v")), Address: fields["w"],
-		ByApp: fields["o"] == "1", UserAgent: longField(fields, "u"), Profile: flows.Profile(longField(fields, "f")),
+		ByApp: fields["o"] == "1", UserAgent: longField(fields, "u"), Profile: record.Profile(longField(fields, "f")),
 	}
 	if accepted, ok := fields["d"]; ok && d.err == nil {
 		s.Accepted, d.err = decodeAcceptances([]byte(accepted))
@@ -493,14 +493,14 @@ func decodeRedisSession(hash flows.TokenHash, fields map[string]string) (flows.S
 		s.Code, d.err = decodeRedisCode(code, fields["p"], fields["t"])
 	}
 	if d.err != nil {
-		return flows.Session{}, fmt.Errorf("decoding session: %w", d.err)
+		return record.Session{}, fmt.Errorf("decoding session: %w", d.err)
 	}
 	return s, nil
 }
 
-func decodeRedisCode(hash, phone, expires string) (*flows.Code, error) {
+func decodeRedisCode(hash, phone, expires string) (*record.Code, error) {
 	d := redisDecoder{fields: map[string]string{"t": expires}}
-	code := &flows.Code{Phone: phone, Expires: d.time("t")}
+	code := &record.Code{Phone: phone, Expires: d.time("t")}
 	if copy(code.Hash[:], hash) != len(code.Hash) {
 		return nil, errors.New("a code's hash is cut")
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -33,23 +33,23 @@ func openServer(t testing.TB, s *storetest.Redis) *Redis {
 	return openRedis(t, RedisOptions{URLs: []string{s.URL()}})
 }
 
-func redisNodes(t *testing.T) (one, two flows.Sessions) {
+func redisNodes(t *testing.T) (one, two record.Sessions) {
 	s := storetest.StartRedis(t)
 	return inTime{openServer(t, s).Sessions(), s.Client(t)}, inTime{openServer(t, s).Sessions(), s.Client(t)}
 }
 
-func redisClusterNodes(t *testing.T) (one, two flows.Sessions) {
+func redisClusterNodes(t *testing.T) (one, two record.Sessions) {
 	c := storetest.SharedCluster(t)
-	node := func() flows.Sessions {
+	node := func() record.Sessions {
 		r := openRedis(t, RedisOptions{URLs: c.URLs()})
 		return inTime{r.Sessions(), r.cluster}
 	}
 	return node(), node()
 }
 
-func redisSentinelNodes(t *testing.T) (one, two flows.Sessions) {
+func redisSentinelNodes(t *testing.T) (one, two record.Sessions) {
 	f := storetest.SharedFailover(t)
-	node := func() flows.Sessions {
+	node := func() record.Sessions {
 		r := openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName, WaitReplicas: 1})
 		return inTime{r.Sessions(), r.single}
 	}
@@ -59,7 +59,7 @@ func redisSentinelNodes(t *testing.T) (one, two flows.Sessions) {
 // inTime is Redis at the time that the suite says it is: what Redis would have
 // cleared away by then, a Sweep does. It takes t0 for when the test began.
 type inTime struct {
-	flows.Sessions
+	record.Sessions
 	redis redis.UniversalClient
 }
 
@@ -187,7 +187,7 @@ func TestRedisNeedNotBeThereAtStart(t *testing.T) {
 	}
 	must(t, s.Start())
 	eventually(t, "an answer", func() bool {
-		return r.Sessions().Create(bg, t0, session("a", 1, 1, flows.Authorized)) == nil
+		return r.Sessions().Create(bg, t0, session("a", 1, 1, record.Authorized)) == nil
 	})
 	must(t, r.Start(bg))
 	must(t, r.Start(bg))
@@ -198,7 +198,7 @@ func TestRedisRefusesCallsOnceClosed(t *testing.T) {
 	r := openServer(t, s)
 	must(t, r.Close())
 	must(t, r.Close())
-	for method, err := range callAllSessions(bg, r.Sessions(), session("a", 1, 1, flows.CheckOTP)) {
+	for method, err := range callAllSessions(bg, r.Sessions(), session("a", 1, 1, record.CheckOTP)) {
 		if method != "Sweep" {
 			wantErr(t, method, err, errRedisClosed)
 		}
@@ -232,12 +232,12 @@ func TestRedisUserNeedsFewRights(t *testing.T) {
 			r := openRedis(t, RedisOptions{URLs: urls})
 			must(t, r.Start(bg))
 			f := listenTo(t, r)
-			for method, err := range callAllSessions(bg, r.Sessions(), session("a", 1, 1, flows.CheckOTP)) {
-				if err != nil && !flows.IsAnswer(err) {
+			for method, err := range callAllSessions(bg, r.Sessions(), session("a", 1, 1, record.CheckOTP)) {
+				if err != nil && !record.IsAnswer(err) {
 					t.Errorf("%s: %v", method, err)
 				}
 			}
-			must(t, r.Sessions().Create(bg, t0, session("b@2", 2, 1, flows.Authorized)))
+			must(t, r.Sessions().Create(bg, t0, session("b@2", 2, 1, record.Authorized)))
 			must(t, r.Sessions().Delete(bg, hash("b@2")))
 			eventually(t, "an ending", func() bool { return f.hears(hash("b@2")) })
 			_, err := r.Clock(bg)
@@ -251,9 +251,9 @@ func TestRedisUserNeedsFewRights(t *testing.T) {
 func TestRedisScriptsAreSentAgain(t *testing.T) {
 	s := storetest.StartRedis(t)
 	sessions := openServer(t, s).Sessions()
-	must(t, sessions.Create(bg, t0, session("a", 1, 1, flows.Authorized)))
+	must(t, sessions.Create(bg, t0, session("a", 1, 1, record.Authorized)))
 	s.Ask(t, "script", "flush")
-	must(t, sessions.Create(bg, t0, session("b", 1, 1, flows.Authorized)))
+	must(t, sessions.Create(bg, t0, session("b", 1, 1, record.Authorized)))
 	must(t, sessions.Delete(bg, hash("a")))
 }
 
@@ -269,15 +269,15 @@ func TestRedisKeepsDeploymentsApart(t *testing.T) {
 	running.Go(func() { b.Run(ctx, feed) })
 	eventually(t, "trust", func() bool { return feed.trusted.Load() })
 
-	sess := session("a", 1, 1, flows.Authorized)
-	counter := flows.Counter{Key: "acme/k", Limit: 1, Window: time.Minute}
+	sess := session("a", 1, 1, record.Authorized)
+	counter := record.Counter{Key: "acme/k", Limit: 1, Window: time.Minute}
 	must(t, a.Sessions().Create(bg, t0, sess, counter))
 	wantGone(t, b.Sessions(), "a")
 	must(t, b.Sessions().Create(bg, t0, sess, counter))
-	must(t, a.Sessions().End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2}))
+	must(t, a.Sessions().End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 2}))
 	wantGone(t, a.Sessions(), "a")
 	wantSession(t, b.Sessions(), sess)
-	must(t, b.Sessions().Create(bg, t0, session("b", 1, 1, flows.Authorized)))
+	must(t, b.Sessions().Create(bg, t0, session("b", 1, 1, record.Authorized)))
 	must(t, b.Sessions().Delete(bg, hash("b")))
 	eventually(t, "the deployment's own ending", func() bool { _, told := feed.ended.Load(hash("b")); return told })
 	if feed.accounts.Load() > 0 {
@@ -291,11 +291,11 @@ func TestRedisKeepsDeploymentsApart(t *testing.T) {
 func TestRedisRacingLinks(t *testing.T) {
 	s := storetest.StartRedis(t)
 	one, two := openServer(t, s).Sessions(), openServer(t, s).Sessions()
-	errs := race(40, one, two, func(i int, n flows.Sessions) error {
-		return n.Create(bg, t0, session(fmt.Sprint(i), 1, 1, flows.MailedLink))
+	errs := race(40, one, two, func(i int, n record.Sessions) error {
+		return n.Create(bg, t0, session(fmt.Sprint(i), 1, 1, record.MailedLink))
 	})
 	wantWinners(t, errs, 40, is(nil))
-	wantEqual(t, "links left", len(get[[]flows.Session](t)(one.List(bg, t0, "acme", 1))), 1)
+	wantEqual(t, "links left", len(get[[]record.Session](t)(one.List(bg, t0, "acme", 1))), 1)
 }
 
 // What a session leaves is cleared away: an index has what is there.
@@ -303,22 +303,22 @@ func TestRedisIndexHasOnlyWhatIsThere(t *testing.T) {
 	s := storetest.StartRedis(t)
 	r := openServer(t, s)
 	sessions := r.Sessions()
-	must(t, sessions.Create(bg, t0, session("a", 1, 1, flows.CheckOTP)))
-	must(t, sessions.Create(bg, t0, session("b", 1, 1, flows.CheckOTP)))
-	must(t, sessions.Replace(bg, t0, hash("a"), flows.CheckOTP, session("c", 1, 1, flows.Authorized)))
+	must(t, sessions.Create(bg, t0, session("a", 1, 1, record.CheckOTP)))
+	must(t, sessions.Create(bg, t0, session("b", 1, 1, record.CheckOTP)))
+	must(t, sessions.Replace(bg, t0, hash("a"), record.CheckOTP, session("c", 1, 1, record.Authorized)))
 	must(t, sessions.Delete(bg, hash("b")))
-	index := r.accountKey(indexKind(flows.Authorized), "acme", 1)
-	wantEqual(t, "index of the state before", s.Ask(t, "exists", r.accountKey(indexKind(flows.CheckOTP), "acme", 1)), "0")
+	index := r.accountKey(indexKind(record.Authorized), "acme", 1)
+	wantEqual(t, "index of the state before", s.Ask(t, "exists", r.accountKey(indexKind(record.CheckOTP), "acme", 1)), "0")
 	want := hash("c")
 	wantEqual(t, "index", s.Ask(t, "zrange", index, 0, -1), fmt.Sprint([]string{string(want[:])}))
 
 	// Long after c has expired, it goes when another comes.
 	late := t0.Add(24 * time.Hour)
-	next := session("d", 1, 1, flows.Authorized)
+	next := session("d", 1, 1, record.Authorized)
 	next.Expires, next.Ends = late.Add(time.Hour), late.Add(time.Hour)
 	must(t, sessions.Create(bg, late, next))
 	wantEqual(t, "index", s.Ask(t, "zcard", index), "1")
-	if left := s.Client(t).PTTL(bg, index).Val(); left > time.Hour+flows.Keep+time.Second {
+	if left := s.Client(t).PTTL(bg, index).Val(); left > time.Hour+record.Keep+time.Second {
 		t.Errorf("the index is kept for %v", left)
 	}
 }
@@ -335,10 +335,10 @@ func TestRedisBytesPerSession(t *testing.T) {
 		return n
 	}
 	const n = 4096
-	must(t, sessions.Create(bg, t0, session("warm", 1, 1, flows.Authorized)))
+	must(t, sessions.Create(bg, t0, session("warm", 1, 1, record.Authorized)))
 	before := used()
 	for i := range n {
-		sess := session(fmt.Sprintf("s@%d", i+2), int64(i+2), 1, flows.Authorized)
+		sess := session(fmt.Sprintf("s@%d", i+2), int64(i+2), 1, record.Authorized)
 		sess.ID, sess.Mnemocode, sess.Accepted = fmt.Sprintf("%032x", i), fmt.Sprintf("profile-%08d", i), nil
 		sess.UserAgent = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
 		sess.Profile = ""
@@ -347,7 +347,7 @@ func TestRedisBytesPerSession(t *testing.T) {
 	each := (used() - before) / n
 	key := hash("s@7")
 	t.Logf("%d bytes a session; MEMORY USAGE: session %s, index %s", each,
-		s.Ask(t, "memory", "usage", r.sessionKey(key)), s.Ask(t, "memory", "usage", r.accountKey(indexKind(flows.Authorized), "acme", 7)))
+		s.Ask(t, "memory", "usage", r.sessionKey(key)), s.Ask(t, "memory", "usage", r.accountKey(indexKind(record.Authorized), "acme", 7)))
 	wantEqual(t, "encoding", s.Ask(t, "object", "encoding", r.sessionKey(key)), "listpack")
 	if each > 512 {
 		t.Errorf("%d bytes a session", each)
@@ -359,7 +359,7 @@ func TestRedisBytesPerSession(t *testing.T) {
 func TestRedisOutOfMemory(t *testing.T) {
 	s := storetest.StartRedis(t)
 	sessions := openServer(t, s).Sessions()
-	a, link := session("a", 1, 1, flows.CheckOTP), session("link", 1, 1, flows.MailedLink)
+	a, link := session("a", 1, 1, record.CheckOTP), session("link", 1, 1, record.MailedLink)
 	code := newCode("c")
 	a.Code = &code
 	must(t, sessions.Create(bg, t0, a))
@@ -368,12 +368,12 @@ func TestRedisOutOfMemory(t *testing.T) {
 	_, err := sessions.OpenCode(bg, t0, a.Hash, a.State)
 	for method, err := range map[string]error{
 		"OpenCode":         err,
-		"Create":           sessions.Create(bg, t0, session("b", 1, 1, flows.CheckOTP)),
-		"Create of a link": sessions.Create(bg, t0, session("c", 1, 1, flows.MailedLink)),
-		"Replace":          sessions.Replace(bg, t0, a.Hash, a.State, session("d", 1, 1, flows.Authorized)),
-		"Charge":           sessions.Charge(bg, t0, flows.Counter{Key: "k", Limit: 1, Window: time.Minute}),
+		"Create":           sessions.Create(bg, t0, session("b", 1, 1, record.CheckOTP)),
+		"Create of a link": sessions.Create(bg, t0, session("c", 1, 1, record.MailedLink)),
+		"Replace":          sessions.Replace(bg, t0, a.Hash, a.State, session("d", 1, 1, record.Authorized)),
+		"Charge":           sessions.Charge(bg, t0, record.Counter{Key: "k", Limit: 1, Window: time.Minute}),
 	} {
-		if err == nil || flows.IsAnswer(err) {
+		if err == nil || record.IsAnswer(err) {
 			t.Errorf("%s: got %v, want an error that says nothing", method, err)
 		}
 	}
@@ -393,7 +393,7 @@ func TestRedisFollowsAMovingSlot(t *testing.T) {
 	c := storetest.NewCluster(t, 2)
 	r := openRedis(t, RedisOptions{URLs: c.URLs()})
 	sessions := r.Sessions()
-	a := session("a", 1, 1, flows.CheckOTP)
+	a := session("a", 1, 1, record.CheckOTP)
 	must(t, sessions.Create(bg, t0, a))
 	key := r.sessionKey(a.Hash)
 	var slot int
@@ -409,12 +409,12 @@ func TestRedisFollowsAMovingSlot(t *testing.T) {
 		from.Ask(t, "migrate", "127.0.0.1", to.Port, k, 0, 1000)
 	}
 	wantSession(t, sessions, a)
-	number := get[int64](t)(sessions.OpenCode(bg, t0, a.Hash, flows.CheckOTP))
+	number := get[int64](t)(sessions.OpenCode(bg, t0, a.Hash, record.CheckOTP))
 	for _, s := range []*storetest.Redis{to, from} {
 		s.Ask(t, "cluster", "setslot", slot, "node", toID)
 	}
 	must(t, sessions.SetCode(bg, a.Hash, number, newCode("c")))
-	must(t, sessions.Replace(bg, t0, a.Hash, a.State, session("b", 1, 1, flows.Authorized)))
+	must(t, sessions.Replace(bg, t0, a.Hash, a.State, session("b", 1, 1, record.Authorized)))
 }
 
 // When a master of a Cluster is gone and its replica has taken over, all is as
@@ -441,7 +441,7 @@ func TestRedisClusterFailsOver(t *testing.T) {
 	})
 	began := time.Now()
 	for account := int64(1); account <= 30; account++ { // of all nodes
-		s := session(fmt.Sprintf("a@%d", account), account, 1, flows.Authorized)
+		s := session(fmt.Sprintf("a@%d", account), account, 1, record.Authorized)
 		eventually(t, "an answer", func() bool { return r.Sessions().Create(bg, t0, s) == nil })
 	}
 	eventually(t, "trust", heard.trusted)

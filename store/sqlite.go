@@ -20,7 +20,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // SQLite keeps accounts and sessions in one file, for a single machine. Several
@@ -50,11 +50,11 @@ type SQLite struct {
 	reads   *sqliteQueries
 	writers *sql.DB // one connection at most
 	ops     chan *sqliteOp
-	empties chan chan error            // of emptyLog
-	feed    atomic.Pointer[flows.Feed] // of Run; nil before
-	backups atomic.Int32               // under way
-	quit    chan struct{}              // closed by Close
-	stopped chan struct{}              // closed by the goroutine that writes
+	empties chan chan error             // of emptyLog
+	feed    atomic.Pointer[record.Feed] // of Run; nil before
+	backups atomic.Int32                // under way
+	quit    chan struct{}               // closed by Close
+	stopped chan struct{}               // closed by the goroutine that writes
 }
 
 type sqlitePhase int
@@ -81,10 +81,10 @@ var errSQLiteNotOpen = errors.New("the SQLite store is not open")
 func OpenSQLite(file string) *SQLite { return &SQLite{file: file} }
 
 // Accounts returns the accounts in the file.
-func (s *SQLite) Accounts() flows.Accounts { return sqliteAccounts{s} }
+func (s *SQLite) Accounts() record.Accounts { return sqliteAccounts{s} }
 
 // Sessions returns the sessions in the file.
-func (s *SQLite) Sessions() flows.Sessions { return sqliteSessions{s} }
+func (s *SQLite) Sessions() record.Sessions { return sqliteSessions{s} }
 
 // Start opens the file, creating it and its directory for this user alone if
 // they are missing, and brings its tables up to date. After a failure it may be
@@ -267,14 +267,14 @@ func translateSQLite(doing string, err error) error {
 	}
 	switch sqliteCode(err) {
 	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE:
-		return flows.ErrConflict
+		return record.ErrConflict
 	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
-		return flows.ErrNotFound
+		return record.ErrNotFound
 	}
 	if errors.Is(err, sql.ErrNoRows) {
-		return flows.ErrNotFound
+		return record.ErrNotFound
 	}
-	if flows.IsAnswer(err) {
+	if record.IsAnswer(err) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", doing, err)

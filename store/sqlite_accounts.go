@@ -7,10 +7,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// sqliteAccounts is a SQLite's flows.Accounts. A method that needs an account
+// sqliteAccounts is a SQLite's record.Accounts. A method that needs an account
 // which is not there, or is another company's, returns ErrNotFound unless its
 // comment in flows says ErrConflict.
 type sqliteAccounts struct{ *SQLite }
@@ -21,7 +21,7 @@ const sqliteInsertAccount = `
 	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?16)
 	RETURNING id`
 
-func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a flows.Account, tell ...flows.Tell) (int64, error) {
+func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a record.Account, tell ...record.Tell) (int64, error) {
 	a.ID = 0
 	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		if err := tx.refuseTaken(ctx, a); err != nil {
@@ -57,21 +57,21 @@ const (
 // refuseTaken returns a TakenError if another account of the company holds what
 // a needs. Nobody else writes within the transaction, so the answer holds; the
 // primary keys would refuse too, but could not tell the field.
-func (tx *sqliteQueries) refuseTaken(ctx context.Context, a flows.Account) error {
+func (tx *sqliteQueries) refuseTaken(ctx context.Context, a record.Account) error {
 	check := func(field, query string, args ...any) error {
 		var taken bool
 		if err := tx.row(ctx, query, args...).Scan(&taken); err != nil {
 			return err
 		}
 		if taken {
-			return &flows.TakenError{Field: field}
+			return &record.TakenError{Field: field}
 		}
 		return nil
 	}
 	if err := check("profile_mnemocode", sqliteMnemocodeTaken, a.Company, a.Mnemocode, a.ID); err != nil {
 		return err
 	}
-	ids := flows.LoginIDs(a)
+	ids := record.LoginIDs(a)
 	for _, field := range loginIDFields {
 		id, ok := ids[field]
 		if !ok {
@@ -99,11 +99,11 @@ const (
 
 // storeKeys replaces the login ids and identities by which a is found. What
 // conflicts after refuseTaken is a's own: two fields with one login id.
-func (tx *sqliteQueries) storeKeys(ctx context.Context, a flows.Account) error {
+func (tx *sqliteQueries) storeKeys(ctx context.Context, a record.Account) error {
 	if _, err := tx.exec(ctx, sqliteDeleteLoginIDs, a.ID); err != nil {
 		return err
 	}
-	for _, id := range flows.LoginIDs(a) {
+	for _, id := range record.LoginIDs(a) {
 		if _, err := tx.exec(ctx, sqliteInsertLoginID, a.Company, id, a.ID); err != nil {
 			return err
 		}
@@ -148,30 +148,30 @@ const (
 		WHERE id = (SELECT account FROM identities WHERE company = ? AND provider = ? AND subject = ?)`
 )
 
-func (s sqliteAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (flows.Account, error) {
+func (s sqliteAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (record.Account, error) {
 	a, err := s.load(ctx, sqliteAccountByLoginID, company, loginID, alias)
 	if err == nil && a.ID == 0 {
-		return flows.Account{Era: a.Era, Tallies: a.Tallies}, flows.ErrNotFound
+		return record.Account{Era: a.Era, Tallies: a.Tallies}, record.ErrNotFound
 	}
 	return a, err
 }
 
-func (s sqliteAccounts) ByID(ctx context.Context, company string, id int64) (flows.Account, error) {
+func (s sqliteAccounts) ByID(ctx context.Context, company string, id int64) (record.Account, error) {
 	return s.load(ctx, sqliteAccountByID, company, id)
 }
 
-func (s sqliteAccounts) ByMnemocode(ctx context.Context, company, mnemocode string) (flows.Account, error) {
+func (s sqliteAccounts) ByMnemocode(ctx context.Context, company, mnemocode string) (record.Account, error) {
 	return s.load(ctx, sqliteAccountByMnemocode, company, mnemocode)
 }
 
-func (s sqliteAccounts) ByIdentity(ctx context.Context, company string, identity flows.Identity) (flows.Account, error) {
+func (s sqliteAccounts) ByIdentity(ctx context.Context, company string, identity record.Identity) (record.Account, error) {
 	return s.load(ctx, sqliteAccountByIdentity, company, identity.Provider, identity.Subject)
 }
 
 const sqliteAccountsOf = sqliteSelectAccount + ` WHERE company = ? AND mnemocode > ? ORDER BY mnemocode LIMIT ?`
 
-func (s sqliteAccounts) List(ctx context.Context, company, after string, limit int) ([]flows.Account, error) {
-	var all []flows.Account
+func (s sqliteAccounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {
+	var all []record.Account
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
 		all, err = collectSQLite(ctx, q, scanSQLiteAccount, sqliteAccountsOf, company, after, limit)
 		return err
@@ -179,8 +179,8 @@ func (s sqliteAccounts) List(ctx context.Context, company, after string, limit i
 	return all, translateSQLite("listing accounts", err)
 }
 
-func (s sqliteAccounts) load(ctx context.Context, query string, args ...any) (flows.Account, error) {
-	var a flows.Account
+func (s sqliteAccounts) load(ctx context.Context, query string, args ...any) (record.Account, error) {
+	var a record.Account
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
 		a, err = scanSQLiteAccount(q.row(ctx, query, args...))
 		return err
@@ -188,25 +188,25 @@ func (s sqliteAccounts) load(ctx context.Context, query string, args ...any) (fl
 	return a, translateSQLite("loading account", err)
 }
 
-func scanSQLiteAccount(row scanner) (flows.Account, error) {
-	var a flows.Account
+func scanSQLiteAccount(row scanner) (record.Account, error) {
+	var a record.Account
 	var created, updated int64
 	var identities, accepted, tallies []byte
 	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &a.Status,
 		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Epoch,
 		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era)
 	if err != nil {
-		return flows.Account{}, err
+		return record.Account{}, err
 	}
 	a.Created, a.Updated = fromMicros(created), fromMicros(updated)
 	if a.Tallies, err = decodeTallies(tallies, asItIs); err != nil {
-		return flows.Account{}, err
+		return record.Account{}, err
 	}
 	if a.Identities, err = decodeIdentities(identities); err != nil {
-		return flows.Account{}, err
+		return record.Account{}, err
 	}
 	if a.Accepted, err = decodeAcceptances(accepted); err != nil {
-		return flows.Account{}, err
+		return record.Account{}, err
 	}
 	return a, nil
 }
@@ -224,9 +224,9 @@ const (
 )
 
 func (s sqliteAccounts) Update(
-	ctx context.Context, company string, id int64, change func(*flows.Account) (ends bool, err error), tell ...flows.Tell,
-) (flows.Account, error) {
-	var stored flows.Account
+	ctx context.Context, company string, id int64, change func(*record.Account) (ends bool, err error), tell ...record.Tell,
+) (record.Account, error) {
+	var stored record.Account
 	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		a, err := scanSQLiteAccount(tx.row(ctx, sqliteAccountByID, company, id))
 		if err != nil {
@@ -251,12 +251,12 @@ func (s sqliteAccounts) Update(
 		return err
 	})
 	if err != nil {
-		return flows.Account{}, translateSQLite("updating account", err)
+		return record.Account{}, translateSQLite("updating account", err)
 	}
 	return stored, nil
 }
 
-func (tx *sqliteQueries) storeUpdate(ctx context.Context, a flows.Account, ends bool) error {
+func (tx *sqliteQueries) storeUpdate(ctx context.Context, a record.Account, ends bool) error {
 	if err := tx.refuseTaken(ctx, a); err != nil {
 		return err
 	}
@@ -279,15 +279,15 @@ const (
 	sqliteDeleteTallies = `DELETE FROM tallies WHERE company = ? AND account = ?`
 )
 
-func (s sqliteAccounts) Delete(ctx context.Context, company string, id int64, tell ...flows.Tell) error {
+func (s sqliteAccounts) Delete(ctx context.Context, company string, id int64, tell ...record.Tell) error {
 	return translateSQLite("deleting account", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		if err := tx.execOr(ctx, flows.ErrNotFound, sqliteDeleteAccount, company, id); err != nil {
+		if err := tx.execOr(ctx, record.ErrNotFound, sqliteDeleteAccount, company, id); err != nil {
 			return err
 		}
 		if _, err := tx.exec(ctx, sqliteDeleteTallies, company, id); err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, sqliteOweEnding, company, id, flows.AllEpochs, []byte{}); err != nil {
+		if _, err := tx.exec(ctx, sqliteOweEnding, company, id, record.AllEpochs, []byte{}); err != nil {
 			return err
 		}
 		return tx.tell(ctx, company, id, tell)
@@ -299,14 +299,14 @@ const sqliteSetPassword = `
 	WHERE company = ? AND id = ? AND epoch = ?`
 
 func (s sqliteAccounts) SetPassword(
-	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash, tell ...flows.Tell,
+	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, tell ...record.Tell,
 ) error {
 	return translateSQLite("setting password", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		err := tx.execOr(ctx, flows.ErrConflict, sqliteSetPassword, hash, micros(now), company, id, epoch)
+		err := tx.execOr(ctx, record.ErrConflict, sqliteSetPassword, hash, micros(now), company, id, epoch)
 		if err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, sqliteDeleteTally, company, id, "", string(flows.WrongPasswords)); err != nil {
+		if _, err := tx.exec(ctx, sqliteDeleteTally, company, id, "", string(record.WrongPasswords)); err != nil {
 			return err
 		}
 		if _, err := tx.exec(ctx, sqliteOweEnding, company, id, epoch+1, keptBytes(keep)); err != nil {
@@ -322,7 +322,7 @@ const sqliteAcceptOne = `
 	ON CONFLICT (account, code) DO UPDATE SET version = excluded.version, at = excluded.at`
 
 func (s sqliteAccounts) Accept(
-	ctx context.Context, company string, id int64, accepted []flows.Acceptance, tell ...flows.Tell,
+	ctx context.Context, company string, id int64, accepted []record.Acceptance, tell ...record.Tell,
 ) error {
 	return translateSQLite("storing acceptances", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		if err := tx.accept(ctx, company, id, accepted); err != nil {
@@ -332,9 +332,9 @@ func (s sqliteAccounts) Accept(
 	}))
 }
 
-func (tx *sqliteQueries) accept(ctx context.Context, company string, id int64, accepted []flows.Acceptance) error {
+func (tx *sqliteQueries) accept(ctx context.Context, company string, id int64, accepted []record.Acceptance) error {
 	for _, a := range accepted {
-		err := tx.execOr(ctx, flows.ErrNotFound, sqliteAcceptOne, a.Code, a.Version, micros(a.At), company, id)
+		err := tx.execOr(ctx, record.ErrNotFound, sqliteAcceptOne, a.Code, a.Version, micros(a.At), company, id)
 		if err != nil {
 			return err
 		}
@@ -404,7 +404,7 @@ func (s sqliteAccounts) CompanyAfter(ctx context.Context, after string) (company
 
 func (s sqliteAccounts) Stranded(ctx context.Context, company string, all bool) (n int, err error) {
 	err = s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
-		return q.row(ctx, sqliteStranded, company, string(flows.StatusActive), all).Scan(&n)
+		return q.row(ctx, sqliteStranded, company, string(record.StatusActive), all).Scan(&n)
 	})
 	return n, translateSQLite("counting accounts without a second factor", err)
 }

@@ -3,7 +3,7 @@ package store
 import (
 	"context"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const (
@@ -13,7 +13,7 @@ const (
 )
 
 func (s sqliteAccounts) SetBackupCodes(
-	ctx context.Context, company string, id int64, hashes []string, tell ...flows.Tell,
+	ctx context.Context, company string, id int64, hashes []string, tell ...record.Tell,
 ) error {
 	return translateSQLite("storing backup codes", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		if err := tx.row(ctx, sqliteAccountExists, company, id).Scan(&id); err != nil {
@@ -48,6 +48,6 @@ const sqliteUseBackupCode = `
 
 func (s sqliteAccounts) UseBackupCode(ctx context.Context, company string, id int64, hash string) error {
 	return translateSQLite("using backup code", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.execOr(ctx, flows.ErrConflict, sqliteUseBackupCode, company, id, hash)
+		return tx.execOr(ctx, record.ErrConflict, sqliteUseBackupCode, company, id, hash)
 	}))
 }

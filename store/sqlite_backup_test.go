@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // backup returns the bytes of a backup.
@@ -54,7 +54,7 @@ func TestSQLiteBackupIsOfOneMoment(t *testing.T) {
 	for range 4 {
 		writers.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				_, err := accounts.Update(bg, "acme", alice.ID, func(a *flows.Account) (bool, error) {
+				_, err := accounts.Update(bg, "acme", alice.ID, func(a *record.Account) (bool, error) {
 					a.Role = fmt.Sprint(len(a.Question))
 					a.Question += "x"
 					return true, nil
@@ -73,7 +73,7 @@ func TestSQLiteBackupIsOfOneMoment(t *testing.T) {
 	must(t, err)
 	wantEqual(t, "accounts", done.Accounts, 301)
 	restored := startSQLite(t, to)
-	then := get[flows.Account](t)(restored.Accounts().ByID(bg, "acme", alice.ID))
+	then := get[record.Account](t)(restored.Accounts().ByID(bg, "acme", alice.ID))
 	if n := len(then.Question); n > 0 && then.Role != fmt.Sprint(n-1) || int64(n) != then.Epoch-alice.Epoch {
 		t.Errorf("half a change: %d steps, %s, epoch %d", n, then.Role, then.Epoch)
 	}
@@ -88,7 +88,7 @@ func TestSQLiteRestoreEndsSessions(t *testing.T) {
 		must(t, s.Sessions().Create(bg, t0, session(string(state), a.ID, a.Epoch, state)))
 	}
 	file := writeFile(t, backup(t, s))
-	lost := get[flows.Ending](t)(s.Accounts().NewEra(bg, "acme")) // whose era the backup does not know
+	lost := get[record.Ending](t)(s.Accounts().NewEra(bg, "acme")) // whose era the backup does not know
 
 	to := tempFile(t)
 	done, err := SQLiteRestore{From: file, To: to}.Run(bg)
@@ -98,14 +98,14 @@ func TestSQLiteRestoreEndsSessions(t *testing.T) {
 	for _, state := range storedStates {
 		wantGone(t, restored.Sessions(), string(state))
 	}
-	again := get[flows.Account](t)(restored.Accounts().ByID(bg, "acme", a.ID))
+	again := get[record.Account](t)(restored.Accounts().ByID(bg, "acme", a.ID))
 	if again.Era <= lost.Epoch {
 		t.Errorf("the era %d was there before: a login that was pending goes on", again.Era)
 	}
-	owed := get[[]flows.Ending](t)(restored.Accounts().Endings(bg, flows.Ending{}, 10))
-	wantEqual(t, "what is owed to sessions elsewhere", owed, []flows.Ending{{Company: "acme", Epoch: again.Era}})
+	owed := get[[]record.Ending](t)(restored.Accounts().Endings(bg, record.Ending{}, 10))
+	wantEqual(t, "what is owed to sessions elsewhere", owed, []record.Ending{{Company: "acme", Epoch: again.Era}})
 	must(t, restored.Sessions().End(bg, t0, owed[0]))
-	begun := session("new", a.ID, again.Epoch, flows.Authorized)
+	begun := session("new", a.ID, again.Epoch, record.Authorized)
 	begun.Era = again.Era
 	must(t, restored.Sessions().Create(bg, t0, begun))
 
@@ -113,7 +113,7 @@ func TestSQLiteRestoreEndsSessions(t *testing.T) {
 	done, err = SQLiteRestore{From: file, To: kept, KeepSessions: true}.Run(bg)
 	must(t, err)
 	wantEqual(t, "what was restored", done, SQLiteRestored{Accounts: 1})
-	wantSession(t, startSQLite(t, kept).Sessions(), session(string(flows.Authorized), a.ID, a.Epoch, flows.Authorized))
+	wantSession(t, startSQLite(t, kept).Sessions(), session(string(record.Authorized), a.ID, a.Epoch, record.Authorized))
 }
 
 // What is no whole backup of ours is refused with a sentence, and so is a place
@@ -220,7 +220,7 @@ func TestSQLiteRestoreReplaces(t *testing.T) {
 	_, err = SQLiteRestore{From: from, To: to, Replace: true}.Run(bg)
 	must(t, err)
 	restored := startSQLite(t, to)
-	for mnemocode, want := range map[string]error{"alice": nil, "bob": flows.ErrNotFound, "dave": flows.ErrNotFound} {
+	for mnemocode, want := range map[string]error{"alice": nil, "bob": record.ErrNotFound, "dave": record.ErrNotFound} {
 		_, err := restored.Accounts().ByMnemocode(bg, "acme", mnemocode)
 		wantErr(t, mnemocode, err, want)
 	}

@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // crashFile names the file in which the child of
@@ -53,7 +53,7 @@ func writeForEver(t *testing.T, file string) {
 		go func() {
 			for n := range 1_000_000 {
 				name := fmt.Sprintf("%d-%06d", i, n)
-				if err := s.Sessions().Create(bg, t0, session(name, 1, 1, flows.CheckOTP)); err != nil {
+				if err := s.Sessions().Create(bg, t0, session(name, 1, 1, record.CheckOTP)); err != nil {
 					panic(err)
 				}
 				os.Stdout.WriteString(name + "\n")

@@ -6,14 +6,14 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const sqliteDeleteSession = `DELETE FROM sessions WHERE hash = ? AND` + sqliteNotEnded
 
-func (s sqliteSessions) Delete(ctx context.Context, hash flows.TokenHash) error {
+func (s sqliteSessions) Delete(ctx context.Context, hash record.TokenHash) error {
 	return translateSQLite("ending session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.execOr(ctx, flows.ErrNotFound, sqliteDeleteSession, hash[:])
+		return tx.execOr(ctx, record.ErrNotFound, sqliteDeleteSession, hash[:])
 	}))
 }
 
@@ -22,9 +22,9 @@ const sqliteDeleteID = `
 	WHERE company = ? AND account = ? AND id = ? AND state <> ? AND expires > ? AND` + sqliteNotEnded + `
 	RETURNING ` + sqliteSessionColumns
 
-func (s sqliteSessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (sess flows.Session, err error) {
+func (s sqliteSessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (sess record.Session, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
-		sess, err = scanSQLiteSession(tx.row(ctx, sqliteDeleteID, company, account, id, string(flows.MailedLink), micros(now)))
+		sess, err = scanSQLiteSession(tx.row(ctx, sqliteDeleteID, company, account, id, string(record.MailedLink), micros(now)))
 		return err
 	})
 	return sess, translateSQLite("ending session", err)
@@ -46,9 +46,9 @@ const (
 
 // End deletes at once no more rows than an account usually has. Of more, and of a
 // company's, the sweep takes the rest.
-func (s sqliteSessions) End(ctx context.Context, now time.Time, e flows.Ending) error {
+func (s sqliteSessions) End(ctx context.Context, now time.Time, e record.Ending) error {
 	return translateSQLite("ending sessions", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		_, err := tx.exec(ctx, sqliteKeepSession, e.Keep[:], e.Company, e.Account, e.Epoch-1, string(flows.Authorized))
+		_, err := tx.exec(ctx, sqliteKeepSession, e.Keep[:], e.Company, e.Account, e.Epoch-1, string(record.Authorized))
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (s sqliteSessions) End(ctx context.Context, now time.Time, e flows.Ending) 
 
 // clearEnded deletes some of the rows behind an account's fence, and notes if
 // these were all.
-func (tx *sqliteQueries) clearEnded(ctx context.Context, e flows.Ending) error {
+func (tx *sqliteQueries) clearEnded(ctx context.Context, e record.Ending) error {
 	n, err := tx.exec(ctx, sqliteClearEnded, e.Company, e.Account, e.Epoch, sqliteClearChunk)
 	if err != nil || n == sqliteClearChunk {
 		return err
@@ -88,7 +88,7 @@ const (
 const sqliteUncleared = `SELECT company, account, epoch, x'' FROM fences WHERE uncleared = 1 LIMIT 1`
 
 func (s sqliteSessions) Sweep(ctx context.Context, now time.Time) error {
-	before := micros(now.Add(-flows.Keep))
+	before := micros(now.Add(-record.Keep))
 	for _, query := range []string{sqliteSweepSessions, sqliteSweepExpired, sqliteSweepCounters, sqliteSweepFences} {
 		if err := s.sweep(ctx, query, before); err != nil {
 			return translateSQLite("sweeping sessions", err)
@@ -101,7 +101,7 @@ func (s sqliteSessions) Sweep(ctx context.Context, now time.Time) error {
 // own.
 func (s sqliteSessions) sweepEnded(ctx context.Context) error {
 	for {
-		var e flows.Ending
+		var e record.Ending
 		err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
 			e, err = scanEnding(q.row(ctx, sqliteUncleared))
 			return err
@@ -131,10 +131,10 @@ const (
 // sweepCompany deletes the rows behind a company's fence. It looks for them where
 // it keeps no write waiting; none come meanwhile, and they don't change their
 // era.
-func (s sqliteSessions) sweepCompany(ctx context.Context, e flows.Ending) error {
+func (s sqliteSessions) sweepCompany(ctx context.Context, e record.Ending) error {
 	after := []byte{}
 	for {
-		var hashes []flows.TokenHash
+		var hashes []record.TokenHash
 		err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
 			hashes, err = collectSQLite(ctx, q, scanSQLiteHash, sqliteBehindEra, after, e.Company, e.Epoch, sqliteClearChunk)
 			return err

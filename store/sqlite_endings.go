@@ -3,14 +3,14 @@ package store
 import (
 	"context"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const sqliteNewEra = `
 	INSERT INTO eras (company, era) VALUES (?, 1) ON CONFLICT (company) DO UPDATE SET era = era + 1
 	RETURNING company, 0, era, x''`
 
-func (s sqliteAccounts) NewEra(ctx context.Context, company string) (e flows.Ending, err error) {
+func (s sqliteAccounts) NewEra(ctx context.Context, company string) (e record.Ending, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
 		e, err = scanEnding(tx.row(ctx, sqliteNewEra, company))
 		return err
@@ -26,8 +26,8 @@ const sqliteSelectEndings = `
 	SELECT * FROM (SELECT company, 0, era, x'' FROM eras WHERE company > ?1 AND ended < era ORDER BY company LIMIT ?3)
 	ORDER BY company, account LIMIT ?3`
 
-func (s sqliteAccounts) Endings(ctx context.Context, after flows.Ending, limit int) ([]flows.Ending, error) {
-	var endings []flows.Ending
+func (s sqliteAccounts) Endings(ctx context.Context, after record.Ending, limit int) ([]record.Ending, error) {
+	var endings []record.Ending
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
 		endings, err = collectSQLite(ctx, q, scanEnding, sqliteSelectEndings, after.Company, after.Account, limit)
 		return err
@@ -40,7 +40,7 @@ const (
 	sqliteEraEnded     = `UPDATE eras SET ended = max(ended, ?3) WHERE company = ?1 AND ?2 = 0`
 )
 
-func (s sqliteAccounts) Ended(ctx context.Context, e flows.Ending) error {
+func (s sqliteAccounts) Ended(ctx context.Context, e record.Ending) error {
 	query := sqliteDeleteEnding
 	if e.Account == 0 {
 		query = sqliteEraEnded

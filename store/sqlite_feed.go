@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // feedEvery is how often the file is looked at: what another process ended must
@@ -17,7 +17,7 @@ const sqliteDataVersion = `PRAGMA data_version`
 // counts, for each connection, the commits of others. What this process does
 // its own Memory knows, but for the sessions that make room for others: of these
 // feed is told, too.
-func (s *SQLite) Run(ctx context.Context, feed flows.Feed) {
+func (s *SQLite) Run(ctx context.Context, feed record.Feed) {
 	s.feed.Store(&feed)
 	tick := time.NewTicker(feedEvery)
 	defer tick.Stop()

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -31,13 +31,13 @@ func TestSQLiteHearsOfOtherProcesses(t *testing.T) {
 	eventually(t, "trust", func() bool { return feed.trusted.Load() })
 	flushes := feed.flushes.Load()
 
-	must(t, one.Sessions().Create(bg, t0, session("own", 1, 1, flows.Authorized)))
+	must(t, one.Sessions().Create(bg, t0, session("own", 1, 1, record.Authorized)))
 	must(t, one.Accounts().Sweep(bg, t0))
 	time.Sleep(3 * feedEvery) // long enough to have been told, were it to be told
 	if n := feed.flushes.Load(); n != flushes {
 		t.Errorf("the process's own commit or sweep flushed its memory (%d times)", n-flushes)
 	}
-	must(t, two.Sessions().Create(bg, t0, session("other", 1, 1, flows.Authorized)))
+	must(t, two.Sessions().Create(bg, t0, session("other", 1, 1, record.Authorized)))
 	eventually(t, "a flush after another process's commit", func() bool { return feed.flushes.Load() > flushes })
 
 	cancel()
@@ -52,15 +52,15 @@ func TestSQLiteHearsOfOtherProcesses(t *testing.T) {
 func TestRoomIsToldBeforeCreateReturns(t *testing.T) {
 	one, two := openServer(t, storetest.StartRedis(t)), startSQLite(t, tempFile(t))
 	for name, s := range map[string]interface {
-		Run(context.Context, flows.Feed)
-		Sessions() flows.Sessions
+		Run(context.Context, record.Feed)
+		Sessions() record.Sessions
 	}{"redis": one, "sqlite": two} {
 		feed := &recordedFeed{}
 		ctx, cancel := context.WithCancel(bg)
 		var running sync.WaitGroup
 		running.Go(func() { s.Run(ctx, feed) })
 		eventually(t, "trust", func() bool { return feed.trusted.Load() })
-		first, second := session("first", 1, 1, flows.Authorized), session("second", 1, 1, flows.Authorized)
+		first, second := session("first", 1, 1, record.Authorized), session("second", 1, 1, record.Authorized)
 		second.Created, second.AtMost = t0.Add(time.Second), 1
 		must(t, s.Sessions().Create(bg, t0, first))
 		must(t, s.Sessions().Create(bg, t0, second))
@@ -80,10 +80,10 @@ type recordedFeed struct {
 	accounts atomic.Int64 // that ended
 }
 
-func (f *recordedFeed) Ended(hash flows.TokenHash) { f.ended.Store(hash, true) }
-func (f *recordedFeed) EndedAll(flows.Ending)      { f.accounts.Add(1) }
-func (f *recordedFeed) Flush()                     { f.flushes.Add(1) }
-func (f *recordedFeed) Trust(until time.Time)      { f.trusted.Store(!until.IsZero()) }
+func (f *recordedFeed) Ended(hash record.TokenHash) { f.ended.Store(hash, true) }
+func (f *recordedFeed) EndedAll(record.Ending)      { f.accounts.Add(1) }
+func (f *recordedFeed) Flush()                      { f.flushes.Add(1) }
+func (f *recordedFeed) Trust(until time.Time)       { f.trusted.Store(!until.IsZero()) }
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const (
@@ -15,8 +15,8 @@ const (
 			(SELECT number FROM history WHERE account = ?1 AND noise = ?2 ORDER BY number DESC LIMIT 1 OFFSET ?3)`
 )
 
-// Record implements flows.History.
-func (s sqliteAccounts) Record(ctx context.Context, events []flows.Event) error {
+// Record implements record.History.
+func (s sqliteAccounts) Record(ctx context.Context, events []record.Event) error {
 	return translateSQLite("recording events", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		for _, e := range events {
 			data, err := encodeEvent(e)
@@ -25,7 +25,7 @@ func (s sqliteAccounts) Record(ctx context.Context, events []flows.Event) error 
 			}
 			n, err := tx.exec(ctx, sqliteRecord, e.Company, e.Account, e.Noise, micros(e.Time), data)
 			if err == nil && n > 0 {
-				_, err = tx.exec(ctx, sqliteForgetOldest, e.Account, e.Noise, flows.HistoryKept)
+				_, err = tx.exec(ctx, sqliteForgetOldest, e.Account, e.Noise, record.HistoryKept)
 			}
 			if err != nil {
 				return err
@@ -42,9 +42,9 @@ const sqliteRecorded = `
 		SELECT * FROM (SELECT number, at, event FROM history WHERE account = ?2 AND noise = 1 ORDER BY number DESC LIMIT ?3))
 	WHERE EXISTS (SELECT 1 FROM accounts WHERE company = ?1 AND id = ?2) ORDER BY number DESC LIMIT ?3`
 
-// Recorded implements flows.History.
-func (s sqliteAccounts) Recorded(ctx context.Context, company string, account int64, limit int) ([]flows.Event, error) {
-	var events []flows.Event
+// Recorded implements record.History.
+func (s sqliteAccounts) Recorded(ctx context.Context, company string, account int64, limit int) ([]record.Event, error) {
+	var events []record.Event
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
 		events, err = collectSQLite(ctx, q, scanEvent(company, account), sqliteRecorded, company, account, limit)
 		return err
@@ -54,10 +54,10 @@ func (s sqliteAccounts) Recorded(ctx context.Context, company string, account in
 
 const sqliteForget = `DELETE FROM history WHERE number IN (SELECT number FROM history WHERE at < ? LIMIT ?)`
 
-// Forget implements flows.History.
+// Forget implements record.History.
 func (s sqliteAccounts) Forget(ctx context.Context, before time.Time) error {
 	return translateSQLite("forgetting events", s.sweep(ctx, sqliteForget, micros(before)))
 }
 
 // Interface guard
-var _ flows.History = sqliteAccounts{}
+var _ record.History = sqliteAccounts{}

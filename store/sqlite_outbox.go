@@ -5,7 +5,7 @@ import (
 	"crypto/rand"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 )
 
 // tell stores what there is to tell of a change to an account that was made.
-func (tx *sqliteQueries) tell(ctx context.Context, company string, account int64, tell []flows.Tell) error {
+func (tx *sqliteQueries) tell(ctx context.Context, company string, account int64, tell []record.Tell) error {
 	for _, o := range outgoing(tell) {
 		var queue string
 		if err := tx.row(ctx, sqliteQueueOf, company, account, o.Queue).Scan(&queue); err != nil {
@@ -37,7 +37,7 @@ func (tx *sqliteQueries) tell(ctx context.Context, company string, account int64
 
 const sqliteDue = `SELECT DISTINCT company FROM outbox_queues INDEXED BY outbox_queues_due WHERE due <= ?`
 
-// Due implements flows.Outbox.
+// Due implements record.Outbox.
 func (s sqliteAccounts) Due(ctx context.Context, now time.Time) ([]string, error) {
 	var companies []string
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
@@ -56,16 +56,16 @@ const (
 		SELECT number, id, type, body, at FROM outbox WHERE company = ? AND queue = ? ORDER BY number LIMIT ?`
 )
 
-// Claim implements flows.Outbox.
-func (s sqliteAccounts) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]flows.OutQueue, error) {
-	var queues []flows.OutQueue
+// Claim implements record.Outbox.
+func (s sqliteAccounts) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]record.OutQueue, error) {
+	var queues []record.OutQueue
 	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
 		claim := rand.Text()
 		queues, err = collectSQLite(ctx, tx, scanQueue(company, claim, until), sqliteClaim,
 			company, micros(now), micros(until), claim, limit)
 		for i := range queues {
 			q := &queues[i]
-			if q.Events, err = collectSQLite(ctx, tx, scanWaiting, sqliteEventsOf, company, q.Name, flows.ClaimedEvents); err != nil {
+			if q.Events, err = collectSQLite(ctx, tx, scanWaiting, sqliteEventsOf, company, q.Name, record.ClaimedEvents); err != nil {
 				return err
 			}
 		}
@@ -82,8 +82,8 @@ const (
 			AND NOT EXISTS (SELECT 1 FROM outbox WHERE company = ?1 AND queue = ?2)`
 )
 
-// Settle implements flows.Outbox.
-func (s sqliteAccounts) Settle(ctx context.Context, q flows.OutQueue, delivered []int64, due time.Time, tries int) error {
+// Settle implements record.Outbox.
+func (s sqliteAccounts) Settle(ctx context.Context, q record.OutQueue, delivered []int64, due time.Time, tries int) error {
 	return translateSQLite("settling events", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		for _, number := range delivered {
 			if _, err := tx.exec(ctx, sqliteDeleteEvent, number); err != nil {
@@ -102,9 +102,9 @@ const sqliteBacklog = `
 	SELECT company, count(*), min(at) FROM outbox WHERE company = (SELECT min(company) FROM outbox WHERE company > ?)
 	GROUP BY company`
 
-// Backlog implements flows.Outbox.
-func (s sqliteAccounts) Backlog(ctx context.Context, after string) (flows.Backlog, error) {
-	var b flows.Backlog
+// Backlog implements record.Outbox.
+func (s sqliteAccounts) Backlog(ctx context.Context, after string) (record.Backlog, error) {
+	var b record.Backlog
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
 		b, err = scanBacklog(q.row(ctx, sqliteBacklog, after))
 		return err
@@ -113,4 +113,4 @@ func (s sqliteAccounts) Backlog(ctx context.Context, after string) (flows.Backlo
 }
 
 // Interface guard
-var _ flows.Outbox = sqliteAccounts{}
+var _ record.Outbox = sqliteAccounts{}

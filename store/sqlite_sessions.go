@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// sqliteSessions is a SQLite's flows.Sessions. A session is expired at the
+// sqliteSessions is a SQLite's record.Sessions. A session is expired at the
 // moment it expires.
 type sqliteSessions struct{ *SQLite }
 
@@ -33,12 +33,12 @@ const (
 			AND NOT EXISTS (SELECT 1 FROM fences WHERE company = ?3 AND account = 0 AND epoch > ?17)`
 )
 
-func (s sqliteSessions) Create(ctx context.Context, now time.Time, sess flows.Session, counters ...flows.Counter) error {
+func (s sqliteSessions) Create(ctx context.Context, now time.Time, sess record.Session, counters ...record.Counter) error {
 	return s.store(ctx, "creating session", now, sess, counters, func(ctx context.Context, tx *sqliteQueries) error {
-		if sess.State != flows.MailedLink || sess.Account == 0 {
+		if sess.State != record.MailedLink || sess.Account == 0 {
 			return nil
 		}
-		_, err := tx.exec(ctx, sqliteDeleteLinks, sess.Company, sess.Account, string(flows.MailedLink))
+		_, err := tx.exec(ctx, sqliteDeleteLinks, sess.Company, sess.Account, string(record.MailedLink))
 		return err
 	})
 }
@@ -47,10 +47,10 @@ func (s sqliteSessions) Create(ctx context.Context, now time.Time, sess flows.Se
 // remembers sessions is told which of them had to make room, whatever came of
 // it: an error does not say that nothing was stored.
 func (s sqliteSessions) store(
-	ctx context.Context, doing string, now time.Time, sess flows.Session, counters []flows.Counter,
+	ctx context.Context, doing string, now time.Time, sess record.Session, counters []record.Counter,
 	before func(context.Context, *sqliteQueries) error,
 ) error {
-	var ended []flows.TokenHash
+	var ended []record.TokenHash
 	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		if err := tx.charge(ctx, now, counters); err != nil {
 			return err
@@ -72,18 +72,18 @@ func (s sqliteSessions) store(
 	return translateSQLite(doing, err)
 }
 
-func (tx *sqliteQueries) storeSession(ctx context.Context, s flows.Session) error {
+func (tx *sqliteQueries) storeSession(ctx context.Context, s record.Session) error {
 	accepted, err := encodeAcceptances(s.Accepted)
 	if err != nil {
 		return err
 	}
-	var code flows.Code
+	var code record.Code
 	var hash []byte
 	if s.Code != nil {
 		code = *s.Code
 		hash = code.Hash[:]
 	}
-	return tx.execOr(ctx, flows.ErrConflict, sqliteInsertSession,
+	return tx.execOr(ctx, record.ErrConflict, sqliteInsertSession,
 		s.Hash[:], s.ID, s.Company, s.Account, s.Mnemocode, s.LoginID, s.Epoch, string(s.State), accepted,
 		micros(s.Created), micros(s.Expires), micros(s.Ends), hash, code.Phone, micros(code.Expires), s.ByApp,
 		s.Era, micros(s.LastUsed), s.Address, s.UserAgent, string(s.Profile))
@@ -102,7 +102,7 @@ const (
 
 // makeRoom ends the oldest of an account's sessions in the state of s, but for s
 // itself, so that no more than s.AtMost are left.
-func (tx *sqliteQueries) makeRoom(ctx context.Context, now time.Time, s flows.Session) ([]flows.TokenHash, error) {
+func (tx *sqliteQueries) makeRoom(ctx context.Context, now time.Time, s record.Session) ([]record.TokenHash, error) {
 	var crowded int
 	err := tx.row(ctx, sqliteCrowded, s.Company, s.Account, string(s.State), s.AtMost).Scan(&crowded)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -115,7 +115,7 @@ func (tx *sqliteQueries) makeRoom(ctx context.Context, now time.Time, s flows.Se
 		s.Company, s.Account, string(s.State), micros(now), s.Hash[:], s.AtMost-1)
 }
 
-func scanSQLiteHash(row scanner) (hash flows.TokenHash, err error) {
+func scanSQLiteHash(row scanner) (hash record.TokenHash, err error) {
 	var raw []byte
 	err = row.Scan(&raw)
 	copy(hash[:], raw)
@@ -130,8 +130,8 @@ const (
 	sqliteSessionByHash = sqliteSelectSession + ` WHERE hash = ? AND` + sqliteNotEnded
 )
 
-func (s sqliteSessions) Get(ctx context.Context, hash flows.TokenHash) (flows.Session, error) {
-	var sess flows.Session
+func (s sqliteSessions) Get(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+	var sess record.Session
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
 		sess, err = scanSQLiteSession(q.row(ctx, sqliteSessionByHash, hash[:]))
 		return err
@@ -139,8 +139,8 @@ func (s sqliteSessions) Get(ctx context.Context, hash flows.TokenHash) (flows.Se
 	return sess, translateSQLite("loading session", err)
 }
 
-func scanSQLiteSession(row scanner) (flows.Session, error) {
-	var s flows.Session
+func scanSQLiteSession(row scanner) (record.Session, error) {
+	var s record.Session
 	var hash, accepted, codeHash []byte
 	var created, expires, ends, codeExpires, lastUsed int64
 	var phone string
@@ -148,7 +148,7 @@ func scanSQLiteSession(row scanner) (flows.Session, error) {
 		&created, &expires, &ends, &codeHash, &phone, &codeExpires, &s.ByApp,
 		&s.Era, &lastUsed, &s.Address, &s.UserAgent, &s.Profile)
 	if err != nil {
-		return flows.Session{}, err
+		return record.Session{}, err
 	}
 	copy(s.Hash[:], hash)
 	s.Created, s.Expires, s.Ends, s.LastUsed = fromMicros(created), fromMicros(expires), fromMicros(ends), fromMicros(lastUsed)
@@ -158,11 +158,11 @@ func scanSQLiteSession(row scanner) (flows.Session, error) {
 }
 
 // makeCode returns the code of a row, nil where there is none.
-func makeCode(hash []byte, phone string, expires int64) *flows.Code {
+func makeCode(hash []byte, phone string, expires int64) *record.Code {
 	if hash == nil {
 		return nil
 	}
-	code := &flows.Code{Phone: phone, Expires: fromMicros(expires)}
+	code := &record.Code{Phone: phone, Expires: fromMicros(expires)}
 	copy(code.Hash[:], hash)
 	return code
 }
@@ -170,10 +170,10 @@ func makeCode(hash []byte, phone string, expires int64) *flows.Code {
 const sqliteTakeSession = `DELETE FROM sessions WHERE hash = ? AND state = ? AND expires > ? AND` + sqliteNotEnded
 
 func (s sqliteSessions) Replace(
-	ctx context.Context, now time.Time, old flows.TokenHash, from flows.State, next flows.Session, counters ...flows.Counter,
+	ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter,
 ) error {
 	return s.store(ctx, "replacing session", now, next, counters, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.execOr(ctx, flows.ErrConflict, sqliteTakeSession, old[:], string(from), micros(now))
+		return tx.execOr(ctx, record.ErrConflict, sqliteTakeSession, old[:], string(from), micros(now))
 	})
 }
 
@@ -181,9 +181,9 @@ const sqliteTouchSession = `
 	UPDATE sessions SET expires = max(expires, min(?1, ends)), last_used = max(last_used, ?3)
 	WHERE hash = ?2 AND expires > ?3 AND` + sqliteNotEnded
 
-func (s sqliteSessions) Touch(ctx context.Context, now time.Time, hash flows.TokenHash, expires time.Time) error {
+func (s sqliteSessions) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
 	return translateSQLite("touching session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.execOr(ctx, flows.ErrNotFound, sqliteTouchSession, micros(expires), hash[:], micros(now))
+		return tx.execOr(ctx, record.ErrNotFound, sqliteTouchSession, micros(expires), hash[:], micros(now))
 	}))
 }
 
@@ -192,9 +192,9 @@ const sqliteExpireSession = `
 	UPDATE sessions SET expires = 0, ends = expires, code_hash = NULL, code_phone = ''
 	WHERE hash = ? AND expires > 0 AND expires <= ? AND` + sqliteNotEnded
 
-func (s sqliteSessions) Expire(ctx context.Context, now time.Time, hash flows.TokenHash) error {
+func (s sqliteSessions) Expire(ctx context.Context, now time.Time, hash record.TokenHash) error {
 	return translateSQLite("expiring session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.execOr(ctx, flows.ErrNotFound, sqliteExpireSession, hash[:], micros(now))
+		return tx.execOr(ctx, record.ErrNotFound, sqliteExpireSession, hash[:], micros(now))
 	}))
 }
 
@@ -202,12 +202,12 @@ const sqliteSessionsByState = sqliteSelectSession + `
 	WHERE company = ? AND account = ? AND state = ? AND expires > ? AND` + sqliteNotEnded + `
 	ORDER BY created DESC LIMIT ?`
 
-func (s sqliteSessions) List(ctx context.Context, now time.Time, company string, account int64) ([]flows.Session, error) {
-	var all []flows.Session
+func (s sqliteSessions) List(ctx context.Context, now time.Time, company string, account int64) ([]record.Session, error) {
+	var all []record.Session
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
 		for _, state := range storedStates {
 			found, err := collectSQLite(ctx, q, scanSQLiteSession, sqliteSessionsByState,
-				company, account, string(state), micros(now), flows.MaxSessions)
+				company, account, string(state), micros(now), record.MaxSessions)
 			if err != nil {
 				return err
 			}
@@ -223,12 +223,12 @@ const sqliteOpenCode = `
 	UPDATE sessions SET code_number = code_number + 1, code_hash = NULL, code_phone = ''
 	WHERE hash = ? AND state = ? AND expires > ? AND` + sqliteNotEnded + ` RETURNING code_number`
 
-func (s sqliteSessions) OpenCode(ctx context.Context, now time.Time, hash flows.TokenHash, state flows.State) (int64, error) {
+func (s sqliteSessions) OpenCode(ctx context.Context, now time.Time, hash record.TokenHash, state record.State) (int64, error) {
 	var number int64
 	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		err := tx.row(ctx, sqliteOpenCode, hash[:], string(state), micros(now)).Scan(&number)
 		if errors.Is(err, sql.ErrNoRows) {
-			return flows.ErrConflict
+			return record.ErrConflict
 		}
 		return err
 	})
@@ -237,9 +237,9 @@ func (s sqliteSessions) OpenCode(ctx context.Context, now time.Time, hash flows.
 
 const sqliteSetCode = `UPDATE sessions SET code_hash = ?, code_phone = ?, code_expires = ?, by_app = 0 WHERE hash = ? AND code_number = ? AND` + sqliteNotEnded
 
-func (s sqliteSessions) SetCode(ctx context.Context, hash flows.TokenHash, number int64, code flows.Code) error {
+func (s sqliteSessions) SetCode(ctx context.Context, hash record.TokenHash, number int64, code record.Code) error {
 	return translateSQLite("setting code", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.execOr(ctx, flows.ErrConflict, sqliteSetCode, code.Hash[:], code.Phone, micros(code.Expires), hash[:], number)
+		return tx.execOr(ctx, record.ErrConflict, sqliteSetCode, code.Hash[:], code.Phone, micros(code.Expires), hash[:], number)
 	}))
 }
 
@@ -249,11 +249,11 @@ const sqliteTakeCode = `UPDATE sessions SET code_hash = NULL, code_phone = '' WH
 // don't queue. Of those who have read the same code, one removes it; to the
 // others it is as if they had come when it was gone.
 func (s sqliteSessions) SpendCode(
-	ctx context.Context, now time.Time, company string, hash flows.TokenHash, state flows.State, counters ...flows.Counter,
-) (flows.Session, error) {
+	ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, counters ...record.Counter,
+) (record.Session, error) {
 	sess, err := s.Get(ctx, hash)
 	if err != nil {
-		return flows.Session{}, err
+		return record.Session{}, err
 	}
 	code := sess.Code
 	sess.Code = nil
@@ -289,7 +289,7 @@ const (
 
 // Charge reads before it writes, so that a flood of what is refused does not keep
 // the one writer from others; what is only looked at never does.
-func (s sqliteSessions) Charge(ctx context.Context, now time.Time, counters ...flows.Counter) error {
+func (s sqliteSessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
 	if err := s.look(ctx, now, counters); err != nil || !slices.ContainsFunc(counters, isCharged) {
 		return err
 	}
@@ -298,7 +298,7 @@ func (s sqliteSessions) Charge(ctx context.Context, now time.Time, counters ...f
 	}))
 }
 
-func (tx *sqliteQueries) charge(ctx context.Context, now time.Time, counters []flows.Counter) error {
+func (tx *sqliteQueries) charge(ctx context.Context, now time.Time, counters []record.Counter) error {
 	for _, c := range counters {
 		if err := tx.chargeOne(ctx, now, c); err != nil {
 			return err
@@ -307,7 +307,7 @@ func (tx *sqliteQueries) charge(ctx context.Context, now time.Time, counters []f
 	return nil
 }
 
-func (tx *sqliteQueries) chargeOne(ctx context.Context, now time.Time, c flows.Counter) error {
+func (tx *sqliteQueries) chargeOne(ctx context.Context, now time.Time, c record.Counter) error {
 	if c.Look || c.Limit <= 0 {
 		return tx.full(ctx, now, c)
 	}
@@ -320,27 +320,27 @@ func (tx *sqliteQueries) chargeOne(ctx context.Context, now time.Time, c flows.C
 
 // full returns a Full error if a counter is at its limit. A limit of nothing
 // has no window that could end it; it is said to last one from now.
-func (q *sqliteQueries) full(ctx context.Context, now time.Time, c flows.Counter) error {
+func (q *sqliteQueries) full(ctx context.Context, now time.Time, c record.Counter) error {
 	var until int64
 	err := q.row(ctx, sqliteFullCounter, c.Key, micros(now), c.Limit).Scan(&until)
 	switch {
 	case err == nil:
-		return &flows.Full{Key: c.Key, Until: fromMicros(until)}
+		return &record.Full{Key: c.Key, Until: fromMicros(until)}
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	case c.Limit <= 0:
-		return &flows.Full{Key: c.Key, Until: fromMicros(micros(now.Add(c.Window)))}
+		return &record.Full{Key: c.Key, Until: fromMicros(micros(now.Add(c.Window)))}
 	}
 	return nil
 }
 
-func (s sqliteSessions) look(ctx context.Context, now time.Time, counters []flows.Counter) error {
+func (s sqliteSessions) look(ctx context.Context, now time.Time, counters []record.Counter) error {
 	return translateSQLite("reading counters", s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
 		return q.look(ctx, now, counters)
 	}))
 }
 
-func (q *sqliteQueries) look(ctx context.Context, now time.Time, counters []flows.Counter) error {
+func (q *sqliteQueries) look(ctx context.Context, now time.Time, counters []record.Counter) error {
 	for _, c := range counters {
 		if err := q.full(ctx, now, c); err != nil {
 			return err

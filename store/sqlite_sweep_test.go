@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -46,11 +46,11 @@ func TestSQLiteOverwritesWhatIsDeleted(t *testing.T) {
 		if i%2 == 0 {
 			continue
 		}
-		sess := session(fmt.Sprint("s@", accounts[i]), accounts[i], 1, flows.CheckOTP)
-		sess.Code = &flows.Code{Phone: "gone-phone", Expires: t0.Add(time.Minute)}
+		sess := session(fmt.Sprint("s@", accounts[i]), accounts[i], 1, record.CheckOTP)
+		sess.Code = &record.Code{Phone: "gone-phone", Expires: t0.Add(time.Minute)}
 		must(t, s.Sessions().Create(bg, t0, sess))
 		must(t, s.Accounts().Delete(bg, "acme", accounts[i]))
-		must(t, s.Sessions().End(bg, t0, flows.Ending{Company: "acme", Account: accounts[i], Epoch: flows.AllEpochs}))
+		must(t, s.Sessions().End(bg, t0, record.Ending{Company: "acme", Account: accounts[i], Epoch: record.AllEpochs}))
 	}
 	must(t, s.Accounts().Sweep(bg, t0))
 	kept := 0
@@ -99,7 +99,7 @@ var leftover = flag.Int("leftover", 20_000, "how many sessions TestSQLiteEndsAny
 func TestSQLiteEndsAnyNumberOfSessionsAtOnce(t *testing.T) {
 	s := startSQLite(t, tempFile(t))
 	sessions := s.Sessions()
-	must(t, sessions.Create(bg, t0, session("alive", 1, 1, flows.Authorized)))
+	must(t, sessions.Create(bg, t0, session("alive", 1, 1, record.Authorized)))
 	const many = `
 		WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?1)
 		INSERT INTO sessions (hash, id, company, account, mnemocode, login_id, epoch, state, accepted, created, expires, ends, code_phone, code_expires)
@@ -107,7 +107,7 @@ func TestSQLiteEndsAnyNumberOfSessionsAtOnce(t *testing.T) {
 	db := get[*sql.DB](t)(sql.Open("sqlite", sqliteDSN(s.file)))
 	_, err := db.Exec(many, *leftover, micros(t0), micros(t0.Add(10*time.Minute)))
 	must(t, errors.Join(err, db.Close()))
-	if n := len(get[[]flows.Session](t)(sessions.List(bg, t0, "acme", 1))); n != flows.MaxSessions+1 {
+	if n := len(get[[]record.Session](t)(sessions.List(bg, t0, "acme", 1))); n != record.MaxSessions+1 {
 		t.Errorf("%d sessions are listed", n)
 	}
 	left := func() (n int) {
@@ -117,25 +117,25 @@ func TestSQLiteEndsAnyNumberOfSessionsAtOnce(t *testing.T) {
 		return n
 	}
 	began := time.Now()
-	must(t, sessions.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2}))
+	must(t, sessions.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 2}))
 	t.Logf("End of %d sessions took %v", *leftover, time.Since(began))
 	wantGone(t, sessions, "alive")
-	wantEqual(t, "list", len(get[[]flows.Session](t)(sessions.List(bg, t0, "acme", 1))), 0)
+	wantEqual(t, "list", len(get[[]record.Session](t)(sessions.List(bg, t0, "acme", 1))), 0)
 	wantEqual(t, "rows that End has left", left(), *leftover+1-sqliteClearChunk)
-	must(t, sessions.Create(bg, t0, session("next", 1, 2, flows.Authorized)))
+	must(t, sessions.Create(bg, t0, session("next", 1, 2, record.Authorized)))
 	began = time.Now()
 	must(t, sessions.Sweep(bg, t0))
 	t.Logf("the sweep of the rest took %v", time.Since(began))
 	wantEqual(t, "rows that the sweep has left", left(), 1)
-	wantSession(t, sessions, session("next", 1, 2, flows.Authorized))
+	wantSession(t, sessions, session("next", 1, 2, record.Authorized))
 }
 
 // However late a sweep comes, a fence goes only after what is behind it.
 func TestSQLiteForgetsNoEndingBeforeItsSessions(t *testing.T) {
 	s := startSQLite(t, tempFile(t)).Sessions()
-	long := func(i int) flows.Session {
-		sess := session(fmt.Sprint("long", i), 1, 1, flows.Authorized)
-		sess.Ends = t0.Add(flows.LongestSession)
+	long := func(i int) record.Session {
+		sess := session(fmt.Sprint("long", i), 1, 1, record.Authorized)
+		sess.Ends = t0.Add(record.LongestSession)
 		sess.Expires = sess.Ends
 		return sess
 	}
@@ -143,7 +143,7 @@ func TestSQLiteForgetsNoEndingBeforeItsSessions(t *testing.T) {
 	for i := range many {
 		must(t, s.Create(bg, t0, long(i)))
 	}
-	must(t, s.End(bg, t0, flows.Ending{Company: "acme", Account: 1, Epoch: 2}))
+	must(t, s.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 2}))
 	must(t, s.Sweep(bg, t0.Add(40*24*time.Hour)))
 	for i := range many {
 		wantGone(t, s, fmt.Sprint("long", i))

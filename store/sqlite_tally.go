@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const (
@@ -20,8 +20,8 @@ const (
 )
 
 func (s sqliteAccounts) Tally(
-	ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error,
-	tell ...flows.Tell,
+	ctx context.Context, now time.Time, subject record.Subject, kind record.Kind, change func(*record.Tally) error,
+	tell ...record.Tell,
 ) error {
 	key := []any{subject.Company, subject.Account, subject.LoginID, string(kind)}
 	return translateSQLite("updating tally", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
@@ -50,10 +50,10 @@ func (s sqliteAccounts) Tally(
 
 const sqliteTalliesOf = `SELECT kind, count, until FROM tallies WHERE company = ? AND account = ? AND login_id = ?`
 
-func (s sqliteAccounts) Tallies(ctx context.Context, subject flows.Subject) (map[flows.Kind]flows.Tally, error) {
-	tallies := map[flows.Kind]flows.Tally{}
-	scan := func(row scanner) (kind flows.Kind, err error) {
-		var t flows.Tally
+func (s sqliteAccounts) Tallies(ctx context.Context, subject record.Subject) (map[record.Kind]record.Tally, error) {
+	tallies := map[record.Kind]record.Tally{}
+	scan := func(row scanner) (kind record.Kind, err error) {
+		var t record.Tally
 		var until int64
 		err = row.Scan(&kind, &t.Count, &until)
 		t.Until = fromMicros(until)

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // startSQLite starts a store in a file and closes it with the test, which fails
@@ -39,12 +39,12 @@ func startSQLite(t testing.TB, file string) *SQLite {
 
 func tempFile(t testing.TB) string { return filepath.Join(t.TempDir(), "test.db") }
 
-func sqliteAccountNodes(t *testing.T) (one, two flows.Accounts) {
+func sqliteAccountNodes(t *testing.T) (one, two record.Accounts) {
 	file := tempFile(t)
 	return startSQLite(t, file).Accounts(), startSQLite(t, file).Accounts()
 }
 
-func sqliteSessionNodes(t *testing.T) (one, two flows.Sessions) {
+func sqliteSessionNodes(t *testing.T) (one, two record.Sessions) {
 	file := tempFile(t)
 	return startSQLite(t, file).Sessions(), startSQLite(t, file).Sessions()
 }
@@ -107,7 +107,7 @@ func TestSQLiteRefusesCallsUnlessOpen(t *testing.T) {
 		for method, err := range callAllAccounts(bg, s.Accounts(), a) {
 			wantErr(t, method+" "+when, err, errSQLiteNotOpen)
 		}
-		for method, err := range callAllSessions(bg, s.Sessions(), session("a", 1, 1, flows.CheckOTP)) {
+		for method, err := range callAllSessions(bg, s.Sessions(), session("a", 1, 1, record.CheckOTP)) {
 			wantErr(t, method+" "+when, err, errSQLiteNotOpen)
 		}
 	}
@@ -129,18 +129,18 @@ func TestSQLiteKeepsAllAcrossReopening(t *testing.T) {
 	s := startSQLite(t, file)
 	a := create(t, s.Accounts(), someone("acme", "m1"))
 	must(t, s.Accounts().SetBackupCodes(bg, "acme", a.ID, []string{"c1", "c2"}))
-	must(t, s.Accounts().SetPassword(bg, t0, "acme", a.ID, a.Epoch, "h", flows.TokenHash{}))
-	subject := flows.Subject{Company: "acme", LoginID: "x"}
-	must(t, s.Accounts().Tally(bg, t0, subject, flows.WrongCodes, add(2)))
+	must(t, s.Accounts().SetPassword(bg, t0, "acme", a.ID, a.Epoch, "h", record.TokenHash{}))
+	subject := record.Subject{Company: "acme", LoginID: "x"}
+	must(t, s.Accounts().Tally(bg, t0, subject, record.WrongCodes, add(2)))
 	secret := get[[]byte](t)(s.Accounts().Secret(bg))
-	sess := session("a", a.ID, 9, flows.CheckOTP)
+	sess := session("a", a.ID, 9, record.CheckOTP)
 	code := newCode("c")
 	sess.Code = &code
 	must(t, s.Sessions().Create(bg, t0, sess))
-	must(t, s.Sessions().End(bg, t0, flows.Ending{Company: "acme", Account: a.ID, Epoch: 9}))
-	counter := flows.Counter{Key: "k", Limit: 1, Window: time.Hour}
+	must(t, s.Sessions().End(bg, t0, record.Ending{Company: "acme", Account: a.ID, Epoch: 9}))
+	counter := record.Counter{Key: "k", Limit: 1, Window: time.Hour}
 	must(t, s.Sessions().Charge(bg, t0, counter))
-	a = get[flows.Account](t)(s.Accounts().ByID(bg, "acme", a.ID))
+	a = get[record.Account](t)(s.Accounts().ByID(bg, "acme", a.ID))
 	owed := endings(t, s.Accounts())
 	must(t, s.Close())
 	if left, _ := filepath.Glob(file + "-*"); len(left) != 0 {
@@ -148,14 +148,14 @@ func TestSQLiteKeepsAllAcrossReopening(t *testing.T) {
 	}
 
 	s = startSQLite(t, file)
-	wantEqual(t, "account", get[flows.Account](t)(s.Accounts().ByLoginID(bg, "acme", "m1@example.com", "")), a)
+	wantEqual(t, "account", get[record.Account](t)(s.Accounts().ByLoginID(bg, "acme", "m1@example.com", "")), a)
 	wantEqual(t, "backup codes", get[[]string](t)(s.Accounts().BackupCodes(bg, "acme", a.ID)), []string{"c1", "c2"})
-	wantEqual(t, "tallies", get[map[flows.Kind]flows.Tally](t)(s.Accounts().Tallies(bg, subject)), map[flows.Kind]flows.Tally{flows.WrongCodes: {Count: 2}})
+	wantEqual(t, "tallies", get[map[record.Kind]record.Tally](t)(s.Accounts().Tallies(bg, subject)), map[record.Kind]record.Tally{record.WrongCodes: {Count: 2}})
 	wantEqual(t, "secret", get[[]byte](t)(s.Accounts().Secret(bg)), secret)
 	wantEqual(t, "endings", endings(t, s.Accounts()), owed)
 	wantSession(t, s.Sessions(), sess)
-	wantErr(t, "an ended epoch", s.Sessions().Create(bg, t0, session("b", a.ID, 8, flows.CheckOTP)), flows.ErrConflict)
-	wantFull(t, "a look", s.Sessions().Charge(bg, t0, flows.Look(counter)...), "k", t0.Add(time.Hour))
+	wantErr(t, "an ended epoch", s.Sessions().Create(bg, t0, session("b", a.ID, 8, record.CheckOTP)), record.ErrConflict)
+	wantFull(t, "a look", s.Sessions().Charge(bg, t0, record.Look(counter)...), "k", t0.Add(time.Hour))
 }
 
 func TestSQLiteFileIsTheUsersAlone(t *testing.T) {
@@ -164,7 +164,7 @@ func TestSQLiteFileIsTheUsersAlone(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "new", "deep", "test.db")
 	s := startSQLite(t, file)
-	must(t, s.Sessions().Create(bg, t0, session("a", 1, 1, flows.CheckOTP)))
+	must(t, s.Sessions().Create(bg, t0, session("a", 1, 1, record.CheckOTP)))
 	for name, want := range map[string]os.FileMode{
 		filepath.Dir(file): os.ModeDir | 0o700, file: 0o600, file + "-wal": 0o600, file + "-shm": 0o600,
 	} {
@@ -183,7 +183,7 @@ func TestSQLiteFileBecomesTheUsersAlone(t *testing.T) {
 	var log bytes.Buffer
 	file := tempFile(t)
 	one := startSQLite(t, file)
-	must(t, one.Sessions().Create(bg, t0, session("a", 1, 1, flows.CheckOTP)))
+	must(t, one.Sessions().Create(bg, t0, session("a", 1, 1, record.CheckOTP)))
 	for name, mode := range map[string]os.FileMode{file: 0o644, file + "-wal": 0o660, file + "-shm": 0o604} {
 		must(t, os.Chmod(name, mode))
 	}
@@ -205,7 +205,7 @@ func TestSQLiteFileMayHaveAnyName(t *testing.T) {
 	for _, name := range []string{"a b.db", "100%.db", "%20.db", "what?.db", "a#b.db", "a&_pragma=query_only(1).db", "a+b.db", "ž🗝.db", ":memory:"} {
 		dir := t.TempDir()
 		s := startSQLite(t, filepath.Join(dir, name))
-		must(t, s.Sessions().Create(bg, t0, session("a", 1, 1, flows.CheckOTP)))
+		must(t, s.Sessions().Create(bg, t0, session("a", 1, 1, record.CheckOTP)))
 		must(t, s.Close())
 		entries, err := os.ReadDir(dir)
 		must(t, err)
@@ -309,7 +309,7 @@ func TestSQLiteHasTheLibcItWasMadeFor(t *testing.T) {
 func BenchmarkSQLiteGet(b *testing.B) {
 	s := startSQLite(b, tempFile(b))
 	for i := range 1000 {
-		must(b, s.Sessions().Create(bg, t0, session(fmt.Sprint(i), 1, 1, flows.Authorized)))
+		must(b, s.Sessions().Create(bg, t0, session(fmt.Sprint(i), 1, 1, record.Authorized)))
 	}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
@@ -328,7 +328,7 @@ func BenchmarkSQLiteCreateParallel(b *testing.B) {
 			b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					sess := session("", 1, 1, flows.CheckPassword)
+					sess := session("", 1, 1, record.CheckPassword)
 					rand.Read(sess.Hash[:])
 					if err := s.Sessions().Create(bg, t0, sess); err != nil {
 						b.Error(err)

@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func TestSQLiteWritesThatFailHarmNoOthers(t *testing.T) {
 	s := startSQLite(t, tempFile(t))
 	refused := errors.New("refused")
 	create := func(ctx context.Context, tx *sqliteQueries, i int) error {
-		return tx.storeSession(ctx, session(fmt.Sprint(i), 1, 1, flows.Authorized))
+		return tx.storeSession(ctx, session(fmt.Sprint(i), 1, 1, record.Authorized))
 	}
 	errs := race(200, s, s, func(i int, s *SQLite) error {
 		return s.write(bg, func(ctx context.Context, tx *sqliteQueries) error {
@@ -52,7 +52,7 @@ func TestSQLiteSurvivesALostTransaction(t *testing.T) {
 	// Either of these, behind the store's back, leaves it without its savepoint.
 	for _, statement := range []string{`ROLLBACK`, `RELEASE op`} {
 		err := s.write(bg, func(ctx context.Context, tx *sqliteQueries) error {
-			if err := tx.storeSession(ctx, session("lost", 1, 1, flows.CheckOTP)); err != nil {
+			if err := tx.storeSession(ctx, session("lost", 1, 1, record.CheckOTP)); err != nil {
 				return err
 			}
 			_, err := tx.exec(ctx, statement)
@@ -62,14 +62,14 @@ func TestSQLiteSurvivesALostTransaction(t *testing.T) {
 			t.Errorf("after %s, all is said to be committed", statement)
 		}
 		wantGone(t, other.Sessions(), "lost")
-		must(t, other.Sessions().Create(bg, t0, session("other "+statement, 1, 1, flows.CheckOTP)))
-		must(t, s.Sessions().Create(bg, t0, session(statement, 1, 1, flows.CheckOTP)))
+		must(t, other.Sessions().Create(bg, t0, session("other "+statement, 1, 1, record.CheckOTP)))
+		must(t, s.Sessions().Create(bg, t0, session(statement, 1, 1, record.CheckOTP)))
 	}
 	err := s.write(bg, func(ctx context.Context, tx *sqliteQueries) error {
 		_, err := tx.exec(ctx, `ROLLBACK`)
-		return errors.Join(err, flows.ErrConflict)
+		return errors.Join(err, record.ErrConflict)
 	})
-	if err = translateSQLite("testing", err); flows.IsAnswer(err) {
+	if err = translateSQLite("testing", err); record.IsAnswer(err) {
 		t.Errorf("got error %v, an answer that comes from a lost transaction", err)
 	}
 }
@@ -83,7 +83,7 @@ func TestSQLiteGivesUpOnlyWritesThatHaveNotBegun(t *testing.T) {
 		slow <- s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 			begun <- true
 			<-finish
-			return tx.storeSession(ctx, session("slow", 1, 1, flows.CheckOTP))
+			return tx.storeSession(ctx, session("slow", 1, 1, record.CheckOTP))
 		})
 	}()
 	<-begun
@@ -105,11 +105,11 @@ func TestSQLiteGivesUpOnlyWritesThatHaveNotBegun(t *testing.T) {
 func TestSQLiteLooksAtCountersWhileSomeoneWrites(t *testing.T) {
 	s := startSQLite(t, tempFile(t))
 	a := create(t, s.Accounts(), plain("acme", "m1"))
-	counter := flows.Counter{Key: "k", Limit: 1, Window: time.Hour}
-	_, err := s.Accounts().Update(bg, "acme", a.ID, func(*flows.Account) (bool, error) {
+	counter := record.Counter{Key: "k", Limit: 1, Window: time.Hour}
+	_, err := s.Accounts().Update(bg, "acme", a.ID, func(*record.Account) (bool, error) {
 		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
 		defer cancel()
-		return false, s.Sessions().Charge(ctx, t0, flows.Look(counter)...)
+		return false, s.Sessions().Charge(ctx, t0, record.Look(counter)...)
 	})
 	must(t, err)
 }
@@ -118,7 +118,7 @@ func TestSQLiteCloseWaitsForCallsInFlight(t *testing.T) {
 	s := startSQLite(t, tempFile(t))
 	errs := make(chan error, 100)
 	for i := range 100 {
-		go func() { errs <- s.Sessions().Create(bg, t0, session(fmt.Sprint(i), 1, 1, flows.CheckOTP)) }()
+		go func() { errs <- s.Sessions().Create(bg, t0, session(fmt.Sprint(i), 1, 1, record.CheckOTP)) }()
 	}
 	must(t, <-errs)
 	must(t, s.Close())
@@ -133,7 +133,7 @@ func TestSQLiteCloseWaitsForCallsInFlight(t *testing.T) {
 		}
 	}
 	again := startSQLite(t, s.file)
-	left := get[[]flows.Session](t)(again.Sessions().List(bg, t0, "acme", 1))
+	left := get[[]record.Session](t)(again.Sessions().List(bg, t0, "acme", 1))
 	wantEqual(t, "sessions", len(left), stored)
 }
 
@@ -146,7 +146,7 @@ func TestSQLiteWaitsForAnotherProcess(t *testing.T) {
 	tx, err := db.Begin()
 	must(t, err)
 	done := make(chan error, 1)
-	go func() { done <- s.Sessions().Create(bg, t0, session("a", 1, 1, flows.CheckOTP)) }()
+	go func() { done <- s.Sessions().Create(bg, t0, session("a", 1, 1, record.CheckOTP)) }()
 	wantGone(t, s.Sessions(), "a") // reads go on
 	must(t, tx.Rollback())
 	must(t, <-done)

@@ -1,5 +1,5 @@
 // Package store keeps what package flows needs kept: it implements
-// flows.Accounts and flows.Sessions, whose comments say what every method
+// record.Accounts and record.Sessions, whose comments say what every method
 // promises. Start there; then read store.go, which all backends share, and one
 // of them, sqlite.go first.
 //
@@ -20,12 +20,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // Deployment names the deployment that an accounts store is of, for what several
 // deployments share: see Redis.SetDeployment.
-func Deployment(ctx context.Context, accounts flows.Accounts) (string, error) {
+func Deployment(ctx context.Context, accounts record.Accounts) (string, error) {
 	secret, err := accounts.Secret(ctx)
 	if err != nil {
 		return "", err
@@ -55,9 +55,9 @@ const (
 // fenceLife is how long an ended epoch or era stays forbidden. An account's sessions
 // are deleted, so that only calls under way may bring one of before; a company's go
 // on lying behind its fence until their time has come.
-func fenceLife(e flows.Ending) time.Duration {
+func fenceLife(e record.Ending) time.Duration {
 	if e.Account == 0 {
-		return flows.LongestSession + flows.Keep
+		return record.LongestSession + record.Keep
 	}
 	return 31 * 24 * time.Hour
 }
@@ -65,23 +65,23 @@ func fenceLife(e flows.Ending) time.Duration {
 // storedStates are those that a session can be kept in; of loginStates is one
 // that has a token.
 var (
-	loginStates  = flows.States[1:]
-	storedStates = append(slices.Clone(loginStates), flows.MailedLink)
+	loginStates  = record.States[1:]
+	storedStates = append(slices.Clone(loginStates), record.MailedLink)
 )
 
 // sortByAge orders sessions, the oldest first.
-func sortByAge(sessions []flows.Session) {
-	slices.SortFunc(sessions, func(a, b flows.Session) int {
+func sortByAge(sessions []record.Session) {
+	slices.SortFunc(sessions, func(a, b record.Session) int {
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
 	})
 }
 
 // isCharged reports whether a counter is not only looked at.
-func isCharged(c flows.Counter) bool { return !c.Look }
+func isCharged(c record.Counter) bool { return !c.Look }
 
 // Accounts
 
-// loginIDFields orders flows.LoginIDs, so that of several login ids that are
+// loginIDFields orders record.LoginIDs, so that of several login ids that are
 // taken the same one is told each time.
 var loginIDFields = []string{"primary_phone", "primary_email", "login_name"}
 
@@ -95,17 +95,17 @@ func scanString(row scanner) (s string, err error) {
 	return s, err
 }
 
-func scanTally(row scanner) (flows.Tally, error) {
-	var t flows.Tally
+func scanTally(row scanner) (record.Tally, error) {
+	var t record.Tally
 	var until int64
 	if err := row.Scan(&t.Count, &until); err != nil {
-		return flows.Tally{}, err
+		return record.Tally{}, err
 	}
 	t.Until = fromMicros(until)
 	return t, nil
 }
 
-func scanEnding(row scanner) (e flows.Ending, err error) {
+func scanEnding(row scanner) (e record.Ending, err error) {
 	var keep []byte
 	err = row.Scan(&e.Company, &e.Account, &e.Epoch, &keep)
 	copy(e.Keep[:], keep)
@@ -113,8 +113,8 @@ func scanEnding(row scanner) (e flows.Ending, err error) {
 }
 
 // keptBytes is Ending.Keep as it is stored: empty for none.
-func keptBytes(keep flows.TokenHash) []byte {
-	if keep == (flows.TokenHash{}) {
+func keptBytes(keep record.TokenHash) []byte {
+	if keep == (record.TokenHash{}) {
 		return []byte{}
 	}
 	return keep[:]
@@ -140,7 +140,7 @@ func fromMicros(n int64) time.Time {
 // Child rows of an account, as JSON. What decodes them returns nil where there
 // is nothing, without parsing: the usual case.
 
-func decodeIdentities(data []byte) ([]flows.Identity, error) {
+func decodeIdentities(data []byte) ([]record.Identity, error) {
 	if string(data) == "[]" {
 		return nil, nil
 	}
@@ -151,11 +151,11 @@ func decodeIdentities(data []byte) ([]flows.Identity, error) {
 	if err := json.Unmarshal(data, &stored); err != nil {
 		return nil, err
 	}
-	var identities []flows.Identity
+	var identities []record.Identity
 	for _, i := range stored {
-		identities = append(identities, flows.Identity{Provider: i.Provider, Subject: i.Subject})
+		identities = append(identities, record.Identity{Provider: i.Provider, Subject: i.Subject})
 	}
-	slices.SortFunc(identities, func(a, b flows.Identity) int {
+	slices.SortFunc(identities, func(a, b record.Identity) int {
 		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Subject, b.Subject))
 	})
 	return identities, nil
@@ -168,7 +168,7 @@ type storedAcceptance struct {
 	At      int64  `json:"at"`
 }
 
-func encodeAcceptances(accepted []flows.Acceptance) (string, error) {
+func encodeAcceptances(accepted []record.Acceptance) (string, error) {
 	stored := make([]storedAcceptance, len(accepted))
 	for i, a := range accepted {
 		stored[i] = storedAcceptance{a.Code, a.Version, micros(a.At)}
@@ -177,7 +177,7 @@ func encodeAcceptances(accepted []flows.Acceptance) (string, error) {
 	return string(data), err
 }
 
-func decodeAcceptances(data []byte) ([]flows.Acceptance, error) {
+func decodeAcceptances(data []byte) ([]record.Acceptance, error) {
 	if string(data) == "[]" {
 		return nil, nil
 	}
@@ -185,15 +185,15 @@ func decodeAcceptances(data []byte) ([]flows.Acceptance, error) {
 	if err := json.Unmarshal(data, &stored); err != nil {
 		return nil, err
 	}
-	accepted := make([]flows.Acceptance, len(stored))
+	accepted := make([]record.Acceptance, len(stored))
 	for i, a := range stored {
-		accepted[i] = flows.Acceptance{Code: a.Code, Version: a.Version, At: fromMicros(a.At)}
+		accepted[i] = record.Acceptance{Code: a.Code, Version: a.Version, At: fromMicros(a.At)}
 	}
-	slices.SortFunc(accepted, func(a, b flows.Acceptance) int { return cmp.Compare(a.Code, b.Code) })
+	slices.SortFunc(accepted, func(a, b record.Acceptance) int { return cmp.Compare(a.Code, b.Code) })
 	return accepted, nil
 }
 
-func decodeTallies(data []byte, text func(string) string) (map[flows.Kind]flows.Tally, error) {
+func decodeTallies(data []byte, text func(string) string) (map[record.Kind]record.Tally, error) {
 	if string(data) == "[]" {
 		return nil, nil
 	}
@@ -205,9 +205,9 @@ func decodeTallies(data []byte, text func(string) string) (map[flows.Kind]flows.
 	if err := json.Unmarshal(data, &stored); err != nil {
 		return nil, err
 	}
-	tallies := make(map[flows.Kind]flows.Tally, len(stored))
+	tallies := make(map[record.Kind]record.Tally, len(stored))
 	for _, t := range stored {
-		tallies[flows.Kind(text(t.Kind))] = flows.Tally{Count: t.Count, Until: fromMicros(t.Until)}
+		tallies[record.Kind(text(t.Kind))] = record.Tally{Count: t.Count, Until: fromMicros(t.Until)}
 	}
 	return tallies, nil
 }

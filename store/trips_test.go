@@ -10,6 +10,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -65,7 +66,7 @@ func newTripService(t *testing.T) *tripService {
 
 func (s *tripService) seed(seed flows.Seed) {
 	s.t.Helper()
-	seed.Status = flows.StatusActive
+	seed.Status = record.StatusActive
 	must(s.t, s.Seed(bg, s.company, seed))
 }
 
@@ -112,7 +113,7 @@ func (s *tripService) finish() {
 
 func TestASMSLoginTakesFiveRoundTrips(t *testing.T) {
 	s := newTripService(t)
-	s.seed(flows.Seed{Account: flows.Account{Mnemocode: "m1", Phone: "+37060012345"}})
+	s.seed(flows.Seed{Account: record.Account{Mnemocode: "m1", Phone: "+37060012345"}})
 	login := s.trips(func() {
 		s.must("auth/login", "", map[string]string{"login_id": "+37060012345"})
 		<-s.sms
@@ -121,14 +122,14 @@ func TestASMSLoginTakesFiveRoundTrips(t *testing.T) {
 	whole := s.trips(func() {
 		token := s.must("auth/login", "", map[string]string{"login_id": "+37060012345"}).SessionToken
 		reply := s.must("auth/checkotp", token, map[string]string{"otp": (<-s.sms).Code})
-		wantEqual(t, "state", reply.SessionState, flows.Authorized)
+		wantEqual(t, "state", reply.SessionState, record.Authorized)
 	})
 	wantEqual(t, "the whole login", whole, 5)
 }
 
 func TestAPasswordLoginTakesSevenRoundTrips(t *testing.T) {
 	s := newTripService(t)
-	s.seed(flows.Seed{Account: flows.Account{Mnemocode: "m1", LoginName: "alice"}, Password: "correct horse battery"})
+	s.seed(flows.Seed{Account: record.Account{Mnemocode: "m1", LoginName: "alice"}, Password: "correct horse battery"})
 	for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
 		s.address = address
 		trips := s.trips(func() {
@@ -141,8 +142,8 @@ func TestAPasswordLoginTakesSevenRoundTrips(t *testing.T) {
 // By their time, too, answers tell no one what there is.
 func TestWhatIsUnknownTakesAsManyRoundTrips(t *testing.T) {
 	s := newTripService(t)
-	s.seed(flows.Seed{Account: flows.Account{Mnemocode: "m1", Phone: "+37060012345"}, Password: "correct horse battery"})
-	s.seed(flows.Seed{Account: flows.Account{Mnemocode: "m2", LoginName: "phoneless"}, Password: "correct horse battery"})
+	s.seed(flows.Seed{Account: record.Account{Mnemocode: "m1", Phone: "+37060012345"}, Password: "correct horse battery"})
+	s.seed(flows.Seed{Account: record.Account{Mnemocode: "m2", LoginName: "phoneless"}, Password: "correct horse battery"})
 	known, phoneless, unknown := "+37060012345", "phoneless", "nobody"
 	same := func(what string, loginIDs []string, f func(loginID string)) {
 		t.Helper()

@@ -19,6 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // timeout bounds what one request asks of the stores, but for import
@@ -131,7 +132,7 @@ func (c *Call) Service() (*flows.Service, error) {
 // permit refuses what the key may not do, and finds the company. One that the key
 // does not have is as one that is not there.
 func (c *Call) permit(service *flows.Service, route Route) error {
-	refused := flows.Event{Name: flows.KeyRefused, Address: c.Address, Actor: c.actor()}
+	refused := record.Event{Name: record.KeyRefused, Address: c.Address, Actor: c.actor()}
 	if code, ok := c.params["company"]; ok {
 		company := service.Companies[code]
 		if company != nil && !c.key.has(code) {
@@ -160,7 +161,7 @@ func (c *Call) May(right Right) bool { return c.key == nil || c.key.may(right) }
 
 func (c *Call) actor() string {
 	if c.key == nil {
-		return flows.ActorAdmin
+		return record.ActorAdmin
 	}
 	return c.key.name
 }
@@ -207,11 +208,11 @@ func asError(err error) *Error {
 	if refusal, ok := errors.AsType[*flows.Refusal](err); ok && refusal.Err == flows.ErrRestricted {
 		return &Error{Status: http.StatusTooManyRequests, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter, Message: "too many of these; try again after the time in Retry-After"}
 	}
-	if taken, ok := errors.AsType[*flows.TakenError](err); ok {
+	if taken, ok := errors.AsType[*record.TakenError](err); ok {
 		return &Error{Status: http.StatusConflict, Field: taken.Field, Message: taken.Error()}
 	}
 	switch {
-	case errors.Is(err, flows.ErrNotFound):
+	case errors.Is(err, record.ErrNotFound):
 		return &Error{Status: http.StatusNotFound, Message: "the company has no such account"}
 	case errors.Is(err, flows.ErrNoSession):
 		return &Error{Status: http.StatusNotFound, Field: "session", Message: err.Error()}

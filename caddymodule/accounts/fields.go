@@ -18,10 +18,11 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // view is the account as it is shown.
-func (c *Call) view(a flows.Account) api.Account {
+func (c *Call) view(a record.Account) api.Account {
 	text := func(s string) *string {
 		if s == "" {
 			return nil
@@ -54,7 +55,7 @@ func (c *Call) view(a flows.Account) api.Account {
 	return v
 }
 
-func identityViews(identities []flows.Identity) []api.Identity {
+func identityViews(identities []record.Identity) []api.Identity {
 	views := make([]api.Identity, len(identities))
 	for i, identity := range identities {
 		views[i] = api.Identity(identity)
@@ -62,7 +63,7 @@ func identityViews(identities []flows.Identity) []api.Identity {
 	return views
 }
 
-func acceptanceViews(accepted []flows.Acceptance) []api.Acceptance {
+func acceptanceViews(accepted []record.Acceptance) []api.Acceptance {
 	views := make([]api.Acceptance, len(accepted))
 	for i, a := range accepted {
 		views[i] = api.Acceptance{Code: a.Code, Version: a.Version, At: a.At.UTC()}
@@ -78,7 +79,7 @@ type exportedAccount struct {
 	Email           string           `json:"primary_email,omitempty"`
 	LoginName       string           `json:"login_name,omitempty"`
 	Locale          string           `json:"locale,omitempty"`
-	Status          flows.Status     `json:"status"`
+	Status          record.Status    `json:"status"`
 	SecondFactor    bool             `json:"second_factor,omitempty"`
 	MustSetPassword bool             `json:"must_set_password,omitempty"`
 	PasswordHash    string           `json:"password_hash,omitempty"`
@@ -91,7 +92,7 @@ type exportedAccount struct {
 	Created         time.Time        `json:"created_at"`
 }
 
-func newExportedAccount(a flows.Account, backupCodes []string) exportedAccount {
+func newExportedAccount(a record.Account, backupCodes []string) exportedAccount {
 	return exportedAccount{
 		Mnemocode:       a.Mnemocode,
 		Role:            a.Role,
@@ -125,8 +126,8 @@ const (
 type changeParser struct {
 	kind   changeKind
 	change flows.Change
-	sets   []func(*flows.Account) error // in the order of accountFields
-	given  map[string]bool              // those that are not null
+	sets   []func(*record.Account) error // in the order of accountFields
+	given  map[string]bool               // those that are not null
 }
 
 // An accountField is a field that can be written.
@@ -141,20 +142,20 @@ type accountField struct {
 // before must_set_password, which it clears unless that is given, too; a
 // question before its answer, which goes with it.
 var accountFields = []accountField{
-	{name: "profile_mnemocode", parse: requiredField(func(a *flows.Account) *string { return &a.Mnemocode })},
-	{name: "role", parse: textField(128, func(a *flows.Account) *string { return &a.Role })},
+	{name: "profile_mnemocode", parse: requiredField(func(a *record.Account) *string { return &a.Mnemocode })},
+	{name: "role", parse: textField(128, func(a *record.Account) *string { return &a.Role })},
 	{name: "primary_phone", parse: (*changeParser).phone},
-	{name: "primary_email", parse: loginIDField(func(a *flows.Account) *string { return &a.Email })},
-	{name: "login_name", parse: loginIDField(func(a *flows.Account) *string { return &a.LoginName })},
+	{name: "primary_email", parse: loginIDField(func(a *record.Account) *string { return &a.Email })},
+	{name: "login_name", parse: loginIDField(func(a *record.Account) *string { return &a.LoginName })},
 	{name: "locale", parse: (*changeParser).locale},
 	{name: "status", parse: (*changeParser).status},
-	{name: "second_factor", parse: flagField(func(a *flows.Account) *bool { return &a.SecondFactor })},
+	{name: "second_factor", parse: flagField(func(a *record.Account) *bool { return &a.SecondFactor })},
 	{name: "password", parse: (*changeParser).password},
 	{name: "password_hash", parse: (*changeParser).passwordHash},
-	{name: "must_set_password", parse: flagField(func(a *flows.Account) *bool { return &a.MustSetPassword })},
+	{name: "must_set_password", parse: flagField(func(a *record.Account) *bool { return &a.MustSetPassword })},
 	{name: "control_question", parse: (*changeParser).question},
 	{name: "control_answer", parse: (*changeParser).answer},
-	{name: "control_answer_hash", parse: textField(1024, func(a *flows.Account) *string { return &a.AnswerHash }), imported: true},
+	{name: "control_answer_hash", parse: textField(1024, func(a *record.Account) *string { return &a.AnswerHash }), imported: true},
 	{name: "oauth_identities", parse: (*changeParser).identities},
 	{name: "disclaimers_accepted", parse: (*changeParser).accepted},
 	{name: "backup_code_hashes", parse: (*changeParser).backupCodes, imported: true},
@@ -200,7 +201,7 @@ func parseChange(data []byte, kind changeKind) (flows.Change, error) {
 	if kind != changeOld && !p.given["profile_mnemocode"] {
 		return flows.Change{}, &flows.FieldError{Field: "profile_mnemocode", Message: "it is missing"}
 	}
-	p.change.Apply = func(a *flows.Account) error {
+	p.change.Apply = func(a *record.Account) error {
 		for _, set := range p.sets {
 			if err := set(a); err != nil {
 				return err
@@ -251,32 +252,32 @@ func printable(name string) string {
 	return name
 }
 
-func (p *changeParser) set(set func(*flows.Account)) {
-	p.sets = append(p.sets, func(a *flows.Account) error { set(a); return nil })
+func (p *changeParser) set(set func(*record.Account)) {
+	p.sets = append(p.sets, func(a *record.Account) error { set(a); return nil })
 }
 
 // Kinds of fields
 
-func textField(limit int, of func(*flows.Account) *string) func(*changeParser, jsontext.Value) error {
+func textField(limit int, of func(*record.Account) *string) func(*changeParser, jsontext.Value) error {
 	return func(p *changeParser, v jsontext.Value) error {
 		s, err := textValue(v, limit)
-		p.set(func(a *flows.Account) { *of(a) = s })
+		p.set(func(a *record.Account) { *of(a) = s })
 		return err
 	}
 }
 
 // loginIDField is a textField without the spaces around it, which do not count
 // in a login id.
-func loginIDField(of func(*flows.Account) *string) func(*changeParser, jsontext.Value) error {
+func loginIDField(of func(*record.Account) *string) func(*changeParser, jsontext.Value) error {
 	return func(p *changeParser, v jsontext.Value) error {
 		s, err := stringValue(v)
 		s = app.Trimmed(s)
-		p.set(func(a *flows.Account) { *of(a) = s })
+		p.set(func(a *record.Account) { *of(a) = s })
 		return cmp.Or(err, checkText(s, 254))
 	}
 }
 
-func requiredField(of func(*flows.Account) *string) func(*changeParser, jsontext.Value) error {
+func requiredField(of func(*record.Account) *string) func(*changeParser, jsontext.Value) error {
 	return func(p *changeParser, v jsontext.Value) error {
 		if v.Kind() == 'n' {
 			return errors.New("it can't be null")
@@ -311,28 +312,28 @@ func checkText(s string, limit int) error {
 	return nil
 }
 
-func flagField(of func(*flows.Account) *bool) func(*changeParser, jsontext.Value) error {
+func flagField(of func(*record.Account) *bool) func(*changeParser, jsontext.Value) error {
 	return func(p *changeParser, v jsontext.Value) error {
 		on := v.Kind() == 't'
 		if !on && v.Kind() != 'f' && v.Kind() != 'n' {
 			return errors.New("it must be true or false")
 		}
-		p.set(func(a *flows.Account) { *of(a) = on })
+		p.set(func(a *record.Account) { *of(a) = on })
 		return nil
 	}
 }
 
 func (p *changeParser) phone(v jsontext.Value) error {
 	phone, err := textValue(v, 254)
-	phone = cmp.Or(flows.NormalizePhone(phone), phone) // the latter will be refused
-	p.set(func(a *flows.Account) { a.Phone = phone })
+	phone = cmp.Or(record.NormalizePhone(phone), phone) // the latter will be refused
+	p.set(func(a *record.Account) { a.Phone = phone })
 	return err
 }
 
 func (p *changeParser) locale(v jsontext.Value) error {
 	locale, err := stringValue(v)
 	locale = flows.Locale(locale)
-	p.set(func(a *flows.Account) { a.Locale = locale })
+	p.set(func(a *record.Account) { a.Locale = locale })
 	return err
 }
 
@@ -342,7 +343,7 @@ func (p *changeParser) status(v jsontext.Value) error {
 	if err == nil && status == "" {
 		err = errors.New("it must be active, restricted, closed or denied")
 	}
-	p.set(func(a *flows.Account) { a.Status = flows.Status(status) })
+	p.set(func(a *record.Account) { a.Status = record.Status(status) })
 	return err
 }
 
@@ -350,7 +351,7 @@ func (p *changeParser) status(v jsontext.Value) error {
 
 func (p *changeParser) password(v jsontext.Value) error {
 	if v.Kind() == 'n' {
-		p.set(func(a *flows.Account) { a.PasswordHash = "" })
+		p.set(func(a *record.Account) { a.PasswordHash = "" })
 		return nil
 	}
 	var s string
@@ -361,7 +362,7 @@ func (p *changeParser) password(v jsontext.Value) error {
 		return errors.New("it must have 1 to 128 characters; null takes the password away")
 	}
 	p.change.Password = s
-	p.set(func(a *flows.Account) { a.MustSetPassword = false })
+	p.set(func(a *record.Account) { a.MustSetPassword = false })
 	return nil
 }
 
@@ -380,7 +381,7 @@ func (p *changeParser) passwordHash(v jsontext.Value) error {
 			hash, err = password.KeycloakHash(object)
 		}
 	}
-	p.set(func(a *flows.Account) {
+	p.set(func(a *record.Account) {
 		if hash != "" && hash != a.PasswordHash {
 			a.MustSetPassword = false
 		}
@@ -393,7 +394,7 @@ func (p *changeParser) passwordHash(v jsontext.Value) error {
 
 func (p *changeParser) question(v jsontext.Value) error {
 	question, err := textValue(v, 256)
-	p.set(func(a *flows.Account) {
+	p.set(func(a *record.Account) {
 		a.Question = question
 		if question == "" {
 			a.AnswerHash = "" // which nobody will be asked for
@@ -406,7 +407,7 @@ func (p *changeParser) answer(v jsontext.Value) error {
 	answer, err := textValue(v, 256)
 	p.change.Answer = answer
 	if answer == "" {
-		p.set(func(a *flows.Account) { a.AnswerHash = "" })
+		p.set(func(a *record.Account) { a.AnswerHash = "" })
 	}
 	return err
 }
@@ -438,17 +439,17 @@ func (p *changeParser) identities(v jsontext.Value) error {
 	if json.Unmarshal(v, &views, json.RejectUnknownMembers(true)) != nil {
 		return errors.New(`it must be an array of {"provider_id": 1, "subject": "…"}`)
 	}
-	var identities []flows.Identity
+	var identities []record.Identity
 	for _, view := range views {
-		if slices.ContainsFunc(identities, func(i flows.Identity) bool { return i.Provider == view.Provider }) {
+		if slices.ContainsFunc(identities, func(i record.Identity) bool { return i.Provider == view.Provider }) {
 			return fmt.Errorf("provider_id %d is there twice; an account has one identity of each provider", view.Provider)
 		}
 		if strings.ContainsFunc(view.Subject, unicode.IsControl) {
 			return errors.New("a subject contains a control character")
 		}
-		identities = append(identities, flows.Identity(view))
+		identities = append(identities, record.Identity(view))
 	}
-	p.set(func(a *flows.Account) { a.Identities = identities })
+	p.set(func(a *record.Account) { a.Identities = identities })
 	return nil
 }
 
@@ -464,17 +465,17 @@ func (p *changeParser) accepted(v jsontext.Value) error {
 		switch n := utf8.RuneCountInString(view.Code); {
 		case n < 1 || n > 64 || utf8.RuneCountInString(view.Version) > 64 || strings.ContainsFunc(view.Code+view.Version, unicode.IsControl):
 			return errors.New("a code must have 1 to 64 characters, a version at most 64")
-		case slices.ContainsFunc(p.change.Accepted, func(a flows.Acceptance) bool { return a.Code == view.Code }):
+		case slices.ContainsFunc(p.change.Accepted, func(a record.Acceptance) bool { return a.Code == view.Code }):
 			return errors.New("a code is there twice")
 		case !view.At.IsZero() && !isPast(view.At):
 			return errors.New("accepted_at must be a time of the past, as in 2026-11-21T12:00:00Z")
 		}
-		p.change.Accepted = append(p.change.Accepted, flows.Acceptance{Code: view.Code, Version: view.Version, At: cmp.Or(view.At.UTC(), now)})
+		p.change.Accepted = append(p.change.Accepted, record.Acceptance{Code: view.Code, Version: view.Version, At: cmp.Or(view.At.UTC(), now)})
 	}
 	accepted := p.change.Accepted
-	p.sets = append(p.sets, func(a *flows.Account) error {
+	p.sets = append(p.sets, func(a *record.Account) error {
 		for _, old := range a.Accepted {
-			if !slices.ContainsFunc(accepted, func(b flows.Acceptance) bool { return b.Code == old.Code }) {
+			if !slices.ContainsFunc(accepted, func(b record.Acceptance) bool { return b.Code == old.Code }) {
 				return &flows.FieldError{
 					Field:   "disclaimers_accepted",
 					Message: "what was accepted can't be taken away; give the disclaimer a new version to have it accepted anew",
@@ -494,7 +495,7 @@ func (p *changeParser) created(v jsontext.Value) error {
 	if json.Unmarshal(v, &at) != nil || !isPast(at) {
 		return errors.New("it must be a time of the past, as in 2026-11-21T12:00:00Z")
 	}
-	p.set(func(a *flows.Account) {
+	p.set(func(a *record.Account) {
 		if a.ID == 0 {
 			a.Created = at
 		}

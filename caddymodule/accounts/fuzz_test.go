@@ -14,6 +14,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // FuzzImportLine reads an account: what is taken, exported and read again is
@@ -63,8 +64,8 @@ func FuzzImportLine(f *testing.F) {
 
 // imported is the account that a line makes, in as far as its secrets need no
 // hashing.
-func imported(line []byte) (flows.Account, flows.Change, error) {
-	a := flows.Account{Status: flows.StatusActive}
+func imported(line []byte) (record.Account, flows.Change, error) {
+	a := record.Account{Status: record.StatusActive}
 	change, err := parseChange(line, changeImport)
 	if err != nil {
 		return a, change, err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const (
@@ -128,7 +129,7 @@ func (i *importer) take(ctx context.Context, n int, line []byte) {
 		i.fail(n, err)
 		return
 	}
-	var a flows.Account
+	var a record.Account
 	if err := change.Apply(&a); err != nil {
 		i.fail(n, err)
 		return
@@ -149,9 +150,9 @@ func (i *importer) take(ctx context.Context, n int, line []byte) {
 }
 
 // claimsOf is what no two accounts can have, and so no two lines at once.
-func claimsOf(a flows.Account) []string {
+func claimsOf(a record.Account) []string {
 	claims := []string{"mnemocode " + a.Mnemocode}
-	for _, id := range flows.LoginIDs(a) {
+	for _, id := range record.LoginIDs(a) {
 		claims = append(claims, "login "+id)
 	}
 	for _, identity := range a.Identities {
@@ -194,7 +195,7 @@ func (i *importer) store(ctx context.Context, n int, mnemocode string, change fl
 		defer func() { <-i.hashing }()
 	}
 	_, err := i.admin.Create(ctx, change)
-	taken, ok := errors.AsType[*flows.TakenError](err)
+	taken, ok := errors.AsType[*record.TakenError](err)
 	there := ok && taken.Field == "profile_mnemocode"
 	switch {
 	case err == nil:

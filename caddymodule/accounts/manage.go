@@ -10,6 +10,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // The routes of accounts.
@@ -75,7 +76,7 @@ func (c *Call) wanted(kind changeKind) (flows.Change, error) {
 	if err != nil || rules == "" {
 		return change, err
 	}
-	var a flows.Account
+	var a record.Account
 	if err := change.Apply(&a); err == nil && a.PasswordHash != "" {
 		return change, &flows.FieldError{Field: "password_hash", Message: "with rules=user give the password itself: the rules can't be applied to a hash"}
 	}
@@ -85,7 +86,7 @@ func (c *Call) wanted(kind changeKind) (flows.Change, error) {
 
 // answer writes an account: to a key that may not read, no more than whose it is,
 // unless it has just created it.
-func (c *Call) answer(status int, a flows.Account) error {
+func (c *Call) answer(status int, a record.Account) error {
 	if status != http.StatusCreated && !c.May(Read) {
 		c.WriteJSON(status, api.Changed{Mnemocode: a.Mnemocode})
 		return nil
@@ -170,12 +171,12 @@ func (c *Call) list() error {
 	if err != nil {
 		return err
 	}
-	var accounts []flows.Account
+	var accounts []record.Account
 	if query.Has("login_id") {
 		a, err := c.admin.ByLoginID(ctx, c.loginID())
 		if err == nil {
-			accounts = []flows.Account{a}
-		} else if !errors.Is(err, flows.ErrNotFound) {
+			accounts = []record.Account{a}
+		} else if !errors.Is(err, record.ErrNotFound) {
 			return err
 		}
 	} else if accounts, err = c.admin.List(ctx, query.Get("after"), limit+1); err != nil {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/openapi"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 type (
@@ -220,11 +220,11 @@ func (d *documentMaker) typed(t reflect.Type) object {
 		return object{{"type", "boolean"}}
 	case t.Kind() == reflect.Int || t.Kind() == reflect.Int64:
 		return object{{"type", "integer"}}
-	case t == reflect.TypeFor[flows.Status]():
+	case t == reflect.TypeFor[record.Status]():
 		return object{{"type", "string"}, {"enum", statuses}}
-	case t == reflect.TypeFor[flows.State]():
+	case t == reflect.TypeFor[record.State]():
 		states := []any{}
-		for _, s := range flows.States {
+		for _, s := range record.States {
 			states = append(states, s)
 		}
 		return object{{"type", "string"}, {"enum", states}}
@@ -236,7 +236,7 @@ func (d *documentMaker) typed(t reflect.Type) object {
 	}
 }
 
-var statuses = []any{flows.StatusActive, flows.StatusRestricted, flows.StatusClosed, flows.StatusDenied}
+var statuses = []any{record.StatusActive, record.StatusRestricted, record.StatusClosed, record.StatusDenied}
 
 // described adds the words for a field of a type, which may differ from others'
 // words for it.

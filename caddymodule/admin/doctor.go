@@ -15,6 +15,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const (
@@ -114,10 +115,10 @@ const storeAdvice = "see that the server runs, is reached from here and has room
 // forgets it.
 func (d *doctor) accounts(ctx context.Context) {
 	d.timed("accounts store", storeAdvice, func() error {
-		subject := flows.Subject{Company: "/doctor", LoginID: "doctor"}
+		subject := record.Subject{Company: "/doctor", LoginID: "doctor"}
 		for _, count := range []int{1, 0} {
-			err := d.service.Accounts.Tally(ctx, time.Now(), subject, flows.WrongPasswords, func(t *flows.Tally) error {
-				*t = flows.Tally{Count: count}
+			err := d.service.Accounts.Tally(ctx, time.Now(), subject, record.WrongPasswords, func(t *record.Tally) error {
+				*t = record.Tally{Count: count}
 				return nil
 			})
 			if err != nil {
@@ -135,7 +136,7 @@ func (d *doctor) sessions(ctx context.Context) {
 		if err := app.ReadSessions(ctx, d.service.Sessions); err != nil {
 			return err
 		}
-		counter := flows.Counter{Key: "/doctor", Limit: 1 << 30, Window: time.Second}
+		counter := record.Counter{Key: "/doctor", Limit: 1 << 30, Window: time.Second}
 		return d.service.Sessions.Charge(ctx, time.Now(), counter)
 	})
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func init() { caddy.RegisterModule(new(App)) }
@@ -89,15 +90,15 @@ type App struct {
 	storeKeys []string // of the stores in use
 	stores    []*pooledStore
 	guests    []Guest // that keep the stores
-	accounts  flows.Accounts
-	census    flows.Census  // nil if the accounts are none
-	outbox    flows.Outbox  // likewise
-	history   flows.History // likewise
-	sessions  flows.Sessions
+	accounts  record.Accounts
+	census    record.Census  // nil if the accounts are none
+	outbox    record.Outbox  // likewise
+	history   record.History // likewise
+	sessions  record.Sessions
 	watcher   *watcher
 	servers   map[*caddyhttp.Server]bool   // that a handler stands in
 	noted     []Weakness                   // by them
-	forwarded []flows.ProfileField         // by them; all are provisioned before it starts
+	forwarded []record.ProfileField        // by them; all are provisioned before it starts
 	opened    map[[sha256.Size]byte]string // the names of keys for the accounts API, by their hashes
 	begun     bool                         // Start was called
 
@@ -258,7 +259,7 @@ func (a *App) Unused() bool { return len(a.servers) == 0 && len(a.opened) == 0 }
 
 // Forward notes that a handler tells the application this of each account.
 // Sessions that begin under this config then carry it.
-func (a *App) Forward(field flows.ProfileField) {
+func (a *App) Forward(field record.ProfileField) {
 	if !slices.Contains(a.forwarded, field) {
 		a.forwarded = append(a.forwarded, field)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const acme = "company acme {\napi_key key-of-acme\ncaptcha off\n"
@@ -38,7 +39,7 @@ func logged(app *App) *bytes.Buffer {
 	return out
 }
 
-func byMnemocode(t *testing.T, s *flows.Service, mnemocode string) flows.Account {
+func byMnemocode(t *testing.T, s *flows.Service, mnemocode string) record.Account {
 	t.Helper()
 	a, err := s.Accounts.ByMnemocode(t.Context(), "acme", mnemocode)
 	if err != nil {
@@ -129,7 +130,7 @@ func TestReloadKeepsTheStore(t *testing.T) {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		_, kept := stores.References(newer.storeKeys[0])
 		_, err := second.Accounts.ByMnemocode(t.Context(), "acme", "alice")
-		if !kept && err != nil && !errors.Is(err, flows.ErrNotFound) {
+		if !kept && err != nil && !errors.Is(err, record.ErrNotFound) {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -197,8 +198,8 @@ func TestConfiguredAccounts(t *testing.T) {
 	}
 	a := byMnemocode(t, service, "alice")
 	if a.Phone != "+37060012345" || a.Email != "Alice@example.com" || a.LoginName != "alice" || a.Locale != "lt-LT" || a.Question != "Who?" ||
-		!a.SecondFactor || !a.MustSetPassword || a.Status != flows.StatusActive ||
-		len(a.Identities) != 1 || a.Identities[0] != (flows.Identity{Provider: 2, Subject: "42"}) {
+		!a.SecondFactor || !a.MustSetPassword || a.Status != record.StatusActive ||
+		len(a.Identities) != 1 || a.Identities[0] != (record.Identity{Provider: 2, Subject: "42"}) {
 		t.Errorf("got %+v", a)
 	}
 	if ok, _, err := hasher().Verify(t.Context(), password.Turn{Company: "acme"}, password.DefaultArgon2id, a.PasswordHash, testSecret); !ok || err != nil {
@@ -215,7 +216,7 @@ func TestConfiguredAccounts(t *testing.T) {
 		t.Errorf("a configured account was changed: %+v", got)
 	}
 	byMnemocode(t, service, "carol")
-	if _, err := service.Accounts.ByMnemocode(t.Context(), "acme", "bob"); !errors.Is(err, flows.ErrNotFound) {
+	if _, err := service.Accounts.ByMnemocode(t.Context(), "acme", "bob"); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("bob: %v", err)
 	}
 	if !strings.Contains(log.String(), "account=bob") || strings.Contains(log.String(), "account=alice") {

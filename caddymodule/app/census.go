@@ -9,7 +9,7 @@ import (
 )
 
 // What the accounts that are stored show to be amiss. A store that is no
-// flows.Census tells nothing.
+// record.Census tells nothing.
 
 // warnOfOrphans logs them. A store that does not answer says so elsewhere.
 func (a *App) warnOfOrphans(ctx context.Context) {

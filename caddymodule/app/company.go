@@ -20,6 +20,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // Trimmed is s without the spaces around it. One of nothing but spaces stays as
@@ -240,20 +241,20 @@ func (a *Account) seed(mnemocode string) (seed flows.Seed, err error) {
 }
 
 // account is the account without its secrets.
-func (a *Account) account(mnemocode string) flows.Account {
-	account := flows.Account{
+func (a *Account) account(mnemocode string) record.Account {
+	account := record.Account{
 		Mnemocode:       mnemocode,
-		Phone:           cmp.Or(flows.NormalizePhone(a.Phone), a.Phone), // the latter will be refused
+		Phone:           cmp.Or(record.NormalizePhone(a.Phone), a.Phone), // the latter will be refused
 		Email:           Trimmed(a.Email),
 		LoginName:       Trimmed(a.Login),
 		Locale:          flows.Locale(a.Locale),
-		Status:          flows.StatusActive,
+		Status:          record.StatusActive,
 		SecondFactor:    a.SecondFactor,
 		MustSetPassword: a.MustSetPassword,
 		Question:        a.Question,
 	}
 	for _, i := range a.Identities {
-		account.Identities = append(account.Identities, flows.Identity{Provider: i.Provider, Subject: i.Subject})
+		account.Identities = append(account.Identities, record.Identity{Provider: i.Provider, Subject: i.Subject})
 	}
 	return account
 }
@@ -385,7 +386,7 @@ func (c *Company) checkAccounts() error {
 		if err := checkSeed(seed); err != nil {
 			return fmt.Errorf("account %s: %w", seed.Mnemocode, err)
 		}
-		ids := flows.LoginIDs(seed.Account)
+		ids := record.LoginIDs(seed.Account)
 		for _, field := range slices.Sorted(maps.Keys(ids)) {
 			if err := claim(seed.Mnemocode, accountDirectives[field], "login "+ids[field]); err != nil {
 				return err
@@ -415,7 +416,7 @@ func checkSeed(seed flows.Seed) error {
 		return err
 	}
 	for i, identity := range a.Identities {
-		same := func(other flows.Identity) bool { return other.Provider == identity.Provider }
+		same := func(other record.Identity) bool { return other.Provider == identity.Provider }
 		if slices.ContainsFunc(a.Identities[:i], same) {
 			return fmt.Errorf("identity %d already specified; an account has one of each provider", identity.Provider)
 		}

@@ -12,9 +12,10 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// A watcher is told of every flows.Event of a config. It counts it, writes it to
+// A watcher is told of every record.Event of a config. It counts it, writes it to
 // the audit log and hands it to whoever listens in Caddy's events app.
 //
 // The audit log is the logger mnemogate.audit, a line for each event with its
@@ -45,7 +46,7 @@ type watcher struct {
 	ctx     caddy.Context
 	log     *slog.Logger
 	audit   *zap.Logger
-	queue   chan flows.Event
+	queue   chan record.Event
 	settled atomic.Bool      // who listens; set behind events
 	events  *caddyevents.App // nil if nobody does
 }
@@ -56,11 +57,11 @@ const (
 )
 
 func newWatcher(ctx caddy.Context) *watcher {
-	return &watcher{ctx: ctx, log: ctx.Slogger(), audit: ctx.Logger().Named("audit"), queue: make(chan flows.Event, eventQueue)}
+	return &watcher{ctx: ctx, log: ctx.Slogger(), audit: ctx.Logger().Named("audit"), queue: make(chan record.Event, eventQueue)}
 }
 
 // observe is flows.Service.Observe.
-func (w *watcher) observe(_ context.Context, e flows.Event) {
+func (w *watcher) observe(_ context.Context, e record.Event) {
 	countEvent(e)
 	if line := w.audit.Check(zapcore.InfoLevel, e.Name); line != nil {
 		fields := make([]zap.Field, 0, 11)
@@ -78,7 +79,7 @@ func (w *watcher) observe(_ context.Context, e flows.Event) {
 }
 
 // eachField calls f with each field that the event has, beside name and time.
-func eachField(e flows.Event, f func(name, value string)) {
+func eachField(e record.Event, f func(name, value string)) {
 	for _, field := range [...]struct{ name, value string }{
 		{"company", e.Company},
 		{"mnemocode", e.Mnemocode},
@@ -149,7 +150,7 @@ func (w *watcher) drain() {
 	eventsDropped.Add(float64(len(w.queue)))
 }
 
-func (w *watcher) emit(e flows.Event) {
+func (w *watcher) emit(e record.Event) {
 	if !w.wanted(e.Name) {
 		return
 	}

@@ -9,20 +9,20 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A handler that hangs holds up nobody who logs in: it misses events, and the
 // audit log does not.
 func TestSlowEventHandlersHoldUpNobody(t *testing.T) {
 	core, audit := observer.New(zapcore.InfoLevel)
-	w := &watcher{audit: zap.New(core), queue: make(chan flows.Event, eventQueue), events: new(caddyevents.App)}
+	w := &watcher{audit: zap.New(core), queue: make(chan record.Event, eventQueue), events: new(caddyevents.App)}
 	const n = eventQueue + 100
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for range n {
-			w.observe(t.Context(), flows.Event{Name: "mnemogate.login.failure", Company: "acme"})
+			w.observe(t.Context(), record.Event{Name: "mnemogate.login.failure", Company: "acme"})
 		}
 	}()
 	select {
@@ -37,9 +37,9 @@ func TestSlowEventHandlersHoldUpNobody(t *testing.T) {
 
 // Where nobody listens an event costs no more than its counting.
 func TestNothingIsBuiltWhereNobodyListens(t *testing.T) {
-	w := &watcher{audit: zap.NewNop(), queue: make(chan flows.Event)}
+	w := &watcher{audit: zap.NewNop(), queue: make(chan record.Event)}
 	w.settled.Store(true)
-	e := flows.Event{Name: "mnemogate.login.failure", Company: "acme", Result: "auth.loginid.notfound"}
+	e := record.Event{Name: "mnemogate.login.failure", Company: "acme", Result: "auth.loginid.notfound"}
 	if n := testing.AllocsPerRun(1000, func() { w.observe(t.Context(), e) }); n != 0 {
 		t.Errorf("an event that nobody wants costs %v allocations", n)
 	}

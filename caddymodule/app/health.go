@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const (
@@ -43,17 +44,17 @@ func (a *App) readStores() error {
 	if err != nil {
 		return err
 	}
-	if _, err := service.Accounts.Tallies(ctx, flows.Subject{Company: "/health", LoginID: "health"}); err != nil {
+	if _, err := service.Accounts.Tallies(ctx, record.Subject{Company: "/health", LoginID: "health"}); err != nil {
 		return err
 	}
 	return ReadSessions(ctx, service.Sessions)
 }
 
 // ReadSessions asks for a session that is not there.
-func ReadSessions(ctx context.Context, sessions flows.Sessions) error {
-	var hash flows.TokenHash
+func ReadSessions(ctx context.Context, sessions record.Sessions) error {
+	var hash record.TokenHash
 	rand.Read(hash[:]) // never fails: it ends the process instead
-	if _, err := sessions.Get(ctx, hash); !errors.Is(err, flows.ErrNotFound) {
+	if _, err := sessions.Get(ctx, hash); !errors.Is(err, record.ErrNotFound) {
 		return err
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -182,20 +183,20 @@ const (
 
 // countEvent counts what is no request's result: that is counted where it is
 // answered.
-func countEvent(e flows.Event) {
+func countEvent(e record.Event) {
 	if lock, ok := strings.CutPrefix(e.Name, lockEvents); ok {
 		locks.WithLabelValues(e.Company, lock).Inc()
 	} else if change, ok := strings.CutPrefix(e.Name, accountEvents); ok {
 		accountChanges.WithLabelValues(e.Company, change).Inc()
-	} else if e.Name == flows.OutboxDropped {
+	} else if e.Name == record.OutboxDropped {
 		deliveries.WithLabelValues(e.Company, "dropped").Inc()
-	} else if e.Name == flows.SessionEnded {
+	} else if e.Name == record.SessionEnded {
 		sessionsEnded.WithLabelValues(e.Company, e.Reason).Inc()
 	}
 }
 
 // CountRequest counts the answer of an auth route.
-func (a *App) CountRequest(company string, route *flows.Route, state flows.State, err error) {
+func (a *App) CountRequest(company string, route *flows.Route, state record.State, err error) {
 	if a.Companies[company] == nil {
 		company = "unknown"
 	}
@@ -204,7 +205,7 @@ func (a *App) CountRequest(company string, route *flows.Route, state flows.State
 		name = strings.TrimPrefix(route.Path, "auth/")
 	}
 	requests.WithLabelValues(company, name, counts(err)).Inc()
-	if err == nil && state != flows.None {
+	if err == nil && state != record.None {
 		sessionsBegun.WithLabelValues(company, string(state)).Inc()
 	}
 }
@@ -228,7 +229,7 @@ func CountProtected(err error, nobodys bool) {
 // counts is what an error counts as: its code.
 func counts(err error) string {
 	if err == nil {
-		return flows.Success
+		return record.Success
 	}
 	if code, ok := errors.AsType[*flows.Error](err); ok && code != flows.ErrService {
 		return code.Code
@@ -283,7 +284,7 @@ type countedReceiver struct {
 }
 
 // Deliver implements flows.EventReceiver.
-func (r countedReceiver) Deliver(ctx context.Context, o flows.Outgoing) error {
+func (r countedReceiver) Deliver(ctx context.Context, o record.Outgoing) error {
 	err := r.EventReceiver.Deliver(ctx, o)
 	result := "delivered"
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -70,10 +71,10 @@ func TestDashboardAndAlertsUseOurMetrics(t *testing.T) {
 // Only a store that did not answer counts as an error.
 func TestStoreAnswersAreNoErrors(t *testing.T) {
 	for err, want := range map[error]bool{
-		flows.ErrNotFound: false,
-		fmt.Errorf("loading: %w", flows.ErrConflict): false,
-		&flows.Full{}:                                  false,
-		&flows.TakenError{Field: "login_name"}:         false,
+		record.ErrNotFound: false,
+		fmt.Errorf("loading: %w", record.ErrConflict): false,
+		&record.Full{}:                                 false,
+		&record.TakenError{Field: "login_name"}:        false,
 		context.Canceled:                               false,
 		context.DeadlineExceeded:                       true,
 		errors.New("connection refused"):               true,
@@ -100,8 +101,8 @@ func TestStoreAnswersAreNoErrors(t *testing.T) {
 		return m.GetHistogram().GetSampleCount()
 	}
 	before := count()
-	refuse := func(*flows.Tally) error { return errors.New("not so") }
-	if timed := (timedAccounts{db.Accounts()}); timed.Tally(t.Context(), time.Now(), flows.Subject{Company: "acme", Account: 1}, flows.WrongCodes, refuse) == nil {
+	refuse := func(*record.Tally) error { return errors.New("not so") }
+	if timed := (timedAccounts{db.Accounts()}); timed.Tally(t.Context(), time.Now(), record.Subject{Company: "acme", Account: 1}, record.WrongCodes, refuse) == nil {
 		t.Error("the function's error is lost")
 	}
 	if count() != before {

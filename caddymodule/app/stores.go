@@ -13,6 +13,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -44,7 +45,7 @@ func newPooledStore(module string, s guest.Store) *pooledStore {
 
 // Start starts the store and, once, what feeds its memory. The accounts store,
 // which says what deployment it is, has been started.
-func (p *pooledStore) Start(ctx context.Context, accounts flows.Accounts) error {
+func (p *pooledStore) Start(ctx context.Context, accounts record.Accounts) error {
 	if err := p.nameDeployment(ctx, accounts); err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func (p *pooledStore) Start(ctx context.Context, accounts flows.Accounts) error 
 }
 
 // nameDeployment names a guest.SharedStore after what its accounts store alone has.
-func (p *pooledStore) nameDeployment(ctx context.Context, accounts flows.Accounts) error {
+func (p *pooledStore) nameDeployment(ctx context.Context, accounts record.Accounts) error {
 	shared, ok := p.Store.(guest.SharedStore)
 	p.naming.Lock()
 	defer p.naming.Unlock()
@@ -105,7 +106,7 @@ func (p *pooledStore) Destruct() error {
 }
 
 // sessions returns the store's, with their memory. It keeps up to cache of them.
-func (p *pooledStore) sessions(cache int) (flows.Sessions, bool) {
+func (p *pooledStore) sessions(cache int) (record.Sessions, bool) {
 	if p.memory != nil {
 		p.memory.SetLimit(cache)
 		return p.memory, true
@@ -132,9 +133,9 @@ func (a *App) loadStores(ctx caddy.Context) error {
 		return fmt.Errorf("store %s: it keeps no accounts; use another module", main.module)
 	}
 	a.accounts = timedAccounts{accounts.Accounts()}
-	a.census, _ = accounts.Accounts().(flows.Census)
-	a.outbox, _ = accounts.Accounts().(flows.Outbox)
-	a.history, _ = accounts.Accounts().(flows.History)
+	a.census, _ = accounts.Accounts().(record.Census)
+	a.outbox, _ = accounts.Accounts().(record.Outbox)
+	a.history, _ = accounts.Accounts().(record.History)
 	for code, c := range a.Sorted() {
 		if a.outbox == nil && c.effective.Events.Receiver != nil {
 			return fmt.Errorf("company %s: events: the store %s can't keep them until they are delivered; use another module, or take events out", code, main.module)

@@ -4,11 +4,11 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func (*accountsOnly) Start(context.Context) error { return guest.ErrUnreachable }
 
 func (*accountsOnly) Close() error { return nil }
 
-func (*accountsOnly) Accounts() flows.Accounts { return nil }
+func (*accountsOnly) Accounts() record.Accounts { return nil }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // observeCall observes a call to a store that began at a moment and answered err.
@@ -29,67 +29,67 @@ func observeChange(refused error, store, method string, began time.Time, err err
 // unanswered reports whether an error says that the store did not answer. The
 // others are its answers, or the caller's who is gone.
 func unanswered(err error) bool {
-	return err != nil && !errors.Is(err, context.Canceled) && !flows.IsAnswer(err)
+	return err != nil && !errors.Is(err, context.Canceled) && !record.IsAnswer(err)
 }
 
 // timedAccounts measures the calls of requests to a store of accounts.
-type timedAccounts struct{ flows.Accounts }
+type timedAccounts struct{ record.Accounts }
 
-func (t timedAccounts) Create(ctx context.Context, now time.Time, a flows.Account, tell ...flows.Tell) (found int64, err error) {
+func (t timedAccounts) Create(ctx context.Context, now time.Time, a record.Account, tell ...record.Tell) (found int64, err error) {
 	defer observeCall("accounts", "create", time.Now(), &err)
 	return t.Accounts.Create(ctx, now, a, tell...)
 }
 
-func (t timedAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (found flows.Account, err error) {
+func (t timedAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (found record.Account, err error) {
 	defer observeCall("accounts", "by_login_id", time.Now(), &err)
 	return t.Accounts.ByLoginID(ctx, company, loginID, alias)
 }
 
-func (t timedAccounts) ByID(ctx context.Context, company string, id int64) (found flows.Account, err error) {
+func (t timedAccounts) ByID(ctx context.Context, company string, id int64) (found record.Account, err error) {
 	defer observeCall("accounts", "by_id", time.Now(), &err)
 	return t.Accounts.ByID(ctx, company, id)
 }
 
-func (t timedAccounts) ByMnemocode(ctx context.Context, company, mnemocode string) (found flows.Account, err error) {
+func (t timedAccounts) ByMnemocode(ctx context.Context, company, mnemocode string) (found record.Account, err error) {
 	defer observeCall("accounts", "by_mnemocode", time.Now(), &err)
 	return t.Accounts.ByMnemocode(ctx, company, mnemocode)
 }
 
-func (t timedAccounts) List(ctx context.Context, company, after string, limit int) (found []flows.Account, err error) {
+func (t timedAccounts) List(ctx context.Context, company, after string, limit int) (found []record.Account, err error) {
 	defer observeCall("accounts", "list", time.Now(), &err)
 	return t.Accounts.List(ctx, company, after, limit)
 }
 
-func (t timedAccounts) ByIdentity(ctx context.Context, company string, identity flows.Identity) (found flows.Account, err error) {
+func (t timedAccounts) ByIdentity(ctx context.Context, company string, identity record.Identity) (found record.Account, err error) {
 	defer observeCall("accounts", "by_identity", time.Now(), &err)
 	return t.Accounts.ByIdentity(ctx, company, identity)
 }
 
-func (t timedAccounts) Update(ctx context.Context, company string, id int64, change func(*flows.Account) (bool, error), tell ...flows.Tell) (found flows.Account, err error) {
+func (t timedAccounts) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error), tell ...record.Tell) (found record.Account, err error) {
 	var refused error // by change: the store answered
 	defer func(began time.Time) { observeChange(refused, "accounts", "update", began, err) }(time.Now())
-	return t.Accounts.Update(ctx, company, id, func(a *flows.Account) (ends bool, err error) {
+	return t.Accounts.Update(ctx, company, id, func(a *record.Account) (ends bool, err error) {
 		ends, refused = change(a)
 		return ends, refused
 	}, tell...)
 }
 
-func (t timedAccounts) Delete(ctx context.Context, company string, id int64, tell ...flows.Tell) (err error) {
+func (t timedAccounts) Delete(ctx context.Context, company string, id int64, tell ...record.Tell) (err error) {
 	defer observeCall("accounts", "delete", time.Now(), &err)
 	return t.Accounts.Delete(ctx, company, id, tell...)
 }
 
-func (t timedAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep flows.TokenHash, tell ...flows.Tell) (err error) {
+func (t timedAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, tell ...record.Tell) (err error) {
 	defer observeCall("accounts", "set_password", time.Now(), &err)
 	return t.Accounts.SetPassword(ctx, now, company, id, epoch, hash, keep, tell...)
 }
 
-func (t timedAccounts) Accept(ctx context.Context, company string, id int64, accepted []flows.Acceptance, tell ...flows.Tell) (err error) {
+func (t timedAccounts) Accept(ctx context.Context, company string, id int64, accepted []record.Acceptance, tell ...record.Tell) (err error) {
 	defer observeCall("accounts", "accept", time.Now(), &err)
 	return t.Accounts.Accept(ctx, company, id, accepted, tell...)
 }
 
-func (t timedAccounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, tell ...flows.Tell) (err error) {
+func (t timedAccounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, tell ...record.Tell) (err error) {
 	defer observeCall("accounts", "set_backup_codes", time.Now(), &err)
 	return t.Accounts.SetBackupCodes(ctx, company, id, hashes, tell...)
 }
@@ -104,99 +104,99 @@ func (t timedAccounts) UseBackupCode(ctx context.Context, company string, id int
 	return t.Accounts.UseBackupCode(ctx, company, id, hash)
 }
 
-func (t timedAccounts) Tally(ctx context.Context, now time.Time, subject flows.Subject, kind flows.Kind, change func(*flows.Tally) error, tell ...flows.Tell) (err error) {
+func (t timedAccounts) Tally(ctx context.Context, now time.Time, subject record.Subject, kind record.Kind, change func(*record.Tally) error, tell ...record.Tell) (err error) {
 	var refused error
 	defer func(began time.Time) { observeChange(refused, "accounts", "tally", began, err) }(time.Now())
-	return t.Accounts.Tally(ctx, now, subject, kind, func(t *flows.Tally) error {
+	return t.Accounts.Tally(ctx, now, subject, kind, func(t *record.Tally) error {
 		refused = change(t)
 		return refused
 	}, tell...)
 }
 
-func (t timedAccounts) Tallies(ctx context.Context, subject flows.Subject) (found map[flows.Kind]flows.Tally, err error) {
+func (t timedAccounts) Tallies(ctx context.Context, subject record.Subject) (found map[record.Kind]record.Tally, err error) {
 	defer observeCall("accounts", "tallies", time.Now(), &err)
 	return t.Accounts.Tallies(ctx, subject)
 }
 
-func (t timedAccounts) NewEra(ctx context.Context, company string) (ending flows.Ending, err error) {
+func (t timedAccounts) NewEra(ctx context.Context, company string) (ending record.Ending, err error) {
 	defer observeCall("accounts", "new_era", time.Now(), &err)
 	return t.Accounts.NewEra(ctx, company)
 }
 
-func (t timedAccounts) Endings(ctx context.Context, after flows.Ending, limit int) (found []flows.Ending, err error) {
+func (t timedAccounts) Endings(ctx context.Context, after record.Ending, limit int) (found []record.Ending, err error) {
 	defer observeCall("accounts", "endings", time.Now(), &err)
 	return t.Accounts.Endings(ctx, after, limit)
 }
 
-func (t timedAccounts) Ended(ctx context.Context, ending flows.Ending) (err error) {
+func (t timedAccounts) Ended(ctx context.Context, ending record.Ending) (err error) {
 	defer observeCall("accounts", "ended", time.Now(), &err)
 	return t.Accounts.Ended(ctx, ending)
 }
 
 // timedSessions measures the calls of requests to a store of sessions.
-type timedSessions struct{ flows.Sessions }
+type timedSessions struct{ record.Sessions }
 
-func (t timedSessions) Create(ctx context.Context, now time.Time, s flows.Session, counters ...flows.Counter) (err error) {
+func (t timedSessions) Create(ctx context.Context, now time.Time, s record.Session, counters ...record.Counter) (err error) {
 	defer observeCall("sessions", "create", time.Now(), &err)
 	return t.Sessions.Create(ctx, now, s, counters...)
 }
 
-func (t timedSessions) Get(ctx context.Context, hash flows.TokenHash) (found flows.Session, err error) {
+func (t timedSessions) Get(ctx context.Context, hash record.TokenHash) (found record.Session, err error) {
 	defer observeCall("sessions", "get", time.Now(), &err)
 	return t.Sessions.Get(ctx, hash)
 }
 
-func (t timedSessions) Replace(ctx context.Context, now time.Time, old flows.TokenHash, from flows.State, next flows.Session, counters ...flows.Counter) (err error) {
+func (t timedSessions) Replace(ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter) (err error) {
 	defer observeCall("sessions", "replace", time.Now(), &err)
 	return t.Sessions.Replace(ctx, now, old, from, next, counters...)
 }
 
-func (t timedSessions) Delete(ctx context.Context, hash flows.TokenHash) (err error) {
+func (t timedSessions) Delete(ctx context.Context, hash record.TokenHash) (err error) {
 	defer observeCall("sessions", "delete", time.Now(), &err)
 	return t.Sessions.Delete(ctx, hash)
 }
 
-func (t timedSessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (ended flows.Session, err error) {
+func (t timedSessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (ended record.Session, err error) {
 	defer observeCall("sessions", "delete_id", time.Now(), &err)
 	return t.Sessions.DeleteID(ctx, now, company, account, id)
 }
 
-func (t timedSessions) End(ctx context.Context, now time.Time, e flows.Ending) (err error) {
+func (t timedSessions) End(ctx context.Context, now time.Time, e record.Ending) (err error) {
 	defer observeCall("sessions", "end", time.Now(), &err)
 	return t.Sessions.End(ctx, now, e)
 }
 
-func (t timedSessions) Touch(ctx context.Context, now time.Time, hash flows.TokenHash, expires time.Time) (err error) {
+func (t timedSessions) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) (err error) {
 	defer observeCall("sessions", "touch", time.Now(), &err)
 	return t.Sessions.Touch(ctx, now, hash, expires)
 }
 
-func (t timedSessions) Expire(ctx context.Context, now time.Time, hash flows.TokenHash) (err error) {
+func (t timedSessions) Expire(ctx context.Context, now time.Time, hash record.TokenHash) (err error) {
 	defer observeCall("sessions", "expire", time.Now(), &err)
 	return t.Sessions.Expire(ctx, now, hash)
 }
 
-func (t timedSessions) List(ctx context.Context, now time.Time, company string, account int64) (found []flows.Session, err error) {
+func (t timedSessions) List(ctx context.Context, now time.Time, company string, account int64) (found []record.Session, err error) {
 	defer observeCall("sessions", "list", time.Now(), &err)
 	return t.Sessions.List(ctx, now, company, account)
 }
 
-func (t timedSessions) OpenCode(ctx context.Context, now time.Time, hash flows.TokenHash, state flows.State) (found int64, err error) {
+func (t timedSessions) OpenCode(ctx context.Context, now time.Time, hash record.TokenHash, state record.State) (found int64, err error) {
 	defer observeCall("sessions", "open_code", time.Now(), &err)
 	return t.Sessions.OpenCode(ctx, now, hash, state)
 }
 
-func (t timedSessions) SetCode(ctx context.Context, hash flows.TokenHash, number int64, code flows.Code) (err error) {
+func (t timedSessions) SetCode(ctx context.Context, hash record.TokenHash, number int64, code record.Code) (err error) {
 	defer observeCall("sessions", "set_code", time.Now(), &err)
 	return t.Sessions.SetCode(ctx, hash, number, code)
 }
 
-func (t timedSessions) SpendCode(ctx context.Context, now time.Time, company string, hash flows.TokenHash, state flows.State, counters ...flows.Counter) (found flows.Session, err error) {
+func (t timedSessions) SpendCode(ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, counters ...record.Counter) (found record.Session, err error) {
 	defer observeCall("sessions", "spend_code", time.Now(), &err)
 	return t.Sessions.SpendCode(ctx, now, company, hash, state, counters...)
 }
 
-func (t timedSessions) Charge(ctx context.Context, now time.Time, counters ...flows.Counter) (err error) {
+func (t timedSessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) (err error) {
 	defer observeCall("sessions", "charge", time.Now(), &err)
 	return t.Sessions.Charge(ctx, now, counters...)
 }

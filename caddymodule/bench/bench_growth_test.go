@@ -17,6 +17,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -28,7 +29,7 @@ var benchGrowth = flag.String("growth", "1000,100000,1000000", "the numbers of a
 // that takes the same anyway, and would hide the rest.
 func BenchmarkGrowth(b *testing.B) {
 	counts := countsOf(b, "growth", *benchGrowth)
-	for name, grow := range map[string]func(testing.TB, *seed) (flows.Accounts, flows.Sessions){
+	for name, grow := range map[string]func(testing.TB, *seed) (record.Accounts, record.Sessions){
 		"embedded": growEmbedded, "shared": growShared,
 	} {
 		t := &figuresTable{head: []string{name + ", µs"}}
@@ -63,7 +64,7 @@ func BenchmarkGrowth(b *testing.B) {
 	}
 }
 
-func growEmbedded(b testing.TB, seed *seed) (flows.Accounts, flows.Sessions) {
+func growEmbedded(b testing.TB, seed *seed) (record.Accounts, record.Sessions) {
 	b.Helper()
 	file := b.TempDir() + "/mnemogate.db"
 	copyFile(b, seed.file, file)
@@ -76,7 +77,7 @@ func growEmbedded(b testing.TB, seed *seed) (flows.Accounts, flows.Sessions) {
 }
 
 // growShared has a schema and a Redis of their own for each size.
-func growShared(b testing.TB, seed *seed) (flows.Accounts, flows.Sessions) {
+func growShared(b testing.TB, seed *seed) (record.Accounts, record.Sessions) {
 	b.Helper()
 	server := storetest.SharedPostgres(b)
 	schema := server.NewSchema(b)
@@ -116,7 +117,7 @@ func growShared(b testing.TB, seed *seed) (flows.Accounts, flows.Sessions) {
 // copySessions stores one session of each bucket by way of the store and the
 // others as copies of them, each in the index of its own account, although all
 // say that they are the same one's: that makes no difference to looking them up.
-func copySessions(b testing.TB, server *redis.Client, sessions flows.Sessions, all []drawnSession) {
+func copySessions(b testing.TB, server *redis.Client, sessions record.Sessions, all []drawnSession) {
 	b.Helper()
 	ctx := context.Background()
 	type original struct{ key, prefix string }
@@ -135,10 +136,10 @@ func copySessions(b testing.TB, server *redis.Client, sessions flows.Sessions, a
 			originals[d.hash.Bucket()] = original{keys[0], strings.TrimSuffix(keys[0], string(d.hash[:]))}
 			continue
 		}
-		index := strings.TrimSuffix(from.prefix, "s") + "i" + string(flows.Authorized) + "/acme/" + strconv.Itoa(d.account)
+		index := strings.TrimSuffix(from.prefix, "s") + "i" + string(record.Authorized) + "/acme/" + strconv.Itoa(d.account)
 		pipe.Copy(ctx, from.key, from.prefix+string(d.hash[:]), server.Options().DB, false)
 		pipe.ZAdd(ctx, index, redis.Z{Score: float64(time.Now().UnixMicro()), Member: d.hash[:]})
-		pipe.PExpire(ctx, index, seedLife+flows.Keep)
+		pipe.PExpire(ctx, index, seedLife+record.Keep)
 		if pipe.Len() >= 1000 || i == len(all)-1 {
 			if _, err := pipe.Exec(ctx); err != nil {
 				b.Fatal(err)
@@ -171,7 +172,7 @@ type grown struct {
 	times     map[string][]time.Duration
 }
 
-func newGrown(b testing.TB, seed *seed, accounts flows.Accounts, sessions flows.Sessions) *grown {
+func newGrown(b testing.TB, seed *seed, accounts record.Accounts, sessions record.Sessions) *grown {
 	b.Helper()
 	g := &grown{seed: seed, times: map[string][]time.Duration{}}
 	policy := flows.DefaultPolicy()
@@ -182,7 +183,7 @@ func newGrown(b testing.TB, seed *seed, accounts flows.Accounts, sessions flows.
 	l := &policy.Limits
 	l.FailuresPerAddress, l.LoginsPerAddress, l.WrongCodes, l.WrongAnswers = many, many, many, many
 	l.SMSPerAccount, l.SMSPerPhone, l.SMSPerAddress, l.MailsPerAccount = many, many, many, many
-	service := func(sessions flows.Sessions) *flows.Service {
+	service := func(sessions record.Sessions) *flows.Service {
 		hasher := password.NewHasher(0)
 		hasher.Derive = func(hash, secret string) ([]byte, error) {
 			if secret != testPassword {

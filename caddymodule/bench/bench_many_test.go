@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -53,7 +53,7 @@ func manyEmbedded(b *testing.B, t *figuresTable, n int) {
 	sweep := func() error { return db.Sessions().Sweep(b.Context(), time.Now()) }
 	age(b, file, `expires = 0, ends = ?`, time.Now())
 	expired, _ := whileWriting(b, db.Sessions(), sweep)
-	age(b, file, `ends = ?`, time.Now().Add(-2*flows.Keep))
+	age(b, file, `ends = ?`, time.Now().Add(-2*record.Keep))
 	swept, duringIt := whileWriting(b, db.Sessions(), sweep)
 	all := endCompany(b, db.Accounts(), db.Sessions())
 	left := countSessions(b, file)
@@ -139,7 +139,7 @@ func sqliteSessionBytes(b testing.TB, file string) (bytes int64) {
 }
 
 // endSome ends single sessions, and all of single accounts.
-func endSome(b testing.TB, seed *seed, sessions flows.Sessions) (one, account time.Duration) {
+func endSome(b testing.TB, seed *seed, sessions record.Sessions) (one, account time.Duration) {
 	b.Helper()
 	var ones, accounts []time.Duration
 	drawn := seed.draw()
@@ -148,12 +148,12 @@ func endSome(b testing.TB, seed *seed, sessions flows.Sessions) (one, account ti
 		began := time.Now()
 		err := sessions.Delete(b.Context(), d.hash)
 		ones = append(ones, time.Since(began))
-		if err != nil && !errors.Is(err, flows.ErrNotFound) {
+		if err != nil && !errors.Is(err, record.ErrNotFound) {
 			b.Fatal(err)
 		}
 		d = drawn[rand.IntN(len(drawn))]
 		began = time.Now()
-		err = sessions.End(b.Context(), began, flows.Ending{Company: "acme", Account: int64(d.account), Epoch: 2})
+		err = sessions.End(b.Context(), began, record.Ending{Company: "acme", Account: int64(d.account), Epoch: 2})
 		accounts = append(accounts, time.Since(began))
 		if err != nil {
 			b.Fatal(err)
@@ -163,7 +163,7 @@ func endSome(b testing.TB, seed *seed, sessions flows.Sessions) (one, account ti
 }
 
 // endCompany ends all sessions, again in each round.
-func endCompany(b testing.TB, accounts flows.Accounts, sessions flows.Sessions) time.Duration {
+func endCompany(b testing.TB, accounts record.Accounts, sessions record.Sessions) time.Duration {
 	b.Helper()
 	var took []time.Duration
 	for range *benchRounds {
@@ -181,7 +181,7 @@ func endCompany(b testing.TB, accounts flows.Accounts, sessions flows.Sessions) 
 }
 
 // whileWriting calls f, beside writes whose 99th percentile it returns.
-func whileWriting(b testing.TB, sessions flows.Sessions, f func() error) (took, p99 time.Duration) {
+func whileWriting(b testing.TB, sessions record.Sessions, f func() error) (took, p99 time.Duration) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	writes := make(chan *times)
@@ -189,7 +189,7 @@ func whileWriting(b testing.TB, sessions flows.Sessions, f func() error) (took, 
 		var all times
 		for first := true; first || ctx.Err() == nil; first = false {
 			began := time.Now()
-			_ = sessions.Charge(context.WithoutCancel(ctx), began, flows.Counter{Key: "acme/bench", Limit: 1 << 30, Window: time.Hour})
+			_ = sessions.Charge(context.WithoutCancel(ctx), began, record.Counter{Key: "acme/bench", Limit: 1 << 30, Window: time.Hour})
 			all.add(time.Since(began))
 			time.Sleep(time.Millisecond)
 		}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -83,8 +84,8 @@ type node struct {
 	number  int
 }
 
-// Ended implements flows.Feed.
-func (n *node) Ended(hash flows.TokenHash) {
+// Ended implements record.Feed.
+func (n *node) Ended(hash record.TokenHash) {
 	n.Memory.Ended(hash)
 	n.fleet.messages.Add(1)
 	if h, ok := n.fleet.waiting.Load(hash); ok {
@@ -92,7 +93,7 @@ func (n *node) Ended(hash flows.TokenHash) {
 	}
 }
 
-// Flush implements flows.Feed: a node that may have missed something forgets all.
+// Flush implements record.Feed: a node that may have missed something forgets all.
 func (n *node) Flush() {
 	n.Memory.Flush()
 	n.fleet.waiting.Range(func(_, h any) bool {
@@ -173,7 +174,7 @@ func (f *fleet) begin(b testing.TB, n int) (from, to int) {
 		group.Go(func() error {
 			var err error
 			for range 10 { // on a busy machine Redis may not answer in time
-				if err = f.nodes[0].Create(b.Context(), time.Now(), d.session(time.Now())); err == nil || err == flows.ErrConflict {
+				if err = f.nodes[0].Create(b.Context(), time.Now(), d.session(time.Now())); err == nil || err == record.ErrConflict {
 					return nil
 				}
 			}
@@ -240,8 +241,8 @@ func openLoop(from, to, rate int, f func(i int, due time.Time) error) (took *tim
 	return took, failed
 }
 
-func (f *fleet) hashOf(i int) flows.TokenHash {
-	return flows.TokenHash(sha256.Sum256([]byte(f.tokens.token(i))))
+func (f *fleet) hashOf(i int) record.TokenHash {
+	return record.TokenHash(sha256.Sum256([]byte(f.tokens.token(i))))
 }
 
 func (n *node) logout(ctx context.Context, token string) error {

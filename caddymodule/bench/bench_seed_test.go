@@ -22,8 +22,8 @@ import (
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -89,7 +89,7 @@ func seeded(b testing.TB, accounts, sessions int) *seed {
 
 // A drawnSession is what is special to a session.
 type drawnSession struct {
-	hash    flows.TokenHash
+	hash    record.TokenHash
 	account int
 }
 
@@ -98,10 +98,10 @@ func (d drawnSession) mnemocode() string { return fmt.Sprint("user-", d.account)
 // id is made of the hash, which is as good as random.
 func (d drawnSession) id() string { return hex.EncodeToString(d.hash[:16]) }
 
-func (d drawnSession) session(now time.Time) flows.Session {
-	return flows.Session{
+func (d drawnSession) session(now time.Time) record.Session {
+	return record.Session{
 		Hash: d.hash, ID: d.id(), Company: "acme", Account: int64(d.account), Mnemocode: d.mnemocode(), Epoch: 1,
-		State: flows.Authorized, Created: now, Expires: now.Add(seedLife), Ends: now.Add(seedLife),
+		State: record.Authorized, Created: now, Expires: now.Add(seedLife), Ends: now.Add(seedLife),
 	}
 }
 
@@ -110,7 +110,7 @@ func (d drawnSession) session(now time.Time) flows.Session {
 func (s *seed) draw() []drawnSession {
 	byBucket := map[int][]int{}
 	for id := 1; id <= s.accounts; id++ {
-		bucket := flows.AccountBucket("acme", int64(id))
+		bucket := record.AccountBucket("acme", int64(id))
 		byBucket[bucket] = append(byBucket[bucket], id)
 	}
 	source := rand.NewChaCha8([32]byte{})
@@ -119,7 +119,7 @@ func (s *seed) draw() []drawnSession {
 	all := make([]drawnSession, 0, s.sessions)
 	for len(all) < s.sessions {
 		token := drawToken(source)
-		hash := flows.TokenHash(sha256.Sum256([]byte(token)))
+		hash := record.TokenHash(sha256.Sum256([]byte(token)))
 		accounts := byBucket[hash.Bucket()]
 		if len(accounts) == 0 {
 			continue
@@ -139,11 +139,11 @@ func drawToken(source *rand.ChaCha8) string {
 }
 
 // template is the account that all others are copies of.
-func templateAccount() flows.Account {
+func templateAccount() record.Account {
 	p, salt := password.DefaultArgon2id, []byte("a salt, 16 bytes")
 	key := argon2.IDKey([]byte(testPassword), salt, p.Iterations, p.MemoryKiB, p.Parallelism, 32)
-	return flows.Account{
-		Company: "acme", Mnemocode: "user-1", LoginName: "user1", Phone: phoneOf(1), Status: flows.StatusActive,
+	return record.Account{
+		Company: "acme", Mnemocode: "user-1", LoginName: "user1", Phone: phoneOf(1), Status: record.StatusActive,
 		PasswordHash: fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, p.MemoryKiB, p.Iterations, p.Parallelism,
 			base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(key)),
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func (c *cli) accountCommand() *cobra.Command {
@@ -70,7 +71,7 @@ func newAccountFlags(cmd *cobra.Command, change bool) *accountFlags {
 	}
 	cmd.MarkFlagsMutuallyExclusive("password", "password-hash")
 	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{
-		string(flows.StatusActive), string(flows.StatusRestricted), string(flows.StatusClosed), string(flows.StatusDenied),
+		string(record.StatusActive), string(record.StatusRestricted), string(record.StatusClosed), string(record.StatusDenied),
 	}, cobra.ShellCompDirectiveNoFileComp))
 	return f
 }

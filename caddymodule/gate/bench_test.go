@@ -10,13 +10,13 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // What a request costs that passes, beside one that nothing guards. The application's
 // handler does to the context what the reverse proxy does.
 func BenchmarkPass(b *testing.B) {
-	session := flows.Session{Company: "acme", Mnemocode: "alice", State: flows.Authorized, Expires: time.Now().Add(time.Hour), Ends: time.Now().Add(time.Hour)}
+	session := record.Session{Company: "acme", Mnemocode: "alice", State: record.Authorized, Expires: time.Now().Add(time.Hour), Ends: time.Now().Add(time.Hour)}
 	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), http.LocalAddrContextKey, w))
 		defer cancel(nil)
@@ -38,7 +38,7 @@ func BenchmarkPass(b *testing.B) {
 		{"public", nil, func(h *Handler) { h.Public = []string{"/*"} }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			h, _ := newHandler(b, time.Minute, liveSessions{get: func(context.Context) (flows.Session, error) { return session, nil }})
+			h, _ := newHandler(b, time.Minute, liveSessions{get: func(context.Context) (record.Session, error) { return session, nil }})
 			if c.config != nil {
 				c.config(h)
 				if err := h.Validate(); err != nil {

@@ -8,13 +8,14 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // guard lets a request pass to the application if its token is good.
 func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
 	h.strip(r)
 	session, err := h.admit(r, t)
-	app.CountProtected(err, session.State == flows.None)
+	app.CountProtected(err, session.State == record.None)
 	if err != nil {
 		h.app.WarnUnanswered(h.log, err)
 		if !h.toLogin(w, r, t, err) {
@@ -33,9 +34,9 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // admit returns the session of a request that may pass, none where nobody's may.
-func (h *Handler) admit(r *http.Request, t target) (flows.Session, error) {
+func (h *Handler) admit(r *http.Request, t target) (record.Session, error) {
 	if r.Method == http.MethodTrace || r.Method == http.MethodConnect && !isExtendedWebSocket(r) {
-		return flows.Session{}, errMethodNotAllowed
+		return record.Session{}, errMethodNotAllowed
 	}
 	if !h.isPublic(r.URL) {
 		return h.authorize(r, t)
@@ -47,11 +48,11 @@ func (h *Handler) admit(r *http.Request, t target) (flows.Session, error) {
 		}
 		h.app.WarnUnanswered(h.log, err)
 	}
-	return flows.Session{}, nil
+	return record.Session{}, nil
 }
 
 // authorize finds the session of a request's token.
-func (h *Handler) authorize(r *http.Request, t target) (session flows.Session, err error) {
+func (h *Handler) authorize(r *http.Request, t target) (session record.Session, err error) {
 	defer h.contain(&err)
 	h.app.Enter()
 	defer h.app.Leave()

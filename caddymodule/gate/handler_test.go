@@ -22,30 +22,31 @@ import (
 	_ "github.com/mnemogate/mnemogate/caddymodule/captcha"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 )
 
 // panickingSessions panic with what the log must not hold.
-type panickingSessions struct{ flows.Sessions }
+type panickingSessions struct{ record.Sessions }
 
-func (panickingSessions) Get(context.Context, flows.TokenHash) (flows.Session, error) {
+func (panickingSessions) Get(context.Context, record.TokenHash) (record.Session, error) {
 	panic(errors.New("the redis password"))
 }
 
 // liveSessions has one session, of which get tells.
 type liveSessions struct {
-	flows.Sessions
-	get func(context.Context) (flows.Session, error)
+	record.Sessions
+	get func(context.Context) (record.Session, error)
 }
 
-func (s liveSessions) Get(ctx context.Context, _ flows.TokenHash) (flows.Session, error) {
+func (s liveSessions) Get(ctx context.Context, _ record.TokenHash) (record.Session, error) {
 	return s.get(ctx)
 }
 
 // A fakeStore keeps the sessions that a test gives it.
 type fakeStore struct {
 	accounts *store.SQLite
-	sessions flows.Sessions
+	sessions record.Sessions
 	err      error // of its start
 }
 
@@ -53,9 +54,9 @@ func (s fakeStore) Start(ctx context.Context) error { return cmp.Or(s.err, s.acc
 
 func (s fakeStore) Close() error { return s.accounts.Close() }
 
-func (s fakeStore) Accounts() flows.Accounts { return s.accounts.Accounts() }
+func (s fakeStore) Accounts() record.Accounts { return s.accounts.Accounts() }
 
-func (s fakeStore) Sessions() flows.Sessions { return s.sessions }
+func (s fakeStore) Sessions() record.Sessions { return s.sessions }
 
 // A fakeGuest is the configuration of a fakeStore.
 type fakeGuest struct {
@@ -75,7 +76,7 @@ func (g *fakeGuest) Store() (guest.Store, error) { return fakeStores[g.Name], ni
 var fakeStores = map[string]fakeStore{}
 
 // newHandler returns a handler in front of these sessions, and its log.
-func newHandler(t testing.TB, recheck time.Duration, sessions flows.Sessions) (*Handler, *bytes.Buffer) {
+func newHandler(t testing.TB, recheck time.Duration, sessions record.Sessions) (*Handler, *bytes.Buffer) {
 	t.Helper()
 	return newHandlerOf(t, recheck, fakeStore{sessions: sessions})
 }
@@ -145,8 +146,8 @@ func TestAPanicIsAnsweredAndTellsNoSecret(t *testing.T) {
 }
 
 func TestAStoreThatDoesNotAnswerIsUnavailable(t *testing.T) {
-	h, log := newHandler(t, time.Minute, liveSessions{get: func(context.Context) (flows.Session, error) {
-		return flows.Session{}, errors.New("connection refused")
+	h, log := newHandler(t, time.Minute, liveSessions{get: func(context.Context) (record.Session, error) {
+		return record.Session{}, errors.New("connection refused")
 	}})
 	w := handle(h, func(http.ResponseWriter, *http.Request) error {
 		t.Error("it was let through")

@@ -8,7 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // isExtendedWebSocket reports whether r opens a WebSocket over HTTP/2 or
@@ -128,7 +128,7 @@ func (f *trailerFilter) Read(p []byte) (int, error) {
 // identify tells the application, and Caddy's own directives, who the user is; of
 // nobody's session, nothing.
 func (h *Handler) identify(r *http.Request, s *stream) {
-	nobodys := s.session.State == flows.None
+	nobodys := s.session.State == record.None
 	if !h.ForwardAuthorization || nobodys {
 		delete(r.Header, "Authorization")
 	}

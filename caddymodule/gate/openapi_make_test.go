@@ -9,6 +9,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/openapi"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 type (
@@ -167,7 +168,7 @@ func securedBy(schemes ...string) (needs object) {
 // sessionSchema has what any step's answer tells of its session, but for the token.
 func sessionSchema() object {
 	var states []any
-	for _, state := range flows.States[1:] {
+	for _, state := range record.States[1:] {
 		states = append(states, state)
 	}
 	properties := object{
@@ -193,7 +194,7 @@ func takes(r *flows.Route) string {
 	switch {
 	case !r.TakesToken():
 		return "Takes no session token."
-	case len(r.From) == len(flows.States)-1:
+	case len(r.From) == len(record.States)-1:
 		return "Takes a token in any state."
 	}
 	states := make([]string, len(r.From))
@@ -312,7 +313,7 @@ func (d *documentParts) oneOf(r *flows.Route) any {
 	var schemas []any
 	mapping := object{}
 	field := "session_state"
-	if slices.Contains(r.To, flows.None) {
+	if slices.Contains(r.To, record.None) {
 		field = "verification" // by which all answers of recover differ
 	}
 	for _, state := range r.To {
@@ -345,21 +346,21 @@ func answersName(r *flows.Route) (name string) {
 	return name + "Answer"
 }
 
-func answerOf(r *flows.Route, state flows.State) answerText {
+func answerOf(r *flows.Route, state record.State) answerText {
 	if own, ok := routeAnswers[r.Path][state]; ok {
 		return own
 	}
 	return stateAnswers[state]
 }
 
-func (a answerText) all(state flows.State) []answerField {
-	if state == flows.None {
+func (a answerText) all(state record.State) []answerField {
+	if state == record.None {
 		return a.fields
 	}
 	return append([]answerField{{name: "session_token"}, {name: "session_state"}, {name: "expires_in"}}, a.fields...)
 }
 
-func (a answerText) schema(state flows.State) object {
+func (a answerText) schema(state record.State) object {
 	required := []string{"status"}
 	properties := object{{"status", object{{"type", "string"}, {"enum", []any{"success"}}}}}
 	for _, f := range a.all(state) {
@@ -384,7 +385,7 @@ func (a answerText) schema(state flows.State) object {
 	return schema
 }
 
-func (a answerText) example(state flows.State) object {
+func (a answerText) example(state record.State) object {
 	example := object{{"status", "success"}}
 	for _, f := range a.all(state) {
 		switch {

@@ -1,6 +1,9 @@
 package gate
 
-import "github.com/mnemogate/mnemogate/flows"
+import (
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
+)
 
 // The words of the OpenAPI document, and what each answer holds. What a route
 // takes and may answer is not said here: openAPI reads it from the routes.
@@ -86,7 +89,7 @@ const (
 )
 
 var sessionExample = object{
-	{"status", "success"}, {"session_state", flows.Authorized}, {"expires_in", 3600}, {"profile_mnemocode", "alice-0001"},
+	{"status", "success"}, {"session_state", record.Authorized}, {"expires_in", 3600}, {"profile_mnemocode", "alice-0001"},
 }
 
 // fieldSchemas are the fields of requests and of answers. How long a request's
@@ -238,48 +241,48 @@ type answerField struct {
 var passwordQuality = []answerField{{name: "password_regex"}, {name: "password_regex_description"}}
 
 // stateAnswers are the answers that lead to a state by whatever route.
-var stateAnswers = map[flows.State]answerText{
-	flows.None: {"Done", "It is done, and there is nothing more to say.", nil},
-	flows.CheckPassword: {
+var stateAnswers = map[record.State]answerText{
+	record.None: {"Done", "It is done, and there is nothing more to say.", nil},
+	record.CheckPassword: {
 		"CheckPassword", "The password comes next: auth/checkpassword.",
 		[]answerField{{name: "disclaimers_required"}, {name: "captcha_required", optional: true}},
 	},
-	flows.CheckOTP: {
+	record.CheckOTP: {
 		"CheckOTP", "A code was sent to user_phone, and it or a backup code comes next: auth/checkotp. Without user_phone none was sent, and a backup code comes next.",
 		[]answerField{{name: "user_phone", optional: true}},
 	},
-	flows.SetPassword: {"SetPassword", "A new password comes next: auth/setpassword.", passwordQuality},
-	flows.Authorized: {
+	record.SetPassword: {"SetPassword", "A new password comes next: auth/setpassword.", passwordQuality},
+	record.Authorized: {
 		"Authorized", "The user is logged in.",
 		[]answerField{{name: "profile_mnemocode"}},
 	},
-	flows.AcceptDisclaimers: {
+	record.AcceptDisclaimers: {
 		"AcceptDisclaimers", "Disclaimers are pending: auth/acceptdisclaimers.",
 		[]answerField{{name: "disclaimers_required"}},
 	},
-	flows.RecoveryOTP: {
+	record.RecoveryOTP: {
 		"RecoveryCheckOTP", "A code was sent; it comes next: auth/recovery/checkotp. A company may leave user_phone out unless it is the login_id that was sent.",
 		[]answerField{{name: "user_phone", optional: true}, {name: "verification", value: flows.ByPhone}},
 	},
-	flows.RecoveryQuestion: {
+	record.RecoveryQuestion: {
 		"RecoveryCheckQuestion", "The answer to the control question comes next: auth/recovery/checkquestion.",
 		[]answerField{{name: "control_question"}, {name: "verification", value: flows.ByQuestion}},
 	},
-	flows.RecoveryPassword: {"RecoverySetPassword", "A new password comes next: auth/setpassword.", passwordQuality},
+	record.RecoveryPassword: {"RecoverySetPassword", "A new password comes next: auth/setpassword.", passwordQuality},
 }
 
 // routeAnswers are those that are another route's only.
-var routeAnswers = map[string]map[flows.State]answerText{
-	"auth/login": {flows.CheckOTP: {
+var routeAnswers = map[string]map[record.State]answerText{
+	"auth/login": {record.CheckOTP: {
 		"LoginCheckOTP", "A code was sent to user_phone, and it or a backup code comes next: auth/checkotp. Without user_phone none was sent, and a backup code comes next.",
 		[]answerField{{name: "disclaimers_required"}, {name: "user_phone", optional: true}},
 	}},
-	"auth/renewotp": {flows.None: {
+	"auth/renewotp": {record.None: {
 		"CodeSent", "Another code was sent to user_phone.",
 		[]answerField{{name: "user_phone"}},
 	}},
-	"auth/setpassword": {flows.None: {passwordRecovered, "After a recovery: the password is set, and there is no session.", nil}},
-	"auth/recovery/recover": {flows.None: {
+	"auth/setpassword": {record.None: {passwordRecovered, "After a recovery: the password is set, and there is no session.", nil}},
+	"auth/recovery/recover": {record.None: {
 		"LinkSent", "A link was mailed; there is no session yet.",
 		[]answerField{{name: "user_email"}, {name: "verification", value: flows.ByMail}},
 	}},
@@ -290,7 +293,7 @@ var routeAnswers = map[string]map[flows.State]answerText{
 const passwordRecovered = "PasswordRecovered"
 
 var passwordSetSchema = func() object {
-	schema := stateAnswers[flows.Authorized].schema(flows.Authorized)
+	schema := stateAnswers[record.Authorized].schema(record.Authorized)
 	for i, m := range schema {
 		switch m.Name() {
 		case "description":

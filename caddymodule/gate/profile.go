@@ -6,20 +6,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A profileHeader tells the application one thing of the user's account.
 type profileHeader struct {
-	field flows.ProfileField
+	field record.ProfileField
 	name  string
 }
 
 // profileHeaders are all, by the words of the configuration.
 var profileHeaders = map[string]profileHeader{
-	"role":  {flows.ProfileRole, "X-Profile-Role"},
-	"email": {flows.ProfileEmail, "X-Profile-Email"},
-	"phone": {flows.ProfilePhone, "X-Profile-Phone"},
+	"role":  {record.ProfileRole, "X-Profile-Role"},
+	"email": {record.ProfileEmail, "X-Profile-Email"},
+	"phone": {record.ProfilePhone, "X-Profile-Phone"},
 }
 
 func profileOf(forward []string) (headers []profileHeader) {
@@ -53,7 +53,7 @@ func (h *Handler) checkForward() error {
 }
 
 // tellProfile sets the profile's headers, of what there is.
-func (h *Handler) tellProfile(r *http.Request, profile flows.Profile) {
+func (h *Handler) tellProfile(r *http.Request, profile record.Profile) {
 	values := make([]string, 0, len(h.profile))
 	for _, p := range h.profile {
 		if value := profile.Value(p.field); value != "" {

@@ -11,19 +11,20 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // pass passes a request on, with the identity that the application trusts, and,
 // while that takes long (a WebSocket, SSE, a large download), looks whether its
 // session still lives. Nobody's session has state None.
-func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session flows.Session, next caddyhttp.Handler) error {
+func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Session, next caddyhttp.Handler) error {
 	s := &stream{
 		ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
 		handler:               h,
 		session:               session,
 	}
 	h.identify(r, s)
-	if session.State == flows.None { // there is nothing that could end
+	if session.State == record.None { // there is nothing that could end
 		s.request = *r
 	} else {
 		s.request = *r.WithContext(s.watched(r.Context(), r.ContentLength != 0))
@@ -63,7 +64,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session flows.Ses
 type stream struct {
 	caddyhttp.ResponseWriterWrapper
 	handler   *Handler
-	session   flows.Session
+	session   record.Session
 	request   http.Request // as it is passed on
 	recheck   time.Duration
 	confirmed time.Time // when the session was last known to live
@@ -144,7 +145,7 @@ func (s *stream) check() {
 	}
 }
 
-func (h *Handler) live(ctx context.Context, session flows.Session) (err error) {
+func (h *Handler) live(ctx context.Context, session record.Session) (err error) {
 	defer h.contain(&err)
 	h.app.Enter()
 	defer h.app.Leave()

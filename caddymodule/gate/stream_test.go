@@ -14,7 +14,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A switchable store has a session, or fails.
@@ -24,11 +24,11 @@ type switchable struct {
 
 func (s *switchable) fail(err error) { s.err.Store(&err) }
 
-func (s *switchable) get(context.Context) (flows.Session, error) {
+func (s *switchable) get(context.Context) (record.Session, error) {
 	if err := s.err.Load(); err != nil && *err != nil {
-		return flows.Session{}, *err
+		return record.Session{}, *err
 	}
-	return flows.Session{Company: "acme", Mnemocode: "alice", State: flows.Authorized, Expires: time.Now().Add(time.Hour), Ends: time.Now().Add(time.Hour)}, nil
+	return record.Session{Company: "acme", Mnemocode: "alice", State: record.Authorized, Expires: time.Now().Add(time.Hour), Ends: time.Now().Add(time.Hour)}, nil
 }
 
 // watch serves one request whose handler is next, and returns what came.
@@ -99,7 +99,7 @@ func TestHandlersThatIgnoreCancellationAreCut(t *testing.T) {
 				if _, err := io.WriteString(w, "begun "); err != nil {
 					return err
 				}
-				sessions.fail(flows.ErrNotFound)
+				sessions.fail(record.ErrNotFound)
 				return next(w)
 			})
 			if err == nil {
@@ -110,7 +110,7 @@ func TestHandlersThatIgnoreCancellationAreCut(t *testing.T) {
 	t.Run("what had not begun is refused", func(t *testing.T) {
 		var sessions switchable
 		status, body, err := watch(t, recheck, &sessions, func(w http.ResponseWriter, r *http.Request) error {
-			sessions.fail(flows.ErrNotFound)
+			sessions.fail(record.ErrNotFound)
 			<-r.Context().Done()
 			w.Header().Set("Content-Encoding", "gzip")
 			w.WriteHeader(499) // as the reverse proxy does
@@ -141,7 +141,7 @@ func TestHandlersThatIgnoreCancellationAreCut(t *testing.T) {
 	})
 	t.Run("a panic in the store cuts, and ends nothing else", func(t *testing.T) {
 		var asked atomic.Bool
-		h, _ := newHandler(t, recheck, liveSessions{get: func(ctx context.Context) (flows.Session, error) {
+		h, _ := newHandler(t, recheck, liveSessions{get: func(ctx context.Context) (record.Session, error) {
 			if asked.Swap(true) {
 				panic("a defect")
 			}
@@ -165,9 +165,9 @@ func TestStreamsOutlastAStoreThatFailsForAMoment(t *testing.T) {
 	t.Run("for a moment", func(t *testing.T) {
 		var sessions switchable
 		var asked atomic.Int32
-		h, _ := newHandler(t, recheck, liveSessions{get: func(ctx context.Context) (flows.Session, error) {
+		h, _ := newHandler(t, recheck, liveSessions{get: func(ctx context.Context) (record.Session, error) {
 			if asked.Add(1) == 2 {
-				return flows.Session{}, outage
+				return record.Session{}, outage
 			}
 			return sessions.get(ctx)
 		}})
@@ -198,9 +198,9 @@ func TestStreamsOutlastAStoreThatFailsForAMoment(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked atomic.Int32
-			h, _ := newHandler(t, recheck, liveSessions{get: func(ctx context.Context) (flows.Session, error) {
+			h, _ := newHandler(t, recheck, liveSessions{get: func(ctx context.Context) (record.Session, error) {
 				if asked.Add(1) > 1 {
-					return flows.Session{}, fail(ctx)
+					return record.Session{}, fail(ctx)
 				}
 				return new(switchable).get(ctx)
 			}})

@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -63,13 +63,13 @@ var ErrUnreachable = store.ErrUnreachable
 // An AccountsStore keeps accounts.
 type AccountsStore interface {
 	Store
-	Accounts() flows.Accounts
+	Accounts() record.Accounts
 }
 
 // A SessionsStore keeps sessions, one-time codes and counters.
 type SessionsStore interface {
 	Store
-	Sessions() flows.Sessions
+	Sessions() record.Sessions
 }
 
 // A FeedingStore is a SessionsStore that hears of what ends on other nodes.
@@ -78,7 +78,7 @@ type FeedingStore interface {
 	SessionsStore
 	// Run tells feed what it hears, until ctx ends. It copes with a store that
 	// can't be reached.
-	Run(ctx context.Context, feed flows.Feed)
+	Run(ctx context.Context, feed record.Feed)
 }
 
 // A SharedStore is a SessionsStore that several deployments may use at once. Each

@@ -12,6 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const (
@@ -55,9 +56,9 @@ func (p *Policy) checkSessions() error {
 	s := &p.Session
 	const nist = "NIST SP 800-63B-4, section 2.2.3"
 	return cmp.Or(
-		bounded(p, "session.temporary", time.Duration(s.Temporary), span[time.Duration]{1, flows.LongestSession}, span[time.Duration]{1, 15 * time.Minute}, "NIST SP 800-63B-4, section 3.1.3"),
-		bounded(p, "session.idle", time.Duration(s.Idle), span[time.Duration]{1, flows.LongestSession}, span[time.Duration]{1, 30 * day}, nist),
-		bounded(p, "session.lifetime", time.Duration(s.Lifetime), span[time.Duration]{1, flows.LongestSession}, span[time.Duration]{1, 30 * day}, nist),
+		bounded(p, "session.temporary", time.Duration(s.Temporary), span[time.Duration]{1, record.LongestSession}, span[time.Duration]{1, 15 * time.Minute}, "NIST SP 800-63B-4, section 3.1.3"),
+		bounded(p, "session.idle", time.Duration(s.Idle), span[time.Duration]{1, record.LongestSession}, span[time.Duration]{1, 30 * day}, nist),
+		bounded(p, "session.lifetime", time.Duration(s.Lifetime), span[time.Duration]{1, record.LongestSession}, span[time.Duration]{1, 30 * day}, nist),
 		within("session.stream_recheck", time.Duration(s.StreamRecheck), span[time.Duration]{100 * time.Millisecond, time.Hour}),
 	)
 }
@@ -73,7 +74,7 @@ func (p *Policy) checkOTP() error {
 			return errors.New("otp fixed: a code has no phone; name those that get it")
 		}
 		for _, given := range fixed.Phones {
-			phone := flows.NormalizePhone(given)
+			phone := record.NormalizePhone(given)
 			switch {
 			case phone == "":
 				return fmt.Errorf("otp fixed: %q is no international number; write it as in +37060012345", given)
@@ -133,7 +134,7 @@ func (p *Policy) checkRecovery() error {
 			return fmt.Errorf("recovery link: %w", err)
 		}
 	}
-	return bounded(p, "recovery.link_ttl", time.Duration(r.LinkTTL), span[time.Duration]{1, flows.LongestSession}, span[time.Duration]{1, day}, "NIST SP 800-63B-4, section 4.2.1.2")
+	return bounded(p, "recovery.link_ttl", time.Duration(r.LinkTTL), span[time.Duration]{1, record.LongestSession}, span[time.Duration]{1, day}, "NIST SP 800-63B-4, section 4.2.1.2")
 }
 
 // linkToken stands for a token where a link is parsed.
@@ -180,7 +181,7 @@ func (p *Policy) checkLimits() error {
 		l.SMSPerAddress.check("sms_per_address"),
 		l.checkCountries(),
 		l.MailsPerAccount.check("mails_per_account"),
-		within("limits.sessions_per_account", l.SessionsPerAccount, span[int]{1, flows.MaxSessions}),
+		within("limits.sessions_per_account", l.SessionsPerAccount, span[int]{1, record.MaxSessions}),
 	)
 }
 

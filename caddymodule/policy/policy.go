@@ -17,6 +17,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // Policy is what a company may decide. What the app sets is every company's
@@ -455,7 +456,7 @@ func (o *OTP) fixedCodes() map[string]string {
 	codes := map[string]string{}
 	for _, fixed := range o.Fixed {
 		for _, phone := range fixed.Phones {
-			codes[flows.NormalizePhone(phone)] = fixed.Code
+			codes[record.NormalizePhone(phone)] = fixed.Code
 		}
 	}
 	return codes

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func init() {
@@ -104,8 +105,8 @@ func (w *EventsWebhook) Validate() error {
 func (w *EventsWebhook) checkTypes() error {
 	for i, kind := range w.Types {
 		switch {
-		case !slices.Contains(flows.OutgoingTypes, kind):
-			return fmt.Errorf("there is no event %q; choose from %s", kind, strings.Join(flows.OutgoingTypes, ", "))
+		case !slices.Contains(record.OutgoingTypes, kind):
+			return fmt.Errorf("there is no event %q; choose from %s", kind, strings.Join(record.OutgoingTypes, ", "))
 		case slices.Contains(w.Types[:i], kind):
 			return fmt.Errorf("%s already specified", kind)
 		}
@@ -114,7 +115,7 @@ func (w *EventsWebhook) checkTypes() error {
 }
 
 // Deliver implements flows.EventReceiver.
-func (w *EventsWebhook) Deliver(ctx context.Context, o flows.Outgoing) error {
+func (w *EventsWebhook) Deliver(ctx context.Context, o record.Outgoing) error {
 	return w.post(ctx, o.ID, o.Body)
 }
 
@@ -143,7 +144,7 @@ func (EventsOff) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // Deliver implements flows.EventReceiver; it is not called.
-func (EventsOff) Deliver(context.Context, flows.Outgoing) error { return nil }
+func (EventsOff) Deliver(context.Context, record.Outgoing) error { return nil }
 
 // Settings implements guest.EventsModule.
 func (EventsOff) Settings() flows.Events { return flows.Events{} }

@@ -172,7 +172,7 @@ var hashKinds = map[string]func(kind string, fields []string) (digest, error){
 	"spring_pbkdf2":             parseSpringPBKDF2,
 	"spring_pbkdf2" + springV58: parseSpringPBKDF2,
 
-	"webhook": nil, // none: flows.AskedElsewhere
+	"webhook": nil, // none: record.AskedElsewhere
 	"argon2d": nil, // its time depends on the secret
 	"2":       nil, // two of bcrypt's early defects
 	"2x":      nil,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const (
@@ -25,9 +26,9 @@ type Error struct {
 // A Session is a session as an operator sees it. The id is of no use as a
 // token.
 type Session struct {
-	ID      string      `json:"session_id"`
-	State   flows.State `json:"session_state"`
-	Created time.Time   `json:"created_at"`
+	ID      string       `json:"session_id"`
+	State   record.State `json:"session_state"`
+	Created time.Time    `json:"created_at"`
 	// LastUsed is when it was last seen to be used: as a rule the last request
 	// lies less than a minute behind it.
 	LastUsed time.Time `json:"last_used"`
@@ -46,15 +47,15 @@ type Sessions struct {
 
 // An Event is what happened to an account, named as in the audit log.
 type Event struct {
-	Time      time.Time   `json:"time"`
-	Name      string      `json:"event"`
-	Session   string      `json:"session_id,omitempty"`
-	State     flows.State `json:"session_state,omitempty"`
-	Address   string      `json:"address,omitempty"`
-	UserAgent string      `json:"user_agent,omitempty"`
-	Actor     string      `json:"actor,omitempty"`
-	Result    string      `json:"result,omitempty"`
-	Reason    string      `json:"reason,omitempty"`
+	Time      time.Time    `json:"time"`
+	Name      string       `json:"event"`
+	Session   string       `json:"session_id,omitempty"`
+	State     record.State `json:"session_state,omitempty"`
+	Address   string       `json:"address,omitempty"`
+	UserAgent string       `json:"user_agent,omitempty"`
+	Actor     string       `json:"actor,omitempty"`
+	Result    string       `json:"result,omitempty"`
+	Reason    string       `json:"reason,omitempty"`
 }
 
 // A History is an account's, the newest first.
@@ -88,24 +89,24 @@ const (
 // An Account is an account as the admin API shows it. Every field is
 // always there.
 type Account struct {
-	Mnemocode       string       `json:"profile_mnemocode"`
-	Role            *string      `json:"role"`
-	Phone           *string      `json:"primary_phone"`
-	Email           *string      `json:"primary_email"`
-	LoginName       *string      `json:"login_name"`
-	Locale          *string      `json:"locale"`
-	Status          flows.Status `json:"status"`
-	SecondFactor    bool         `json:"second_factor"`
-	MustSetPassword bool         `json:"must_set_password"`
-	PasswordSet     bool         `json:"password_set"`
-	Question        *string      `json:"control_question"`
-	BackupCodes     int          `json:"backup_codes_left"`
-	TOTP            bool         `json:"totp"` // an authenticator app was confirmed
-	Identities      []Identity   `json:"oauth_identities"`
-	Accepted        []Acceptance `json:"disclaimers_accepted"`
-	LockedUntil     *time.Time   `json:"locked_until"`
-	Created         time.Time    `json:"created_at"`
-	Updated         time.Time    `json:"updated_at"`
+	Mnemocode       string        `json:"profile_mnemocode"`
+	Role            *string       `json:"role"`
+	Phone           *string       `json:"primary_phone"`
+	Email           *string       `json:"primary_email"`
+	LoginName       *string       `json:"login_name"`
+	Locale          *string       `json:"locale"`
+	Status          record.Status `json:"status"`
+	SecondFactor    bool          `json:"second_factor"`
+	MustSetPassword bool          `json:"must_set_password"`
+	PasswordSet     bool          `json:"password_set"`
+	Question        *string       `json:"control_question"`
+	BackupCodes     int           `json:"backup_codes_left"`
+	TOTP            bool          `json:"totp"` // an authenticator app was confirmed
+	Identities      []Identity    `json:"oauth_identities"`
+	Accepted        []Acceptance  `json:"disclaimers_accepted"`
+	LockedUntil     *time.Time    `json:"locked_until"`
+	Created         time.Time     `json:"created_at"`
+	Updated         time.Time     `json:"updated_at"`
 }
 
 // Changed names an account that was changed by who may not read it.

@@ -1,4 +1,4 @@
-package flows
+package record
 
 import "strings"
 
@@ -16,8 +16,8 @@ const (
 	ProfilePhone
 )
 
-// newProfile returns those of the account's values that are asked for.
-func newProfile(a Account, fields []ProfileField) Profile {
+// NewProfile returns those of the account's values that are asked for.
+func NewProfile(a Account, fields []ProfileField) Profile {
 	var values [3]string
 	for _, f := range fields {
 		values[f] = escape([]string{a.Role, a.Email, a.Phone}[f])

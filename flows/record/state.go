@@ -1,4 +1,4 @@
-package flows
+package record
 
 // A State is the session_state of the interface, on the wire and in a store.
 type State string

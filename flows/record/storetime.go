@@ -1,4 +1,4 @@
-package flows
+package record
 
 import (
 	"context"
@@ -12,8 +12,8 @@ const storeTime = 1800 * time.Millisecond
 
 type storeTimeKey struct{}
 
-// withStoreTime gives the calls to stores their time.
-func withStoreTime(ctx context.Context) context.Context {
+// WithStoreTime gives the calls to stores their time.
+func WithStoreTime(ctx context.Context) context.Context {
 	left := new(atomic.Int64)
 	left.Store(int64(storeTime))
 	return context.WithValue(ctx, storeTimeKey{}, left)

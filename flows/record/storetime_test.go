@@ -1,4 +1,4 @@
-package flows
+package record
 
 import (
 	"context"
@@ -12,7 +12,7 @@ func TestCallsOfARequestShareTheTimeForStores(t *testing.T) {
 		deadline, _ := call.Deadline()
 		return time.Until(deadline), done
 	}
-	ctx := withStoreTime(t.Context())
+	ctx := WithStoreTime(t.Context())
 	if left, done := remaining(ctx, time.Second); left > time.Second || left < 900*time.Millisecond {
 		t.Errorf("the first call has %v, want its limit", left)
 	} else {

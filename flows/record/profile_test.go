@@ -1,4 +1,4 @@
-package flows
+package record
 
 import "testing"
 
@@ -18,7 +18,7 @@ func TestAProfileHasWhatIsAskedFor(t *testing.T) {
 		{Account{Role: "\x00\x1f\x7f\r\n\xff~!"}, all, [3]string{"%00%1F%7F%0D%0A%FF~!"}},
 		{Account{}, all, [3]string{}},
 	} {
-		p := newProfile(test.account, test.fields)
+		p := NewProfile(test.account, test.fields)
 		for f, want := range test.want {
 			if got := p.Value(ProfileField(f)); got != want {
 				t.Errorf("%v of %q: got %q, want %q", f, p, got, want)

@@ -1,4 +1,11 @@
-package flows
+// Package record has what is kept of accounts, sessions and events, and the
+// interfaces of who keeps it.
+//
+// A store needs no more of the protocol than this. Start with Accounts and
+// Sessions, each sentence of which a store must keep to; Account, Session and
+// Event are what they hold. Outbox, History, Census, Feed and Recaller are what a
+// store can do beside.
+package record
 
 import (
 	"context"
