@@ -9,40 +9,40 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// A tenant is a company of a site, and its API key.
-type tenant struct {
+// A customer is a company of a site, and its API key.
+type customer struct {
 	s       *site
 	company string
 	key     string
 }
 
-func (c tenant) post(route, token string, body fields) answer {
+func (c customer) post(route, token string, body fields) answer {
 	c.s.t.Helper()
 	return c.s.postTo(c.company, c.key, route, token, body)
 }
 
-func (c tenant) login(loginID string) answer {
+func (c customer) login(loginID string) answer {
 	c.s.t.Helper()
 	return c.post("auth/login", "", fields{"login_id": loginID})
 }
 
-func (c tenant) credentials(loginID, password string) answer {
+func (c customer) credentials(loginID, password string) answer {
 	c.s.t.Helper()
 	return c.post("auth/checkcredentials", "", fields{"login_id": loginID, "password": password})
 }
 
-func (c tenant) recovery(loginID, method string) answer {
+func (c customer) recovery(loginID, method string) answer {
 	c.s.t.Helper()
 	return c.post("auth/recovery/recover", "", fields{"login_id": loginID, "captcha_response": "human-of-" + c.company, "method": method})
 }
 
-func (c tenant) oauth(user string) answer {
+func (c customer) oauth(user string) answer {
 	c.s.t.Helper()
 	return c.post("auth/oauth", "", fields{"provider_id": 3, "code": codeOf(user), "redirect_uri": callback})
 }
 
 // lastCode is the newest login code that was sent for the company.
-func (c tenant) lastCode() string {
+func (c customer) lastCode() string {
 	c.s.t.Helper()
 	code := ""
 	for _, m := range c.s.sms.of("otp.login") {
@@ -107,17 +107,17 @@ func TestCompaniesAreIsolated(t *testing.T) {
 		company: twin("acme", account("zoe", "email zoe@example.com\nidentity 3 zoe")),
 		more:    "company other {\napi_key key-of-other\n" + twin("other", "") + "}\n" + legal("one") + legal("two"),
 	})
-	acme, other := tenant{s, "acme", testKey}, tenant{s, "other", "key-of-other"}
+	acme, other := customer{s, "acme", testKey}, customer{s, "other", "key-of-other"}
 	password := fields{"password": testPassword}
 
 	s.run("API keys", func(*testing.T) {
-		tenant{s, "other", testKey}.login("alice").want(flows.ErrAPIKeyInvalid)
-		tenant{s, "acme", "key-of-other"}.login("alice").want(flows.ErrAPIKeyInvalid)
+		customer{s, "other", testKey}.login("alice").want(flows.ErrAPIKeyInvalid)
+		customer{s, "acme", "key-of-other"}.login("alice").want(flows.ErrAPIKeyInvalid)
 	})
 	s.run("tokens of every state", func(*testing.T) {
-		one, two := tenant{s, "one", "key-of-one"}, tenant{s, "two", "key-of-two"}
+		one, two := customer{s, "one", "key-of-one"}, customer{s, "two", "key-of-two"}
 		for _, c := range []struct {
-			own, foreign tenant
+			own, foreign customer
 			state        record.State
 			token        func() answer
 			route        string
@@ -151,7 +151,7 @@ func TestCompaniesAreIsolated(t *testing.T) {
 		}
 	})
 	s.run("tokens on protected paths", func(t *testing.T) {
-		for _, c := range []tenant{acme, other} {
+		for _, c := range []customer{acme, other} {
 			token := c.credentials("alice", testPassword).wantState(record.Authorized).token()
 			foreign := map[string]string{"acme": "other", "other": "acme"}[c.company]
 			for _, path := range []string{"/", "/profile", "/" + c.company, "/" + c.company + "/x", "/nobody/x"} {
@@ -214,8 +214,8 @@ func TestCompaniesAreIsolated(t *testing.T) {
 		other.oauth("zoe").want(flows.ErrOAuthNotFound)
 	})
 	s.run("accepted disclaimers", func(*testing.T) { // accepted above, at one
-		tenant{s, "one", "key-of-one"}.oauth("alice").wantState(record.Authorized)
-		tenant{s, "two", "key-of-two"}.oauth("alice").wantState(record.AcceptDisclaimers)
+		customer{s, "one", "key-of-one"}.oauth("alice").wantState(record.Authorized)
+		customer{s, "two", "key-of-two"}.oauth("alice").wantState(record.AcceptDisclaimers)
 	})
 	s.run("passwords, sessions and statuses", func(t *testing.T) {
 		theirs := other.credentials("carol", testPassword).wantState(record.CheckOTP).token()

@@ -63,18 +63,15 @@ type Change struct {
 	TOTP []byte
 }
 
-// Limits of plain secrets, in characters: those of the routes that take them.
-const (
-	maxPassword = 128
-	maxAnswer   = 256
-)
+// maxAnswer is how long a control answer may be, in characters, as in its route.
+const maxAnswer = 256
 
 // CheckSecrets refuses a plain password or control answer that no client could
 // send, and so nobody ever give: the error is a *FieldError. An empty one is none.
 func CheckSecrets(password, answer string) error {
 	switch {
-	case !sendable(password, maxPassword):
-		return &FieldError{"password", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL", maxPassword)}
+	case !sendable(password, MaxPassword):
+		return &FieldError{"password", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL", MaxPassword)}
 	case !sendable(answer, maxAnswer) || answer != "" && record.FoldAnswer(answer) == "":
 		return &FieldError{"control_answer", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL, and not only spaces", maxAnswer)}
 	default:

@@ -67,22 +67,18 @@ func (s *Service) ClientConfig(ctx context.Context, r *Request) (config ClientCo
 	if err != nil {
 		return ClientConfig{}, err
 	}
+	all := &call{company: c, languages: r.Languages}
 	return ClientConfig{
 		Password:    c.clientPassword(),
 		Captcha:     c.clientCaptcha(),
 		Recovery:    append([]Method{}, c.Methods...),
 		OAuth:       s.clientOAuth(ctx, c),
-		Disclaimers: c.disclaimers(r),
+		Disclaimers: all.pending(record.Account{}, nil),
 		Session:     ClientSessionLife{int(c.Idle / time.Second), int(c.Lifetime / time.Second)},
 	}, nil
 }
 
-// disclaimers are all of the company's, as the user is shown them.
-func (c *Company) disclaimers(r *Request) []Disclaimer {
-	all := &call{company: c, languages: r.Languages}
-	return all.pending(record.Account{}, nil)
-}
-
+// ClientPassword is what new passwords must be.
 func (c *Company) clientPassword() ClientPassword {
 	q := c.quality(record.Account{SecondFactor: true})
 	p := ClientPassword{c.Password.MinLength, q.Regex, q.Description, c.Password.RegexDescription}
@@ -95,6 +91,7 @@ func (c *Company) clientPassword() ClientPassword {
 	return p
 }
 
+// ClientCaptcha is what a captcha_response is made with.
 func (c *Company) clientCaptcha() ClientCaptcha {
 	captcha := ClientCaptcha{Type: cmp.Or(c.CaptchaType, "off"), SiteKey: c.SiteKey}
 	if work, ok := c.Captcha.(ProofOfWork); ok {

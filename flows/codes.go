@@ -64,11 +64,11 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 	if fixed {
 		return newCode{code, counters, nothing}, nil
 	}
-	message := Message{Type: OTPLogin, To: a.Phone, Code: digits, Expires: expires}
+	m := Message{Type: OTPLogin, To: a.Phone, Code: digits, Expires: expires}
 	if st.state == record.RecoveryOTP {
-		message.Type = OTPRecovery
+		m.Type = OTPRecovery
 	}
-	send := func(ctx context.Context) error { return s.send(ctx, c.company, c.company.SMS, a, message) }
+	send := func(ctx context.Context) error { return s.send(ctx, c.company, c.company.SMS, a, m) }
 	if hidden {
 		send = s.withinHidden(c, a, send)
 	}
@@ -135,6 +135,24 @@ func (c *call) companySMS() []record.Counter {
 		return nil
 	}
 	return []record.Counter{c.counter("sms-per-company", "", rate)}
+}
+
+// countryAgain is after what time an SMS to a country that is not allowed may be asked
+// for again: only an operator can change that.
+const countryAgain = 24 * time.Hour
+
+// countrySMS is the budget of a phone's country, if it has one. Where the country is
+// not allowed, it is full.
+func (c *call) countrySMS(phone string) ([]record.Counter, error) {
+	rate := c.company.Limits.SMSPerCountry
+	prefix, allowed := c.company.Limits.country(phone)
+	if !allowed {
+		return nil, &record.Full{Key: c.counter("sms-countries", prefix, rate).Key, Until: c.now.Add(countryAgain)}
+	}
+	if rate == (Rate{}) {
+		return nil, nil
+	}
+	return []record.Counter{c.counter("sms-per-country", prefix, rate)}, nil
 }
 
 // randomDigits returns n digits, each drawn evenly.

@@ -2,9 +2,6 @@ package flows
 
 import (
 	"strings"
-	"time"
-
-	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // shortCodes are the calling codes of one and two digits, which ITU-T E.164 assigns
@@ -38,22 +35,4 @@ func (l *Limits) country(phone string) (prefix string, allowed bool) {
 		return callingCode(phone), false
 	}
 	return prefix, true
-}
-
-// countryAgain is after what time an SMS to a country that is not allowed may be asked
-// for again: only an operator can change that.
-const countryAgain = 24 * time.Hour
-
-// countrySMS is the budget of a phone's country, if it has one. Where the country is
-// not allowed, it is full.
-func (c *call) countrySMS(phone string) ([]record.Counter, error) {
-	rate := c.company.Limits.SMSPerCountry
-	prefix, allowed := c.company.Limits.country(phone)
-	if !allowed {
-		return nil, &record.Full{Key: c.counter("sms-countries", prefix, rate).Key, Until: c.now.Add(countryAgain)}
-	}
-	if rate == (Rate{}) {
-		return nil, nil
-	}
-	return []record.Counter{c.counter("sms-per-country", prefix, rate)}, nil
 }

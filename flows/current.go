@@ -48,7 +48,7 @@ func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
 	case record.CheckOTP:
 		reply.DisclaimersRequired = c.pendingNow(a)
 		if !session.ByApp {
-			reply.UserPhone = maskPhone(a.Phone)
+			reply.UserPhone = record.MaskPhone(a.Phone)
 		}
 	case record.AcceptDisclaimers:
 		reply.DisclaimersRequired = c.pendingNow(a)
@@ -56,7 +56,7 @@ func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
 		reply.PasswordQuality = c.company.quality(a)
 	case record.RecoveryOTP:
 		if !c.company.Hardened { // a decoy has none, and would show by that
-			reply.UserPhone = maskPhone(a.Phone)
+			reply.UserPhone = record.MaskPhone(a.Phone)
 		}
 	case record.RecoveryQuestion:
 		reply.ControlQuestion = a.Question

@@ -88,10 +88,10 @@ type Field struct {
 	Required bool
 }
 
-// Fields lists the fields of the route's body. A body without any may be empty.
-func (r *Route) Fields() []Field {
+// Fields lists the fields of a struct that Decode reads a body into.
+func Fields(of reflect.Type) []Field {
 	var fields []Field
-	for f := range r.run.request.Fields() {
+	for f := range of.Fields() {
 		field := Field{Name: fieldName(f), Kind: f.Type.Kind(), Required: f.Tag.Get("need") != ""}
 		field.Max, _ = strconv.Atoi(f.Tag.Get("max"))
 		if field.Kind == reflect.Slice {

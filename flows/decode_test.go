@@ -192,8 +192,8 @@ func TestLimits(t *testing.T) {
 		}
 		for i := range typ.NumField() {
 			f := typ.Field(i)
-			if _, listed := r.longest[fieldName(f)]; f.Type.Kind() == reflect.String && f.Type.Name() == "string" && !listed {
-				t.Errorf("%s: no limit of %s is checked", typ.Name(), fieldName(f))
+			if _, listed := r.longest[f.Tag.Get("json")]; f.Type.Kind() == reflect.String && f.Type.Name() == "string" && !listed {
+				t.Errorf("%s: no limit of %s is checked", typ.Name(), f.Tag.Get("json"))
 			}
 		}
 	}
@@ -256,7 +256,12 @@ func walk(d *json.Decoder, depth int) error {
 				return err
 			}
 			name := key.(string)
-			known := knownKey(reflect.TypeFor[checkCredentialsRequest](), name)
+			known := ""
+			for _, f := range Fields(reflect.TypeFor[checkCredentialsRequest]()) {
+				if strings.EqualFold(f.Name, name) {
+					known = f.Name
+				}
+			}
 			if seen[name] || strings.ContainsRune(name, 0) || depth == 0 && known != "" && known != name {
 				return fmt.Errorf("of its key %q", name)
 			}

@@ -30,7 +30,7 @@ func (s *Service) notice(company *Company, a record.Account, what string) {
 	bySMS := sender == nil || to == ""
 	if bySMS {
 		sender, to = company.SMS, a.Phone
-		if _, allowed := company.Limits.country(a.Phone); !allowed {
+		if !company.Limits.SendsTo(a.Phone) {
 			return
 		}
 	}

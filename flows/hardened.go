@@ -127,7 +127,7 @@ func (s *Service) loginHardened(ctx context.Context, c *call, a record.Account, 
 // recovered: where there is none, a decoy is, and what there is to send is sent
 // after the answer.
 func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequest, a record.Account, alias string) (Reply, error) {
-	a, method, methodErr := c.company.hardenedMethod(req.Method, a)
+	a, method, methodErr := hardenedMethod(c.company, req.Method, a)
 	_, tallies, err := s.shown(ctx, c, a, alias)
 	if err != nil {
 		return Reply{}, err
@@ -160,7 +160,7 @@ func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequ
 
 // hardenedMethod chooses a method without regard to the account, which comes
 // back empty unless it can be recovered so.
-func (c *Company) hardenedMethod(wanted Method, a record.Account) (record.Account, Method, error) {
+func hardenedMethod(c *Company, wanted Method, a record.Account) (record.Account, Method, error) {
 	methods := slices.DeleteFunc(slices.Clone(c.Methods), func(m Method) bool { return m == ByQuestion })
 	if wanted == "" && len(methods) > 0 {
 		wanted = methods[0]
@@ -169,7 +169,7 @@ func (c *Company) hardenedMethod(wanted Method, a record.Account) (record.Accoun
 		return record.Account{}, wanted, ErrMethodRestricted
 	}
 	bothFactors := wanted == ByPhone && c.needsSecondFactor(a) // one phone must not be both
-	if a.ID == 0 || admitted(a) != nil || c.notSet(wanted, a) != nil || bothFactors {
+	if a.ID == 0 || admitted(a) != nil || notSet(wanted, a) != nil || bothFactors {
 		return record.Account{Era: a.Era}, wanted, nil
 	}
 	return a, wanted, nil
@@ -254,4 +254,4 @@ func shownEmail(loginID string) string {
 // shownPhone is the login id that was sent, masked, if it is a phone; else empty: no
 // other could be made up that a real one looks like, of the country that the
 // company's users live in.
-func shownPhone(loginID string) string { return maskPhone(record.NormalizePhone(loginID)) }
+func shownPhone(loginID string) string { return record.MaskPhone(record.NormalizePhone(loginID)) }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
-	"strings"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -58,7 +57,7 @@ func (s *Service) recoveryCheckOTP(ctx context.Context, c *call, req *recoveryCh
 // renewOTP sends another code (interface, Endpoints 4).
 func (s *Service) renewOTP(ctx context.Context, c *call, _ *emptyRequest) (Reply, error) {
 	a, err := s.renew(ctx, c)
-	return Reply{UserPhone: maskPhone(a.Phone)}, err
+	return Reply{UserPhone: record.MaskPhone(a.Phone)}, err
 }
 
 // recoveryRenewOTP sends another code (interface, Endpoints 12).
@@ -227,12 +226,4 @@ func (s *Service) setCode(ctx context.Context, c *call, number int64, code *reco
 		return unavailable("storing the code", err)
 	}
 	return nil
-}
-
-// maskPhone keeps the first two and the last two digits of an E.164 number.
-func maskPhone(phone string) string {
-	if len(phone) < 5 {
-		return ""
-	}
-	return phone[:3] + strings.Repeat("*", len(phone)-5) + phone[len(phone)-2:]
 }

@@ -10,6 +10,10 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
+// MaxPassword is how long a password may be, in characters, as in the routes that
+// take one.
+const MaxPassword = 128
+
 // hardenedMinLength is for passwords that are all that protects an account
 // (NIST SP 800-63B-4, section 3.1.1.2).
 const hardenedMinLength = 15
@@ -37,7 +41,7 @@ func (c *Company) rules(a record.Account) []rule {
 	}
 	rules := []rule{
 		{
-			PasswordTooShort, fmt.Sprintf("At least %d and at most %d characters%s.", least, maxPassword, because),
+			PasswordTooShort, fmt.Sprintf("At least %d and at most %d characters%s.", least, MaxPassword, because),
 			func(password string) bool { return utf8.RuneCountInString(password) < least },
 		},
 		{
@@ -87,8 +91,8 @@ func (e *RuleError) Error() string { return e.Field + ": it breaks a rule: " + e
 // CheckPassword holds a new password of the account, as it was typed into a
 // field, to the rules for users; the error is a *RuleError.
 func (c *Company) CheckPassword(field, typed string, a record.Account) error {
-	if utf8.RuneCountInString(typed) > maxPassword {
-		return &RuleError{field, PasswordTooLong, fmt.Sprintf("At most %d characters.", maxPassword)}
+	if utf8.RuneCountInString(typed) > MaxPassword {
+		return &RuleError{field, PasswordTooLong, fmt.Sprintf("At most %d characters.", MaxPassword)}
 	}
 	if r := c.broken(password.Normalize(typed), a); r != nil {
 		return &RuleError{field, r.reason, r.text}

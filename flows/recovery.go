@@ -32,7 +32,7 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 	if c.company.Hardened {
 		return s.recoverHardened(ctx, c, req, a, alias)
 	}
-	method, methodErr := c.company.method(req.Method, a)
+	method, methodErr := chosenMethod(c.company, req.Method, a)
 	if err := c.checkRecovery(a.Tallies, method); err != nil {
 		return Reply{}, err
 	}
@@ -89,28 +89,28 @@ func (s *Service) checkCaptcha(ctx context.Context, c *call, response string) er
 	return s.solveCaptcha(ctx, c, response)
 }
 
-// method chooses how an account is recovered: by the wanted method or, where
+// chosenMethod chooses how an account is recovered: by the wanted method or, where
 // none is named, by the first allowed one that the account can use.
-func (c *Company) method(wanted Method, a record.Account) (Method, error) {
+func chosenMethod(c *Company, wanted Method, a record.Account) (Method, error) {
 	if wanted != "" {
 		if !slices.Contains(c.Methods, wanted) {
 			return wanted, ErrMethodRestricted
 		}
-		return wanted, c.notSet(wanted, a)
+		return wanted, notSet(wanted, a)
 	}
 	for _, m := range c.Methods {
-		if c.notSet(m, a) == nil {
+		if notSet(m, a) == nil {
 			return m, nil
 		}
 	}
 	if len(c.Methods) == 0 {
 		return "", ErrMethodRestricted
 	}
-	return c.Methods[0], c.notSet(c.Methods[0], a)
+	return c.Methods[0], notSet(c.Methods[0], a)
 }
 
 // notSet tells what the account lacks for a method, nil if nothing.
-func (c *Company) notSet(m Method, a record.Account) error {
+func notSet(m Method, a record.Account) error {
 	switch {
 	case m == ByPhone && a.Phone == "":
 		return ErrPhoneNotSet

@@ -151,6 +151,9 @@ func (r *Route) MayFail(e *Error) bool {
 	return slices.Contains(Common, e) || r.TakesToken() && slices.Contains(TokenErrors, e) || slices.Contains(r.Fails, e)
 }
 
+// Fields lists the fields of the route's body. A body without any may be empty.
+func (r *Route) Fields() []Field { return Fields(r.run.request) }
+
 // A runner does what a route does, once the token is found good.
 type runner struct {
 	request reflect.Type // the struct that the body is decoded into

@@ -43,7 +43,7 @@ func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 		}
 		st.counters = append(st.counters, code.counters...)
 		if next.Code = code.stored; next.Code != nil {
-			reply.UserPhone = maskPhone(st.account.Phone)
+			reply.UserPhone = record.MaskPhone(st.account.Phone)
 		}
 	case record.SetPassword, record.RecoveryPassword:
 		reply.PasswordQuality = c.company.quality(st.account)

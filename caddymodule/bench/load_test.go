@@ -43,7 +43,7 @@ type magazine func(client int) func() (shot, bool)
 type loadClient struct {
 	template *template
 	next     func() (shot, bool)
-	conn     wire
+	conn     speaker
 }
 
 func newLoad(t template, clients int, shots magazine) *load {
@@ -84,7 +84,7 @@ func (c *loadClient) shoot(s shot) (int, error) {
 	return status, err
 }
 
-func (t *template) dial() (wire, error) {
+func (t *template) dial() (speaker, error) {
 	if t.http3 != nil {
 		return newWire3(t.addr, t.http3)
 	}

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A wire is a connection that speaks a version of HTTP.
-type wire interface {
+// A speaker is a connection that speaks a version of HTTP.
+type speaker interface {
 	exchange(t *template, s shot) (status int, err error)
 	net.Conn
 }

@@ -68,3 +68,11 @@ func phoneDigits(s string) string {
 func NormalizeBackupCode(s string) string {
 	return strings.NewReplacer(" ", "", "-", "").Replace(strings.ToUpper(s))
 }
+
+// MaskPhone keeps the first two and the last two digits of an E.164 number.
+func MaskPhone(phone string) string {
+	if len(phone) < 5 {
+		return ""
+	}
+	return phone[:3] + strings.Repeat("*", len(phone)-5) + phone[len(phone)-2:]
+}
