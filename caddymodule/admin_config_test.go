@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func TestAdminSpeaksToTheConfigThatIsRunning(t *testing.T) {
@@ -28,7 +28,7 @@ func TestAdminSpeaksToTheConfigThatIsRunning(t *testing.T) {
 			s.admin("PATCH", "accounts/alice", fields{"role": name}).wantStatus(200)
 			token := s.login("alice")
 			s.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(204)
-			s.get("/", token).want(flows.ErrTokenInvalid)
+			s.get("/", token).want(wire.ErrTokenInvalid)
 		})
 	}
 	s.run("a reload brought another company", func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestDeletedAccountOfTheConfigurationDoesNotComeBack(t *testing.T) {
 		t.Helper()
 		s.admin("GET", "accounts/kept", nil).wantStatus(http.StatusOK)
 		s.admin("GET", "accounts/eve", nil).wantStatus(http.StatusNotFound)
-		s.post("auth/checkcredentials", "", old).want(flows.ErrCredentialsInvalid)
+		s.post("auth/checkcredentials", "", old).want(wire.ErrCredentialsInvalid)
 	}
 	if err := s.reload(c); err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestDeletedAccountOfTheConfigurationDoesNotComeBack(t *testing.T) {
 
 	s.admin("POST", "accounts", fields{"profile_mnemocode": "eve", "login_name": "eve", "password": "a new password"}).wantStatus(http.StatusCreated)
 	s.restart()
-	s.post("auth/checkcredentials", "", old).want(flows.ErrCredentialsInvalid)
+	s.post("auth/checkcredentials", "", old).want(wire.ErrCredentialsInvalid)
 	s.post("auth/checkcredentials", "", fields{"login_id": "eve", "password": "a new password"}).wantState(record.Authorized)
 	s.admin("DELETE", "accounts/eve", nil).wantStatus(http.StatusNoContent)
 	s.restart()

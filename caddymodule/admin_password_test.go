@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func TestAdminSetsPasswordsAndUnlocks(t *testing.T) {
@@ -35,18 +35,18 @@ func TestAdminSetsPasswordsAndUnlocks(t *testing.T) {
 		if got := s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200); got.JSON["locked_until"] != nil {
 			t.Errorf("got %s", got.Body)
 		}
-		wrong().want(flows.ErrCredentialsInvalid)
+		wrong().want(wire.ErrCredentialsInvalid)
 		s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
 	})
 	s.run("a disabled password is unlocked", func(t *testing.T) {
 		lock(3)
 		time.Sleep(1100 * time.Millisecond)
-		wrong().want(flows.ErrRestricted)
+		wrong().want(wire.ErrRestricted)
 		if got := s.admin("GET", "accounts/alice", nil); got.str("locked_until") != "9999-12-31T23:59:59Z" {
 			t.Errorf("got %s", got.Body)
 		}
 		s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
-		wrong().want(flows.ErrCredentialsInvalid)
+		wrong().want(wire.ErrCredentialsInvalid)
 	})
 	s.run("a new password clears the lock and what it was for", func(t *testing.T) {
 		lock(2)
@@ -93,10 +93,10 @@ func TestAdminMakesBackupCodesThatWorkOnce(t *testing.T) {
 		token := s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(record.CheckOTP).token()
 		return s.post("auth/checkotp", token, fields{"backup_code": code})
 	}
-	try(old[0]).want(flows.ErrBackupCodeInvalid)
+	try(old[0]).want(wire.ErrBackupCodeInvalid)
 	try(fresh[0]).wantState(record.Authorized)
 	try(strings.ToLower(strings.ReplaceAll(fresh[1].(string), "-", " "))).wantState(record.Authorized)
-	try(fresh[0]).want(flows.ErrBackupCodeInvalid)
+	try(fresh[0]).want(wire.ErrBackupCodeInvalid)
 	if got := s.admin("GET", "accounts/alice", nil); got.JSON["backup_codes_left"] != 8.0 {
 		t.Errorf("got %s", got.Body)
 	}

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // adminClient speaks to the site's admin endpoint.
@@ -222,11 +222,11 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 		if got := s.admin("DELETE", "accounts/alice", nil).wantStatus(204); len(got.Body) != 0 {
 			t.Errorf("204 with %s", got.Body)
 		}
-		s.get("/", token).want(flows.ErrTokenInvalid)
+		s.get("/", token).want(wire.ErrTokenInvalid)
 		s.admin("GET", "accounts/alice", nil).wantRefused(404, "")
 		s.admin("DELETE", "accounts/alice", nil).wantRefused(404, "")
 		fresh := s.admin("POST", "accounts", alice).wantStatus(201)
-		s.get("/", token).want(flows.ErrTokenInvalid)
+		s.get("/", token).want(wire.ErrTokenInvalid)
 		if fresh.JSON["backup_codes_left"] != 0.0 || len(fresh.JSON["disclaimers_accepted"].([]any)) != 0 || fresh.JSON["control_question"] != nil {
 			t.Errorf("got %s", fresh.Body)
 		}
@@ -418,8 +418,8 @@ func TestAdminEndsSessionsAtOnce(t *testing.T) {
 			pending := s.post("auth/login", "", fields{"login_id": "alice"}).wantState(record.CheckPassword).token()
 			s.get("/", token).wantStatus(200)
 			changed := s.admin("PATCH", "accounts/alice", end.change).wantStatus(200)
-			s.get("/", token).want(flows.ErrTokenInvalid)
-			s.post("auth/checkpassword", pending, fields{"password": testPassword}).want(flows.ErrTokenInvalid)
+			s.get("/", token).want(wire.ErrTokenInvalid)
+			s.post("auth/checkpassword", pending, fields{"password": testPassword}).want(wire.ErrTokenInvalid)
 			if mnemocode := changed.str("profile_mnemocode"); mnemocode != "alice" {
 				s.admin("PATCH", "accounts/"+mnemocode, fields{"profile_mnemocode": "alice"}).wantStatus(200)
 			}
@@ -455,9 +455,9 @@ func TestAdminEndsSessionsAtOnce(t *testing.T) {
 			t.Errorf("got %s", list.Body)
 		}
 		s.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(204)
-		s.get("/", token).want(flows.ErrTokenInvalid)
-		s.post("auth/checkpassword", pending, fields{"password": testPassword}).want(flows.ErrTokenInvalid)
-		s.post("auth/recovery/checklink", "", fields{"token": link}).want(flows.ErrTokenInvalid)
+		s.get("/", token).want(wire.ErrTokenInvalid)
+		s.post("auth/checkpassword", pending, fields{"password": testPassword}).want(wire.ErrTokenInvalid)
+		s.post("auth/recovery/checklink", "", fields{"token": link}).want(wire.ErrTokenInvalid)
 		if list := s.admin("GET", "accounts/alice/sessions", nil); string(list.Body) != "{\"sessions\":[]}\n" {
 			t.Errorf("got %s", list.Body)
 		}

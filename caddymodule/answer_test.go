@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // An answer is what came back.
@@ -38,7 +38,7 @@ func (a answer) token() string {
 }
 
 // want checks an error's code and status.
-func (a answer) want(e *flows.Error) answer {
+func (a answer) want(e *wire.Error) answer {
 	a.t.Helper()
 	if a.str("error_code") != e.Code || a.Status != e.Status || a.str("status") != "error" || a.str("message") == "" {
 		a.t.Fatalf("got %d %s, want %d %s", a.Status, a.Body, e.Status, e.Code)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // Which API key is used is counted, whatever it is used for, and stands in the audit
@@ -29,17 +29,17 @@ func TestAnAPIKeyThatIsUsedIsSeen(t *testing.T) {
 		return s.do(r)
 	}
 	token := s.loginAt("globex", first, "gloria")
-	s.postTo("globex", second, "auth/login", "", fields{"login_id": "nobody"}).want(flows.ErrLoginIDNotFound)
+	s.postTo("globex", second, "auth/login", "", fields{"login_id": "nobody"}).want(wire.ErrLoginIDNotFound)
 	for _, path := range []string{"client.json", "openapi.json", "session"} {
 		ask(http.MethodGet, "/globex/v2/"+path, second, token).wantStatus(200)
 	}
 	ask(http.MethodGet, "/", second, token).wantStatus(200)
 	ask(http.MethodGet, "/globex/orders", second, token).wantStatus(200)
 	ask(http.MethodPost, "/globex/v2/session", second, token).wantStatus(200)
-	s.postTo("globex", "a-wrong-key", "auth/login", "", fields{"login_id": "gloria"}).want(flows.ErrAPIKeyInvalid)
-	s.postTo("nobody", first, "auth/login", "", fields{"login_id": "gloria"}).want(flows.ErrAPIKeyInvalid)
+	s.postTo("globex", "a-wrong-key", "auth/login", "", fields{"login_id": "gloria"}).want(wire.ErrAPIKeyInvalid)
+	s.postTo("nobody", first, "auth/login", "", fields{"login_id": "gloria"}).want(wire.ErrAPIKeyInvalid)
 	page := keyOfPage.FindSubmatch(s.get("/globex/login", "").wantStatus(200).Body)
-	s.postTo("globex", string(page[1]), "auth/login", "", fields{"login_id": "nobody"}).want(flows.ErrLoginIDNotFound)
+	s.postTo("globex", string(page[1]), "auth/login", "", fields{"login_id": "nobody"}).want(wire.ErrLoginIDNotFound)
 
 	metrics := s.scrape()
 	for name, want := range map[string]float64{

@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // whileStopped stops a node, does what needs that, and starts it again.
@@ -92,12 +92,12 @@ func TestBackupAndRestore(t *testing.T) {
 	s.whileStopped(func() { restore("--force").want(0, "23 accounts restored", "sessions and links ended") })
 
 	for what, token := range map[string]string{"a session": live, "an ended one": ended} {
-		s.run(what, func(*testing.T) { s.get("/", token).want(flows.ErrTokenInvalid) })
+		s.run(what, func(*testing.T) { s.get("/", token).want(wire.ErrTokenInvalid) })
 	}
-	s.post("auth/checkpassword", pending, fields{"password": testPassword}).want(flows.ErrTokenInvalid)
-	s.post("auth/checkotp", coded, code).want(flows.ErrTokenInvalid)
-	s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).want(flows.ErrTokenInvalid)
-	s.post("auth/recovery/checklink", "", link).want(flows.ErrTokenInvalid)
+	s.post("auth/checkpassword", pending, fields{"password": testPassword}).want(wire.ErrTokenInvalid)
+	s.post("auth/checkotp", coded, code).want(wire.ErrTokenInvalid)
+	s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).want(wire.ErrTokenInvalid)
+	s.post("auth/recovery/checklink", "", link).want(wire.ErrTokenInvalid)
 	s.cli("", "account", "show", "late").want(2)
 	for i := range 20 {
 		s.get("/", s.login(fmt.Sprintf("user%d", i))).wantStatus(200)
@@ -242,8 +242,8 @@ func TestRestoreOfOneStoreOfTwo(t *testing.T) {
 		})
 		s.get("/", ended).wantStatus(200) // it is good again
 		s.post("auth/checkotp", coded, code).wantState(record.Authorized)
-		s.get("/", mallory).want(flows.ErrTokenInvalid)                         // what began since is gone
-		s.post("auth/recovery/checklink", "", link).want(flows.ErrTokenInvalid) // the account's epoch has grown
+		s.get("/", mallory).want(wire.ErrTokenInvalid)                         // what began since is gone
+		s.post("auth/recovery/checklink", "", link).want(wire.ErrTokenInvalid) // the account's epoch has grown
 	})
 	s.run("PostgreSQL of before, Redis of now", func(t *testing.T) {
 		mallory = s.login("mallory")
@@ -260,7 +260,7 @@ func TestRestoreOfOneStoreOfTwo(t *testing.T) {
 	})
 	s.run("PostgreSQL of before, an empty Redis", func(*testing.T) {
 		stopped(func() { servers.postgres.Restore(t, servers.schema, dump); servers.redis.Ask(t, "FLUSHALL") })
-		s.get("/", mallory).want(flows.ErrTokenInvalid)
+		s.get("/", mallory).want(wire.ErrTokenInvalid)
 		s.get("/", s.login("alice")).wantStatus(200)
 	})
 }

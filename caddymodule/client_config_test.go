@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // Contract, 12: what a client must know before a login, without any secret.
@@ -55,15 +55,15 @@ func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
 			asked = s.nodes[0]
 		}
 		asked.tells("a provider does not say where logins begin")
-		s.ask("GET", path, "").want(flows.ErrAPIKeyMissing)
-		s.ask("GET", path, "X-Api-Key: other-key\r\n").want(flows.ErrAPIKeyInvalid)
-		s.ask("GET", "/nobody/v2/client.json", sessionKey).want(flows.ErrAPIKeyInvalid)
+		s.ask("GET", path, "").want(wire.ErrAPIKeyMissing)
+		s.ask("GET", path, "X-Api-Key: other-key\r\n").want(wire.ErrAPIKeyInvalid)
+		s.ask("GET", "/nobody/v2/client.json", sessionKey).want(wire.ErrAPIKeyInvalid)
 		for _, method := range []string{"POST", "HEAD", "DELETE"} {
 			if a := s.ask(method, path, sessionKey).is(405); a.Header.Get("Allow") != "GET" {
 				t.Errorf("%s: %v", method, a.Header)
 			}
 		}
-		s.ask("GET", path+"/", sessionKey).want(flows.ErrHeaderMissing)
+		s.ask("GET", path+"/", sessionKey).want(wire.ErrHeaderMissing)
 		if a := s.ask("GET", "/umbra/v2/client.json", "X-Api-Key: other-key\r\n").is(200); !strings.Contains(string(a.Body), `"captcha":{"type":"off"},"recovery":["PHONE","MAIL","QUESTION"],"oauth":[],"disclaimers":[],`) {
 			t.Errorf("got %s", a.Body)
 		}
@@ -91,13 +91,13 @@ func TestThePagesKey(t *testing.T) {
 			ask := func(method, uri, headers string) answer { return node.ask(method, uri, headers) }
 			ask("GET", "/acme/v2/client.json", key).is(200)
 			ask("GET", "/acme/v2/session", key+bearer(token)).wantState(record.Authorized)
-			ask("GET", "/acme/v2/captcha", key).want(flows.ErrNoRoute)
+			ask("GET", "/acme/v2/captcha", key).want(wire.ErrNoRoute)
 			node.postTo("acme", string(found[1]), "auth/login", "", fields{"login_id": "alice@example.com"}).wantState(record.CheckPassword)
-			node.postTo("umbra", string(found[1]), "auth/login", "", fields{"login_id": "zoe"}).want(flows.ErrAPIKeyInvalid)
-			ask("GET", "/umbra/v2/session", key+bearer(token)).want(flows.ErrAPIKeyInvalid)
-			ask("GET", "/acme/v2/openapi.json", key).want(flows.ErrAPIKeyInvalid)
-			ask("GET", "/acme/x", key+bearer(token)).want(flows.ErrAPIKeyInvalid)
-			ask("GET", "/x", key+bearer(token)).want(flows.ErrAPIKeyInvalid)
+			node.postTo("umbra", string(found[1]), "auth/login", "", fields{"login_id": "zoe"}).want(wire.ErrAPIKeyInvalid)
+			ask("GET", "/umbra/v2/session", key+bearer(token)).want(wire.ErrAPIKeyInvalid)
+			ask("GET", "/acme/v2/openapi.json", key).want(wire.ErrAPIKeyInvalid)
+			ask("GET", "/acme/x", key+bearer(token)).want(wire.ErrAPIKeyInvalid)
+			ask("GET", "/x", key+bearer(token)).want(wire.ErrAPIKeyInvalid)
 			ask("GET", "/x", sessionKey+bearer(token)).is(200)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // client.js is served to everyone, as modules and their types are.
@@ -101,7 +102,7 @@ func TestTheModuleNamesAllErrors(t *testing.T) {
 			codes = append(codes, e.Code)
 		}
 	}
-	for _, of := range flows.Reasons {
+	for _, of := range wire.Reasons {
 		for _, reason := range of {
 			reasons = append(reasons, string(reason))
 		}

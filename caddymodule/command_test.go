@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // An outcome is what came of a command.
@@ -117,7 +117,7 @@ func TestCommandsManageAccounts(t *testing.T) {
 		s.get("/", token).wantStatus(200)
 		s.cli("", "account", "set", "alice", "--login", "alice").want(0)
 		s.cli("", "account", "set", "alice", "--role", "", "--must-set-password=false").want(0, "role                  -\n")
-		s.get("/", token).want(flows.ErrTokenInvalid)
+		s.get("/", token).want(wire.ErrTokenInvalid)
 		s.cli("", "account", "set", "alice", "--status", "gone").want(1, "status: it must be active")
 		s.cli("", "account", "set", "alice", "--status", "active", "--phone", "", "--identity", "").want(0, "primary_phone         -\n", "oauth_identities      -\n")
 		s.cli("", "account", "set", "alice").want(1, "nothing to change")
@@ -146,10 +146,10 @@ func TestCommandsManageAccounts(t *testing.T) {
 		id := one.object()["session_id"].(string)
 		s.cli("", "sessions", "end", "alice", id).want(0, "alice: session ended")
 		s.cli("", "sessions", "end", "alice", id).want(2)
-		s.get("/", token).want(flows.ErrTokenInvalid)
+		s.get("/", token).want(wire.ErrTokenInvalid)
 		s.get("/", other).wantStatus(200)
 		s.cli("", "sessions", "end", "alice@example.com").want(0, "alice: all sessions ended")
-		s.get("/", other).want(flows.ErrTokenInvalid)
+		s.get("/", other).want(wire.ErrTokenInvalid)
 		other = s.login("alice")
 		s.cli("", "sessions", "end").want(1, "--all")
 		s.cli("", "sessions", "end", "alice", "--all", "--company", "acme").want(1, "--all")
@@ -157,7 +157,7 @@ func TestCommandsManageAccounts(t *testing.T) {
 		s.cli("", "sessions", "end", "--all", "--company", "nobody").want(2, "no such company")
 		s.get("/", other).wantStatus(200)
 		s.cli("", "sessions", "end", "--all", "--company", "acme").want(0, "acme: all sessions ended")
-		s.get("/", other).want(flows.ErrTokenInvalid)
+		s.get("/", other).want(wire.ErrTokenInvalid)
 		s.cli("", "sessions", "end", "--all", "--company", "acme", "--json").want(0, `{"company":"acme","result":"all sessions ended"}`)
 		codes := s.cli("", "backup-codes", "alice").want(0)
 		if !regexp.MustCompile(`^([A-Z2-7]{5}-[A-Z2-7]{5}\n){10}$`).MatchString(codes.out) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -32,7 +32,7 @@ func TestConsolesOfTheRunbook(t *testing.T) {
 	for _, name := range []string{"alice", "bob"} {
 		s.admin("POST", "accounts", fields{"profile_mnemocode": name, "primary_email": name + "@example.com", "password": testPassword,
 			"status": "restricted", "oauth_identities": []fields{{"provider_id": 1, "subject": name}}, "control_question": "?", "control_answer": "!"}).wantStatus(201)
-		s.credentials(name+"@example.com", testPassword).want(flows.ErrUserRestricted)
+		s.credentials(name+"@example.com", testPassword).want(wire.ErrUserRestricted)
 		s.admin("PATCH", "accounts/"+name, fields{"status": "active"}).wantStatus(200)
 	}
 	s.runConsoles("docs/runbook.md", regexp.MustCompile(`^$`))
@@ -44,7 +44,7 @@ func TestConsolesOfTheRunbook(t *testing.T) {
 	if got := s.admin("GET", "accounts/alice", nil); got.JSON["control_question"] != nil {
 		t.Errorf("got %s", got.Body)
 	}
-	s.credentials("bob@example.com", testPassword).want(flows.ErrCredentialsInvalid)
+	s.credentials("bob@example.com", testPassword).want(wire.ErrCredentialsInvalid)
 }
 
 // What the page "Coming from elsewhere" shows is done: each export is changed by its

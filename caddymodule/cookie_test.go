@@ -11,8 +11,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -100,29 +100,29 @@ func TestASessionIsFoundAgain(t *testing.T) {
 			s.session("GET", "acme", sessionKey+bearer(token))
 			s.post("auth/checkotp", token, accepting(fields{"otp": s.sms.last("otp.login", "code")})).wantState(record.Authorized)
 			a, _ := s.session("GET", "acme", sessionKey+bearer(token))
-			a.want(flows.ErrTokenInvalid)
+			a.want(wire.ErrTokenInvalid)
 		})
 		s.run("errors", func(t *testing.T) {
 			token := password("frank").token()
 			for _, test := range []struct {
 				method, company, headers string
-				want                     *flows.Error
+				want                     *wire.Error
 			}{
-				{"GET", "acme", bearer(token), flows.ErrAPIKeyMissing},
-				{"GET", "acme", "X-Api-Key: wrong\r\n" + bearer(token), flows.ErrAPIKeyInvalid},
-				{"GET", "nobody", sessionKey + bearer(token), flows.ErrAPIKeyInvalid},
-				{"GET", "acme", sessionKey, flows.ErrHeaderMissing},
-				{"GET", "acme", sessionKey + "Cookie: " + cookieName + "=" + token + "\r\n", flows.ErrHeaderMissing},
-				{"GET", "acme", sessionKey + "Authorization: Basic x\r\n", flows.ErrHeaderInvalid},
-				{"GET", "acme", sessionKey + bearer("mgs_x"), flows.ErrTokenInvalid},
-				{"GET", "acme", sessionKey + bearer(s.expired("mgs_", record.Authorized)), flows.ErrTokenExpired},
-				{"GET", "umbra", "X-Api-Key: other-key\r\n" + bearer(token), flows.ErrTokenInvalid},
-				{"POST", "acme", sessionKey + bearer(token), flows.ErrMethod},
-				{"DELETE", "acme", sessionKey + bearer(token), flows.ErrMethod},
+				{"GET", "acme", bearer(token), wire.ErrAPIKeyMissing},
+				{"GET", "acme", "X-Api-Key: wrong\r\n" + bearer(token), wire.ErrAPIKeyInvalid},
+				{"GET", "nobody", sessionKey + bearer(token), wire.ErrAPIKeyInvalid},
+				{"GET", "acme", sessionKey, wire.ErrHeaderMissing},
+				{"GET", "acme", sessionKey + "Cookie: " + cookieName + "=" + token + "\r\n", wire.ErrHeaderMissing},
+				{"GET", "acme", sessionKey + "Authorization: Basic x\r\n", wire.ErrHeaderInvalid},
+				{"GET", "acme", sessionKey + bearer("mgs_x"), wire.ErrTokenInvalid},
+				{"GET", "acme", sessionKey + bearer(s.expired("mgs_", record.Authorized)), wire.ErrTokenExpired},
+				{"GET", "umbra", "X-Api-Key: other-key\r\n" + bearer(token), wire.ErrTokenInvalid},
+				{"POST", "acme", sessionKey + bearer(token), wire.ErrMethod},
+				{"DELETE", "acme", sessionKey + bearer(token), wire.ErrMethod},
 			} {
 				a, _ := s.session(test.method, test.company, test.headers)
 				a.want(test.want)
-				if test.want == flows.ErrMethod && a.Header.Get("Allow") != "GET" {
+				if test.want == wire.ErrMethod && a.Header.Get("Allow") != "GET" {
 					t.Errorf("Allow is %q", a.Header.Get("Allow"))
 				}
 			}
@@ -180,8 +180,8 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 			if got, want := a.Header["Set-Cookie"], []string{cookieName + "=" + set.Value + "; Path=/; HttpOnly; Secure; SameSite=Lax"}; !slices.Equal(got, want) || !strings.HasPrefix(set.Value, "mgs_") {
 				t.Errorf("Set-Cookie is %q", got)
 			}
-			s.get("/", token).want(flows.ErrTokenInvalid)
-			s.post("auth/logout", token, nil).want(flows.ErrTokenInvalid)
+			s.get("/", token).want(wire.ErrTokenInvalid)
+			s.post("auth/logout", token, nil).want(wire.ErrTokenInvalid)
 			cookie := "Cookie: " + cookieName + "=" + set.Value + "\r\n"
 			if got := identity(s.ask("GET", "/x", cookie).is(200)); !slices.Equal(got, []string{"X-Profile-Mnemocode: alice"}) {
 				t.Errorf("the application got %q", got)
@@ -191,17 +191,17 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 				t.Errorf("got %s", a.Body)
 			}
 			s.ask("GET", "/fresh", cookie).is(200)
-			s.ask("GET", "/umbra/x", cookie).want(flows.ErrTokenInvalid)
+			s.ask("GET", "/umbra/x", cookie).want(wire.ErrTokenInvalid)
 		})
 		s.run("who may not", func(*testing.T) {
 			cookie, token := s.moved("frank"), s.login("frank")
 			step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
-			for headers, want := range map[string]*flows.Error{
-				bearer(token):                            flows.ErrAPIKeyMissing,
-				sessionKey:                               flows.ErrHeaderMissing,
-				sessionKey + cookie:                      flows.ErrHeaderMissing,
-				sessionKey + bearer(step):                flows.ErrSessionInvalid,
-				sessionKey + bearer(token) + bearer("x"): flows.ErrHeaderInvalid,
+			for headers, want := range map[string]*wire.Error{
+				bearer(token):                            wire.ErrAPIKeyMissing,
+				sessionKey:                               wire.ErrHeaderMissing,
+				sessionKey + cookie:                      wire.ErrHeaderMissing,
+				sessionKey + bearer(step):                wire.ErrSessionInvalid,
+				sessionKey + bearer(token) + bearer("x"): wire.ErrHeaderInvalid,
 			} {
 				a, set := s.session("POST", "acme", headers)
 				if a.want(want); set != nil {
@@ -209,7 +209,7 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 				}
 			}
 			a, _ := s.session("PUT", "acme", sessionKey+cookie)
-			if a.want(flows.ErrMethod); a.Header.Get("Allow") != "GET, POST, DELETE" {
+			if a.want(wire.ErrMethod); a.Header.Get("Allow") != "GET, POST, DELETE" {
 				t.Errorf("Allow is %q", a.Header.Get("Allow"))
 			}
 		})
@@ -217,7 +217,7 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 			cookie := s.moved("alice@example.com")
 			crossed := func(a answer) {
 				a.t.Helper()
-				if a.want(flows.ErrHeaderInvalid); a.str("reason") != "cross_site" {
+				if a.want(wire.ErrHeaderInvalid); a.str("reason") != "cross_site" {
 					a.t.Errorf("got %s", a.Body)
 				}
 			}
@@ -262,13 +262,13 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 			cookie := s.moved("alice@example.com")
 			pair := strings.TrimSuffix(strings.TrimPrefix(cookie, "Cookie: "), "\r\n")
 			for _, headers := range []string{cookie + cookie, "Cookie: " + pair + "; " + pair + "\r\n", "Cookie: " + cookieName + "=; a=b;" + pair + "\r\n", cookie + "Cookie: " + cookieName + "\r\n"} {
-				s.ask("GET", "/x", headers).want(flows.ErrHeaderInvalid)
+				s.ask("GET", "/x", headers).want(wire.ErrHeaderInvalid)
 				s.ask("GET", "/open/x", headers).is(200)
 				a, _ := s.session("DELETE", "acme", headers+own)
-				a.want(flows.ErrHeaderInvalid)
+				a.want(wire.ErrHeaderInvalid)
 			}
 			s.ask("GET", "/x", cookie).is(200)
-			s.ask("GET", "/x", "Authorization: Basic x\r\n"+cookie).want(flows.ErrHeaderInvalid)
+			s.ask("GET", "/x", "Authorization: Basic x\r\n"+cookie).want(wire.ErrHeaderInvalid)
 		})
 		s.run("what the application gets", func(t *testing.T) {
 			cookie := s.moved("alice@example.com")
@@ -312,7 +312,7 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 			for _, a := range []answer{
 				s.ask("GET", "/cors", cookie+"Origin: "+listed+"\r\n").is(200),
 				s.ask("OPTIONS", "/x", "Access-Control-Request-Method: POST\r\nOrigin: "+listed+"\r\n").is(204),
-				s.ask("GET", "/x", "Origin: "+listed+"\r\n").want(flows.ErrHeaderMissing),
+				s.ask("GET", "/x", "Origin: "+listed+"\r\n").want(wire.ErrHeaderMissing),
 			} {
 				if got := a.Header["Access-Control-Allow-Credentials"]; !slices.Equal(got, []string{"true"}) {
 					t.Errorf("Access-Control-Allow-Credentials is %q", got)
@@ -330,25 +330,25 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 			}
 			for _, from := range []string{"", foreign, "Origin: " + listed + "\r\n", site + "same-site\r\n"} {
 				a, set := s.session("DELETE", "acme", cookie+from)
-				if a.want(flows.ErrHeaderInvalid); a.str("reason") != "cross_site" || set != nil {
+				if a.want(wire.ErrHeaderInvalid); a.str("reason") != "cross_site" || set != nil {
 					t.Errorf("%q: got %s", from, a.Body)
 				}
 			}
 			a, _ := s.session("DELETE", "nobody", cookie+own)
-			a.want(flows.ErrTokenInvalid)
+			a.want(wire.ErrTokenInvalid)
 			another := s.moved("alice@example.com")
 			a, _ = s.session("DELETE", "umbra", another+own) // the site's cookie, whichever company it is asked of
 			a.is(200)
-			s.ask("GET", "/x", another).want(flows.ErrTokenInvalid)
+			s.ask("GET", "/x", another).want(wire.ErrTokenInvalid)
 			a, _ = s.session("DELETE", "acme", bearer(s.login("frank"))+own)
-			a.want(flows.ErrHeaderMissing)
+			a.want(wire.ErrHeaderMissing)
 			for _, want := range []int{200, 401} {
 				a, set := s.session("DELETE", "acme", cookie+own)
 				if a.is(want); set == nil || set.Value != "" || set.MaxAge >= 0 || !set.Secure || set.Path != "/" {
 					t.Errorf("got %v", a.Header)
 				}
 			}
-			s.ask("GET", "/x", cookie).want(flows.ErrTokenInvalid)
+			s.ask("GET", "/x", cookie).want(wire.ErrTokenInvalid)
 			for _, node := range s.nodes { // the others hear of it
 				s.hears(node, strings.TrimSuffix(strings.TrimPrefix(cookie, "Cookie: "+cookieName+"="), "\r\n"))
 			}
@@ -370,11 +370,11 @@ func TestACookiesFormerSessionEnds(t *testing.T) {
 	if set == nil {
 		t.Fatal("no cookie was set")
 	}
-	get(former).want(flows.ErrTokenInvalid)
+	get(former).want(wire.ErrTokenInvalid)
 	get("Cookie: " + cookieName + "=" + set.Value + "\r\n").wantState(record.Authorized)
 	get(other).wantState(record.Authorized)
 	s.session("POST", "acme", sessionKey+bearer(s.login("frank"))+other+"Origin: https://app.example.com\r\nSec-Fetch-Site: same-site\r\n")
-	get(other).want(flows.ErrTokenInvalid)
+	get(other).want(wire.ErrTokenInvalid)
 }
 
 // Of many who put one session into a cookie, one does, and the account keeps as many
@@ -399,7 +399,7 @@ func TestACookieTakesThePlaceOfItsToken(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					cookies = append(cookies, set)
-				} else if a.str("error_code") != flows.ErrTokenInvalid.Code {
+				} else if a.str("error_code") != wire.ErrTokenInvalid.Code {
 					t.Errorf("got %d %s", a.Status, a.Body)
 				}
 			})
@@ -412,7 +412,7 @@ func TestACookieTakesThePlaceOfItsToken(t *testing.T) {
 		s.ask("GET", "/x", cookie).is(200)
 		s.get("/x", other).is(200)
 		s.update("frank", true, func(a *record.Account) { a.Role = "admin" })
-		s.ask("GET", "/x", cookie).want(flows.ErrTokenInvalid)
+		s.ask("GET", "/x", cookie).want(wire.ErrTokenInvalid)
 	})
 }
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // Contract, 7: with cors, a preflight of a listed origin is answered on both
@@ -75,26 +75,26 @@ func TestListedOriginsAreAnswered(t *testing.T) {
 		}
 		preflight := []string{"Access-Control-Request-Method", "POST"}
 		for _, origin := range []string{unlisted, "null", "", listed + ":443", strings.ToUpper(listed), "http://app.example.com", listed + ", " + unlisted} {
-			asked(ask("OPTIONS", "/acme/v2/auth/login", origin, preflight...).want(flows.ErrMethod), "")
-			asked(ask("OPTIONS", "/acme/x", origin, preflight...).want(flows.ErrHeaderMissing), "")
+			asked(ask("OPTIONS", "/acme/v2/auth/login", origin, preflight...).want(wire.ErrMethod), "")
+			asked(ask("OPTIONS", "/acme/x", origin, preflight...).want(wire.ErrHeaderMissing), "")
 		}
 		// Not every OPTIONS is a preflight, and no other method is.
-		asked(ask("OPTIONS", "/acme/x", listed).want(flows.ErrHeaderMissing), listed)
-		asked(ask("OPTIONS", "/acme/v2/auth/login", listed).want(flows.ErrMethod), listed)
-		asked(ask("GET", "/acme/x", listed, preflight...).want(flows.ErrHeaderMissing), listed)
+		asked(ask("OPTIONS", "/acme/x", listed).want(wire.ErrHeaderMissing), listed)
+		asked(ask("OPTIONS", "/acme/v2/auth/login", listed).want(wire.ErrMethod), listed)
+		asked(ask("GET", "/acme/x", listed, preflight...).want(wire.ErrHeaderMissing), listed)
 		a := s.exchange("OPTIONS / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nOrigin: " + listed + "\r\nOrigin: " + listed + "\r\nAccess-Control-Request-Method: GET\r\n\r\n")
-		asked(a.want(flows.ErrHeaderMissing), "")
+		asked(a.want(wire.ErrHeaderMissing), "")
 		if got := s.backend.requests(); len(got) != before {
 			t.Errorf("the application got %q", got[before:])
 		}
 	})
 	s.run("our answers", func(*testing.T) {
-		asked(ask("POST", "/acme/v2/auth/login", listed).want(flows.ErrAPIKeyMissing), listed)
-		asked(ask("POST", "/acme/v2/auth/logout", listed, "X-Api-Key", testKey).want(flows.ErrHeaderMissing), listed)
-		asked(ask("GET", "/acme/v2/auth/none", listed).want(flows.ErrNoRoute), listed)
+		asked(ask("POST", "/acme/v2/auth/login", listed).want(wire.ErrAPIKeyMissing), listed)
+		asked(ask("POST", "/acme/v2/auth/logout", listed, "X-Api-Key", testKey).want(wire.ErrHeaderMissing), listed)
+		asked(ask("GET", "/acme/v2/auth/none", listed).want(wire.ErrNoRoute), listed)
 		asked(ask("POST", "/acme/v2/auth/logout", listed, "X-Api-Key", testKey, "Authorization", "Bearer "+s.login("frank")).wantState(record.None), listed)
-		asked(ask("GET", "/x", unlisted).want(flows.ErrHeaderMissing), "")
-		asked(ask("GET", "/x", "").want(flows.ErrHeaderMissing), "")
+		asked(ask("GET", "/x", unlisted).want(wire.ErrHeaderMissing), "")
+		asked(ask("GET", "/x", "").want(wire.ErrHeaderMissing), "")
 	})
 	s.run("the application's answers", func(t *testing.T) {
 		authorized := []string{"Authorization", "Bearer " + token}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // steady repeats what may be repeated until it is answered.
@@ -80,7 +80,7 @@ func (w *crashWorker) checkDead(p *person, all bool) {
 				a, ok := w.ask(node, "", token, nil)
 				return a, ok && (a.Status != http.StatusOK || time.Since(ended.at) > heardWithin) // the others hear of it soon
 			})
-			w.expect(p, fmt.Sprintf("a token that %s ended, at node %d", ended.by, i), a, flows.ErrTokenInvalid)
+			w.expect(p, fmt.Sprintf("a token that %s ended, at node %d", ended.by, i), a, wire.ErrTokenInvalid)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func (w *crashWorker) checkPerson(p *person) {
 			w.s.t.Errorf("%s was deleted: %d %s", p.name, a.Status, a.Body)
 		}
 		a = w.steady(func() (answer, bool) { return w.ask(nil, "auth/login", "", fields{"login_id": p.name}) })
-		w.expect(p, "the login of a deleted account", a, flows.ErrLoginIDNotFound)
+		w.expect(p, "the login of a deleted account", a, wire.ErrLoginIDNotFound)
 		return
 	}
 	if !w.expect(p, "its account", a, nil) {
@@ -153,7 +153,7 @@ func (w *crashWorker) settleStatus(p *person, account answer) {
 		}
 		if restricted {
 			a := w.steady(func() (answer, bool) { return w.begin(p, p.password) })
-			w.expect(p, "the login of a restricted account", a, flows.ErrUserRestricted)
+			w.expect(p, "the login of a restricted account", a, wire.ErrUserRestricted)
 		}
 		a := w.steady(func() (answer, bool) {
 			return w.operate("PATCH", "acme/accounts/"+p.name, fields{"status": "active", "must_set_password": false})
@@ -167,7 +167,7 @@ func (w *crashWorker) settleStatus(p *person, account answer) {
 func (w *crashWorker) settlePassword(p *person) {
 	works := func(password string) bool {
 		a := w.steady(func() (answer, bool) { return w.begin(p, password) })
-		return a.fails(nil) || !w.expect(p, "a password that does not work", a, flows.ErrCredentialsInvalid)
+		return a.fails(nil) || !w.expect(p, "a password that does not work", a, wire.ErrCredentialsInvalid)
 	}
 	if p.maybe != "" {
 		if works(p.maybe) {
@@ -186,7 +186,7 @@ func (w *crashWorker) settleSessions(p *person) {
 	if p.doubt == "end sessions" && len(p.live) > 0 {
 		for token := range p.live {
 			a := w.steady(func() (answer, bool) { return w.ask(nil, "", token, nil) })
-			if a.fails(flows.ErrTokenInvalid) { // then so are all
+			if a.fails(wire.ErrTokenInvalid) { // then so are all
 				w.endsAll(p, p.doubt)
 				w.count(w.done, p.doubt)
 			}
@@ -196,7 +196,7 @@ func (w *crashWorker) settleSessions(p *person) {
 	for token, used := range p.live {
 		for _, node := range w.nodes {
 			a := w.steady(func() (answer, bool) { return w.ask(node, "", token, nil) })
-			if time.Since(used) > 100*time.Second && a.fails(flows.ErrTokenExpired) {
+			if time.Since(used) > 100*time.Second && a.fails(wire.ErrTokenExpired) {
 				delete(p.live, token)
 				break
 			}
@@ -208,10 +208,10 @@ func (w *crashWorker) settleSessions(p *person) {
 	for token, code := range p.spent {
 		delete(p.spent, token)
 		a := w.steady(func() (answer, bool) { return w.ask(nil, "auth/checkotp", token, w.proof(p, "otp", code)) })
-		if p.doubt == "end sessions" && a.fails(flows.ErrTokenInvalid) {
+		if p.doubt == "end sessions" && a.fails(wire.ErrTokenInvalid) {
 			continue
 		}
-		if !w.expect(p, "a spent code", a, flows.ErrOTPInvalid) {
+		if !w.expect(p, "a spent code", a, wire.ErrOTPInvalid) {
 			continue
 		}
 		a = w.steady(func() (answer, bool) { return w.ask(nil, "auth/renewotp", token, nil) })
@@ -244,7 +244,7 @@ func (w *crashWorker) checkCodes(p *person, account answer) {
 		a = w.steady(func() (answer, bool) {
 			return w.ask(nil, "auth/checkotp", token, w.proof(p, "backup_code", p.used[rand.IntN(n)]))
 		})
-		w.expect(p, "a used backup code", a, flows.ErrBackupCodeInvalid)
+		w.expect(p, "a used backup code", a, wire.ErrBackupCodeInvalid)
 	}
 	if p.leftUnknown && p.kind == "second" {
 		p.leftUnknown = false

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A crashWorker does one thing after another with people of its own, so that it
@@ -164,7 +164,7 @@ func (c *crash) operate(method, path string, body any) (answer, bool) {
 }
 
 // fails tells whether an answer is an error; nil stands for a success.
-func (a answer) fails(e *flows.Error) bool {
+func (a answer) fails(e *wire.Error) bool {
 	if e == nil {
 		return a.Status/100 == 2
 	}
@@ -172,7 +172,7 @@ func (a answer) fails(e *flows.Error) bool {
 }
 
 // expect fails the test unless the answer is the error, or with nil a success.
-func (w *crashWorker) expect(p *person, what string, a answer, e *flows.Error) bool {
+func (w *crashWorker) expect(p *person, what string, a answer, e *wire.Error) bool {
 	if !a.fails(e) {
 		w.s.t.Errorf("%s (%s, unacknowledged %q): %s: got %d %s, want %v", p.name, p.kind, p.doubt, what, a.Status, a.Body, e)
 		return false
@@ -254,7 +254,7 @@ func (w *crashWorker) login(p *person) bool {
 		switch {
 		case how == 0:
 			a, ok = w.ask(nil, "auth/checkotp", pending, w.proof(p, "otp", "wrong"))
-			if ok && w.expect(p, "a wrong code", a, flows.ErrOTPInvalid) {
+			if ok && w.expect(p, "a wrong code", a, wire.ErrOTPInvalid) {
 				p.spent[pending] = code
 			}
 			return ok

@@ -13,8 +13,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -70,7 +70,7 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 		}
 		a := s.get("/", brief)
 		if a.Status != http.StatusOK {
-			a.want(flows.ErrTokenExpired)
+			a.want(wire.ErrTokenExpired)
 		}
 		return a.Status != http.StatusOK
 	})
@@ -86,7 +86,7 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 		"recover":          s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "MAIL"}),
 		"logout":           s.post("auth/logout", leaving, nil),
 	} {
-		if !a.fails(flows.ErrUnavailable) || a.Header.Get("Retry-After") == "" {
+		if !a.fails(wire.ErrUnavailable) || a.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: got %d %s with Retry-After %q", what, a.Status, a.Body, a.Header.Get("Retry-After"))
 		}
 	}
@@ -95,9 +95,9 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 	s.admin("DELETE", "accounts/alice", nil).wantStatus(503)
 
 	s.admin("GET", "accounts/alice", nil).wantStatus(200)
-	s.get("/", ended).want(flows.ErrTokenInvalid)
-	s.get("/", "mgs_"+strings.Repeat("A", 43)).want(flows.ErrTokenInvalid)
-	s.get("/", pending).want(flows.ErrSessionInvalid)
+	s.get("/", ended).want(wire.ErrTokenInvalid)
+	s.get("/", "mgs_"+strings.Repeat("A", 43)).want(wire.ErrTokenInvalid)
+	s.get("/", pending).want(wire.ErrSessionInvalid)
 	config.company += account("eve", "")
 	if err := s.reload(config); err != nil {
 		t.Errorf("a reload: %v", err)
@@ -118,7 +118,7 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 		}
 	}
 	s.post("auth/logout", leaving, nil).wantState(record.None)
-	s.get("/", leaving).want(flows.ErrTokenInvalid)
+	s.get("/", leaving).want(wire.ErrTokenInvalid)
 	s.post("auth/checkpassword", half, fields{"password": testPassword}).wantState(record.Authorized)
 	s.post("auth/checkotp", pending, code).wantState(record.Authorized) // nothing was spent
 	s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).wantState(record.Authorized)
@@ -150,8 +150,8 @@ func TestStartOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.start()
-	s.get("/", live).want(flows.ErrUnavailable)
-	s.credentials("alice", testPassword).want(flows.ErrUnavailable)
+	s.get("/", live).want(wire.ErrUnavailable)
+	s.credentials("alice", testPassword).want(wire.ErrUnavailable)
 	s.tells("a store can't be reached; until it can")
 	if err := freeDisk(s, dir); err != nil {
 		t.Fatal(err)

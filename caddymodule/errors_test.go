@@ -23,8 +23,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func init() {
@@ -45,7 +46,7 @@ func (panickingSMS) CaddyModule() caddy.ModuleInfo {
 
 func (*panickingSMS) UnmarshalCaddyfile(*caddyfile.Dispenser) error { return nil }
 
-func (*panickingSMS) Send(_ context.Context, m flows.Message) error {
+func (*panickingSMS) Send(_ context.Context, m message.Message) error {
 	panic(errors.New(panicSecret + m.Code + m.Text))
 }
 
@@ -148,7 +149,7 @@ func errorSite(t *testing.T) *site {
 // of all errors.
 type errorCase struct {
 	name    string
-	want    *flows.Error
+	want    *wire.Error
 	extra   []string
 	provoke func() answer
 }
@@ -205,92 +206,92 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 	}
 
 	cases := []errorCase{
-		{"no API key", flows.ErrAPIKeyMissing, nil, func() answer { return post("acme", "", "auth/login", "", nil) }},
-		{"another API key", flows.ErrAPIKeyInvalid, nil, func() answer { return post("acme", "some-other-key", "auth/login", "", nil) }},
-		{"unknown company", flows.ErrAPIKeyInvalid, nil, func() answer { return post("nobody", testKey, "auth/login", "", nil) }},
+		{"no API key", wire.ErrAPIKeyMissing, nil, func() answer { return post("acme", "", "auth/login", "", nil) }},
+		{"another API key", wire.ErrAPIKeyInvalid, nil, func() answer { return post("acme", "some-other-key", "auth/login", "", nil) }},
+		{"unknown company", wire.ErrAPIKeyInvalid, nil, func() answer { return post("nobody", testKey, "auth/login", "", nil) }},
 
-		{"no Authorization", flows.ErrHeaderMissing, nil, func() answer { return authorization() }},
-		{"another scheme", flows.ErrHeaderInvalid, nil, func() answer { return authorization("Basic YWxpY2U6c2VjcmV0") }},
-		{"two Authorizations", flows.ErrHeaderInvalid, nil, func() answer { return authorization("Bearer abcd", "Bearer efgh") }},
-		{"unknown token", flows.ErrTokenInvalid, nil, func() answer { return call("auth/logout", "mgs_"+strings.Repeat("A", 43), nil) }},
-		{"expired token", flows.ErrTokenExpired, nil, func() answer { return call("auth/logout", s.expired("mgs_", record.Authorized), nil) }},
-		{"token of another state", flows.ErrSessionInvalid, nil, func() answer { return call("auth/checkotp", login("frank"), fields{"otp": "123456"}) }},
+		{"no Authorization", wire.ErrHeaderMissing, nil, func() answer { return authorization() }},
+		{"another scheme", wire.ErrHeaderInvalid, nil, func() answer { return authorization("Basic YWxpY2U6c2VjcmV0") }},
+		{"two Authorizations", wire.ErrHeaderInvalid, nil, func() answer { return authorization("Bearer abcd", "Bearer efgh") }},
+		{"unknown token", wire.ErrTokenInvalid, nil, func() answer { return call("auth/logout", "mgs_"+strings.Repeat("A", 43), nil) }},
+		{"expired token", wire.ErrTokenExpired, nil, func() answer { return call("auth/logout", s.expired("mgs_", record.Authorized), nil) }},
+		{"token of another state", wire.ErrSessionInvalid, nil, func() answer { return call("auth/checkotp", login("frank"), fields{"otp": "123456"}) }},
 
-		{"unknown login id", flows.ErrLoginIDNotFound, nil, func() answer { return call("auth/login", "", fields{"login_id": "nobody@example.com"}) }},
-		{"unknown login id in a recovery", flows.ErrLoginIDNotFound, nil, func() answer { return recovery("nobody@example.com", "") }},
-		{"restricted account", flows.ErrUserRestricted, nil, func() answer {
+		{"unknown login id", wire.ErrLoginIDNotFound, nil, func() answer { return call("auth/login", "", fields{"login_id": "nobody@example.com"}) }},
+		{"unknown login id in a recovery", wire.ErrLoginIDNotFound, nil, func() answer { return recovery("nobody@example.com", "") }},
+		{"restricted account", wire.ErrUserRestricted, nil, func() answer {
 			status(record.StatusRestricted)
 			return call("auth/login", "", fields{"login_id": "frank"})
 		}},
-		{"closed account", flows.ErrUserClosed, nil, func() answer { status(record.StatusClosed); return credentials("frank", testPassword, "") }},
-		{"denied account", flows.ErrUserDenied, nil, func() answer { status(record.StatusDenied); return recovery("frank", "") }},
-		{"wrong password of a closed account", flows.ErrCredentialsInvalid, nil, func() answer { status(record.StatusClosed); return credentials("frank", "not my password", "") }},
+		{"closed account", wire.ErrUserClosed, nil, func() answer { status(record.StatusClosed); return credentials("frank", testPassword, "") }},
+		{"denied account", wire.ErrUserDenied, nil, func() answer { status(record.StatusDenied); return recovery("frank", "") }},
+		{"wrong password of a closed account", wire.ErrCredentialsInvalid, nil, func() answer { status(record.StatusClosed); return credentials("frank", "not my password", "") }},
 
-		{"wrong password", flows.ErrPasswordInvalid, nil, func() answer {
+		{"wrong password", wire.ErrPasswordInvalid, nil, func() answer {
 			return call("auth/checkpassword", login("grace"), fields{"password": "wrong password 1"})
 		}},
-		{"wrong credentials, a captcha is due", flows.ErrCredentialsInvalid, []string{"captcha_required"}, func() answer { return credentials("grace", "wrong password 2", "") }},
-		{"no captcha", flows.ErrCaptchaMissing, []string{"captcha_required"}, func() answer { return credentials("grace", testPassword, "") }},
-		{"bad captcha", flows.ErrCaptchaInvalid, []string{"captcha_required"}, func() answer { return credentials("grace", testPassword, "I-am-a-robot") }},
-		{"wrong password again", flows.ErrPasswordInvalid, []string{"captcha_required"}, func() answer {
+		{"wrong credentials, a captcha is due", wire.ErrCredentialsInvalid, []string{"captcha_required"}, func() answer { return credentials("grace", "wrong password 2", "") }},
+		{"no captcha", wire.ErrCaptchaMissing, []string{"captcha_required"}, func() answer { return credentials("grace", testPassword, "") }},
+		{"bad captcha", wire.ErrCaptchaInvalid, []string{"captcha_required"}, func() answer { return credentials("grace", testPassword, "I-am-a-robot") }},
+		{"wrong password again", wire.ErrPasswordInvalid, []string{"captcha_required"}, func() answer {
 			return call("auth/checkpassword", login("grace"), fields{"password": "wrong password 3", "captcha_response": human})
 		}},
-		{"locked account", flows.ErrRestricted, []string{"reason lock.password"}, func() answer { return credentials("grace", testPassword, human) }},
-		{"locked account at login", flows.ErrRestricted, []string{"reason lock.password"}, func() answer { return call("auth/login", "", fields{"login_id": "grace"}) }},
+		{"locked account", wire.ErrRestricted, []string{"reason lock.password"}, func() answer { return credentials("grace", testPassword, human) }},
+		{"locked account at login", wire.ErrRestricted, []string{"reason lock.password"}, func() answer { return call("auth/login", "", fields{"login_id": "grace"}) }},
 
-		{"wrong code", flows.ErrOTPInvalid, nil, func() answer { return checkOTP(fields{"otp": "12-34-56"}) }},
-		{"wrong backup code", flows.ErrBackupCodeInvalid, nil, func() answer { return checkOTP(fields{"backup_code": "ABCDE-FGHIJ"}) }},
-		{"disclaimers not accepted", flows.ErrDisclaimerInvalid, []string{"disclaimers_required"}, func() answer {
+		{"wrong code", wire.ErrOTPInvalid, nil, func() answer { return checkOTP(fields{"otp": "12-34-56"}) }},
+		{"wrong backup code", wire.ErrBackupCodeInvalid, nil, func() answer { return checkOTP(fields{"backup_code": "ABCDE-FGHIJ"}) }},
+		{"disclaimers not accepted", wire.ErrDisclaimerInvalid, []string{"disclaimers_required"}, func() answer {
 			return post("legal", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword})
 		}},
-		{"provider's user unknown", flows.ErrOAuthNotFound, nil, func() answer { return oauth("the-code-of-a-stranger") }},
-		{"provider refuses the code", flows.ErrOAuthFailed, nil, func() answer { return oauth("some-made-up-code") }},
-		{"wrong answer", flows.ErrAnswerInvalid, nil, func() answer {
+		{"provider's user unknown", wire.ErrOAuthNotFound, nil, func() answer { return oauth("the-code-of-a-stranger") }},
+		{"provider refuses the code", wire.ErrOAuthFailed, nil, func() answer { return oauth("some-made-up-code") }},
+		{"wrong answer", wire.ErrAnswerInvalid, nil, func() answer {
 			token := recovery("alice@example.com", "QUESTION").wantState(record.RecoveryQuestion).token()
 			return call("auth/recovery/checkquestion", token, fields{"control_answer": "Rover the dog"})
 		}},
-		{"unknown link", flows.ErrTokenInvalid, nil, func() answer {
+		{"unknown link", wire.ErrTokenInvalid, nil, func() answer {
 			return call("auth/recovery/checklink", "", fields{"token": "mgl_" + strings.Repeat("A", 43)})
 		}},
-		{"expired link", flows.ErrTokenExpired, nil, func() answer {
+		{"expired link", wire.ErrTokenExpired, nil, func() answer {
 			return call("auth/recovery/checklink", "", fields{"token": s.expired("mgl_", record.MailedLink)})
 		}},
-		{"method not allowed", flows.ErrMethodRestricted, nil, func() answer {
+		{"method not allowed", wire.ErrMethodRestricted, nil, func() answer {
 			return post("legal", testKey, "auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": human, "method": "PHONE"})
 		}},
-		{"no phone", flows.ErrPhoneNotSet, nil, func() answer { return recovery("dave", "PHONE") }},
-		{"no email", flows.ErrEmailNotSet, nil, func() answer { return recovery("dave", "MAIL") }},
-		{"no question", flows.ErrQuestionNotSet, nil, func() answer { return recovery("dave", "QUESTION") }},
+		{"no phone", wire.ErrPhoneNotSet, nil, func() answer { return recovery("dave", "PHONE") }},
+		{"no email", wire.ErrEmailNotSet, nil, func() answer { return recovery("dave", "MAIL") }},
+		{"no question", wire.ErrQuestionNotSet, nil, func() answer { return recovery("dave", "QUESTION") }},
 
-		{"no login_id", flows.ErrValidation, nil, func() answer { return loginWith(`{}`) }},
-		{"twice the same key", flows.ErrValidation, nil, func() answer { return loginWith(`{"login_id":"frank","login_id":"dave"}`) }},
-		{"key in another case", flows.ErrValidation, nil, func() answer { return loginWith(`{"Login_ID":"frank"}`) }},
-		{"not an object", flows.ErrValidation, nil, func() answer { return loginWith(`["frank"]`) }},
-		{"not UTF-8", flows.ErrValidation, nil, func() answer { return loginWith("{\"login_id\":\"fr\xffank\"}") }},
-		{"no body", flows.ErrValidation, nil, func() answer { return loginWith("") }},
-		{"unknown provider", flows.ErrValidation, nil, func() answer {
+		{"no login_id", wire.ErrValidation, nil, func() answer { return loginWith(`{}`) }},
+		{"twice the same key", wire.ErrValidation, nil, func() answer { return loginWith(`{"login_id":"frank","login_id":"dave"}`) }},
+		{"key in another case", wire.ErrValidation, nil, func() answer { return loginWith(`{"Login_ID":"frank"}`) }},
+		{"not an object", wire.ErrValidation, nil, func() answer { return loginWith(`["frank"]`) }},
+		{"not UTF-8", wire.ErrValidation, nil, func() answer { return loginWith("{\"login_id\":\"fr\xffank\"}") }},
+		{"no body", wire.ErrValidation, nil, func() answer { return loginWith("") }},
+		{"unknown provider", wire.ErrValidation, nil, func() answer {
 			return call("auth/oauth", "", fields{"provider_id": 2, "code": "any-code", "redirect_uri": callback})
 		}},
-		{"weak password", flows.ErrQuality, []string{"reason password.common"}, func() answer { return newPassword("password123") }},
-		{"too long a password", flows.ErrValidation, []string{"reason password.too_long"}, func() answer { return newPassword(strings.Repeat("long ", 26)) }},
-		{"present password", flows.ErrPasswordSame, nil, func() answer { return newPassword(testPassword) }},
-		{"no such route", flows.ErrNoRoute, nil, func() answer { return raw("POST", "/acme/v2/auth/signup", "application/json", "{}") }},
-		{"route with a slash behind it", flows.ErrNoRoute, nil, func() answer { return raw("POST", "/acme/v2/auth/login/", "application/json", "{}") }},
-		{"another method", flows.ErrMethod, nil, func() answer { return raw("GET", "/acme/v2/auth/login", "application/json", "") }},
-		{"too large a body", flows.ErrTooLarge, nil, func() answer { return loginWith(`{"login_id":"` + strings.Repeat("a", 20<<10) + `"}`) }},
-		{"not JSON", flows.ErrMediaType, nil, func() answer { return raw("POST", "/acme/v2/auth/login", "text/plain", `{"login_id":"frank"}`) }},
+		{"weak password", wire.ErrQuality, []string{"reason password.common"}, func() answer { return newPassword("password123") }},
+		{"too long a password", wire.ErrValidation, []string{"reason password.too_long"}, func() answer { return newPassword(strings.Repeat("long ", 26)) }},
+		{"present password", wire.ErrPasswordSame, nil, func() answer { return newPassword(testPassword) }},
+		{"no such route", wire.ErrNoRoute, nil, func() answer { return raw("POST", "/acme/v2/auth/signup", "application/json", "{}") }},
+		{"route with a slash behind it", wire.ErrNoRoute, nil, func() answer { return raw("POST", "/acme/v2/auth/login/", "application/json", "{}") }},
+		{"another method", wire.ErrMethod, nil, func() answer { return raw("GET", "/acme/v2/auth/login", "application/json", "") }},
+		{"too large a body", wire.ErrTooLarge, nil, func() answer { return loginWith(`{"login_id":"` + strings.Repeat("a", 20<<10) + `"}`) }},
+		{"not JSON", wire.ErrMediaType, nil, func() answer { return raw("POST", "/acme/v2/auth/login", "text/plain", `{"login_id":"frank"}`) }},
 
-		{"gateway that is down", flows.ErrUnavailable, nil, func() answer {
+		{"gateway that is down", wire.ErrUnavailable, nil, func() answer {
 			return post("down", testKey, "auth/login", "", fields{"login_id": "+37060000002"})
 		}},
-		{"a defect", flows.ErrService, nil, func() answer {
+		{"a defect", wire.ErrService, nil, func() answer {
 			return post("broken", testKey, "auth/login", "", fields{"login_id": "+37060000002"})
 		}},
 
-		{"protected path without a token", flows.ErrHeaderMissing, nil, func() answer { return s.get("/acme/profile", "") }},
-		{"protected path with an unknown token", flows.ErrTokenInvalid, nil, func() answer { return s.get("/acme/profile", "abcd") }},
-		{"protected path with a step's token", flows.ErrSessionInvalid, nil, func() answer { return s.get("/acme/profile", login("dave")) }},
-		{"protected path with an expired token", flows.ErrTokenExpired, nil, func() answer { return s.get("/acme/profile", s.expired("mgs_", record.Authorized)) }},
+		{"protected path without a token", wire.ErrHeaderMissing, nil, func() answer { return s.get("/acme/profile", "") }},
+		{"protected path with an unknown token", wire.ErrTokenInvalid, nil, func() answer { return s.get("/acme/profile", "abcd") }},
+		{"protected path with a step's token", wire.ErrSessionInvalid, nil, func() answer { return s.get("/acme/profile", login("dave")) }},
+		{"protected path with an expired token", wire.ErrTokenExpired, nil, func() answer { return s.get("/acme/profile", s.expired("mgs_", record.Authorized)) }},
 	}
 	left := declaredErrors(t)
 	for _, c := range cases {
@@ -412,13 +413,13 @@ func TestDefectBehindTheAnswerHarmsNobody(t *testing.T) {
 	}
 }
 
-func errorKey(e *flows.Error) string { return fmt.Sprint(e.Status, " ", e.Code) }
+func errorKey(e *wire.Error) string { return fmt.Sprint(e.Status, " ", e.Code) }
 
-// declaredErrors returns the names of the errors that flows/errors.go declares,
+// declaredErrors returns the names of the errors that flows/wire/errors.go declares,
 // by errorKey.
 func declaredErrors(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../flows/errors.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../flows/wire/errors.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -447,7 +448,7 @@ func declaredErrors(t *testing.T) map[string]string {
 		return true
 	})
 	if len(declared) < 30 {
-		t.Fatalf("only %d errors were found in flows/errors.go", len(declared))
+		t.Fatalf("only %d errors were found in flows/wire/errors.go", len(declared))
 	}
 	return declared
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func init() {
@@ -146,8 +147,8 @@ func TestAuditLogAndEventHandlersTellTheSame(t *testing.T) {
 		s.get("/", token)
 		s.get("/", "")
 	}
-	s.post("auth/checkcredentials", "", fields{"login_id": "hunter2", "password": "wrong"}).want(flows.ErrCredentialsInvalid)
-	s.post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": "wrong"}).want(flows.ErrCredentialsInvalid)
+	s.post("auth/checkcredentials", "", fields{"login_id": "hunter2", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
+	s.post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
 	s.post("auth/logout", token, nil).wantState(record.None)
 	want := []string{ // company mnemocode state result reason
 		"mnemogate.account.created acme alice   configuration",
@@ -224,13 +225,13 @@ func TestEventHandlersAreThoseOfTheRunningConfig(t *testing.T) {
 	deaf := strings.NewReplacer("on mnemogate.checkcredentials.failure mnemogate_test DIR/failures.log", "",
 		"on * mnemogate_test DIR/all.log", "", "include mnemogate.audit", "include nothing").Replace(eventSite)
 	s := startCaddyfile(t, deaf, nil)
-	s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(flows.ErrCredentialsInvalid)
+	s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
 	s.tells(`"mnemogate.audit","msg":"mnemogate.checkcredentials.failure"`)
 	s.config = strings.NewReplacer("DIR", s.dir, "SINK", s.sms.URL, "BACKEND", s.backend.addr).Replace(eventSite)
 	if err := s.load(); err != nil {
 		t.Fatal(err)
 	}
-	s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(flows.ErrCredentialsInvalid)
+	s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
 	if got := readLines(t, s.dir+"/failures.log", 1); len(got) != 1 {
 		t.Errorf("the handler got %v", got)
 	}

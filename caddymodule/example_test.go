@@ -12,8 +12,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -116,21 +116,21 @@ func TestExampleWorks(t *testing.T) {
 	captcha := func() string { return worked(s.challenge("GET", "/acme/v2/captcha", key).str("challenge"), 1)[0] }
 
 	s.run("Alice logs in", func(t *testing.T) {
-		s.get("/", "").want(flows.ErrHeaderMissing)
+		s.get("/", "").want(wire.ErrHeaderMissing)
 		named := s.getRequest("/", "")
 		named.Host = byName
-		s.do(named).want(flows.ErrHeaderMissing)
+		s.do(named).want(wire.ErrHeaderMissing)
 		a := post("auth/login", "", fields{"login_id": "alice@example.com"}).wantState(record.CheckPassword)
 		if list, _ := a.JSON["disclaimers_required"].([]any); len(list) != 1 {
 			t.Errorf("disclaimers_required is %v", list)
 		}
 		alice := fields{"password": "correct horse battery"}
-		post("auth/checkpassword", a.token(), alice).want(flows.ErrDisclaimerInvalid)
+		post("auth/checkpassword", a.token(), alice).want(wire.ErrDisclaimerInvalid)
 		alice["accept_disclaimers"] = terms
 		b := post("auth/checkpassword", a.token(), alice).wantState(record.Authorized)
 		profile(b.token(), "alice-0001")
 		post("auth/logout", b.token(), nil).wantState(record.None)
-		s.get("/profile", b.token()).want(flows.ErrTokenInvalid)
+		s.get("/profile", b.token()).want(wire.ErrTokenInvalid)
 	})
 	s.run("a browser is sent to the login page", func(t *testing.T) {
 		browse := func(path string) answer {
@@ -152,9 +152,9 @@ func TestExampleWorks(t *testing.T) {
 	s.run("a captcha is due", func(*testing.T) {
 		wrong := fields{"login_id": "bob", "password": "a wrong password"}
 		for range 3 {
-			post("auth/checkcredentials", "", wrong).want(flows.ErrCredentialsInvalid)
+			post("auth/checkcredentials", "", wrong).want(wire.ErrCredentialsInvalid)
 		}
-		post("auth/checkcredentials", "", wrong).want(flows.ErrCaptchaMissing)
+		post("auth/checkcredentials", "", wrong).want(wire.ErrCaptchaMissing)
 		post("auth/checkcredentials", "", fields{"login_id": "bob", "password": "staple gun tuesday", "captcha_response": captcha()}).wantState(record.CheckOTP)
 	})
 	s.run("Alice recovers her access by mail", func(*testing.T) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -103,11 +103,11 @@ func TestFaultsOfRedis(t *testing.T) {
 						t.Errorf("the ended session: %d %s", a.Status, a.Body)
 					}
 				}
-				all.timely(func() answer { return all.credentials("alice", testPassword) }).want(flows.ErrUnavailable)
-				all.timely(func() answer { return all.post("auth/logout", ended, nil) }).want(flows.ErrUnavailable)
+				all.timely(func() answer { return all.credentials("alice", testPassword) }).want(wire.ErrUnavailable)
+				all.timely(func() answer { return all.post("auth/logout", ended, nil) }).want(wire.ErrUnavailable)
 			}
 			together(100, func(int) answer { // no queue that grows
-				return all.timely(func() answer { return all.get("/", live) }).want(flows.ErrUnavailable)
+				return all.timely(func() answer { return all.get("/", live) }).want(wire.ErrUnavailable)
 			})
 
 			f.heal(s, ways)
@@ -118,7 +118,7 @@ func TestFaultsOfRedis(t *testing.T) {
 				return node.credentials("alice", testPassword).Status == http.StatusOK
 			})
 			for _, node := range all.nodes {
-				node.get("/", ended).want(flows.ErrTokenInvalid)
+				node.get("/", ended).want(wire.ErrTokenInvalid)
 			}
 			token := all.login("alice")
 			all.remember(token)
@@ -150,11 +150,11 @@ func TestNodeThatCannotHearPassesNobody(t *testing.T) {
 				if a := all.timely(func() answer { return deaf.get("/", token) }); a.Status == http.StatusOK && asked > trustedWithin {
 					t.Errorf("it passes %v later", asked)
 				}
-				other.get("/", token).want(flows.ErrTokenInvalid)
+				other.get("/", token).want(wire.ErrTokenInvalid)
 			}
 			ways[0].redis.Heal()
 			healed, watch := time.Now(), storetest.StartWatch()
-			for deaf.get("/", token).str("error_code") != flows.ErrTokenInvalid.Code {
+			for deaf.get("/", token).str("error_code") != wire.ErrTokenInvalid.Code {
 				if a := deaf.get("/", token); a.Status == http.StatusOK || watch.Took() > normalWithin {
 					t.Fatalf("%v after it hears again: %d %s", time.Since(healed), a.Status, a.Body)
 				}
@@ -199,26 +199,26 @@ func TestLocksSurviveAnEmptyRedis(t *testing.T) {
 		return all.postTo("strict", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": password})
 	}
 	for range 3 {
-		all.credentials("alice", "a wrong password").want(flows.ErrCredentialsInvalid)
-		strict("a wrong password").want(flows.ErrCredentialsInvalid)
+		all.credentials("alice", "a wrong password").want(wire.ErrCredentialsInvalid)
+		strict("a wrong password").want(wire.ErrCredentialsInvalid)
 	}
 	for range 2 {
-		all.credentials("bob", "a wrong password").want(flows.ErrCredentialsInvalid)
+		all.credentials("bob", "a wrong password").want(wire.ErrCredentialsInvalid)
 	}
 	token := all.login("bob")
 	all.remember(token)
 	for range 2 {
-		all.credentials("bob", "a wrong password").want(flows.ErrCredentialsInvalid)
+		all.credentials("bob", "a wrong password").want(wire.ErrCredentialsInvalid)
 	}
 	s.redis.Ask(t, "flushall")
 	for _, node := range all.nodes {
 		all.hears(node, token)
 	}
 	time.Sleep(1100 * time.Millisecond) // lock_for of strict
-	all.credentials("alice", testPassword).want(flows.ErrRestricted)
-	strict(testPassword).want(flows.ErrRestricted)
-	all.credentials("bob", "a wrong password").want(flows.ErrCredentialsInvalid)
-	all.credentials("bob", testPassword).want(flows.ErrRestricted)
+	all.credentials("alice", testPassword).want(wire.ErrRestricted)
+	strict(testPassword).want(wire.ErrRestricted)
+	all.credentials("bob", "a wrong password").want(wire.ErrCredentialsInvalid)
+	all.credentials("bob", testPassword).want(wire.ErrRestricted)
 }
 
 // Whatever befalls PostgreSQL: those who have logged in go on, those who want
@@ -239,7 +239,7 @@ func TestFaultsOfPostgres(t *testing.T) {
 					if a := all.timely(func() answer { return node.get("/", live) }); a.Status != http.StatusOK {
 						t.Errorf("the protected path: %d %s", a.Status, a.Body)
 					}
-					all.timely(func() answer { return node.get("/", ended) }).want(flows.ErrTokenInvalid)
+					all.timely(func() answer { return node.get("/", ended) }).want(wire.ErrTokenInvalid)
 				}
 			}
 
@@ -286,14 +286,14 @@ func TestLostAnswerOfAStoreIsNoSuccess(t *testing.T) {
 	token := all.login("alice")
 	all.remember(token)
 	ways[0].redis.CutAnswerTo("mnemogate:") // the channel on which endings are told
-	all.nodes[0].post("auth/logout", token, nil).want(flows.ErrUnavailable)
-	all.nodes[0].get("/", token).want(flows.ErrTokenInvalid) // though nobody could say so
+	all.nodes[0].post("auth/logout", token, nil).want(wire.ErrUnavailable)
+	all.nodes[0].get("/", token).want(wire.ErrTokenInvalid) // though nobody could say so
 	all.hears(all.nodes[1], token)
 	ways[0].redis.Heal()
 
 	setting := all.nodes[1].credentials("dave", testPassword).wantState(record.SetPassword).token()
 	ways[0].postgres.CutAnswerTo("")
-	all.nodes[0].post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).want(flows.ErrUnavailable)
+	all.nodes[0].post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).want(wire.ErrUnavailable)
 	ways[0].postgres.Heal()
 }
 
@@ -306,11 +306,11 @@ func TestNodesStartBeforeTheirServers(t *testing.T) {
 	s.redis.Kill()
 	all := s.start(siteConfig{company: roomy + account("alice", "")}, s.direct(), s.direct(), s.direct())
 	for _, node := range all.nodes {
-		all.timely(func() answer { return node.credentials("alice", testPassword) }).want(flows.ErrUnavailable)
-		all.timely(func() answer { return node.get("/", "mgs_"+strings.Repeat("A", 43)) }).want(flows.ErrUnavailable)
+		all.timely(func() answer { return node.credentials("alice", testPassword) }).want(wire.ErrUnavailable)
+		all.timely(func() answer { return node.get("/", "mgs_"+strings.Repeat("A", 43)) }).want(wire.ErrUnavailable)
 	}
 	restarted(t, s.redis.Start())
-	all.timely(func() answer { return all.credentials("alice", testPassword) }).want(flows.ErrUnavailable)
+	all.timely(func() answer { return all.credentials("alice", testPassword) }).want(wire.ErrUnavailable)
 	restarted(t, s.postgres.Start())
 	all.normally(func(node *site) bool { return node.credentials("alice", testPassword).Status == http.StatusOK })
 	for _, node := range all.nodes {
@@ -339,7 +339,7 @@ func TestReloadWithoutPostgres(t *testing.T) {
 	if a := node.timely(func() answer { return node.get("/", live) }); a.Status != http.StatusOK {
 		t.Errorf("the protected path: %d %s", a.Status, a.Body)
 	}
-	node.timely(func() answer { return node.credentials("bob", testPassword) }).want(flows.ErrUnavailable)
+	node.timely(func() answer { return node.credentials("bob", testPassword) }).want(wire.ErrUnavailable)
 	w.postgres.Heal()
 	storetest.Eventually(t, seedAgainAfter+normalWithin, "new account", func() bool {
 		return node.credentials("bob", testPassword).Status == http.StatusOK

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 var begunLogins = flag.Int("begun", 3000, "how many logins TestAFloodOfLoginsKeepsNoSessionFromEnding begins")
@@ -85,8 +85,8 @@ func floodLogins(t *testing.T, start starter, size func(*site) int64) {
 				t.Fatal("the old token is still good")
 			}
 		}
-		node.get("/x", session).want(flows.ErrTokenInvalid)
+		node.get("/x", session).want(wire.ErrTokenInvalid)
 	}
 	t.Logf("the change took %v; %v after it the old token was good nowhere", answered.Sub(changed), time.Since(answered))
-	s.post("auth/checkpassword", begun, fields{"password": "another fine secret"}).want(flows.ErrTokenInvalid)
+	s.post("auth/checkpassword", begun, fields{"password": "another fine secret"}).want(wire.ErrTokenInvalid)
 }

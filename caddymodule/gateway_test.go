@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -209,7 +209,7 @@ func (s *site) timed(f func() answer) answer {
 // unavailable checks an answer for a gateway that failed.
 func (a answer) unavailable() {
 	a.t.Helper()
-	a.want(flows.ErrUnavailable).wantError(nil, nil)
+	a.want(wire.ErrUnavailable).wantError(nil, nil)
 }
 
 // A gateway that fails makes service.unavailable, within its timeout. What it
@@ -295,7 +295,7 @@ func TestGatewaysMayFail(t *testing.T) {
 		if company == "refused" {
 			login().unavailable()
 			login().unavailable()
-			login().want(flows.ErrRestricted) // each counted
+			login().want(wire.ErrRestricted) // each counted
 			return
 		}
 		a := login().wantState(record.CheckOTP)
@@ -305,9 +305,9 @@ func TestGatewaysMayFail(t *testing.T) {
 		void := g.last("code")
 		heal()
 		for _, code := range []string{first, void} {
-			post("auth/checkotp", a.token(), fields{"otp": code}).want(flows.ErrOTPInvalid)
+			post("auth/checkotp", a.token(), fields{"otp": code}).want(wire.ErrOTPInvalid)
 		}
-		post("auth/renewotp", a.token(), nil).want(flows.ErrRestricted) // the fourth
+		post("auth/renewotp", a.token(), nil).want(wire.ErrRestricted) // the fourth
 		open(company, account, 1)
 	})
 	each("mail", "", func(company, account string, fail, heal func()) {
@@ -326,13 +326,13 @@ func TestGatewaysMayFail(t *testing.T) {
 		open(company, account, sessions)
 		if company == "refused" {
 			recovery().unavailable()
-			recovery().want(flows.ErrRestricted)
+			recovery().want(wire.ErrRestricted)
 			return
 		}
-		post("auth/recovery/checklink", link()).want(flows.ErrTokenInvalid)
+		post("auth/recovery/checklink", link()).want(wire.ErrTokenInvalid)
 		recovery().wantState(record.None)
 		post("auth/recovery/checklink", link()).wantState(record.RecoveryPassword)
-		recovery().want(flows.ErrRestricted) // the third
+		recovery().want(wire.ErrRestricted) // the third
 	})
 	each("captcha", "-human", func(company, account string, fail, heal func()) {
 		recovery := func() answer {
@@ -347,7 +347,7 @@ func TestGatewaysMayFail(t *testing.T) {
 			return
 		}
 		recovery().wantState(record.RecoveryQuestion)
-		recovery().want(flows.ErrCaptchaInvalid) // it was used
+		recovery().want(wire.ErrCaptchaInvalid) // it was used
 	})
 	each("OAuth", "", func(company, account string, fail, heal func()) {
 		login := func() answer {
@@ -356,7 +356,7 @@ func TestGatewaysMayFail(t *testing.T) {
 		sessions := len(s.sessionsOf(company, account))
 		fail()
 		a := s.timed(login)
-		if a.str("error_code") != flows.ErrOAuthFailed.Code {
+		if a.str("error_code") != wire.ErrOAuthFailed.Code {
 			a.unavailable()
 		} else if account != "redirect" && account != "huge" { // what a provider that is well would never answer
 			s.t.Errorf("got %d %s", a.Status, a.Body)

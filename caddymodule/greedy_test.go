@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 var flood = flag.Duration("flood", 2*time.Second, "how long TestGreedyClientsHurtNobody sends random tokens")
@@ -42,21 +42,21 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 	for name, test := range map[string]struct {
 		raw  string
 		more string // sent a byte at a time
-		want *flows.Error
+		want *wire.Error
 		soon bool // the answer does not wait for the body
 	}{
-		"no body":                    {login + key + length, "", flows.ErrValidation, false},
-		"half a body":                {login + key + length + `{"login_id`, "", flows.ErrValidation, false},
-		"chunked":                    {login + key + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"log", "", flows.ErrValidation, false},
-		"byte by byte":               {login + key + "Content-Length: 1000\r\n\r\n{", strings.Repeat(" ", 999), flows.ErrValidation, false},
-		"a wrong key":                {login + "X-Api-Key: x\r\n" + length, "", flows.ErrAPIKeyInvalid, true},
-		"no such route":              {strings.Replace(login, "login", "x", 1) + key + length, "", flows.ErrNoRoute, true},
-		"too large":                  {login + key + "Content-Length: 20000\r\n\r\n{", "", flows.ErrTooLarge, true},
-		"no token":                   {"POST /orders HTTP/1.1\r\nHost: x\r\n" + length, "", flows.ErrHeaderMissing, true},
-		"a bad token":                {"PUT /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + someToken + "\r\n" + length, "", flows.ErrTokenInvalid, true},
-		"a bad token, byte by byte":  {"PUT /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\nContent-Length: 1000\r\n\r\n{", strings.Repeat("x", 999), flows.ErrTokenInvalid, true},
-		"for the OpenAPI document":   {"GET /acme/v2/openapi.json HTTP/1.1\r\nHost: x\r\n" + length, "", flows.ErrAPIKeyMissing, true},
-		"a bad token, chunked, long": {"PUT /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "", flows.ErrTokenInvalid, true},
+		"no body":                    {login + key + length, "", wire.ErrValidation, false},
+		"half a body":                {login + key + length + `{"login_id`, "", wire.ErrValidation, false},
+		"chunked":                    {login + key + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"log", "", wire.ErrValidation, false},
+		"byte by byte":               {login + key + "Content-Length: 1000\r\n\r\n{", strings.Repeat(" ", 999), wire.ErrValidation, false},
+		"a wrong key":                {login + "X-Api-Key: x\r\n" + length, "", wire.ErrAPIKeyInvalid, true},
+		"no such route":              {strings.Replace(login, "login", "x", 1) + key + length, "", wire.ErrNoRoute, true},
+		"too large":                  {login + key + "Content-Length: 20000\r\n\r\n{", "", wire.ErrTooLarge, true},
+		"no token":                   {"POST /orders HTTP/1.1\r\nHost: x\r\n" + length, "", wire.ErrHeaderMissing, true},
+		"a bad token":                {"PUT /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + someToken + "\r\n" + length, "", wire.ErrTokenInvalid, true},
+		"a bad token, byte by byte":  {"PUT /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\nContent-Length: 1000\r\n\r\n{", strings.Repeat("x", 999), wire.ErrTokenInvalid, true},
+		"for the OpenAPI document":   {"GET /acme/v2/openapi.json HTTP/1.1\r\nHost: x\r\n" + length, "", wire.ErrAPIKeyMissing, true},
+		"a bad token, chunked, long": {"PUT /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "", wire.ErrTokenInvalid, true},
 	} {
 		all.Go(func() {
 			conn, err := net.Dial("tcp", s.addr)
@@ -111,7 +111,7 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 		r.Header.Set("X-Api-Key", testKey)
 		r.Header.Set("Content-Type", "application/json")
 		a, err := exchanged(t, h2client, r)
-		if err != nil || a.Status != http.StatusBadRequest || a.str("error_code") != flows.ErrValidation.Code {
+		if err != nil || a.Status != http.StatusBadRequest || a.str("error_code") != wire.ErrValidation.Code {
 			t.Errorf("over HTTP/2: %d %s, %v", a.Status, a.Body, err)
 		}
 	})

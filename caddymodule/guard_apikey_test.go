@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // Contract, 2: a wrong key, two of them, another company's key and an unknown
@@ -32,37 +32,37 @@ func TestAPIKeysOfProtectedPaths(t *testing.T) {
 	}
 	refused := []struct {
 		name, start, keys string
-		want              *flows.Error
+		want              *wire.Error
 	}{
-		{"none", "GET /acme/x", "", flows.ErrAPIKeyMissing},
-		{"none, no company", "GET /x", "", flows.ErrAPIKeyMissing},
-		{"none, auth route", "POST /acme/v2/auth/logout", "", flows.ErrAPIKeyMissing},
-		{"none, unknown company's auth route", "POST /nobody/v2/auth/logout", "", flows.ErrAPIKeyMissing},
-		{"in the query", "GET /acme/x?X-Api-Key=" + testKey, "", flows.ErrAPIKeyMissing},
-		{"wrong", "GET /acme/x", key("wrong"), flows.ErrAPIKeyInvalid},
-		{"empty", "GET /acme/x", key(""), flows.ErrAPIKeyInvalid},
-		{"in another case", "GET /acme/x", key(strings.ToUpper(testKey)), flows.ErrAPIKeyInvalid},
-		{"two", "GET /acme/x", key(testKey, testKey), flows.ErrAPIKeyInvalid},
-		{"two in one", "GET /acme/x", key(testKey + ", " + testKey), flows.ErrAPIKeyInvalid},
-		{"two, no company", "GET /x", key(testKey, testKey), flows.ErrAPIKeyInvalid},
-		{"wrong, no company", "GET /x", key("wrong"), flows.ErrAPIKeyInvalid},
-		{"another company's", "GET /acme/x", key("other-key"), flows.ErrAPIKeyInvalid},
-		{"another company's, auth route", "POST /acme/v2/auth/logout", key("other-key"), flows.ErrAPIKeyInvalid},
-		{"wrong, auth route", "POST /acme/v2/auth/logout", key("wrong"), flows.ErrAPIKeyInvalid},
-		{"two, auth route", "POST /acme/v2/auth/logout", key(testKey, testKey), flows.ErrAPIKeyInvalid},
-		{"the hash", "POST /umbra/v2/auth/logout", key("sha256:" + hex.EncodeToString(sum[:])), flows.ErrAPIKeyInvalid},
-		{"unknown company", "POST /nobody/v2/auth/logout", key(testKey), flows.ErrAPIKeyInvalid},
-		{"unknown company, wrong", "POST /nobody/v2/auth/logout", key("wrong"), flows.ErrAPIKeyInvalid},
-		{"company in another case", "POST /ACME/v2/auth/logout", key(testKey), flows.ErrAPIKeyInvalid},
-		{"another company's token", "GET /x", key("other-key"), flows.ErrTokenInvalid}, // the token must be the key's company's
-		{"TRACE", "TRACE /acme/x", "", flows.ErrMethod},
+		{"none", "GET /acme/x", "", wire.ErrAPIKeyMissing},
+		{"none, no company", "GET /x", "", wire.ErrAPIKeyMissing},
+		{"none, auth route", "POST /acme/v2/auth/logout", "", wire.ErrAPIKeyMissing},
+		{"none, unknown company's auth route", "POST /nobody/v2/auth/logout", "", wire.ErrAPIKeyMissing},
+		{"in the query", "GET /acme/x?X-Api-Key=" + testKey, "", wire.ErrAPIKeyMissing},
+		{"wrong", "GET /acme/x", key("wrong"), wire.ErrAPIKeyInvalid},
+		{"empty", "GET /acme/x", key(""), wire.ErrAPIKeyInvalid},
+		{"in another case", "GET /acme/x", key(strings.ToUpper(testKey)), wire.ErrAPIKeyInvalid},
+		{"two", "GET /acme/x", key(testKey, testKey), wire.ErrAPIKeyInvalid},
+		{"two in one", "GET /acme/x", key(testKey + ", " + testKey), wire.ErrAPIKeyInvalid},
+		{"two, no company", "GET /x", key(testKey, testKey), wire.ErrAPIKeyInvalid},
+		{"wrong, no company", "GET /x", key("wrong"), wire.ErrAPIKeyInvalid},
+		{"another company's", "GET /acme/x", key("other-key"), wire.ErrAPIKeyInvalid},
+		{"another company's, auth route", "POST /acme/v2/auth/logout", key("other-key"), wire.ErrAPIKeyInvalid},
+		{"wrong, auth route", "POST /acme/v2/auth/logout", key("wrong"), wire.ErrAPIKeyInvalid},
+		{"two, auth route", "POST /acme/v2/auth/logout", key(testKey, testKey), wire.ErrAPIKeyInvalid},
+		{"the hash", "POST /umbra/v2/auth/logout", key("sha256:" + hex.EncodeToString(sum[:])), wire.ErrAPIKeyInvalid},
+		{"unknown company", "POST /nobody/v2/auth/logout", key(testKey), wire.ErrAPIKeyInvalid},
+		{"unknown company, wrong", "POST /nobody/v2/auth/logout", key("wrong"), wire.ErrAPIKeyInvalid},
+		{"company in another case", "POST /ACME/v2/auth/logout", key(testKey), wire.ErrAPIKeyInvalid},
+		{"another company's token", "GET /x", key("other-key"), wire.ErrTokenInvalid}, // the token must be the key's company's
+		{"TRACE", "TRACE /acme/x", "", wire.ErrMethod},
 	}
-	bodies := map[*flows.Error]string{}
+	bodies := map[*wire.Error]string{}
 	for _, test := range refused {
 		s.run(test.name, func(t *testing.T) {
 			a := ask(test.start, test.keys, token).want(test.want)
 			challenge := `Bearer realm="mnemogate"`
-			if test.want == flows.ErrTokenInvalid {
+			if test.want == wire.ErrTokenInvalid {
 				challenge += `, error="invalid_token"`
 			}
 			if got := a.Header.Get("Www-Authenticate"); test.want.Status == 401 && got != challenge {
@@ -75,8 +75,8 @@ func TestAPIKeysOfProtectedPaths(t *testing.T) {
 		})
 	}
 	// The key is looked at before the token.
-	ask("GET /acme/x", "", "x").want(flows.ErrAPIKeyMissing)
-	ask("GET /acme/x", key(testKey), "x").want(flows.ErrTokenInvalid)
+	ask("GET /acme/x", "", "x").want(wire.ErrAPIKeyMissing)
+	ask("GET /acme/x", key(testKey), "x").want(wire.ErrTokenInvalid)
 	if got := s.backend.requests(); len(got) != before {
 		t.Errorf("the application got %q", got[before:])
 	}

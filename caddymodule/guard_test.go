@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // umbra is another company beside acme.
@@ -174,9 +174,9 @@ func TestAnswersVaryByToken(t *testing.T) {
 	})
 	s.run("refusals", func(t *testing.T) {
 		for _, a := range []answer{
-			s.get("/x", "").want(flows.ErrHeaderMissing),
-			s.get("/x", someToken).want(flows.ErrTokenInvalid),
-			s.exchange("TRACE /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + authorized + "\r\n").want(flows.ErrMethod),
+			s.get("/x", "").want(wire.ErrHeaderMissing),
+			s.get("/x", someToken).want(wire.ErrTokenInvalid),
+			s.exchange("TRACE /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + authorized + "\r\n").want(wire.ErrMethod),
 		} {
 			if !slices.Equal(a.Header["Vary"], want) {
 				t.Errorf("%s: Vary is %q, want %q", a.Body, a.Header["Vary"], want)
@@ -229,8 +229,8 @@ func TestOnlyWebSocketsAreUpgraded(t *testing.T) {
 	}
 	s.run("none without a token", func(t *testing.T) {
 		before := len(s.backend.requests())
-		s.exchange("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n").want(flows.ErrHeaderMissing)
-		s.exchange("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n").want(flows.ErrHeaderMissing)
+		s.exchange("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n").want(wire.ErrHeaderMissing)
+		s.exchange("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n").want(wire.ErrHeaderMissing)
 		if len(s.backend.requests()) != before {
 			t.Error("it went to the application")
 		}
@@ -263,35 +263,35 @@ func TestProtectedPathRefuses(t *testing.T) {
 	bearer := func(token string) string { return "Authorization: Bearer " + token + "\r\n" }
 	tests := []struct {
 		name, headers string
-		want          *flows.Error
+		want          *wire.Error
 		challenge     string // behind the realm, which is one for all: it tells nobody which companies there are
 	}{
-		{"nothing", "", flows.ErrHeaderMissing, ""},
-		{"a cookie", "Cookie: Authorization=Bearer " + token + "; session_token=" + token + "\r\n", flows.ErrHeaderMissing, ""},
-		{"other headers", "Proxy-Authorization: Bearer " + token + "\r\nX-Authorization: Bearer " + token + "\r\nX-Auth-Token: " + token + "\r\n", flows.ErrHeaderMissing, ""},
-		{"an identity", "X-Profile-Mnemocode: alice\r\nX-Company-Code: acme\r\n", flows.ErrHeaderMissing, ""},
-		{"an API key", "X-Api-Key: " + testKey + "\r\n", flows.ErrHeaderMissing, ""},
-		{"an empty header", "Authorization:\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"no scheme", "Authorization: " + token + "\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"no token", "Authorization: Bearer\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"another scheme", "Authorization: Basic " + token + "\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"two spaces", "Authorization: Bearer  " + token + "\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"a tab", "Authorization: Bearer\t" + token + "\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"a parameter", "Authorization: Bearer " + token + ", x=y\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"quotes", `Authorization: Bearer "` + token + "\"\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"two headers", bearer(token) + bearer(token), flows.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"two headers, the first good", bearer(token) + "authorization: Basic x\r\n", flows.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"no such token", bearer("mgs_" + strings.Repeat("A", 43)), flows.ErrTokenInvalid, `, error="invalid_token"`},
-		{"nothing like a token", bearer("x"), flows.ErrTokenInvalid, `, error="invalid_token"`},
-		{"the token in another spelling", bearer(flipped), flows.ErrTokenInvalid, `, error="invalid_token"`},
-		{"the token with padding", bearer(token + "="), flows.ErrTokenInvalid, `, error="invalid_token"`},
-		{"the token in another case", bearer(strings.ToUpper(token)), flows.ErrTokenInvalid, `, error="invalid_token"`},
-		{"an ended session", bearer(ended), flows.ErrTokenInvalid, `, error="invalid_token"`},
-		{"another company's token", bearer(zoe), flows.ErrTokenInvalid, `, error="invalid_token"`},
-		{"an expired session of another company", bearer(expired), flows.ErrTokenInvalid, `, error="invalid_token"`},
-		{"a session on its way", bearer(step), flows.ErrSessionInvalid, `, error="insufficient_scope"`},
+		{"nothing", "", wire.ErrHeaderMissing, ""},
+		{"a cookie", "Cookie: Authorization=Bearer " + token + "; session_token=" + token + "\r\n", wire.ErrHeaderMissing, ""},
+		{"other headers", "Proxy-Authorization: Bearer " + token + "\r\nX-Authorization: Bearer " + token + "\r\nX-Auth-Token: " + token + "\r\n", wire.ErrHeaderMissing, ""},
+		{"an identity", "X-Profile-Mnemocode: alice\r\nX-Company-Code: acme\r\n", wire.ErrHeaderMissing, ""},
+		{"an API key", "X-Api-Key: " + testKey + "\r\n", wire.ErrHeaderMissing, ""},
+		{"an empty header", "Authorization:\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"no scheme", "Authorization: " + token + "\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"no token", "Authorization: Bearer\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"another scheme", "Authorization: Basic " + token + "\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"two spaces", "Authorization: Bearer  " + token + "\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"a tab", "Authorization: Bearer\t" + token + "\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"a parameter", "Authorization: Bearer " + token + ", x=y\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"quotes", `Authorization: Bearer "` + token + "\"\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"two headers", bearer(token) + bearer(token), wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"two headers, the first good", bearer(token) + "authorization: Basic x\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"no such token", bearer("mgs_" + strings.Repeat("A", 43)), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"nothing like a token", bearer("x"), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"the token in another spelling", bearer(flipped), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"the token with padding", bearer(token + "="), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"the token in another case", bearer(strings.ToUpper(token)), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"an ended session", bearer(ended), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"another company's token", bearer(zoe), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"an expired session of another company", bearer(expired), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"a session on its way", bearer(step), wire.ErrSessionInvalid, `, error="insufficient_scope"`},
 	}
-	check := func(t *testing.T, a answer, want *flows.Error, challenge string) {
+	check := func(t *testing.T, a answer, want *wire.Error, challenge string) {
 		t.Helper()
 		a.want(want)
 		if got := a.Header["Www-Authenticate"]; !slices.Equal(got, []string{challenge}) {
@@ -327,7 +327,7 @@ func TestProtectedPathRefuses(t *testing.T) {
 	}
 	s.run("an expired session", func(t *testing.T) {
 		for _, path := range []string{"/brief/x", "/x"} {
-			check(t, s.get(path, expired), flows.ErrTokenExpired, `Bearer realm="mnemogate", error="invalid_token"`)
+			check(t, s.get(path, expired), wire.ErrTokenExpired, `Bearer realm="mnemogate", error="invalid_token"`)
 		}
 	})
 	if got := s.backend.requests(); len(got) != before {
@@ -351,13 +351,13 @@ func TestProtectedPathRefuses(t *testing.T) {
 	s.run("no body is waited for", func(t *testing.T) {
 		for _, target := range []struct {
 			request string
-			want    *flows.Error
+			want    *wire.Error
 		}{
-			{"POST /acme/x", flows.ErrHeaderMissing},
-			{"PUT /x", flows.ErrHeaderMissing},
-			{"POST /acme/v2/auth/login", flows.ErrAPIKeyMissing},
-			{"POST /acme/v2/auth/none", flows.ErrNoRoute},
-			{"PUT /acme/v2/auth/login", flows.ErrMethod},
+			{"POST /acme/x", wire.ErrHeaderMissing},
+			{"PUT /x", wire.ErrHeaderMissing},
+			{"POST /acme/v2/auth/login", wire.ErrAPIKeyMissing},
+			{"POST /acme/v2/auth/none", wire.ErrNoRoute},
+			{"PUT /acme/v2/auth/login", wire.ErrMethod},
 		} {
 			for _, framing := range []string{"Content-Length: 10\r\n", "Content-Length: 1000000000\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 10\r\nExpect: 100-continue\r\n"} {
 				a := s.exchange(target.request + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + framing + "\r\n").want(target.want)
@@ -441,7 +441,7 @@ func TestConnectAndTraceAreRefused(t *testing.T) {
 				a.is(400)
 				continue
 			}
-			if a.want(flows.ErrMethod); !strings.HasPrefix(a.Header.Get("Allow"), "GET, ") {
+			if a.want(wire.ErrMethod); !strings.HasPrefix(a.Header.Get("Allow"), "GET, ") {
 				t.Errorf("%s: Allow is %q", start, a.Header.Get("Allow"))
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // Contract, 2: what a body must be, and the order of the checks.
@@ -38,7 +38,7 @@ func TestBodiesOfAuthRoutes(t *testing.T) {
 	}
 	tests := []struct {
 		name, path, headers, body string
-		want                      *flows.Error // nil: success
+		want                      *wire.Error // nil: success
 	}{
 		{"plain", check, jsonly, credentials, nil},
 		{"upper case", check, "content-type: Application/JSON\r\n", credentials, nil},
@@ -49,53 +49,53 @@ func TestBodiesOfAuthRoutes(t *testing.T) {
 		{"just small enough", check, jsonly, padded(2048), nil},
 		{"just small enough, chunked", check, jsonly + "Transfer-Encoding: chunked\r\n", padded(2048), nil},
 
-		{"too large", check, jsonly, padded(2049), flows.ErrTooLarge},
-		{"too large, chunked", check, jsonly + "Transfer-Encoding: chunked\r\n", padded(2049), flows.ErrTooLarge},
-		{"far too large", check, jsonly, padded(300_000), flows.ErrTooLarge},
-		{"far too large, chunked", check, jsonly + "Transfer-Encoding: chunked\r\n", padded(300_000), flows.ErrTooLarge},
-		{"too large and no JSON", check, "", padded(2049), flows.ErrTooLarge},
+		{"too large", check, jsonly, padded(2049), wire.ErrTooLarge},
+		{"too large, chunked", check, jsonly + "Transfer-Encoding: chunked\r\n", padded(2049), wire.ErrTooLarge},
+		{"far too large", check, jsonly, padded(300_000), wire.ErrTooLarge},
+		{"far too large, chunked", check, jsonly + "Transfer-Encoding: chunked\r\n", padded(300_000), wire.ErrTooLarge},
+		{"too large and no JSON", check, "", padded(2049), wire.ErrTooLarge},
 
-		{"no type", check, "", credentials, flows.ErrMediaType},
-		{"no type, chunked", check, "Transfer-Encoding: chunked\r\n", credentials, flows.ErrMediaType},
-		{"empty type", check, "Content-Type:\r\n", credentials, flows.ErrMediaType},
-		{"form", check, "Content-Type: application/x-www-form-urlencoded\r\n", credentials, flows.ErrMediaType},
-		{"text, which a page may send without asking", check, "Content-Type: text/plain; charset=utf-8\r\n", credentials, flows.ErrMediaType},
-		{"text that says JSON", check, "Content-Type: text/plain; application/json\r\n", credentials, flows.ErrMediaType},
-		{"a kind of JSON", check, "Content-Type: application/problem+json\r\n", credentials, flows.ErrMediaType},
-		{"two in one", check, "Content-Type: application/json, text/plain\r\n", credentials, flows.ErrMediaType},
-		{"two headers", check, jsonly + jsonly, credentials, flows.ErrMediaType},
-		{"another charset", check, "Content-Type: application/json; charset=latin1\r\n", credentials, flows.ErrMediaType},
-		{"an empty charset", check, "Content-Type: application/json; charset=\"\"\r\n", credentials, flows.ErrMediaType},
-		{"two charsets", check, "Content-Type: application/json; charset=utf-8; charset=utf-16\r\n", credentials, flows.ErrMediaType},
-		{"compressed", check, jsonly + "Content-Encoding: gzip\r\n", credentials, flows.ErrMediaType},
-		{"identity encoding", check, jsonly + "Content-Encoding: identity\r\n", credentials, flows.ErrMediaType},
-		{"no JSON where no field is wanted", logout, "Authorization: Bearer TOKEN\r\n", "x", flows.ErrMediaType},
+		{"no type", check, "", credentials, wire.ErrMediaType},
+		{"no type, chunked", check, "Transfer-Encoding: chunked\r\n", credentials, wire.ErrMediaType},
+		{"empty type", check, "Content-Type:\r\n", credentials, wire.ErrMediaType},
+		{"form", check, "Content-Type: application/x-www-form-urlencoded\r\n", credentials, wire.ErrMediaType},
+		{"text, which a page may send without asking", check, "Content-Type: text/plain; charset=utf-8\r\n", credentials, wire.ErrMediaType},
+		{"text that says JSON", check, "Content-Type: text/plain; application/json\r\n", credentials, wire.ErrMediaType},
+		{"a kind of JSON", check, "Content-Type: application/problem+json\r\n", credentials, wire.ErrMediaType},
+		{"two in one", check, "Content-Type: application/json, text/plain\r\n", credentials, wire.ErrMediaType},
+		{"two headers", check, jsonly + jsonly, credentials, wire.ErrMediaType},
+		{"another charset", check, "Content-Type: application/json; charset=latin1\r\n", credentials, wire.ErrMediaType},
+		{"an empty charset", check, "Content-Type: application/json; charset=\"\"\r\n", credentials, wire.ErrMediaType},
+		{"two charsets", check, "Content-Type: application/json; charset=utf-8; charset=utf-16\r\n", credentials, wire.ErrMediaType},
+		{"compressed", check, jsonly + "Content-Encoding: gzip\r\n", credentials, wire.ErrMediaType},
+		{"identity encoding", check, jsonly + "Content-Encoding: identity\r\n", credentials, wire.ErrMediaType},
+		{"no JSON where no field is wanted", logout, "Authorization: Bearer TOKEN\r\n", "x", wire.ErrMediaType},
 
-		{"empty", check, jsonly, "", flows.ErrValidation},
-		{"empty, no type", check, "", "", flows.ErrValidation},
-		{"empty, chunked", check, "Transfer-Encoding: chunked\r\n", "", flows.ErrValidation},
-		{"spaces", check, jsonly, "  ", flows.ErrValidation},
-		{"no object", check, jsonly, "[" + credentials + "]", flows.ErrValidation},
-		{"null", check, jsonly, "null", flows.ErrValidation},
-		{"cut off", check, jsonly, credentials[:40], flows.ErrValidation},
-		{"trailing data", check, jsonly, credentials + credentials, flows.ErrValidation},
-		{"a duplicate key", check, jsonly, credentials[:len(credentials)-1] + `,"password":"x"}`, flows.ErrValidation},
-		{"a key in another case", check, jsonly, strings.Replace(credentials, "password", "Password", 1), flows.ErrValidation},
-		{"a byte-order mark", check, jsonly, "\ufeff" + credentials, flows.ErrValidation},
-		{"UTF-16", check, jsonly, "{\x00}\x00", flows.ErrValidation},
-		{"invalid UTF-8", check, jsonly, strings.Replace(credentials, "alice", "\xff", 1), flows.ErrValidation},
+		{"empty", check, jsonly, "", wire.ErrValidation},
+		{"empty, no type", check, "", "", wire.ErrValidation},
+		{"empty, chunked", check, "Transfer-Encoding: chunked\r\n", "", wire.ErrValidation},
+		{"spaces", check, jsonly, "  ", wire.ErrValidation},
+		{"no object", check, jsonly, "[" + credentials + "]", wire.ErrValidation},
+		{"null", check, jsonly, "null", wire.ErrValidation},
+		{"cut off", check, jsonly, credentials[:40], wire.ErrValidation},
+		{"trailing data", check, jsonly, credentials + credentials, wire.ErrValidation},
+		{"a duplicate key", check, jsonly, credentials[:len(credentials)-1] + `,"password":"x"}`, wire.ErrValidation},
+		{"a key in another case", check, jsonly, strings.Replace(credentials, "password", "Password", 1), wire.ErrValidation},
+		{"a byte-order mark", check, jsonly, "\ufeff" + credentials, wire.ErrValidation},
+		{"UTF-16", check, jsonly, "{\x00}\x00", wire.ErrValidation},
+		{"invalid UTF-8", check, jsonly, strings.Replace(credentials, "alice", "\xff", 1), wire.ErrValidation},
 
 		{"logout, nothing", logout, "Authorization: Bearer TOKEN\r\n", "", nil},
 		{"logout, nothing, with a type", logout, "Authorization: Bearer TOKEN\r\nContent-Type: text/plain\r\n", "", nil},
 		{"logout, an object", logout, "Authorization: Bearer TOKEN\r\n" + jsonly, `{"more":1}`, nil},
-		{"logout, no object", logout, "Authorization: Bearer TOKEN\r\n" + jsonly, `1`, flows.ErrValidation},
+		{"logout, no object", logout, "Authorization: Bearer TOKEN\r\n" + jsonly, `1`, wire.ErrValidation},
 
 		// The order: route and method, key, token, body.
-		{"bad token before bad body", logout, "Authorization: Bearer x\r\n" + jsonly, "{", flows.ErrTokenInvalid},
-		{"bad token before no JSON", logout, "Authorization: Bearer x\r\n", "x", flows.ErrTokenInvalid},
-		{"no token before a large body", logout, jsonly, padded(10_000), flows.ErrHeaderMissing},
-		{"two tokens before bad body", logout, "Authorization: Bearer x\r\nAuthorization: Bearer x\r\n", "x", flows.ErrHeaderInvalid},
-		{"large body before an unknown login id", login, jsonly, padded(3000), flows.ErrTooLarge},
+		{"bad token before bad body", logout, "Authorization: Bearer x\r\n" + jsonly, "{", wire.ErrTokenInvalid},
+		{"bad token before no JSON", logout, "Authorization: Bearer x\r\n", "x", wire.ErrTokenInvalid},
+		{"no token before a large body", logout, jsonly, padded(10_000), wire.ErrHeaderMissing},
+		{"two tokens before bad body", logout, "Authorization: Bearer x\r\nAuthorization: Bearer x\r\n", "x", wire.ErrHeaderInvalid},
+		{"large body before an unknown login id", login, jsonly, padded(3000), wire.ErrTooLarge},
 	}
 	token := ""
 	for _, test := range tests {
@@ -116,21 +116,21 @@ func TestBodiesOfAuthRoutes(t *testing.T) {
 	before := len(s.backend.requests())
 	for name, test := range map[string]struct {
 		raw  string
-		want *flows.Error
+		want *wire.Error
 	}{
-		"wrong method before wrong key":     {"GET /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\nX-Api-Key: wrong\r\n", flows.ErrMethod},
-		"wrong route before wrong key":      {"POST /acme/v2/auth/none HTTP/1.1\r\nHost: x\r\nX-Api-Key: wrong\r\n", flows.ErrNoRoute},
-		"wrong route before wrong method":   {"GET /acme/v2/auth/none HTTP/1.1\r\nHost: x\r\n", flows.ErrNoRoute},
-		"missing key before bad token":      {"POST /acme/v2/auth/logout HTTP/1.1\r\nHost: x\r\nAuthorization: x\r\n", flows.ErrAPIKeyMissing},
-		"wrong key before bad token":        {"POST /acme/v2/auth/logout HTTP/1.1\r\nHost: x\r\nX-Api-Key: x\r\n", flows.ErrAPIKeyInvalid},
-		"a large body is not waited for":    {"POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + key + jsonly + "Content-Length: 2049\r\n", flows.ErrTooLarge},
-		"a large body is not asked for":     {"POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + key + jsonly + "Content-Length: 2049\r\nExpect: 100-continue\r\n", flows.ErrTooLarge},
-		"no JSON is not waited for":         {"POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + key + "Content-Type: text/plain\r\nContent-Length: 20\r\n", flows.ErrMediaType},
-		"a bad token's body isn't":          {"POST /acme/v2/auth/logout HTTP/1.1\r\nHost: x\r\n" + key + "Authorization: Bearer x\r\nContent-Length: 20\r\n", flows.ErrTokenInvalid},
-		"a bad token's large body isn't":    {"POST /acme/v2/auth/logout HTTP/1.1\r\nHost: x\r\n" + key + "Authorization: Bearer x\r\nContent-Length: 2000000\r\n", flows.ErrTokenInvalid},
-		"a broken body":                     {"POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + key + jsonly + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", flows.ErrValidation},
-		"trailers are no part of the body":  {"POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + key + jsonly + "Transfer-Encoding: chunked\r\n\r\n0\r\nAuthorization: Bearer x\r\n", flows.ErrValidation},
-		"an error is one whatever the path": {"POST /nobody/v2/auth/logout HTTP/1.1\r\nHost: x\r\n" + key, flows.ErrAPIKeyInvalid},
+		"wrong method before wrong key":     {"GET /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\nX-Api-Key: wrong\r\n", wire.ErrMethod},
+		"wrong route before wrong key":      {"POST /acme/v2/auth/none HTTP/1.1\r\nHost: x\r\nX-Api-Key: wrong\r\n", wire.ErrNoRoute},
+		"wrong route before wrong method":   {"GET /acme/v2/auth/none HTTP/1.1\r\nHost: x\r\n", wire.ErrNoRoute},
+		"missing key before bad token":      {"POST /acme/v2/auth/logout HTTP/1.1\r\nHost: x\r\nAuthorization: x\r\n", wire.ErrAPIKeyMissing},
+		"wrong key before bad token":        {"POST /acme/v2/auth/logout HTTP/1.1\r\nHost: x\r\nX-Api-Key: x\r\n", wire.ErrAPIKeyInvalid},
+		"a large body is not waited for":    {"POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + key + jsonly + "Content-Length: 2049\r\n", wire.ErrTooLarge},
+		"a large body is not asked for":     {"POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + key + jsonly + "Content-Length: 2049\r\nExpect: 100-continue\r\n", wire.ErrTooLarge},
+		"no JSON is not waited for":         {"POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + key + "Content-Type: text/plain\r\nContent-Length: 20\r\n", wire.ErrMediaType},
+		"a bad token's body isn't":          {"POST /acme/v2/auth/logout HTTP/1.1\r\nHost: x\r\n" + key + "Authorization: Bearer x\r\nContent-Length: 20\r\n", wire.ErrTokenInvalid},
+		"a bad token's large body isn't":    {"POST /acme/v2/auth/logout HTTP/1.1\r\nHost: x\r\n" + key + "Authorization: Bearer x\r\nContent-Length: 2000000\r\n", wire.ErrTokenInvalid},
+		"a broken body":                     {"POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + key + jsonly + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", wire.ErrValidation},
+		"trailers are no part of the body":  {"POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + key + jsonly + "Transfer-Encoding: chunked\r\n\r\n0\r\nAuthorization: Bearer x\r\n", wire.ErrValidation},
+		"an error is one whatever the path": {"POST /nobody/v2/auth/logout HTTP/1.1\r\nHost: x\r\n" + key, wire.ErrAPIKeyInvalid},
 	} {
 		s.run(name, func(*testing.T) { s.exchange(test.raw + "\r\n").want(test.want) })
 	}
@@ -164,7 +164,7 @@ func TestPlaceholdersTellTheUser(t *testing.T) {
 	}
 	// The access log is written when the answer is out.
 	s.tells(`"user_id":"alice"`)
-	a := s.get("/", "").want(flows.ErrHeaderMissing)
+	a := s.get("/", "").want(wire.ErrHeaderMissing)
 	if a.Header.Get("X-Who") != "" {
 		t.Errorf("X-Who is %q", a.Header.Get("X-Who"))
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -49,7 +49,7 @@ func TestHistoryOfAnAccount(t *testing.T) {
 		s.post("auth/login", "", fields{"login_id": "alice"}) // which leaves nothing
 		token := s.login("alice")
 		node.cli("", "account", "set", "alice", "--role", "tester").want(0)
-		s.get("/", token).want(flows.ErrTokenInvalid)
+		s.get("/", token).want(wire.ErrTokenInvalid)
 		for range 3 {
 			s.credentials("alice", "a wrong password")
 		}

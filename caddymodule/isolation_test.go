@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A customer is a company of a site, and its API key.
@@ -111,8 +111,8 @@ func TestCompaniesAreIsolated(t *testing.T) {
 	password := fields{"password": testPassword}
 
 	s.run("API keys", func(*testing.T) {
-		customer{s, "other", testKey}.login("alice").want(flows.ErrAPIKeyInvalid)
-		customer{s, "acme", "key-of-other"}.login("alice").want(flows.ErrAPIKeyInvalid)
+		customer{s, "other", testKey}.login("alice").want(wire.ErrAPIKeyInvalid)
+		customer{s, "acme", "key-of-other"}.login("alice").want(wire.ErrAPIKeyInvalid)
 	})
 	s.run("tokens of every state", func(*testing.T) {
 		one, two := customer{s, "one", "key-of-one"}, customer{s, "two", "key-of-two"}
@@ -142,8 +142,8 @@ func TestCompaniesAreIsolated(t *testing.T) {
 				case "auth/recovery/checkotp":
 					body = fields{"otp": s.sms.last("otp.recovery", "code")}
 				}
-				c.foreign.post(c.route, token, body).want(flows.ErrTokenInvalid)
-				c.foreign.post("auth/logout", token, nil).want(flows.ErrTokenInvalid)
+				c.foreign.post(c.route, token, body).want(wire.ErrTokenInvalid)
+				c.foreign.post("auth/logout", token, nil).want(wire.ErrTokenInvalid)
 				if a := c.own.post(c.route, token, body); a.Status != 200 { // unharmed
 					t.Errorf("at its own company: %d %s", a.Status, a.Body)
 				}
@@ -162,9 +162,9 @@ func TestCompaniesAreIsolated(t *testing.T) {
 			}
 			before := len(s.backend.requests())
 			for _, path := range []string{"", "/", "/x", "/v2/profile", "/../" + c.company + "/x", "/%2e%2e/" + c.company} {
-				s.get("/"+foreign+path, token).want(flows.ErrTokenInvalid)
+				s.get("/"+foreign+path, token).want(wire.ErrTokenInvalid)
 			}
-			s.get("/"+c.company+"/..%2f"+foreign+"/x", token).want(flows.ErrTokenInvalid)
+			s.get("/"+c.company+"/..%2f"+foreign+"/x", token).want(wire.ErrTokenInvalid)
 			if n := len(s.backend.requests()) - before; n != 0 {
 				t.Errorf("%d requests went to the application", n)
 			}
@@ -177,41 +177,41 @@ func TestCompaniesAreIsolated(t *testing.T) {
 			other.post("auth/renewotp", b.token(), nil).wantState(record.None)
 			codeB = fields{"otp": other.lastCode()}
 		}
-		other.post("auth/checkotp", b.token(), codeA).want(flows.ErrOTPInvalid)
+		other.post("auth/checkotp", b.token(), codeA).want(wire.ErrOTPInvalid)
 		acme.post("auth/checkotp", a.token(), codeA).wantState(record.Authorized)
-		other.post("auth/checkotp", b.token(), codeB).want(flows.ErrOTPInvalid) // spent
+		other.post("auth/checkotp", b.token(), codeB).want(wire.ErrOTPInvalid) // spent
 	})
 	s.run("backup codes", func(*testing.T) {
 		s.setBackupCodes("carol", "AAAAABBBBB")
 		other.credentials("carol", testPassword).wantState(record.CheckOTP)
 		b := other.credentials("carol", testPassword).wantState(record.CheckOTP).token()
-		other.post("auth/checkotp", b, fields{"backup_code": "AAAAABBBBB"}).want(flows.ErrBackupCodeInvalid)
+		other.post("auth/checkotp", b, fields{"backup_code": "AAAAABBBBB"}).want(wire.ErrBackupCodeInvalid)
 		a := acme.credentials("carol", testPassword).wantState(record.CheckOTP).token()
 		acme.post("auth/checkotp", a, fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
 	})
 	s.run("links", func(*testing.T) {
 		acme.recovery("alice", "MAIL").wantState(record.None)
 		link := fields{"token": s.sms.linkToken()}
-		other.post("auth/recovery/checklink", "", link).want(flows.ErrTokenInvalid)
+		other.post("auth/recovery/checklink", "", link).want(wire.ErrTokenInvalid)
 		other.recovery("alice", "MAIL").wantState(record.None) // ends no link of acme's
 		acme.post("auth/recovery/checklink", "", link).wantState(record.RecoveryPassword)
 	})
 	s.run("captcha responses", func(*testing.T) {
 		other.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "human-of-acme", "method": "QUESTION"}).
-			want(flows.ErrCaptchaInvalid)
+			want(wire.ErrCaptchaInvalid)
 	})
 	s.run("accounts", func(*testing.T) {
 		acme.login("zoe").wantState(record.CheckPassword)
-		other.login("zoe@example.com").want(flows.ErrLoginIDNotFound)
-		other.credentials("zoe", testPassword).want(flows.ErrCredentialsInvalid)
-		other.recovery("zoe", "MAIL").want(flows.ErrLoginIDNotFound)
+		other.login("zoe@example.com").want(wire.ErrLoginIDNotFound)
+		other.credentials("zoe", testPassword).want(wire.ErrCredentialsInvalid)
+		other.recovery("zoe", "MAIL").want(wire.ErrLoginIDNotFound)
 	})
 	s.run("provider's users", func(*testing.T) {
 		if a := acme.oauth("alice").wantState(record.Authorized); s.get("/other", a.token()).Status == 200 {
 			s.t.Error("acme's alice is let in at the other company")
 		}
 		acme.oauth("zoe").wantState(record.Authorized)
-		other.oauth("zoe").want(flows.ErrOAuthNotFound)
+		other.oauth("zoe").want(wire.ErrOAuthNotFound)
 	})
 	s.run("accepted disclaimers", func(*testing.T) { // accepted above, at one
 		customer{s, "one", "key-of-one"}.oauth("alice").wantState(record.Authorized)
@@ -222,26 +222,26 @@ func TestCompaniesAreIsolated(t *testing.T) {
 		a := acme.post("auth/recovery/checkquestion", acme.recovery("carol", "QUESTION").token(), fields{"control_answer": "whiskers"})
 		acme.post("auth/setpassword", a.token(), fields{"new_password": "a much better secret"}).wantState(record.None)
 		other.post("auth/checkotp", theirs, fields{"otp": other.lastCode()}).wantState(record.Authorized)
-		other.credentials("carol", "a much better secret").want(flows.ErrCredentialsInvalid)
+		other.credentials("carol", "a much better secret").want(wire.ErrCredentialsInvalid)
 		other.credentials("carol", testPassword).wantState(record.CheckOTP)
 		s.update("carol", true, func(a *record.Account) { a.Status = record.StatusClosed })
-		acme.login("carol").want(flows.ErrUserClosed)
+		acme.login("carol").want(wire.ErrUserClosed)
 		other.login("carol").wantState(record.CheckPassword)
 	})
 	s.run("counts and locks", func(*testing.T) {
 		for _, loginID := range []string{"lou", "an-unknown-login"} {
 			for range 3 {
-				acme.credentials(loginID, "a wrong password").want(flows.ErrCredentialsInvalid)
+				acme.credentials(loginID, "a wrong password").want(wire.ErrCredentialsInvalid)
 			}
-			acme.credentials(loginID, testPassword).want(flows.ErrRestricted)
+			acme.credentials(loginID, testPassword).want(wire.ErrRestricted)
 		}
 		other.credentials("lou", testPassword).wantState(record.Authorized)
-		other.credentials("an-unknown-login", testPassword).want(flows.ErrCredentialsInvalid)
+		other.credentials("an-unknown-login", testPassword).want(wire.ErrCredentialsInvalid)
 		for range 3 {
 			a := acme.login("+37060000002").wantState(record.CheckOTP)
-			acme.post("auth/checkotp", a.token(), fields{"otp": "wrong"}).want(flows.ErrOTPInvalid)
+			acme.post("auth/checkotp", a.token(), fields{"otp": "wrong"}).want(wire.ErrOTPInvalid)
 		}
-		acme.login("+37060000002").want(flows.ErrRestricted)
+		acme.login("+37060000002").want(wire.ErrRestricted)
 		other.login("+37060000002").wantState(record.CheckOTP)
 	})
 	s.run("budgets", func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestCompaniesAreIsolated(t *testing.T) {
 		other.login("+37060000012").wantState(record.CheckOTP) // neither its account's nor its phone's
 		for acme.recovery("alice", "MAIL").Status == 200 {
 		}
-		acme.recovery("alice", "MAIL").want(flows.ErrRestricted)
+		acme.recovery("alice", "MAIL").want(wire.ErrRestricted)
 		other.recovery("alice", "MAIL").wantState(record.None)
 	})
 	s.run("failures of an address", func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestCompaniesAreIsolated(t *testing.T) {
 				t.Fatal("there is no end to it")
 			}
 		}
-		acme.login("alice").want(flows.ErrRestricted)
+		acme.login("alice").want(wire.ErrRestricted)
 		other.login("alice").wantState(record.CheckPassword)
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -70,7 +70,7 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 			return s.post("auth/checkotp", token, fields{"otp": "no code"})
 		})
 		// While renewals are under way there may be no code to compare with: once more.
-		s.post("auth/checkotp", token, fields{"otp": "no code"}).want(flows.ErrOTPInvalid)
+		s.post("auth/checkotp", token, fields{"otp": "no code"}).want(wire.ErrOTPInvalid)
 		compared := s.tally("bob", record.WrongCodes) - before
 		if codes := len(s.sms.of("otp.login")) - sent; compared < 1 || compared > codes {
 			t.Errorf("%v: %d guesses were compared with %d codes", outcomes(answers), compared, codes)
@@ -83,7 +83,7 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 		if wrong := s.tally("carol", record.WrongCodes); wrong != 1 || got["auth.otp.invalid"] != guesses {
 			t.Errorf("%v: %d were compared, want 1", got, wrong)
 		}
-		s.post("auth/checkotp", token, guess(code, 0)).want(flows.ErrOTPInvalid)
+		s.post("auth/checkotp", token, guess(code, 0)).want(wire.ErrOTPInvalid)
 	})
 }
 
@@ -148,7 +148,7 @@ func smsBudgetsAreSpentExactly(t *testing.T, start starter) {
 			if sent != got["success"]+1 && lost == 0 || sent > budget+1-first {
 				t.Errorf("%v: %d SMS were sent", got, sent)
 			}
-			if a := ask(asked).want(flows.ErrRestricted); a.Header.Get("Retry-After") == "" {
+			if a := ask(asked).want(wire.ErrRestricted); a.Header.Get("Retry-After") == "" {
 				t.Error("it has no Retry-After")
 			}
 		})
@@ -174,20 +174,20 @@ func wrongPasswordsAreOneCount(t *testing.T, start starter) {
 			for i := range 10 { // as lock_after says
 				loginID := spellings[i%len(spellings)]
 				if i%2 == 0 || name == "unknown" {
-					s.credentials(loginID, "a wrong one").want(flows.ErrCredentialsInvalid)
+					s.credentials(loginID, "a wrong one").want(wire.ErrCredentialsInvalid)
 					continue
 				}
 				token = s.post("auth/login", "", fields{"login_id": loginID}).wantState(record.CheckPassword).token()
-				s.post("auth/checkpassword", token, fields{"password": "a wrong one"}).want(flows.ErrPasswordInvalid)
+				s.post("auth/checkpassword", token, fields{"password": "a wrong one"}).want(wire.ErrPasswordInvalid)
 			}
 			for range s.nodes { // each of them
 				for _, loginID := range spellings {
-					s.credentials(loginID, testPassword).want(flows.ErrRestricted)
-					s.post("auth/login", "", fields{"login_id": loginID}).want(flows.ErrRestricted)
+					s.credentials(loginID, testPassword).want(wire.ErrRestricted)
+					s.post("auth/login", "", fields{"login_id": loginID}).want(wire.ErrRestricted)
 				}
 			}
 			if name == "known" {
-				s.post("auth/checkpassword", token, fields{"password": testPassword}).want(flows.ErrRestricted)
+				s.post("auth/checkpassword", token, fields{"password": testPassword}).want(wire.ErrRestricted)
 				if n := s.tally("alice", record.WrongPasswords); n != 10 {
 					t.Errorf("%d were counted, want 10", n)
 				}
@@ -219,7 +219,7 @@ func nothingResetsWrongCodes(t *testing.T, start starter) {
 	count := 0
 	wrong := func(node *site, route, token string) {
 		t.Helper()
-		node.post(route, token, fields{"otp": "no code"}).want(flows.ErrOTPInvalid)
+		node.post(route, token, fields{"otp": "no code"}).want(wire.ErrOTPInvalid)
 		count++
 		if n := s.tally("carol", record.WrongCodes); n != count {
 			t.Fatalf("%d wrong codes were counted, want %d", n, count)
@@ -243,7 +243,7 @@ func nothingResetsWrongCodes(t *testing.T, start starter) {
 	wrong(two, "auth/recovery/checkotp", recovery)
 	two.post("auth/recovery/renewotp", recovery, nil).wantState(record.None)
 	wrong(one, "auth/recovery/checkotp", recovery)
-	two.post("auth/checkotp", token, fields{"backup_code": "AAAAABBBBB"}).want(flows.ErrBackupCodeInvalid)
+	two.post("auth/checkotp", token, fields{"backup_code": "AAAAABBBBB"}).want(wire.ErrBackupCodeInvalid)
 	count++
 	token = login(one)
 	code := s.sms.last("otp.login", "code")
@@ -255,9 +255,9 @@ func nothingResetsWrongCodes(t *testing.T, start starter) {
 	wrong(two, "auth/checkotp", login(one))
 	wrong(one, "auth/checkotp", login(two))
 	for _, node := range []*site{one, two} {
-		node.post("auth/checkotp", token, fields{"otp": code}).want(flows.ErrTokenInvalid)
-		node.credentials("carol", testPassword).want(flows.ErrRestricted)
-		node.post("auth/recovery/recover", "", phone).want(flows.ErrRestricted)
+		node.post("auth/checkotp", token, fields{"otp": code}).want(wire.ErrTokenInvalid)
+		node.credentials("carol", testPassword).want(wire.ErrRestricted)
+		node.post("auth/recovery/recover", "", phone).want(wire.ErrRestricted)
 	}
 }
 
@@ -282,9 +282,9 @@ func aStrangerLocksForNoLongerThanLockFor(t *testing.T, start starter) {
 	lock := func(company, loginID string) {
 		s.t.Helper()
 		for range 10 {
-			wrong(company, loginID).want(flows.ErrCredentialsInvalid)
+			wrong(company, loginID).want(wire.ErrCredentialsInvalid)
 		}
-		wrong(company, loginID).want(flows.ErrRestricted)
+		wrong(company, loginID).want(wire.ErrRestricted)
 	}
 	// under calls f while strangers go on.
 	under := func(f func()) {
@@ -308,7 +308,7 @@ func aStrangerLocksForNoLongerThanLockFor(t *testing.T, start starter) {
 		lock("acme", "alice")
 		locked := time.Now()
 		under(func() { time.Sleep(2500 * time.Millisecond) })
-		a := s.credentials("alice", testPassword).want(flows.ErrRestricted)
+		a := s.credentials("alice", testPassword).want(wire.ErrRestricted)
 		left, err := strconv.Atoi(a.Header.Get("Retry-After"))
 		if passed := int(time.Since(locked).Seconds()); err != nil || left > 3600-2 || left < 3600-passed-2 {
 			t.Errorf("after %d s Retry-After is %q", passed, a.Header.Get("Retry-After"))

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 var (
@@ -103,7 +103,7 @@ func TestTheLoginPageIsServed(t *testing.T) {
 			}
 		}
 		for _, path := range []string{"/acme/login", "/api/umbra/login", "/api/acme/login/", "/api/Acme/login", "/api/umbra/v2/page/1/page.css"} {
-			s.ask("GET", path, "").want(flows.ErrHeaderMissing)
+			s.ask("GET", path, "").want(wire.ErrHeaderMissing)
 		}
 	})
 }
@@ -112,7 +112,7 @@ func TestNoLoginPageUnlessItIsConfigured(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: "captcha off"})
 	for _, path := range []string{"/acme/login", "/acme/logout", "/acme/v2/page/1/page.css"} {
-		s.get(path, "").want(flows.ErrHeaderMissing)
+		s.get(path, "").want(wire.ErrHeaderMissing)
 	}
 }
 
@@ -172,8 +172,8 @@ func TestThePagesKeyIsOfItsCompanyAlone(t *testing.T) {
 			t.Fatalf("no key in %s", markup)
 		}
 		body := fields{"login_id": "nobody@example.com"}
-		s.postTo("acme", key[1], "auth/login", "", body).want(flows.ErrLoginIDNotFound)
-		s.postTo("umbra", key[1], "auth/login", "", body).want(flows.ErrAPIKeyInvalid)
+		s.postTo("acme", key[1], "auth/login", "", body).want(wire.ErrLoginIDNotFound)
+		s.postTo("umbra", key[1], "auth/login", "", body).want(wire.ErrAPIKeyInvalid)
 		if _, again := s.loaded("/acme/login", ""); keyOfPage.FindStringSubmatch(again) == nil {
 			t.Error("no key in a second page")
 		}

@@ -20,8 +20,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -83,16 +83,16 @@ func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
 		s.get("/", token)
 	}
 	s.get("/", "")
-	s.get("/", "mgs_nonsense").want(flows.ErrTokenInvalid)
+	s.get("/", "mgs_nonsense").want(wire.ErrTokenInvalid)
 	s.post("auth/login", "", fields{"login_id": "+37060000002"}).wantState(record.CheckOTP)
 	s.sms.answer(500)
-	s.post("auth/login", "", fields{"login_id": "+37060000002"}).want(flows.ErrUnavailable)
+	s.post("auth/login", "", fields{"login_id": "+37060000002"}).want(wire.ErrUnavailable)
 	s.sms.answer(0)
 	for range 2 {
 		s.post("auth/checkcredentials", "", fields{"login_id": "frank", "password": "wrong"})
 	}
-	s.postTo("nobody", testKey, "auth/login", "", fields{"login_id": "frank"}).want(flows.ErrAPIKeyInvalid)
-	s.post("auth/nothing", "", nil).want(flows.ErrNoRoute)
+	s.postTo("nobody", testKey, "auth/login", "", fields{"login_id": "frank"}).want(wire.ErrAPIKeyInvalid)
+	s.post("auth/nothing", "", nil).want(wire.ErrNoRoute)
 	s.post("auth/logout", s.login("alice@example.com"), nil).wantState(record.None)
 
 	want := map[string]float64{
@@ -212,11 +212,11 @@ func TestMetricsOfProvidersOnASite(t *testing.T) {
 		return s.post("auth/oauth", "", fields{"provider_id": 2, "code": code, "redirect_uri": "https://app.example.com/"})
 	}
 	recover("right").wantState(record.RecoveryQuestion)
-	recover("wrong").want(flows.ErrCaptchaInvalid)
-	recover("down").want(flows.ErrUnavailable)
+	recover("wrong").want(wire.ErrCaptchaInvalid)
+	recover("down").want(wire.ErrUnavailable)
 	oauth("good").wantState(record.Authorized)
-	oauth("bad").want(flows.ErrOAuthFailed)
-	oauth("down").want(flows.ErrUnavailable)
+	oauth("bad").want(wire.ErrOAuthFailed)
+	oauth("down").want(wire.ErrUnavailable)
 	metrics := string(s.get("/metrics", "").Body)
 	for _, result := range []string{"right", "wrong", "failed"} {
 		if want := `mnemogate_captchas_total{company="acme",result="` + result + `"} 1`; !strings.Contains(metrics, want+"\n") {
@@ -333,7 +333,7 @@ func TestCountingAPassCostsNoMemory(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() { app.CountProtected(nil, false) }); n != 0 {
 		t.Errorf("a pass costs %v allocations", n)
 	}
-	refused := &flows.Refusal{Err: flows.ErrTokenInvalid}
+	refused := &wire.Refusal{Err: wire.ErrTokenInvalid}
 	if n := testing.AllocsPerRun(1000, func() { app.CountProtected(refused, true) }); n > 1 {
 		t.Errorf("a refusal costs %v allocations", n)
 	}
@@ -351,7 +351,7 @@ func BenchmarkCountPass(b *testing.B) {
 func BenchmarkCountRefusal(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		app.CountProtected(flows.ErrTokenInvalid, false)
+		app.CountProtected(wire.ErrTokenInvalid, false)
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func TestPasswordsAreAskedWhereTheAccountsCameFrom(t *testing.T) {
@@ -54,14 +54,14 @@ func TestPasswordsAreAskedWhereTheAccountsCameFrom(t *testing.T) {
 		}
 		for _, outage := range []int64{500, 302, 404, 204} {
 			status.Store(outage)
-			login(testPassword).want(flows.ErrUnavailable)
+			login(testPassword).want(wire.ErrUnavailable)
 		}
 		status.Store(0)
-		login("wrong horse battery").want(flows.ErrCredentialsInvalid)
+		login("wrong horse battery").want(wire.ErrCredentialsInvalid)
 		login(testPassword).wantState(record.Authorized)
 		before := asked.Load()
 		login(testPassword).wantState(record.Authorized)
-		login("wrong horse battery").want(flows.ErrCredentialsInvalid)
+		login("wrong horse battery").want(wire.ErrCredentialsInvalid)
 		if asked.Load() != before {
 			t.Error("asked again")
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func (l *leakTest) captcha() string {
@@ -35,8 +36,8 @@ func (l *leakTest) exerciseLogins(key, password string) {
 	l.call("acme", key, "auth/checkotp", token, fields{"backup_code": l.secret("a wrong backup code")})
 	l.call("acme", key, "auth/renewotp", token, nil)
 	token = l.call("acme", key, "auth/checkotp", token, fields{"otp": l.latest("otp.login")}).wantState(record.SetPassword).token()
-	l.call("acme", key, "auth/setpassword", token, fields{"new_password": "no" + l.secret("a weak password")}).want(flows.ErrQuality)
-	l.call("acme", key, "auth/setpassword", token, fields{"new_password": password}).want(flows.ErrPasswordSame)
+	l.call("acme", key, "auth/setpassword", token, fields{"new_password": "no" + l.secret("a weak password")}).want(wire.ErrQuality)
+	l.call("acme", key, "auth/setpassword", token, fields{"new_password": password}).want(wire.ErrPasswordSame)
 	l.call("acme", key, "auth/logout", token, nil).wantState(record.None)
 }
 
@@ -58,12 +59,12 @@ func (l *leakTest) exerciseRecoveries(key, answer string) {
 	l.call("acme", key, "auth/recovery/checklink", "", fields{"token": l.note("a wrong link", "mgl_"+rand.Text()+rand.Text()[:17])})
 	recover("MAIL")
 	if token := recover("PHONE"); token != "" {
-		l.call("acme", key, "auth/recovery/checkotp", token, fields{"otp": l.note("a wrong code", "80808"+digits(9))}).want(flows.ErrOTPInvalid)
+		l.call("acme", key, "auth/recovery/checkotp", token, fields{"otp": l.note("a wrong code", "80808"+digits(9))}).want(wire.ErrOTPInvalid)
 		l.call("acme", key, "auth/recovery/renewotp", token, nil)
 		l.call("acme", key, "auth/recovery/checkotp", token, fields{"otp": l.latest("otp.recovery")}).wantState(record.RecoveryPassword)
 	}
 	if token := recover("QUESTION"); token != "" {
-		l.call("acme", key, "auth/recovery/checkquestion", token, fields{"control_answer": l.secret("a wrong answer")}).want(flows.ErrAnswerInvalid)
+		l.call("acme", key, "auth/recovery/checkquestion", token, fields{"control_answer": l.secret("a wrong answer")}).want(wire.ErrAnswerInvalid)
 		l.call("acme", key, "auth/recovery/checkquestion", token, fields{"control_answer": answer}).wantState(record.RecoveryPassword)
 	}
 }
@@ -74,8 +75,8 @@ func (l *leakTest) exerciseProviders(key string) {
 			"code_verifier": l.note("a code verifier", rand.Text()+rand.Text()), "nonce": l.secret("a nonce")})
 	}
 	const callback = "https://app.example.com/callback"
-	login(l.secret("a bad authorization code"), callback).want(flows.ErrOAuthFailed)
-	login(l.secret("a bad authorization code"), "https://evil.example.com/?x="+l.secret("a redirect_uri")).want(flows.ErrOAuthFailed)
+	login(l.secret("a bad authorization code"), callback).want(wire.ErrOAuthFailed)
+	login(l.secret("a bad authorization code"), "https://evil.example.com/?x="+l.secret("a redirect_uri")).want(wire.ErrOAuthFailed)
 	login(l.note("an authorization code", "good"+rand.Text()), callback)
 }
 
@@ -113,7 +114,7 @@ func (l *leakTest) exerciseMistakes(key string) {
 
 func (l *leakTest) exercisePanics(key string) {
 	a := l.call("panics", key, "auth/login", "", fields{"login_id": "+37060000002"})
-	a.want(flows.ErrService)
+	a.want(wire.ErrService)
 	l.note("what a panic holds", panicSecret)
 }
 

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -147,7 +147,7 @@ func (s *site) timely(ask func() answer) answer {
 	if took > answerWithin+stall {
 		s.t.Errorf("an answer took %v, of which the machine is to blame for %v: %d %s", took, stall, a.Status, a.Body)
 	}
-	if a.Status == http.StatusServiceUnavailable && (a.str("error_code") != flows.ErrUnavailable.Code || a.Header.Get("Retry-After") == "") {
+	if a.Status == http.StatusServiceUnavailable && (a.str("error_code") != wire.ErrUnavailable.Code || a.Header.Get("Retry-After") == "") {
 		s.t.Errorf("got 503 %s with Retry-After %q", a.Body, a.Header.Get("Retry-After"))
 	}
 	return a
@@ -171,7 +171,7 @@ func (s *site) remember(tokens ...string) {
 func (s *site) hears(node *site, token string) {
 	s.t.Helper()
 	storetest.Eventually(s.t, heardWithin, "refusal", func() bool {
-		return node.get("/", token).str("error_code") == flows.ErrTokenInvalid.Code
+		return node.get("/", token).str("error_code") == wire.ErrTokenInvalid.Code
 	})
 }
 
@@ -203,7 +203,7 @@ func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
 	one, two := all.nodes[0], all.nodes[1]
 	refused := func(token string) {
 		all.t.Helper()
-		one.get("/", token).want(flows.ErrTokenInvalid) // that is where it ended
+		one.get("/", token).want(wire.ErrTokenInvalid) // that is where it ended
 		all.hears(two, token)
 	}
 	both := func(loginID string) (tokens [2]string) {
@@ -218,7 +218,7 @@ func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
 		refused(tokens[0])
 		all.remember(tokens[1])
 		two.post("auth/logout", tokens[1], nil).wantState(record.None)
-		two.get("/", tokens[1]).want(flows.ErrTokenInvalid)
+		two.get("/", tokens[1]).want(wire.ErrTokenInvalid)
 		all.hears(one, tokens[1])
 	})
 	all.run("a new password", func(*testing.T) {
@@ -329,7 +329,7 @@ func TestNodeIsKilled(t *testing.T) {
 	two.post("auth/logout", live, nil).wantState(record.None)
 	one.start()
 	for _, token := range []string{live, ended, half} {
-		one.get("/", token).want(flows.ErrTokenInvalid)
+		one.get("/", token).want(wire.ErrTokenInvalid)
 	}
 	all.remember(two.login("alice"))
 }

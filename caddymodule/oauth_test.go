@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -43,8 +43,8 @@ func TestOAuthOverHTTP(t *testing.T) {
 		if a.str("profile_mnemocode") != "" {
 			t.Error("the profile is told before the disclaimers are accepted")
 		}
-		s.get("/", a.token()).want(flows.ErrSessionInvalid)
-		refused := accept(a.token(), "terms").want(flows.ErrDisclaimerInvalid)
+		s.get("/", a.token()).want(wire.ErrSessionInvalid)
+		refused := accept(a.token(), "terms").want(wire.ErrDisclaimerInvalid)
 		if list, _ := refused.JSON["disclaimers_required"].([]any); len(list) != 2 {
 			t.Errorf("disclaimers_required is %v", list)
 		}
@@ -52,7 +52,7 @@ func TestOAuthOverHTTP(t *testing.T) {
 		if b.str("profile_mnemocode") != "alice" {
 			t.Errorf("got %s", b.Body)
 		}
-		s.get("/", a.token()).want(flows.ErrTokenInvalid)
+		s.get("/", a.token()).want(wire.ErrTokenInvalid)
 		if got := s.get("/", b.token()); got.Status != 200 || !strings.Contains(string(got.Body), "X-Profile-Mnemocode: alice\r\n") {
 			t.Errorf("got %d %s", got.Status, got.Body)
 		}
@@ -77,20 +77,20 @@ func TestOAuthOverHTTP(t *testing.T) {
 	s.run("no second factor and no new password", func(*testing.T) {
 		accept(login(codeOf("carol"), callback).wantState(record.AcceptDisclaimers).token(), "privacy", "terms").wantState(record.Authorized)
 	})
-	s.run("unknown user", func(*testing.T) { login(codeOf("eve"), callback).want(flows.ErrOAuthNotFound) })
-	s.run("refused code", func(*testing.T) { login("made-up", callback).want(flows.ErrOAuthFailed) })
+	s.run("unknown user", func(*testing.T) { login(codeOf("eve"), callback).want(wire.ErrOAuthNotFound) })
+	s.run("refused code", func(*testing.T) { login("made-up", callback).want(wire.ErrOAuthFailed) })
 	s.run("another redirect_uri", func(*testing.T) {
 		before := g.count("/token")
-		login(codeOf("alice"), callback+"/").want(flows.ErrOAuthFailed)
+		login(codeOf("alice"), callback+"/").want(wire.ErrOAuthFailed)
 		if g.count("/token") != before {
 			s.t.Error("the provider was asked")
 		}
 	})
 	s.run("account restricted, closed, denied", func(*testing.T) {
-		for status, want := range map[record.Status]*flows.Error{
-			record.StatusRestricted: flows.ErrUserRestricted,
-			record.StatusClosed:     flows.ErrUserClosed,
-			record.StatusDenied:     flows.ErrUserDenied,
+		for status, want := range map[record.Status]*wire.Error{
+			record.StatusRestricted: wire.ErrUserRestricted,
+			record.StatusClosed:     wire.ErrUserClosed,
+			record.StatusDenied:     wire.ErrUserDenied,
 		} {
 			s.update("carol", true, func(a *record.Account) { a.Status = status })
 			login(codeOf("carol"), callback).want(want)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -119,18 +120,18 @@ func TestOpenAPIFileIsWhatIsServed(t *testing.T) {
 		t.Errorf("with a base path: %s", cmp.Diff(want, based))
 	}
 	s.run("the key as on the routes", func(*testing.T) {
-		ask("GET", "/acme/v2/openapi.json").want(flows.ErrAPIKeyMissing)
-		ask("GET", "/acme/v2/openapi.json", "another").want(flows.ErrAPIKeyInvalid)
-		ask("GET", "/acme/v2/openapi.json", testKey, testKey).want(flows.ErrAPIKeyInvalid)
-		a := ask("GET", "/nobody/v2/openapi.json", testKey).want(flows.ErrAPIKeyInvalid)
+		ask("GET", "/acme/v2/openapi.json").want(wire.ErrAPIKeyMissing)
+		ask("GET", "/acme/v2/openapi.json", "another").want(wire.ErrAPIKeyInvalid)
+		ask("GET", "/acme/v2/openapi.json", testKey, testKey).want(wire.ErrAPIKeyInvalid)
+		a := ask("GET", "/nobody/v2/openapi.json", testKey).want(wire.ErrAPIKeyInvalid)
 		if got := a.Header.Get("WWW-Authenticate"); got != `Bearer realm="mnemogate"` {
 			t.Errorf("WWW-Authenticate is %q", got)
 		}
-		ask("GET", "/nobody/v2/openapi.json").want(flows.ErrAPIKeyMissing)
+		ask("GET", "/nobody/v2/openapi.json").want(wire.ErrAPIKeyMissing)
 	})
 	s.run("GET only", func(*testing.T) {
 		for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS", "TRACE"} {
-			a := ask(method, "/acme/v2/openapi.json", testKey).want(flows.ErrMethod)
+			a := ask(method, "/acme/v2/openapi.json", testKey).want(wire.ErrMethod)
 			if got := a.Header.Get("Allow"); got != "GET" {
 				t.Errorf("%s: Allow is %q", method, got)
 			}
@@ -142,7 +143,7 @@ func TestOpenAPIFileIsWhatIsServed(t *testing.T) {
 	})
 	s.run("one spelling", func(*testing.T) {
 		for _, path := range []string{"/acme/v2/openapi.json/", "/acme/v2/openapi%2ejson", "/acme/v2/OpenAPI.json", "/acme//v2/openapi.json"} {
-			ask("GET", path, testKey).want(flows.ErrHeaderMissing)
+			ask("GET", path, testKey).want(wire.ErrHeaderMissing)
 		}
 	})
 	if got := s.backend.requests(); len(got) != 0 {
@@ -209,7 +210,7 @@ func TestOpenAPISaysWhatTheTableSays(t *testing.T) {
 			}
 		})
 	}
-	for _, f := range slices.Concat(reflect.VisibleFields(reflect.TypeFor[flows.Reply]()), reflect.VisibleFields(reflect.TypeFor[flows.Disclaimer]())) {
+	for _, f := range slices.Concat(reflect.VisibleFields(reflect.TypeFor[flows.Reply]()), reflect.VisibleFields(reflect.TypeFor[wire.Disclaimer]())) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name != "" && name != "-" && !answered[name] && doc.Components.Schemas["Disclaimer"].Value.Properties[name] == nil {
 			t.Errorf("no answer has %s", name)
@@ -244,8 +245,8 @@ func codesOf(response *openapi3.ResponseRef) []string {
 
 // everyError returns all errors that any route may answer with, by status and
 // code.
-func everyError() map[string]*flows.Error {
-	all := map[string]*flows.Error{}
+func everyError() map[string]*wire.Error {
+	all := map[string]*wire.Error{}
 	for i := range flows.Routes {
 		for _, e := range errorsOf(&flows.Routes[i]) {
 			all[fmt.Sprintf("%d %s", e.Status, e.Code)] = e

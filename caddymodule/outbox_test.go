@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -164,7 +164,7 @@ func TestABackendHearsOfItsAccounts(t *testing.T) {
 		one.admin("PATCH", "accounts/alice", fields{"password": testPassword + "!"}).wantStatus(200)
 		one.admin("PATCH", "accounts/alice", fields{"password": testPassword, "must_set_password": false, "role": ""}).wantStatus(200)
 		for range 10 {
-			s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "wrong"}).want(flows.ErrCredentialsInvalid)
+			s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
 		}
 		one.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
 		s.post("auth/oauth", "", fields{"provider_id": 1, "code": codeOf("alice"), "redirect_uri": callback}).wantState(record.Authorized)

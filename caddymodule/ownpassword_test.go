@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // sessionID is that of the account's one session.
@@ -64,7 +64,7 @@ func TestUserChangesTheirPassword(t *testing.T) {
 			s.hears(node, other)
 			node.get("/", kept).wantStatus(http.StatusOK)
 		}
-		s.credentials("alice", testPassword).want(flows.ErrCredentialsInvalid)
+		s.credentials("alice", testPassword).want(wire.ErrCredentialsInvalid)
 		s.credentials("alice", "a fine secret").wantState(record.Authorized)
 		s.audits(1, `"msg":"mnemogate.account.changed","company":"acme","mnemocode":"alice","address":"127.0.0.1","actor":"all","reason":"password"`)
 
@@ -81,7 +81,7 @@ func TestUserChangesTheirPassword(t *testing.T) {
 				t.Errorf("got %v %s", locked.Header, locked.Body)
 			}
 		}
-		s.credentials("alice", "a fine secret").want(flows.ErrRestricted) // one count for both
+		s.credentials("alice", "a fine secret").want(wire.ErrRestricted) // one count for both
 		s.get("/", kept).wantStatus(http.StatusOK)
 		s.api(keyOfAll, "PATCH", "acme/accounts/alice", fields{"status": "closed"}).wantStatus(http.StatusOK)
 		s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "a fine secret"}).wantRefused(http.StatusConflict, "status")

@@ -5,8 +5,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // With what docs/clients.md shows, a client's tests are not taken for an attack. Only
@@ -40,7 +40,7 @@ func TestTheCaddyfileForTestsOfAClient(t *testing.T) {
 		return post("auth/checkcredentials", "", fields{"login_id": login, "password": password})
 	}
 	for range 70 { // more than an address may by default
-		credentials("bob", "wrong").want(flows.ErrCredentialsInvalid)
+		credentials("bob", "wrong").want(wire.ErrCredentialsInvalid)
 		credentials("nobody", "wrong")
 		s.wantProfile(credentials("bob", testPassword).wantState(record.Authorized), "bob-0002")
 	}
@@ -48,9 +48,9 @@ func TestTheCaddyfileForTestsOfAClient(t *testing.T) {
 	// A captcha is due, and the code of a phone is the fixed one, also more often than
 	// a phone gets SMS.
 	for range 3 {
-		credentials("bob", "wrong").want(flows.ErrCredentialsInvalid)
+		credentials("bob", "wrong").want(wire.ErrCredentialsInvalid)
 	}
-	credentials("bob", testPassword).want(flows.ErrCaptchaMissing)
+	credentials("bob", testPassword).want(wire.ErrCaptchaMissing)
 	post("auth/checkcredentials", "", fields{"login_id": "bob", "password": testPassword, "captcha_response": captcha}).wantState(record.Authorized)
 	for range 12 {
 		a := post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha, "method": "PHONE"})
@@ -78,7 +78,7 @@ func TestTheCookieByADevServer(t *testing.T) {
 	cookie := s.moved("frank")
 	const page = "Origin: http://localhost:5173\r\nSec-Fetch-Site: "
 	s.ask("POST", "/", cookie+page+"same-origin\r\n").is(200)
-	if a := s.ask("POST", "/", cookie+page+"cross-site\r\n").want(flows.ErrHeaderInvalid); a.str("reason") != "cross_site" {
+	if a := s.ask("POST", "/", cookie+page+"cross-site\r\n").want(wire.ErrHeaderInvalid); a.str("reason") != "cross_site" {
 		t.Errorf("got %s", a.Body)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -38,7 +38,7 @@ func TestMovingKeepsPasswordsAndApps(t *testing.T) {
 			t.Fatalf("%s: %v\n%s", line, err, out)
 		}
 	}
-	there.credentials("alice", testPassword).want(flows.ErrCredentialsInvalid)
+	there.credentials("alice", testPassword).want(wire.ErrCredentialsInvalid)
 	there.credentials("alice", "a much better secret").wantState(record.Authorized)
 	there.cli("", "account", "show", "bob").want(0, "totp                  yes")
 }
@@ -77,7 +77,7 @@ func TestBackupCodesWhileTheGatewayIsDown(t *testing.T) {
 		account("carol", "phone +37060000003\nsecond_factor")})
 	code, _, _ := strings.Cut(s.cli("", "backup-codes", "carol").want(0).out, "\n")
 	for range 5 {
-		s.credentials("carol", testPassword).want(flows.ErrUnavailable)
+		s.credentials("carol", testPassword).want(wire.ErrUnavailable)
 	}
 	asked := s.credentials("carol", testPassword).wantState(record.CheckOTP)
 	s.post("auth/checkotp", asked.token(), fields{"backup_code": code}).wantState(record.Authorized)
@@ -126,5 +126,5 @@ func TestThePagesSMSReceiverHandsOn(t *testing.T) {
 	answer <- http.StatusCreated
 	s.post("auth/login", "", fields{"login_id": "+37060012345"}).wantState(record.CheckOTP)
 	answer <- http.StatusPaymentRequired
-	s.post("auth/login", "", fields{"login_id": "+37060012345"}).want(flows.ErrUnavailable)
+	s.post("auth/login", "", fields{"login_id": "+37060012345"}).want(wire.ErrUnavailable)
 }

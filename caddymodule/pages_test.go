@@ -15,7 +15,7 @@ import (
 	"unicode"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -394,7 +394,7 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 		case "caddy mnemogate sessions list alice":
 			s.login("alice@example.com")
 		case "caddy mnemogate account history carol":
-			s.post("auth/checkcredentials", "", fields{"login_id": "carol@example.com", "password": "wrong"}).want(flows.ErrCredentialsInvalid)
+			s.post("auth/checkcredentials", "", fields{"login_id": "carol@example.com", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
 			storetest.Eventually(t, 10*time.Second, "carol's history", func() bool {
 				events, _ := s.admin("GET", "accounts/carol/history", nil).JSON["events"].([]any)
 				return len(events) == 2

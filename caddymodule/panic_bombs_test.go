@@ -15,8 +15,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -181,7 +182,7 @@ func (*bombSender) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "mnemogate.sms.bomb", New: func() caddy.Module { return new(bombSender) }}
 }
 
-func (*bombSender) Send(context.Context, flows.Message) error { explode("sms.Send"); return nil }
+func (*bombSender) Send(context.Context, message.Message) error { explode("sms.Send"); return nil }
 
 type bombMailer struct{ noOptions }
 
@@ -189,7 +190,7 @@ func (*bombMailer) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "mnemogate.mail.bomb", New: func() caddy.Module { return new(bombMailer) }}
 }
 
-func (*bombMailer) Send(context.Context, flows.Message) error { explode("mail.Send"); return nil }
+func (*bombMailer) Send(context.Context, message.Message) error { explode("mail.Send"); return nil }
 
 type bombCaptcha struct{ noOptions }
 
@@ -210,13 +211,13 @@ func (*bombProvider) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "mnemogate.oauth.bomb", New: func() caddy.Module { return new(bombProvider) }}
 }
 
-func (*bombProvider) Settings() flows.OAuth {
-	return flows.OAuth{RedirectURIs: []string{"https://app.example.com/cb"}}
+func (*bombProvider) Settings() tenant.OAuth {
+	return tenant.OAuth{RedirectURIs: []string{"https://app.example.com/cb"}}
 }
 
-func (*bombProvider) Exchange(context.Context, flows.OAuthGrant) (flows.OAuthUser, error) {
+func (*bombProvider) Exchange(context.Context, tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	explode("oauth.Exchange")
-	return flows.OAuthUser{Subject: "alice"}, nil
+	return tenant.OAuthUser{Subject: "alice"}, nil
 }
 
 type bombEvents struct{ noOptions }

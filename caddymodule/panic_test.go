@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -162,23 +162,23 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 		point string
 		token func() string // made before
 		ask   func(token string) answer
-		want  *flows.Error
+		want  *wire.Error
 	}{
-		{"body.Read", none, credentials, flows.ErrService},
-		{"accounts.ByLoginID", none, login("alice"), flows.ErrService},
-		{"accounts.ByID", pending, checkpassword, flows.ErrService},
-		{"accounts.Tally", none, credentials, flows.ErrService},
-		{"accounts.Tally.change", none, credentials, flows.ErrUnavailable}, // in the midst of stores.SQLite's transaction
-		{"sessions.Create", none, credentials, flows.ErrService},
-		{"sessions.Get", authorized, get, flows.ErrService},
-		{"sessions.Get", authorized, logout, flows.ErrService},
-		{"sessions.Create", pending, checkpassword, flows.ErrService},
-		{"sessions.Replace", asked, checkquestion, flows.ErrService},
-		{"sessions.Delete", authorized, logout, flows.ErrService},
-		{"sms.Send", none, login("+37060000003"), flows.ErrService},
-		{"mail.Send", none, recover, flows.ErrService},
-		{"captcha.Verify", none, recover, flows.ErrService},
-		{"oauth.Exchange", none, oauth, flows.ErrService},
+		{"body.Read", none, credentials, wire.ErrService},
+		{"accounts.ByLoginID", none, login("alice"), wire.ErrService},
+		{"accounts.ByID", pending, checkpassword, wire.ErrService},
+		{"accounts.Tally", none, credentials, wire.ErrService},
+		{"accounts.Tally.change", none, credentials, wire.ErrUnavailable}, // in the midst of stores.SQLite's transaction
+		{"sessions.Create", none, credentials, wire.ErrService},
+		{"sessions.Get", authorized, get, wire.ErrService},
+		{"sessions.Get", authorized, logout, wire.ErrService},
+		{"sessions.Create", pending, checkpassword, wire.ErrService},
+		{"sessions.Replace", asked, checkquestion, wire.ErrService},
+		{"sessions.Delete", authorized, logout, wire.ErrService},
+		{"sms.Send", none, login("+37060000003"), wire.ErrService},
+		{"mail.Send", none, recover, wire.ErrService},
+		{"captcha.Verify", none, recover, wire.ErrService},
+		{"oauth.Exchange", none, oauth, wire.ErrService},
 	}
 	const times = 5
 	settled := s.metric("go_goroutines")
@@ -194,7 +194,7 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 			s.arm()
 			panics := outcomes(answers)[c.want.Code]
 			for _, a := range answers {
-				if panics > 0 && a.fails(flows.ErrUnavailable) {
+				if panics > 0 && a.fails(wire.ErrUnavailable) {
 					continue // too many waited for the same machine
 				}
 				if !a.fails(c.want) || a.str("status") != "error" || a.str("message") == "" {
@@ -216,9 +216,9 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 	s.run("setting a password", func(t *testing.T) { // which spends the token first
 		token := s.credentials("dave", testPassword).wantState(record.SetPassword).token()
 		s.arm("accounts.SetPassword")
-		setpassword(token).want(flows.ErrService)
+		setpassword(token).want(wire.ErrService)
 		s.arm()
-		setpassword(token).want(flows.ErrTokenInvalid)
+		setpassword(token).want(wire.ErrTokenInvalid)
 		setpassword(s.credentials("dave", testPassword).wantState(record.SetPassword).token()).wantState(record.Authorized)
 	})
 	s.run("the application", func(t *testing.T) { // is not ours to answer for

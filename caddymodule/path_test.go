@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // The important spellings, as they go over the wire: what a route is not never
@@ -62,9 +62,9 @@ func TestNoSpellingPassesWithoutAToken(t *testing.T) {
 			if strings.HasPrefix(uri, "/%") && a.Status == 400 && a.JSON == nil { // no request at all to net/http
 				return
 			}
-			a.want(flows.ErrHeaderMissing)
+			a.want(wire.ErrHeaderMissing)
 			a = ask("GET", uri, "X-Named: 1\r\n")
-			a.want(flows.ErrHeaderMissing)
+			a.want(wire.ErrHeaderMissing)
 			if len(s.backend.requests()) != before {
 				t.Error("it went to the application")
 			}
@@ -81,7 +81,7 @@ func TestNoSpellingPassesWithoutAToken(t *testing.T) {
 		"/stripped/umbra/x", "/based/umbra/x", "/based/../umbra/x", "http://acme/umbra/x"} {
 		s.run("other company's "+uri, func(t *testing.T) {
 			before := len(s.backend.requests())
-			ask("GET", uri, authorized).want(flows.ErrTokenInvalid)
+			ask("GET", uri, authorized).want(wire.ErrTokenInvalid)
 			if len(s.backend.requests()) != before {
 				t.Error("it went to the application")
 			}
@@ -97,7 +97,7 @@ func TestNoSpellingPassesWithoutAToken(t *testing.T) {
 					continue // then it is an address
 				}
 				a := ask(method, uri, authorized+"X-Api-Key: "+testKey+"\r\nContent-Length: 0\r\n")
-				a.want(flows.ErrNoRoute)
+				a.want(wire.ErrNoRoute)
 			}
 			if len(s.backend.requests()) != before {
 				t.Error("it went to the application")
@@ -112,7 +112,7 @@ func TestNoSpellingPassesWithoutAToken(t *testing.T) {
 					continue
 				}
 				a := ask(method, uri, authorized+"X-HTTP-Method-Override: POST\r\nX-Method-Override: POST\r\nX-Api-Key: wrong\r\n")
-				a.want(flows.ErrMethod)
+				a.want(wire.ErrMethod)
 				if a.Header.Get("Allow") != "POST" {
 					t.Errorf("%s: Allow is %q", method, a.Header.Get("Allow"))
 				}
@@ -120,7 +120,7 @@ func TestNoSpellingPassesWithoutAToken(t *testing.T) {
 			if a := ask("HEAD", uri, authorized); a.Status != 405 || a.Header.Get("Allow") != "POST" {
 				t.Errorf("HEAD: got %d, Allow %q", a.Status, a.Header.Get("Allow"))
 			}
-			ask("POST", uri, "Content-Length: 0\r\n").want(flows.ErrAPIKeyMissing)
+			ask("POST", uri, "Content-Length: 0\r\n").want(wire.ErrAPIKeyMissing)
 			if len(s.backend.requests()) != before {
 				t.Error("it went to the application")
 			}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -189,12 +189,12 @@ func TestPeersMailRecovery(t *testing.T) {
 		checkReceived(t, mail, "alice@example.com", "Recover your access to acme")
 		link := mail.linkToken(t)
 		a := checkLink(link).wantState(record.RecoveryPassword)
-		checkLink(link).want(flows.ErrTokenInvalid)
+		checkLink(link).want(wire.ErrTokenInvalid)
 		secrets = append(secrets, a.token())
 		s.post("auth/setpassword", a.token(), fields{"new_password": "a much better secret"}).wantState(record.None)
-		checkLink(link).want(flows.ErrTokenInvalid)
+		checkLink(link).want(wire.ErrTokenInvalid)
 		s.wantProfile(credentials("a much better secret"), "alice")
-		credentials(testPassword).want(flows.ErrCredentialsInvalid)
+		credentials(testPassword).want(wire.ErrCredentialsInvalid)
 
 		notice := m.wait(t, "Your password for acme was changed")
 		checkReceived(t, notice, "alice@example.com", notice.Subject)
@@ -208,13 +208,13 @@ func TestPeersMailRecovery(t *testing.T) {
 	s.run("a newer link ends the older", func(t *testing.T) {
 		older := m.oneMail(t, func() { mailTo("alice@example.com").wantState(record.None) })
 		newer := m.oneMail(t, func() { mailTo("alice@example.com").wantState(record.None) })
-		checkLink(older.linkToken(t)).want(flows.ErrTokenInvalid)
+		checkLink(older.linkToken(t)).want(wire.ErrTokenInvalid)
 		checkLink(newer.linkToken(t)).wantState(record.RecoveryPassword)
 	})
 	s.run("implicit TLS", func(t *testing.T) {
 		mail := m.oneMail(t, func() { in("implicit", "alice@example.com").wantState(record.None) })
 		checkReceived(t, mail, "alice@example.com", "Recover your access to implicit")
-		checkLink(mail.linkToken(t)).want(flows.ErrTokenInvalid) // another company's
+		checkLink(mail.linkToken(t)).want(wire.ErrTokenInvalid) // another company's
 	})
 	s.run("a recipient that is refused", func(t *testing.T) {
 		mails := m.during(t, func() { wantUnavailable(t, func() answer { return mailTo("reject@example.com") }) })
@@ -224,7 +224,7 @@ func TestPeersMailRecovery(t *testing.T) {
 	})
 	s.run("a mail that is refused once it was read", func(t *testing.T) {
 		mail := m.oneMail(t, func() { wantUnavailable(t, func() answer { return mailTo("late@example.com") }) })
-		checkLink(mail.linkToken(t)).want(flows.ErrTokenInvalid)
+		checkLink(mail.linkToken(t)).want(wire.ErrTokenInvalid)
 	})
 	s.run("doctor sends a test", func(t *testing.T) {
 		test := func(company, to string) outcome {

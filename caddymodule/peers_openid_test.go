@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/oauth2"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 const (
@@ -205,7 +205,7 @@ func TestPeersOpenIDProvider(t *testing.T) {
 		g := p.login(t, "alice-at-provider")
 		a := oauth(1, g)
 		s.wantProfile(a, "alice")
-		oauth(1, g).want(flows.ErrOAuthFailed)
+		oauth(1, g).want(wire.ErrOAuthFailed)
 		s.wantProfile(a, "alice") // the login still stands
 	})
 	s.run("the interface's fields suffice", func(t *testing.T) {
@@ -229,14 +229,14 @@ func TestPeersOpenIDProvider(t *testing.T) {
 		for _, uri := range []string{peerCallback + "/unlisted", peerCallback + "/", strings.ToUpper(peerCallback)} {
 			body := g.fields(1)
 			body["redirect_uri"] = uri
-			s.post("auth/oauth", "", body).want(flows.ErrOAuthFailed)
+			s.post("auth/oauth", "", body).want(wire.ErrOAuthFailed)
 		}
 		if got := p.calls(t, "POST /token"); got != before {
 			t.Errorf("%d calls went out for a redirect_uri that is not configured", got-before)
 		}
 		body := g.fields(1)
 		body["redirect_uri"] = peerCallback + "/2" // configured, but not where the code came
-		s.post("auth/oauth", "", body).want(flows.ErrOAuthFailed)
+		s.post("auth/oauth", "", body).want(wire.ErrOAuthFailed)
 		if got := p.calls(t, "POST /token"); got != before+1 {
 			t.Errorf("%d calls went out, want 1", got-before)
 		}
@@ -258,23 +258,23 @@ func TestPeersOpenIDProvider(t *testing.T) {
 			s.run(name, func(t *testing.T) {
 				g := p.login(t, "alice-at-provider")
 				change(&g)
-				oauth(1, g).want(flows.ErrOAuthFailed)
+				oauth(1, g).want(wire.ErrOAuthFailed)
 			})
 		}
 	})
 	s.run("PKCE where it is required", func(t *testing.T) {
 		g := p.login(t, "nobody-at-provider")
-		oauth(3, peerGrant{code: g.code, nonce: g.nonce}).want(flows.ErrValidation)
-		oauth(3, g).want(flows.ErrOAuthNotFound) // the code was not spent
+		oauth(3, peerGrant{code: g.code, nonce: g.nonce}).want(wire.ErrValidation)
+		oauth(3, g).want(wire.ErrOAuthNotFound) // the code was not spent
 	})
 	s.run("wrong client_secret", func(t *testing.T) {
-		oauth(4, p.login(t, "alice-at-provider")).want(flows.ErrOAuthFailed)
+		oauth(4, p.login(t, "alice-at-provider")).want(wire.ErrOAuthFailed)
 	})
 	s.run("a user without an account", func(t *testing.T) {
-		oauth(1, p.login(t, "somebody-else")).want(flows.ErrOAuthNotFound)
-		oauth(1, p.login(t, "carol-at-provider")).want(flows.ErrOAuthNotFound) // no link_verified_email
-		oauth(2, p.login(t, "nobody-at-provider")).want(flows.ErrOAuthNotFound)
-		oauth(2, p.login(t, "alice-at-provider")).want(flows.ErrOAuthNotFound) // known to provider 1
+		oauth(1, p.login(t, "somebody-else")).want(wire.ErrOAuthNotFound)
+		oauth(1, p.login(t, "carol-at-provider")).want(wire.ErrOAuthNotFound) // no link_verified_email
+		oauth(2, p.login(t, "nobody-at-provider")).want(wire.ErrOAuthNotFound)
+		oauth(2, p.login(t, "alice-at-provider")).want(wire.ErrOAuthNotFound) // known to provider 1
 	})
 	s.run("a verified email binds on first use", func(t *testing.T) {
 		s.wantProfile(oauth(2, p.login(t, "carol-at-provider")), "carol") // no second factor
@@ -285,11 +285,11 @@ func TestPeersOpenIDProvider(t *testing.T) {
 		s.update("carol", false, func(a *record.Account) { a.Email = "caroline@example.com" })
 		s.wantProfile(oauth(2, p.login(t, "carol-at-provider")), "carol") // by the subject alone
 		s.update("carol", false, func(a *record.Account) { a.Email = "carol@example.com" })
-		oauth(2, p.login(t, "impostor-at-provider")).want(flows.ErrOAuthNotFound)
+		oauth(2, p.login(t, "impostor-at-provider")).want(wire.ErrOAuthNotFound)
 	})
 	s.run("an email that is not verified does not", func(t *testing.T) {
 		for _, name := range []string{"dave", "erin"} {
-			oauth(2, p.login(t, name+"-at-provider")).want(flows.ErrOAuthNotFound)
+			oauth(2, p.login(t, name+"-at-provider")).want(wire.ErrOAuthNotFound)
 			a, err := s.accounts().ByMnemocode(t.Context(), "acme", name)
 			if err != nil || len(a.Identities) != 0 {
 				t.Errorf("%s's identities are %v, %v", name, a.Identities, err)
@@ -305,8 +305,8 @@ func TestPeersOpenIDProvider(t *testing.T) {
 		if _, ok := a.JSON["profile_mnemocode"]; ok {
 			t.Error("profile_mnemocode before authorized")
 		}
-		s.get("/profile", a.token()).want(flows.ErrSessionInvalid)
-		strict("auth/acceptdisclaimers", a.token(), fields{"accept_disclaimers": []string{"terms"}}).want(flows.ErrDisclaimerInvalid)
+		s.get("/profile", a.token()).want(wire.ErrSessionInvalid)
+		strict("auth/acceptdisclaimers", a.token(), fields{"accept_disclaimers": []string{"terms"}}).want(wire.ErrDisclaimerInvalid)
 		s.wantProfile(strict("auth/acceptdisclaimers", a.token(), fields{"accept_disclaimers": []string{"terms", "privacy"}}), "sam")
 		s.wantProfile(strict("auth/oauth", "", p.login(t, "sam-at-provider").fields(1)), "sam")
 	})
@@ -320,7 +320,7 @@ func TestPeersOpenIDProvider(t *testing.T) {
 		p.kill()
 		wantUnavailable(t, func() answer { return oauth(1, g) })
 		p.restart()
-		oauth(1, g).want(flows.ErrOAuthFailed) // it has forgotten the code
+		oauth(1, g).want(wire.ErrOAuthFailed) // it has forgotten the code
 		s.wantProfile(oauth(1, p.login(t, "alice-at-provider")), "alice")
 	})
 	s.run("a provider that is down when it is first asked", func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -119,7 +119,7 @@ func getJSON(t *testing.T, address string, v any) {
 func wantUnavailable(t *testing.T, ask func() answer) {
 	t.Helper()
 	watch := storetest.StartWatch()
-	a := ask().want(flows.ErrUnavailable)
+	a := ask().want(wire.ErrUnavailable)
 	if a.Header.Get("Retry-After") == "" {
 		t.Error("service.unavailable without Retry-After")
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // Requests that follow one another on a connection are each answered for what
@@ -167,7 +167,7 @@ func TestAnUpgradeThatIsNotMadeIsNoTunnel(t *testing.T) {
 			if len(seen) != 0 {
 				t.Errorf("the application got %q", seen)
 			}
-			if want := answers[b.answer]; want != 0 && (!strings.Contains(got, fmt.Sprintf("HTTP/1.1 %d ", want)) || !strings.Contains(got, flows.ErrHeaderMissing.Code)) {
+			if want := answers[b.answer]; want != 0 && (!strings.Contains(got, fmt.Sprintf("HTTP/1.1 %d ", want)) || !strings.Contains(got, wire.ErrHeaderMissing.Code)) {
 				t.Errorf("got %q, want %d and a refusal", got, want)
 			}
 			b.mu.Lock()
@@ -188,7 +188,7 @@ func TestWebSocketOverHTTP3(t *testing.T) {
 		"sec-websocket-version", "13", "x-profile-mnemocode", "mallory", "x-company-code", "umbra"}
 	c := s.h3()
 	c.headers(fields...)
-	if status, body, err := c.answer(""); status != "401" || !strings.Contains(body, flows.ErrHeaderMissing.Code) {
+	if status, body, err := c.answer(""); status != "401" || !strings.Contains(body, wire.ErrHeaderMissing.Code) {
 		t.Errorf("without a token: got %s %q %v", status, body, err)
 	}
 	if got := s.backend.requests(); len(got) != 0 {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -68,15 +68,15 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 			}
 		})
 		s.run("who gets none", func(t *testing.T) {
-			s.challenge("GET", "/acme/v2/captcha").want(flows.ErrAPIKeyMissing)
-			s.challenge("GET", "/acme/v2/captcha", "another-test-key").want(flows.ErrAPIKeyInvalid)
-			s.challenge("GET", "/nobody/v2/captcha", testKey).want(flows.ErrAPIKeyInvalid)
-			s.challenge("GET", "/plain/v2/captcha").want(flows.ErrAPIKeyMissing)
-			s.challenge("GET", "/plain/v2/captcha", "a-third-test-key").want(flows.ErrNoRoute)
-			if a := s.challenge("POST", "/acme/v2/captcha", testKey).want(flows.ErrMethod); a.Header.Get("Allow") != "GET" {
+			s.challenge("GET", "/acme/v2/captcha").want(wire.ErrAPIKeyMissing)
+			s.challenge("GET", "/acme/v2/captcha", "another-test-key").want(wire.ErrAPIKeyInvalid)
+			s.challenge("GET", "/nobody/v2/captcha", testKey).want(wire.ErrAPIKeyInvalid)
+			s.challenge("GET", "/plain/v2/captcha").want(wire.ErrAPIKeyMissing)
+			s.challenge("GET", "/plain/v2/captcha", "a-third-test-key").want(wire.ErrNoRoute)
+			if a := s.challenge("POST", "/acme/v2/captcha", testKey).want(wire.ErrMethod); a.Header.Get("Allow") != "GET" {
 				t.Errorf("Allow is %q", a.Header.Get("Allow"))
 			}
-			s.challenge("GET", "/acme/v2/captcha/", testKey).want(flows.ErrHeaderMissing)
+			s.challenge("GET", "/acme/v2/captcha/", testKey).want(wire.ErrHeaderMissing)
 		})
 		s.run("a login", func(t *testing.T) {
 			attempt := fields{"login_id": "alice@example.com", "password": "wrong"}
@@ -84,17 +84,17 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 				t.Fatalf("got %d %s", a.Status, a.Body)
 			}
 			attempt["password"] = testPassword
-			s.post("auth/checkcredentials", "", attempt).want(flows.ErrCaptchaMissing)
+			s.post("auth/checkcredentials", "", attempt).want(wire.ErrCaptchaMissing)
 			attempt["captcha_response"] = worked(challenge(), 1)[0]
 			s.post("auth/checkcredentials", "", attempt).wantState(record.Authorized)
 		})
 		s.run("once, and in its company", func(t *testing.T) {
 			responses := worked(challenge(), 40)
-			s.wantOne(together(len(responses), func(i int) answer { return recovery(responses[i]) }), flows.ErrCaptchaInvalid)
+			s.wantOne(together(len(responses), func(i int) answer { return recovery(responses[i]) }), wire.ErrCaptchaInvalid)
 			theirs := s.challenge("GET", "/umbrella/v2/captcha", "another-test-key").str("challenge")
-			recovery(worked(theirs, 1)[0]).want(flows.ErrCaptchaInvalid)
-			recovery(worked(strings.Repeat("A", 44), 1)[0]).want(flows.ErrCaptchaInvalid)
-			recovery(challenge()).want(flows.ErrCaptchaInvalid)
+			recovery(worked(theirs, 1)[0]).want(wire.ErrCaptchaInvalid)
+			recovery(worked(strings.Repeat("A", 44), 1)[0]).want(wire.ErrCaptchaInvalid)
+			recovery(challenge()).want(wire.ErrCaptchaInvalid)
 			recovery(worked(challenge(), 1)[0]).wantState(record.RecoveryQuestion)
 		})
 		if got := s.backend.requests(); len(got) != 0 {
@@ -128,7 +128,7 @@ func TestWorkAsThePageShowsIt(t *testing.T) {
 		}).wantState(record.RecoveryQuestion)
 	}
 	out, err := exec.Command("node", script, s.URL+"/acme", "another").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), flows.ErrAPIKeyInvalid.Message) {
+	if err == nil || !strings.Contains(string(out), wire.ErrAPIKeyInvalid.Message) {
 		t.Errorf("with a wrong key: %v %s", err, out)
 	}
 }

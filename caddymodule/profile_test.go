@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // told returns what the application was told of the user's account.
@@ -29,7 +29,7 @@ func TestTheApplicationIsToldOfTheAccount(t *testing.T) {
 			{fields{"role": nil, "primary_email": "al@example.com"}, []string{"X-Profile-Email: al@example.com"}},
 		} {
 			one.admin("PATCH", "accounts/alice", change.fields).wantStatus(200)
-			one.get("/", token).want(flows.ErrTokenInvalid)
+			one.get("/", token).want(wire.ErrTokenInvalid)
 			token = s.login("alice")
 			for range 6 { // asked of the store and from memory, on each node
 				if got := s.get("/", token).is(200).told(); !slices.Equal(got, change.want) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // ask sends the very bytes of a request with these headers.
@@ -94,11 +94,11 @@ func TestPublicPathsNeedNoToken(t *testing.T) {
 		})
 		s.run("other paths", func(*testing.T) {
 			for _, uri := range []string{"/", "/open", "/OPEN/x", "//open/x", "/open/../x", "/open/%2e%2e/x", "/open/..;/x", "/open/%252e%252e/x", "/health/", "/x?/open/x"} {
-				s.ask("GET", uri, key).want(flows.ErrHeaderMissing)
-				s.ask("GET", uri, "").want(flows.ErrAPIKeyMissing)
+				s.ask("GET", uri, key).want(wire.ErrHeaderMissing)
+				s.ask("GET", uri, "").want(wire.ErrAPIKeyMissing)
 			}
-			s.ask("GET", "/acme/v2/auth/x", "").want(flows.ErrNoRoute)
-			s.ask("GET", "/acme/v2/auth/login", "").want(flows.ErrMethod)
+			s.ask("GET", "/acme/v2/auth/x", "").want(wire.ErrNoRoute)
+			s.ask("GET", "/acme/v2/auth/login", "").want(wire.ErrMethod)
 		})
 		s.run("streams and browsers", func(t *testing.T) {
 			one := s
@@ -148,7 +148,7 @@ func TestPublicPathsNeedNoStore(t *testing.T) {
 		t.Errorf("20 health checks took %v", took)
 	}
 	s.get("/health", "mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA").is(200)
-	s.get("/x", "").want(flows.ErrUnavailable)
+	s.get("/x", "").want(wire.ErrUnavailable)
 }
 
 // Contract, 11: these need a login within the duration.
@@ -172,17 +172,17 @@ func TestFreshPathsNeedAFreshLogin(t *testing.T) {
 					a.is(200)
 					continue
 				}
-				a.want(flows.ErrSessionInvalid)
+				a.want(wire.ErrSessionInvalid)
 				want := `Bearer realm="mnemogate", error="insufficient_user_authentication", max_age="` + wait + `"`
 				if got := a.Header.Get("WWW-Authenticate"); got != want || a.JSON["reason"] != "too_old" {
 					t.Errorf("%s: got %s %v", uri, got, a.JSON)
 				}
 			}
 		}
-		s.ask("GET", "/account/../x", "Authorization: Bearer "+old+"\r\n").want(flows.ErrSessionInvalid)
-		s.get("/account/help", "").want(flows.ErrHeaderMissing) // fresh wins
-		s.get("/payments", "").want(flows.ErrHeaderMissing)
-		s.get("/account/x", login(61*time.Minute)).want(flows.ErrSessionInvalid)
+		s.ask("GET", "/account/../x", "Authorization: Bearer "+old+"\r\n").want(wire.ErrSessionInvalid)
+		s.get("/account/help", "").want(wire.ErrHeaderMissing) // fresh wins
+		s.get("/payments", "").want(wire.ErrHeaderMissing)
+		s.get("/account/x", login(61*time.Minute)).want(wire.ErrSessionInvalid)
 		s.get("/account/delete", s.login("frank")).is(200)
 	})
 }
@@ -239,31 +239,31 @@ func TestASiteServesItsCompanies(t *testing.T) {
 			return s.do(r)
 		}
 		s.run("auth routes", func(t *testing.T) {
-			post("/umbras/umbra/v2/auth/checkcredentials", "other-key").want(flows.ErrCredentialsInvalid)
-			post("/umbras/open/v2/auth/checkcredentials", "").want(flows.ErrCredentialsInvalid)
+			post("/umbras/umbra/v2/auth/checkcredentials", "other-key").want(wire.ErrCredentialsInvalid)
+			post("/umbras/open/v2/auth/checkcredentials", "").want(wire.ErrCredentialsInvalid)
 			a := post("/umbras/acme/v2/auth/checkcredentials", testKey)
-			a.want(flows.ErrAPIKeyInvalid)
+			a.want(wire.ErrAPIKeyInvalid)
 			unknown := post("/umbras/nobody/v2/auth/checkcredentials", testKey)
 			if string(a.Body) != string(unknown.Body) {
 				t.Errorf("an unknown company is answered %s, one of another site %s", unknown.Body, a.Body)
 			}
-			post("/umbras/acme/v2/auth/checkcredentials", "").want(flows.ErrAPIKeyMissing)
-			post("/keyed/open/v2/auth/checkcredentials", "").want(flows.ErrAPIKeyMissing)
+			post("/umbras/acme/v2/auth/checkcredentials", "").want(wire.ErrAPIKeyMissing)
+			post("/keyed/open/v2/auth/checkcredentials", "").want(wire.ErrAPIKeyMissing)
 			r := s.request("GET", "/umbras/acme/v2/openapi.json", "")
 			r.Header.Set("X-Api-Key", testKey)
-			s.do(r).want(flows.ErrAPIKeyInvalid)
+			s.do(r).want(wire.ErrAPIKeyInvalid)
 			post("/acme/v2/auth/checkcredentials", testKey).is(200)
 		})
 		s.run("tokens", func(*testing.T) {
 			step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
 			for _, token := range []string{alices, step, expired} {
-				s.get("/umbras/x", token).want(flows.ErrTokenInvalid)
-				s.get("/umbras/acme/x", token).want(flows.ErrTokenInvalid)
+				s.get("/umbras/x", token).want(wire.ErrTokenInvalid)
+				s.get("/umbras/acme/x", token).want(wire.ErrTokenInvalid)
 			}
 			s.get("/umbras/x", zoes).is(200)
 			s.get("/umbras/umbra/x", zoes).is(200)
-			s.get("/umbras/acme/x", zoes).want(flows.ErrTokenInvalid)
-			s.get("/acmes/x", zoes).want(flows.ErrTokenInvalid)
+			s.get("/umbras/acme/x", zoes).want(wire.ErrTokenInvalid)
+			s.get("/acmes/x", zoes).want(wire.ErrTokenInvalid)
 			s.get("/acmes/x", alices).is(200)
 			s.get("/x", alices).is(200)
 			s.get("/x", zoes).is(200)
@@ -275,9 +275,9 @@ func TestASiteServesItsCompanies(t *testing.T) {
 				return s.do(r)
 			}
 			get("/keyed/x", "other-key", zoes).is(200)
-			get("/keyed/x", testKey, alices).want(flows.ErrAPIKeyInvalid)
-			get("/keyed/acme/x", testKey, alices).want(flows.ErrAPIKeyInvalid)
-			get("/keyed/open/x", "", zoes).want(flows.ErrAPIKeyInvalid)
+			get("/keyed/x", testKey, alices).want(wire.ErrAPIKeyInvalid)
+			get("/keyed/acme/x", testKey, alices).want(wire.ErrAPIKeyInvalid)
+			get("/keyed/open/x", "", zoes).want(wire.ErrAPIKeyInvalid)
 		})
 	})
 }

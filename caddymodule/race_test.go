@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // together calls f n times at once.
@@ -48,12 +48,12 @@ func outcomes(answers []answer) map[string]int {
 // wantOne checks that one answer is a success and each other one of these
 // errors, or service.unavailable because so many wait for the same machine. It
 // returns the place of the success.
-func (s *site) wantOne(answers []answer, losers ...*flows.Error) int {
+func (s *site) wantOne(answers []answer, losers ...*wire.Error) int {
 	s.t.Helper()
-	losers = append(losers, flows.ErrUnavailable)
+	losers = append(losers, wire.ErrUnavailable)
 	winner, winners := -1, 0
 	for i, a := range answers {
-		lost := func(e *flows.Error) bool { return a.Status == e.Status && a.str("error_code") == e.Code }
+		lost := func(e *wire.Error) bool { return a.Status == e.Status && a.str("error_code") == e.Code }
 		switch {
 		case a.Status == http.StatusOK:
 			winner, winners = i, winners+1
@@ -210,8 +210,8 @@ func oneOfManyWins(t *testing.T, start starter) {
 	s.run("one token", func(*testing.T) {
 		token := login("alice")
 		answers := together(racers, func(int) answer { return password(token) })
-		works(answers[s.wantOne(answers, flows.ErrTokenInvalid)], "alice")
-		password(token).want(flows.ErrTokenInvalid)
+		works(answers[s.wantOne(answers, wire.ErrTokenInvalid)], "alice")
+		password(token).want(wire.ErrTokenInvalid)
 	})
 	s.run("one token, two routes", func(*testing.T) {
 		s.endSessions("alice")
@@ -223,7 +223,7 @@ func oneOfManyWins(t *testing.T, start starter) {
 				}
 				return s.post("auth/logout", token, nil)
 			})
-			winner := answers[s.wantOne(answers, flows.ErrTokenInvalid)]
+			winner := answers[s.wantOne(answers, wire.ErrTokenInvalid)]
 			if winner.str("session_token") == "" {
 				s.wantSessions("alice")
 				continue
@@ -236,20 +236,20 @@ func oneOfManyWins(t *testing.T, start starter) {
 		token := login("+37060000002")
 		code := fields{"otp": s.sms.last("otp.login", "code")}
 		answers := together(racers, func(int) answer { return s.post("auth/checkotp", token, code) })
-		works(answers[s.wantOne(answers, flows.ErrOTPInvalid, flows.ErrTokenInvalid)], "bob")
+		works(answers[s.wantOne(answers, wire.ErrOTPInvalid, wire.ErrTokenInvalid)], "bob")
 	})
 	s.run("one recovery code", func(*testing.T) {
 		token := recovery("PHONE").wantState(record.RecoveryOTP).token()
 		code := fields{"otp": s.sms.last("otp.recovery", "code")}
 		answers := together(racers, func(int) answer { return s.post("auth/recovery/checkotp", token, code) })
-		s.wantOne(answers, flows.ErrOTPInvalid, flows.ErrTokenInvalid)
+		s.wantOne(answers, wire.ErrOTPInvalid, wire.ErrTokenInvalid)
 		s.wantSessions("erin", record.RecoveryPassword)
 	})
 	s.run("one backup code, one token", func(*testing.T) {
 		s.setBackupCodes("carol", "AAAAABBBBB", "CCCCCDDDDD")
 		token := secondFactor()
 		answers := together(racers, func(int) answer { return s.post("auth/checkotp", token, fields{"backup_code": "aaaaa-bbbbb"}) })
-		works(answers[s.wantOne(answers, flows.ErrBackupCodeInvalid, flows.ErrTokenInvalid)], "carol")
+		works(answers[s.wantOne(answers, wire.ErrBackupCodeInvalid, wire.ErrTokenInvalid)], "carol")
 		if left := s.backupCodesLeft("carol"); left != 1 {
 			s.t.Errorf("%d backup codes are left, want 1", left)
 		}
@@ -264,7 +264,7 @@ func oneOfManyWins(t *testing.T, start starter) {
 		answers := together(racers, func(i int) answer {
 			return s.post("auth/checkotp", tokens[i%len(tokens)], fields{"backup_code": "AAAAABBBBB"})
 		})
-		winner := answers[s.wantOne(answers, flows.ErrBackupCodeInvalid, flows.ErrTokenInvalid, flows.ErrRestricted)]
+		winner := answers[s.wantOne(answers, wire.ErrBackupCodeInvalid, wire.ErrTokenInvalid, wire.ErrRestricted)]
 		if got := s.get("/", winner.token()); got.Status != 200 {
 			s.t.Errorf("the winner's token: %d %s", got.Status, got.Body)
 		}
@@ -285,7 +285,7 @@ func oneOfManyWins(t *testing.T, start starter) {
 		s.endSessions("alice")
 		body := fields{"provider_id": 3, "code": codeOf("alice"), "redirect_uri": callback}
 		answers := together(racers, func(int) answer { return s.post("auth/oauth", "", body) })
-		works(answers[s.wantOne(answers, flows.ErrOAuthFailed)], "alice")
+		works(answers[s.wantOne(answers, wire.ErrOAuthFailed)], "alice")
 		if n := g.count("/token"); n != 1 {
 			t.Errorf("it was exchanged %d times", n)
 		}
@@ -294,7 +294,7 @@ func oneOfManyWins(t *testing.T, start starter) {
 		token := password(login("dave")).wantState(record.SetPassword).token()
 		passwords := newPasswords("dave's")
 		answers := together(racers, func(i int) answer { return s.post("auth/setpassword", token, fields{"new_password": passwords[i]}) })
-		i := s.wantOne(answers, flows.ErrTokenInvalid)
+		i := s.wantOne(answers, wire.ErrTokenInvalid)
 		works(answers[i], "dave")
 		s.wantPassword("dave", passwords, i)
 	})
@@ -303,15 +303,15 @@ func oneOfManyWins(t *testing.T, start starter) {
 		recovery("MAIL").wantState(record.None)
 		link := fields{"token": s.sms.linkToken()}
 		answers := together(racers, func(int) answer { return s.post("auth/recovery/checklink", "", link) })
-		s.wantOne(answers, flows.ErrTokenInvalid)
+		s.wantOne(answers, wire.ErrTokenInvalid)
 		s.wantSessions("erin", record.RecoveryPassword)
-		s.post("auth/recovery/checklink", "", link).want(flows.ErrTokenInvalid)
+		s.post("auth/recovery/checklink", "", link).want(wire.ErrTokenInvalid)
 	})
 	s.run("one new password, one recovery", func(*testing.T) {
 		token := s.post("auth/recovery/checkquestion", recovery("QUESTION").token(), fields{"control_answer": "Whiskers"}).token()
 		passwords := newPasswords("erin's")
 		answers := together(racers, func(i int) answer { return s.post("auth/setpassword", token, fields{"new_password": passwords[i]}) })
-		i := s.wantOne(answers, flows.ErrTokenInvalid)
+		i := s.wantOne(answers, wire.ErrTokenInvalid)
 		s.wantSessions("erin")
 		s.wantPassword("erin", passwords, i)
 	})
@@ -324,7 +324,7 @@ func oneOfManyWins(t *testing.T, start starter) {
 		answers := together(racers, func(i int) answer {
 			return s.post("auth/setpassword", tokens[i%len(tokens)], fields{"new_password": passwords[i]})
 		})
-		i := s.wantOne(answers, flows.ErrTokenInvalid)
+		i := s.wantOne(answers, wire.ErrTokenInvalid)
 		s.wantSessions("erin")
 		s.wantPassword("erin", passwords, i)
 	})
@@ -345,9 +345,9 @@ func (s *site) wantPassword(loginID string, passwords [racers]string, i int) {
 		s.t.Helper()
 		return s.post("auth/checkcredentials", "", fields{"login_id": loginID, "password": password})
 	}
-	try(passwords[(i+1)%racers]).want(flows.ErrCredentialsInvalid)
-	try(passwords[(i+racers-1)%racers]).want(flows.ErrCredentialsInvalid)
-	try(testPassword).want(flows.ErrCredentialsInvalid)
+	try(passwords[(i+1)%racers]).want(wire.ErrCredentialsInvalid)
+	try(passwords[(i+racers-1)%racers]).want(wire.ErrCredentialsInvalid)
+	try(testPassword).want(wire.ErrCredentialsInvalid)
 	try(passwords[i]).wantState(record.Authorized)
 	s.endSessions(loginID)
 }
@@ -427,8 +427,8 @@ func limitsHoldUnderARace(t *testing.T, start starter) {
 		if n := s.tally("alice", record.WrongPasswords); n != 10 {
 			t.Errorf("%d wrong passwords were counted, want 10", n)
 		}
-		s.post("auth/checkpassword", token, fields{"password": testPassword}).want(flows.ErrRestricted)
-		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).want(flows.ErrRestricted)
+		s.post("auth/checkpassword", token, fields{"password": testPassword}).want(wire.ErrRestricted)
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).want(wire.ErrRestricted)
 	})
 	s.run("failures of an address", func(t *testing.T) {
 		answers := together(50, func(i int) answer {
@@ -437,7 +437,7 @@ func limitsHoldUnderARace(t *testing.T, start starter) {
 		if got := outcomes(answers); got["auth.loginid.notfound"] != 7 || got["auth.restricted"] != 43 {
 			t.Errorf("%v, want 7 not found and 43 restricted", got)
 		}
-		s.postTo("narrow", testKey, "auth/login", "", fields{"login_id": "alice"}).want(flows.ErrRestricted)
+		s.postTo("narrow", testKey, "auth/login", "", fields{"login_id": "alice"}).want(wire.ErrRestricted)
 	})
 	s.run("SMS of an account", func(t *testing.T) {
 		answers := together(50, func(int) answer { return s.post("auth/login", "", fields{"login_id": "+37060000002"}) })
@@ -469,7 +469,7 @@ func limitsHoldUnderARace(t *testing.T, start starter) {
 			return s.postTo([]string{"human", "humane"}[i%2], testKey, "auth/recovery/recover", "",
 				fields{"login_id": "alice", "captcha_response": "one-response", "method": "QUESTION"})
 		})
-		s.wantOne(answers, flows.ErrCaptchaInvalid)
+		s.wantOne(answers, wire.ErrCaptchaInvalid)
 		if open := len(s.sessionsOf("human", "alice")) + len(s.sessionsOf("humane", "alice")); open != 1 {
 			t.Errorf("%d recoveries were begun, want 1", open)
 		}

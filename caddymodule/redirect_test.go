@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // navigates are the headers of a browser that is to show a page.
@@ -52,7 +52,7 @@ func TestABrowserWithoutASessionIsSentToTheLoginPage(t *testing.T) {
 				s.ask("HEAD", uri, navigates).wantRedirect(to)
 			}
 			s.ask("GET", "http://evil.example/x", navigates).wantRedirect("/umbra/login?return_to=%2Fx")
-			s.ask("GET", "/acme;x/../umbra/y", navigates).want(flows.ErrHeaderMissing) // whose it is depends on who reads it
+			s.ask("GET", "/acme;x/../umbra/y", navigates).want(wire.ErrHeaderMissing) // whose it is depends on who reads it
 		})
 		s.run("with a session that is not good", func(*testing.T) {
 			ended := s.moved("frank")
@@ -73,7 +73,7 @@ func TestABrowserWithoutASessionIsSentToTheLoginPage(t *testing.T) {
 			cookie := "Cookie: " + cookieName + "=" + old + "\r\n"
 			s.ask("GET", "/x", navigates+cookie).is(200)
 			s.ask("GET", "/acme/fresh", navigates+cookie).wantRedirect("/acme/login?return_to=%2Facme%2Ffresh&fresh=3600")
-			s.ask("GET", "/fresh", cookie).want(flows.ErrSessionInvalid)
+			s.ask("GET", "/fresh", cookie).want(wire.ErrSessionInvalid)
 			s.ask("GET", "/fresh", navigates).wantRedirect("/umbra/login?return_to=%2Ffresh")
 		})
 		s.run("who is answered as ever", func(t *testing.T) {
@@ -85,17 +85,17 @@ func TestABrowserWithoutASessionIsSentToTheLoginPage(t *testing.T) {
 				"a WebSocket":   navigates + "Connection: Upgrade\r\nUpgrade: websocket\r\n",
 				"nothing asked": "",
 			} {
-				if a := s.ask("GET", "/x", headers).want(flows.ErrHeaderMissing); a.Header["Location"] != nil {
+				if a := s.ask("GET", "/x", headers).want(wire.ErrHeaderMissing); a.Header["Location"] != nil {
 					t.Errorf("%s: %v", how, a.Header)
 				}
 			}
 			for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
-				s.ask(method, "/x", navigates).want(flows.ErrHeaderMissing)
+				s.ask(method, "/x", navigates).want(wire.ErrHeaderMissing)
 			}
-			s.ask("GET", "/x", navigates+bearer(strings.Replace(s.login("frank"), "mgs_", "mgs_A", 1))).want(flows.ErrTokenInvalid)
-			s.ask("GET", "/x", navigates+"Authorization: Basic eDp5\r\n").want(flows.ErrHeaderInvalid)
+			s.ask("GET", "/x", navigates+bearer(strings.Replace(s.login("frank"), "mgs_", "mgs_A", 1))).want(wire.ErrTokenInvalid)
+			s.ask("GET", "/x", navigates+"Authorization: Basic eDp5\r\n").want(wire.ErrHeaderInvalid)
 			s.ask("TRACE", "/x", navigates).is(405)
-			s.ask("GET", "/acme/v2/auth/x", navigates).want(flows.ErrNoRoute)
+			s.ask("GET", "/acme/v2/auth/x", navigates).want(wire.ErrNoRoute)
 			s.ask("GET", "/open/x", navigates).is(200)
 			s.ask("GET", "/x", navigates+s.moved("frank")).is(200)
 		})
@@ -131,9 +131,9 @@ func TestTheLoginPageIsWhereTheBrowserFindsIt(t *testing.T) {
 		}`})
 	s.ask("GET", "/app/x?y", navigates).wantRedirect("/app/api/acme/login?return_to=%2Fapp%2Fx%3Fy")
 	s.ask("GET", "//app/x", navigates).wantRedirect("/api/acme/login")
-	s.ask("GET", "/app/api/umbra/x", navigates).want(flows.ErrHeaderMissing) // nobody passes there
+	s.ask("GET", "/app/api/umbra/x", navigates).want(wire.ErrHeaderMissing) // nobody passes there
 	s.ask("GET", "/old/x?y", navigates).wantRedirect("/acme/login?return_to=%2Fold%2Fx%3Fy")
 	// A browser brings no API key, whoever logs in.
-	s.ask("GET", "/keyed/x", navigates).want(flows.ErrAPIKeyMissing)
+	s.ask("GET", "/keyed/x", navigates).want(wire.ErrAPIKeyMissing)
 	s.ask("GET", "/keyed/x", navigates+sessionKey).wantRedirect("/acme/login?return_to=%2Fkeyed%2Fx")
 }

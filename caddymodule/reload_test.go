@@ -19,8 +19,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 var (
@@ -302,7 +302,7 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 	}
 	s.eventually("refusal by the other store", func() bool {
 		a, err := exchanged(t, client, s.getRequest("/", token))
-		return err == nil && a.str("error_code") == flows.ErrTokenInvalid.Code
+		return err == nil && a.str("error_code") == wire.ErrTokenInvalid.Code
 	})
 	time.Sleep(keepAtLeast + time.Second) // they wait for longer than stores are kept anyway
 	g.behave(nil)

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -176,7 +176,7 @@ func (l *traffic) round(c *http.Client, loginID string, n int) {
 	}
 	for watch := storetest.StartWatch(); ; {
 		a, ok := l.ask(c, l.getRequest("/acme/orders", token))
-		if !ok || a.str("error_code") == flows.ErrTokenInvalid.Code || a.Status == http.StatusServiceUnavailable {
+		if !ok || a.str("error_code") == wire.ErrTokenInvalid.Code || a.Status == http.StatusServiceUnavailable {
 			return
 		}
 		if watch.Took() > 5*time.Second {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // What was acknowledged is there after a restart and after a reload that was
@@ -101,19 +101,19 @@ func prepare(s *site, round, phones string) (after []survivor) {
 	promise("a half-done login", func() { post("auth/checkpassword", half, right).wantState(record.Authorized) })
 	used := login("alice").token()
 	post("auth/checkpassword", used, right).wantState(record.Authorized)
-	promise("a step's token that was used", func() { post("auth/checkpassword", used, right).want(flows.ErrTokenInvalid) })
+	promise("a step's token that was used", func() { post("auth/checkpassword", used, right).want(wire.ErrTokenInvalid) })
 	ended := credentials("alice", testPassword).token()
 	post("auth/logout", ended, nil).wantState(record.None)
-	promise("a logout", func() { s.get("/", ended).want(flows.ErrTokenInvalid) })
+	promise("a logout", func() { s.get("/", ended).want(wire.ErrTokenInvalid) })
 
 	pending := credentials("carol", testPassword).wantState(record.CheckOTP).token()
 	pendingCode := fields{"otp": s.sms.last("otp.login", "code")}
 	promise("a pending code", func() { post("auth/checkotp", pending, pendingCode).wantState(record.Authorized) })
 	spent := credentials("cora", testPassword).wantState(record.CheckOTP).token()
 	spentCode := fields{"otp": s.sms.last("otp.login", "code")}
-	post("auth/checkotp", spent, fields{"otp": "wrong"}).want(flows.ErrOTPInvalid)
+	post("auth/checkotp", spent, fields{"otp": "wrong"}).want(wire.ErrOTPInvalid)
 	promise("a spent code, and that it can be renewed", func() {
-		post("auth/checkotp", spent, spentCode).want(flows.ErrOTPInvalid)
+		post("auth/checkotp", spent, spentCode).want(wire.ErrOTPInvalid)
 		post("auth/renewotp", spent, nil).wantState(record.None)
 		post("auth/checkotp", spent, fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
 	})
@@ -135,7 +135,7 @@ func prepare(s *site, round, phones string) (after []survivor) {
 	post("auth/checkotp", credentials("pat", testPassword).token(), fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
 	patPending := credentials("pat", testPassword).wantState(record.CheckOTP).token()
 	promise("a used backup code, and one that was not", func() {
-		post("auth/checkotp", patPending, fields{"backup_code": "AAAAABBBBB"}).want(flows.ErrBackupCodeInvalid)
+		post("auth/checkotp", patPending, fields{"backup_code": "AAAAABBBBB"}).want(wire.ErrBackupCodeInvalid)
 		post("auth/checkotp", patPending, fields{"backup_code": "CCCCCDDDDD"}).wantState(record.Authorized)
 	})
 
@@ -143,18 +143,18 @@ func prepare(s *site, round, phones string) (after []survivor) {
 	usedLink := fields{"token": s.sms.linkToken()}
 	linked := post("auth/recovery/checklink", "", usedLink).wantState(record.RecoveryPassword).token()
 	promise("a used link and what it led to", func() {
-		post("auth/recovery/checklink", "", usedLink).want(flows.ErrTokenInvalid)
-		post("auth/setpassword", linked, fields{"new_password": "short"}).want(flows.ErrQuality)
+		post("auth/recovery/checklink", "", usedLink).want(wire.ErrTokenInvalid)
+		post("auth/setpassword", linked, fields{"new_password": "short"}).want(wire.ErrQuality)
 	})
 	recovery("ann", "MAIL").wantState(record.None)
 	replacedLink := fields{"token": s.sms.linkToken()}
 	recovery("ann", "MAIL").wantState(record.None)
 	link := fields{"token": s.sms.linkToken()}
 	promise("a link, and that it replaced another", func() {
-		post("auth/recovery/checklink", "", replacedLink).want(flows.ErrTokenInvalid)
+		post("auth/recovery/checklink", "", replacedLink).want(wire.ErrTokenInvalid)
 		post("auth/recovery/checklink", "", link).wantState(record.RecoveryPassword)
 	})
-	promise("the budget of mails", func() { recovery("ann", "MAIL").want(flows.ErrRestricted) })
+	promise("the budget of mails", func() { recovery("ann", "MAIL").want(wire.ErrRestricted) })
 
 	must := credentials("dave", testPassword).wantState(record.SetPassword).token()
 	promise("a new password that is due", func() {
@@ -164,30 +164,30 @@ func prepare(s *site, round, phones string) (after []survivor) {
 	olga := post("auth/recovery/checkquestion", recovery("olga", "QUESTION").token(), fields{"control_answer": "Whiskers"}).token()
 	post("auth/setpassword", olga, fields{"new_password": "a much better secret"}).wantState(record.None)
 	promise("a changed password and what it ended", func() {
-		s.get("/", before).want(flows.ErrTokenInvalid)
-		post("auth/setpassword", olga, fields{"new_password": "yet another secret"}).want(flows.ErrTokenInvalid)
-		credentials("olga", testPassword).want(flows.ErrCredentialsInvalid)
+		s.get("/", before).want(wire.ErrTokenInvalid)
+		post("auth/setpassword", olga, fields{"new_password": "yet another secret"}).want(wire.ErrTokenInvalid)
+		credentials("olga", testPassword).want(wire.ErrCredentialsInvalid)
 		credentials("olga", "a much better secret").wantState(record.Authorized)
 	})
 
 	for range 3 {
-		credentials("lou", "a wrong password").want(flows.ErrCredentialsInvalid)
+		credentials("lou", "a wrong password").want(wire.ErrCredentialsInvalid)
 	}
 	promise("a lock", func() {
-		credentials("lou", testPassword).want(flows.ErrRestricted)
-		login("lou").want(flows.ErrRestricted)
+		credentials("lou", testPassword).want(wire.ErrRestricted)
+		login("lou").want(wire.ErrRestricted)
 	})
 	for range 2 {
-		credentials("mia", "a wrong password").want(flows.ErrCredentialsInvalid)
+		credentials("mia", "a wrong password").want(wire.ErrCredentialsInvalid)
 	}
 	promise("the count of wrong passwords", func() {
-		credentials("mia", "a wrong password").want(flows.ErrCredentialsInvalid)
-		credentials("mia", testPassword).want(flows.ErrRestricted)
+		credentials("mia", "a wrong password").want(wire.ErrCredentialsInvalid)
+		credentials("mia", testPassword).want(wire.ErrRestricted)
 	})
 	for range 2 {
 		credentials("ned", testPassword).wantState(record.CheckOTP)
 	}
-	promise("the budget of SMS", func() { credentials("ned", testPassword).want(flows.ErrRestricted) })
+	promise("the budget of SMS", func() { credentials("ned", testPassword).want(wire.ErrRestricted) })
 
 	reader := fields{"login_id": "reader-" + round, "password": testPassword, "accept_disclaimers": []string{"terms", "privacy"}}
 	s.postTo("legal", testKey, "auth/checkcredentials", "", reader).wantState(record.Authorized)

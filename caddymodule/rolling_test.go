@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -65,7 +65,7 @@ func TestRollingUpgrade(t *testing.T) {
 		}
 	}
 	load.end()
-	s.get("/", releasedToShared.ended).want(flows.ErrTokenInvalid)
+	s.get("/", releasedToShared.ended).want(wire.ErrTokenInvalid)
 	s.post("auth/checkotp", releasedToShared.pending, fields{"otp": releasedToShared.code}).wantState(record.Authorized)
 }
 
@@ -174,7 +174,7 @@ func (l *rollingLoad) round(loginID, phone string) {
 	}
 	storetest.Eventually(l.t, heardWithin, "refusal", func() bool {
 		a, ok := l.ask(l.getRequest("/orders", authorized))
-		return !ok || a.str("error_code") == flows.ErrTokenInvalid.Code || a.Status == http.StatusServiceUnavailable
+		return !ok || a.str("error_code") == wire.ErrTokenInvalid.Code || a.Status == http.StatusServiceUnavailable
 	})
 	l.logins.Add(1)
 }
@@ -210,7 +210,7 @@ func (l *rollingLoad) ask(r *http.Request) (a answer, ok bool) {
 	defer l.mu.Unlock()
 	now := time.Now()
 	l.slowest, l.pause, l.last = max(l.slowest, now.Sub(began)), max(l.pause, now.Sub(l.last)), now
-	if err == nil && a.Status < 500 || a.str("error_code") == flows.ErrUnavailable.Code {
+	if err == nil && a.Status < 500 || a.str("error_code") == wire.ErrUnavailable.Code {
 		return a, true
 	}
 	l.dropped = append(l.dropped, fmt.Sprintf("%s %s after %v: %d %v", r.Method, r.URL.Path, now.Sub(began), a.Status, err))

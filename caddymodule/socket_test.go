@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/net/websocket"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -88,23 +88,23 @@ func TestAWebSocketMayBringItsTokenAsAProtocol(t *testing.T) {
 			s.post("auth/logout", ended, nil).wantState(record.None)
 			step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
 			before := len(one.backend.requests())
-			for headers, want := range map[string]*flows.Error{
-				handshake(ours):                                   flows.ErrHeaderInvalid,
-				handshake(ours + ", ,"):                           flows.ErrHeaderInvalid,
-				handshake(ours, ours, "chat"):                     flows.ErrHeaderInvalid,
-				handshake("chat," + ours + "," + ours):            flows.ErrHeaderInvalid,
-				handshake("chat, mnemogate.bearer."):              flows.ErrHeaderInvalid,
-				handshake("chat, mnemogate.bearer.a b"):           flows.ErrHeaderInvalid,
-				handshake("chat, mnemogate.bearer." + ended):      flows.ErrTokenInvalid,
-				handshake("chat, mnemogate.bearer." + step):       flows.ErrSessionInvalid,
-				handshake("chat, Mnemogate.Bearer." + token[:9]):  flows.ErrHeaderMissing,
-				"Sec-WebSocket-Protocol: chat, " + ours + "\r\n":  flows.ErrHeaderMissing,
-				"Authorization: x\r\n" + handshake("chat, "+ours): flows.ErrHeaderInvalid,
+			for headers, want := range map[string]*wire.Error{
+				handshake(ours):                                   wire.ErrHeaderInvalid,
+				handshake(ours + ", ,"):                           wire.ErrHeaderInvalid,
+				handshake(ours, ours, "chat"):                     wire.ErrHeaderInvalid,
+				handshake("chat," + ours + "," + ours):            wire.ErrHeaderInvalid,
+				handshake("chat, mnemogate.bearer."):              wire.ErrHeaderInvalid,
+				handshake("chat, mnemogate.bearer.a b"):           wire.ErrHeaderInvalid,
+				handshake("chat, mnemogate.bearer." + ended):      wire.ErrTokenInvalid,
+				handshake("chat, mnemogate.bearer." + step):       wire.ErrSessionInvalid,
+				handshake("chat, Mnemogate.Bearer." + token[:9]):  wire.ErrHeaderMissing,
+				"Sec-WebSocket-Protocol: chat, " + ours + "\r\n":  wire.ErrHeaderMissing,
+				"Authorization: x\r\n" + handshake("chat, "+ours): wire.ErrHeaderInvalid,
 			} {
 				one.ask("GET", "/", headers).want(want)
 			}
-			one.ask("POST", "/", handshake("chat, "+ours)).want(flows.ErrHeaderMissing)
-			one.ask("GET", "/umbra/x", handshake("chat, "+ours)).want(flows.ErrTokenInvalid)
+			one.ask("POST", "/", handshake("chat, "+ours)).want(wire.ErrHeaderMissing)
+			one.ask("GET", "/umbra/x", handshake("chat, "+ours)).want(wire.ErrTokenInvalid)
 			if got := len(one.backend.requests()); got != before {
 				s.t.Errorf("the application got %d requests", got-before)
 			}
@@ -275,7 +275,7 @@ func TestWithoutTheOptionAProtocolIsAProtocol(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people})
 	token := s.login("frank")
-	s.ask("GET", "/", handshake("chat, mnemogate.bearer."+token)).want(flows.ErrHeaderMissing)
+	s.ask("GET", "/", handshake("chat, mnemogate.bearer."+token)).want(wire.ErrHeaderMissing)
 	s.open("/", bearer(token)+handshake("chat, mnemogate.bearer.x"), 101)
 	if got := linesNamed(s.backend.requests()[0], "Sec-WebSocket-Protocol"); !slices.Equal(got, []string{"Sec-WebSocket-Protocol: chat, mnemogate.bearer.x"}) {
 		t.Errorf("the application got %q", got)

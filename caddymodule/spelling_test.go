@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A mount is a way to have mnemogate in a Caddyfile.
@@ -237,18 +237,18 @@ func routeSpellings(t *testing.T, s *h3site, mounts []mount) {
 		return `{"login_id":"` + loginID + `","password":"` + password + `"}`
 	}
 	for range 3 {
-		s.post("auth/checkcredentials", "", fields{"login_id": "frank", "password": "a wrong password"}).want(flows.ErrCredentialsInvalid)
+		s.post("auth/checkcredentials", "", fields{"login_id": "frank", "password": "a wrong password"}).want(wire.ErrCredentialsInvalid)
 	}
-	s.post("auth/checkcredentials", "", fields{"login_id": "frank", "password": testPassword}).want(flows.ErrRestricted)
+	s.post("auth/checkcredentials", "", fields{"login_id": "frank", "password": testPassword}).want(wire.ErrRestricted)
 	// reaches asks for the locked account, and checks that it is locked where
 	// the answer is the route's.
 	reaches := func(t *testing.T, how string, a answer) bool {
 		t.Helper()
 		switch code := a.str("error_code"); {
-		case code == flows.ErrRestricted.Code && a.Status == 429:
+		case code == wire.ErrRestricted.Code && a.Status == 429:
 			return true
-		case code == flows.ErrNoRoute.Code && a.Status == 404, code == flows.ErrHeaderMissing.Code && a.Status == 401, code == "" && (a.Status == 400 || a.Status == 404):
-		case code == flows.ErrAPIKeyInvalid.Code && a.Status == 401: // another company's, such as Acme's
+		case code == wire.ErrNoRoute.Code && a.Status == 404, code == wire.ErrHeaderMissing.Code && a.Status == 401, code == "" && (a.Status == 400 || a.Status == 404):
+		case code == wire.ErrAPIKeyInvalid.Code && a.Status == 401: // another company's, such as Acme's
 		default:
 			t.Errorf("%s: got %d %s", how, a.Status, a.Body)
 		}
@@ -282,9 +282,9 @@ func routeSpellings(t *testing.T, s *h3site, mounts []mount) {
 			for i := range max(5, len(same)) {
 				a := post(same[i%len(same)], body(unknown, "a wrong password"))
 				if i < 3 {
-					a.want(flows.ErrCredentialsInvalid)
+					a.want(wire.ErrCredentialsInvalid)
 				} else {
-					a.want(flows.ErrRestricted)
+					a.want(wire.ErrRestricted)
 				}
 			}
 		})
@@ -341,7 +341,7 @@ func TestTargetsWithoutASlashAreNotSentOn(t *testing.T) {
 		}`})
 	token := s.login("alice@example.com")
 	for _, path := range []string{"/re/x", "/re/umbra/x", "/re/acme/v2/auth/login", "/re/http:umbra/x", "/re/http://umbra/x", "/re/x:y", "/replaced/umbra/x", "/replaced/http:umbra/x", "/replaced/acme/v2/auth/login"} {
-		s.get(path, token).want(flows.ErrNoRoute)
+		s.get(path, token).want(wire.ErrNoRoute)
 	}
 	s.get("/x", token).is(200)
 	if n := len(s.backend.requests()); n != 1 {
@@ -375,9 +375,9 @@ func TestHeadersAboutTheClientMoveNoCounter(t *testing.T) {
 		r.Header.Set("Forwarded", fmt.Sprintf("for=192.0.2.%d;host=acme", i))
 		a := s.do(r)
 		if i < 5 {
-			a.want(flows.ErrCredentialsInvalid)
+			a.want(wire.ErrCredentialsInvalid)
 		} else {
-			a.want(flows.ErrRestricted)
+			a.want(wire.ErrRestricted)
 		}
 	}
 }

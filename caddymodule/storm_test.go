@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 var stormFor = flag.Duration("storm", 4*time.Second, "how long TestLoginStorm storms")
@@ -119,7 +119,7 @@ func loginStorm(t *testing.T, start starter) {
 
 	t.Logf("%d logins a second can be served; of the storm's %v; the longest until one was refused took %v, until one was served %v; %d protected requests, %d logins of the other company",
 		able, o.counts, o.refused, o.served, passed.Load(), calm.Load())
-	if o.counts[flows.ErrUnavailable.Code] == 0 || o.counts["success"] == 0 {
+	if o.counts[wire.ErrUnavailable.Code] == 0 || o.counts["success"] == 0 {
 		t.Error("this was no storm, or nobody got through")
 	}
 	calmFailed.Range(func(what, _ any) bool {
@@ -177,9 +177,9 @@ func (o *stormOutcomes) note(a answer, err error, took time.Duration) {
 	outcome := slices.Collect(maps.Keys(outcomes([]answer{a})))[0]
 	o.counts[outcome]++
 	switch {
-	case a.Status == http.StatusServiceUnavailable && outcome == flows.ErrUnavailable.Code && a.Header.Get("Retry-After") != "":
+	case a.Status == http.StatusServiceUnavailable && outcome == wire.ErrUnavailable.Code && a.Header.Get("Retry-After") != "":
 		o.refused = max(o.refused, took)
-	case outcome == "success" || outcome == flows.ErrCredentialsInvalid.Code:
+	case outcome == "success" || outcome == wire.ErrCredentialsInvalid.Code:
 		o.served = max(o.served, took)
 	default:
 		o.t.Errorf("the storm got %d %s", a.Status, a.Body)

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A flowing is an open stream: something comes every 20 ms.
@@ -152,7 +152,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		newAnswer(t, response, body).want(flows.ErrTokenInvalid)
+		newAnswer(t, response, body).want(wire.ErrTokenInvalid)
 	}
 	for _, f := range brief {
 		f.isCut(t) // it expired

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -108,7 +108,7 @@ func TestAuthenticatorApp(t *testing.T) {
 			t.Errorf("got %s, and %d SMS", first.Body, len(s.sms.of("otp.login"))-sent)
 		}
 		for _, out := range []time.Duration{-2 * time.Minute, 2 * time.Minute} {
-			s.post("auth/checkotp", first.token(), fields{"otp": oathtool(t, secret, out)}).want(flows.ErrOTPInvalid)
+			s.post("auth/checkotp", first.token(), fields{"otp": oathtool(t, secret, out)}).want(wire.ErrOTPInvalid)
 		}
 		code := oathtool(t, secret, 29*time.Second) // the next step's, or this one's if it is about to end
 		if code == oathtool(t, secret, 0) {
@@ -116,7 +116,7 @@ func TestAuthenticatorApp(t *testing.T) {
 		}
 		s.post("auth/checkotp", first.token(), fields{"otp": code}).wantState(record.Authorized)
 		for range 2 { // on each node
-			s.post("auth/checkotp", second.token(), fields{"otp": code}).want(flows.ErrOTPInvalid)
+			s.post("auth/checkotp", second.token(), fields{"otp": code}).want(wire.ErrOTPInvalid)
 		}
 		if a := s.post("auth/renewotp", second.token(), nil).wantState(record.None); a.str("user_phone") != "+37*******03" {
 			t.Errorf("got %s", a.Body)
@@ -126,7 +126,7 @@ func TestAuthenticatorApp(t *testing.T) {
 		codes := s.api(keyOfAll, "POST", "acme/accounts/carol/backup-codes", nil).JSON["backup_codes"].([]any)
 		s.post("auth/checkotp", s.secondStep("carol").token(), fields{"backup_code": codes[0]}).wantState(record.Authorized)
 		s.api(keyOfAll, "PATCH", "acme/accounts/carol", fields{"primary_phone": nil}).wantStatus(http.StatusOK)
-		s.post("auth/renewotp", s.secondStep("carol").token(), nil).want(flows.ErrValidation)
+		s.post("auth/renewotp", s.secondStep("carol").token(), nil).want(wire.ErrValidation)
 
 		// A new secret leaves the one before in force.
 		s.api(keyOfAll, "POST", path, nil).wantStatus(http.StatusOK)
@@ -181,13 +181,13 @@ func TestRacesWithAnAppsCode(t *testing.T) {
 		}
 		code := appShows(t, secret, 30*time.Second)
 		answers := together(100, func(i int) answer { return s.post("auth/checkotp", tokens[i%10], fields{"otp": code}) })
-		s.wantOne(answers, flows.ErrOTPInvalid, flows.ErrTokenInvalid)
+		s.wantOne(answers, wire.ErrOTPInvalid, wire.ErrTokenInvalid)
 
 		token, wrong := s.secondStep("carol").token(), neverShown(t, secret)
 		compared := 0
 		for _, a := range together(100, func(int) answer { return s.post("auth/checkotp", token, fields{"otp": wrong}) }) {
 			switch {
-			case a.str("error_code") == flows.ErrOTPInvalid.Code:
+			case a.str("error_code") == wire.ErrOTPInvalid.Code:
 				compared++
 			case a.str("reason") != "lock.codes" && a.Status != http.StatusServiceUnavailable:
 				t.Errorf("got %d %s", a.Status, a.Body)
@@ -196,7 +196,7 @@ func TestRacesWithAnAppsCode(t *testing.T) {
 		if compared > 10 || compared == 0 {
 			t.Errorf("%d guesses were compared, want 10", compared)
 		}
-		s.post("auth/checkotp", token, fields{"otp": appShows(t, secret, 0)}).want(flows.ErrRestricted)
+		s.post("auth/checkotp", token, fields{"otp": appShows(t, secret, 0)}).want(wire.ErrRestricted)
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -38,7 +38,7 @@ func TestDoctorSendsATest(t *testing.T) {
 			test("mail:alice@example.com", "acme").want(0, "ok  acme: mail  a test to alice@example.com was taken: ")
 			test("events", "acme").want(0, "ok  acme: events  a test event was taken: ", " answered 204: ")
 		}
-		sent := s.sms.of(flows.Trial)
+		sent := s.sms.of(message.Trial)
 		if len(sent) != 4 {
 			t.Fatalf("got %v", sent)
 		}
@@ -51,7 +51,7 @@ func TestDoctorSendsATest(t *testing.T) {
 		}
 		tested := 0
 		for _, e := range r.all() {
-			if e.Type == flows.Trial && e.Company == "acme" && e.Account == "" && e.ID != "" {
+			if e.Type == message.Trial && e.Company == "acme" && e.Account == "" && e.ID != "" {
 				tested++
 			}
 		}
@@ -71,7 +71,7 @@ func TestDoctorSendsATest(t *testing.T) {
 			test("mail:a@example.com", "nobody").want(2, "no such company")
 			s.cli("", "doctor", "--send-test", "events").want(1, "choose one with --company: acme, bare, logs")
 			for _, wrong := range []string{"", "sms", "sms:", "sms:112", "mail:alice", "mail:", "events:", "events:x", "fax:+37060000001"} {
-				if got := test(wrong, "acme"); got.exit != 1 || got.errs == "" || len(s.sms.of(flows.Trial)) != 5 {
+				if got := test(wrong, "acme"); got.exit != 1 || got.errs == "" || len(s.sms.of(message.Trial)) != 5 {
 					t.Errorf("%s: %d %s%s", wrong, got.exit, got.out, got.errs)
 				}
 			}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // releasedFile is a file of what v0.1.0 has left in its stores: alice, who is
@@ -94,11 +94,11 @@ func (s *site) goesOn(r released) {
 		node = s.nodes[0]
 	}
 	s.get("/", r.live).wantStatus(200)
-	s.get("/", r.ended).want(flows.ErrTokenInvalid)
+	s.get("/", r.ended).want(wire.ErrTokenInvalid)
 	if got := node.cli("", "sessions", "list", "alice").want(0).out; strings.Count(got, "\n") != 2 {
 		s.t.Errorf("alice's sessions:\n%s", got)
 	}
-	s.credentials("lou", testPassword).want(flows.ErrRestricted)
+	s.credentials("lou", testPassword).want(wire.ErrRestricted)
 	s.post("auth/checkotp", r.pending, fields{"otp": r.code}).wantState(record.Authorized)
 	pending := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
 	s.post("auth/checkotp", pending, fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
@@ -111,7 +111,7 @@ func (s *site) goesOn(r released) {
 	}
 	linked := s.post("auth/recovery/checklink", "", fields{"token": r.link}).wantState(record.RecoveryPassword).token()
 	s.post("auth/setpassword", linked, fields{"new_password": "a much better secret"}).wantState(record.None)
-	s.get("/", r.live).want(flows.ErrTokenInvalid)
+	s.get("/", r.live).want(wire.ErrTokenInvalid)
 	s.get("/", s.credentials("alice", "a much better secret").wantState(record.Authorized).token()).wantStatus(200)
 	node.cli("", "account", "add", "dave", "--email", "dave@example.com").want(0)
 	node.cli("", "account", "delete", "carol", "--yes").want(0)

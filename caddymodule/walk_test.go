@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // people is a company's part of a Caddyfile: one account for each path through
@@ -116,7 +116,7 @@ func everyTransition(t *testing.T, start starter) {
 		}
 		b := s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")})
 		profile(t, b.wantState(record.Authorized), "bob")
-		s.get("/", a.token()).want(flows.ErrTokenInvalid) // it was replaced
+		s.get("/", a.token()).want(wire.ErrTokenInvalid) // it was replaced
 	})
 	s.run("password, nothing further", func(t *testing.T) {
 		profile(t, passed("frank").wantState(record.Authorized), "frank")
@@ -200,7 +200,7 @@ func everyTransition(t *testing.T, start starter) {
 				continue // dave has another password by now
 			}
 			s.post("auth/logout", a.token(), nil).wantState(record.None)
-			s.post("auth/logout", a.token(), nil).want(flows.ErrTokenInvalid)
+			s.post("auth/logout", a.token(), nil).want(wire.ErrTokenInvalid)
 		}
 	})
 }
@@ -220,7 +220,7 @@ func TestDisclaimersAreAcceptedOnTheWay(t *testing.T) {
 		t.Errorf("the first disclaimer is %v", terms)
 	}
 	refused := s.post("auth/checkpassword", a.token(), fields{"password": testPassword, "accept_disclaimers": []string{"terms"}})
-	refused.want(flows.ErrDisclaimerInvalid)
+	refused.want(wire.ErrDisclaimerInvalid)
 	if list, _ := refused.JSON["disclaimers_required"].([]any); len(list) != 2 {
 		t.Errorf("disclaimers_required is %v, want both", list)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -30,7 +30,7 @@ func (*weakSender) CaddyModule() caddy.ModuleInfo {
 
 func (*weakSender) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { d.Next(); return nil }
 
-func (*weakSender) Send(context.Context, flows.Message) error { return nil }
+func (*weakSender) Send(context.Context, message.Message) error { return nil }
 
 func (*weakSender) Endpoint() string { return "127.0.0.1:1" }
 

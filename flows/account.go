@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // account loads the account of the call's session. A decoy's is empty but for
@@ -15,10 +16,10 @@ func (s *Service) account(ctx context.Context, c *call) (record.Account, error) 
 	}
 	a, err := s.ofSession(ctx, c)
 	if errors.Is(err, record.ErrNotFound) || err == nil && (a.Epoch != c.session.Epoch || a.Era != c.session.Era) {
-		return record.Account{}, ErrTokenInvalid // its ending is only on the way to the sessions
+		return record.Account{}, wire.ErrTokenInvalid // its ending is only on the way to the sessions
 	}
 	if err != nil {
-		return record.Account{}, unavailable("loading the account", err)
+		return record.Account{}, wire.Unavailable("loading the account", err)
 	}
 	if a.ID != 0 {
 		c.found(a)
@@ -49,7 +50,7 @@ func (s *Service) accountByLoginID(ctx context.Context, c *call, loginID string)
 		return record.Account{Era: a.Era, Tallies: a.Tallies}, alias, nil
 	}
 	if err != nil {
-		return record.Account{}, "", unavailable("looking up the login id", err)
+		return record.Account{}, "", wire.Unavailable("looking up the login id", err)
 	}
 	c.found(a)
 	return a, alias, nil

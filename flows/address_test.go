@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // limited is an address that has failed as often as it may.
@@ -16,7 +17,7 @@ func (b *bench) limited() string {
 	const address = "203.0.113.7"
 	for range b.company.Limits.FailuresPerAddress.N {
 		_, err := b.serveAs(code, address, "auth/login", "", object{"login_id": "nobody@example.com"})
-		wantError(b.t, err, flows.ErrLoginIDNotFound)
+		wantError(b.t, err, wire.ErrLoginIDNotFound)
 	}
 	return address
 }
@@ -30,7 +31,7 @@ func TestALimitedAddressLearnsNothing(t *testing.T) {
 		t.Helper()
 		sent := b.sms.count()
 		_, err := b.serveAs(code, address, path, token, body)
-		wantError(t, err, flows.ErrRestricted)
+		wantError(t, err, wire.ErrRestricted)
 		if got, want := refusal(err).RetryAfter, b.company.Limits.FailuresPerAddress.Per; got != want {
 			t.Errorf("%s: got Retry-After %v, want the address's, %v", what, got, want)
 		}
@@ -46,7 +47,7 @@ func TestALimitedAddressLearnsNothing(t *testing.T) {
 	b.company.Hardened = false
 
 	token, otp := b.awaiting()
-	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}}
+	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
 	refused("right code without the disclaimers", "auth/checkotp", token, object{"otp": otp})
 	b.company.Disclaimers = nil
 	refused("wrong code", "auth/checkotp", token, object{"otp": wrongCode(otp)})
@@ -56,7 +57,7 @@ func TestALimitedAddressLearnsNothing(t *testing.T) {
 
 	for range b.company.Limits.WrongCodes.N {
 		token, otp := b.awaiting()
-		b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(otp)})
+		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(otp)})
 	}
 	refused("codes are locked", "auth/login", "", login)
 	for status := range statuses {
@@ -70,16 +71,16 @@ func TestWhatIsRefusedForItsTokenSpendsNoCode(t *testing.T) {
 	b.addCompany("other")
 	token, otp := b.awaiting()
 	body := object{"otp": otp}
-	b.wrong(flows.ErrSessionInvalid, "auth/recovery/checkotp", token, body)
+	b.wrong(wire.ErrSessionInvalid, "auth/recovery/checkotp", token, body)
 	_, err := b.serveAs("other", "192.0.2.1", "auth/checkotp", token, body)
-	wantError(t, err, flows.ErrTokenInvalid)
-	b.wrong(flows.ErrValidation, "auth/checkotp", token, object{"otp": otp, "accept_disclaimers": 7})
-	b.wrong(flows.ErrTokenInvalid, "auth/checkotp", "mgs_x", object{"otp": 7}) // the token comes first
+	wantError(t, err, wire.ErrTokenInvalid)
+	b.wrong(wire.ErrValidation, "auth/checkotp", token, object{"otp": otp, "accept_disclaimers": 7})
+	b.wrong(wire.ErrTokenInvalid, "auth/checkotp", "mgs_x", object{"otp": 7}) // the token comes first
 	b.must("auth/checkotp", token, body)
 
 	token = b.sessionIn(record.RecoveryOTP)
 	body = object{"otp": b.sms.last(t).Code}
-	b.wrong(flows.ErrSessionInvalid, "auth/checkotp", token, body)
+	b.wrong(wire.ErrSessionInvalid, "auth/checkotp", token, body)
 	b.must("auth/recovery/checkotp", token, body)
 }
 
@@ -89,7 +90,7 @@ func slash64(i int) string { return fmt.Sprintf("2001:db8:1:%x::1", i) }
 // Whoever has a /48 has 65,536 times a /64: all of them together may do ten
 // times as much as one.
 func TestAnAddressOfIPv6IsCountedByItsSlash48Too(t *testing.T) {
-	limit := flows.Rate{N: 3, Per: time.Hour}
+	limit := tenant.Rate{N: 3, Per: time.Hour}
 	for _, c := range []struct {
 		name    string
 		prepare func(b *bench)
@@ -100,7 +101,7 @@ func TestAnAddressOfIPv6IsCountedByItsSlash48Too(t *testing.T) {
 		{"sms_per_address", func(b *bench) {
 			b.withoutPassword()
 			l := &b.company.Limits
-			l.SMSPerAddress, l.SMSPerAccount, l.SMSPerPhone = limit, flows.Rate{N: 1000, Per: time.Hour}, flows.Rate{N: 1000, Per: time.Hour}
+			l.SMSPerAddress, l.SMSPerAccount, l.SMSPerPhone = limit, tenant.Rate{N: 1000, Per: time.Hour}, tenant.Rate{N: 1000, Per: time.Hour}
 		}, object{"login_id": email}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

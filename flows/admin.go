@@ -13,8 +13,11 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // An Admin does for an operator what no user may: it creates, changes and
@@ -26,7 +29,7 @@ import (
 // ErrUnavailable.
 type Admin struct {
 	*Service
-	Company *Company
+	Company *tenant.Company
 	Address string // the operator's, for the events
 	Actor   string // who the operator is, for the events
 	// Bulk is set for an import: plain secrets then wait for their turn to be
@@ -70,8 +73,8 @@ const maxAnswer = 256
 // send, and so nobody ever give: the error is a *FieldError. An empty one is none.
 func CheckSecrets(password, answer string) error {
 	switch {
-	case !sendable(password, MaxPassword):
-		return &FieldError{"password", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL", MaxPassword)}
+	case !sendable(password, tenant.MaxPassword):
+		return &FieldError{"password", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL", tenant.MaxPassword)}
 	case !sendable(answer, maxAnswer) || answer != "" && record.FoldAnswer(answer) == "":
 		return &FieldError{"control_answer", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL, and not only spaces", maxAnswer)}
 	default:
@@ -190,7 +193,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, fiel
 			return nil, err
 		}
 		if !ad.Bulk {
-			ad.notice(ad.Company, before, NoticePasswordChanged) // where the owner was to be reached until now
+			ad.notice(ad.Company, before, message.NoticePasswordChanged) // where the owner was to be reached until now
 		}
 	}
 	if accepted := news(before.Accepted, ch.Accepted); len(accepted) > 0 {
@@ -283,7 +286,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 	}
 	hashes, err := ad.Hasher.HashSet(ctx, password.Turn{Company: ad.Company.Code}, ad.Company.Password.Argon2id, normalized)
 	if err != nil {
-		return nil, unavailable("hashing the backup codes", err)
+		return nil, wire.Unavailable("hashing the backup codes", err)
 	}
 	if err := ad.storeCodes(ctx, a, hashes, ad.tellCodes(a)...); err != nil {
 		return nil, err
@@ -347,7 +350,7 @@ func (ad *Admin) LockedUntil(a record.Account) time.Time {
 	if tallies[record.WrongPasswords].Count >= limits.DisableAfter {
 		return UntilUnlocked
 	}
-	for kind, rate := range map[record.Kind]Rate{record.WrongCodes: limits.WrongCodes, record.WrongAnswers: limits.WrongAnswers} {
+	for kind, rate := range map[record.Kind]tenant.Rate{record.WrongCodes: limits.WrongCodes, record.WrongAnswers: limits.WrongAnswers} {
 		if t := tallies[kind]; t.Count >= rate.N && now.Before(t.Until) && t.Until.After(until) {
 			until = t.Until
 		}
@@ -371,11 +374,11 @@ func (ad *Admin) audit(ctx context.Context, name string, a record.Account, reaso
 func adminError(doing string, err error) error {
 	_, field := errors.AsType[*FieldError](err)
 	_, taken := errors.AsType[*record.TakenError](err)
-	_, rule := errors.AsType[*RuleError](err)
-	if err == nil || field || taken || rule || errors.Is(err, record.ErrNotFound) || errors.Is(err, ErrUnavailable) {
+	_, rule := errors.AsType[*tenant.RuleError](err)
+	if err == nil || field || taken || rule || errors.Is(err, record.ErrNotFound) || errors.Is(err, wire.ErrUnavailable) {
 		return err
 	}
-	return unavailable(doing, err)
+	return wire.Unavailable(doing, err)
 }
 
 // Changes
@@ -455,7 +458,7 @@ func (ad *Admin) hashOne(ctx context.Context, secret string) (string, error) {
 			}
 		}
 		if err != nil {
-			return "", unavailable("hashing a secret", err)
+			return "", wire.Unavailable("hashing a secret", err)
 		}
 		return hash, nil
 	}

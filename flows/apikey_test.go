@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // Whatever asks for an API key tells which it was, and events do. Nothing is told of
@@ -45,7 +46,7 @@ func TestWhichAPIKeyIsUsed(t *testing.T) {
 			t.Errorf("%s with %s: %d events", c.company, c.key, len(*events))
 		}
 		for _, e := range *events {
-			if e.Key != c.told || e.Company != c.about || (e.Result == flows.ErrAPIKeyInvalid.Code) != (c.told == "") {
+			if e.Key != c.told || e.Company != c.about || (e.Result == wire.ErrAPIKeyInvalid.Code) != (c.told == "") {
 				t.Errorf("%s with %s: %+v", c.company, c.key, e)
 			}
 			checkEvent(t, e)
@@ -58,7 +59,7 @@ func TestWhichAPIKeyIsUsed(t *testing.T) {
 		t.Errorf("by its key: %v, %q", err, used)
 	}
 	used = nil
-	if _, err := b.CompanyByKey([]string{"new key", "key"}); !errors.Is(err, flows.ErrAPIKeyInvalid) || used != nil {
+	if _, err := b.CompanyByKey([]string{"new key", "key"}); !errors.Is(err, wire.ErrAPIKeyInvalid) || used != nil {
 		t.Errorf("two keys: %v, %q", err, used)
 	}
 	b.company.NoAPIKey, *events = true, nil

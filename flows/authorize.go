@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A Demand is what a path asks of a token beyond being good.
@@ -24,7 +25,7 @@ func (d *Demand) meets(company string) bool {
 // Authorize decides on a request for the protected path: it returns the
 // authorized session whose token was sent, or a *Error or *Refusal.
 func (s *Service) Authorize(ctx context.Context, want Demand, authorization []string) (record.Session, error) {
-	token, err := ParseBearer(authorization)
+	token, err := wire.ParseBearer(authorization)
 	if err != nil {
 		return record.Session{}, err
 	}
@@ -40,13 +41,13 @@ func (s *Service) Authorize(ctx context.Context, want Demand, authorization []st
 	}
 	owner := s.Companies[session.Company]
 	if owner == nil {
-		return record.Session{}, ErrTokenInvalid // its company was taken out of the configuration
+		return record.Session{}, wire.ErrTokenInvalid // its company was taken out of the configuration
 	}
 	if session.State != record.Authorized {
-		return record.Session{}, ErrSessionInvalid
+		return record.Session{}, wire.ErrSessionInvalid
 	}
 	if want.Fresh > 0 && now.Sub(session.Created) > want.Fresh {
-		return record.Session{}, &Refusal{Err: ErrSessionInvalid, Reason: TooOld, Message: "The login is too long ago for this; log in again.", MaxAge: want.Fresh}
+		return record.Session{}, &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.TooOld, Message: "The login is too long ago for this; log in again.", MaxAge: want.Fresh}
 	}
 	return session, s.touch(ctx, now, session, owner.Idle)
 }
@@ -56,14 +57,14 @@ func (s *Service) Authorize(ctx context.Context, want Demand, authorization []st
 func (s *Service) Live(ctx context.Context, session record.Session) error {
 	recalled, err := s.recall(ctx, session.Company, session.Hash, false)
 	if errors.Is(err, record.ErrNotFound) {
-		return ErrTokenInvalid
+		return wire.ErrTokenInvalid
 	}
 	if err != nil {
-		return unavailable("loading the session", err)
+		return wire.Unavailable("loading the session", err)
 	}
 	if now := s.Now(); !now.Before(recalled.Expires) {
 		s.expire(ctx, now, recalled)
-		return ErrTokenExpired
+		return wire.ErrTokenExpired
 	}
 	return nil
 }
@@ -96,7 +97,7 @@ func (s *Service) touch(ctx context.Context, now time.Time, session record.Sessi
 	}
 	err := s.Sessions.Touch(ctx, now, session.Hash, expires)
 	if errors.Is(err, record.ErrNotFound) {
-		return ErrTokenInvalid // ended meanwhile
+		return wire.ErrTokenInvalid // ended meanwhile
 	}
 	if err != nil && ctx.Err() == nil {
 		s.Log.Warn("a session could not be prolonged, and goes on until it expires", "company", session.Company, "error", err)

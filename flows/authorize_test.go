@@ -14,10 +14,11 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // wantLive asks whether the protected path lets a token through.
-func (b *bench) wantLive(token string, want *flows.Error) {
+func (b *bench) wantLive(token string, want *wire.Error) {
 	b.t.Helper()
 	session, err := b.Authorize(b.t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
 	if want == nil {
@@ -34,7 +35,7 @@ func TestOnlyAuthorizedSessionsPass(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			b := newBench(t)
 			token := b.sessionIn(state)
-			want := flows.ErrSessionInvalid
+			want := wire.ErrSessionInvalid
 			if state == record.Authorized {
 				want = nil
 			}
@@ -42,7 +43,7 @@ func TestOnlyAuthorizedSessionsPass(t *testing.T) {
 			if _, err := b.Authorize(t.Context(), flows.Demand{}, []string{"Bearer " + token}); codeOf(err) != codeOf0(want) {
 				t.Errorf("any company: got %v", err)
 			}
-			if _, err := b.Authorize(t.Context(), flows.Demand{Company: "globex"}, []string{"Bearer " + token}); !errors.Is(err, flows.ErrTokenInvalid) {
+			if _, err := b.Authorize(t.Context(), flows.Demand{Company: "globex"}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
 				t.Errorf("another company: got %v", err)
 			}
 		})
@@ -50,7 +51,7 @@ func TestOnlyAuthorizedSessionsPass(t *testing.T) {
 }
 
 // codeOf0 is codeOf for an error that may be nil.
-func codeOf0(e *flows.Error) string {
+func codeOf0(e *wire.Error) string {
 	if e == nil {
 		return ""
 	}
@@ -75,8 +76,8 @@ func TestOnlyTheExactTokenIsAccepted(t *testing.T) {
 		"mgs_" + strings.NewReplacer("-", "+", "_", "/").Replace(token[4:]) + "=", strings.ToUpper(token), strings.ToLower(token),
 		base64.StdEncoding.EncodeToString(raw), "mgl_" + token[4:],
 	} {
-		b.wantLive(other, flows.ErrTokenInvalid)
-		b.wrong(flows.ErrTokenInvalid, "auth/logout", other, nil)
+		b.wantLive(other, wire.ErrTokenInvalid)
+		b.wrong(wire.ErrTokenInvalid, "auth/logout", other, nil)
 	}
 	b.wantLive(token, nil)
 }
@@ -123,27 +124,27 @@ func TestAuthorizationHeader(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		lines []string
-		want  *flows.Error
+		want  *wire.Error
 	}{
-		{"none", nil, flows.ErrHeaderMissing},
+		{"none", nil, wire.ErrHeaderMissing},
 		{"lower case", []string{"bearer " + token}, nil},
 		{"upper case", []string{"BEARER " + token}, nil},
-		{"two", []string{"Bearer " + token, "Bearer " + token}, flows.ErrHeaderInvalid},
-		{"empty", []string{""}, flows.ErrHeaderInvalid},
-		{"scheme alone", []string{"Bearer"}, flows.ErrHeaderInvalid},
-		{"scheme and space", []string{"Bearer "}, flows.ErrHeaderInvalid},
-		{"token alone", []string{token}, flows.ErrHeaderInvalid},
-		{"two spaces", []string{"Bearer  " + token}, flows.ErrHeaderInvalid},
-		{"a tab", []string{"Bearer\t" + token}, flows.ErrHeaderInvalid},
-		{"a space before", []string{" Bearer " + token}, flows.ErrHeaderInvalid},
-		{"a space behind", []string{"Bearer " + token + " "}, flows.ErrHeaderInvalid},
-		{"another scheme", []string{"Basic " + token}, flows.ErrHeaderInvalid},
-		{"a comma", []string{"Bearer " + token + ",x"}, flows.ErrHeaderInvalid},
-		{"quoted", []string{`Bearer "` + token + `"`}, flows.ErrHeaderInvalid},
-		{"only padding", []string{"Bearer =="}, flows.ErrHeaderInvalid},
-		{"padding within", []string{"Bearer a=b"}, flows.ErrHeaderInvalid},
-		{"not ASCII", []string{"Bearer ą"}, flows.ErrHeaderInvalid},
-		{"another alphabet", []string{"Bearer a-._~+/Z9=="}, flows.ErrTokenInvalid},
+		{"two", []string{"Bearer " + token, "Bearer " + token}, wire.ErrHeaderInvalid},
+		{"empty", []string{""}, wire.ErrHeaderInvalid},
+		{"scheme alone", []string{"Bearer"}, wire.ErrHeaderInvalid},
+		{"scheme and space", []string{"Bearer "}, wire.ErrHeaderInvalid},
+		{"token alone", []string{token}, wire.ErrHeaderInvalid},
+		{"two spaces", []string{"Bearer  " + token}, wire.ErrHeaderInvalid},
+		{"a tab", []string{"Bearer\t" + token}, wire.ErrHeaderInvalid},
+		{"a space before", []string{" Bearer " + token}, wire.ErrHeaderInvalid},
+		{"a space behind", []string{"Bearer " + token + " "}, wire.ErrHeaderInvalid},
+		{"another scheme", []string{"Basic " + token}, wire.ErrHeaderInvalid},
+		{"a comma", []string{"Bearer " + token + ",x"}, wire.ErrHeaderInvalid},
+		{"quoted", []string{`Bearer "` + token + `"`}, wire.ErrHeaderInvalid},
+		{"only padding", []string{"Bearer =="}, wire.ErrHeaderInvalid},
+		{"padding within", []string{"Bearer a=b"}, wire.ErrHeaderInvalid},
+		{"not ASCII", []string{"Bearer ą"}, wire.ErrHeaderInvalid},
+		{"another alphabet", []string{"Bearer a-._~+/Z9=="}, wire.ErrTokenInvalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := b.Authorize(t.Context(), flows.Demand{Company: code}, c.lines)
@@ -160,12 +161,12 @@ func FuzzParseBearer(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		token, err := flows.ParseBearer([]string{line})
+		token, err := wire.ParseBearer([]string{line})
 		// $ also matches before a newline at the end; \n is in no token.
 		if right := bearer.MatchString(line) && !strings.HasSuffix(line, "\n"); (err == nil) != right {
 			t.Fatalf("%q: got %v, want right %v", line, err, right)
 		}
-		if err != nil && !errors.Is(err, flows.ErrHeaderInvalid) || err == nil && token != line[len("Bearer "):] {
+		if err != nil && !errors.Is(err, wire.ErrHeaderInvalid) || err == nil && token != line[len("Bearer "):] {
 			t.Errorf("%q: got %q and %v", line, token, err)
 		}
 	})
@@ -182,20 +183,20 @@ func TestAnExpiredTokenIsToldSoForAnHour(t *testing.T) {
 				life = b.company.Idle
 			}
 			b.clock.advance(life)
-			b.wrong(flows.ErrTokenExpired, "auth/logout", token, nil)
-			b.wantLive(token, flows.ErrTokenExpired)
+			b.wrong(wire.ErrTokenExpired, "auth/logout", token, nil)
+			b.wantLive(token, wire.ErrTokenExpired)
 			b.clock.advance(time.Hour)
 			b.sweep()
-			b.wrong(flows.ErrTokenExpired, "auth/logout", token, nil)
+			b.wrong(wire.ErrTokenExpired, "auth/logout", token, nil)
 			b.clock.advance(time.Hour)
 			b.sweep()
-			b.wrong(flows.ErrTokenInvalid, "auth/logout", token, nil)
-			b.wantLive(token, flows.ErrTokenInvalid)
+			b.wrong(wire.ErrTokenInvalid, "auth/logout", token, nil)
+			b.wantLive(token, wire.ErrTokenInvalid)
 			if state == record.CheckPassword {
 				return // nobody keeps that it has expired
 			}
 			b.clock.advance(-2*time.Hour - life) // it does not come back with the clock
-			b.wrong(flows.ErrTokenInvalid, "auth/logout", token, nil)
+			b.wrong(wire.ErrTokenInvalid, "auth/logout", token, nil)
 		})
 	}
 }
@@ -219,13 +220,13 @@ func TestAnExpiredTokenNeverRevives(t *testing.T) {
 				}
 			}
 			b.clock.advance(time.Hour)
-			b.wantLive(token, flows.ErrTokenExpired)
+			b.wantLive(token, wire.ErrTokenExpired)
 			for _, back := range []time.Duration{-time.Hour + time.Second, 0, -24 * time.Hour} {
 				b.clock.advance(back)
 				b.sweep()
-				b.wantLive(token, flows.ErrTokenExpired)
-				b.wrong(flows.ErrTokenExpired, "auth/logout", token, nil)
-				other.wantLive(token, flows.ErrTokenExpired)
+				b.wantLive(token, wire.ErrTokenExpired)
+				b.wrong(wire.ErrTokenExpired, "auth/logout", token, nil)
+				other.wantLive(token, wire.ErrTokenExpired)
 			}
 		})
 	}
@@ -240,19 +241,19 @@ func TestASessionThatLiveSawExpireNeverRevives(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.clock.advance(b.company.Idle)
-	wantError(t, b.Live(t.Context(), session), flows.ErrTokenExpired)
+	wantError(t, b.Live(t.Context(), session), wire.ErrTokenExpired)
 	b.clock.advance(-b.company.Idle)
-	wantError(t, b.Live(t.Context(), session), flows.ErrTokenExpired)
-	b.wantLive(token, flows.ErrTokenExpired)
+	wantError(t, b.Live(t.Context(), session), wire.ErrTokenExpired)
+	b.wantLive(token, wire.ErrTokenExpired)
 }
 
 func TestAnExpiredLinkNeverRevives(t *testing.T) {
 	b := newBench(t)
 	link := b.goodBody("auth/recovery/checklink")
 	b.clock.advance(b.company.LinkTTL)
-	b.wrong(flows.ErrTokenExpired, "auth/recovery/checklink", "", link)
+	b.wrong(wire.ErrTokenExpired, "auth/recovery/checklink", "", link)
 	b.clock.advance(-b.company.LinkTTL)
-	b.wrong(flows.ErrTokenExpired, "auth/recovery/checklink", "", link)
+	b.wrong(wire.ErrTokenExpired, "auth/recovery/checklink", "", link)
 }
 
 func (b *bench) sweep() {
@@ -266,10 +267,10 @@ func TestATokenOfAStepIsNotProlonged(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.CheckPassword)
 	b.clock.advance(b.company.Temporary - time.Microsecond)
-	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
-	b.wantLive(token, flows.ErrSessionInvalid)
+	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
+	b.wantLive(token, wire.ErrSessionInvalid)
 	b.clock.advance(time.Microsecond)
-	b.wrong(flows.ErrTokenExpired, "auth/checkpassword", token, object{"password": password})
+	b.wrong(wire.ErrTokenExpired, "auth/checkpassword", token, object{"password": password})
 }
 
 func TestIdleAndLifetime(t *testing.T) {
@@ -281,7 +282,7 @@ func TestIdleAndLifetime(t *testing.T) {
 		b.clock.advance(b.company.Idle - time.Microsecond)
 		b.wantLive(token, nil)
 		b.clock.advance(b.company.Idle)
-		b.wantLive(token, flows.ErrTokenExpired)
+		b.wantLive(token, wire.ErrTokenExpired)
 	})
 	t.Run("with requests", func(t *testing.T) {
 		b := newBench(t)
@@ -293,7 +294,7 @@ func TestIdleAndLifetime(t *testing.T) {
 		b.clock.advance(30*time.Minute - time.Microsecond)
 		b.wantLive(token, nil)
 		b.clock.advance(time.Microsecond)
-		b.wantLive(token, flows.ErrTokenExpired)
+		b.wantLive(token, wire.ErrTokenExpired)
 	})
 	t.Run("a short life", func(t *testing.T) {
 		b := newBench(t)
@@ -302,7 +303,7 @@ func TestIdleAndLifetime(t *testing.T) {
 		b.clock.advance(10*time.Minute - time.Microsecond)
 		b.wantLive(token, nil)
 		b.clock.advance(time.Microsecond)
-		b.wantLive(token, flows.ErrTokenExpired)
+		b.wantLive(token, wire.ErrTokenExpired)
 	})
 	t.Run("the clock jumps back", func(t *testing.T) {
 		b := newBench(t)
@@ -314,7 +315,7 @@ func TestIdleAndLifetime(t *testing.T) {
 		b.clock.advance(time.Hour + time.Hour - time.Microsecond) // which has shortened nothing
 		b.wantLive(token, nil)
 		b.clock.advance(24 * time.Hour)
-		b.wantLive(token, flows.ErrTokenExpired)
+		b.wantLive(token, wire.ErrTokenExpired)
 	})
 }
 
@@ -360,21 +361,21 @@ func TestLiveCountsAsNoRequest(t *testing.T) {
 		}
 	}
 	b.clock.advance(time.Minute)
-	wantError(t, b.Live(t.Context(), session), flows.ErrTokenExpired)
+	wantError(t, b.Live(t.Context(), session), wire.ErrTokenExpired)
 	token := b.sessionIn(record.Authorized)
 	session, err = b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.must("auth/logout", token, nil)
-	wantError(t, b.Live(t.Context(), session), flows.ErrTokenInvalid)
+	wantError(t, b.Live(t.Context(), session), wire.ErrTokenInvalid)
 }
 
 func TestASessionOfARemovedCompanyIsInvalid(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.Authorized)
 	delete(b.Companies, code)
-	if _, err := b.Authorize(t.Context(), flows.Demand{}, []string{"Bearer " + token}); !errors.Is(err, flows.ErrTokenInvalid) {
+	if _, err := b.Authorize(t.Context(), flows.Demand{}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -423,7 +424,7 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.Authorized)
 	b.Sessions = brokenSessions{b.Sessions}
-	b.wantLive(token, flows.ErrUnavailable)
+	b.wantLive(token, wire.ErrUnavailable)
 	for i := range flows.Routes {
 		route := &flows.Routes[i]
 		body := object{"token": "mgl_x"}
@@ -431,7 +432,7 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 			body = b.goodBody(route.Path)
 		}
 		_, err := b.serve(route.Path, token, body)
-		wantError(t, err, flows.ErrUnavailable)
+		wantError(t, err, wire.ErrUnavailable)
 		if refusal(err).RetryAfter <= 0 {
 			t.Errorf("%s: no Retry-After", route.Path)
 		}
@@ -449,22 +450,22 @@ func TestAPIKeys(t *testing.T) {
 	for _, c := range []struct {
 		company string
 		keys    []string
-		want    *flows.Error
+		want    *wire.Error
 	}{
 		{code, []string{"key one"}, nil},
 		{code, []string{"key two"}, nil},
 		{"globex", []string{"other key"}, nil},
-		{code, nil, flows.ErrAPIKeyMissing},
-		{"nosuch", nil, flows.ErrAPIKeyMissing},
-		{code, []string{""}, flows.ErrAPIKeyInvalid},
-		{code, []string{"key one", "key one"}, flows.ErrAPIKeyInvalid},
-		{code, []string{"key one, key two"}, flows.ErrAPIKeyInvalid},
-		{code, []string{"other key"}, flows.ErrAPIKeyInvalid},
-		{code, []string{"Key one"}, flows.ErrAPIKeyInvalid},
-		{code, []string{"key one "}, flows.ErrAPIKeyInvalid},
-		{"nosuch", []string{"key one"}, flows.ErrAPIKeyInvalid},
-		{"ACME", []string{"key one"}, flows.ErrAPIKeyInvalid},
-		{"", []string{"key one"}, flows.ErrAPIKeyInvalid},
+		{code, nil, wire.ErrAPIKeyMissing},
+		{"nosuch", nil, wire.ErrAPIKeyMissing},
+		{code, []string{""}, wire.ErrAPIKeyInvalid},
+		{code, []string{"key one", "key one"}, wire.ErrAPIKeyInvalid},
+		{code, []string{"key one, key two"}, wire.ErrAPIKeyInvalid},
+		{code, []string{"other key"}, wire.ErrAPIKeyInvalid},
+		{code, []string{"Key one"}, wire.ErrAPIKeyInvalid},
+		{code, []string{"key one "}, wire.ErrAPIKeyInvalid},
+		{"nosuch", []string{"key one"}, wire.ErrAPIKeyInvalid},
+		{"ACME", []string{"key one"}, wire.ErrAPIKeyInvalid},
+		{"", []string{"key one"}, wire.ErrAPIKeyInvalid},
 	} {
 		read := false
 		_, err := b.Serve(t.Context(), &flows.Request{
@@ -485,45 +486,45 @@ func TestChecksRunInOrder(t *testing.T) {
 	request := &flows.Request{Company: code, Route: flows.RouteByPath("auth/checkpassword"), Address: "192.0.2.1"}
 	body := `{"password": 1}`
 	request.Body = func() ([]byte, error) { return []byte(body), nil }
-	next := func(want *flows.Error) {
+	next := func(want *wire.Error) {
 		t.Helper()
 		_, err := b.Serve(t.Context(), request)
 		wantError(t, err, want)
 	}
-	b.company.Disclaimers = []flows.Disclaimer{terms}
+	b.company.Disclaimers = []wire.Disclaimer{terms}
 	b.company.Captcha = nil
 	other := b.sessionIn(record.RecoveryQuestion)
 	b.company.Captcha = &captcha{}
 	token := b.sessionIn(record.CheckPassword)
 	b.company.NoAPIKey = false
 
-	next(flows.ErrAPIKeyMissing)
+	next(wire.ErrAPIKeyMissing)
 	request.APIKeys = []string{"key"}
-	next(flows.ErrHeaderMissing)
+	next(wire.ErrHeaderMissing)
 	request.Authorization = []string{"Basic x"}
-	next(flows.ErrHeaderInvalid)
+	next(wire.ErrHeaderInvalid)
 	request.Authorization = []string{"Bearer x"}
-	next(flows.ErrTokenInvalid)
+	next(wire.ErrTokenInvalid)
 	request.Authorization = []string{"Bearer " + other}
-	next(flows.ErrSessionInvalid)
+	next(wire.ErrSessionInvalid)
 	request.Authorization = []string{"Bearer " + token}
-	next(flows.ErrValidation)
+	next(wire.ErrValidation)
 	body = `{"password": "wrong"}`
 	b.status(record.StatusClosed)
 	b.company.Limits.FailuresPerAddress.N = 0
-	next(flows.ErrRestricted)
+	next(wire.ErrRestricted)
 	b.company.Limits.FailuresPerAddress.N = 100
 	b.company.Limits.LockAfter, b.company.Limits.DisableAfter, b.company.Limits.CaptchaAfter = 0, 0, 0
-	next(flows.ErrRestricted)
+	next(wire.ErrRestricted)
 	b.company.Limits.LockAfter, b.company.Limits.DisableAfter = 10, 100
-	next(flows.ErrCaptchaMissing)
+	next(wire.ErrCaptchaMissing)
 	body = `{"password": "wrong", "captcha_response": "good 1"}`
-	next(flows.ErrUserClosed)
+	next(wire.ErrUserClosed)
 	b.status(record.StatusActive)
 	body = `{"password": "wrong", "captcha_response": "good 2"}`
-	next(flows.ErrPasswordInvalid)
+	next(wire.ErrPasswordInvalid)
 	body = `{"password": "` + password + `", "captcha_response": "good 3"}`
-	next(flows.ErrDisclaimerInvalid)
+	next(wire.ErrDisclaimerInvalid)
 	body = `{"password": "` + password + `", "captcha_response": "good 4", "accept_disclaimers": ["terms"]}`
 	if _, err := b.Serve(t.Context(), request); err != nil {
 		t.Errorf("once nothing is wrong: %v", err)

@@ -17,8 +17,11 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -27,7 +30,7 @@ import (
 type bench struct {
 	*flows.Service
 	t       *testing.T
-	company *flows.Company
+	company *tenant.Company
 	sms     *outbox
 	mail    *outbox
 	clock   *clock
@@ -81,7 +84,7 @@ func settle(s *flows.Service) {
 // An outbox is a gateway: it fails while broken is set.
 type outbox struct {
 	mu      sync.Mutex
-	sent    []flows.Message
+	sent    []message.Message
 	broken  error
 	arrived *sync.Cond
 }
@@ -92,7 +95,7 @@ func newOutbox() *outbox {
 	return o
 }
 
-func (o *outbox) Send(_ context.Context, m flows.Message) error {
+func (o *outbox) Send(_ context.Context, m message.Message) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sent = append(o.sent, m)
@@ -109,14 +112,14 @@ func (o *outbox) await(n int) {
 	}
 }
 
-func (o *outbox) last(t *testing.T) flows.Message {
+func (o *outbox) last(t *testing.T) message.Message {
 	t.Helper()
 	return o.lastOf(t, "")
 }
 
 // lastOf returns the last message of a type, empty for any: a notice may come at
 // any moment, behind the answer that it is about.
-func (o *outbox) lastOf(t *testing.T, kind string) flows.Message {
+func (o *outbox) lastOf(t *testing.T, kind string) message.Message {
 	t.Helper()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -126,7 +129,7 @@ func (o *outbox) lastOf(t *testing.T, kind string) flows.Message {
 		}
 	}
 	t.Fatalf("nothing was sent of type %q", kind)
-	return flows.Message{}
+	return message.Message{}
 }
 
 func (o *outbox) count() int {
@@ -138,15 +141,15 @@ func (o *outbox) count() int {
 // A provider vouches for the user that the code names, as newGrant does.
 type provider struct{}
 
-func (provider) Exchange(_ context.Context, g flows.OAuthGrant) (flows.OAuthUser, error) {
+func (provider) Exchange(_ context.Context, g tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	user, _, _ := strings.Cut(g.Code, " ")
 	switch user {
 	case "down":
-		return flows.OAuthUser{}, errors.New("connection refused")
+		return tenant.OAuthUser{}, errors.New("connection refused")
 	case "bad":
-		return flows.OAuthUser{}, flows.ErrOAuthFailed
+		return tenant.OAuthUser{}, wire.ErrOAuthFailed
 	}
-	return flows.OAuthUser{Subject: user, Email: user + "@example.com", EmailVerified: true}, nil
+	return tenant.OAuthUser{Subject: user, Email: user + "@example.com", EmailVerified: true}, nil
 }
 
 var grants atomic.Int64
@@ -167,23 +170,23 @@ func newBench(t *testing.T) *bench {
 		mail:  newOutbox(),
 		clock: &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)},
 	}
-	policy := flows.DefaultPolicy()
+	policy := tenant.DefaultPolicy()
 	policy.Password.Argon2id = cheap
-	policy.Methods = []flows.Method{flows.ByPhone, flows.ByMail, flows.ByQuestion}
+	policy.Methods = []tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion}
 	policy.Link = linkURL + "{token}"
-	b.company = &flows.Company{
+	b.company = &tenant.Company{
 		Code:     code,
 		NoAPIKey: true,
-		OAuth:    map[int]flows.OAuth{1: {Provider: provider{}, RedirectURIs: []string{"https://app.example.com/cb"}}},
+		OAuth:    map[int]tenant.OAuth{1: {Provider: provider{}, RedirectURIs: []string{"https://app.example.com/cb"}}},
 		SMS:      b.sms,
 		Mail:     b.mail,
-		Texts:    flows.DefaultTexts(),
+		Texts:    message.DefaultTexts(),
 		Policy:   policy,
 	}
 	b.Service = &flows.Service{
 		Accounts:  db.Accounts(),
 		Sessions:  db.Sessions(),
-		Companies: map[string]*flows.Company{code: b.company},
+		Companies: map[string]*tenant.Company{code: b.company},
 		Hasher:    pw.NewHasher(2),
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Now:       b.clock.Now,
@@ -243,7 +246,7 @@ func (b *bench) status(s record.Status) {
 }
 
 // addCompany adds a company with the policy, gateways and account of the first.
-func (b *bench) addCompany(code string) *flows.Company {
+func (b *bench) addCompany(code string) *tenant.Company {
 	b.t.Helper()
 	company := *b.company
 	company.Code = code
@@ -341,7 +344,7 @@ func codeOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	if e, ok := errors.AsType[*flows.Error](err); ok {
+	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return e.Code
 	}
 	return err.Error()
@@ -377,7 +380,7 @@ func (b *bench) serveAs(company, address, path, token string, body object) (flow
 }
 
 // wrong is serve where it has to fail.
-func (b *bench) wrong(want *flows.Error, path, token string, body object) {
+func (b *bench) wrong(want *wire.Error, path, token string, body object) {
 	b.t.Helper()
 	if _, err := b.serve(path, token, body); !errors.Is(err, want) {
 		b.t.Fatalf("%s: got %v, want %v (%d)", path, err, want, want.Status)
@@ -411,7 +414,7 @@ func (b *bench) sessionIn(state record.State) string {
 	case record.Authorized:
 		return b.must("auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": password}).SessionToken
 	case record.AcceptDisclaimers:
-		b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}}
+		b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
 		token := b.must("auth/oauth", "", b.goodBody("auth/oauth")).SessionToken
 		b.company.Disclaimers = nil
 		return token
@@ -451,15 +454,15 @@ func (b *bench) goodBody(path string) object {
 		return object{"control_answer": answer}
 	case "auth/recovery/checklink":
 		b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": "MAIL"})
-		return object{"token": strings.TrimPrefix(b.mail.lastOf(b.t, flows.RecoveryLink).Link, linkURL)}
+		return object{"token": strings.TrimPrefix(b.mail.lastOf(b.t, message.RecoveryLink).Link, linkURL)}
 	}
 	return object{}
 }
 
 // refusal is what a request's error adds to its code; empty if nothing.
-func refusal(err error) flows.Refusal {
-	if r, ok := errors.AsType[*flows.Refusal](err); ok {
+func refusal(err error) wire.Refusal {
+	if r, ok := errors.AsType[*wire.Refusal](err); ok {
 		return *r
 	}
-	return flows.Refusal{}
+	return wire.Refusal{}
 }

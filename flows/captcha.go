@@ -10,6 +10,8 @@ import (
 	"unicode"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // captchaMemory is how long a used response is remembered. The providers' own
@@ -21,7 +23,7 @@ const captchaMemory = time.Hour
 // which the caller has looked at: beyond its limit no provider is asked.
 func (s *Service) solveCaptcha(ctx context.Context, c *call, response string) error {
 	if response == "" {
-		return &Refusal{Err: ErrCaptchaMissing, Captcha: true}
+		return &wire.Refusal{Err: wire.ErrCaptchaMissing, Captcha: true}
 	}
 	ok, err := s.goodCaptcha(ctx, c, response)
 	if err != nil || ok {
@@ -30,7 +32,7 @@ func (s *Service) solveCaptcha(ctx context.Context, c *call, response string) er
 	if err := s.failAddress(ctx, c); err != nil {
 		return err
 	}
-	return &Refusal{Err: ErrCaptchaInvalid, Captcha: true}
+	return &wire.Refusal{Err: wire.ErrCaptchaInvalid, Captcha: true}
 }
 
 // goodCaptcha reports whether a response is right, and marks it as used.
@@ -43,7 +45,7 @@ func (s *Service) goodCaptcha(ctx context.Context, c *call, response string) (bo
 	if err != nil {
 		return false, err
 	}
-	if _, reusable := c.company.Captcha.(ReusableCaptcha); reusable || !ok {
+	if _, reusable := c.company.Captcha.(tenant.ReusableCaptcha); reusable || !ok {
 		return ok, nil
 	}
 	hash := sha256.Sum256([]byte(once))
@@ -53,7 +55,7 @@ func (s *Service) goodCaptcha(ctx context.Context, c *call, response string) (bo
 		return false, nil
 	}
 	if err != nil {
-		return false, unavailable("marking the captcha response as used", err)
+		return false, wire.Unavailable("marking the captcha response as used", err)
 	}
 	return true, nil
 }
@@ -61,7 +63,7 @@ func (s *Service) goodCaptcha(ctx context.Context, c *call, response string) (bo
 // verifyCaptcha returns whether a response is right, and what of it is good once:
 // of work there are many right responses to one challenge.
 func (s *Service) verifyCaptcha(ctx context.Context, c *call, response string) (once string, ok bool, err error) {
-	if work, ours := c.company.Captcha.(ProofOfWork); ours {
+	if work, ours := c.company.Captcha.(tenant.ProofOfWork); ours {
 		secrets, err := s.storeSecrets(ctx)
 		if err != nil {
 			return "", false, err
@@ -71,7 +73,7 @@ func (s *Service) verifyCaptcha(ctx context.Context, c *call, response string) (
 	}
 	ok, err = c.company.Captcha.Verify(ctx, response, c.address)
 	if err != nil {
-		return "", false, unavailable("verifying the captcha response", err)
+		return "", false, wire.Unavailable("verifying the captcha response", err)
 	}
 	return response, ok, nil
 }

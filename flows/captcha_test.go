@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // captchaBodies are requests that need a captcha_response, good but for that.
@@ -45,12 +45,12 @@ func TestBadCaptchasAreFailuresOfTheAddress(t *testing.T) {
 					t.Fatal(err)
 				}
 				for range limit {
-					wantRefusal(t, b.solve(code, "203.0.113.7", path, token, response), flows.ErrCaptchaInvalid, true)
+					wantRefusal(t, b.solve(code, "203.0.113.7", path, token, response), wire.ErrCaptchaInvalid, true)
 				}
 				before := asked.asked.Load()
 				for i := range 10 {
 					err := b.solve(code, "203.0.113.7", path, token, fmt.Sprint("good ", i))
-					wantRefusal(t, err, flows.ErrRestricted, false)
+					wantRefusal(t, err, wire.ErrRestricted, false)
 				}
 				if asked.asked.Load() != before {
 					t.Error("the provider is asked for an address that has failed too often")
@@ -87,7 +87,7 @@ func TestACaptchaResponseIsUsedOnceInAllCompanies(t *testing.T) {
 func TestACaptchaResponseHasNoSpacesAround(t *testing.T) {
 	b, asked := newCaptchaBench(t)
 	for i, spaced := range []string{"good ", " good", "good\n", "\tgood", "good\u00a0", "\u2003good", "good\ufeff", "good\u001c", "good\u200b"} {
-		wantRefusal(t, b.solve(code, addressOf(i), "auth/checkcredentials", "", spaced), flows.ErrCaptchaInvalid, true)
+		wantRefusal(t, b.solve(code, addressOf(i), "auth/checkcredentials", "", spaced), wire.ErrCaptchaInvalid, true)
 	}
 	if n := asked.asked.Load(); n != 0 {
 		t.Errorf("the provider was asked %d times", n)

@@ -11,14 +11,16 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A starter is a provider that says where its logins begin.
-type starter func(context.Context) (flows.OAuthStart, error)
+type starter func(context.Context) (tenant.OAuthStart, error)
 
-func (s starter) Start(ctx context.Context) (flows.OAuthStart, error) { return s(ctx) }
+func (s starter) Start(ctx context.Context) (tenant.OAuthStart, error) { return s(ctx) }
 
-func (b *bench) clientConfig() (config flows.ClientConfig, raw string) {
+func (b *bench) clientConfig() (config tenant.ClientConfig, raw string) {
 	b.t.Helper()
 	config, err := b.ClientConfig(b.t.Context(), &flows.Request{Company: code})
 	if err != nil {
@@ -42,15 +44,15 @@ func TestClientConfigTellsWhatTheCompanyAsksFor(t *testing.T) {
 	}
 	b.company.Methods = nil
 	b.company.Captcha, b.company.CaptchaType, b.company.SiteKey = &captcha{}, "turnstile", "site"
-	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Title: "Terms", Version: "1"}}
+	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Title: "Terms", Version: "1"}}
 	b.company.Password.Regex, b.company.Password.RegexSource = regexp.MustCompile("[0-9]"), "[0-9]"
 	b.company.Password.RegexDescription = "a digit"
-	b.company.OAuth = map[int]flows.OAuth{
+	b.company.OAuth = map[int]tenant.OAuth{
 		5: {Name: "Five", ClientID: "five", RequirePKCE: true},
-		1: {Name: "One", ClientID: "one", Scopes: []string{"openid", "email"}, Authorizer: starter(func(context.Context) (flows.OAuthStart, error) {
-			return flows.OAuthStart{URL: "https://id.example/auth", PKCE: true}, nil
+		1: {Name: "One", ClientID: "one", Scopes: []string{"openid", "email"}, Authorizer: starter(func(context.Context) (tenant.OAuthStart, error) {
+			return tenant.OAuthStart{URL: "https://id.example/auth", PKCE: true}, nil
 		})},
-		2: {Name: "Two", ClientID: "two", Authorizer: starter(func(context.Context) (flows.OAuthStart, error) { return flows.OAuthStart{}, nil })},
+		2: {Name: "Two", ClientID: "two", Authorizer: starter(func(context.Context) (tenant.OAuthStart, error) { return tenant.OAuthStart{}, nil })},
 	}
 	_, got := b.clientConfig()
 	for _, want := range []string{
@@ -75,13 +77,13 @@ func TestClientConfigTellsWhatTheCompanyAsksFor(t *testing.T) {
 func TestClientConfigSaysWhatHardenedAsksFor(t *testing.T) {
 	b := newBench(t)
 	b.company.Hardened = true
-	for factor, want := range map[flows.SecondFactor]struct {
+	for factor, want := range map[tenant.SecondFactor]struct {
 		min        int
 		begin, end string
 	}{
-		flows.SecondFactorPerAccount: {8, "At least 8 and at most 128 characters. ", " At least 15 characters for an account without a second factor."},
-		flows.SecondFactorRequired:   {8, "At least 8 and at most 128 characters. ", "name."},
-		flows.SecondFactorOff:        {15, "At least 15 and at most 128 characters, ", "name."},
+		tenant.SecondFactorPerAccount: {8, "At least 8 and at most 128 characters. ", " At least 15 characters for an account without a second factor."},
+		tenant.SecondFactorRequired:   {8, "At least 8 and at most 128 characters. ", "name."},
+		tenant.SecondFactorOff:        {15, "At least 15 and at most 128 characters, ", "name."},
 	} {
 		b.company.SecondFactor = factor
 		config, _ := b.clientConfig()
@@ -95,17 +97,17 @@ func TestClientConfigSaysWhatHardenedAsksFor(t *testing.T) {
 // logins begin, or is broken, takes nothing but that away.
 func TestClientConfigDoesNotWaitForProviders(t *testing.T) {
 	b := newBench(t)
-	silent := starter(func(ctx context.Context) (flows.OAuthStart, error) {
+	silent := starter(func(ctx context.Context) (tenant.OAuthStart, error) {
 		if until, ok := ctx.Deadline(); !ok || time.Until(until) > 1500*time.Millisecond {
 			t.Error("it may take as long as it likes")
 		}
-		return flows.OAuthStart{}, context.DeadlineExceeded
+		return tenant.OAuthStart{}, context.DeadlineExceeded
 	})
-	b.company.OAuth = map[int]flows.OAuth{
+	b.company.OAuth = map[int]tenant.OAuth{
 		1: {Authorizer: silent}, 2: {Authorizer: silent},
-		3: {Authorizer: starter(func(context.Context) (flows.OAuthStart, error) { panic("x") })},
-		4: {Authorizer: starter(func(context.Context) (flows.OAuthStart, error) {
-			return flows.OAuthStart{URL: "https://id.example"}, nil
+		3: {Authorizer: starter(func(context.Context) (tenant.OAuthStart, error) { panic("x") })},
+		4: {Authorizer: starter(func(context.Context) (tenant.OAuthStart, error) {
+			return tenant.OAuthStart{URL: "https://id.example"}, nil
 		})},
 	}
 	config, _ := b.clientConfig()
@@ -128,7 +130,7 @@ func TestClientConfigNeedsTheKey(t *testing.T) {
 		keys    []string
 		want    error
 	}{
-		{code, []string{"key"}, nil}, {code, []string{key}, nil}, {code, nil, flows.ErrAPIKeyMissing}, {code, []string{"other"}, flows.ErrAPIKeyInvalid}, {"nobody", []string{"key"}, flows.ErrAPIKeyInvalid},
+		{code, []string{"key"}, nil}, {code, []string{key}, nil}, {code, nil, wire.ErrAPIKeyMissing}, {code, []string{"other"}, wire.ErrAPIKeyInvalid}, {"nobody", []string{"key"}, wire.ErrAPIKeyInvalid},
 	} {
 		if _, err := b.ClientConfig(t.Context(), &flows.Request{Company: c.company, APIKeys: c.keys}); !errors.Is(err, c.want) {
 			t.Errorf("%s with %q: %v", c.company, c.keys, err)

@@ -12,7 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A newCode is a one-time code that is not yet sent.
@@ -64,9 +67,9 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 	if fixed {
 		return newCode{code, counters, nothing}, nil
 	}
-	m := Message{Type: OTPLogin, To: a.Phone, Code: digits, Expires: expires}
+	m := message.Message{Type: message.OTPLogin, To: a.Phone, Code: digits, Expires: expires}
 	if st.state == record.RecoveryOTP {
-		m.Type = OTPRecovery
+		m.Type = message.OTPRecovery
 	}
 	send := func(ctx context.Context) error { return s.send(ctx, c.company, c.company.SMS, a, m) }
 	if hidden {
@@ -77,15 +80,15 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 
 // errNoSecondFactor is for an account whose next step would be a code, and that
 // has neither a phone to send it to nor backup codes.
-var errNoSecondFactor = &Refusal{
-	Err:     ErrUserRestricted,
+var errNoSecondFactor = &wire.Refusal{
+	Err:     wire.ErrUserRestricted,
 	Message: "The account has no phone that a code could be sent to; only an administrator can add one.",
-	Reason:  NoSecondFactor,
+	Reason:  wire.NoSecondFactor,
 }
 
 // codelessLogins bounds the sessions that strangers can begin for an account
 // without a password once its SMS are used up.
-var codelessLogins = Rate{30, 10 * time.Minute}
+var codelessLogins = tenant.Rate{N: 30, Per: 10 * time.Minute}
 
 // awaitCode is the step to CheckOTP. Where no more SMS may be sent, an account
 // that has backup codes left gets its session all the same (contract, 4, Second
@@ -93,7 +96,7 @@ var codelessLogins = Rate{30, 10 * time.Minute}
 func (s *Service) awaitCode(ctx context.Context, c *call, st step) (Reply, error) {
 	st.state, st.byApp = record.CheckOTP, st.account.HasApp()
 	reply, err := s.enter(ctx, c, st)
-	refusal, ok := errors.AsType[*Refusal](err)
+	refusal, ok := errors.AsType[*wire.Refusal](err)
 	if !ok || !strings.HasPrefix(refusal.Lock, record.LockPrefix+"sms_") || st.account.BackupCodes == 0 {
 		return reply, err
 	}
@@ -131,7 +134,7 @@ func (c *call) accountSMS(account, phone string) []record.Counter {
 // companySMS is the company's own budget, if it has one.
 func (c *call) companySMS() []record.Counter {
 	rate := c.company.Limits.SMSPerCompany
-	if rate == (Rate{}) {
+	if rate == (tenant.Rate{}) {
 		return nil
 	}
 	return []record.Counter{c.counter("sms-per-company", "", rate)}
@@ -145,11 +148,11 @@ const countryAgain = 24 * time.Hour
 // not allowed, it is full.
 func (c *call) countrySMS(phone string) ([]record.Counter, error) {
 	rate := c.company.Limits.SMSPerCountry
-	prefix, allowed := c.company.Limits.country(phone)
+	prefix, allowed := c.company.Limits.Country(phone)
 	if !allowed {
 		return nil, &record.Full{Key: c.counter("sms-countries", prefix, rate).Key, Until: c.now.Add(countryAgain)}
 	}
-	if rate == (Rate{}) {
+	if rate == (tenant.Rate{}) {
 		return nil, nil
 	}
 	return []record.Counter{c.counter("sms-per-country", prefix, rate)}, nil

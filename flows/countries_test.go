@@ -6,6 +6,8 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // Of two phones of one country, the budget of which is one SMS, one gets it.
@@ -27,7 +29,7 @@ func TestWhichPhonesAreOfOneCountry(t *testing.T) {
 		{[]string{"+3706", "+3705"}, "+37060000001", "+37050000001", false},
 	} {
 		b := newBench(t)
-		b.company.Limits.SMSPerCountry = flows.Rate{N: 1, Per: time.Hour}
+		b.company.Limits.SMSPerCountry = tenant.Rate{N: 1, Per: time.Hour}
 		b.company.Limits.SMSCountries = c.countries
 		b.seed(flows.Seed{Account: record.Account{Mnemocode: "one", Phone: c.one}})
 		b.seed(flows.Seed{Account: record.Account{Mnemocode: "two", Phone: c.two}})
@@ -49,7 +51,7 @@ func TestOtherCountriesGetNoSMS(t *testing.T) {
 	refused := func(path, token string, body object) {
 		t.Helper()
 		_, err := b.serve(path, token, body)
-		wantError(t, err, flows.ErrRestricted)
+		wantError(t, err, wire.ErrRestricted)
 		if r := refusal(err); r.Reason != "limit.sms_country" || r.RetryAfter != 24*time.Hour {
 			t.Errorf("%s: got the reason %s, Retry-After %v", path, r.Reason, r.RetryAfter)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 type checkCredentialsRequest struct {
@@ -25,7 +26,7 @@ func (s *Service) checkCredentials(ctx context.Context, c *call, req *checkCrede
 		alias:    alias,
 		password: req.Password,
 		captcha:  req.CaptchaResponse,
-		wrong:    ErrCredentialsInvalid,
+		wrong:    wire.ErrCredentialsInvalid,
 	})
 	if err != nil {
 		return Reply{}, err

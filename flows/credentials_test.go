@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // An unknown login id, an account without a password and a wrong password
@@ -34,7 +35,7 @@ func TestCheckCredentialsTreatsAllFailuresAlike(t *testing.T) {
 		return append(answers, fmt.Sprint(codeOf(err), refusal(err).RetryAfter))
 	}
 	want := transcript(func(*bench) string { return email })
-	if want[15] != fmt.Sprint("auth.restricted", false, flows.DefaultPolicy().Limits.LockFor, "") {
+	if want[15] != fmt.Sprint("auth.restricted", false, tenant.DefaultPolicy().Limits.LockFor, "") {
 		t.Fatalf("the last answer to a wrong password is %s", want[15])
 	}
 	for name, prepare := range map[string]func(*bench) string{
@@ -53,9 +54,9 @@ func TestCheckCredentialsTreatsAllFailuresAlike(t *testing.T) {
 func TestCheckCredentialsLooksAtTheStatusBehindThePassword(t *testing.T) {
 	for status, want := range statuses {
 		b := newBench(t)
-		b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}}
+		b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
 		b.status(status)
-		b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
 		b.wrong(want, "auth/checkcredentials", "", object{"login_id": email, "password": password})
 	}
 }

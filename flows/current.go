@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // What is asked of a session beside the routes: where it is, another token for it,
@@ -53,7 +55,7 @@ func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
 	case record.AcceptDisclaimers:
 		reply.DisclaimersRequired = c.pendingNow(a)
 	case record.SetPassword, record.RecoveryPassword:
-		reply.PasswordQuality = c.company.quality(a)
+		reply.PasswordQuality = c.company.Quality(a)
 	case record.RecoveryOTP:
 		if !c.company.Hardened { // a decoy has none, and would show by that
 			reply.UserPhone = record.MaskPhone(a.Phone)
@@ -66,7 +68,7 @@ func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
 
 // pendingNow is what the session's next step must still accept. In a hardened
 // company that is everything, until something of the account's owner is proven.
-func (c *call) pendingNow(a record.Account) []Disclaimer {
+func (c *call) pendingNow(a record.Account) []wire.Disclaimer {
 	unproven := c.session.State == record.CheckPassword || c.session.State == record.CheckOTP && a.PasswordHash == ""
 	if c.company.Hardened && unproven {
 		return c.pending(record.Account{}, nil)
@@ -112,12 +114,12 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "session") }()
-	if _, err := ParseBearer(r.Authorization); err != nil {
+	if _, err := wire.ParseBearer(r.Authorization); err != nil {
 		return err
 	}
 	company := s.Companies[r.Company]
 	if company == nil {
-		return ErrTokenInvalid
+		return wire.ErrTokenInvalid
 	}
 	c, err := s.findAuthorized(ctx, company, Demand{}, r)
 	if err != nil {
@@ -131,8 +133,8 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 }
 
 // findOf finds the session of a request's token, of a company that meets want.
-func (s *Service) findOf(ctx context.Context, company *Company, want Demand, r *Request) (*call, error) {
-	token, err := ParseBearer(r.Authorization)
+func (s *Service) findOf(ctx context.Context, company *tenant.Company, want Demand, r *Request) (*call, error) {
+	token, err := wire.ParseBearer(r.Authorization)
 	if err != nil {
 		return nil, err
 	}
@@ -143,10 +145,10 @@ func (s *Service) findOf(ctx context.Context, company *Company, want Demand, r *
 	return c, nil
 }
 
-func (s *Service) findAuthorized(ctx context.Context, company *Company, want Demand, r *Request) (*call, error) {
+func (s *Service) findAuthorized(ctx context.Context, company *tenant.Company, want Demand, r *Request) (*call, error) {
 	c, err := s.findOf(ctx, company, want, r)
 	if err == nil && c.session.State != record.Authorized {
-		err = ErrSessionInvalid
+		err = wire.ErrSessionInvalid
 	}
 	return c, err
 }

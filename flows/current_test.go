@@ -6,6 +6,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func asking(token string) *flows.Request {
@@ -26,8 +27,8 @@ func TestASuccessorIsTheSameSession(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.wantLive(token, flows.ErrTokenInvalid)
-		if _, err := b.Succeed(t.Context(), asking(token)); err != flows.ErrTokenInvalid {
+		b.wantLive(token, wire.ErrTokenInvalid)
+		if _, err := b.Succeed(t.Context(), asking(token)); err != wire.ErrTokenInvalid {
 			t.Errorf("a second time: %v", err)
 		}
 		token = reply.SessionToken
@@ -44,7 +45,7 @@ func TestASuccessorIsTheSameSession(t *testing.T) {
 		t.Errorf("got %+v", last)
 	}
 	b.clock.advance(b.company.Lifetime)
-	b.wantLive(token, flows.ErrTokenExpired)
+	b.wantLive(token, wire.ErrTokenExpired)
 }
 
 // A cookie comes to each company of a site, and to one of them its end.
@@ -56,7 +57,7 @@ func TestAnEndIsTheTokensWhicheverCompanyHearsOfIt(t *testing.T) {
 	if err := b.End(t.Context(), &flows.Request{Company: "other", Authorization: []string{"Bearer " + token}}); err != nil {
 		t.Fatal(err)
 	}
-	b.wantLive(token, flows.ErrTokenInvalid)
+	b.wantLive(token, wire.ErrTokenInvalid)
 	if last := (*events)[len(*events)-1]; last.Name != record.SessionEnded || last.Company != code || last.Mnemocode != mnemocode {
 		t.Errorf("got %+v", last)
 	}
@@ -77,15 +78,15 @@ func TestAskingForASessionChangesNothing(t *testing.T) {
 				b.clock.advance(b.company.Temporary / 5)
 			}
 			if state != record.Authorized {
-				if _, err := b.Succeed(t.Context(), asking(token)); err != flows.ErrSessionInvalid {
+				if _, err := b.Succeed(t.Context(), asking(token)); err != wire.ErrSessionInvalid {
 					t.Errorf("Succeed: %v", err)
 				}
-				if err := b.End(t.Context(), asking(token)); err != flows.ErrSessionInvalid {
+				if err := b.End(t.Context(), asking(token)); err != wire.ErrSessionInvalid {
 					t.Errorf("End: %v", err)
 				}
 			}
 			b.clock.advance(b.company.Idle)
-			if _, err := b.Current(t.Context(), asking(token)); err != flows.ErrTokenExpired {
+			if _, err := b.Current(t.Context(), asking(token)); err != wire.ErrTokenExpired {
 				t.Errorf("got %v", err)
 			}
 		})

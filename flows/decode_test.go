@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func TestBodiesThatAreRefused(t *testing.T) {
@@ -77,10 +79,10 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		"a secret where a number stood": `{"login_id":"a","password":"b","x":hunter2}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := decode([]byte(body), new(checkCredentialsRequest))
-			refusal, ok := errors.AsType[*Refusal](err)
-			if !ok || refusal.Err != ErrValidation || refusal.Message == "" {
-				t.Fatalf("got %v, want %v with a message", err, ErrValidation)
+			err := wire.Decode([]byte(body), new(checkCredentialsRequest))
+			refusal, ok := errors.AsType[*wire.Refusal](err)
+			if !ok || refusal.Err != wire.ErrValidation || refusal.Message == "" {
+				t.Fatalf("got %v, want %v with a message", err, wire.ErrValidation)
 			}
 			if strings.Contains(refusal.Message, "hunter2") {
 				t.Errorf("the message repeats a secret: %s", refusal.Message)
@@ -112,7 +114,7 @@ func TestBodiesThatAreTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got checkCredentialsRequest
-			if err := decode([]byte(c.body), &got); err != nil {
+			if err := wire.Decode([]byte(c.body), &got); err != nil {
 				t.Fatal(refusalMessage(err))
 			}
 			if !reflect.DeepEqual(got, c.want) {
@@ -121,19 +123,19 @@ func TestBodiesThatAreTaken(t *testing.T) {
 		})
 	}
 	for _, body := range []string{"", "{}", ` {"x":1} `} {
-		if err := decode([]byte(body), new(emptyRequest)); err != nil {
+		if err := wire.Decode([]byte(body), new(emptyRequest)); err != nil {
 			t.Errorf("without fields, %q: %v", body, err)
 		}
 	}
 	for _, body := range []string{" ", "null", "[]", "{", "{}{}", `{"x":1,"x":1}`, "x"} {
-		if err := decode([]byte(body), new(emptyRequest)); !errors.Is(err, ErrValidation) {
+		if err := wire.Decode([]byte(body), new(emptyRequest)); !errors.Is(err, wire.ErrValidation) {
 			t.Errorf("without fields, %q: got %v", body, err)
 		}
 	}
 }
 
 func refusalMessage(err error) string {
-	if r, ok := errors.AsType[*Refusal](err); ok {
+	if r, ok := errors.AsType[*wire.Refusal](err); ok {
 		return r.Message
 	}
 	return fmt.Sprint(err)
@@ -142,7 +144,7 @@ func refusalMessage(err error) string {
 func TestProviderIDIsAnInteger(t *testing.T) {
 	for _, id := range []string{`"1"`, `1.5`, `1.0`, `1e0`, `true`, `null`, `0`, `[1]`, `99999999999999999999`, `-`} {
 		body := `{"provider_id":` + id + `,"code":"c","redirect_uri":"r"}`
-		if err := decode([]byte(body), new(oauthRequest)); !errors.Is(err, ErrValidation) {
+		if err := wire.Decode([]byte(body), new(oauthRequest)); !errors.Is(err, wire.ErrValidation) {
 			t.Errorf("%s: got %v", id, err)
 		}
 	}
@@ -178,7 +180,7 @@ func TestLimits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return decode(body, reflect.New(typ).Interface())
+			return wire.Decode(body, reflect.New(typ).Interface())
 		}
 		if err := decoded(); err != nil {
 			t.Errorf("%s: %s", typ.Name(), refusalMessage(err))
@@ -209,9 +211,9 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var got checkCredentialsRequest
-		err := decode(body, &got)
+		err := wire.Decode(body, &got)
 		if err != nil {
-			if !errors.Is(err, ErrValidation) {
+			if !errors.Is(err, wire.ErrValidation) {
 				t.Errorf("%q: got %v", body, err)
 			}
 			return
@@ -257,7 +259,7 @@ func walk(d *json.Decoder, depth int) error {
 			}
 			name := key.(string)
 			known := ""
-			for _, f := range Fields(reflect.TypeFor[checkCredentialsRequest]()) {
+			for _, f := range wire.Fields(reflect.TypeFor[checkCredentialsRequest]()) {
 				if strings.EqualFold(f.Name, name) {
 					known = f.Name
 				}

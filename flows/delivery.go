@@ -7,17 +7,21 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // send fills in a message's text and hands it to the gateway.
-func (s *Service) send(ctx context.Context, company *Company, sender Sender, a record.Account, m Message) error {
+func (s *Service) send(ctx context.Context, company *tenant.Company, sender message.Sender, a record.Account, m message.Message) error {
 	if sender == nil {
 		return errors.New("the company has no sender for it: configure sms or mail")
 	}
 	m.ID, m.Company, m.Mnemocode = newID(), company.Code, a.Mnemocode
 	m.Locale = cmp.Or(a.Locale, company.Locale)
-	if err := company.Texts.render(&m, s.Now(), a.Locale, company.Locale); err != nil {
+	if err := company.Texts.Render(&m, s.Now(), a.Locale, company.Locale); err != nil {
 		return fmt.Errorf("filling in the text of %s: %w", m.Type, err)
 	}
 	return sender.Send(ctx, m)
@@ -25,7 +29,7 @@ func (s *Service) send(ctx context.Context, company *Company, sender Sender, a r
 
 // notice tells the account's owner what happened to it, by mail or else by SMS.
 // It is never waited for.
-func (s *Service) notice(company *Company, a record.Account, what string) {
+func (s *Service) notice(company *tenant.Company, a record.Account, what string) {
 	sender, to := company.Mail, a.Email
 	bySMS := sender == nil || to == ""
 	if bySMS {
@@ -43,14 +47,14 @@ func (s *Service) notice(company *Company, a record.Account, what string) {
 				return err
 			}
 		}
-		return s.send(ctx, company, sender, a, Message{Type: what, To: to})
+		return s.send(ctx, company, sender, a, message.Message{Type: what, To: to})
 	})
 }
 
 // chargeNotice charges the budgets that an SMS with a notice uses up. Notices to
 // a phone have one of their own: else a thief could use up that of codes first,
 // and so keep the owner from being told.
-func (s *Service) chargeNotice(ctx context.Context, company *Company, a record.Account) error {
+func (s *Service) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account) error {
 	c := &call{company: company, now: s.Now()}
 	counters := append([]record.Counter{c.counter("sms-per-phone", a.Phone+"/notices", company.Limits.SMSPerPhone)}, c.companySMS()...)
 	country, _ := c.countrySMS(a.Phone) // notice has seen to it that it is allowed
@@ -81,16 +85,16 @@ func (c *call) whenSent(state record.State) moment {
 // deliver sends a code while its caller waits.
 func (s *Service) deliver(ctx context.Context, code newCode) error {
 	if err := code.send(ctx); err != nil {
-		return unavailable("sending the code", err)
+		return wire.Unavailable("sending the code", err)
 	}
 	return nil
 }
 
 // sendLater sends the code of a recovery behind the answer; if that fails, the
 // code is void.
-func (s *Service) sendLater(company *Company, session record.TokenHash, code newCode) {
+func (s *Service) sendLater(company *tenant.Company, session record.TokenHash, code newCode) {
 	s.unseen("sending a code", func(ctx context.Context) error {
-		err := Contain(func() error { return code.send(ctx) })
+		err := panics.Contain(func() error { return code.send(ctx) })
 		if err == nil {
 			return nil
 		}
@@ -104,7 +108,7 @@ func (s *Service) sendLater(company *Company, session record.TokenHash, code new
 
 // voidCode puts one that nothing equals in the place of a code that was not sent,
 // unless that was spent: so guesses count as at a decoy's.
-func (s *Service) voidCode(ctx context.Context, company *Company, hash record.TokenHash, unsent *record.Code) error {
+func (s *Service) voidCode(ctx context.Context, company *tenant.Company, hash record.TokenHash, unsent *record.Code) error {
 	session, err := s.Sessions.SpendCode(ctx, s.Now(), company.Code, hash, record.RecoveryOTP)
 	if errors.Is(err, record.ErrNotFound) {
 		return nil

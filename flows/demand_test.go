@@ -7,6 +7,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func TestADemandMayNameCompanies(t *testing.T) {
@@ -24,9 +25,9 @@ func TestADemandMayNameCompanies(t *testing.T) {
 			{flows.Demand{Company: code, Among: []string{"globex"}}, false},
 			{flows.Demand{Company: "globex", Among: []string{code}}, false},
 		} {
-			want := flows.ErrTokenInvalid
+			want := wire.ErrTokenInvalid
 			if test.want {
-				if want = flows.ErrSessionInvalid; state == record.Authorized {
+				if want = wire.ErrSessionInvalid; state == record.Authorized {
 					want = nil
 				}
 			}
@@ -61,9 +62,9 @@ func TestADemandMayBeForAFreshLogin(t *testing.T) {
 					t.Fatal(err)
 				}
 				_, err := ask(10*time.Minute - time.Second)
-				wantError(t, err, flows.ErrSessionInvalid)
-				refusal, _ := errors.AsType[*flows.Refusal](err)
-				if refusal == nil || refusal.Reason != flows.TooOld || refusal.MaxAge != 10*time.Minute-time.Second {
+				wantError(t, err, wire.ErrSessionInvalid)
+				refusal, _ := errors.AsType[*wire.Refusal](err)
+				if refusal == nil || refusal.Reason != wire.TooOld || refusal.MaxAge != 10*time.Minute-time.Second {
 					t.Errorf("got %+v", refusal)
 				}
 			}
@@ -72,7 +73,7 @@ func TestADemandMayBeForAFreshLogin(t *testing.T) {
 			}
 			b.must("auth/logout", token, nil)
 			_, err := ask(time.Hour)
-			wantError(t, err, flows.ErrTokenInvalid)
+			wantError(t, err, wire.ErrTokenInvalid)
 		})
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"slices"
 
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"golang.org/x/text/language"
 )
 
@@ -30,18 +32,18 @@ func (s *Service) acceptDisclaimers(ctx context.Context, c *call, req *acceptDis
 
 // pending returns the disclaimers that neither the account nor accepted has in
 // their present version, as the user is shown them. It is never nil.
-func (c *call) pending(a record.Account, accepted []record.Acceptance) []Disclaimer {
-	pending := []Disclaimer{}
+func (c *call) pending(a record.Account, accepted []record.Acceptance) []wire.Disclaimer {
+	pending := []wire.Disclaimer{}
 	for _, d := range c.company.Disclaimers {
 		has := func(x record.Acceptance) bool { return x.Code == d.Code && x.Version == d.Version }
 		if !slices.ContainsFunc(a.Accepted, has) && !slices.ContainsFunc(accepted, has) {
 			pending = append(pending, d)
 		}
 	}
-	if slices.ContainsFunc(pending, Disclaimer.translated) {
+	if slices.ContainsFunc(pending, wire.Disclaimer.Translated) {
 		languages := c.read(a)
 		for i, d := range pending {
-			pending[i] = d.in(languages)
+			pending[i] = d.In(languages)
 		}
 	}
 	return pending
@@ -54,7 +56,7 @@ func (c *call) read(a record.Account) []language.Tag {
 	if c.languages != nil {
 		languages = c.languages()
 	}
-	if tag, err := ParseLocale(a.Locale); err == nil {
+	if tag, err := message.ParseLocale(a.Locale); err == nil {
 		languages = append(slices.Clip(languages), tag)
 	}
 	return languages
@@ -70,7 +72,7 @@ func (c *call) accept(a record.Account, codes []string) ([]record.Acceptance, er
 	pending := c.pending(a, accepted)
 	for _, d := range pending {
 		if !slices.Contains(codes, d.Code) {
-			return nil, &Refusal{Err: ErrDisclaimerInvalid, Disclaimers: pending}
+			return nil, &wire.Refusal{Err: wire.ErrDisclaimerInvalid, Disclaimers: pending}
 		}
 		accepted = append(accepted, record.Acceptance{Code: d.Code, Version: d.Version, At: c.now})
 	}

@@ -8,11 +8,12 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 var (
-	terms   = flows.Disclaimer{Code: "terms", Version: "1"}
-	privacy = flows.Disclaimer{Code: "privacy", Version: "1"}
+	terms   = wire.Disclaimer{Code: "terms", Version: "1"}
+	privacy = wire.Disclaimer{Code: "privacy", Version: "1"}
 )
 
 // accepted is what is written to the account.
@@ -36,14 +37,14 @@ func TestAllRequiredDisclaimersMustBeAccepted(t *testing.T) {
 	for _, r := range passwordRoutes {
 		t.Run(r.path, func(t *testing.T) {
 			b := newBench(t)
-			b.company.Disclaimers = []flows.Disclaimer{terms, privacy}
+			b.company.Disclaimers = []wire.Disclaimer{terms, privacy}
 			token := b.sessionIn(record.CheckPassword)
 			call := func(accept any) (flows.Reply, error) {
 				return b.serve(r.path, token, object{"login_id": email, "password": password, "accept_disclaimers": accept})
 			}
 			for _, accept := range []any{nil, []string{}, []string{"terms"}, []string{"privacy", "other"}, []string{"Terms", "PRIVACY"}} {
 				_, err := call(accept)
-				wantError(t, err, flows.ErrDisclaimerInvalid)
+				wantError(t, err, wire.ErrDisclaimerInvalid)
 				if got := refusal(err).Disclaimers; len(got) != 2 {
 					t.Errorf("%v: got disclaimers_required %v, want both", accept, got)
 				}
@@ -63,26 +64,26 @@ func TestAllRequiredDisclaimersMustBeAccepted(t *testing.T) {
 // A wrong password is told before the disclaimers are looked at.
 func TestDisclaimersComeBehindTheSecret(t *testing.T) {
 	b := newBench(t)
-	b.company.Disclaimers = []flows.Disclaimer{terms}
-	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": "wrong"})
-	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+	b.company.Disclaimers = []wire.Disclaimer{terms}
+	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": "wrong"})
+	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
 	b.withoutPassword()
 	token, _ := b.awaiting()
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "x"})
-	b.wrong(flows.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "x"})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "x"})
+	b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "x"})
 }
 
 func TestANewVersionIsPendingAgain(t *testing.T) {
 	b := newBench(t)
 	credentials := object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms"}}
-	b.company.Disclaimers = []flows.Disclaimer{terms}
+	b.company.Disclaimers = []wire.Disclaimer{terms}
 	b.must("auth/checkcredentials", "", credentials)
 	b.clock.advance(time.Hour)
-	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "2"}}
+	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "2"}}
 	if got := b.must("auth/login", "", object{"login_id": email}).DisclaimersRequired; len(got) != 1 {
 		t.Errorf("got disclaimers_required %v", got)
 	}
-	b.wrong(flows.ErrDisclaimerInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+	b.wrong(wire.ErrDisclaimerInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
 	wantAccepted(t, b, "terms 1 12:00:00")
 	b.must("auth/checkcredentials", "", credentials)
 	wantAccepted(t, b, "terms 2 13:00:00")
@@ -96,7 +97,7 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 	t.Run("by a code", func(t *testing.T) {
 		b := newBench(t)
 		b.update(true, func(a *record.Account) { a.SecondFactor = true })
-		b.company.Disclaimers = []flows.Disclaimer{terms}
+		b.company.Disclaimers = []wire.Disclaimer{terms}
 		token := b.must("auth/checkcredentials", "", accept).SessionToken
 		wantAccepted(t, b)
 		b.clock.advance(time.Minute)
@@ -106,11 +107,11 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 	t.Run("by a code and a new password", func(t *testing.T) {
 		b := newBench(t)
 		b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = true, true })
-		b.company.Disclaimers = []flows.Disclaimer{terms}
+		b.company.Disclaimers = []wire.Disclaimer{terms}
 		token := b.must("auth/checkcredentials", "", accept).SessionToken
-		b.company.Disclaimers = []flows.Disclaimer{terms, privacy} // one becomes pending on the way
+		b.company.Disclaimers = []wire.Disclaimer{terms, privacy} // one becomes pending on the way
 		_, err := b.serve("auth/checkotp", token, object{"otp": b.sms.last(t).Code})
-		wantError(t, err, flows.ErrDisclaimerInvalid)
+		wantError(t, err, wire.ErrDisclaimerInvalid)
 		if got := refusal(err).Disclaimers; len(got) != 1 || got[0] != privacy {
 			t.Errorf("got disclaimers_required %v, want the new one", got)
 		}
@@ -123,10 +124,10 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 	t.Run("a newer version on the way", func(t *testing.T) {
 		b := newBench(t)
 		b.update(true, func(a *record.Account) { a.MustSetPassword = true })
-		b.company.Disclaimers = []flows.Disclaimer{terms}
+		b.company.Disclaimers = []wire.Disclaimer{terms}
 		token := b.must("auth/checkcredentials", "", accept).SessionToken
-		b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "2"}}
-		b.wrong(flows.ErrDisclaimerInvalid, "auth/setpassword", token, b.goodBody("auth/setpassword"))
+		b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "2"}}
+		b.wrong(wire.ErrDisclaimerInvalid, "auth/setpassword", token, b.goodBody("auth/setpassword"))
 		if b.load().Epoch != 2 {
 			t.Error("the password was set although disclaimers are pending")
 		}
@@ -137,17 +138,17 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 	t.Run("a login that is given up", func(t *testing.T) {
 		b := newBench(t)
 		b.update(true, func(a *record.Account) { a.SecondFactor = true })
-		b.company.Disclaimers = []flows.Disclaimer{terms}
+		b.company.Disclaimers = []wire.Disclaimer{terms}
 		token := b.must("auth/checkcredentials", "", accept).SessionToken
 		b.must("auth/logout", token, nil)
 		wantAccepted(t, b)
-		b.wrong(flows.ErrDisclaimerInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+		b.wrong(wire.ErrDisclaimerInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
 	})
 }
 
 func TestAcceptDisclaimersEndsALoginByOAuth(t *testing.T) {
 	b := newBench(t)
-	b.company.Disclaimers = []flows.Disclaimer{terms, privacy}
+	b.company.Disclaimers = []wire.Disclaimer{terms, privacy}
 	reply := b.must("auth/oauth", "", b.goodBody("auth/oauth"))
 	wantStep(t, reply, record.AcceptDisclaimers)
 	if !slices.Equal(reply.DisclaimersRequired, b.company.Disclaimers) {
@@ -156,10 +157,10 @@ func TestAcceptDisclaimersEndsALoginByOAuth(t *testing.T) {
 	for _, body := range []object{nil, {}, {"accept_disclaimers": nil}, {"accept_disclaimers": []string{"terms"}}} {
 		_, err := b.serve("auth/acceptdisclaimers", reply.SessionToken, body)
 		if body == nil {
-			wantError(t, err, flows.ErrValidation) // it has a field, so it needs a body
+			wantError(t, err, wire.ErrValidation) // it has a field, so it needs a body
 			continue
 		}
-		wantError(t, err, flows.ErrDisclaimerInvalid)
+		wantError(t, err, wire.ErrDisclaimerInvalid)
 		if len(refusal(err).Disclaimers) != 2 {
 			t.Errorf("got disclaimers_required %v", refusal(err).Disclaimers)
 		}
@@ -183,26 +184,26 @@ func TestANewPasswordComesWithWhatBecamePending(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.SetPassword)
 	recovery := b.sessionIn(record.RecoveryPassword)
-	b.company.Disclaimers = []flows.Disclaimer{terms, privacy}
+	b.company.Disclaimers = []wire.Disclaimer{terms, privacy}
 	secret := func(accept ...string) object {
 		return object{"new_password": "another fine secret", "accept_disclaimers": accept}
 	}
 	for _, body := range []object{secret(), secret("terms"), {"new_password": "another fine secret"}} {
 		_, err := b.serve("auth/setpassword", token, body)
-		wantError(t, err, flows.ErrDisclaimerInvalid)
+		wantError(t, err, wire.ErrDisclaimerInvalid)
 		if len(refusal(err).Disclaimers) != 2 {
 			t.Errorf("got disclaimers_required %v", refusal(err).Disclaimers)
 		}
 	}
-	b.wrong(flows.ErrQuality, "auth/setpassword", token, object{"new_password": "x", "accept_disclaimers": []string{"terms", "privacy"}})
+	b.wrong(wire.ErrQuality, "auth/setpassword", token, object{"new_password": "x", "accept_disclaimers": []string{"terms", "privacy"}})
 	wantAccepted(t, b)
 	wantStep(t, b.must("auth/setpassword", token, secret("privacy", "terms", "another")), record.Authorized)
 	wantAccepted(t, b, "privacy 1 12:00:00", "terms 1 12:00:00")
-	b.wrong(flows.ErrTokenInvalid, "auth/setpassword", recovery, secret())
+	b.wrong(wire.ErrTokenInvalid, "auth/setpassword", recovery, secret())
 
 	b = newBench(t)
 	recovery = b.sessionIn(record.RecoveryPassword)
-	b.company.Disclaimers = []flows.Disclaimer{terms}
+	b.company.Disclaimers = []wire.Disclaimer{terms}
 	b.must("auth/setpassword", recovery, secret("terms"))
 	wantAccepted(t, b)
 }
@@ -213,6 +214,6 @@ func TestDisclaimersOfManyCodesAreBounded(t *testing.T) {
 	for i := range codes {
 		codes[i] = fmt.Sprintf("code-%d", i)
 	}
-	b.wrong(flows.ErrValidation, "auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": codes})
+	b.wrong(wire.ErrValidation, "auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": codes})
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": codes[:64]})
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // laps are accounts between the loading of which, by a login, and what it does
@@ -40,7 +42,7 @@ func TestTheEndOfACompanysSessionsLeavesNoTokenOfBefore(t *testing.T) {
 			b := newBench(t)
 			token := b.sessionIn(state)
 			b.endAllSessions()
-			b.wrong(flows.ErrTokenInvalid, "auth/logout", token, nil)
+			b.wrong(wire.ErrTokenInvalid, "auth/logout", token, nil)
 			again := b.sessionIn(state)
 			b.must("auth/logout", again, nil)
 		})
@@ -50,7 +52,7 @@ func TestTheEndOfACompanysSessionsLeavesNoTokenOfBefore(t *testing.T) {
 		b := newBench(t)
 		link := b.mailed()
 		b.endAllSessions()
-		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
+		b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
 		b.must("auth/recovery/checklink", "", object{"token": b.mailed()})
 	})
 }
@@ -62,14 +64,14 @@ func TestDecoysEndWithTheirCompany(t *testing.T) {
 		b.company.Captcha = nil
 		login := b.must("auth/login", "", object{"login_id": who}).SessionToken
 		recovery := b.must("auth/recovery/recover", "", object{"login_id": who, "method": "PHONE", "captcha_response": "x"}).SessionToken
-		b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", login, object{"password": "wrong"})
+		b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", login, object{"password": "wrong"})
 		b.endAllSessions()
-		b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", login, object{"password": "wrong"})
-		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checkotp", recovery, object{"otp": "000000"})
+		b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", login, object{"password": "wrong"})
+		b.wrong(wire.ErrTokenInvalid, "auth/recovery/checkotp", recovery, object{"otp": "000000"})
 		login = b.must("auth/login", "", object{"login_id": who}).SessionToken
-		b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", login, object{"password": "wrong"})
+		b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", login, object{"password": "wrong"})
 		recovery = b.must("auth/recovery/recover", "", object{"login_id": who, "method": "PHONE", "captcha_response": "x"}).SessionToken
-		b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", recovery, object{"otp": "000000"})
+		b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", recovery, object{"otp": "000000"})
 	}
 }
 
@@ -78,12 +80,12 @@ func TestALoginThatTheEndOfAllSessionsOvertakesLeavesNone(t *testing.T) {
 	accounts := b.Accounts
 	credentials := object{"login_id": email, "password": password}
 	b.Accounts = laps{accounts, func() { b.endAllSessions() }}
-	if _, err := b.serve("auth/checkcredentials", "", credentials); !errors.Is(err, flows.ErrUnavailable) {
+	if _, err := b.serve("auth/checkcredentials", "", credentials); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("got %v, want service.unavailable", err)
 	}
 	sealed := b.must("auth/login", "", object{"login_id": email}).SessionToken
 	b.Accounts = accounts
-	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", sealed, object{"password": password})
+	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", sealed, object{"password": password})
 	if live, err := b.admin().LiveSessions(t.Context(), mnemocode); err != nil || len(live) != 0 {
 		t.Errorf("got %v, %v", live, err)
 	}
@@ -93,7 +95,7 @@ func TestALoginThatTheEndOfAllSessionsOvertakesLeavesNone(t *testing.T) {
 // What had its answer before all sessions were ended is ended, whatever races.
 func TestLoginsThatRaceWithTheEndOfAllSessions(t *testing.T) {
 	b := newBench(t)
-	b.company.Limits.LoginsPerAddress = flows.Rate{N: 10_000, Per: time.Minute}
+	b.company.Limits.LoginsPerAddress = tenant.Rate{N: 10_000, Per: time.Minute}
 	b.remembering(1000)
 	var ended atomic.Bool
 	var mu sync.Mutex
@@ -106,7 +108,7 @@ func TestLoginsThatRaceWithTheEndOfAllSessions(t *testing.T) {
 				late := ended.Load()
 				reply, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
 				if err != nil {
-					if late || !errors.Is(err, flows.ErrUnavailable) {
+					if late || !errors.Is(err, wire.ErrUnavailable) {
 						t.Error(err)
 					}
 					continue
@@ -134,7 +136,7 @@ func TestLoginsThatRaceWithTheEndOfAllSessions(t *testing.T) {
 	b.endAllSessions()
 	ended.Store(true)
 	for _, token := range sure {
-		b.wantLive(token, flows.ErrTokenInvalid)
+		b.wantLive(token, wire.ErrTokenInvalid)
 	}
 	all.Wait()
 	for _, token := range after {
@@ -160,7 +162,7 @@ func TestTheEndOfAllSessionsThatFailsIsToldAndDoneLater(t *testing.T) {
 	if err := b.EndOwed(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.wantLive(token, flows.ErrTokenInvalid)
+	b.wantLive(token, wire.ErrTokenInvalid)
 	if owed, err := b.Accounts.Endings(t.Context(), record.Ending{}, 10); err != nil || len(owed) != 0 {
 		t.Errorf("still owed: %v, %v", owed, err)
 	}
@@ -174,7 +176,7 @@ func TestOneSessionIsEnded(t *testing.T) {
 	if err := b.admin().EndSession(t.Context(), mnemocode, b.idOf(token)); err != nil {
 		t.Fatal(err)
 	}
-	b.wantLive(token, flows.ErrTokenInvalid)
+	b.wantLive(token, wire.ErrTokenInvalid)
 	b.wantLive(other, nil)
 	if len(*events) != 1 || (*events)[0].Name != record.SessionEnded || (*events)[0].Reason != record.EndedByAdmin || (*events)[0].Session == "" {
 		t.Errorf("got %+v", *events)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // An EventKind documents the events of a name.
@@ -148,11 +149,11 @@ func outcome(err error) (result, reason string) {
 	if err == nil {
 		return record.Success, ""
 	}
-	result = ErrService.Code
-	if code, ok := errors.AsType[*Error](err); ok {
+	result = wire.ErrService.Code
+	if code, ok := errors.AsType[*wire.Error](err); ok {
 		result = code.Code
 	}
-	if refusal, ok := errors.AsType[*Refusal](err); ok {
+	if refusal, ok := errors.AsType[*wire.Refusal](err); ok {
 		reason = cmp.Or(strings.TrimPrefix(refusal.Lock, record.LockPrefix), refusal.Message, string(refusal.Reason))
 		if reason == "" && refusal.Cause != nil {
 			reason = refusal.Cause.Error()

@@ -13,6 +13,8 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 type witnessKey struct{}
@@ -60,7 +62,7 @@ func (b *bench) Serve(ctx context.Context, r *flows.Request) (flows.Reply, error
 }
 
 // checkExtensions checks expires_in and reason.
-func checkExtensions(t *testing.T, company *flows.Company, reply flows.Reply, err error) {
+func checkExtensions(t *testing.T, company *tenant.Company, reply flows.Reply, err error) {
 	t.Helper()
 	if (reply.ExpiresIn != nil) != (reply.SessionToken != "") {
 		t.Errorf("expires_in is %v beside the token %q", reply.ExpiresIn, reply.SessionToken)
@@ -74,9 +76,9 @@ func checkExtensions(t *testing.T, company *flows.Company, reply flows.Reply, er
 			t.Errorf("%s: expires_in is %d, want %v", reply.SessionState, *reply.ExpiresIn, want)
 		}
 	}
-	code, _ := errors.AsType[*flows.Error](err)
-	reason, always := refusal(err).Reason, code == flows.ErrRestricted || code == flows.ErrQuality
-	if (reason != "" || always) && !slices.Contains(flows.Reasons[code], reason) {
+	code, _ := errors.AsType[*wire.Error](err)
+	reason, always := refusal(err).Reason, code == wire.ErrRestricted || code == wire.ErrQuality
+	if (reason != "" || always) && !slices.Contains(wire.Reasons[code], reason) {
 		t.Errorf("%v has the reason %q", err, reason)
 	}
 }
@@ -156,9 +158,9 @@ func TestEventTellsWhoseAttemptItWas(t *testing.T) {
 	b := newBench(t)
 	all := b.record()
 	token := b.must("auth/login", "", object{"login_id": email}).SessionToken
-	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
+	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
 	b.must("auth/checkpassword", token, object{"password": password})
-	b.wrong(flows.ErrLoginIDNotFound, "auth/login", "", object{"login_id": "hunter2"})
+	b.wrong(wire.ErrLoginIDNotFound, "auth/login", "", object{"login_id": "hunter2"})
 	var got []string
 	for _, e := range *all {
 		got = append(got, strings.Join([]string{e.Name, e.Mnemocode, string(e.State), e.Result}, " "))
@@ -181,13 +183,13 @@ func TestRefusedRequestsAreEvents(t *testing.T) {
 	b := newBench(t)
 	b.company.NoAPIKey = false
 	all := b.record()
-	b.wrong(flows.ErrAPIKeyMissing, "auth/login", "", object{"login_id": email})
+	b.wrong(wire.ErrAPIKeyMissing, "auth/login", "", object{"login_id": email})
 	b.company.NoAPIKey = true
-	b.wrong(flows.ErrHeaderMissing, "auth/logout", "", nil)
-	b.wrong(flows.ErrTokenInvalid, "auth/logout", "no-token", nil)
-	b.wrong(flows.ErrSessionInvalid, "auth/checkotp", b.sessionIn(record.CheckPassword), object{"otp": "1"})
-	b.wrong(flows.ErrValidation, "auth/login", "", object{})
-	if _, err := b.serveAs("nobody", "192.0.2.1", "auth/login", "", object{}); !errors.Is(err, flows.ErrAPIKeyMissing) {
+	b.wrong(wire.ErrHeaderMissing, "auth/logout", "", nil)
+	b.wrong(wire.ErrTokenInvalid, "auth/logout", "no-token", nil)
+	b.wrong(wire.ErrSessionInvalid, "auth/checkotp", b.sessionIn(record.CheckPassword), object{"otp": "1"})
+	b.wrong(wire.ErrValidation, "auth/login", "", object{})
+	if _, err := b.serveAs("nobody", "192.0.2.1", "auth/login", "", object{}); !errors.Is(err, wire.ErrAPIKeyMissing) {
 		t.Errorf("an unknown company: %v", err)
 	}
 	invalid := named(*all, "mnemogate.checkotp.failure")
@@ -207,7 +209,7 @@ func TestPanicIsAnEvent(t *testing.T) {
 			Body:    func() ([]byte, error) { panic("hunter2") },
 		})
 	}()
-	if len(*all) != 1 || (*all)[0].Result != flows.ErrService.Code || (*all)[0].Reason != "" {
+	if len(*all) != 1 || (*all)[0].Result != wire.ErrService.Code || (*all)[0].Reason != "" {
 		t.Errorf("got %+v", *all)
 	}
 }
@@ -227,37 +229,37 @@ func TestEachLockIsOneEvent(t *testing.T) {
 			return err
 		}
 	}
-	one := flows.Rate{N: 1, Per: time.Hour}
+	one := tenant.Rate{N: 1, Per: time.Hour}
 	for lock, test := range map[string]struct {
-		reason flows.Reason // that the client is told
-		limits func(*flows.Company)
+		reason wire.Reason // that the client is told
+		limits func(*tenant.Company)
 		state  record.State // of a session that the tries need
 		try    func(b *bench) error
 		with   func(b *bench, token string) error
 	}{
-		record.LockPassword: {reason: "lock.password", limits: func(c *flows.Company) { c.Limits.LockAfter = 2 }, try: wrongPassword},
-		record.LockDisabled: {reason: "lock.disabled", limits: func(c *flows.Company) { c.Limits.LockAfter, c.Limits.DisableAfter = 2, 2 }, try: wrongPassword},
-		record.LockAddress:  {reason: "limit.address", limits: func(c *flows.Company) { c.Limits.FailuresPerAddress = one }, try: wrongPassword},
-		record.LockLogins:   {reason: "limit.logins", limits: func(c *flows.Company) { c.Limits.LoginsPerAddress = one }, try: wrongPassword},
-		record.LockCodes: {reason: "lock.codes", limits: func(c *flows.Company) { c.Limits.WrongCodes = one }, state: record.CheckOTP,
+		record.LockPassword: {reason: "lock.password", limits: func(c *tenant.Company) { c.Limits.LockAfter = 2 }, try: wrongPassword},
+		record.LockDisabled: {reason: "lock.disabled", limits: func(c *tenant.Company) { c.Limits.LockAfter, c.Limits.DisableAfter = 2, 2 }, try: wrongPassword},
+		record.LockAddress:  {reason: "limit.address", limits: func(c *tenant.Company) { c.Limits.FailuresPerAddress = one }, try: wrongPassword},
+		record.LockLogins:   {reason: "limit.logins", limits: func(c *tenant.Company) { c.Limits.LoginsPerAddress = one }, try: wrongPassword},
+		record.LockCodes: {reason: "lock.codes", limits: func(c *tenant.Company) { c.Limits.WrongCodes = one }, state: record.CheckOTP,
 			with: func(b *bench, token string) error {
 				_, err := b.serve("auth/checkotp", token, object{"backup_code": "wrong"})
 				return err
 			}},
-		record.LockAnswers: {reason: "lock.answers", limits: func(c *flows.Company) { c.Limits.WrongAnswers = one }, state: record.RecoveryQuestion,
+		record.LockAnswers: {reason: "lock.answers", limits: func(c *tenant.Company) { c.Limits.WrongAnswers = one }, state: record.RecoveryQuestion,
 			with: func(b *bench, token string) error {
 				_, err := b.serve("auth/recovery/checkquestion", token, object{"control_answer": "wrong"})
 				return err
 			}},
-		record.LockRenewals: {reason: "limit.renewals", limits: func(c *flows.Company) { c.OTPRenewals = 1 }, state: record.CheckOTP,
+		record.LockRenewals: {reason: "limit.renewals", limits: func(c *tenant.Company) { c.OTPRenewals = 1 }, state: record.CheckOTP,
 			with: func(b *bench, token string) error { _, err := b.serve("auth/renewotp", token, nil); return err }},
-		record.LockSMSAccount:   {reason: "limit.sms_account", limits: func(c *flows.Company) { c.Limits.SMSPerAccount = one }, try: start},
-		record.LockSMSPhone:     {reason: "limit.sms_phone", limits: func(c *flows.Company) { c.Limits.SMSPerPhone = one }, try: start},
-		record.LockSMSAddress:   {reason: "limit.sms_address", limits: func(c *flows.Company) { c.Limits.SMSPerAddress = one }, try: start},
-		record.LockSMSCompany:   {reason: "limit.sms_company", limits: func(c *flows.Company) { c.Limits.SMSPerCompany = one }, try: start},
-		record.LockSMSCountry:   {reason: "limit.sms_country", limits: func(c *flows.Company) { c.Limits.SMSPerCountry = one }, try: start},
-		record.LockSMSCountries: {reason: "limit.sms_country", limits: func(c *flows.Company) { c.Limits.SMSCountries = []string{"+1"} }, try: start},
-		record.LockMails:        {reason: "limit.mails", limits: func(c *flows.Company) { c.Limits.MailsPerAccount = one }, try: recover("MAIL")},
+		record.LockSMSAccount:   {reason: "limit.sms_account", limits: func(c *tenant.Company) { c.Limits.SMSPerAccount = one }, try: start},
+		record.LockSMSPhone:     {reason: "limit.sms_phone", limits: func(c *tenant.Company) { c.Limits.SMSPerPhone = one }, try: start},
+		record.LockSMSAddress:   {reason: "limit.sms_address", limits: func(c *tenant.Company) { c.Limits.SMSPerAddress = one }, try: start},
+		record.LockSMSCompany:   {reason: "limit.sms_company", limits: func(c *tenant.Company) { c.Limits.SMSPerCompany = one }, try: start},
+		record.LockSMSCountry:   {reason: "limit.sms_country", limits: func(c *tenant.Company) { c.Limits.SMSPerCountry = one }, try: start},
+		record.LockSMSCountries: {reason: "limit.sms_country", limits: func(c *tenant.Company) { c.Limits.SMSCountries = []string{"+1"} }, try: start},
+		record.LockMails:        {reason: "limit.mails", limits: func(c *tenant.Company) { c.Limits.MailsPerAccount = one }, try: recover("MAIL")},
 	} {
 		t.Run(lock, func(t *testing.T) {
 			b := newBench(t)
@@ -273,7 +275,7 @@ func TestEachLockIsOneEvent(t *testing.T) {
 			all := b.record()
 			var refused int
 			for range 5 {
-				if err := try(b); errors.Is(err, flows.ErrRestricted) {
+				if err := try(b); errors.Is(err, wire.ErrRestricted) {
 					refused++
 					if got := refusal(err).Reason; got != test.reason {
 						t.Errorf("the client is told %q, want %q", got, test.reason)
@@ -288,7 +290,7 @@ func TestEachLockIsOneEvent(t *testing.T) {
 				if strings.HasPrefix(e.Name, "mnemogate.lock.") {
 					locks = append(locks, e.Name)
 				}
-				if e.Result == flows.ErrRestricted.Code && "mnemogate.lock."+e.Reason != lock {
+				if e.Result == wire.ErrRestricted.Code && "mnemogate.lock."+e.Reason != lock {
 					t.Errorf("a refusal gives the reason %q", e.Reason)
 				}
 			}
@@ -309,7 +311,7 @@ func TestEachLockHasAReason(t *testing.T) {
 			locks++
 		}
 	}
-	if got := len(flows.Reasons[flows.ErrRestricted]); got != locks {
+	if got := len(wire.Reasons[wire.ErrRestricted]); got != locks {
 		t.Errorf("%d reasons for %d locks", got, locks)
 	}
 }
@@ -317,7 +319,7 @@ func TestEachLockHasAReason(t *testing.T) {
 // Counters that refuse are told of once in their window, and again in the next.
 func TestLockIsToldOfAgainInTheNextWindow(t *testing.T) {
 	b := newBench(t)
-	b.company.Limits.FailuresPerAddress = flows.Rate{N: 1, Per: time.Minute}
+	b.company.Limits.FailuresPerAddress = tenant.Rate{N: 1, Per: time.Minute}
 	all := b.record()
 	for range 2 {
 		for range 3 {

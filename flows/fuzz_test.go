@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A target that a file is named after is in that file's tests; here is the rest.
@@ -80,9 +81,9 @@ func FuzzEveryBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, n uint8) {
 		route := &Routes[int(n)%len(Routes)]
 		req := reflect.New(route.run.request)
-		if err := decode(body, req.Interface()); err != nil {
-			var refused *Refusal
-			if !errors.As(err, &refused) || refused.Err != ErrValidation || !said.MatchString(refused.Message) {
+		if err := wire.Decode(body, req.Interface()); err != nil {
+			var refused *wire.Refusal
+			if !errors.As(err, &refused) || refused.Err != wire.ErrValidation || !said.MatchString(refused.Message) {
 				t.Errorf("%s: %q: got %v", route.Path, body, err)
 			}
 			return
@@ -115,7 +116,7 @@ func FuzzEveryBody(f *testing.F) {
 			t.Fatal(err)
 		}
 		again := reflect.New(route.run.request)
-		if err := decode(written, again.Interface()); err != nil {
+		if err := wire.Decode(written, again.Interface()); err != nil {
 			t.Fatalf("%s: %q, written as %q: %v", route.Path, body, written, err)
 		}
 		for i := range again.Elem().NumField() {

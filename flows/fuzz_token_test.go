@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A token has one spelling: any other of the same bytes is none.
@@ -20,7 +22,7 @@ func FuzzTokenShape(f *testing.F) {
 		if err != nil || tokenPrefix+base64.RawURLEncoding.EncodeToString(b) != s {
 			t.Errorf("%q is taken for a token", s)
 		}
-		if got, err := ParseBearer([]string{"Bearer " + s}); err != nil || got != s {
+		if got, err := wire.ParseBearer([]string{"Bearer " + s}); err != nil || got != s {
 			t.Errorf("%q is a token that no header can carry: %q, %v", s, got, err)
 		}
 	})

@@ -7,7 +7,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A hardened company tells strangers nothing of its accounts (contract, 4,
@@ -39,7 +43,7 @@ func (c *call) hidden(a record.Account, alias string) record.Subject {
 
 // clearShown forgets the wrong attempts that strangers are told of: those of all
 // the account's login ids.
-func (s *Service) clearShown(ctx context.Context, company *Company, a record.Account, kinds ...record.Kind) error {
+func (s *Service) clearShown(ctx context.Context, company *tenant.Company, a record.Account, kinds ...record.Kind) error {
 	if !company.Hardened {
 		return nil
 	}
@@ -141,34 +145,34 @@ func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequ
 	if methodErr != nil {
 		return Reply{}, methodErr
 	}
-	if method == ByMail {
+	if method == tenant.ByMail {
 		if err := s.charge(ctx, c, c.mailCounter(decoyBudget(alias))); err != nil {
 			return Reply{}, err
 		}
 		if a.ID != 0 {
 			s.mailLinkLater(c, a)
 		}
-		return Reply{Verification: ByMail, UserEmail: shownEmail(req.LoginID)}, nil
+		return Reply{Verification: tenant.ByMail, UserEmail: shownEmail(req.LoginID)}, nil
 	}
 	reply, err := s.enter(ctx, c, step{account: a, decoyOf: alias, state: record.RecoveryOTP})
 	if err != nil {
 		return Reply{}, err
 	}
-	reply.Verification, reply.UserPhone = ByPhone, shownPhone(req.LoginID)
+	reply.Verification, reply.UserPhone = tenant.ByPhone, shownPhone(req.LoginID)
 	return reply, nil
 }
 
 // hardenedMethod chooses a method without regard to the account, which comes
 // back empty unless it can be recovered so.
-func hardenedMethod(c *Company, wanted Method, a record.Account) (record.Account, Method, error) {
-	methods := slices.DeleteFunc(slices.Clone(c.Methods), func(m Method) bool { return m == ByQuestion })
+func hardenedMethod(c *tenant.Company, wanted tenant.Method, a record.Account) (record.Account, tenant.Method, error) {
+	methods := slices.DeleteFunc(slices.Clone(c.Methods), func(m tenant.Method) bool { return m == tenant.ByQuestion })
 	if wanted == "" && len(methods) > 0 {
 		wanted = methods[0]
 	}
 	if !slices.Contains(methods, wanted) {
-		return record.Account{}, wanted, ErrMethodRestricted
+		return record.Account{}, wanted, wire.ErrMethodRestricted
 	}
-	bothFactors := wanted == ByPhone && c.needsSecondFactor(a) // one phone must not be both
+	bothFactors := wanted == tenant.ByPhone && c.NeedsSecondFactor(a) // one phone must not be both
 	if a.ID == 0 || admitted(a) != nil || notSet(wanted, a) != nil || bothFactors {
 		return record.Account{Era: a.Era}, wanted, nil
 	}
@@ -185,11 +189,11 @@ func (s *Service) mailLinkLater(c *call, a record.Account) {
 		if err != nil {
 			return err
 		}
-		link, message := c.newLink(a, RecoveryLink)
+		link, message := c.newLink(a, message.RecoveryLink)
 		if err := s.store(ctx, c, link); err != nil {
 			return err
 		}
-		err = Contain(func() error { return s.send(ctx, c.company, c.company.Mail, a, message) })
+		err = panics.Contain(func() error { return s.send(ctx, c.company, c.company.Mail, a, message) })
 		if err != nil {
 			s.abandon(ctx, link.Hash)
 		}

@@ -13,7 +13,10 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func hardenedBench(t *testing.T) *bench {
@@ -114,7 +117,7 @@ var scripts = map[string]script{
 	},
 	"recovery where the company has no SMS left": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
 		before := say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"}))).SessionToken
-		b.company.Limits.SMSPerCompany = flows.Rate{N: 1, Per: time.Hour}
+		b.company.Limits.SMSPerCompany = tenant.Rate{N: 1, Per: time.Hour}
 		b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", Email: "bob@example.com", Phone: "+37060099999"}})
 		b.must("auth/recovery/recover", "", recovery(object{"login_id": "bob@example.com", "method": "PHONE", "captcha_response": "good 2"}))
 		settle(b.Service)
@@ -132,7 +135,7 @@ var scripts = map[string]script{
 		}
 	},
 	"recovery where the country has no SMS left": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
-		b.company.Limits.SMSPerCountry = flows.Rate{N: 1, Per: time.Hour}
+		b.company.Limits.SMSPerCountry = tenant.Rate{N: 1, Per: time.Hour}
 		for i := range 4 {
 			say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE", "captcha_response": fmt.Sprint("good", i)})))
 			settle(b.Service)
@@ -143,7 +146,7 @@ var scripts = map[string]script{
 		guesses(b, id, say)
 	},
 	"guesses where the country has no SMS left": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
-		b.company.Limits.SMSPerCountry = flows.Rate{N: 1, Per: 24 * time.Hour}
+		b.company.Limits.SMSPerCountry = tenant.Rate{N: 1, Per: 24 * time.Hour}
 		guesses(b, id, say)
 	},
 	"guesses where no SMS is delivered": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
@@ -261,8 +264,8 @@ func TestADecoyNeverPasses(t *testing.T) {
 	b.must("auth/recovery/recover", "", recovery(object{"login_id": " BOB@example.com", "method": "PHONE", "captcha_response": "good 2"}))
 	b.must("auth/recovery/recover", "", recovery(object{"login_id": "+370 600 99999", "captcha_response": "good 3"}))
 	b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", Email: id, Phone: "+37060099999"}, Password: password})
-	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": password})
-	b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", recovered.SessionToken, object{"otp": "000000"})
+	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": password})
+	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", recovered.SessionToken, object{"otp": "000000"})
 	b.must("auth/checkpassword", b.must("auth/login", "", object{"login_id": id}).SessionToken, object{"password": password})
 	b.Close()
 	if b.sms.count()+b.mail.count() != 0 {
@@ -296,7 +299,7 @@ type slowAtFirst struct {
 	again atomic.Bool
 }
 
-func (s *slowAtFirst) Send(ctx context.Context, m flows.Message) error {
+func (s *slowAtFirst) Send(ctx context.Context, m message.Message) error {
 	if !s.again.Swap(true) {
 		<-s.fail
 		return <-s.fail
@@ -318,7 +321,7 @@ func TestHardenedRecovery(t *testing.T) {
 		b.sms.broken = errors.New("gateway timeout")
 		reply := b.must("auth/recovery/recover", "", recovery(nil))
 		b.Close()
-		b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
+		b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
 	})
 	t.Run("by phone, not delivered until it was renewed", func(t *testing.T) {
 		b := hardenedBench(t)
@@ -335,7 +338,7 @@ func TestHardenedRecovery(t *testing.T) {
 	t.Run("by phone, which is the second factor", func(t *testing.T) {
 		for name, change := range map[string]func(*bench){
 			"of the account": func(b *bench) { b.update(true, func(a *record.Account) { a.SecondFactor = true }) },
-			"of the company": func(b *bench) { b.company.SecondFactor = flows.SecondFactorRequired },
+			"of the company": func(b *bench) { b.company.SecondFactor = tenant.SecondFactorRequired },
 		} {
 			b := hardenedBench(t)
 			change(b)
@@ -363,17 +366,17 @@ func TestHardenedRecovery(t *testing.T) {
 		b.mail.broken = errors.New("greylisted")
 		b.must("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
 		b.Close()
-		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": strings.TrimPrefix(b.mail.last(t).Link, linkURL)})
+		b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": strings.TrimPrefix(b.mail.last(t).Link, linkURL)})
 	})
 	t.Run("never by question", func(t *testing.T) {
 		b := hardenedBench(t)
-		b.wrong(flows.ErrMethodRestricted, "auth/recovery/recover", "", recovery(object{"method": "QUESTION"}))
-		b.company.Methods = []flows.Method{flows.ByQuestion, flows.ByPhone}
-		if got := b.must("auth/recovery/recover", "", recovery(object{"captcha_response": "good 2"})).Verification; got != flows.ByPhone {
+		b.wrong(wire.ErrMethodRestricted, "auth/recovery/recover", "", recovery(object{"method": "QUESTION"}))
+		b.company.Methods = []tenant.Method{tenant.ByQuestion, tenant.ByPhone}
+		if got := b.must("auth/recovery/recover", "", recovery(object{"captcha_response": "good 2"})).Verification; got != tenant.ByPhone {
 			t.Errorf("got %s", got)
 		}
-		b.company.Methods = []flows.Method{flows.ByQuestion}
-		b.wrong(flows.ErrMethodRestricted, "auth/recovery/recover", "", recovery(object{"captcha_response": "good 3"}))
+		b.company.Methods = []tenant.Method{tenant.ByQuestion}
+		b.wrong(wire.ErrMethodRestricted, "auth/recovery/recover", "", recovery(object{"captcha_response": "good 3"}))
 	})
 }
 
@@ -381,7 +384,7 @@ func TestHardenedPasswordsAreLongerWithoutASecondFactor(t *testing.T) {
 	b := hardenedBench(t)
 	b.company.Captcha = nil
 	token := b.sessionIn(record.SetPassword)
-	b.wrong(flows.ErrQuality, "auth/setpassword", token, object{"new_password": "fourteen chars"})
+	b.wrong(wire.ErrQuality, "auth/setpassword", token, object{"new_password": "fourteen chars"})
 	b.must("auth/setpassword", token, object{"new_password": "fifteen letters"})
 	b.mail.await(1) // the notice
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })
@@ -402,7 +405,7 @@ func (b *bench) goodBodyOfLink() object {
 // disclaimers, and no status.
 func TestALoginTellsNothingOfAnAccount(t *testing.T) {
 	b := hardenedBench(t)
-	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}, {Code: "privacy", Version: "1"}}
+	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}, {Code: "privacy", Version: "1"}}
 	b.company.Captcha = nil
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms", "privacy"}})
 	unknown := b.must("auth/login", "", object{"login_id": "nobody"})
@@ -414,8 +417,8 @@ func TestALoginTellsNothingOfAnAccount(t *testing.T) {
 		if diff := gocmp.Diff(unknown, known); diff != "" {
 			t.Errorf("%s (-unknown +known):\n%s", status, diff)
 		}
-		b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
-		want := map[record.Status]*flows.Error{record.StatusClosed: flows.ErrUserClosed, record.StatusRestricted: flows.ErrUserRestricted, record.StatusDenied: flows.ErrUserDenied}[status]
+		b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
+		want := map[record.Status]*wire.Error{record.StatusClosed: wire.ErrUserClosed, record.StatusRestricted: wire.ErrUserRestricted, record.StatusDenied: wire.ErrUserDenied}[status]
 		if want != nil {
 			b.wrong(want, "auth/checkpassword", token, object{"password": password})
 			b.wrong(want, "auth/checkcredentials", "", object{"login_id": email, "password": password})
@@ -437,14 +440,14 @@ func TestCountsTellNothingOfAnotherLoginID(t *testing.T) {
 	b.company.Limits.FailuresPerAddress.N = 1000
 	l := &b.company.Limits
 	for range l.LockAfter {
-		b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
 	}
-	b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
-	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 	b.must("auth/login", "", object{"login_id": phone})
-	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": phone, "password": "wrong"})
+	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": phone, "password": "wrong"})
 	_, err := b.serve("auth/checkcredentials", "", object{"login_id": phone, "password": password})
-	wantError(t, err, flows.ErrRestricted)
+	wantError(t, err, wire.ErrRestricted)
 	if reason := refusal(err).Reason; reason != "lock.password" {
 		t.Errorf("the reason is %q", reason)
 	}
@@ -459,11 +462,11 @@ func TestADisabledPasswordTellsNothing(t *testing.T) {
 	b.company.Captcha = nil
 	b.company.Limits.FailuresPerAddress.N = 1000
 	for range b.company.Limits.DisableAfter {
-		b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
 		b.clock.advance(b.company.Limits.LockFor)
 	}
-	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": phone, "password": password})
-	b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": phone, "password": password})
+	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})
 	if _, err := b.admin().Unlock(t.Context(), mnemocode); err != nil {
 		t.Fatal(err)
 	}
@@ -473,9 +476,9 @@ func TestADisabledPasswordTellsNothing(t *testing.T) {
 // Budgets that recoveries use up under one login id of an account do not show
 // under another; no more is sent than the account may be sent.
 func TestBudgetsTellNothingOfAnotherLoginID(t *testing.T) {
-	for method, limit := range map[flows.Method]func(*flows.Limits) *flows.Rate{
-		flows.ByPhone: func(l *flows.Limits) *flows.Rate { return &l.SMSPerAccount },
-		flows.ByMail:  func(l *flows.Limits) *flows.Rate { return &l.MailsPerAccount },
+	for method, limit := range map[tenant.Method]func(*tenant.Limits) *tenant.Rate{
+		tenant.ByPhone: func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerAccount },
+		tenant.ByMail:  func(l *tenant.Limits) *tenant.Rate { return &l.MailsPerAccount },
 	} {
 		t.Run(string(method), func(t *testing.T) {
 			b := hardenedBench(t)
@@ -492,7 +495,7 @@ func TestBudgetsTellNothingOfAnotherLoginID(t *testing.T) {
 						t.Fatalf("%s: %v", id, err)
 					}
 				}
-				wantError(t, recover(id), flows.ErrRestricted)
+				wantError(t, recover(id), wire.ErrRestricted)
 			}
 			b.Close() // which waits for what is sent later
 			if sent := b.sms.count() + b.mail.count(); sent != n {

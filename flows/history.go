@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 const (
@@ -67,7 +68,7 @@ func isHistory(e record.Event) bool {
 // failed reports whether somebody had a secret wrong.
 func failed(e record.Event) bool {
 	switch e.Result {
-	case ErrPasswordInvalid.Code, ErrCredentialsInvalid.Code, ErrOTPInvalid.Code, ErrBackupCodeInvalid.Code, ErrAnswerInvalid.Code:
+	case wire.ErrPasswordInvalid.Code, wire.ErrCredentialsInvalid.Code, wire.ErrOTPInvalid.Code, wire.ErrBackupCodeInvalid.Code, wire.ErrAnswerInvalid.Code:
 		return true
 	}
 	return false

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/text/unicode/norm"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // How other programs hash a password: as it was typed.
@@ -64,7 +64,7 @@ func TestAnImportedHashIsOfThePasswordAsItWasTyped(t *testing.T) {
 				b := newBench(t)
 				b.withHash(hash(t, typed))
 				imported := b.load().PasswordHash
-				wantError(t, b.login(other), flows.ErrCredentialsInvalid)
+				wantError(t, b.login(other), wire.ErrCredentialsInvalid)
 				if err := b.login(typed); err != nil {
 					t.Fatalf("the password as it was typed: %v", err)
 				}
@@ -106,12 +106,12 @@ func TestBothFormsOfAPasswordAreOneAttempt(t *testing.T) {
 			hashes := b.countHashes()
 			for wrong, want := range map[string]int64{"wrong": 1, "wrong²": 2} {
 				before := hashes.Load()
-				wantError(t, b.login(wrong), flows.ErrCredentialsInvalid)
+				wantError(t, b.login(wrong), wire.ErrCredentialsInvalid)
 				if got := hashes.Load() - before; got != want {
 					t.Errorf("%q costs %d hashes, want %d", wrong, got, want)
 				}
 			}
-			wantError(t, b.login("wrong"), flows.ErrRestricted) // after two attempts, no less
+			wantError(t, b.login("wrong"), wire.ErrRestricted) // after two attempts, no less
 		})
 	}
 }
@@ -160,7 +160,7 @@ func TestAHashThatMayHaveCutThePasswordIsKept(t *testing.T) {
 	t.Run("bcrypt_sha256 sees all", func(t *testing.T) {
 		b := newBench(t)
 		b.withHash(importedKinds["bcrypt_sha256"](t, long))
-		wantError(t, b.login(long[:80]), flows.ErrCredentialsInvalid)
+		wantError(t, b.login(long[:80]), wire.ErrCredentialsInvalid)
 		if err := b.login(long); err != nil || !strings.HasPrefix(b.load().PasswordHash, "$argon2id$") {
 			t.Errorf("%v, and the hash is a %.4s", err, b.load().PasswordHash)
 		}
@@ -170,5 +170,5 @@ func TestAHashThatMayHaveCutThePasswordIsKept(t *testing.T) {
 func TestThePresentPasswordIsKnownAsItWasTyped(t *testing.T) {
 	b := newBench(t)
 	b.withHash(bcryptHash(t, "flat of 50m²"))
-	b.wrong(flows.ErrPasswordSame, "auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "flat of 50m²"})
+	b.wrong(wire.ErrPasswordSame, "auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "flat of 50m²"})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // An Introspection says what a token is worth (RFC 7662, 2.2). One that opens no
@@ -29,7 +30,7 @@ func (ad *Admin) Introspect(ctx context.Context, token string) (Introspection, e
 		return ad.recall(ctx, ad.Company.Code, hash, true)
 	})
 	switch {
-	case errors.Is(err, ErrTokenInvalid) || errors.Is(err, ErrTokenExpired):
+	case errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired):
 		return Introspection{}, nil
 	case err != nil:
 		return Introspection{}, err

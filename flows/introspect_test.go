@@ -7,6 +7,8 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func TestOnlyAnAuthorizedSessionsTokenIsActive(t *testing.T) {
@@ -82,7 +84,7 @@ func TestWhatIsNoTokenOfTheCompanysIsNotActive(t *testing.T) {
 			t.Errorf("%q: got %+v, %v", token, got, err)
 		}
 	}
-	other := &flows.Admin{Service: b.Service, Company: &flows.Company{Code: "globex"}}
+	other := &flows.Admin{Service: b.Service, Company: &tenant.Company{Code: "globex"}}
 	if got, err := other.Introspect(t.Context(), token); err != nil || got.Active {
 		t.Errorf("another company's: got %+v, %v", got, err)
 	}
@@ -91,7 +93,7 @@ func TestWhatIsNoTokenOfTheCompanysIsNotActive(t *testing.T) {
 		t.Errorf("ended: got %+v, %v", got, err)
 	}
 	b.Service.Sessions = brokenSessions{}
-	if _, err := b.admin().Introspect(t.Context(), token); !errors.Is(err, flows.ErrUnavailable) {
+	if _, err := b.admin().Introspect(t.Context(), token); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("no store: got %v", err)
 	}
 }

@@ -7,19 +7,21 @@ import (
 	"golang.org/x/text/language"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-func inLanguages(texts map[string]string) *flows.Translations {
+func inLanguages(texts map[string]string) *message.Translations {
 	tagged := map[language.Tag]string{}
 	for tag, text := range texts {
 		tagged[language.MustParse(tag)] = text
 	}
-	return flows.NewTranslations(tagged)
+	return message.NewTranslations(tagged)
 }
 
 func TestADisclaimerIsInALanguageOfItsReader(t *testing.T) {
 	b := newBench(t)
-	b.company.Disclaimers = []flows.Disclaimer{{
+	b.company.Disclaimers = []wire.Disclaimer{{
 		Code: "terms", Title: "Terms", Description: "About them", Link: "https://example.com/terms",
 		Titles: inLanguages(map[string]string{"lt": "Sąlygos", "pt-BR": "Termos", "zh-Hans": "条款", "ru": "Условия"}),
 		Links:  inLanguages(map[string]string{"lt": "https://example.com/lt", "de": "https://example.com/de"}),
@@ -56,7 +58,7 @@ func TestALocaleIsALanguageTag(t *testing.T) {
 		"": "", "und": "", "lt_LT": "", "Lithuanian": "", "lt-": "", "../lt": "", "lt/x": "", "lt\x00": "", " lt": "",
 		"en-x-" + strings.Repeat("abcdefgh-", 5) + "z": "",
 	} {
-		tag, err := flows.ParseLocale(given)
+		tag, err := message.ParseLocale(given)
 		if (err == nil) != (want != "") || err == nil && tag.String() != want {
 			t.Errorf("%q: got %v and %v, want %q", given, tag, err, want)
 		}

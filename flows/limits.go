@@ -8,10 +8,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/netip"
-	"time"
 
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // Attempts are counted so that any number of them that race, on any nodes, end
@@ -23,7 +24,7 @@ import (
 // that all share. A code has no slash and is never empty, so no two have the same.
 func counterKey(company, name, of string) string { return company + "/" + name + "/" + of }
 
-func (c *call) counter(name, of string, rate Rate) record.Counter {
+func (c *call) counter(name, of string, rate tenant.Rate) record.Counter {
 	return record.Counter{Key: counterKey(c.company.Code, name, of), Limit: rate.N, Window: rate.Per}
 }
 
@@ -53,7 +54,7 @@ func (c *call) turn() password.Turn {
 const wideTimes = 10
 
 // perAddress are the counters of the call's address.
-func (c *call) perAddress(name string, rate Rate) []record.Counter {
+func (c *call) perAddress(name string, rate tenant.Rate) []record.Counter {
 	if c.nowhere {
 		return nil
 	}
@@ -62,7 +63,7 @@ func (c *call) perAddress(name string, rate Rate) []record.Counter {
 
 // perAddress are an address's counters in a company or, with an empty code, in
 // all.
-func perAddress(company, name, address string, rate Rate) []record.Counter {
+func perAddress(company, name, address string, rate tenant.Rate) []record.Counter {
 	narrow, wide := addressRanges(address)
 	counters := []record.Counter{{Key: counterKey(company, name, narrow), Limit: rate.N, Window: rate.Per}}
 	if wide != narrow {
@@ -132,10 +133,10 @@ func (s *Service) refused(c *call, err error) error {
 		if s.Observe != nil && s.told.first(c.now, full) {
 			c.happened(lock, "")
 		}
-		return restricted(lock, c.now, full.Until)
+		return wire.Restricted(lock, c.now, full.Until)
 	}
 	if err != nil {
-		return unavailable("counting", err)
+		return wire.Unavailable("counting", err)
 	}
 	return nil
 }
@@ -151,7 +152,7 @@ func (c *call) subject(a record.Account, alias string) record.Subject {
 
 // alias stands for a login id that no account has wherever something is kept of
 // it: a user may have typed a password there. Strangers can't work it out.
-func (s *Service) alias(ctx context.Context, company *Company, loginID string) (string, error) {
+func (s *Service) alias(ctx context.Context, company *tenant.Company, loginID string) (string, error) {
 	secrets, err := s.storeSecrets(ctx)
 	if err != nil {
 		return "", err
@@ -183,22 +184,9 @@ func (s *Service) clear(ctx context.Context, subject record.Subject, kinds []rec
 func (s *Service) tallies(ctx context.Context, subject record.Subject) (map[record.Kind]record.Tally, error) {
 	tallies, err := s.Accounts.Tallies(ctx, subject)
 	if err != nil {
-		return nil, unavailable("loading the counts of wrong attempts", err)
+		return nil, wire.Unavailable("loading the counts of wrong attempts", err)
 	}
 	return tallies, nil
-}
-
-// PasswordsLocked returns until when no password is looked at, zero if it is.
-// From DisableAfter on that is until the account is unlocked or recovered: the
-// time is then a guess.
-func (l *Limits) PasswordsLocked(t record.Tally, now time.Time) time.Time {
-	if t.Count >= l.DisableAfter {
-		return now.Add(l.LockFor)
-	}
-	if now.Before(t.Until) {
-		return t.Until
-	}
-	return time.Time{}
 }
 
 // checkPasswords refuses while the passwords of the tally are locked.
@@ -208,9 +196,9 @@ func (c *call) checkPasswords(t record.Tally) error {
 	case until.IsZero():
 		return nil
 	case t.Count >= c.company.Limits.DisableAfter:
-		return restricted(record.LockDisabled, c.now, until)
+		return wire.Restricted(record.LockDisabled, c.now, until)
 	default:
-		return restricted(record.LockPassword, c.now, until)
+		return wire.Restricted(record.LockPassword, c.now, until)
 	}
 }
 
@@ -229,7 +217,7 @@ func (s *Service) settlePassword(ctx context.Context, c *call, subject record.Su
 			return err
 		}
 		if c.captchaDue(*t) && !solved {
-			return &Refusal{Err: ErrCaptchaMissing, Captcha: true}
+			return &wire.Refusal{Err: wire.ErrCaptchaMissing, Captcha: true}
 		}
 		if ok {
 			*t = record.Tally{}
@@ -250,18 +238,11 @@ func (c *call) countWrongPassword(t *record.Tally) {
 }
 
 // checkWindow refuses while a tally that counts within a window is full.
-func (c *call) checkWindow(kind record.Kind, t record.Tally, rate Rate) error {
+func (c *call) checkWindow(kind record.Kind, t record.Tally, rate tenant.Rate) error {
 	if t.Count >= rate.N && c.now.Before(t.Until) {
-		return restricted(windowLock(kind), c.now, t.Until)
+		return wire.Restricted(tenant.WindowLock(kind), c.now, t.Until)
 	}
 	return nil
-}
-
-func windowLock(kind record.Kind) string {
-	if kind == record.WrongAnswers {
-		return record.LockAnswers
-	}
-	return record.LockCodes
 }
 
 // checkCodes refuses while an account's codes are locked.
@@ -276,7 +257,7 @@ func (c *call) checkAnswers(a record.Account) error {
 
 // settleWindow ends an attempt whose tally counts within a window. A success
 // does not clear it.
-func (s *Service) settleWindow(ctx context.Context, c *call, subject record.Subject, kind record.Kind, rate Rate, ok bool) error {
+func (s *Service) settleWindow(ctx context.Context, c *call, subject record.Subject, kind record.Kind, rate tenant.Rate, ok bool) error {
 	if err := s.settleAddress(ctx, c, ok); err != nil {
 		return err
 	}
@@ -290,7 +271,7 @@ func (s *Service) settleWindow(ctx context.Context, c *call, subject record.Subj
 }
 
 // countWithin counts within a window that the first event opens.
-func (c *call) countWithin(t *record.Tally, rate Rate) {
+func (c *call) countWithin(t *record.Tally, rate tenant.Rate) {
 	if !c.now.Before(t.Until) {
 		*t = record.Tally{Until: c.now.Add(rate.Per)}
 	}
@@ -311,30 +292,16 @@ func (s *Service) tally(ctx context.Context, c *call, subject record.Subject, ki
 		err := change(t)
 		after, lock = *t, ""
 		if after != before {
-			lock = c.company.Limits.lockAt(kind, after)
+			lock = c.company.Limits.LockAt(kind, after)
 		}
 		return err
 	}, told...)
-	var code *Error
+	var code *wire.Error
 	if err != nil && !errors.As(err, &code) {
-		return unavailable("counting wrong attempts", err)
+		return wire.Unavailable("counting wrong attempts", err)
 	}
 	if err == nil && lock != "" {
 		c.happened(lock, "")
 	}
 	return err
-}
-
-// lockAt is the lock that a tally has just reached, empty for none.
-func (l *Limits) lockAt(kind record.Kind, t record.Tally) string {
-	switch {
-	case kind == record.WrongPasswords && t.Count >= l.DisableAfter:
-		return record.LockDisabled
-	case kind == record.WrongPasswords && t.Count >= l.LockAfter:
-		return record.LockPassword
-	case kind == record.WrongCodes && t.Count >= l.WrongCodes.N, kind == record.WrongAnswers && t.Count >= l.WrongAnswers.N:
-		return windowLock(kind)
-	default:
-		return ""
-	}
 }

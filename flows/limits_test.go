@@ -12,8 +12,11 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // fail sends n wrong passwords, each from another address.
@@ -21,7 +24,7 @@ func (b *bench) fail(n int, loginID string) {
 	b.t.Helper()
 	for i := range n {
 		_, err := b.serveAs(code, addressOf(i), "auth/checkcredentials", "", object{"login_id": loginID, "password": "wrong"})
-		wantError(b.t, err, flows.ErrCredentialsInvalid)
+		wantError(b.t, err, wire.ErrCredentialsInvalid)
 	}
 }
 
@@ -32,20 +35,20 @@ func TestPasswordsAreLockedAndUnlocked(t *testing.T) {
 	b.fail(limits.LockAfter, phone)
 	b.clock.advance(5 * time.Minute)
 	_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
-	wantError(t, err, flows.ErrRestricted)
+	wantError(t, err, wire.ErrRestricted)
 	if got, want := refusal(err).RetryAfter, limits.LockFor-5*time.Minute; got != want {
 		t.Errorf("got Retry-After %v, want %v", got, want)
 	}
-	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
-	b.wrong(flows.ErrRestricted, "auth/checkpassword", before, object{"password": password})
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.wrong(wire.ErrRestricted, "auth/checkpassword", before, object{"password": password})
 	b.must("auth/oauth", "", b.goodBody("auth/oauth")) // which needs no password
 
 	b.clock.advance(limits.LockFor - 5*time.Minute - time.Microsecond)
-	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 	b.clock.advance(time.Microsecond)
 	b.must("auth/login", "", object{"login_id": email})
 	b.fail(1, email) // the count goes on, so one more failure locks again
-	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 	b.clock.advance(limits.LockFor)
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 	b.fail(limits.LockAfter-1, email) // the success has cleared it
@@ -67,8 +70,8 @@ func TestAPasswordIsDisabledUntilItIsSetAnew(t *testing.T) {
 	b := newBench(t)
 	b.disable(email)
 	b.clock.advance(30 * 24 * time.Hour)
-	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
-	b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": phone, "password": password})
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": phone, "password": password})
 	b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "another fine secret"})
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"})
 	b.fail(b.company.Limits.LockAfter-1, email)
@@ -80,7 +83,7 @@ func TestAnAccountWithoutAPasswordIsLockedButNotDisabled(t *testing.T) {
 	b := newBench(t)
 	b.withoutPassword()
 	b.disable(email)
-	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 	b.clock.advance(b.company.Limits.LockFor)
 	reply := b.must("auth/login", "", object{"login_id": email})
 	b.must("auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
@@ -101,7 +104,7 @@ func TestTheLockIsExactUnderRaces(t *testing.T) {
 			if got[r.code.Code] != b.company.Limits.LockAfter || got["auth.restricted"] != 200-b.company.Limits.LockAfter {
 				t.Errorf("got %v, want %d looks at the password", got, b.company.Limits.LockAfter)
 			}
-			wantError(t, attempt(201, password), flows.ErrRestricted)
+			wantError(t, attempt(201, password), wire.ErrRestricted)
 		})
 	}
 	t.Run("a right one among them", func(t *testing.T) {
@@ -160,11 +163,11 @@ func TestFailuresOfAnAddressAreCounted(t *testing.T) {
 				}
 			}
 			for _, fail := range failures {
-				wantError(t, fail(), flows.ErrRestricted)
+				wantError(t, fail(), wire.ErrRestricted)
 			}
 			b.clock.advance(time.Minute)
 			_, err := b.serveAs(code, c.same, "auth/checkpassword", token, object{"password": password})
-			wantError(t, err, flows.ErrRestricted)
+			wantError(t, err, wire.ErrRestricted)
 			if got, want := refusal(err).RetryAfter, limit.Per-time.Minute; got != want {
 				t.Errorf("got Retry-After %v, want %v", got, want)
 			}
@@ -210,7 +213,7 @@ func TestPasswordsOfAnAddressAreCounted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
-			b.company.Limits.LoginsPerAddress = flows.Rate{N: limit, Per: time.Minute}
+			b.company.Limits.LoginsPerAddress = tenant.Rate{N: limit, Per: time.Minute}
 			hashes := b.countHashes()
 			try := func(address string) error {
 				_, err := b.serveAs(code, address, "auth/checkcredentials", "", object{"login_id": c.loginID, "password": c.password})
@@ -222,7 +225,7 @@ func TestPasswordsOfAnAddressAreCounted(t *testing.T) {
 			}
 			b.clock.advance(20 * time.Second)
 			err := try("203.0.113.7")
-			wantError(t, err, flows.ErrRestricted)
+			wantError(t, err, wire.ErrRestricted)
 			if got := refusal(err).RetryAfter; got != 40*time.Second {
 				t.Errorf("got Retry-After %v, want 40s", got)
 			}
@@ -257,19 +260,19 @@ func TestOnlyPasswordsThatAreComparedAreCounted(t *testing.T) {
 			b.company.Captcha = asked
 			l := &b.company.Limits
 			l.CaptchaAfter, l.LockAfter, l.LockFor = 1, 2, time.Second
-			l.LoginsPerAddress = flows.Rate{N: 3, Per: time.Hour}
+			l.LoginsPerAddress = tenant.Rate{N: 3, Per: time.Hour}
 			token := b.sessionIn(record.CheckPassword)
 			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, true) // 1
-			wantRefusal(t, b.try(r.path, token, "wrong", ""), flows.ErrCaptchaMissing, true)
-			wantRefusal(t, b.try(r.path, token, "wrong", "bad"), flows.ErrCaptchaInvalid, true)
-			wantRefusal(t, b.try(r.path, token, "wrong", "down"), flows.ErrUnavailable, false)
+			wantRefusal(t, b.try(r.path, token, "wrong", ""), wire.ErrCaptchaMissing, true)
+			wantRefusal(t, b.try(r.path, token, "wrong", "bad"), wire.ErrCaptchaInvalid, true)
+			wantRefusal(t, b.try(r.path, token, "wrong", "down"), wire.ErrUnavailable, false)
 			wantRefusal(t, b.try(r.path, token, "wrong", "good 1"), r.code, true) // 2
-			wantRefusal(t, b.try(r.path, token, password, "good 2"), flows.ErrRestricted, false)
+			wantRefusal(t, b.try(r.path, token, password, "good 2"), wire.ErrRestricted, false)
 			b.clock.advance(l.LockFor)
 			wantRefusal(t, b.try(r.path, token, "wrong", "good 3"), r.code, true) // 3
 			b.clock.advance(l.LockFor)
 			before := asked.asked.Load()
-			wantRefusal(t, b.try(r.path, token, password, "good 4"), flows.ErrRestricted, false)
+			wantRefusal(t, b.try(r.path, token, password, "good 4"), wire.ErrRestricted, false)
 			if asked.asked.Load() != before {
 				t.Error("a captcha was verified whose password could not be compared")
 			}
@@ -280,26 +283,26 @@ func TestOnlyPasswordsThatAreComparedAreCounted(t *testing.T) {
 // The budgets for SMS are exact however many ask at once.
 func TestSMSBudgetsAreExact(t *testing.T) {
 	t.Parallel()
-	unlimited := flows.Rate{N: 1 << 20, Per: time.Hour}
+	unlimited := tenant.Rate{N: 1 << 20, Per: time.Hour}
 	for _, c := range []struct {
 		name   string
-		limit  func(*flows.Limits) *flows.Rate
+		limit  func(*tenant.Limits) *tenant.Rate
 		renew  bool // renewals of one session; else logins
 		spread bool // over many addresses
 	}{
-		{"per account, by logins", func(l *flows.Limits) *flows.Rate { return &l.SMSPerAccount }, false, true},
-		{"per account, by renewals", func(l *flows.Limits) *flows.Rate { return &l.SMSPerAccount }, true, true},
-		{"per phone", func(l *flows.Limits) *flows.Rate { return &l.SMSPerPhone }, false, true},
-		{"per address", func(l *flows.Limits) *flows.Rate { return &l.SMSPerAddress }, false, false},
-		{"per company", func(l *flows.Limits) *flows.Rate { return &l.SMSPerCompany }, false, true},
-		{"per country", func(l *flows.Limits) *flows.Rate { return &l.SMSPerCountry }, false, true},
+		{"per account, by logins", func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerAccount }, false, true},
+		{"per account, by renewals", func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerAccount }, true, true},
+		{"per phone", func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerPhone }, false, true},
+		{"per address", func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerAddress }, false, false},
+		{"per company", func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerCompany }, false, true},
+		{"per country", func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerCountry }, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
 			b.withoutPassword()
 			l := &b.company.Limits
 			l.SMSPerAccount, l.SMSPerPhone, l.SMSPerAddress, l.SMSPerCompany = unlimited, unlimited, unlimited, unlimited
-			*c.limit(l) = flows.Rate{N: 7, Per: 10 * time.Minute}
+			*c.limit(l) = tenant.Rate{N: 7, Per: 10 * time.Minute}
 			b.company.OTPRenewals = 1 << 20
 			b.company.Temporary = 15 * time.Minute
 			token := b.must("auth/login", "", object{"login_id": email}).SessionToken
@@ -321,7 +324,7 @@ func TestSMSBudgetsAreExact(t *testing.T) {
 			}
 			b.clock.advance(9 * time.Minute)
 			err := ask(0)
-			wantError(t, err, flows.ErrRestricted)
+			wantError(t, err, wire.ErrRestricted)
 			if got := refusal(err).RetryAfter; got != time.Minute {
 				t.Errorf("got Retry-After %v, want 1m", got)
 			}
@@ -338,17 +341,17 @@ func TestBudgetsBelongToWhatTheyAreNamedAfter(t *testing.T) {
 	b := newBench(t)
 	b.withoutPassword()
 	b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", Phone: "+37060099999"}})
-	b.company.Limits.SMSPerCompany = flows.Rate{N: 8, Per: time.Hour}
+	b.company.Limits.SMSPerCompany = tenant.Rate{N: 8, Per: time.Hour}
 	for range b.company.Limits.SMSPerAccount.N {
 		b.must("auth/login", "", object{"login_id": email})
 	}
-	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": phone})
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": phone})
 	for range 3 {
 		b.must("auth/login", "", object{"login_id": "+37060099999"})
 	}
-	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": "+37060099999"})
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": "+37060099999"})
 	b.clock.advance(10 * time.Minute)
-	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email}) // a refusal has used nothing up
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email}) // a refusal has used nothing up
 	if got := b.sms.count(); got != 8 {
 		t.Errorf("%d SMS were sent, want 8", got)
 	}
@@ -358,11 +361,11 @@ func TestBudgetsBelongToWhatTheyAreNamedAfter(t *testing.T) {
 // codes do, and of their phone one of their own. Of those that race, too, no more
 // are sent.
 func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
-	three := flows.Rate{N: 3, Per: 24 * time.Hour}
-	for lock, limit := range map[string]func(*flows.Limits) *flows.Rate{
-		record.LockSMSPhone:   func(l *flows.Limits) *flows.Rate { return &l.SMSPerPhone },
-		record.LockSMSCompany: func(l *flows.Limits) *flows.Rate { return &l.SMSPerCompany },
-		record.LockSMSCountry: func(l *flows.Limits) *flows.Rate { return &l.SMSPerCountry },
+	three := tenant.Rate{N: 3, Per: 24 * time.Hour}
+	for lock, limit := range map[string]func(*tenant.Limits) *tenant.Rate{
+		record.LockSMSPhone:   func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerPhone },
+		record.LockSMSCompany: func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerCompany },
+		record.LockSMSCountry: func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerCountry },
 	} {
 		t.Run(lock, func(t *testing.T) {
 			b := newBench(t)
@@ -398,7 +401,7 @@ func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
 			if len(locks) != 1 || locks[0].Name != lock || locks[0].Mnemocode != mnemocode {
 				t.Errorf("got the locks %+v, want %s once", locks, lock)
 			}
-			if n := strings.Count(log.String(), "sending "+flows.NoticePasswordChanged+" to "+mnemocode); n != 7 {
+			if n := strings.Count(log.String(), "sending "+message.NoticePasswordChanged+" to "+mnemocode); n != 7 {
 				t.Errorf("%d dropped notices are logged, want 7:\n%s", n, log.String())
 			}
 			b.clock.advance(three.Per)
@@ -423,13 +426,13 @@ func TestCodesAndNoticesLeaveEachOtherTheirBudgets(t *testing.T) {
 	b.withoutPassword()
 	b.company.Mail = nil
 	l := &b.company.Limits
-	l.SMSPerPhone = flows.Rate{N: 2, Per: 24 * time.Hour}
+	l.SMSPerPhone = tenant.Rate{N: 2, Per: 24 * time.Hour}
 	codes := func() {
 		t.Helper()
 		for range l.SMSPerPhone.N {
 			b.must("auth/login", "", object{"login_id": email})
 		}
-		b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+		b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 	}
 	notice := func() {
 		t.Helper()
@@ -437,7 +440,7 @@ func TestCodesAndNoticesLeaveEachOtherTheirBudgets(t *testing.T) {
 			t.Fatal(err)
 		}
 		settle(b.Service)
-		if m := b.sms.last(t); m.Type != flows.NoticePasswordChanged {
+		if m := b.sms.last(t); m.Type != message.NoticePasswordChanged {
 			t.Errorf("the last SMS is %s", m.Type)
 		}
 		b.withoutPassword()
@@ -461,7 +464,7 @@ func wrongCode(code string) string {
 func TestWrongCodesLockTheAccountForADay(t *testing.T) {
 	b := newBench(t)
 	l := &b.company.Limits
-	l.SMSPerAccount, l.SMSPerPhone = flows.Rate{N: 100, Per: time.Hour}, flows.Rate{N: 100, Per: time.Hour}
+	l.SMSPerAccount, l.SMSPerPhone = tenant.Rate{N: 100, Per: time.Hour}, tenant.Rate{N: 100, Per: time.Hour}
 	b.backupCodes("ABCDE23456")
 	login := func() string {
 		return b.must("auth/checkcredentials", "", object{"login_id": email, "password": password}).SessionToken
@@ -471,33 +474,33 @@ func TestWrongCodesLockTheAccountForADay(t *testing.T) {
 	bad := func() object { return object{"otp": wrongCode(b.sms.last(t).Code)} }
 
 	token := login()
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, bad()) // 1
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, bad()) // 1
 	b.must("auth/renewotp", token, nil)
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, bad()) // 2
-	for range 20 {                                              // a spent code is not compared, so it is no guess
-		b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, bad())
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, bad()) // 2
+	for range 20 {                                             // a spent code is not compared, so it is no guess
+		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, bad())
 	}
-	b.wrong(flows.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ZZZZZ23456"}) // 3
+	b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ZZZZZ23456"}) // 3
 	token = login()
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, bad()) // 4
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, bad()) // 4
 	token = recoveries()
-	b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", token, bad()) // 5
+	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", token, bad()) // 5
 	b.must("auth/recovery/renewotp", token, nil)
-	b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", token, bad()) // 6
+	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", token, bad()) // 6
 	token = login()
 	b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code}) // which clears nothing
 	token = login()
 	for range 4 {
-		b.wrong(flows.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ZZZZZ23456"}) // 10
+		b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ZZZZZ23456"}) // 10
 	}
 	b.clock.advance(time.Minute)
 	locked := func() {
 		t.Helper()
-		b.wrong(flows.ErrRestricted, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
-		b.wrong(flows.ErrRestricted, "auth/checkotp", token, object{"otp": b.sms.last(t).Code})
-		b.wrong(flows.ErrRestricted, "auth/renewotp", token, nil)
-		b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})
-		b.wrong(flows.ErrRestricted, "auth/recovery/recover", "", object{"login_id": phone, "captcha_response": "x", "method": "PHONE"})
+		b.wrong(wire.ErrRestricted, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
+		b.wrong(wire.ErrRestricted, "auth/checkotp", token, object{"otp": b.sms.last(t).Code})
+		b.wrong(wire.ErrRestricted, "auth/renewotp", token, nil)
+		b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+		b.wrong(wire.ErrRestricted, "auth/recovery/recover", "", object{"login_id": phone, "captcha_response": "x", "method": "PHONE"})
 	}
 	locked()
 	_, err := b.serve("auth/recovery/recover", "", object{"login_id": phone, "captcha_response": "x", "method": "PHONE"})
@@ -505,7 +508,7 @@ func TestWrongCodesLockTheAccountForADay(t *testing.T) {
 		t.Errorf("got Retry-After %v, want %v", got, want)
 	}
 	b.clock.advance(24*time.Hour - 2*time.Minute)
-	b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})
 	b.clock.advance(time.Minute)
 	b.must("auth/checkotp", login(), object{"backup_code": "ABCDE23456"})
 }
@@ -515,10 +518,10 @@ func TestWrongCodesLockALoginWithoutPassword(t *testing.T) {
 	b.withoutPassword()
 	b.company.Limits.WrongCodes.N = 1
 	token := b.must("auth/login", "", object{"login_id": email}).SessionToken
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(b.sms.last(t).Code)})
-	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(b.sms.last(t).Code)})
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 	b.status(record.StatusClosed) // which is looked at after the locks
-	b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 	if b.sms.count() != 1 {
 		t.Error("a code was sent that could not be used")
 	}
@@ -530,7 +533,7 @@ func TestWrongCodesAreExactUnderRaces(t *testing.T) {
 	b := newBench(t)
 	b.withoutPassword()
 	l := &b.company.Limits
-	l.SMSPerAccount, l.SMSPerPhone, l.SMSPerAddress = flows.Rate{N: 1000, Per: time.Hour}, flows.Rate{N: 1000, Per: time.Hour}, flows.Rate{N: 1000, Per: time.Hour}
+	l.SMSPerAccount, l.SMSPerPhone, l.SMSPerAddress = tenant.Rate{N: 1000, Per: time.Hour}, tenant.Rate{N: 1000, Per: time.Hour}, tenant.Rate{N: 1000, Per: time.Hour}
 	b.backupCodes("ABCDE23456")
 	tokens, codes := make([]string, 60), make([]string, 60)
 	for i := range tokens {
@@ -549,6 +552,6 @@ func TestWrongCodesAreExactUnderRaces(t *testing.T) {
 		t.Errorf("got %v, want %d guesses", got, l.WrongCodes.N)
 	}
 	last := len(tokens) - 1
-	b.wrong(flows.ErrRestricted, "auth/checkotp", tokens[last], object{"otp": codes[last]})
-	b.wrong(flows.ErrRestricted, "auth/checkotp", tokens[last], object{"backup_code": "ABCDE23456"})
+	b.wrong(wire.ErrRestricted, "auth/checkotp", tokens[last], object{"otp": codes[last]})
+	b.wrong(wire.ErrRestricted, "auth/checkotp", tokens[last], object{"backup_code": "ABCDE23456"})
 }

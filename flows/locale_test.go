@@ -9,7 +9,9 @@ import (
 	"golang.org/x/text/language"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // textsIn writes a directory of texts.
@@ -44,7 +46,7 @@ func TestAMessageIsInTheLanguageOfItsAccount(t *testing.T) {
 	if err := os.Symlink(filepath.Join(dir, "lt"), filepath.Join(dir, "fr")); err != nil {
 		t.Fatal(err)
 	}
-	texts, err := flows.LoadTexts(dir)
+	texts, err := message.LoadTexts(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +82,7 @@ func TestTextsOfALanguageAreRefused(t *testing.T) {
 		"no message has this name":                       {"lt/otp.txt": "x"},
 		"another directory is of the same language":      {"pt-BR/otp.login.sms.txt": "{{.Code}}", "pt-br/otp.login.sms.txt": "{{.Code}}"},
 	} {
-		if _, err := flows.LoadTexts(textsIn(t, files)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := message.LoadTexts(textsIn(t, files)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
@@ -90,7 +92,7 @@ func TestTextsOfALanguageAreRefused(t *testing.T) {
 // there in. A hardened company tells nobody of it before the secret.
 func TestADisclaimerIsInTheLanguageOfItsAccount(t *testing.T) {
 	b := newBench(t)
-	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Title: "Terms", Titles: inLanguages(map[string]string{"lt": "Sąlygos", "de": "Bedingungen"})}}
+	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Title: "Terms", Titles: inLanguages(map[string]string{"lt": "Sąlygos", "de": "Bedingungen"})}}
 	b.update(true, func(a *record.Account) { a.Locale = "lt-LT" })
 	login := func(accept ...language.Tag) string {
 		reply, err := b.Serve(t.Context(), &flows.Request{
@@ -116,7 +118,7 @@ func TestADisclaimerIsInTheLanguageOfItsAccount(t *testing.T) {
 		t.Errorf("hardened: got %q", got)
 	}
 	_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
-	wantError(t, err, flows.ErrDisclaimerInvalid)
+	wantError(t, err, wire.ErrDisclaimerInvalid)
 	if got := refusal(err).Disclaimers[0].Title; got != "Sąlygos" {
 		t.Errorf("hardened, behind the secret: got %q", got)
 	}

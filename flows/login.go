@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 type loginRequest struct {
@@ -27,7 +28,7 @@ func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply,
 		if err := s.failAddress(ctx, c); err != nil {
 			return Reply{}, err
 		}
-		return Reply{}, ErrLoginIDNotFound
+		return Reply{}, wire.ErrLoginIDNotFound
 	}
 	begin := s.enterSealed
 	if state == record.CheckOTP {

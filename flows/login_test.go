@@ -7,10 +7,11 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func TestLoginSaysWhatComesNext(t *testing.T) {
-	terms := flows.Disclaimer{Code: "terms", Title: "Terms", Description: "Ours", Link: "https://example.com/terms", Version: "1"}
+	terms := wire.Disclaimer{Code: "terms", Title: "Terms", Description: "Ours", Link: "https://example.com/terms", Version: "1"}
 	for _, c := range []struct {
 		name    string
 		account func(*record.Account)
@@ -26,7 +27,7 @@ func TestLoginSaysWhatComesNext(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
 			b.update(true, c.account)
-			for _, disclaimers := range [][]flows.Disclaimer{{}, {terms}} {
+			for _, disclaimers := range [][]wire.Disclaimer{{}, {terms}} {
 				b.company.Disclaimers = disclaimers
 				before := b.sms.count()
 				reply := b.must("auth/login", "", object{"login_id": email})
@@ -49,25 +50,25 @@ func TestLoginNeedsAPasswordOrAPhone(t *testing.T) {
 	b.update(true, func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
 	b.backupCodes("ABCDE23456")
 	_, err := b.serve("auth/login", "", object{"login_id": email})
-	wantError(t, err, flows.ErrUserRestricted)
-	if got := refusal(err).Reason; got != flows.NoSecondFactor {
+	wantError(t, err, wire.ErrUserRestricted)
+	if got := refusal(err).Reason; got != wire.NoSecondFactor {
 		t.Errorf("the reason is %q", got)
 	}
-	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
 }
 
 func TestLoginUnknown(t *testing.T) {
 	b := newBench(t)
 	for _, id := range []string{"nobody@example.com", "+37060012346", "alice", "alice@example.co", "   ", mnemocode, "00", "+"} {
-		b.wrong(flows.ErrLoginIDNotFound, "auth/login", "", object{"login_id": id})
+		b.wrong(wire.ErrLoginIDNotFound, "auth/login", "", object{"login_id": id})
 	}
 }
 
-var statuses = map[record.Status]*flows.Error{
-	record.StatusRestricted: flows.ErrUserRestricted,
-	record.StatusClosed:     flows.ErrUserClosed,
-	record.StatusDenied:     flows.ErrUserDenied,
-	"of a newer version":    flows.ErrUserDenied,
+var statuses = map[record.Status]*wire.Error{
+	record.StatusRestricted: wire.ErrUserRestricted,
+	record.StatusClosed:     wire.ErrUserClosed,
+	record.StatusDenied:     wire.ErrUserDenied,
+	"of a newer version":    wire.ErrUserDenied,
 }
 
 // Each route that may answer with the account's status does, before it looks
@@ -77,7 +78,7 @@ func TestStatusIsAnsweredInEveryFlow(t *testing.T) {
 	for status, want := range statuses {
 		for i := range flows.Routes {
 			route := &flows.Routes[i]
-			if !route.MayFail(flows.ErrUserClosed) {
+			if !route.MayFail(wire.ErrUserClosed) {
 				continue
 			}
 			t.Run(string(status)+"/"+route.Path, func(t *testing.T) {
@@ -100,7 +101,7 @@ func TestStatusIsAnsweredInEveryFlow(t *testing.T) {
 					bad[field] = wrong
 					answer := want
 					if route.Path == "auth/checkcredentials" {
-						answer = flows.ErrCredentialsInvalid // a wrong password tells nothing
+						answer = wire.ErrCredentialsInvalid // a wrong password tells nothing
 					}
 					b.wrong(answer, route.Path, token, bad)
 				}
@@ -134,31 +135,31 @@ func TestAnEndedStatusEndsEverySession(t *testing.T) {
 	b.update(true, func(a *record.Account) { a.Status = record.StatusClosed })
 	b.update(true, func(a *record.Account) { a.Status = record.StatusActive })
 	for _, token := range tokens {
-		b.wrong(flows.ErrTokenInvalid, "auth/logout", token, nil)
+		b.wrong(wire.ErrTokenInvalid, "auth/logout", token, nil)
 	}
-	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", link)
+	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", link)
 }
 
 // A new account with an old one's login id inherits no session, code, link,
 // count, backup code or acceptance.
 func TestANewAccountInheritsNothing(t *testing.T) {
 	b := newBench(t)
-	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}}
+	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms"}})
 	pending := b.sessionIn(record.CheckPassword)
 	recovery := b.sessionIn(record.RecoveryPassword)
 	link := b.goodBody("auth/recovery/checklink")
 	b.backupCodes("ABCDE23456")
 	for range b.company.Limits.LockAfter {
-		b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
 	}
 	old := b.load()
 	if err := b.Accounts.Delete(t.Context(), code, b.account); err != nil {
 		t.Fatal(err)
 	}
 	// The ending is owed and not done: the tokens must not work all the same.
-	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", pending, object{"password": password})
-	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", link)
+	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", pending, object{"password": password})
+	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", link)
 	_, err := b.admin().Create(t.Context(), flows.Change{Password: password, Apply: func(a *record.Account) error {
 		a.Mnemocode, a.Phone, a.Email, a.SecondFactor = mnemocode, phone, email, true
 		return nil
@@ -173,14 +174,14 @@ func TestANewAccountInheritsNothing(t *testing.T) {
 	if next.ID == old.ID || next.BackupCodes != 0 || len(next.Accepted) != 0 || next.Question != "" {
 		t.Errorf("the new account has what was the old one's: %+v", next)
 	}
-	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", pending, object{"password": password})
-	b.wrong(flows.ErrTokenInvalid, "auth/setpassword", recovery, b.goodBody("auth/setpassword"))
-	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", link)
-	b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", b.goodBody("auth/oauth"))
+	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", pending, object{"password": password})
+	b.wrong(wire.ErrTokenInvalid, "auth/setpassword", recovery, b.goodBody("auth/setpassword"))
+	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", link)
+	b.wrong(wire.ErrOAuthNotFound, "auth/oauth", "", b.goodBody("auth/oauth"))
 	if err := b.EndOwed(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b.wrong(flows.ErrTokenInvalid, "auth/logout", pending, nil)
+	b.wrong(wire.ErrTokenInvalid, "auth/logout", pending, nil)
 	reply := b.must("auth/login", "", object{"login_id": email}) // not locked
 	if reply.CaptchaRequired || len(reply.DisclaimersRequired) != 1 {
 		t.Errorf("got captcha %v and %d disclaimers, want a fresh start", reply.CaptchaRequired, len(reply.DisclaimersRequired))

@@ -6,8 +6,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 var spellings = map[string][]string{
@@ -31,11 +31,11 @@ func TestLoginIDsInEverySpellingAreOne(t *testing.T) {
 				b.must("auth/login", "", object{"login_id": spelling})
 			}
 			for _, spelling := range variants {
-				b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": spelling, "password": "wrong"})
+				b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": spelling, "password": "wrong"})
 			}
 			for other, variants := range spellings {
-				b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": variants[0]})
-				b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": other, "password": password})
+				b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": variants[0]})
+				b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": other, "password": password})
 			}
 		})
 		t.Run("unknown "+id, func(t *testing.T) {
@@ -43,10 +43,10 @@ func TestLoginIDsInEverySpellingAreOne(t *testing.T) {
 			b.company.Limits.LockAfter = len(variants)
 			b.update(true, func(a *record.Account) { a.Phone, a.Email = "", "" })
 			for _, spelling := range variants {
-				b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": spelling, "password": "wrong"})
+				b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": spelling, "password": "wrong"})
 			}
 			for _, spelling := range variants {
-				b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": spelling})
+				b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": spelling})
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func TestLogoutEndsItsOwnSessionInAnyState(t *testing.T) {
@@ -17,9 +18,9 @@ func TestLogoutEndsItsOwnSessionInAnyState(t *testing.T) {
 			if reply := b.must("auth/logout", token, nil); reply.SessionToken != "" || reply.SessionState != record.None {
 				t.Errorf("got %+v", reply)
 			}
-			b.wrong(flows.ErrTokenInvalid, "auth/logout", token, nil)
+			b.wrong(wire.ErrTokenInvalid, "auth/logout", token, nil)
 			b.clock.advance(-time.Minute)
-			b.wrong(flows.ErrTokenInvalid, "auth/logout", token, nil)
+			b.wrong(wire.ErrTokenInvalid, "auth/logout", token, nil)
 			b.must("auth/logout", other, object{})
 		})
 	}
@@ -60,7 +61,7 @@ func TestLogoutRacesWithEveryStep(t *testing.T) {
 				if got[""] != 1 {
 					t.Errorf("got %v, want one success", got)
 				}
-				b.wrong(flows.ErrTokenInvalid, "auth/logout", token, nil)
+				b.wrong(wire.ErrTokenInvalid, "auth/logout", token, nil)
 			})
 		}
 	}

@@ -10,7 +10,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func (m *machine) admin(t *rapid.T, c *modelCompany) *flows.Admin {
@@ -137,7 +139,7 @@ func (m *machine) app(t *rapid.T, ad *flows.Admin, a *modelAccount) error {
 
 // didNotAnswer cuts the sequence if err says that a server did not answer.
 func (m *machine) didNotAnswer(err error) bool {
-	m.cut = m.cut || m.servers && (errors.Is(err, flows.ErrUnavailable) || errors.Is(err, flows.ErrOwed))
+	m.cut = m.cut || m.servers && (errors.Is(err, wire.ErrUnavailable) || errors.Is(err, flows.ErrOwed))
 	return m.cut
 }
 
@@ -203,7 +205,7 @@ func (m *machine) change(t *rapid.T, c *modelCompany, a *modelAccount, ad *flows
 	case taken:
 		*a = before
 	case field == "password":
-		want.Sent = m.notice(c, flows.NoticePasswordChanged, &before)
+		want.Sent = m.notice(c, message.NoticePasswordChanged, &before)
 		a.passwords = modelCount{}
 		c.forgive(a, false)
 		m.endAll(a)

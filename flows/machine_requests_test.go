@@ -14,6 +14,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -260,7 +261,7 @@ func authorization(c *modelCall) []string {
 	return []string{"Bearer " + c.token}
 }
 
-func codesOf(disclaimers []flows.Disclaimer) []string {
+func codesOf(disclaimers []wire.Disclaimer) []string {
 	codes := []string{}
 	for _, d := range disclaimers {
 		codes = append(codes, d.Code)

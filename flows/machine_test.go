@@ -18,8 +18,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -187,7 +190,7 @@ const modelRedirect = "https://app.example.com/cb"
 func newMachine(t *rapid.T, stores [2]machineStore) *machine {
 	m := &machine{clock: &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}, outbox: newOutbox()}
 	m.now, m.captchas = m.clock.now, map[string]time.Time{}
-	companies := map[string]*flows.Company{}
+	companies := map[string]*tenant.Company{}
 	for range 2 {
 		c := m.drawCompany(t)
 		t.Logf("> company %+v", c.Policy)
@@ -226,27 +229,27 @@ func (m *machine) close() {
 // drawCompany draws what a company may decide. Limits are low, so that they are
 // reached.
 func (m *machine) drawCompany(t *rapid.T) *modelCompany {
-	c := &flows.Company{
-		Code: fmt.Sprint("company-", machineCompanies.Add(1)), NoAPIKey: true, Texts: flows.DefaultTexts(),
-		SMS: machineSender{m}, Mail: machineSender{m}, Policy: flows.DefaultPolicy(),
-		OAuth: map[int]flows.OAuth{1: {
+	c := &tenant.Company{
+		Code: fmt.Sprint("company-", machineCompanies.Add(1)), NoAPIKey: true, Texts: message.DefaultTexts(),
+		SMS: machineSender{m}, Mail: machineSender{m}, Policy: tenant.DefaultPolicy(),
+		OAuth: map[int]tenant.OAuth{1: {
 			Provider: machineProvider{m}, RedirectURIs: []string{modelRedirect},
 			LinkVerifiedEmail: rapid.Bool().Draw(t, "link_verified_email"),
 		}},
 	}
 	c.Password.Argon2id = cheap
 	c.Password.Required = rapid.Bool().Draw(t, "password required")
-	c.SecondFactor = rapid.SampledFrom([]flows.SecondFactor{
-		flows.SecondFactorPerAccount, flows.SecondFactorRequired, flows.SecondFactorOff}).Draw(t, "second_factor")
+	c.SecondFactor = rapid.SampledFrom([]tenant.SecondFactor{
+		tenant.SecondFactorPerAccount, tenant.SecondFactorRequired, tenant.SecondFactorOff}).Draw(t, "second_factor")
 	c.Hardened = oneIn(t, 4, "hardened")
 	if rapid.Bool().Draw(t, "captcha") {
 		c.Captcha = machineCaptcha{m}
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "disclaimers") {
-		c.Disclaimers = append(c.Disclaimers, flows.Disclaimer{Code: []string{"terms", "privacy"}[i], Version: "1"})
+		c.Disclaimers = append(c.Disclaimers, wire.Disclaimer{Code: []string{"terms", "privacy"}[i], Version: "1"})
 	}
-	c.Methods = rapid.SampledFrom([][]flows.Method{
-		{flows.ByPhone, flows.ByMail, flows.ByQuestion}, {flows.ByQuestion, flows.ByMail}, {flows.ByMail, flows.ByPhone}, {flows.ByPhone},
+	c.Methods = rapid.SampledFrom([][]tenant.Method{
+		{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion}, {tenant.ByQuestion, tenant.ByMail}, {tenant.ByMail, tenant.ByPhone}, {tenant.ByPhone},
 	}).Draw(t, "recovery methods")
 	c.Link = linkURL + "{token}"
 	if rapid.Bool().Draw(t, "short sessions") {
@@ -259,8 +262,8 @@ func (m *machine) drawCompany(t *rapid.T) *modelCompany {
 		l.WrongCodes.N, l.WrongAnswers.N = 2, 2
 		l.FailuresPerAddress.N, l.LoginsPerAddress.N = 8, 4
 		l.SMSPerAccount.N, l.SMSPerPhone.N, l.SMSPerAddress.N, l.MailsPerAccount.N = 3, 5, 6, 2
-		l.SMSPerCompany = flows.Rate{N: 12, Per: time.Hour}
-		l.SMSPerCountry = flows.Rate{N: 7, Per: 30 * time.Minute}
+		l.SMSPerCompany = tenant.Rate{N: 12, Per: time.Hour}
+		l.SMSPerCountry = tenant.Rate{N: 7, Per: 30 * time.Minute}
 		l.SessionsPerAccount = 2
 	}
 	if oneIn(t, 4, "sms_countries") {
@@ -294,7 +297,7 @@ func pick[T any](t *rapid.T, what string, from ...T) T {
 
 type machineSender struct{ m *machine }
 
-func (s machineSender) Send(ctx context.Context, message flows.Message) error {
+func (s machineSender) Send(ctx context.Context, message message.Message) error {
 	_ = s.m.outbox.Send(ctx, message)
 	return s.m.fault()
 }
@@ -307,9 +310,9 @@ func (c machineCaptcha) Verify(_ context.Context, response, _ string) (bool, err
 
 type machineProvider struct{ m *machine }
 
-func (p machineProvider) Exchange(ctx context.Context, g flows.OAuthGrant) (flows.OAuthUser, error) {
+func (p machineProvider) Exchange(ctx context.Context, g tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	if err := p.m.fault(); err != nil {
-		return flows.OAuthUser{}, err
+		return tenant.OAuthUser{}, err
 	}
 	return provider{}.Exchange(ctx, g)
 }

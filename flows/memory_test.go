@@ -20,6 +20,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -98,7 +99,7 @@ func TestWhatEndsIsForgottenBeforeTheCallReturns(t *testing.T) {
 			}
 			end(b, token)
 			_, err := b.authorize(token)
-			wantError(t, err, flows.ErrTokenInvalid)
+			wantError(t, err, wire.ErrTokenInvalid)
 		})
 	}
 }

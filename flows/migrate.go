@@ -6,22 +6,8 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
-
-// A PasswordVerifier asks another system whether a password is right. An error
-// means that it did not say, and names no password. It may be called concurrently.
-type PasswordVerifier interface {
-	VerifyPassword(ctx context.Context, q PasswordQuestion) (bool, error)
-}
-
-// A PasswordQuestion is about one password of one account.
-type PasswordQuestion struct {
-	ID        string // unique
-	Company   string
-	Mnemocode string
-	LoginIDs  []string // of the account
-	Password  string   // as it was typed
-}
 
 // verifyTimeout is how long the other system may take.
 const verifyTimeout = 5 * time.Second
@@ -40,7 +26,7 @@ func (s *Service) verifyElsewhere(ctx context.Context, c *call, a record.Account
 	}
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
-	question := PasswordQuestion{ID: newID(), Company: c.company.Code, Mnemocode: a.Mnemocode, Password: typed}
+	question := tenant.PasswordQuestion{ID: newID(), Company: c.company.Code, Mnemocode: a.Mnemocode, Password: typed}
 	for _, id := range []string{a.Phone, a.Email, a.LoginName} {
 		if id != "" {
 			question.LoginIDs = append(question.LoginIDs, id)

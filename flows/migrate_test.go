@@ -8,8 +8,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // elsewhere is a system that knows one password.
@@ -17,10 +18,10 @@ type elsewhere struct {
 	mu    sync.Mutex
 	right string
 	down  error
-	asked []flows.PasswordQuestion
+	asked []tenant.PasswordQuestion
 }
 
-func (e *elsewhere) VerifyPassword(_ context.Context, q flows.PasswordQuestion) (bool, error) {
+func (e *elsewhere) VerifyPassword(_ context.Context, q tenant.PasswordQuestion) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.asked = append(e.asked, q)
@@ -37,7 +38,7 @@ func newMigrating(t *testing.T) (*bench, *elsewhere) {
 
 func TestAPasswordIsAskedElsewhereUntilItWasRightOnce(t *testing.T) {
 	b, e := newMigrating(t)
-	wantError(t, b.login("flat of 50m2"), flows.ErrCredentialsInvalid)
+	wantError(t, b.login("flat of 50m2"), wire.ErrCredentialsInvalid)
 	if err := b.login("flat of 50m²"); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func TestAPasswordIsAskedElsewhereUntilItWasRightOnce(t *testing.T) {
 	if err := b.login("flat of 50m2"); err != nil { // now its normalised form counts
 		t.Error(err)
 	}
-	wantError(t, b.login("wrong"), flows.ErrCredentialsInvalid)
+	wantError(t, b.login("wrong"), wire.ErrCredentialsInvalid)
 	if len(e.asked) != 2 {
 		t.Errorf("asked %d times", len(e.asked))
 	}
@@ -61,12 +62,12 @@ func TestAnOutageElsewhereIsNoWrongPassword(t *testing.T) {
 	b.company.Limits.LockAfter = 2
 	e.down = errors.New("down")
 	for range 3 {
-		wantError(t, b.login("flat of 50m²"), flows.ErrUnavailable)
+		wantError(t, b.login("flat of 50m²"), wire.ErrUnavailable)
 	}
 	e.down = nil
-	wantError(t, b.login("wrong"), flows.ErrCredentialsInvalid)
-	wantError(t, b.login("wrong"), flows.ErrCredentialsInvalid)
-	wantError(t, b.login("flat of 50m²"), flows.ErrRestricted)
+	wantError(t, b.login("wrong"), wire.ErrCredentialsInvalid)
+	wantError(t, b.login("wrong"), wire.ErrCredentialsInvalid)
+	wantError(t, b.login("flat of 50m²"), wire.ErrRestricted)
 	if len(e.asked) != 5 {
 		t.Errorf("a locked account's password was asked about: %d", len(e.asked))
 	}
@@ -91,7 +92,7 @@ func TestLoginsThatRaceAreAllRight(t *testing.T) {
 func TestWithNobodyToAskAPasswordIsWrongUntilAnotherIsSet(t *testing.T) {
 	b, e := newMigrating(t)
 	b.company.Password.Migrate = nil
-	wantError(t, b.login("flat of 50m²"), flows.ErrCredentialsInvalid)
+	wantError(t, b.login("flat of 50m²"), wire.ErrCredentialsInvalid)
 	b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "another fine secret"})
 	if err := b.login("another fine secret"); err != nil || len(e.asked) > 0 {
 		t.Error(err, e.asked)

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 func (m *model) login(c *modelCall) modelAnswer {
@@ -124,7 +124,7 @@ func (m *model) proven(c *modelCall, a *modelAccount, secondDone bool) modelAnsw
 }
 
 func (c *modelCompany) needsSecond(a *modelAccount) bool {
-	return c.SecondFactor == flows.SecondFactorRequired || c.SecondFactor == flows.SecondFactorPerAccount && a.secondFactor
+	return c.SecondFactor == tenant.SecondFactorRequired || c.SecondFactor == tenant.SecondFactorPerAccount && a.secondFactor
 }
 
 // pending lists the disclaimers that were not accepted in their present version.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -45,7 +45,7 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 				refuse("auth.oauth.notfound")
 			}
 			a.subject = user
-			told = m.notice(c.company, flows.NoticeIdentityBound, a)
+			told = m.notice(c.company, message.NoticeIdentityBound, a)
 		}
 	}
 	if a == nil {

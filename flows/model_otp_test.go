@@ -5,7 +5,10 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // sendCode gives the session a code and returns the message that it goes out
@@ -19,13 +22,13 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 		return nil
 	}
 	type budget struct {
-		reason flows.Reason
+		reason wire.Reason
 		count  *modelCount
-		rate   flows.Rate
+		rate   tenant.Rate
 	}
 	var budgets []budget
 	for _, r := range renewals {
-		budgets = append(budgets, budget{"limit.renewals", r, flows.Rate{N: c.company.OTPRenewals, Per: c.company.Temporary}})
+		budgets = append(budgets, budget{"limit.renewals", r, tenant.Rate{N: c.company.OTPRenewals, Per: c.company.Temporary}})
 	}
 	hidden := c.company.Hardened && s.state == record.RecoveryOTP // what is told is as of a decoy
 	account, phone, fixed := "decoy "+s.of, "decoy "+s.of, ""
@@ -71,7 +74,7 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	if full != nil && s.state == record.CheckOTP && renewals == nil && len(a.backup) > 0 {
 		if a.password == "" {
 			strangers := c.company.budget("codeless logins of " + a.key)
-			rate := flows.Rate{N: 30, Per: 10 * time.Minute}
+			rate := tenant.Rate{N: 30, Per: 10 * time.Minute}
 			m.windowOpen("limit.sms_account", strangers, rate)
 			strangers.add(m.now, rate)
 		}
@@ -115,9 +118,9 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	digits := fixed
 	if a != nil && fixed == "" {
 		digits = c.got.digits
-		kind := flows.OTPLogin
+		kind := message.OTPLogin
 		if s.state == record.RecoveryOTP {
-			kind = flows.OTPRecovery
+			kind = message.OTPRecovery
 		}
 		sent = []string{kind + " " + a.phone}
 		later := c.company.Hardened && s.state == record.RecoveryOTP // than the answer

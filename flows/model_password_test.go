@@ -3,8 +3,9 @@ package flows_test
 import (
 	"slices"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // weak are the passwords in use here that no user may set. They break one rule
@@ -32,7 +33,7 @@ func (m *model) setPassword(c *modelCall) modelAnswer {
 		accepted = m.accept(c, a)
 	}
 	reply := modelAnswer{}
-	sent := m.notice(c.company, flows.NoticePasswordChanged, a)
+	sent := m.notice(c.company, message.NoticePasswordChanged, a)
 	m.newPassword(a, password)
 	c.company.forgive(a, false)
 	if s.state == record.SetPassword {
@@ -58,7 +59,7 @@ func (m *model) notice(c *modelCompany, what string, a *modelAccount) []string {
 		return nil
 	}
 	l := &c.Limits
-	budgets := map[*modelCount]flows.Rate{c.budget("notices to phone " + a.phone): l.SMSPerPhone}
+	budgets := map[*modelCount]tenant.Rate{c.budget("notices to phone " + a.phone): l.SMSPerPhone}
 	if l.SMSPerCompany.N > 0 {
 		budgets[c.budget("sms")] = l.SMSPerCompany
 	}

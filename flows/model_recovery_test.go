@@ -4,8 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 func (m *model) recover(c *modelCall) modelAnswer {
@@ -14,16 +15,16 @@ func (m *model) recover(c *modelCall) modelAnswer {
 		refuse("request.validation.failed")
 	}
 	a := c.company.byLoginID(c.loginID)
-	method, impossible := c.company.method(flows.Method(wanted), a)
+	method, impossible := c.company.method(tenant.Method(wanted), a)
 	if c.company.Hardened { // it answers alike for whomever it can't help
-		a, method, impossible = c.company.hardenedMethod(flows.Method(wanted), a)
+		a, method, impossible = c.company.hardenedMethod(tenant.Method(wanted), a)
 	}
 	t := m.shown(c.company, a, c.loginID)
 	m.allowed(c)
 	switch method {
-	case flows.ByPhone:
+	case tenant.ByPhone:
 		m.windowOpen("lock.codes", &t.codes, c.company.Limits.WrongCodes)
-	case flows.ByQuestion:
+	case tenant.ByQuestion:
 		m.windowOpen("lock.answers", &t.answers, c.company.Limits.WrongAnswers)
 	}
 	if c.company.Captcha != nil {
@@ -39,7 +40,7 @@ func (m *model) recover(c *modelCall) modelAnswer {
 	}
 	var reply modelAnswer
 	switch method {
-	case flows.ByPhone:
+	case tenant.ByPhone:
 		reply = m.enter(c, &modelSession{account: a, of: c.loginID, state: record.RecoveryOTP})
 		if c.company.Hardened {
 			reply.Phone = ""
@@ -47,10 +48,10 @@ func (m *model) recover(c *modelCall) modelAnswer {
 				reply.Phone = masked(c.loginID)
 			}
 		}
-	case flows.ByQuestion:
+	case tenant.ByQuestion:
 		reply = m.enter(c, &modelSession{account: a, state: record.RecoveryQuestion})
 		reply.Question = a.question
-	case flows.ByMail:
+	case tenant.ByMail:
 		reply = m.mailLink(c, a)
 	}
 	reply.Method = method
@@ -84,7 +85,7 @@ func (m *model) mailLink(c *modelCall, a *modelAccount) modelAnswer {
 		}
 		own.add(m.now, c.company.Limits.MailsPerAccount)
 	}
-	reply.Sent = []string{flows.RecoveryLink + " " + a.email}
+	reply.Sent = []string{message.RecoveryLink + " " + a.email}
 	if c.broken && !c.company.Hardened {
 		panic(modelRefusal{Code: "service.unavailable", Sent: reply.Sent})
 	}
@@ -99,7 +100,7 @@ func (m *model) mailLink(c *modelCall, a *modelAccount) modelAnswer {
 
 // method is the one that is asked for, or the first that the account can use,
 // and the code that says why it can't be.
-func (c *modelCompany) method(wanted flows.Method, a *modelAccount) (flows.Method, string) {
+func (c *modelCompany) method(wanted tenant.Method, a *modelAccount) (tenant.Method, string) {
 	if wanted == "" {
 		wanted = c.Methods[0]
 		for _, m := range slices.Backward(c.Methods) {
@@ -114,13 +115,13 @@ func (c *modelCompany) method(wanted flows.Method, a *modelAccount) (flows.Metho
 	return wanted, notSet(wanted, a)
 }
 
-func notSet(m flows.Method, a *modelAccount) string {
+func notSet(m tenant.Method, a *modelAccount) string {
 	switch {
-	case a == nil || m == flows.ByPhone && a.phone == "":
+	case a == nil || m == tenant.ByPhone && a.phone == "":
 		return "recovery.phone.notset"
-	case m == flows.ByMail && a.email == "":
+	case m == tenant.ByMail && a.email == "":
 		return "recovery.email.notset"
-	case m == flows.ByQuestion && a.question == "":
+	case m == tenant.ByQuestion && a.question == "":
 		return "recovery.question.notset"
 	}
 	return ""
@@ -129,15 +130,15 @@ func notSet(m flows.Method, a *modelAccount) string {
 // hardenedMethod chooses without regard to the account, and then without the
 // account if that can't be recovered so: never by a question, nor by a phone
 // that is its second factor.
-func (c *modelCompany) hardenedMethod(wanted flows.Method, a *modelAccount) (*modelAccount, flows.Method, string) {
-	methods := slices.DeleteFunc(slices.Clone(c.Methods), func(m flows.Method) bool { return m == flows.ByQuestion })
+func (c *modelCompany) hardenedMethod(wanted tenant.Method, a *modelAccount) (*modelAccount, tenant.Method, string) {
+	methods := slices.DeleteFunc(slices.Clone(c.Methods), func(m tenant.Method) bool { return m == tenant.ByQuestion })
 	if wanted == "" {
 		wanted = methods[0]
 	}
 	if !slices.Contains(methods, wanted) {
 		return nil, wanted, "recovery.method.restricted"
 	}
-	if a != nil && (a.status != record.StatusActive || notSet(wanted, a) != "" || wanted == flows.ByPhone && c.needsSecond(a)) {
+	if a != nil && (a.status != record.StatusActive || notSet(wanted, a) != "" || wanted == tenant.ByPhone && c.needsSecond(a)) {
 		a = nil
 	}
 	return a, wanted, ""

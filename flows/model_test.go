@@ -5,8 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // This is the protocol once more, as small as it can be said: what a client is
@@ -23,7 +24,7 @@ type model struct {
 }
 
 type modelCompany struct {
-	*flows.Company
+	*tenant.Company
 	accounts []*modelAccount
 	unknown  map[string]*modelAttempts // by a login id that no account had when it was sent
 	budgets  map[string]*modelCount    // of SMS, mails, and what addresses may do
@@ -107,7 +108,7 @@ type modelAnswer struct {
 	Phone       string
 	Email       string
 	Question    string
-	Method      flows.Method
+	Method      tenant.Method
 	Quality     bool
 	Sent        []string // messages: type and recipient
 	ExpiresIn   *int     // nil: not said
@@ -120,7 +121,7 @@ type modelAnswer struct {
 
 // A modelLock is why a request is refused, and for how long.
 type modelLock struct {
-	reason flows.Reason
+	reason wire.Reason
 	retry  time.Duration // Retry-After
 }
 
@@ -135,7 +136,7 @@ func (m *model) restricted(locks ...modelLock) {
 	panic(modelRefusal{Code: "auth.restricted", locks: locks})
 }
 
-func (m *model) lock(reason flows.Reason, until time.Time) modelLock {
+func (m *model) lock(reason wire.Reason, until time.Time) modelLock {
 	return modelLock{reason, max(until.Sub(m.now), time.Second)}
 }
 
@@ -290,12 +291,12 @@ func (c *modelCompany) budget(name string) *modelCount {
 	return c.budgets[name]
 }
 
-func (n *modelCount) full(now time.Time, rate flows.Rate) bool {
+func (n *modelCount) full(now time.Time, rate tenant.Rate) bool {
 	return n.n >= rate.N && now.Before(n.until)
 }
 
 // add counts within a window that the first event opens.
-func (n *modelCount) add(now time.Time, rate flows.Rate) {
+func (n *modelCount) add(now time.Time, rate tenant.Rate) {
 	if !now.Before(n.until) {
 		*n = modelCount{until: now.Add(rate.Per)}
 	}
@@ -348,7 +349,7 @@ func (m *model) passwordsOpen(c *modelCompany, t *modelAttempts) {
 }
 
 // windowOpen is the same for what counts within a window.
-func (m *model) windowOpen(reason flows.Reason, n *modelCount, rate flows.Rate) {
+func (m *model) windowOpen(reason wire.Reason, n *modelCount, rate tenant.Rate) {
 	if n.full(m.now, rate) {
 		m.restricted(m.lock(reason, n.until))
 	}

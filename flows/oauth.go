@@ -12,7 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 type oauthRequest struct {
@@ -29,14 +32,14 @@ var codeVerifier = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
 // oauth logs in with the code of a provider (interface, Endpoints 7).
 func (s *Service) oauth(ctx context.Context, c *call, req *oauthRequest) (Reply, error) {
 	if req.CodeVerifier != "" && !codeVerifier.MatchString(req.CodeVerifier) {
-		return Reply{}, invalid("The field code_verifier must have 43 to 128 letters, digits and -._~ (RFC 7636, 4.1).")
+		return Reply{}, wire.Invalid("The field code_verifier must have 43 to 128 letters, digits and -._~ (RFC 7636, 4.1).")
 	}
 	config, ok := c.company.OAuth[req.ProviderID]
 	if !ok {
-		return Reply{}, invalid("The field provider_id names no provider that is configured.")
+		return Reply{}, wire.Invalid("The field provider_id names no provider that is configured.")
 	}
 	if config.RequirePKCE && req.CodeVerifier == "" {
-		return Reply{}, invalid("The field code_verifier is missing; this provider is used with PKCE only.")
+		return Reply{}, wire.Invalid("The field code_verifier is missing; this provider is used with PKCE only.")
 	}
 	user, err := s.exchange(ctx, c, config, req)
 	if err != nil {
@@ -55,40 +58,40 @@ func (s *Service) oauth(ctx context.Context, c *call, req *oauthRequest) (Reply,
 }
 
 // exchange returns whom the code stands for. A refusal counts against the address.
-func (s *Service) exchange(ctx context.Context, c *call, config OAuth, req *oauthRequest) (OAuthUser, error) {
+func (s *Service) exchange(ctx context.Context, c *call, config tenant.OAuth, req *oauthRequest) (tenant.OAuthUser, error) {
 	user, err := s.askProvider(ctx, c, config, req)
-	if err != nil && !errors.Is(err, ErrOAuthFailed) {
-		return OAuthUser{}, err
+	if err != nil && !errors.Is(err, wire.ErrOAuthFailed) {
+		return tenant.OAuthUser{}, err
 	}
 	if err := s.settleAddress(ctx, c, err == nil); err != nil {
-		return OAuthUser{}, err
+		return tenant.OAuthUser{}, err
 	}
 	if err != nil {
 		s.Log.Info("a provider did not confirm a login", "company", c.company.Code, "provider", req.ProviderID, "error", err)
-		return OAuthUser{}, ErrOAuthFailed
+		return tenant.OAuthUser{}, wire.ErrOAuthFailed
 	}
 	return user, nil
 }
 
 // askProvider asks the provider, unless that would be in vain.
-func (s *Service) askProvider(ctx context.Context, c *call, config OAuth, req *oauthRequest) (OAuthUser, error) {
+func (s *Service) askProvider(ctx context.Context, c *call, config tenant.OAuth, req *oauthRequest) (tenant.OAuthUser, error) {
 	if !slices.Contains(config.RedirectURIs, req.RedirectURI) {
-		return OAuthUser{}, fmt.Errorf("%w: the redirect_uri is none of those configured", ErrOAuthFailed)
+		return tenant.OAuthUser{}, fmt.Errorf("%w: the redirect_uri is none of those configured", wire.ErrOAuthFailed)
 	}
 	if err := s.spendGrant(ctx, c, req); err != nil {
-		return OAuthUser{}, err
+		return tenant.OAuthUser{}, err
 	}
-	user, err := config.Provider.Exchange(ctx, OAuthGrant{
+	user, err := config.Provider.Exchange(ctx, tenant.OAuthGrant{
 		Code:         req.Code,
 		RedirectURI:  req.RedirectURI,
 		CodeVerifier: req.CodeVerifier,
 		Nonce:        req.Nonce,
 	})
 	switch {
-	case err != nil && !errors.Is(err, ErrOAuthFailed):
-		return OAuthUser{}, unavailable("asking the provider", err)
+	case err != nil && !errors.Is(err, wire.ErrOAuthFailed):
+		return tenant.OAuthUser{}, wire.Unavailable("asking the provider", err)
 	case err == nil && user.Subject == "":
-		return OAuthUser{}, ErrOAuthFailed
+		return tenant.OAuthUser{}, wire.ErrOAuthFailed
 	}
 	return user, err
 }
@@ -105,34 +108,34 @@ const grantMemory = time.Hour
 // 4.4).
 func (s *Service) spendGrant(ctx context.Context, c *call, req *oauthRequest) error {
 	hash := sha256.Sum256([]byte(strings.TrimFunc(req.Code, trimmed)))
-	sent := c.counter("grant", hex.EncodeToString(hash[:]), Rate{1, grantMemory})
+	sent := c.counter("grant", hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: grantMemory})
 	err := s.Sessions.Charge(ctx, c.now, append(slices.Concat(c.addressLook(), c.addressLogins()), sent)...)
 	if full, ok := errors.AsType[*record.Full](err); ok && full.Key == sent.Key {
-		return fmt.Errorf("%w: the code was sent before", ErrOAuthFailed)
+		return fmt.Errorf("%w: the code was sent before", wire.ErrOAuthFailed)
 	}
 	return s.refused(c, err)
 }
 
 // accountOfUser finds the account bound to the user. With LinkVerifiedEmail one
 // whose primary email the provider has verified is bound at its first use.
-func (s *Service) accountOfUser(ctx context.Context, c *call, config OAuth, identity record.Identity, user OAuthUser) (record.Account, error) {
+func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAuth, identity record.Identity, user tenant.OAuthUser) (record.Account, error) {
 	a, err := s.Accounts.ByIdentity(ctx, c.company.Code, identity)
 	if err == nil {
 		c.found(a)
 		return a, admitted(a)
 	}
 	if !errors.Is(err, record.ErrNotFound) {
-		return record.Account{}, unavailable("looking up the provider's user", err)
+		return record.Account{}, wire.Unavailable("looking up the provider's user", err)
 	}
 	if !config.LinkVerifiedEmail || !user.EmailVerified || user.Email == "" {
-		return record.Account{}, ErrOAuthNotFound
+		return record.Account{}, wire.ErrOAuthNotFound
 	}
 	a, _, err = s.accountByLoginID(ctx, c, record.NormalizeLoginID(user.Email))
 	if err != nil {
 		return record.Account{}, err
 	}
 	if a.ID == 0 || !sameEmail(a.Email, user.Email) { // the login id may be its login name
-		return record.Account{}, ErrOAuthNotFound
+		return record.Account{}, wire.ErrOAuthNotFound
 	}
 	if err := admitted(a); err != nil {
 		return record.Account{}, err
@@ -143,17 +146,17 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config OAuth, iden
 		// changed just now.
 		a, err = s.Accounts.ByIdentity(ctx, c.company.Code, identity)
 		if errors.Is(err, record.ErrNotFound) {
-			return record.Account{}, ErrOAuthNotFound
+			return record.Account{}, wire.ErrOAuthNotFound
 		}
 		if err == nil {
 			return a, admitted(a)
 		}
 	}
 	if err != nil {
-		return record.Account{}, unavailable("binding the provider's user", err)
+		return record.Account{}, wire.Unavailable("binding the provider's user", err)
 	}
 	c.happened(record.IdentityBound, "provider "+strconv.Itoa(identity.Provider))
-	s.notice(c.company, a, NoticeIdentityBound)
+	s.notice(c.company, a, message.NoticeIdentityBound)
 	return a, nil
 }
 

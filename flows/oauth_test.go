@@ -10,18 +10,21 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A voucher is a provider that says what it is told to, and keeps what it was asked.
 type voucher struct {
 	mu    sync.Mutex
-	asked []flows.OAuthGrant
-	user  flows.OAuthUser
+	asked []tenant.OAuthGrant
+	user  tenant.OAuthUser
 	err   error
 }
 
-func (v *voucher) Exchange(_ context.Context, g flows.OAuthGrant) (flows.OAuthUser, error) {
+func (v *voucher) Exchange(_ context.Context, g tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.asked = append(v.asked, g)
@@ -34,10 +37,10 @@ const (
 )
 
 // benchWithProvider adds provider 2.
-func benchWithProvider(t *testing.T, config flows.OAuth) (*bench, *voucher) {
+func benchWithProvider(t *testing.T, config tenant.OAuth) (*bench, *voucher) {
 	t.Helper()
 	b := newBench(t)
-	v := &voucher{user: flows.OAuthUser{Subject: "alice"}}
+	v := &voucher{user: tenant.OAuthUser{Subject: "alice"}}
 	config.Provider = v
 	config.RedirectURIs = []string{"https://other.example.com/cb", callback}
 	b.company.OAuth[2] = config
@@ -56,10 +59,10 @@ func grant(more object) object {
 }
 
 func TestOAuthPassesOnWhatTheClientBrought(t *testing.T) {
-	b, v := benchWithProvider(t, flows.OAuth{})
+	b, v := benchWithProvider(t, tenant.OAuth{})
 	brought := grant(object{"code": "abc", "code_verifier": verifier, "nonce": "nonce"})
 	wantStep(t, b.must("auth/oauth", "not looked at", brought), record.Authorized)
-	want := flows.OAuthGrant{Code: "abc", RedirectURI: callback, CodeVerifier: verifier, Nonce: "nonce"}
+	want := tenant.OAuthGrant{Code: "abc", RedirectURI: callback, CodeVerifier: verifier, Nonce: "nonce"}
 	if len(v.asked) != 1 || v.asked[0] != want {
 		t.Errorf("the provider was asked %+v", v.asked)
 	}
@@ -68,34 +71,34 @@ func TestOAuthPassesOnWhatTheClientBrought(t *testing.T) {
 func TestOAuthRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		change object
-		user   flows.OAuthUser
+		user   tenant.OAuthUser
 		err    error
-		want   *flows.Error
+		want   *wire.Error
 		asked  bool
 	}{
-		"provider 0":             {change: object{"provider_id": 0}, want: flows.ErrValidation},
-		"provider 3":             {change: object{"provider_id": 3}, want: flows.ErrValidation},
-		"provider 6":             {change: object{"provider_id": 6}, want: flows.ErrValidation},
-		"provider -1":            {change: object{"provider_id": -1}, want: flows.ErrValidation},
-		"provider 2.5":           {change: object{"provider_id": 2.5}, want: flows.ErrValidation},
-		"provider as text":       {change: object{"provider_id": "2"}, want: flows.ErrValidation},
-		"no code":                {change: object{"code": ""}, want: flows.ErrValidation},
-		"no redirect_uri":        {change: object{"redirect_uri": nil}, want: flows.ErrValidation},
-		"redirect with a slash":  {change: object{"redirect_uri": callback + "/"}, want: flows.ErrOAuthFailed},
-		"redirect with a query":  {change: object{"redirect_uri": callback + "?x"}, want: flows.ErrOAuthFailed},
-		"redirect in upper case": {change: object{"redirect_uri": "https://APP.example.com/cb"}, want: flows.ErrOAuthFailed},
-		"another's redirect":     {change: object{"redirect_uri": "https://evil.example.com/cb"}, want: flows.ErrOAuthFailed},
-		"refused":                {err: flows.ErrOAuthFailed, want: flows.ErrOAuthFailed, asked: true},
-		"refused, with a reason": {err: fmt.Errorf("invalid_grant: %w", flows.ErrOAuthFailed), want: flows.ErrOAuthFailed, asked: true},
-		"down":                   {err: errors.New("connection refused"), want: flows.ErrUnavailable, asked: true},
-		"nobody":                 {user: flows.OAuthUser{Email: email, EmailVerified: true}, want: flows.ErrOAuthFailed, asked: true},
-		"unknown":                {user: flows.OAuthUser{Subject: "bob", Email: email, EmailVerified: true}, want: flows.ErrOAuthNotFound, asked: true},
-		"another spelling":       {user: flows.OAuthUser{Subject: "Alice"}, want: flows.ErrOAuthNotFound, asked: true},
+		"provider 0":             {change: object{"provider_id": 0}, want: wire.ErrValidation},
+		"provider 3":             {change: object{"provider_id": 3}, want: wire.ErrValidation},
+		"provider 6":             {change: object{"provider_id": 6}, want: wire.ErrValidation},
+		"provider -1":            {change: object{"provider_id": -1}, want: wire.ErrValidation},
+		"provider 2.5":           {change: object{"provider_id": 2.5}, want: wire.ErrValidation},
+		"provider as text":       {change: object{"provider_id": "2"}, want: wire.ErrValidation},
+		"no code":                {change: object{"code": ""}, want: wire.ErrValidation},
+		"no redirect_uri":        {change: object{"redirect_uri": nil}, want: wire.ErrValidation},
+		"redirect with a slash":  {change: object{"redirect_uri": callback + "/"}, want: wire.ErrOAuthFailed},
+		"redirect with a query":  {change: object{"redirect_uri": callback + "?x"}, want: wire.ErrOAuthFailed},
+		"redirect in upper case": {change: object{"redirect_uri": "https://APP.example.com/cb"}, want: wire.ErrOAuthFailed},
+		"another's redirect":     {change: object{"redirect_uri": "https://evil.example.com/cb"}, want: wire.ErrOAuthFailed},
+		"refused":                {err: wire.ErrOAuthFailed, want: wire.ErrOAuthFailed, asked: true},
+		"refused, with a reason": {err: fmt.Errorf("invalid_grant: %w", wire.ErrOAuthFailed), want: wire.ErrOAuthFailed, asked: true},
+		"down":                   {err: errors.New("connection refused"), want: wire.ErrUnavailable, asked: true},
+		"nobody":                 {user: tenant.OAuthUser{Email: email, EmailVerified: true}, want: wire.ErrOAuthFailed, asked: true},
+		"unknown":                {user: tenant.OAuthUser{Subject: "bob", Email: email, EmailVerified: true}, want: wire.ErrOAuthNotFound, asked: true},
+		"another spelling":       {user: tenant.OAuthUser{Subject: "Alice"}, want: wire.ErrOAuthNotFound, asked: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, v := benchWithProvider(t, flows.OAuth{})
+			b, v := benchWithProvider(t, tenant.OAuth{})
 			v.err = c.err
-			if c.user != (flows.OAuthUser{}) {
+			if c.user != (tenant.OAuthUser{}) {
 				v.user = c.user
 			}
 			b.wrong(c.want, "auth/oauth", "", grant(c.change))
@@ -107,9 +110,9 @@ func TestOAuthRefusals(t *testing.T) {
 }
 
 func TestRequirePKCE(t *testing.T) {
-	b, v := benchWithProvider(t, flows.OAuth{RequirePKCE: true})
-	b.wrong(flows.ErrValidation, "auth/oauth", "", grant(nil))
-	b.wrong(flows.ErrValidation, "auth/oauth", "", grant(object{"code_verifier": ""}))
+	b, v := benchWithProvider(t, tenant.OAuth{RequirePKCE: true})
+	b.wrong(wire.ErrValidation, "auth/oauth", "", grant(nil))
+	b.wrong(wire.ErrValidation, "auth/oauth", "", grant(object{"code_verifier": ""}))
 	if len(v.asked) != 0 {
 		t.Error("a call went out")
 	}
@@ -118,10 +121,10 @@ func TestRequirePKCE(t *testing.T) {
 
 // Nothing else is looked at before, not even the provider.
 func TestCodeVerifierIsThatOfRFC7636(t *testing.T) {
-	b, v := benchWithProvider(t, flows.OAuth{})
+	b, v := benchWithProvider(t, tenant.OAuth{})
 	for _, bad := range []string{"x", verifier[1:], verifier[1:] + "+", verifier[1:] + " ", verifier[1:] + "é", verifier + "\n", strings.Repeat("x", 129)} {
 		_, err := b.serve("auth/oauth", "", grant(object{"code_verifier": bad, "provider_id": 3}))
-		if !errors.Is(err, flows.ErrValidation) || !strings.Contains(refusal(err).Message, "code_verifier") {
+		if !errors.Is(err, wire.ErrValidation) || !strings.Contains(refusal(err).Message, "code_verifier") {
 			t.Errorf("%q: got %v, %q", bad, err, refusal(err).Message)
 		}
 	}
@@ -135,7 +138,7 @@ func TestCodeVerifierIsThatOfRFC7636(t *testing.T) {
 
 // The provider here would take a code any number of times.
 func TestACodeIsExchangedOnce(t *testing.T) {
-	b, v := benchWithProvider(t, flows.OAuth{})
+	b, v := benchWithProvider(t, tenant.OAuth{})
 	b.company.Limits.FailuresPerAddress.N = 1000
 	other := b.addCompany("other")
 	body := grant(nil)
@@ -148,15 +151,15 @@ func TestACodeIsExchangedOnce(t *testing.T) {
 		t.Errorf("got %v, and the provider was asked %d times", got, len(v.asked))
 	}
 	body["code"] = " " + code + "\n" // which a provider may overlook
-	b.wrong(flows.ErrOAuthFailed, "auth/oauth", "", body)
+	b.wrong(wire.ErrOAuthFailed, "auth/oauth", "", body)
 	body["code"] = code
 	b.clock.advance(time.Hour - time.Second)
-	b.wrong(flows.ErrOAuthFailed, "auth/oauth", "", body)
+	b.wrong(wire.ErrOAuthFailed, "auth/oauth", "", body)
 	if len(v.asked) != 1 {
 		t.Errorf("the provider was asked %d times", len(v.asked))
 	}
 	// Of another company it is another code.
-	if _, err := b.serveAs(other.Code, "192.0.2.1", "auth/oauth", "", body); !errors.Is(err, flows.ErrOAuthNotFound) {
+	if _, err := b.serveAs(other.Code, "192.0.2.1", "auth/oauth", "", body); !errors.Is(err, wire.ErrOAuthNotFound) {
 		t.Errorf("of another company: %v", err)
 	}
 }
@@ -164,16 +167,16 @@ func TestACodeIsExchangedOnce(t *testing.T) {
 // RFC 9700, 4.4: a provider that has a user's browser bring it another's code, with
 // all that belongs to it, comes too late to log in there with it.
 func TestAProviderCanNotUseAnothersCode(t *testing.T) {
-	b, honest := benchWithProvider(t, flows.OAuth{})
-	evil := &voucher{user: flows.OAuthUser{Subject: "whoever"}}
-	b.company.OAuth[1] = flows.OAuth{Provider: evil, RedirectURIs: []string{callback}}
+	b, honest := benchWithProvider(t, tenant.OAuth{})
+	evil := &voucher{user: tenant.OAuthUser{Subject: "whoever"}}
+	b.company.OAuth[1] = tenant.OAuth{Provider: evil, RedirectURIs: []string{callback}}
 	body := grant(object{"provider_id": 1, "code_verifier": verifier, "nonce": "n"})
-	b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", body)
+	b.wrong(wire.ErrOAuthNotFound, "auth/oauth", "", body)
 	if len(evil.asked) != 1 || evil.asked[0].Code != body["code"] {
 		t.Fatalf("the provider was asked %+v", evil.asked)
 	}
 	body["provider_id"] = 2
-	b.wrong(flows.ErrOAuthFailed, "auth/oauth", "", body)
+	b.wrong(wire.ErrOAuthFailed, "auth/oauth", "", body)
 	if len(honest.asked) != 0 {
 		t.Error("the code came to its provider")
 	}
@@ -182,7 +185,7 @@ func TestAProviderCanNotUseAnothersCode(t *testing.T) {
 // What strangers make up is not remembered without end, also while the provider
 // does not answer.
 func TestCodesOfAnAddressAreLogins(t *testing.T) {
-	b, v := benchWithProvider(t, flows.OAuth{})
+	b, v := benchWithProvider(t, tenant.OAuth{})
 	v.err = errors.New("connection refused")
 	got := race(200, func(int) error {
 		_, err := b.serve("auth/oauth", "", grant(nil))
@@ -199,31 +202,31 @@ func TestCodesOfAnAddressAreLogins(t *testing.T) {
 
 // Whether it got there is not known, and nobody else may try it.
 func TestACodeIsSpentWhateverComesOfIt(t *testing.T) {
-	b, v := benchWithProvider(t, flows.OAuth{})
+	b, v := benchWithProvider(t, tenant.OAuth{})
 	body := grant(nil)
 	v.err = errors.New("connection refused")
-	b.wrong(flows.ErrUnavailable, "auth/oauth", "", body)
+	b.wrong(wire.ErrUnavailable, "auth/oauth", "", body)
 	v.err = nil
-	b.wrong(flows.ErrOAuthFailed, "auth/oauth", "", body)
+	b.wrong(wire.ErrOAuthFailed, "auth/oauth", "", body)
 	// No provider was asked with these, so they are as good as new.
 	body = grant(object{"redirect_uri": callback + "/"})
-	b.wrong(flows.ErrOAuthFailed, "auth/oauth", "", body)
+	b.wrong(wire.ErrOAuthFailed, "auth/oauth", "", body)
 	body["redirect_uri"] = callback
 	b.must("auth/oauth", "", body)
 }
 
 // An identity is its provider's: the same subject of another is someone else.
 func TestAnIdentityIsItsProviders(t *testing.T) {
-	b, v := benchWithProvider(t, flows.OAuth{})
+	b, v := benchWithProvider(t, tenant.OAuth{})
 	b.update(true, func(a *record.Account) { a.Identities = a.Identities[:1] })
-	b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
+	b.wrong(wire.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
 	v.user.Subject = "1:alice"
-	b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
+	b.wrong(wire.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
 }
 
 func TestNoSecondFactorOrNewPasswordAfterOAuth(t *testing.T) {
 	b := newBench(t)
-	b.company.SecondFactor = flows.SecondFactorRequired
+	b.company.SecondFactor = tenant.SecondFactorRequired
 	b.company.Password.Required = true
 	b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = true, true })
 	wantStep(t, b.must("auth/oauth", "", b.goodBody("auth/oauth")), record.Authorized)
@@ -232,47 +235,47 @@ func TestNoSecondFactorOrNewPasswordAfterOAuth(t *testing.T) {
 }
 
 func TestLinkVerifiedEmail(t *testing.T) {
-	user := flows.OAuthUser{Subject: "new", Email: "ALICE@example.com", EmailVerified: true}
+	user := tenant.OAuthUser{Subject: "new", Email: "ALICE@example.com", EmailVerified: true}
 	for name, c := range map[string]struct {
 		off     bool
 		account func(*record.Account)
-		user    func(*flows.OAuthUser)
-		want    *flows.Error
+		user    func(*tenant.OAuthUser)
+		want    *wire.Error
 	}{
 		"verified":      {},
-		"not verified":  {user: func(u *flows.OAuthUser) { u.EmailVerified = false }, want: flows.ErrOAuthNotFound},
-		"no email":      {user: func(u *flows.OAuthUser) { u.Email = "" }, want: flows.ErrOAuthNotFound},
-		"another email": {user: func(u *flows.OAuthUser) { u.Email = "bob@example.com" }, want: flows.ErrOAuthNotFound},
+		"not verified":  {user: func(u *tenant.OAuthUser) { u.EmailVerified = false }, want: wire.ErrOAuthNotFound},
+		"no email":      {user: func(u *tenant.OAuthUser) { u.Email = "" }, want: wire.ErrOAuthNotFound},
+		"another email": {user: func(u *tenant.OAuthUser) { u.Email = "bob@example.com" }, want: wire.ErrOAuthNotFound},
 		"case of ASCII": {account: func(a *record.Account) { a.Email = "aLice@EXAMPLE.com" }},
 		// Login ids are alike in what follows, but mailboxes are not.
-		"fullwidth":   {user: func(u *flows.OAuthUser) { u.Email = "ａlice@example.com" }, want: flows.ErrOAuthNotFound},
-		"Kelvin sign": {account: func(a *record.Account) { a.Email = "kim@example.com" }, user: func(u *flows.OAuthUser) { u.Email = "\u212aim@example.com" }, want: flows.ErrOAuthNotFound},
+		"fullwidth":   {user: func(u *tenant.OAuthUser) { u.Email = "ａlice@example.com" }, want: wire.ErrOAuthNotFound},
+		"Kelvin sign": {account: func(a *record.Account) { a.Email = "kim@example.com" }, user: func(u *tenant.OAuthUser) { u.Email = "\u212aim@example.com" }, want: wire.ErrOAuthNotFound},
 		"sharp s": {
-			account: func(a *record.Account) { a.Email = "alice@fass.example" }, user: func(u *flows.OAuthUser) { u.Email = "alice@faß.example" }, want: flows.ErrOAuthNotFound,
+			account: func(a *record.Account) { a.Email = "alice@fass.example" }, user: func(u *tenant.OAuthUser) { u.Email = "alice@faß.example" }, want: wire.ErrOAuthNotFound,
 		},
 		"sharp s of the account": {
-			account: func(a *record.Account) { a.Email = "alice@faß.example" }, user: func(u *flows.OAuthUser) { u.Email = "alice@fass.example" }, want: flows.ErrOAuthNotFound,
+			account: func(a *record.Account) { a.Email = "alice@faß.example" }, user: func(u *tenant.OAuthUser) { u.Email = "alice@fass.example" }, want: wire.ErrOAuthNotFound,
 		},
 		"the same sharp s": {
-			account: func(a *record.Account) { a.Email = "alice@faß.example" }, user: func(u *flows.OAuthUser) { u.Email = "Alice@faß.example" },
+			account: func(a *record.Account) { a.Email = "alice@faß.example" }, user: func(u *tenant.OAuthUser) { u.Email = "Alice@faß.example" },
 		},
-		"decomposed":         {account: func(a *record.Account) { a.Email = "ren\u00e9@example.com" }, user: func(u *flows.OAuthUser) { u.Email = "rene\u0301@example.com" }, want: flows.ErrOAuthNotFound},
-		"a space behind":     {user: func(u *flows.OAuthUser) { u.Email = "alice@example.com " }, want: flows.ErrOAuthNotFound},
-		"case beyond ASCII":  {account: func(a *record.Account) { a.Email = "\u00e9va@example.com" }, user: func(u *flows.OAuthUser) { u.Email = "\u00c9va@example.com" }, want: flows.ErrOAuthNotFound},
-		"the option is off":  {off: true, want: flows.ErrOAuthNotFound},
-		"a login name alike": {account: func(a *record.Account) { a.Email, a.LoginName = "", email }, want: flows.ErrOAuthNotFound},
+		"decomposed":         {account: func(a *record.Account) { a.Email = "ren\u00e9@example.com" }, user: func(u *tenant.OAuthUser) { u.Email = "rene\u0301@example.com" }, want: wire.ErrOAuthNotFound},
+		"a space behind":     {user: func(u *tenant.OAuthUser) { u.Email = "alice@example.com " }, want: wire.ErrOAuthNotFound},
+		"case beyond ASCII":  {account: func(a *record.Account) { a.Email = "\u00e9va@example.com" }, user: func(u *tenant.OAuthUser) { u.Email = "\u00c9va@example.com" }, want: wire.ErrOAuthNotFound},
+		"the option is off":  {off: true, want: wire.ErrOAuthNotFound},
+		"a login name alike": {account: func(a *record.Account) { a.Email, a.LoginName = "", email }, want: wire.ErrOAuthNotFound},
 		"a login name alike beside another email": {
-			account: func(a *record.Account) { a.Email, a.LoginName = "alice@example.org", email }, want: flows.ErrOAuthNotFound,
+			account: func(a *record.Account) { a.Email, a.LoginName = "alice@example.org", email }, want: wire.ErrOAuthNotFound,
 		},
-		"the phone for an email": {user: func(u *flows.OAuthUser) { u.Email = phone }, want: flows.ErrOAuthNotFound},
-		"restricted":             {account: func(a *record.Account) { a.Status = record.StatusRestricted }, want: flows.ErrUserRestricted},
-		"closed":                 {account: func(a *record.Account) { a.Status = record.StatusClosed }, want: flows.ErrUserClosed},
+		"the phone for an email": {user: func(u *tenant.OAuthUser) { u.Email = phone }, want: wire.ErrOAuthNotFound},
+		"restricted":             {account: func(a *record.Account) { a.Status = record.StatusRestricted }, want: wire.ErrUserRestricted},
+		"closed":                 {account: func(a *record.Account) { a.Status = record.StatusClosed }, want: wire.ErrUserClosed},
 		"bound to another user": {
-			account: func(a *record.Account) { a.Identities = []record.Identity{{Provider: 2, Subject: "old"}} }, want: flows.ErrOAuthNotFound,
+			account: func(a *record.Account) { a.Identities = []record.Identity{{Provider: 2, Subject: "old"}} }, want: wire.ErrOAuthNotFound,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, v := benchWithProvider(t, flows.OAuth{LinkVerifiedEmail: !c.off})
+			b, v := benchWithProvider(t, tenant.OAuth{LinkVerifiedEmail: !c.off})
 			b.update(true, func(a *record.Account) {
 				a.Identities = nil
 				if c.account != nil {
@@ -293,13 +296,13 @@ func TestLinkVerifiedEmail(t *testing.T) {
 			}
 			wantStep(t, b.must("auth/oauth", "", grant(nil)), record.Authorized)
 			b.mail.await(1)
-			if m := b.mail.last(t); m.Type != flows.NoticeIdentityBound || m.To != before.Email {
+			if m := b.mail.last(t); m.Type != message.NoticeIdentityBound || m.To != before.Email {
 				t.Errorf("the owner was told %+v", m)
 			}
-			v.user = flows.OAuthUser{Subject: "new"} // bound: the email is not needed again
+			v.user = tenant.OAuthUser{Subject: "new"} // bound: the email is not needed again
 			wantStep(t, b.must("auth/oauth", "", grant(nil)), record.Authorized)
-			v.user = flows.OAuthUser{Subject: "newer", Email: email, EmailVerified: true}
-			b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
+			v.user = tenant.OAuthUser{Subject: "newer", Email: email, EmailVerified: true}
+			b.wrong(wire.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
 			if n := b.mail.count(); n != 1 {
 				t.Errorf("the owner was told %d times", n)
 			}
@@ -309,22 +312,22 @@ func TestLinkVerifiedEmail(t *testing.T) {
 
 // The notice takes the phone where no mail can be sent, and holds up nothing.
 func TestTheNoticeOfABoundIdentityIsNotWaitedFor(t *testing.T) {
-	b, v := benchWithProvider(t, flows.OAuth{LinkVerifiedEmail: true})
+	b, v := benchWithProvider(t, tenant.OAuth{LinkVerifiedEmail: true})
 	b.update(true, func(a *record.Account) { a.Identities = nil })
 	b.company.Mail = nil
 	b.sms.broken = errors.New("gateway timeout")
-	v.user = flows.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
+	v.user = tenant.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
 	wantStep(t, b.must("auth/oauth", "", grant(nil)), record.Authorized)
 	b.sms.await(1)
-	if m := b.sms.last(t); m.Type != flows.NoticeIdentityBound || m.To != phone {
+	if m := b.sms.last(t); m.Type != message.NoticeIdentityBound || m.To != phone {
 		t.Errorf("the owner was told %+v", m)
 	}
 }
 
 func TestRacingUsersAreBoundToOne(t *testing.T) {
-	b, v := benchWithProvider(t, flows.OAuth{LinkVerifiedEmail: true})
+	b, v := benchWithProvider(t, tenant.OAuth{LinkVerifiedEmail: true})
 	b.update(true, func(a *record.Account) { a.Identities = nil })
-	v.user = flows.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
+	v.user = tenant.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
 	got := race(50, func(int) error {
 		_, err := b.serve("auth/oauth", "", grant(nil))
 		return err
@@ -337,24 +340,24 @@ func TestRacingUsersAreBoundToOne(t *testing.T) {
 
 // An email is changed because its mailbox is someone else's now, who is just using it.
 func TestAnEmailThatIsJustChangedBindsNobody(t *testing.T) {
-	b, v := benchWithProvider(t, flows.OAuth{LinkVerifiedEmail: true})
+	b, v := benchWithProvider(t, tenant.OAuth{LinkVerifiedEmail: true})
 	b.update(true, func(a *record.Account) { a.Identities = nil })
-	v.user = flows.OAuthUser{Subject: "mallory", Email: email, EmailVerified: true}
+	v.user = tenant.OAuthUser{Subject: "mallory", Email: email, EmailVerified: true}
 	accounts := b.Accounts
 	b.Accounts = overtaken{accounts, func() {
 		b.Accounts = accounts
 		b.update(true, func(a *record.Account) { a.Email = "new@example.com" })
 	}}
-	b.wrong(flows.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
+	b.wrong(wire.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
 	if a := b.load(); len(a.Identities) != 0 || a.Email != "new@example.com" {
 		t.Errorf("bound: %+v of %s", a.Identities, a.Email)
 	}
 }
 
 func TestAnIdentityThatWasJustBoundIsItsAccounts(t *testing.T) {
-	b, v := benchWithProvider(t, flows.OAuth{LinkVerifiedEmail: true})
+	b, v := benchWithProvider(t, tenant.OAuth{LinkVerifiedEmail: true})
 	b.update(true, func(a *record.Account) { a.Identities = nil })
-	v.user = flows.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
+	v.user = tenant.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
 	b.Accounts = overtaken{b.Accounts, func() {
 		b.seed(flows.Seed{Account: record.Account{Mnemocode: "faster", Identities: []record.Identity{{Provider: 2, Subject: "new"}}}})
 	}}

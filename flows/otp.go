@@ -7,6 +7,8 @@ import (
 	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 type checkOTPRequest struct {
@@ -20,7 +22,7 @@ func (r *checkOTPRequest) bringsCode() bool { return r.OTP != "" && r.BackupCode
 // checkOTP takes the SMS code or a backup code (interface, Endpoints 3).
 func (s *Service) checkOTP(ctx context.Context, c *call, req *checkOTPRequest) (Reply, error) {
 	if (req.OTP == "") == (req.BackupCode == "") {
-		return Reply{}, invalid("Send exactly one of otp and backup_code.")
+		return Reply{}, wire.Invalid("Send exactly one of otp and backup_code.")
 	}
 	var st step
 	var err error
@@ -120,7 +122,7 @@ func (s *Service) tryCode(ctx context.Context, c *call, otp string) (step, error
 	}
 	code := c.session.Code
 	if code == nil || !c.now.Before(code.Expires) || code.Phone != a.Phone {
-		return step{}, ErrOTPInvalid
+		return step{}, wire.ErrOTPInvalid
 	}
 	sent := codeHash(c.token, c.session.State, a.Phone, otp)
 	right := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
@@ -135,7 +137,7 @@ func (s *Service) tryCode(ctx context.Context, c *call, otp string) (step, error
 		err = s.settleWindow(ctx, c, c.subject(a, ""), record.WrongCodes, c.company.Limits.WrongCodes, false)
 	}
 	if err == nil && !right {
-		err = ErrOTPInvalid
+		err = wire.ErrOTPInvalid
 	}
 	return step{account: a, counters: c.addressLook()}, err
 }
@@ -149,15 +151,15 @@ func (s *Service) tryBackupCode(ctx context.Context, c *call, sent string) (step
 	}
 	hashes, err := s.Accounts.BackupCodes(ctx, c.company.Code, a.ID)
 	if err != nil {
-		return step{}, unavailable("loading the backup codes", err)
+		return step{}, wire.Unavailable("loading the backup codes", err)
 	}
 	match, err := s.Hasher.Match(ctx, c.turn(), c.company.Password.Argon2id, hashes, record.NormalizeBackupCode(sent))
 	if err != nil {
-		return step{}, unavailable("checking the backup code", err)
+		return step{}, wire.Unavailable("checking the backup code", err)
 	}
 	err = s.settleWindow(ctx, c, c.subject(a, ""), record.WrongCodes, c.company.Limits.WrongCodes, match != "")
 	if err == nil && match == "" {
-		err = ErrBackupCodeInvalid
+		err = wire.ErrBackupCodeInvalid
 	}
 	use := func(ctx context.Context) error { return s.useBackupCode(ctx, c, a, match) }
 	return step{account: a, then: []func(context.Context) error{use}}, err
@@ -166,10 +168,10 @@ func (s *Service) tryBackupCode(ctx context.Context, c *call, sent string) (step
 func (s *Service) useBackupCode(ctx context.Context, c *call, a record.Account, hash string) error {
 	err := s.Accounts.UseBackupCode(ctx, c.company.Code, a.ID, hash)
 	if errors.Is(err, record.ErrConflict) {
-		return ErrBackupCodeInvalid // another login used it meanwhile
+		return wire.ErrBackupCodeInvalid // another login used it meanwhile
 	}
 	if err != nil {
-		return unavailable("spending the backup code", err)
+		return wire.Unavailable("spending the backup code", err)
 	}
 	return nil
 }
@@ -183,9 +185,9 @@ func (s *Service) renew(ctx context.Context, c *call) (record.Account, error) {
 		return record.Account{}, err
 	}
 	if c.session.State == record.CheckOTP && a.Phone == "" {
-		return record.Account{}, invalid("The account has no phone that a code could be sent to.")
+		return record.Account{}, wire.Invalid("The account has no phone that a code could be sent to.")
 	}
-	renewals := c.counter("renewals", c.session.ID, Rate{c.company.OTPRenewals, c.company.Temporary})
+	renewals := c.counter("renewals", c.session.ID, tenant.Rate{N: c.company.OTPRenewals, Per: c.company.Temporary})
 	same := step{account: a, decoyOf: c.session.LoginID, state: c.session.State}
 	code, err := s.newCode(c, same, c.token)
 	if err != nil {
@@ -199,10 +201,10 @@ func (s *Service) renew(ctx context.Context, c *call) (record.Account, error) {
 	ctx = context.WithoutCancel(ctx) // a code that was sent must work, also if the client hung up meanwhile
 	number, err := s.Sessions.OpenCode(ctx, c.now, c.session.Hash, c.session.State)
 	if errors.Is(err, record.ErrConflict) {
-		return record.Account{}, ErrTokenInvalid
+		return record.Account{}, wire.ErrTokenInvalid
 	}
 	if err != nil {
-		return record.Account{}, unavailable("ending the code before", err)
+		return record.Account{}, wire.Unavailable("ending the code before", err)
 	}
 	if c.company.Hardened && c.session.State == record.RecoveryOTP {
 		if err := s.setCode(ctx, c, number, code.stored); err != nil {
@@ -223,7 +225,7 @@ func (s *Service) setCode(ctx context.Context, c *call, number int64, code *reco
 	}
 	err := s.Sessions.SetCode(ctx, c.session.Hash, number, *code)
 	if err != nil && !errors.Is(err, record.ErrConflict) { // ErrConflict: a later renewal's counts
-		return unavailable("storing the code", err)
+		return wire.Unavailable("storing the code", err)
 	}
 	return nil
 }

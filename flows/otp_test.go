@@ -11,6 +11,8 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // awaiting logs the account, without its password, in as far as the code.
@@ -27,7 +29,7 @@ func benchWithCodes(t *testing.T) *bench {
 	b.withoutPassword()
 	b.backupCodes("ABCDE23456", "FGHJK23456")
 	l := &b.company.Limits
-	l.SMSPerAccount, l.SMSPerPhone, l.SMSPerAddress = flows.Rate{N: 10000, Per: time.Hour}, flows.Rate{N: 10000, Per: time.Hour}, flows.Rate{N: 10000, Per: time.Hour}
+	l.SMSPerAccount, l.SMSPerPhone, l.SMSPerAddress = tenant.Rate{N: 10000, Per: time.Hour}, tenant.Rate{N: 10000, Per: time.Hour}, tenant.Rate{N: 10000, Per: time.Hour}
 	return b
 }
 
@@ -52,32 +54,32 @@ func TestCodesAreOfSixDigits(t *testing.T) {
 
 func TestACodeIsSpentByTheFirstAttempt(t *testing.T) {
 	b := benchWithCodes(t)
-	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}}
+	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
 	accept := []string{"terms"}
 
 	t.Run("wrong", func(t *testing.T) {
 		token, otp := b.awaiting()
-		b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(otp), "accept_disclaimers": accept})
-		b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp, "accept_disclaimers": accept})
+		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(otp), "accept_disclaimers": accept})
+		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp, "accept_disclaimers": accept})
 		b.must("auth/renewotp", token, nil)
-		b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp, "accept_disclaimers": accept})
+		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp, "accept_disclaimers": accept})
 		b.must("auth/renewotp", token, nil)
 		b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code, "accept_disclaimers": accept})
 	})
 	t.Run("right", func(t *testing.T) {
 		token, otp := b.awaiting()
 		b.must("auth/checkotp", token, object{"otp": otp, "accept_disclaimers": accept})
-		b.wrong(flows.ErrTokenInvalid, "auth/checkotp", token, object{"otp": otp, "accept_disclaimers": accept})
+		b.wrong(wire.ErrTokenInvalid, "auth/checkotp", token, object{"otp": otp, "accept_disclaimers": accept})
 	})
 	t.Run("right, without the disclaimers", func(t *testing.T) {
 		b.company.Disclaimers[0].Version = "2"
 		token, otp := b.awaiting()
 		_, err := b.serve("auth/checkotp", token, object{"otp": otp})
-		wantError(t, err, flows.ErrDisclaimerInvalid)
+		wantError(t, err, wire.ErrDisclaimerInvalid)
 		if got := refusal(err).Disclaimers; len(got) != 1 || got[0].Code != "terms" {
 			t.Errorf("got disclaimers_required %v", got)
 		}
-		b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp, "accept_disclaimers": accept})
+		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp, "accept_disclaimers": accept})
 		b.must("auth/renewotp", token, nil)
 		b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code, "accept_disclaimers": accept})
 	})
@@ -89,7 +91,7 @@ func TestExactlyOneOfOTPAndBackupCode(t *testing.T) {
 	for _, body := range []object{
 		{}, {"otp": otp, "backup_code": "ABCDE23456"}, {"otp": "", "backup_code": ""}, {"otp": nil}, {"otp": "1", "backup_code": "2"},
 	} {
-		b.wrong(flows.ErrValidation, "auth/checkotp", token, body)
+		b.wrong(wire.ErrValidation, "auth/checkotp", token, body)
 	}
 	b.must("auth/checkotp", token, object{"otp": otp, "backup_code": nil}) // nothing was spent
 	token, _ = b.awaiting()
@@ -106,9 +108,9 @@ func TestACodeExpires(t *testing.T) {
 	b.must("auth/checkotp", token, object{"otp": otp})
 	token, otp = b.awaiting()
 	b.clock.advance(5 * time.Minute)
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
 	b.clock.advance(-time.Minute) // it is spent, whatever the clock says
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
 	b.must("auth/renewotp", token, nil)
 	b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code})
 }
@@ -118,23 +120,23 @@ func TestACodeIsBound(t *testing.T) {
 		b := benchWithCodes(t)
 		one, oneOTP := b.awaiting()
 		two, twoOTP := b.awaiting()
-		b.wrong(flows.ErrOTPInvalid, "auth/checkotp", two, object{"otp": oneOTP})
+		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", two, object{"otp": oneOTP})
 		b.must("auth/checkotp", one, object{"otp": oneOTP})
-		b.wrong(flows.ErrOTPInvalid, "auth/checkotp", two, object{"otp": twoOTP})
+		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", two, object{"otp": twoOTP})
 	})
 	t.Run("to its purpose", func(t *testing.T) {
 		b := benchWithCodes(t)
 		login, loginOTP := b.awaiting()
 		recovery := b.sessionIn(record.RecoveryOTP)
-		b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", recovery, object{"otp": loginOTP})
-		b.wrong(flows.ErrSessionInvalid, "auth/recovery/checkotp", login, object{"otp": loginOTP})
-		b.wrong(flows.ErrSessionInvalid, "auth/checkotp", recovery, object{"otp": loginOTP})
+		b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", recovery, object{"otp": loginOTP})
+		b.wrong(wire.ErrSessionInvalid, "auth/recovery/checkotp", login, object{"otp": loginOTP})
+		b.wrong(wire.ErrSessionInvalid, "auth/checkotp", recovery, object{"otp": loginOTP})
 	})
 	t.Run("to its phone", func(t *testing.T) {
 		b := benchWithCodes(t)
 		token, otp := b.awaiting()
 		b.update(false, func(a *record.Account) { a.Phone = "+37060054321" })
-		b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
+		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
 		if n := b.tally(record.WrongCodes); n != 0 {
 			t.Errorf("what was not compared counts: %d", n)
 		}
@@ -159,7 +161,7 @@ func TestRenewing(t *testing.T) {
 		codes = append(codes, b.sms.last(t).Code)
 	}
 	_, err := b.serve("auth/renewotp", token, nil)
-	wantError(t, err, flows.ErrRestricted)
+	wantError(t, err, wire.ErrRestricted)
 	if b.sms.count() != len(codes) || refusal(err).RetryAfter <= 0 {
 		t.Errorf("%d SMS were sent, Retry-After is %v", b.sms.count(), refusal(err).RetryAfter)
 	}
@@ -168,10 +170,10 @@ func TestRenewing(t *testing.T) {
 	token, first = b.awaiting() // a new session can renew again
 	b.must("auth/renewotp", token, nil)
 	if second := b.sms.last(t).Code; second != first {
-		b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": first})
+		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": first})
 	}
 	b.clock.advance(b.company.Temporary)
-	b.wrong(flows.ErrTokenExpired, "auth/renewotp", token, nil) // its life was not lengthened
+	b.wrong(wire.ErrTokenExpired, "auth/renewotp", token, nil) // its life was not lengthened
 }
 
 func TestARenewedCodeThatWasNotDelivered(t *testing.T) {
@@ -186,12 +188,12 @@ func TestARenewedCodeThatWasNotDelivered(t *testing.T) {
 			}
 			b.sms.broken = errors.New("gateway timeout")
 			for range b.company.OTPRenewals {
-				b.wrong(flows.ErrUnavailable, path, token, nil)
+				b.wrong(wire.ErrUnavailable, path, token, nil)
 			}
-			b.wrong(flows.ErrOTPInvalid, check, token, object{"otp": first})              // the one before has ended
-			b.wrong(flows.ErrOTPInvalid, check, token, object{"otp": b.sms.last(t).Code}) // and the new one can't be used
+			b.wrong(wire.ErrOTPInvalid, check, token, object{"otp": first})              // the one before has ended
+			b.wrong(wire.ErrOTPInvalid, check, token, object{"otp": b.sms.last(t).Code}) // and the new one can't be used
 			b.sms.broken = nil
-			b.wrong(flows.ErrRestricted, path, token, nil) // yet all have counted
+			b.wrong(wire.ErrRestricted, path, token, nil) // yet all have counted
 		})
 	}
 }
@@ -202,10 +204,10 @@ func TestALoginWhoseCodeWasNotDelivered(t *testing.T) {
 	token := b.sessionIn(record.CheckPassword)
 	b.sms.broken = errors.New("gateway timeout")
 	for range b.company.Limits.SMSPerAccount.N {
-		b.wrong(flows.ErrUnavailable, "auth/checkpassword", token, object{"password": password})
+		b.wrong(wire.ErrUnavailable, "auth/checkpassword", token, object{"password": password})
 	}
 	b.sms.broken = nil
-	b.wrong(flows.ErrRestricted, "auth/checkpassword", token, object{"password": password})
+	b.wrong(wire.ErrRestricted, "auth/checkpassword", token, object{"password": password})
 	b.clock.advance(9 * time.Minute)
 	b.clock.advance(time.Minute)
 	b.must("auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": password})
@@ -240,8 +242,8 @@ func TestFixedCodesNeedNoSMS(t *testing.T) {
 	}
 	b.must("auth/recovery/checkotp", b.sessionIn(record.RecoveryOTP), object{"otp": "424242"})
 	token := b.must("auth/login", "", object{"login_id": email}).SessionToken
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "424243"})
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "424242"}) // spent like any other
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "424243"})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "424242"}) // spent like any other
 	if b.sms.count() != 0 {
 		t.Errorf("%d SMS were sent", b.sms.count())
 	}
@@ -267,7 +269,7 @@ func TestOfRacingGuessesOneIsCompared(t *testing.T) {
 			if got["auth.otp.invalid"] != 100 {
 				t.Errorf("got %v", got)
 			}
-			b.wrong(flows.ErrOTPInvalid, c.path, token, object{"otp": otp})
+			b.wrong(wire.ErrOTPInvalid, c.path, token, object{"otp": otp})
 			if n := b.tally(record.WrongCodes); n != 1 {
 				t.Errorf("%d wrong codes were compared, want 1", n)
 			}
@@ -298,15 +300,15 @@ func TestABackupCodeIsSpentOnlyByAStepThatSucceeds(t *testing.T) {
 			t.Errorf("%d backup codes are left, want %d", got, want)
 		}
 	}
-	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}}
+	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
 	token, _ := b.awaiting()
-	b.wrong(flows.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ZZZZZ23456"})
-	b.wrong(flows.ErrDisclaimerInvalid, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
+	b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ZZZZZ23456"})
+	b.wrong(wire.ErrDisclaimerInvalid, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
 	left(2)
 	b.must("auth/checkotp", token, object{"backup_code": " abcde-23456 ", "accept_disclaimers": []string{"terms"}})
 	left(1)
 	token, otp := b.awaiting()
-	b.wrong(flows.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
+	b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
 	b.must("auth/checkotp", token, object{"otp": otp}) // which a backup code does not spend
 	left(1)
 
@@ -315,7 +317,7 @@ func TestABackupCodeIsSpentOnlyByAStepThatSucceeds(t *testing.T) {
 	wantStep(t, b.must("auth/checkotp", token, object{"backup_code": "FGHJK23456"}), record.SetPassword)
 	left(0)
 	token, _ = b.awaiting()
-	b.wrong(flows.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "FGHJK23456"})
+	b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "FGHJK23456"})
 }
 
 func TestABackupCodeIsGoodOnceUnderRaces(t *testing.T) {
@@ -352,12 +354,12 @@ func TestABackupCodeIsGoodOnceUnderRaces(t *testing.T) {
 
 // Whoever has backup codes needs no SMS, by whichever route the code is due.
 func TestBackupCodesDoWhereNoMoreSMSMayBeSent(t *testing.T) {
-	one := flows.Rate{N: 1, Per: time.Hour}
-	for name, spend := range map[string]func(*flows.Limits){
-		"account": func(l *flows.Limits) { l.SMSPerAccount = one },
-		"phone":   func(l *flows.Limits) { l.SMSPerPhone = one },
-		"address": func(l *flows.Limits) { l.SMSPerAddress = one },
-		"company": func(l *flows.Limits) { l.SMSPerCompany = one },
+	one := tenant.Rate{N: 1, Per: time.Hour}
+	for name, spend := range map[string]func(*tenant.Limits){
+		"account": func(l *tenant.Limits) { l.SMSPerAccount = one },
+		"phone":   func(l *tenant.Limits) { l.SMSPerPhone = one },
+		"address": func(l *tenant.Limits) { l.SMSPerAddress = one },
+		"company": func(l *tenant.Limits) { l.SMSPerCompany = one },
 	} {
 		for _, route := range []string{"auth/login", "auth/checkpassword", "auth/checkcredentials"} {
 			t.Run(name+"/"+route, func(t *testing.T) {
@@ -379,17 +381,17 @@ func TestBackupCodesDoWhereNoMoreSMSMayBeSent(t *testing.T) {
 					t.Fatalf("got %+v, %v", reply, err)
 				}
 				_, err := step()
-				wantError(t, err, flows.ErrRestricted) // no backup codes
+				wantError(t, err, wire.ErrRestricted) // no backup codes
 				b.backupCodes("ABCDE23456")
 				reply, err := step()
 				if err != nil || reply.SessionState != record.CheckOTP || reply.UserPhone != "" || b.sms.count() != 1 {
 					t.Fatalf("got %+v, %v, after %d SMS", reply, err, b.sms.count())
 				}
-				b.wrong(flows.ErrOTPInvalid, "auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
-				b.wrong(flows.ErrRestricted, "auth/renewotp", reply.SessionToken, nil)
+				b.wrong(wire.ErrOTPInvalid, "auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
+				b.wrong(wire.ErrRestricted, "auth/renewotp", reply.SessionToken, nil)
 				wantStep(t, b.must("auth/checkotp", reply.SessionToken, object{"backup_code": "ABCDE-23456"}), record.Authorized)
 				_, err = step()
-				wantError(t, err, flows.ErrRestricted) // there are none left
+				wantError(t, err, wire.ErrRestricted) // there are none left
 				if n := b.tally(record.WrongCodes); n != 0 {
 					t.Errorf("%d wrong codes were counted", n)
 				}
@@ -402,10 +404,10 @@ func TestBackupCodesDoWhereNoMoreSMSMayBeSent(t *testing.T) {
 func TestRenewingSendsTheCodeThatCouldNotBeSent(t *testing.T) {
 	b := benchWithCodes(t)
 	b.backupCodes("ABCDE23456")
-	b.company.Limits.SMSPerAccount = flows.Rate{N: 1, Per: time.Minute}
+	b.company.Limits.SMSPerAccount = tenant.Rate{N: 1, Per: time.Minute}
 	b.awaiting()
 	reply := b.must("auth/login", "", object{"login_id": email})
-	b.wrong(flows.ErrRestricted, "auth/renewotp", reply.SessionToken, nil)
+	b.wrong(wire.ErrRestricted, "auth/renewotp", reply.SessionToken, nil)
 	b.clock.advance(time.Minute)
 	if got := b.must("auth/renewotp", reply.SessionToken, nil).UserPhone; got == "" || b.sms.count() != 2 {
 		t.Errorf("user_phone is %q after %d SMS", got, b.sms.count())
@@ -418,14 +420,14 @@ func TestAFailingGatewayIsNoReasonForBackupCodes(t *testing.T) {
 	b := benchWithCodes(t)
 	b.backupCodes("ABCDE23456")
 	b.sms.broken = errors.New("gateway timeout")
-	b.wrong(flows.ErrUnavailable, "auth/login", "", object{"login_id": email})
+	b.wrong(wire.ErrUnavailable, "auth/login", "", object{"login_id": email})
 }
 
 // Without a password anyone can begin such sessions, so their number has an end.
 func TestStrangersBeginFewSessionsWithoutSMS(t *testing.T) {
 	b := benchWithCodes(t)
 	b.backupCodes("ABCDE23456")
-	b.company.Limits.SMSPerAccount = flows.Rate{N: 1, Per: time.Hour}
+	b.company.Limits.SMSPerAccount = tenant.Rate{N: 1, Per: time.Hour}
 	got := race(200, func(i int) error {
 		_, err := b.serveAs(code, addressOf(i), "auth/login", "", object{"login_id": email})
 		return err
@@ -476,11 +478,11 @@ func (unaccepting) Accept(context.Context, string, int64, []record.Acceptance, .
 func TestABackupCodeIsSpentLast(t *testing.T) {
 	b := newBench(t)
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })
-	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}}
+	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
 	b.backupCodes("ABCDE23456")
 	token := b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms"}}).SessionToken
 	b.Accounts = unaccepting{b.Accounts}
-	b.wrong(flows.ErrUnavailable, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
+	b.wrong(wire.ErrUnavailable, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
 	if got := b.load().BackupCodes; got != 1 {
 		t.Errorf("%d backup codes are left, want 1", got)
 	}

@@ -2,33 +2,14 @@ package flows
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
-
-// An EventReceiver is told what happens to a company's accounts. Deliver
-// returns nil once the receiver has taken the event, keeps to its own timeout,
-// and may be called concurrently.
-type EventReceiver interface {
-	Deliver(ctx context.Context, o record.Outgoing) error
-}
-
-// Events is who is told of what happens to a company's accounts.
-type Events struct {
-	Receiver EventReceiver // nil for nobody
-	Types    []string      // of OutgoingTypes; nil for all
-	Timeout  time.Duration // the receiver's own
-	Retry    time.Duration // until an event is tried again for the first time
-}
-
-func (e *Events) wants(kind string) bool {
-	return e.Receiver != nil && (e.Types == nil || slices.Contains(e.Types, kind))
-}
 
 // A fact is what an Outgoing tells of an account, in the words of the accounts
 // API.
@@ -51,13 +32,13 @@ type factAccepted struct {
 
 // tell is how a change is told of, once it was made: nil, at no cost, where the
 // company tells nobody.
-func (s *Service) tell(company *Company, of func() []fact) []record.Tell {
+func (s *Service) tell(company *tenant.Company, of func() []fact) []record.Tell {
 	if company.Events.Receiver == nil || s.Outbox == nil {
 		return nil
 	}
 	return []record.Tell{func() (all []record.Outgoing) {
 		for _, f := range of() {
-			if company.Events.wants(f.kind) {
+			if company.Events.Wants(f.kind) {
 				all = append(all, s.outgoing(company, f))
 			}
 		}
@@ -66,11 +47,11 @@ func (s *Service) tell(company *Company, of func() []fact) []record.Tell {
 }
 
 // tellOf is tell where it is known before what there is to tell.
-func (s *Service) tellOf(company *Company, facts ...fact) []record.Tell {
+func (s *Service) tellOf(company *tenant.Company, facts ...fact) []record.Tell {
 	return s.tell(company, func() []fact { return facts })
 }
 
-func (s *Service) outgoing(company *Company, f fact) record.Outgoing {
+func (s *Service) outgoing(company *tenant.Company, f fact) record.Outgoing {
 	f.Company = company.Code
 	at := s.Now().UTC().Truncate(time.Microsecond)
 	body, err := json.Marshal(struct {

@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // How an Outbox is delivered: one loop looks whose queues are due, the loop of
@@ -77,7 +79,7 @@ func (s *Service) wakeWhenDue(ctx context.Context, wake map[string]chan struct{}
 	}
 }
 
-func (s *Service) deliverEvents(ctx context.Context, c *Company, due <-chan struct{}) {
+func (s *Service) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan struct{}) {
 	settled := make(chan bool)
 	active, more := 0, false // more may be due
 	for {
@@ -105,7 +107,7 @@ func (s *Service) deliverEvents(ctx context.Context, c *Company, due <-chan stru
 	}
 }
 
-func (s *Service) claimEvents(ctx context.Context, c *Company, limit int) (queues []record.OutQueue) {
+func (s *Service) claimEvents(ctx context.Context, c *tenant.Company, limit int) (queues []record.OutQueue) {
 	s.maintain("claiming events", func() (err error) {
 		now := s.Now()
 		queues, err = s.Outbox.Claim(ctx, now, now.Add(claimTimeouts*c.Events.Timeout), c.Code, limit)
@@ -116,7 +118,7 @@ func (s *Service) claimEvents(ctx context.Context, c *Company, limit int) (queue
 
 // deliverQueue sends the events of a claimed queue until one fails, and settles
 // the queue. It reports whether there may be more to send at once.
-func (s *Service) deliverQueue(ctx context.Context, c *Company, q record.OutQueue) (more bool) {
+func (s *Service) deliverQueue(ctx context.Context, c *tenant.Company, q record.OutQueue) (more bool) {
 	s.maintain("delivering events", func() error {
 		sent, pause, tries := s.sendEvents(ctx, c, q)
 		more = pause == 0
@@ -128,15 +130,15 @@ func (s *Service) deliverQueue(ctx context.Context, c *Company, q record.OutQueu
 
 // sendEvents returns which events are done with, and when the next one is to be
 // tried, which was tried so often.
-func (s *Service) sendEvents(ctx context.Context, c *Company, q record.OutQueue) (done []int64, pause time.Duration, tries int) {
+func (s *Service) sendEvents(ctx context.Context, c *tenant.Company, q record.OutQueue) (done []int64, pause time.Duration, tries int) {
 	tries = q.Tries
 	for _, e := range q.Events {
 		if s.Now().Add(claimTimeouts / 2 * c.Events.Timeout).After(q.Until) {
 			return done, 0, tries // another could claim it before it is settled
 		}
 		var err error
-		if c.Events.wants(e.Type) { // as the configuration is now
-			err = Contain(func() error { return c.Events.Receiver.Deliver(ctx, e.Outgoing) })
+		if c.Events.Wants(e.Type) { // as the configuration is now
+			err = panics.Contain(func() error { return c.Events.Receiver.Deliver(ctx, e.Outgoing) })
 		}
 		switch {
 		case err != nil && ctx.Err() != nil:

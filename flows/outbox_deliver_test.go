@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // A fickle receiver takes events as long as it has answers.
@@ -70,7 +71,7 @@ func TestSendEvents(t *testing.T) {
 				Observe: func(_ context.Context, e record.Event) { dropped++ },
 			}
 			r := &fickle{answers: c.answers}
-			company := &Company{Code: "acme", Events: Events{Receiver: r, Types: c.types, Timeout: 5 * time.Second, Retry: 5 * time.Second}}
+			company := &tenant.Company{Code: "acme", Events: tenant.Events{Receiver: r, Types: c.types, Timeout: 5 * time.Second, Retry: 5 * time.Second}}
 			q := record.OutQueue{Company: "acme", Name: "m", Tries: c.tries, Events: c.events, Until: now.Add(time.Hour)}
 			if c.left > 0 {
 				q.Until = now.Add(c.left)
@@ -91,7 +92,7 @@ func TestSendEvents(t *testing.T) {
 
 // slow takes its time.
 type slow struct {
-	EventReceiver
+	tenant.EventReceiver
 	takes func()
 }
 
@@ -104,7 +105,7 @@ func (s slow) Deliver(ctx context.Context, o record.Outgoing) error {
 func TestSendEventsIsCutOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &Service{Log: slog.New(slog.DiscardHandler), Now: time.Now}
-	company := &Company{Events: Events{Receiver: slow{&fickle{answers: []error{context.Canceled}}, cancel}, Timeout: time.Second, Retry: time.Second}}
+	company := &tenant.Company{Events: tenant.Events{Receiver: slow{&fickle{answers: []error{context.Canceled}}, cancel}, Timeout: time.Second, Retry: time.Second}}
 	q := record.OutQueue{Tries: 2, Until: time.Now().Add(time.Hour), Events: []record.Waiting{{Number: 1, Outgoing: record.Outgoing{Type: record.TellChanged, At: time.Now()}}}}
 	if done, pause, tries := s.sendEvents(ctx, company, q); len(done) > 0 || pause > 0 || tries != 2 {
 		t.Errorf("got done %v, pause %v, tries %d", done, pause, tries)

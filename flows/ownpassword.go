@@ -6,6 +6,8 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A user's own password, checked and changed through a backend. The backend has
@@ -62,21 +64,21 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	if err := ad.Company.CheckPassword("new_password", ch.New, a); err != nil {
 		return err
 	}
-	if err := ad.checkNotSame(ctx, c, a, ch.New); errors.Is(err, ErrPasswordSame) {
-		return &RuleError{Field: "new_password", text: "Not the present password."}
+	if err := ad.checkNotSame(ctx, c, a, ch.New); errors.Is(err, wire.ErrPasswordSame) {
+		return &tenant.RuleError{Field: "new_password", Text: "Not the present password."}
 	} else if err != nil {
 		return err
 	}
 	hash, err := ad.Hasher.Hash(ctx, c.turn(), ad.Company.Password.Argon2id, wanted)
 	if err != nil {
-		return unavailable("hashing the password", err)
+		return wire.Unavailable("hashing the password", err)
 	}
 	err = ad.Accounts.SetPassword(ctx, c.now, a.Company, a.ID, a.Epoch, hash, keep, ad.tellOf(ad.Company, fact{kind: record.TellPassword, Mnemocode: a.Mnemocode})...)
 	if errors.Is(err, record.ErrConflict) {
 		return ErrChanged
 	}
 	if err != nil {
-		return unavailable("storing the password", err)
+		return wire.Unavailable("storing the password", err)
 	}
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
 	owed := ad.endNow(ctx, record.Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch + 1, Keep: keep}, record.EndedByPassword)
@@ -92,7 +94,7 @@ func (ad *Admin) sessionToKeep(ctx context.Context, a record.Account, id string)
 	}
 	sessions, err := ad.Sessions.List(ctx, ad.Now(), a.Company, a.ID)
 	if err != nil {
-		return record.TokenHash{}, unavailable("listing the sessions", err)
+		return record.TokenHash{}, wire.Unavailable("listing the sessions", err)
 	}
 	for _, s := range sessions {
 		if s.ID == id && s.State == record.Authorized && s.Epoch == a.Epoch && s.Era == a.Era {
@@ -119,7 +121,7 @@ func (ad *Admin) tryOwn(ctx context.Context, a record.Account, current, address 
 	for _, lock := range c.events {
 		ad.audit(ctx, lock.Name, a, "")
 	}
-	if errors.Is(err, ErrPasswordInvalid) {
+	if errors.Is(err, wire.ErrPasswordInvalid) {
 		ad.audit(ctx, record.AccountPasswordWrong, a, "")
 		return ErrPasswordWrong
 	}
@@ -132,5 +134,5 @@ func (s *Service) tryKnown(ctx context.Context, c *call, a record.Account, curre
 	if err := c.checkPasswords(a.Tallies[record.WrongPasswords]); err != nil {
 		return err
 	}
-	return s.comparePassword(ctx, c, passwordAttempt{account: a, password: current, wrong: ErrPasswordInvalid}, c.subject(a, ""), true)
+	return s.comparePassword(ctx, c, passwordAttempt{account: a, password: current, wrong: wire.ErrPasswordInvalid}, c.subject(a, ""), true)
 }

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 const newSecret = "another fine secret"
@@ -52,10 +55,10 @@ func TestAUsersOwnChangeEndsAllSessionsButTheOneToKeep(t *testing.T) {
 		}
 	}
 	b.wantLive(kept, nil)
-	b.wantLive(other, flows.ErrTokenInvalid)
-	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", step, object{"password": newSecret})
-	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
-	if m := b.mail.lastOf(t, flows.NoticePasswordChanged); m.To != email {
+	b.wantLive(other, wire.ErrTokenInvalid)
+	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", step, object{"password": newSecret})
+	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+	if m := b.mail.lastOf(t, message.NoticePasswordChanged); m.To != email {
 		t.Errorf("the owner was told at %s", m.To)
 	}
 
@@ -65,12 +68,12 @@ func TestAUsersOwnChangeEndsAllSessionsButTheOneToKeep(t *testing.T) {
 	}
 	b.wantLive(kept, nil)
 	b.must("auth/logout", kept, nil)
-	b.wantLive(kept, flows.ErrTokenInvalid)
+	b.wantLive(kept, wire.ErrTokenInvalid)
 	kept = b.sessionIn(record.Authorized)
 	if err := b.changeOwn(flows.OwnChange{Current: password, New: newSecret}); err != nil {
 		t.Fatal(err)
 	}
-	b.wantLive(kept, flows.ErrTokenInvalid)
+	b.wantLive(kept, wire.ErrTokenInvalid)
 }
 
 var errRule = errors.New("a rule for passwords")
@@ -103,7 +106,7 @@ func TestWhatAUsersOwnChangeRefuses(t *testing.T) {
 		"its token itself": {flows.OwnChange{Current: password, New: newSecret, Keep: session}, flows.ErrNoSuchSession},
 	} {
 		err := b.changeOwn(c.change)
-		if rule, ok := errors.AsType[*flows.RuleError](err); ok && rule.Field == "new_password" {
+		if rule, ok := errors.AsType[*tenant.RuleError](err); ok && rule.Field == "new_password" {
 			err = errRule
 		}
 		if !errors.Is(err, c.want) {
@@ -152,7 +155,7 @@ func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 		if n := len(named(*events, record.AccountPasswordWrong)); n != 10 {
 			t.Errorf("%d wrong passwords were told of", n)
 		}
-		b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password, "captcha_response": "good"})
+		b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password, "captcha_response": "good"})
 		b.clock.advance(15 * time.Minute)
 		if err := check(password, ""); err != nil {
 			t.Errorf("after the lock: got %v", err)
@@ -191,7 +194,7 @@ func TestAUsersOwnCheckIsExactUnderRaces(t *testing.T) {
 	got := race(100, func(int) error {
 		err := b.admin().CheckPassword(t.Context(), mnemocode, "wrong", "")
 		if errors.Is(err, flows.ErrPasswordWrong) {
-			return flows.ErrPasswordInvalid
+			return wire.ErrPasswordInvalid
 		}
 		return err
 	})
@@ -244,5 +247,5 @@ func TestASessionIsKeptByWhoeverEndsTheOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.wantLive(kept, nil)
-	b.wantLive(other, flows.ErrTokenInvalid)
+	b.wantLive(other, wire.ErrTokenInvalid)
 }

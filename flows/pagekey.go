@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // The login page has no API key: whoever may see the page could read it there. It
@@ -71,9 +73,9 @@ func pageKeyGood(key []byte, company, pageKey string, now time.Time) bool {
 }
 
 // clientOf is Company for what a login page calls as well: its key will do, too.
-func (s *Service) clientOf(ctx context.Context, code string, keys []string) (company *Company, key string, err error) {
+func (s *Service) clientOf(ctx context.Context, code string, keys []string) (company *tenant.Company, key string, err error) {
 	company, key, err = s.Company(code, keys)
-	if err != ErrAPIKeyInvalid || len(keys) != 1 || !isPageKey(keys[0]) {
+	if err != wire.ErrAPIKeyInvalid || len(keys) != 1 || !isPageKey(keys[0]) {
 		return company, key, err
 	}
 	secrets, unanswered := s.storeSecrets(ctx)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func (b *bench) pageKey(company string) string {
@@ -36,7 +37,7 @@ func (b *bench) asks(company string, keys ...string) map[string]error {
 	for _, route := range flows.Routes {
 		r := r()
 		r.Route = &route
-		r.Body = func() ([]byte, error) { return nil, flows.ErrMediaType }
+		r.Body = func() ([]byte, error) { return nil, wire.ErrMediaType }
 		_, asked[route.Path] = b.Serve(b.t.Context(), r)
 	}
 	return asked
@@ -45,7 +46,7 @@ func (b *bench) asks(company string, keys ...string) map[string]error {
 func (b *bench) wantKey(want error, company string, keys ...string) {
 	b.t.Helper()
 	for asked, err := range b.asks(company, keys...) {
-		about := errors.Is(err, flows.ErrAPIKeyInvalid) || errors.Is(err, flows.ErrAPIKeyMissing) || errors.Is(err, flows.ErrUnavailable)
+		about := errors.Is(err, wire.ErrAPIKeyInvalid) || errors.Is(err, wire.ErrAPIKeyMissing) || errors.Is(err, wire.ErrUnavailable)
 		if want == nil && about || want != nil && !errors.Is(err, want) {
 			b.t.Errorf("%s of %s: got %v, want %v", asked, company, err, want)
 		}
@@ -58,19 +59,19 @@ func TestAPageKeyIsGoodForOneCompanyForAnHour(t *testing.T) {
 	b := newKeyedBench(t)
 	key := b.pageKey(code)
 	b.wantKey(nil, code, key)
-	b.wantKey(flows.ErrAPIKeyInvalid, "other", key)
-	b.wantKey(flows.ErrAPIKeyInvalid, "nobody", key)
-	b.wantKey(flows.ErrAPIKeyInvalid, "nobody", b.pageKey("nobody"))
-	b.wantKey(flows.ErrAPIKeyInvalid, code, key, key)
-	b.wantKey(flows.ErrAPIKeyInvalid, code, "key", key)
-	b.wantKey(flows.ErrAPIKeyInvalid, code, key+" ")
-	b.wantKey(flows.ErrAPIKeyMissing, code)
+	b.wantKey(wire.ErrAPIKeyInvalid, "other", key)
+	b.wantKey(wire.ErrAPIKeyInvalid, "nobody", key)
+	b.wantKey(wire.ErrAPIKeyInvalid, "nobody", b.pageKey("nobody"))
+	b.wantKey(wire.ErrAPIKeyInvalid, code, key, key)
+	b.wantKey(wire.ErrAPIKeyInvalid, code, "key", key)
+	b.wantKey(wire.ErrAPIKeyInvalid, code, key+" ")
+	b.wantKey(wire.ErrAPIKeyMissing, code)
 	b.wantKey(nil, code, "key")
 
 	b.clock.advance(time.Hour - time.Microsecond)
 	b.wantKey(nil, code, key)
 	b.clock.advance(time.Microsecond)
-	b.wantKey(flows.ErrAPIKeyInvalid, code, key)
+	b.wantKey(wire.ErrAPIKeyInvalid, code, key)
 
 	node := &flows.Service{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies, Log: b.Log, Now: b.clock.Now, Observe: b.Observe}
 	b.Service, key = node, b.pageKey(code) // made by one
@@ -85,10 +86,10 @@ func TestAPageKeyIsGoodForOneCompanyForAnHour(t *testing.T) {
 func TestAPageKeyIsNoAPIKey(t *testing.T) {
 	b := newKeyedBench(t)
 	keys := []string{b.pageKey(code)}
-	if _, _, err := b.Company(code, keys); err != flows.ErrAPIKeyInvalid {
+	if _, _, err := b.Company(code, keys); err != wire.ErrAPIKeyInvalid {
 		t.Errorf("Company: %v", err)
 	}
-	if _, err := b.CompanyByKey(keys); err != flows.ErrAPIKeyInvalid {
+	if _, err := b.CompanyByKey(keys); err != wire.ErrAPIKeyInvalid {
 		t.Errorf("CompanyByKey: %v", err)
 	}
 }
@@ -98,10 +99,10 @@ func TestAPageKeyNeedsTheStoresSecret(t *testing.T) {
 	b := newKeyedBench(t)
 	key := b.pageKey(code)
 	b.Service = &flows.Service{Accounts: secretless{b.Accounts}, Sessions: b.Sessions, Companies: b.Companies, Log: b.Log, Now: b.clock.Now, Observe: b.Observe}
-	b.wantKey(flows.ErrUnavailable, code, key)
-	b.wantKey(flows.ErrUnavailable, "nobody", key)
-	b.wantKey(flows.ErrAPIKeyInvalid, code, "wrong")
-	if _, err := b.PageKey(t.Context(), code); !errors.Is(err, flows.ErrUnavailable) {
+	b.wantKey(wire.ErrUnavailable, code, key)
+	b.wantKey(wire.ErrUnavailable, "nobody", key)
+	b.wantKey(wire.ErrAPIKeyInvalid, code, "wrong")
+	if _, err := b.PageKey(t.Context(), code); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 }

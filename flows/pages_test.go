@@ -11,6 +11,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 var update = flag.Bool("update", false, "write the generated parts of the pages")
@@ -121,17 +122,17 @@ func fieldTable() string {
 // errorTable has every error that is answered, with the sentence that its
 // answer has unless the request calls for a more exact one.
 func errorTable() string {
-	all := []*flows.Error{flows.ErrNoRoute, flows.ErrMethod}
+	all := []*wire.Error{wire.ErrNoRoute, wire.ErrMethod}
 	all = append(append(all, flows.Common...), flows.TokenErrors...)
 	for _, r := range flows.Routes {
 		all = append(all, r.Fails...)
 	}
-	slices.SortFunc(all, func(a, b *flows.Error) int { return cmp.Or(strings.Compare(a.Code, b.Code), a.Status-b.Status) })
+	slices.SortFunc(all, func(a, b *wire.Error) int { return cmp.Or(strings.Compare(a.Code, b.Code), a.Status-b.Status) })
 	var b strings.Builder
 	b.WriteString("| error_code | Status | message | reason, where there is one |\n| --- | --- | --- | --- |\n")
 	for _, e := range slices.Compact(all) {
 		var reasons []string
-		for _, r := range flows.Reasons[e] {
+		for _, r := range wire.Reasons[e] {
 			reasons = append(reasons, "`"+string(r)+"`")
 		}
 		fmt.Fprintf(&b, "| `%s` | %d | %s | %s |\n", e.Code, e.Status, strings.ReplaceAll(e.Message, "<", `\<`), strings.Join(reasons, ", "))
@@ -154,19 +155,19 @@ func stateNames(states []record.State, none string) string {
 	return strings.Join(names, ", ")
 }
 
-var userErrors = []*flows.Error{flows.ErrUserRestricted, flows.ErrUserClosed, flows.ErrUserDenied}
+var userErrors = []*wire.Error{wire.ErrUserRestricted, wire.ErrUserClosed, wire.ErrUserDenied}
 
 // codes names errors; the group that most routes share by its name in the
 // interface document.
-func codes(errors []*flows.Error) string {
-	rest := slices.DeleteFunc(slices.Clone(errors), func(e *flows.Error) bool { return slices.Contains(userErrors, e) })
+func codes(errors []*wire.Error) string {
+	rest := slices.DeleteFunc(slices.Clone(errors), func(e *wire.Error) bool { return slices.Contains(userErrors, e) })
 	if len(rest) == len(errors) {
 		return names(errors)
 	}
 	return strings.Join([]string{"USER", names(rest)}, ", ")
 }
 
-func names(errors []*flows.Error) string {
+func names(errors []*wire.Error) string {
 	var names []string
 	for _, e := range errors {
 		names = append(names, fmt.Sprintf("`%s` %d", e.Code, e.Status))

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -28,7 +28,7 @@ func TestPanicLeavesNoSlotOfTheHasherTaken(t *testing.T) {
 	var all sync.WaitGroup
 	for range 2 * limit {
 		all.Go(func() {
-			err := flows.Contain(func() error {
+			err := panics.Contain(func() error {
 				_, err := h.Hash(t.Context(), pw.Turn{Company: code}, cheap, "secret")
 				return err
 			})
@@ -53,11 +53,11 @@ func TestPanicOfTheObserverEndsOneCall(t *testing.T) {
 	observe := b.Observe
 	b.Observe = func(context.Context, record.Event) { panic("hunter2") }
 	for range 100 {
-		err := flows.Contain(func() error {
+		err := panics.Contain(func() error {
 			_, err := b.serve("auth/login", "", object{"login_id": email})
 			return err
 		})
-		if _, ok := errors.AsType[*flows.Panic](err); !ok {
+		if _, ok := errors.AsType[*panics.Error](err); !ok {
 			t.Fatalf("got %v, want the observer's panic, which the HTTP layer answers", err)
 		}
 	}

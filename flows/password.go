@@ -5,6 +5,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 type checkPasswordRequest struct {
@@ -24,7 +25,7 @@ func (s *Service) checkPassword(ctx context.Context, c *call, req *checkPassword
 		alias:    c.session.LoginID,
 		password: req.Password,
 		captcha:  req.CaptchaResponse,
-		wrong:    ErrPasswordInvalid,
+		wrong:    wire.ErrPasswordInvalid,
 	}
 	if a.ID != 0 && !c.company.Hardened {
 		attempt.before = admitted(a)
@@ -48,8 +49,8 @@ type passwordAttempt struct {
 	alias    string         // of the login id that was sent; in a hardened company of a known one, too
 	password string
 	captcha  string
-	before   error  // what refuses the attempt once rates, locks and captcha let it through
-	wrong    *Error // what a wrong password is called
+	before   error       // what refuses the attempt once rates, locks and captcha let it through
+	wrong    *wire.Error // what a wrong password is called
 }
 
 // tryPassword looks at rates and locks, the captcha, then the password. An
@@ -88,7 +89,7 @@ func (s *Service) comparePassword(ctx context.Context, c *call, t passwordAttemp
 	}
 	ok, stale, err := s.verifyPassword(ctx, c, t.account, t.password)
 	if err != nil {
-		return unavailable("checking the password", err)
+		return wire.Unavailable("checking the password", err)
 	}
 	if c.company.Hardened && t.alias != "" { // else subject is the account itself
 		if ok, err = s.settleHidden(ctx, c, c.hidden(t.account, t.alias), ok); err != nil {
@@ -100,7 +101,7 @@ func (s *Service) comparePassword(ctx context.Context, c *call, t passwordAttemp
 		return err
 	}
 	if !ok {
-		return &Refusal{Err: t.wrong, Captcha: captcha}
+		return &wire.Refusal{Err: t.wrong, Captcha: captcha}
 	}
 	if stale {
 		s.rehash(ctx, c, t.account, password.Normalize(t.password))

@@ -11,23 +11,25 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // The table of contract 4, "Second factor", for both routes with a password.
 func TestWhatFollowsThePassword(t *testing.T) {
 	for _, c := range []struct {
-		mode             flows.SecondFactor
+		mode             tenant.SecondFactor
 		factor, must     bool
 		want, afterwards record.State // afterwards: behind the code
 	}{
-		{flows.SecondFactorPerAccount, false, false, record.Authorized, ""},
-		{flows.SecondFactorPerAccount, false, true, record.SetPassword, ""},
-		{flows.SecondFactorPerAccount, true, false, record.CheckOTP, record.Authorized},
-		{flows.SecondFactorPerAccount, true, true, record.CheckOTP, record.SetPassword},
-		{flows.SecondFactorRequired, false, false, record.CheckOTP, record.Authorized},
-		{flows.SecondFactorRequired, true, true, record.CheckOTP, record.SetPassword},
-		{flows.SecondFactorOff, true, false, record.Authorized, ""},
-		{flows.SecondFactorOff, true, true, record.SetPassword, ""},
+		{tenant.SecondFactorPerAccount, false, false, record.Authorized, ""},
+		{tenant.SecondFactorPerAccount, false, true, record.SetPassword, ""},
+		{tenant.SecondFactorPerAccount, true, false, record.CheckOTP, record.Authorized},
+		{tenant.SecondFactorPerAccount, true, true, record.CheckOTP, record.SetPassword},
+		{tenant.SecondFactorRequired, false, false, record.CheckOTP, record.Authorized},
+		{tenant.SecondFactorRequired, true, true, record.CheckOTP, record.SetPassword},
+		{tenant.SecondFactorOff, true, false, record.Authorized, ""},
+		{tenant.SecondFactorOff, true, true, record.SetPassword, ""},
 	} {
 		for _, required := range []bool{false, true} { // of an account that has a password: no difference
 			t.Run(fmt.Sprintf("%s/%v/%v/%v", c.mode, c.factor, c.must, required), func(t *testing.T) {
@@ -66,12 +68,12 @@ func wantStep(t *testing.T, reply flows.Reply, state record.State) {
 
 func TestASecondFactorWithoutPhoneOrBackupCodesLetsNobodyIn(t *testing.T) {
 	b := newBench(t)
-	b.company.SecondFactor = flows.SecondFactorRequired
+	b.company.SecondFactor = tenant.SecondFactorRequired
 	b.update(true, func(a *record.Account) { a.Phone = "" })
 	all := b.record()
 	_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
-	wantError(t, err, flows.ErrUserRestricted)
-	if refusal(err).Reason != flows.NoSecondFactor || !strings.Contains((*all)[0].Reason, "no phone") {
+	wantError(t, err, wire.ErrUserRestricted)
+	if refusal(err).Reason != wire.NoSecondFactor || !strings.Contains((*all)[0].Reason, "no phone") {
 		t.Errorf("the client is told %q, the operator %q", refusal(err).Reason, (*all)[0].Reason)
 	}
 	b.backupCodes("ABCDE23456")
@@ -99,8 +101,8 @@ func TestPasswordsAreNeverCut(t *testing.T) {
 	b := newBench(t)
 	long := strings.Repeat("ą", 127)
 	b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob"}, Password: long + "1"})
-	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "bob", "password": long + "2"})
-	b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "bob", "password": long})
+	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "bob", "password": long + "2"})
+	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "bob", "password": long})
 	b.must("auth/checkcredentials", "", object{"login_id": "bob", "password": long + "1"})
 }
 
@@ -122,7 +124,7 @@ func TestAWeakHashIsReplacedAtTheNextGoodLogin(t *testing.T) {
 		t.Errorf("the account says that it was changed at %v, by nobody", got)
 	}
 	b.must("auth/logout", token, nil) // nothing was ended by it
-	b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": "wrong"})
+	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": "wrong"})
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 	if b.load().PasswordHash != stored {
 		t.Error("a good hash was replaced")
@@ -163,20 +165,20 @@ func TestAWrongPasswordLeavesTheSession(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.CheckPassword)
 	for range 2 {
-		b.wrong(flows.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
+		b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
 	}
 	b.must("auth/checkpassword", token, object{"password": password})
-	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", token, object{"password": password})
+	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", token, object{"password": password})
 }
 
 // passwordRoutes are the two that take a password: what a wrong one is called,
 // and how to call them.
 var passwordRoutes = []struct {
 	path string
-	code *flows.Error
+	code *wire.Error
 }{
-	{"auth/checkpassword", flows.ErrPasswordInvalid},
-	{"auth/checkcredentials", flows.ErrCredentialsInvalid},
+	{"auth/checkpassword", wire.ErrPasswordInvalid},
+	{"auth/checkcredentials", wire.ErrCredentialsInvalid},
 }
 
 // try sends a password by a route. A session is needed only for checkpassword.
@@ -192,7 +194,7 @@ func (b *bench) try(path, token, password, response string) error {
 	return err
 }
 
-func wantRefusal(t *testing.T, err error, want *flows.Error, captcha bool) {
+func wantRefusal(t *testing.T, err error, want *wire.Error, captcha bool) {
 	t.Helper()
 	wantError(t, err, want)
 	if refusal(err).Captcha != captcha {
@@ -219,14 +221,14 @@ func TestCaptchaIsDueAfterThreeFailures(t *testing.T) {
 			}
 			// Neither a missing nor a bad response looks at the password.
 			for range 20 {
-				wantRefusal(t, b.try(r.path, token, "wrong", ""), flows.ErrCaptchaMissing, true)
-				wantRefusal(t, b.try(r.path, token, password, ""), flows.ErrCaptchaMissing, true)
-				wantRefusal(t, b.try(r.path, token, "wrong", "bad"), flows.ErrCaptchaInvalid, true)
-				wantRefusal(t, b.try(r.path, token, password, "bad"), flows.ErrCaptchaInvalid, true)
+				wantRefusal(t, b.try(r.path, token, "wrong", ""), wire.ErrCaptchaMissing, true)
+				wantRefusal(t, b.try(r.path, token, password, ""), wire.ErrCaptchaMissing, true)
+				wantRefusal(t, b.try(r.path, token, "wrong", "bad"), wire.ErrCaptchaInvalid, true)
+				wantRefusal(t, b.try(r.path, token, password, "bad"), wire.ErrCaptchaInvalid, true)
 			}
 			wantRefusal(t, b.try(r.path, token, "wrong", "good 1"), r.code, true)
-			wantRefusal(t, b.try(r.path, token, password, "good 1"), flows.ErrCaptchaInvalid, true)
-			wantRefusal(t, b.try(r.path, token, password, "down"), flows.ErrUnavailable, false)
+			wantRefusal(t, b.try(r.path, token, password, "good 1"), wire.ErrCaptchaInvalid, true)
+			wantRefusal(t, b.try(r.path, token, password, "down"), wire.ErrUnavailable, false)
 			if err := b.try(r.path, token, password, "good 2"); err != nil {
 				t.Fatal(err)
 			}
@@ -253,7 +255,7 @@ func TestACaptchaResponseIsUsedOnce(t *testing.T) {
 		t.Errorf("got %v, want one look at the password", got)
 	}
 	b.clock.advance(-30 * 60e9) // nor is it good again when the clock jumps back
-	b.wrong(flows.ErrCaptchaInvalid, "auth/recovery/recover", "", object{"login_id": email, "captcha_response": "good"})
+	b.wrong(wire.ErrCaptchaInvalid, "auth/recovery/recover", "", object{"login_id": email, "captcha_response": "good"})
 }
 
 // Of wrong passwords that race, no more are looked at without a captcha than of
@@ -293,7 +295,7 @@ func TestWithoutCaptchaOnlyTheLocksAreLeft(t *testing.T) {
 			for range b.company.Limits.LockAfter {
 				wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, false)
 			}
-			wantRefusal(t, b.try(r.path, token, password, ""), flows.ErrRestricted, false)
+			wantRefusal(t, b.try(r.path, token, password, ""), wire.ErrRestricted, false)
 		})
 	}
 }

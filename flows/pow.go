@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // Captcha pow asks no provider. A challenge is signed with a key that only the
@@ -46,9 +48,9 @@ func (s *Service) Challenge(ctx context.Context, code string, apiKeys []string) 
 	if err != nil {
 		return Challenge{}, err
 	}
-	work, ok := company.Captcha.(ProofOfWork)
+	work, ok := company.Captcha.(tenant.ProofOfWork)
 	if !ok {
-		return Challenge{}, ErrNoRoute
+		return Challenge{}, wire.ErrNoRoute
 	}
 	secrets, err := s.storeSecrets(ctx)
 	if err != nil {

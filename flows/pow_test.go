@@ -14,6 +14,8 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A work is a captcha pow of that many bits.
@@ -76,7 +78,7 @@ func TestAChallengeEnds(t *testing.T) {
 	b.clock.advance(time.Millisecond)
 	second := solutions(b.challenge(code), 1, true)[0]
 	b.clock.advance(5*time.Minute - time.Millisecond)
-	wantRefusal(t, b.solve(code, "203.0.113.7", "auth/checkcredentials", "", first), flows.ErrCaptchaInvalid, true)
+	wantRefusal(t, b.solve(code, "203.0.113.7", "auth/checkcredentials", "", first), wire.ErrCaptchaInvalid, true)
 	if err := b.solve(code, "203.0.113.7", "auth/checkcredentials", "", second); err != nil {
 		t.Error(err)
 	}
@@ -101,9 +103,9 @@ func TestWrongWorkIsAFailureOfTheAddress(t *testing.T) {
 	} {
 		address := addressOf(i)
 		for range limit {
-			wantRefusal(t, b.solve(code, address, "auth/recovery/recover", "", response), flows.ErrCaptchaInvalid, true)
+			wantRefusal(t, b.solve(code, address, "auth/recovery/recover", "", response), wire.ErrCaptchaInvalid, true)
 		}
-		wantRefusal(t, b.solve(code, address, "auth/recovery/recover", "", right), flows.ErrRestricted, false)
+		wantRefusal(t, b.solve(code, address, "auth/recovery/recover", "", right), wire.ErrRestricted, false)
 	}
 	if err := b.solve(code, "203.0.113.7", "auth/recovery/recover", "", right); err != nil {
 		t.Errorf("the right one: %v", err)
@@ -117,17 +119,17 @@ func TestChallengesAreOfCompaniesWithWork(t *testing.T) {
 	other := b.addCompany("other")
 	for _, c := range []struct {
 		company string
-		captcha flows.Captcha
+		captcha tenant.Captcha
 		keys    []string
 		want    error
 	}{
-		{code, work(8), nil, flows.ErrAPIKeyMissing},
-		{code, work(8), []string{"another"}, flows.ErrAPIKeyInvalid},
-		{"nobody", work(8), []string{"key"}, flows.ErrAPIKeyInvalid},
-		{"other", &captcha{}, nil, flows.ErrAPIKeyMissing},
-		{"other", &captcha{}, []string{"key"}, flows.ErrNoRoute},
-		{"other", &reusable{}, []string{"key"}, flows.ErrNoRoute},
-		{"other", nil, []string{"key"}, flows.ErrNoRoute},
+		{code, work(8), nil, wire.ErrAPIKeyMissing},
+		{code, work(8), []string{"another"}, wire.ErrAPIKeyInvalid},
+		{"nobody", work(8), []string{"key"}, wire.ErrAPIKeyInvalid},
+		{"other", &captcha{}, nil, wire.ErrAPIKeyMissing},
+		{"other", &captcha{}, []string{"key"}, wire.ErrNoRoute},
+		{"other", &reusable{}, []string{"key"}, wire.ErrNoRoute},
+		{"other", nil, []string{"key"}, wire.ErrNoRoute},
 		{"other", work(30), []string{"key"}, nil},
 	} {
 		other.Captcha = c.captcha
@@ -150,11 +152,11 @@ func TestWithoutTheSecretNoWorkIsGood(t *testing.T) {
 	down := &flows.Service{
 		Accounts: secretless{b.Accounts}, Sessions: b.Sessions, Companies: b.Companies, Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe,
 	}
-	if _, err := down.Challenge(t.Context(), code, nil); !errors.Is(err, flows.ErrUnavailable) {
+	if _, err := down.Challenge(t.Context(), code, nil); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 	b.Service = down
-	if err := b.solve(code, "203.0.113.7", "auth/checkcredentials", "", right); !errors.Is(err, flows.ErrUnavailable) {
+	if err := b.solve(code, "203.0.113.7", "auth/checkcredentials", "", right); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 }

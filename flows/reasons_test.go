@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // docs/api.md explains each reason that an error can have, once and no other, and
@@ -22,19 +23,19 @@ func TestThePageExplainsEveryReason(t *testing.T) {
 	_, section, _ := strings.Cut(string(page), "\n### Reasons\n")
 	_, section, _ = strings.Cut(section, "\n| --- |")
 	section, _, _ = strings.Cut(section, "\n## ")
-	rows := map[flows.Reason]string{}
-	var shown []flows.Reason
+	rows := map[wire.Reason]string{}
+	var shown []wire.Reason
 	for line := range strings.Lines(section) {
 		first, rest, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
 		for _, name := range regexp.MustCompile("`([a-z_.]+)`").FindAllStringSubmatch(first, -1) {
 			if strings.HasPrefix(line, "| `") {
-				shown = append(shown, flows.Reason(name[1]))
-				rows[flows.Reason(name[1])] = rest
+				shown = append(shown, wire.Reason(name[1]))
+				rows[wire.Reason(name[1])] = rest
 			}
 		}
 	}
-	var want []flows.Reason
-	for _, of := range flows.Reasons {
+	var want []wire.Reason
+	for _, of := range wire.Reasons {
 		want = append(want, of...)
 	}
 	slices.Sort(shown)
@@ -43,9 +44,9 @@ func TestThePageExplainsEveryReason(t *testing.T) {
 		t.Errorf("the page explains %q, want %q", shown, want)
 	}
 
-	policy := flows.DefaultPolicy()
+	policy := tenant.DefaultPolicy()
 	l := policy.Limits
-	for reason, number := range map[flows.Reason]string{
+	for reason, number := range map[wire.Reason]string{
 		"lock.password":     fmt.Sprintf("%d wrong passwords in a row | %.0f minutes,", l.LockAfter, l.LockFor.Minutes()),
 		"lock.disabled":     fmt.Sprintf("%d wrong passwords in a row", l.DisableAfter),
 		"lock.codes":        inWords(l.WrongCodes),
@@ -64,7 +65,7 @@ func TestThePageExplainsEveryReason(t *testing.T) {
 	}
 }
 
-func inWords(r flows.Rate) string {
+func inWords(r tenant.Rate) string {
 	n, unit := int(r.Per/time.Minute), "minute"
 	if r.Per >= time.Hour {
 		n, unit = int(r.Per/time.Hour), "hour"

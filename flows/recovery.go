@@ -7,20 +7,23 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 type recoverRequest struct {
-	LoginID         string `json:"login_id" max:"254" need:"y"`
-	CaptchaResponse string `json:"captcha_response" max:"4096" need:"y"`
-	Method          Method `json:"method"`
+	LoginID         string        `json:"login_id" max:"254" need:"y"`
+	CaptchaResponse string        `json:"captcha_response" max:"4096" need:"y"`
+	Method          tenant.Method `json:"method"`
 }
 
 // recover begins a recovery (interface, Endpoints 10). It changes nothing in
 // the account.
 func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Reply, error) {
-	if req.Method != "" && !slices.Contains([]Method{ByPhone, ByMail, ByQuestion}, req.Method) {
-		return Reply{}, invalid("The field method must be PHONE, MAIL or QUESTION.")
+	if req.Method != "" && !slices.Contains([]tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion}, req.Method) {
+		return Reply{}, wire.Invalid("The field method must be PHONE, MAIL or QUESTION.")
 	}
 	if err := s.checkAddress(ctx, c); err != nil {
 		return Reply{}, err
@@ -43,7 +46,7 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 		if err := s.failAddress(ctx, c); err != nil {
 			return Reply{}, err
 		}
-		return Reply{}, ErrLoginIDNotFound
+		return Reply{}, wire.ErrLoginIDNotFound
 	}
 	if err := admitted(a); err != nil {
 		return Reply{}, err
@@ -54,15 +57,15 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 	return s.recoverBy(ctx, c, a, method)
 }
 
-func (s *Service) recoverBy(ctx context.Context, c *call, a record.Account, method Method) (reply Reply, err error) {
+func (s *Service) recoverBy(ctx context.Context, c *call, a record.Account, method tenant.Method) (reply Reply, err error) {
 	switch method {
-	case ByPhone:
+	case tenant.ByPhone:
 		reply, err = s.enter(ctx, c, step{account: a, state: record.RecoveryOTP})
-	case ByQuestion:
+	case tenant.ByQuestion:
 		reply, err = s.enter(ctx, c, step{account: a, state: record.RecoveryQuestion})
 		reply.ControlQuestion = a.Question
-	case ByMail:
-		err = s.mailLink(ctx, c, a, RecoveryLink)
+	case tenant.ByMail:
+		err = s.mailLink(ctx, c, a, message.RecoveryLink)
 		reply.UserEmail = a.Email
 	}
 	reply.Verification = method
@@ -70,11 +73,11 @@ func (s *Service) recoverBy(ctx context.Context, c *call, a record.Account, meth
 }
 
 // checkRecovery refuses while the attempts that the method needs are locked.
-func (c *call) checkRecovery(tallies map[record.Kind]record.Tally, method Method) error {
+func (c *call) checkRecovery(tallies map[record.Kind]record.Tally, method tenant.Method) error {
 	switch method {
-	case ByPhone:
+	case tenant.ByPhone:
 		return c.checkCodes(record.Account{Tallies: tallies})
-	case ByQuestion:
+	case tenant.ByQuestion:
 		return c.checkAnswers(record.Account{Tallies: tallies})
 	default:
 		return nil
@@ -91,10 +94,10 @@ func (s *Service) checkCaptcha(ctx context.Context, c *call, response string) er
 
 // chosenMethod chooses how an account is recovered: by the wanted method or, where
 // none is named, by the first allowed one that the account can use.
-func chosenMethod(c *Company, wanted Method, a record.Account) (Method, error) {
+func chosenMethod(c *tenant.Company, wanted tenant.Method, a record.Account) (tenant.Method, error) {
 	if wanted != "" {
 		if !slices.Contains(c.Methods, wanted) {
-			return wanted, ErrMethodRestricted
+			return wanted, wire.ErrMethodRestricted
 		}
 		return wanted, notSet(wanted, a)
 	}
@@ -104,20 +107,20 @@ func chosenMethod(c *Company, wanted Method, a record.Account) (Method, error) {
 		}
 	}
 	if len(c.Methods) == 0 {
-		return "", ErrMethodRestricted
+		return "", wire.ErrMethodRestricted
 	}
 	return c.Methods[0], notSet(c.Methods[0], a)
 }
 
 // notSet tells what the account lacks for a method, nil if nothing.
-func notSet(m Method, a record.Account) error {
+func notSet(m tenant.Method, a record.Account) error {
 	switch {
-	case m == ByPhone && a.Phone == "":
-		return ErrPhoneNotSet
-	case m == ByMail && a.Email == "":
-		return ErrEmailNotSet
-	case m == ByQuestion && (a.Question == "" || a.AnswerHash == ""):
-		return ErrQuestionNotSet
+	case m == tenant.ByPhone && a.Phone == "":
+		return wire.ErrPhoneNotSet
+	case m == tenant.ByMail && a.Email == "":
+		return wire.ErrEmailNotSet
+	case m == tenant.ByQuestion && (a.Question == "" || a.AnswerHash == ""):
+		return wire.ErrQuestionNotSet
 	}
 	return nil
 }
@@ -131,7 +134,7 @@ func (s *Service) mailLink(ctx context.Context, c *call, a record.Account, mail 
 	link, message := c.newLink(a, mail)
 	ctx = context.WithoutCancel(ctx) // a link that was mailed must work, also if the client hung up meanwhile
 	if err := s.send(ctx, c.company, c.company.Mail, a, message); err != nil {
-		return unavailable("mailing the link", err)
+		return wire.Unavailable("mailing the link", err)
 	}
 	return s.store(ctx, c, link)
 }
@@ -142,12 +145,12 @@ func (c *call) mailCounter(account string) record.Counter {
 
 // newLink is a session that only checklink takes, under a token of another
 // prefix, which no Authorization header can carry, and the mail that tells it.
-func (c *call) newLink(a record.Account, mail string) (record.Session, Message) {
+func (c *call) newLink(a record.Account, mail string) (record.Session, message.Message) {
 	token, hash := newToken(linkPrefix, record.AccountBucket(c.company.Code, a.ID))
 	link := c.newSession(step{account: a, state: record.MailedLink}, hash)
 	link.Expires = c.now.Add(c.company.LinkTTL)
 	link.Ends = link.Expires
-	return link, Message{
+	return link, message.Message{
 		Type:    mail,
 		To:      a.Email,
 		Link:    strings.ReplaceAll(c.company.Link, "{token}", token),
@@ -166,7 +169,7 @@ func (s *Service) checkLink(ctx context.Context, c *call, req *checkLinkRequest)
 		return Reply{}, err
 	}
 	link, err := s.lookup(ctx, linkPrefix, req.Token, Demand{Company: c.company.Code}, c.now, s.Sessions.Get)
-	if errors.Is(err, ErrTokenInvalid) {
+	if errors.Is(err, wire.ErrTokenInvalid) {
 		if err := s.failAddress(ctx, c); err != nil {
 			return Reply{}, err
 		}
@@ -206,13 +209,13 @@ func (s *Service) checkQuestion(ctx context.Context, c *call, req *checkQuestion
 	}
 	ok, _, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, a.AnswerHash, record.FoldAnswer(req.ControlAnswer))
 	if err != nil {
-		return Reply{}, unavailable("checking the control answer", err)
+		return Reply{}, wire.Unavailable("checking the control answer", err)
 	}
 	if err := s.settleWindow(ctx, c, c.subject(a, ""), record.WrongAnswers, c.company.Limits.WrongAnswers, ok); err != nil {
 		return Reply{}, err
 	}
 	if !ok {
-		return Reply{}, ErrAnswerInvalid
+		return Reply{}, wire.ErrAnswerInvalid
 	}
 	return s.enter(ctx, c, step{account: a, state: record.RecoveryPassword})
 }

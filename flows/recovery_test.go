@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func recovery(more object) object {
@@ -20,33 +23,33 @@ func recovery(more object) object {
 }
 
 func TestRecoveryMethods(t *testing.T) {
-	const phone, mail, question = flows.ByPhone, flows.ByMail, flows.ByQuestion
+	const phone, mail, question = tenant.ByPhone, tenant.ByMail, tenant.ByQuestion
 	none := func(a *record.Account) { a.Phone, a.Email, a.Question, a.AnswerHash = "", "", "", "" }
-	methods := func(m ...flows.Method) []flows.Method { return m }
+	methods := func(m ...tenant.Method) []tenant.Method { return m }
 	for name, c := range map[string]struct {
-		allowed []flows.Method
+		allowed []tenant.Method
 		wanted  string
 		account func(*record.Account)
-		want    flows.Method
-		fails   *flows.Error
+		want    tenant.Method
+		fails   *wire.Error
 	}{
 		"omitted":                         {methods(phone, mail, question), "", nil, phone, nil},
 		"omitted, another order":          {methods(question, mail, phone), "", nil, question, nil},
 		"omitted, no phone":               {methods(phone, mail, question), "", func(a *record.Account) { a.Phone = "" }, mail, nil},
 		"omitted, only a question":        {methods(phone, mail, question), "", func(a *record.Account) { a.Phone, a.Email = "", "" }, question, nil},
-		"omitted, nothing set":            {methods(mail, question, phone), "", none, "", flows.ErrEmailNotSet},
-		"omitted, nothing set, one":       {methods(question), "", none, "", flows.ErrQuestionNotSet},
-		"omitted, nothing allowed":        {nil, "", nil, "", flows.ErrMethodRestricted},
-		"omitted, what is set is not":     {methods(phone), "", func(a *record.Account) { a.Phone = "" }, "", flows.ErrPhoneNotSet},
+		"omitted, nothing set":            {methods(mail, question, phone), "", none, "", wire.ErrEmailNotSet},
+		"omitted, nothing set, one":       {methods(question), "", none, "", wire.ErrQuestionNotSet},
+		"omitted, nothing allowed":        {nil, "", nil, "", wire.ErrMethodRestricted},
+		"omitted, what is set is not":     {methods(phone), "", func(a *record.Account) { a.Phone = "" }, "", wire.ErrPhoneNotSet},
 		"named":                           {methods(phone, mail, question), "QUESTION", nil, question, nil},
 		"named, not the first":            {methods(phone, mail), "MAIL", nil, mail, nil},
-		"named, not allowed":              {methods(phone, mail), "QUESTION", nil, "", flows.ErrMethodRestricted},
-		"named, neither allowed nor set":  {methods(phone), "MAIL", none, "", flows.ErrMethodRestricted},
-		"named, no phone":                 {methods(phone, mail), "PHONE", func(a *record.Account) { a.Phone = "" }, "", flows.ErrPhoneNotSet},
-		"named, no email":                 {methods(phone, mail), "MAIL", func(a *record.Account) { a.Email = "" }, "", flows.ErrEmailNotSet},
-		"named, no question":              {methods(question), "QUESTION", none, "", flows.ErrQuestionNotSet},
-		"unknown":                         {methods(phone), "PIGEON", nil, "", flows.ErrValidation},
-		"in lower case":                   {methods(phone), "phone", nil, "", flows.ErrValidation},
+		"named, not allowed":              {methods(phone, mail), "QUESTION", nil, "", wire.ErrMethodRestricted},
+		"named, neither allowed nor set":  {methods(phone), "MAIL", none, "", wire.ErrMethodRestricted},
+		"named, no phone":                 {methods(phone, mail), "PHONE", func(a *record.Account) { a.Phone = "" }, "", wire.ErrPhoneNotSet},
+		"named, no email":                 {methods(phone, mail), "MAIL", func(a *record.Account) { a.Email = "" }, "", wire.ErrEmailNotSet},
+		"named, no question":              {methods(question), "QUESTION", none, "", wire.ErrQuestionNotSet},
+		"unknown":                         {methods(phone), "PIGEON", nil, "", wire.ErrValidation},
+		"in lower case":                   {methods(phone), "phone", nil, "", wire.ErrValidation},
 		"a recovery is no login: the lot": {methods(phone), "PHONE", func(a *record.Account) { a.PasswordHash = "" }, phone, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,25 +82,25 @@ func TestRecoveryMethods(t *testing.T) {
 }
 
 // wantRecovery checks what comes with a method and with no other.
-func wantRecovery(t *testing.T, b *bench, reply flows.Reply, method flows.Method) {
+func wantRecovery(t *testing.T, b *bench, reply flows.Reply, method tenant.Method) {
 	t.Helper()
 	want := flows.Reply{Verification: method, SessionToken: reply.SessionToken, ExpiresIn: reply.ExpiresIn} // events_test.go checks the last
 	switch method {
-	case flows.ByPhone:
+	case tenant.ByPhone:
 		want.SessionState, want.UserPhone = record.RecoveryOTP, "+37*******45"
-		if m := b.sms.last(t); m.Type != flows.OTPRecovery || m.To != phone || m.Code == "" || m.Link != "" {
+		if m := b.sms.last(t); m.Type != message.OTPRecovery || m.To != phone || m.Code == "" || m.Link != "" {
 			t.Errorf("the SMS is %+v", m)
 		}
-	case flows.ByMail:
+	case tenant.ByMail:
 		want.SessionToken, want.UserEmail = "", email
 		m := b.mail.last(t)
-		if m.Type != flows.RecoveryLink || m.To != email || m.Code != "" || !strings.HasPrefix(m.Link, linkURL+"mgl_") {
+		if m.Type != message.RecoveryLink || m.To != email || m.Code != "" || !strings.HasPrefix(m.Link, linkURL+"mgl_") {
 			t.Errorf("the mail is %+v", m)
 		}
 		if !strings.Contains(m.Text, m.Link) || !m.Expires.Equal(b.clock.Now().Add(30*time.Minute)) {
 			t.Errorf("the mail is %+v", m)
 		}
-	case flows.ByQuestion:
+	case tenant.ByQuestion:
 		want.SessionState, want.ControlQuestion = record.RecoveryQuestion, "Name of your first cat?"
 	}
 	if reply.PasswordQuality != nil || reply.DisclaimersRequired != nil || fmt.Sprint(reply) != fmt.Sprint(want) {
@@ -110,34 +113,34 @@ func TestRecoverChecksInOrder(t *testing.T) {
 	b := newBench(t)
 	asked := &captcha{}
 	b.company.Captcha = asked
-	b.wrong(flows.ErrValidation, "auth/recovery/recover", "", object{"login_id": email})
-	b.wrong(flows.ErrValidation, "auth/recovery/recover", "", object{"login_id": email, "captcha_response": ""})
-	b.wrong(flows.ErrValidation, "auth/recovery/recover", "", recovery(object{"method": "PIGEON"}))
+	b.wrong(wire.ErrValidation, "auth/recovery/recover", "", object{"login_id": email})
+	b.wrong(wire.ErrValidation, "auth/recovery/recover", "", object{"login_id": email, "captcha_response": ""})
+	b.wrong(wire.ErrValidation, "auth/recovery/recover", "", recovery(object{"method": "PIGEON"}))
 	if asked.asked.Load() != 0 {
 		t.Error("a captcha was verified before the body")
 	}
 	b.company.Methods = nil
 	b.status(record.StatusDenied)
-	b.wrong(flows.ErrCaptchaInvalid, "auth/recovery/recover", "", recovery(object{"login_id": "nobody", "captcha_response": "bad"}))
-	b.wrong(flows.ErrUnavailable, "auth/recovery/recover", "", recovery(object{"captcha_response": "down"}))
-	b.wrong(flows.ErrLoginIDNotFound, "auth/recovery/recover", "", recovery(object{"login_id": "nobody"}))
-	b.wrong(flows.ErrCaptchaInvalid, "auth/recovery/recover", "", recovery(nil)) // used
-	b.wrong(flows.ErrUserDenied, "auth/recovery/recover", "", recovery(object{"captcha_response": "good 2"}))
+	b.wrong(wire.ErrCaptchaInvalid, "auth/recovery/recover", "", recovery(object{"login_id": "nobody", "captcha_response": "bad"}))
+	b.wrong(wire.ErrUnavailable, "auth/recovery/recover", "", recovery(object{"captcha_response": "down"}))
+	b.wrong(wire.ErrLoginIDNotFound, "auth/recovery/recover", "", recovery(object{"login_id": "nobody"}))
+	b.wrong(wire.ErrCaptchaInvalid, "auth/recovery/recover", "", recovery(nil)) // used
+	b.wrong(wire.ErrUserDenied, "auth/recovery/recover", "", recovery(object{"captcha_response": "good 2"}))
 	b.status(record.StatusActive)
-	b.wrong(flows.ErrMethodRestricted, "auth/recovery/recover", "", recovery(object{"captcha_response": "good 3"}))
+	b.wrong(wire.ErrMethodRestricted, "auth/recovery/recover", "", recovery(object{"captcha_response": "good 3"}))
 }
 
 func TestRecoveryByPhone(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.RecoveryOTP)
-	b.wrong(flows.ErrSessionInvalid, "auth/recovery/checkquestion", token, object{"control_answer": answer})
+	b.wrong(wire.ErrSessionInvalid, "auth/recovery/checkquestion", token, object{"control_answer": answer})
 	first := b.sms.last(t).Code
-	b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", token, object{"otp": wrongCode(first)})
-	b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", token, object{"otp": first})
+	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", token, object{"otp": wrongCode(first)})
+	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", token, object{"otp": first})
 	if reply := b.must("auth/recovery/renewotp", token, nil); fmt.Sprint(reply) != fmt.Sprint(flows.Reply{}) {
 		t.Errorf("got %+v, want nothing but the success", reply)
 	}
-	b.wrong(flows.ErrValidation, "auth/recovery/checkotp", token, object{"backup_code": "ABCDE23456"})
+	b.wrong(wire.ErrValidation, "auth/recovery/checkotp", token, object{"backup_code": "ABCDE23456"})
 	reply := b.must("auth/recovery/checkotp", token, object{"otp": b.sms.last(t).Code})
 	wantStep(t, reply, record.RecoveryPassword)
 	b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"})
@@ -153,7 +156,7 @@ func TestAControlAnswerIsFoldedAndSqueezed(t *testing.T) {
 	} {
 		token := b.must("auth/recovery/recover", "", recovery(object{"login_id": "bob", "method": "QUESTION"})).SessionToken
 		_, err := b.serve("auth/recovery/checkquestion", token, object{"control_answer": given})
-		if right && err != nil || !right && !errors.Is(err, flows.ErrAnswerInvalid) {
+		if right && err != nil || !right && !errors.Is(err, wire.ErrAnswerInvalid) {
 			t.Errorf("%+q: got %v, want right %v", given, err, right)
 		}
 	}
@@ -164,16 +167,16 @@ func TestWrongAnswersAreCounted(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.RecoveryQuestion)
 	other := b.sessionIn(record.RecoveryQuestion)
-	b.wrong(flows.ErrAnswerInvalid, "auth/recovery/checkquestion", token, object{"control_answer": "Rex"})
-	b.wrong(flows.ErrAnswerInvalid, "auth/recovery/checkquestion", token, object{"control_answer": "Rex"})
+	b.wrong(wire.ErrAnswerInvalid, "auth/recovery/checkquestion", token, object{"control_answer": "Rex"})
+	b.wrong(wire.ErrAnswerInvalid, "auth/recovery/checkquestion", token, object{"control_answer": "Rex"})
 	b.must("auth/recovery/checkquestion", token, object{"control_answer": answer})
-	b.wrong(flows.ErrAnswerInvalid, "auth/recovery/checkquestion", other, object{"control_answer": "Rex"})
+	b.wrong(wire.ErrAnswerInvalid, "auth/recovery/checkquestion", other, object{"control_answer": "Rex"})
 	_, err := b.serve("auth/recovery/checkquestion", other, object{"control_answer": answer})
-	wantError(t, err, flows.ErrRestricted)
+	wantError(t, err, wire.ErrRestricted)
 	if got := refusal(err).RetryAfter; got != 24*time.Hour {
 		t.Errorf("got Retry-After %v", got)
 	}
-	b.wrong(flows.ErrRestricted, "auth/recovery/recover", "", recovery(object{"login_id": phone, "method": "QUESTION"}))
+	b.wrong(wire.ErrRestricted, "auth/recovery/recover", "", recovery(object{"login_id": phone, "method": "QUESTION"}))
 	b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"})) // another secret
 	b.clock.advance(24 * time.Hour)
 	b.must("auth/recovery/checkquestion", b.sessionIn(record.RecoveryQuestion), object{"control_answer": answer})
@@ -200,7 +203,7 @@ func TestALinkWorksOnce(t *testing.T) {
 	link := b.mailed()
 	reply := b.must("auth/recovery/checklink", "", object{"token": link})
 	wantStep(t, reply, record.RecoveryPassword)
-	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
+	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
 	b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"})
 
 	link = b.mailed()
@@ -218,19 +221,19 @@ func TestNothingElseUsesALinkUp(t *testing.T) {
 	link := b.mailed()
 	for i := range flows.Routes {
 		if route := &flows.Routes[i]; route.TakesToken() {
-			b.wrong(flows.ErrTokenInvalid, route.Path, link, b.goodBody(route.Path))
+			b.wrong(wire.ErrTokenInvalid, route.Path, link, b.goodBody(route.Path))
 		}
 	}
-	if _, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + link}); !errors.Is(err, flows.ErrTokenInvalid) {
+	if _, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + link}); !errors.Is(err, wire.ErrTokenInvalid) {
 		t.Errorf("on the protected path: got %v", err)
 	}
 	for _, body := range []object{{}, {"token": ""}, {"token": strings.Repeat("x", 129)}, {"token": 1}} {
-		b.wrong(flows.ErrValidation, "auth/recovery/checklink", "", body)
+		b.wrong(wire.ErrValidation, "auth/recovery/checklink", "", body)
 	}
 	for _, token := range []string{"x", link + " ", " " + link, link[:len(link)-1], strings.ToUpper(link), "mgs_" + link[4:], link + "="} {
-		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": token})
+		b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": token})
 	}
-	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": b.sessionIn(record.RecoveryPassword)})
+	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": b.sessionIn(record.RecoveryPassword)})
 	b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"}))
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 	b.must("auth/recovery/checklink", "", object{"token": link})
@@ -243,8 +246,8 @@ func TestALinkEnds(t *testing.T) {
 		b.clock.advance(30*time.Minute - time.Microsecond)
 		other := b.mailed()
 		b.clock.advance(30 * time.Minute)
-		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
-		b.wrong(flows.ErrTokenExpired, "auth/recovery/checklink", "", object{"token": other})
+		b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
+		b.wrong(wire.ErrTokenExpired, "auth/recovery/checklink", "", object{"token": other})
 		link = b.mailed()
 		b.clock.advance(30*time.Minute - time.Microsecond)
 		b.must("auth/recovery/checklink", "", object{"token": link})
@@ -253,14 +256,14 @@ func TestALinkEnds(t *testing.T) {
 		b := newBench(t)
 		link := b.mailed()
 		newer := b.mailed()
-		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
+		b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
 		b.must("auth/recovery/checklink", "", object{"token": newer})
 	})
 	t.Run("with a new password", func(t *testing.T) {
 		b := newBench(t)
 		link := b.mailed()
 		b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "another fine secret"})
-		b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
+		b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
 	})
 	t.Run("not with another account's", func(t *testing.T) {
 		b := newBench(t)
@@ -297,9 +300,9 @@ func TestARecoveryThatWasNotDelivered(t *testing.T) {
 		b := newBench(t)
 		b.sms.broken = errors.New("gateway timeout")
 		for range b.company.Limits.SMSPerAccount.N {
-			b.wrong(flows.ErrUnavailable, "auth/recovery/recover", "", recovery(object{"method": "PHONE"}))
+			b.wrong(wire.ErrUnavailable, "auth/recovery/recover", "", recovery(object{"method": "PHONE"}))
 		}
-		b.wrong(flows.ErrRestricted, "auth/recovery/recover", "", recovery(object{"method": "PHONE"}))
+		b.wrong(wire.ErrRestricted, "auth/recovery/recover", "", recovery(object{"method": "PHONE"}))
 		if all, err := b.Sessions.List(t.Context(), b.clock.Now(), code, b.account); err != nil || len(all) != 0 {
 			t.Errorf("%d sessions are left (%v)", len(all), err)
 		}
@@ -308,11 +311,11 @@ func TestARecoveryThatWasNotDelivered(t *testing.T) {
 		b := newBench(t)
 		b.mail.broken = errors.New("greylisted")
 		for range b.company.Limits.MailsPerAccount.N {
-			b.wrong(flows.ErrUnavailable, "auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
-			b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": strings.TrimPrefix(b.mail.last(t).Link, linkURL)})
+			b.wrong(wire.ErrUnavailable, "auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+			b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": strings.TrimPrefix(b.mail.last(t).Link, linkURL)})
 		}
 		b.mail.broken = nil
-		b.wrong(flows.ErrRestricted, "auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+		b.wrong(wire.ErrRestricted, "auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
 		b.clock.advance(time.Hour)
 		b.must("auth/recovery/checklink", "", object{"token": b.mailed()})
 	})
@@ -327,7 +330,7 @@ func TestNothingCrossesCompanies(t *testing.T) {
 		b.addCompany(other)
 		return b
 	}
-	refused := func(t *testing.T, b *bench, want *flows.Error, path, token string, body object) {
+	refused := func(t *testing.T, b *bench, want *wire.Error, path, token string, body object) {
 		t.Helper()
 		_, err := b.serveAs(other, "192.0.2.1", path, token, body)
 		wantError(t, err, want)
@@ -345,16 +348,16 @@ func TestNothingCrossesCompanies(t *testing.T) {
 			token := b.sessionIn(state)
 			for i := range flows.Routes {
 				if route := &flows.Routes[i]; route.TakesToken() {
-					refused(t, b, flows.ErrTokenInvalid, route.Path, token, b.goodBody(route.Path))
+					refused(t, b, wire.ErrTokenInvalid, route.Path, token, b.goodBody(route.Path))
 				}
 			}
-			if _, err := b.Authorize(t.Context(), flows.Demand{Company: other}, []string{"Bearer " + token}); !errors.Is(err, flows.ErrTokenInvalid) {
+			if _, err := b.Authorize(t.Context(), flows.Demand{Company: other}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
 				t.Errorf("on the protected path: got %v", err)
 			}
 			b.clock.advance(48 * time.Hour)
-			refused(t, b, flows.ErrTokenInvalid, "auth/logout", token, nil) // not even that it expired
-			if state != record.CheckPassword {                              // of which nobody keeps it so long
-				b.wrong(flows.ErrTokenExpired, "auth/logout", token, nil)
+			refused(t, b, wire.ErrTokenInvalid, "auth/logout", token, nil) // not even that it expired
+			if state != record.CheckPassword {                             // of which nobody keeps it so long
+				b.wrong(wire.ErrTokenExpired, "auth/logout", token, nil)
 			}
 		})
 	}
@@ -362,7 +365,7 @@ func TestNothingCrossesCompanies(t *testing.T) {
 		b := setup(t)
 		b.company.Captcha, b.Companies[other].Captcha = nil, nil
 		link := b.mailed()
-		refused(t, b, flows.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
+		refused(t, b, wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
 		passes(t, b, "auth/recovery/recover", "", recovery(object{"method": "MAIL"})) // a newer link, but the other's
 		b.must("auth/recovery/checklink", "", object{"token": link})
 	})
@@ -370,19 +373,19 @@ func TestNothingCrossesCompanies(t *testing.T) {
 		b := setup(t)
 		b.company.Limits.CaptchaAfter = 1000
 		for range b.company.Limits.LockAfter {
-			b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
-			b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
+			b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+			b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
 		}
 		for range b.company.Limits.FailuresPerAddress.N {
 			b.serve("auth/login", "", object{"login_id": "somebody"})
 		}
-		b.wrong(flows.ErrRestricted, "auth/login", "", object{"login_id": email})
+		b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 		passes(t, b, "auth/checkcredentials", "", object{"login_id": email, "password": password})
-		refused(t, b, flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
+		refused(t, b, wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
 	})
 	t.Run("budgets", func(t *testing.T) {
 		b := setup(t)
-		rate := flows.Rate{N: 2, Per: time.Hour}
+		rate := tenant.Rate{N: 2, Per: time.Hour}
 		for _, c := range b.Companies {
 			c.Captcha = nil
 			c.Limits.SMSPerPhone, c.Limits.SMSPerAddress, c.Limits.SMSPerCompany, c.Limits.MailsPerAccount = rate, rate, rate, rate
@@ -391,7 +394,7 @@ func TestNothingCrossesCompanies(t *testing.T) {
 			body := recovery(object{"method": method})
 			b.must("auth/recovery/recover", "", body)
 			b.must("auth/recovery/recover", "", body)
-			b.wrong(flows.ErrRestricted, "auth/recovery/recover", "", body)
+			b.wrong(wire.ErrRestricted, "auth/recovery/recover", "", body)
 			passes(t, b, "auth/recovery/recover", "", body)
 		}
 	})
@@ -407,6 +410,6 @@ func TestNothingCrossesCompanies(t *testing.T) {
 	})
 	t.Run("identity", func(t *testing.T) {
 		b := setup(t)
-		refused(t, b, flows.ErrOAuthNotFound, "auth/oauth", "", b.goodBody("auth/oauth"))
+		refused(t, b, wire.ErrOAuthNotFound, "auth/oauth", "", b.goodBody("auth/oauth"))
 	})
 }

@@ -4,8 +4,8 @@
 // Start with Routes, the one table of the state machine, then read one flow
 // file: each is named after its route. Service.Serve runs a route,
 // Service.Authorize decides on the protected path. The package knows nothing
-// of HTTP servers, SQL or Caddy: stores, senders, captchas and providers reach
-// it through the interfaces in store.go and outbound.go.
+// of HTTP servers, SQL or Caddy: stores reach it through the interfaces of record,
+// gateways, captchas and providers through those of message and tenant.
 package flows
 
 import (
@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A Route is one row of the state machine.
@@ -21,16 +22,16 @@ type Route struct {
 	Path  string         // behind /{company_code}/v2/
 	From  []record.State // states the session may be in; None: no token is looked at
 	To    []record.State // states that a success may lead to; None: it issues no token
-	Fails []*Error       // what it may answer beside Common and, where it takes a token, TokenErrors
+	Fails []*wire.Error  // what it may answer beside Common and, where it takes a token, TokenErrors
 	run   runner
 }
 
 // Groups of the interface document ("Common error code groups"), with our
 // extensions and, in Common, what any body can be guilty of.
 var (
-	Common      = []*Error{ErrAPIKeyMissing, ErrAPIKeyInvalid, ErrValidation, ErrTooLarge, ErrMediaType, ErrUnavailable, ErrService}
-	TokenErrors = []*Error{ErrHeaderMissing, ErrHeaderInvalid, ErrTokenInvalid, ErrTokenExpired, ErrSessionInvalid}
-	userErrors  = []*Error{ErrUserRestricted, ErrUserClosed, ErrUserDenied}
+	Common      = []*wire.Error{wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrValidation, wire.ErrTooLarge, wire.ErrMediaType, wire.ErrUnavailable, wire.ErrService}
+	TokenErrors = []*wire.Error{wire.ErrHeaderMissing, wire.ErrHeaderInvalid, wire.ErrTokenInvalid, wire.ErrTokenExpired, wire.ErrSessionInvalid}
+	userErrors  = []*wire.Error{wire.ErrUserRestricted, wire.ErrUserClosed, wire.ErrUserDenied}
 )
 
 // Routes is the state machine, in the order of the interface document. Where
@@ -41,99 +42,99 @@ var Routes = []Route{
 		Path:  "auth/login",
 		From:  in(record.None),
 		To:    to(record.CheckPassword, record.CheckOTP),
-		Fails: fails(userErrors, ErrLoginIDNotFound, ErrRestricted),
+		Fails: fails(userErrors, wire.ErrLoginIDNotFound, wire.ErrRestricted),
 		run:   run((*Service).login),
 	},
 	{ // password.go
 		Path:  "auth/checkpassword",
 		From:  in(record.CheckPassword),
 		To:    to(record.CheckOTP, record.SetPassword, record.Authorized),
-		Fails: fails(userErrors, ErrCaptchaMissing, ErrCaptchaInvalid, ErrPasswordInvalid, ErrDisclaimerInvalid, ErrRestricted),
+		Fails: fails(userErrors, wire.ErrCaptchaMissing, wire.ErrCaptchaInvalid, wire.ErrPasswordInvalid, wire.ErrDisclaimerInvalid, wire.ErrRestricted),
 		run:   run((*Service).checkPassword),
 	},
 	{ // otp.go
 		Path:  "auth/checkotp",
 		From:  in(record.CheckOTP),
 		To:    to(record.SetPassword, record.Authorized),
-		Fails: fails(userErrors, ErrOTPInvalid, ErrBackupCodeInvalid, ErrDisclaimerInvalid, ErrRestricted),
+		Fails: fails(userErrors, wire.ErrOTPInvalid, wire.ErrBackupCodeInvalid, wire.ErrDisclaimerInvalid, wire.ErrRestricted),
 		run:   run((*Service).checkOTP),
 	},
 	{ // otp.go
 		Path:  "auth/renewotp",
 		From:  in(record.CheckOTP),
 		To:    to(record.None), // the token and its state stay
-		Fails: fails(userErrors, ErrRestricted),
+		Fails: fails(userErrors, wire.ErrRestricted),
 		run:   run((*Service).renewOTP),
 	},
 	{ // setpassword.go; disclaimers can become pending after the step that asked for them
 		Path:  "auth/setpassword",
 		From:  in(record.SetPassword, record.RecoveryPassword),
 		To:    to(record.Authorized, record.None), // None after a recovery
-		Fails: fails(userErrors, ErrPasswordSame, ErrQuality, ErrDisclaimerInvalid),
+		Fails: fails(userErrors, wire.ErrPasswordSame, wire.ErrQuality, wire.ErrDisclaimerInvalid),
 		run:   run((*Service).setPassword),
 	},
 	{ // credentials.go
 		Path:  "auth/checkcredentials",
 		From:  in(record.None),
 		To:    to(record.CheckOTP, record.SetPassword, record.Authorized),
-		Fails: fails(userErrors, ErrCaptchaMissing, ErrCaptchaInvalid, ErrCredentialsInvalid, ErrDisclaimerInvalid, ErrRestricted),
+		Fails: fails(userErrors, wire.ErrCaptchaMissing, wire.ErrCaptchaInvalid, wire.ErrCredentialsInvalid, wire.ErrDisclaimerInvalid, wire.ErrRestricted),
 		run:   run((*Service).checkCredentials),
 	},
 	{ // oauth.go; the interface lists the token errors, but no token is looked at
 		Path:  "auth/oauth",
 		From:  in(record.None),
 		To:    to(record.Authorized, record.AcceptDisclaimers),
-		Fails: fails(userErrors, ErrOAuthNotFound, ErrOAuthFailed, ErrRestricted),
+		Fails: fails(userErrors, wire.ErrOAuthNotFound, wire.ErrOAuthFailed, wire.ErrRestricted),
 		run:   run((*Service).oauth),
 	},
 	{ // disclaimers.go
 		Path:  "auth/acceptdisclaimers",
 		From:  in(record.AcceptDisclaimers),
 		To:    to(record.Authorized),
-		Fails: fails(userErrors, ErrDisclaimerInvalid),
+		Fails: fails(userErrors, wire.ErrDisclaimerInvalid),
 		run:   run((*Service).acceptDisclaimers),
 	},
 	{ // logout.go
 		Path:  "auth/logout",
 		From:  record.States[1:],
 		To:    to(record.None),
-		Fails: fails(nil, ErrRestricted),
+		Fails: fails(nil, wire.ErrRestricted),
 		run:   run((*Service).logout),
 	},
 	{ // recovery.go
 		Path: "auth/recovery/recover",
 		From: in(record.None),
 		To:   to(record.RecoveryOTP, record.RecoveryQuestion, record.None), // None: a link was mailed
-		Fails: fails(userErrors, ErrLoginIDNotFound, ErrCaptchaInvalid, ErrMethodRestricted,
-			ErrPhoneNotSet, ErrEmailNotSet, ErrQuestionNotSet, ErrRestricted),
+		Fails: fails(userErrors, wire.ErrLoginIDNotFound, wire.ErrCaptchaInvalid, wire.ErrMethodRestricted,
+			wire.ErrPhoneNotSet, wire.ErrEmailNotSet, wire.ErrQuestionNotSet, wire.ErrRestricted),
 		run: run((*Service).recover),
 	},
 	{ // otp.go
 		Path:  "auth/recovery/checkotp",
 		From:  in(record.RecoveryOTP),
 		To:    to(record.RecoveryPassword),
-		Fails: fails(userErrors, ErrOTPInvalid, ErrRestricted),
+		Fails: fails(userErrors, wire.ErrOTPInvalid, wire.ErrRestricted),
 		run:   run((*Service).recoveryCheckOTP),
 	},
 	{ // otp.go
 		Path:  "auth/recovery/renewotp",
 		From:  in(record.RecoveryOTP),
 		To:    to(record.None), // the token and its state stay
-		Fails: fails(userErrors, ErrRestricted),
+		Fails: fails(userErrors, wire.ErrRestricted),
 		run:   run((*Service).recoveryRenewOTP),
 	},
 	{ // recovery.go; the interface names recovery-checkotp here, but recover issues this state
 		Path:  "auth/recovery/checkquestion",
 		From:  in(record.RecoveryQuestion),
 		To:    to(record.RecoveryPassword),
-		Fails: fails(userErrors, ErrAnswerInvalid, ErrRestricted),
+		Fails: fails(userErrors, wire.ErrAnswerInvalid, wire.ErrRestricted),
 		run:   run((*Service).checkQuestion),
 	},
 	{ // recovery.go; open in the interface: takes the token of a mailed link in the body
 		Path:  "auth/recovery/checklink",
 		From:  in(record.None),
 		To:    to(record.RecoveryPassword),
-		Fails: fails(userErrors, ErrTokenInvalid, ErrTokenExpired, ErrRestricted),
+		Fails: fails(userErrors, wire.ErrTokenInvalid, wire.ErrTokenExpired, wire.ErrRestricted),
 		run:   run((*Service).checkLink),
 	},
 }
@@ -141,18 +142,20 @@ var Routes = []Route{
 func in(states ...record.State) []record.State { return states }
 func to(states ...record.State) []record.State { return states }
 
-func fails(group []*Error, more ...*Error) []*Error { return append(slices.Clone(group), more...) }
+func fails(group []*wire.Error, more ...*wire.Error) []*wire.Error {
+	return append(slices.Clone(group), more...)
+}
 
 // TakesToken reports whether the route needs a session.
 func (r *Route) TakesToken() bool { return r.From[0] != record.None }
 
 // MayFail reports whether the route may answer with e.
-func (r *Route) MayFail(e *Error) bool {
+func (r *Route) MayFail(e *wire.Error) bool {
 	return slices.Contains(Common, e) || r.TakesToken() && slices.Contains(TokenErrors, e) || slices.Contains(r.Fails, e)
 }
 
 // Fields lists the fields of the route's body. A body without any may be empty.
-func (r *Route) Fields() []Field { return Fields(r.run.request) }
+func (r *Route) Fields() []wire.Field { return wire.Fields(r.run.request) }
 
 // A runner does what a route does, once the token is found good.
 type runner struct {
@@ -174,7 +177,7 @@ func (r runner) decode(c *call) (request any, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return request, decode(body, request)
+	return request, wire.Decode(body, request)
 }
 
 // A codeRequest is one that may bring a one-time code. If it does, the code that

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // The state machine, in the order of the interface document.
@@ -68,9 +69,9 @@ func TestEveryRouteInEveryState(t *testing.T) {
 				case !route.TakesToken():
 					wantSuccess(t, route, reply, err) // whatever token is sent
 				case state == record.None:
-					wantError(t, err, flows.ErrHeaderMissing)
+					wantError(t, err, wire.ErrHeaderMissing)
 				case !slices.Contains(route.From, state):
-					wantError(t, err, flows.ErrSessionInvalid)
+					wantError(t, err, wire.ErrSessionInvalid)
 				default:
 					wantSuccess(t, route, reply, err)
 				}
@@ -95,7 +96,7 @@ func wantSuccess(t *testing.T, route *flows.Route, reply flows.Reply, err error)
 	}
 }
 
-func wantError(t *testing.T, err error, want *flows.Error) {
+func wantError(t *testing.T, err error, want *wire.Error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Fatalf("got error %v, want %v (%d)", err, want, want.Status)
@@ -104,15 +105,15 @@ func wantError(t *testing.T, err error, want *flows.Error) {
 
 // The interface fixes eight statuses.
 func TestFixedStatuses(t *testing.T) {
-	for code, status := range map[*flows.Error]int{
-		flows.ErrLoginIDNotFound:  404,
-		flows.ErrUserRestricted:   403,
-		flows.ErrUserClosed:       403,
-		flows.ErrUserDenied:       403,
-		flows.ErrOAuthFailed:      401,
-		flows.ErrOAuthNotFound:    404,
-		flows.ErrMethodRestricted: 403,
-		flows.ErrQuality:          422,
+	for code, status := range map[*wire.Error]int{
+		wire.ErrLoginIDNotFound:  404,
+		wire.ErrUserRestricted:   403,
+		wire.ErrUserClosed:       403,
+		wire.ErrUserDenied:       403,
+		wire.ErrOAuthFailed:      401,
+		wire.ErrOAuthNotFound:    404,
+		wire.ErrMethodRestricted: 403,
+		wire.ErrQuality:          422,
 	} {
 		if code.Status != status {
 			t.Errorf("%s: got status %d, want %d", code.Code, code.Status, status)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"golang.org/x/sync/errgroup"
 )
@@ -67,8 +68,8 @@ func (s *Service) runSweeps(ctx context.Context) {
 }
 
 func (s *Service) maintain(doing string, do func() error) {
-	err := Contain(do)
-	if p, ok := errors.AsType[*Panic](err); ok {
+	err := panics.Contain(do)
+	if p, ok := errors.AsType[*panics.Error](err); ok {
 		p.Log(s.Log, "doing", doing)
 	} else if err != nil && err != context.Canceled {
 		s.Log.Warn("maintenance failed and will be tried again", "doing", doing, "error", err)
@@ -87,7 +88,7 @@ func (s *Service) EndOwed(ctx context.Context) error {
 		for _, e := range endings {
 			after = e
 			group.Go(func() error {
-				return Contain(func() error { return s.end(ctx, e, record.Event{Reason: record.EndedLate}) })
+				return panics.Contain(func() error { return s.end(ctx, e, record.Event{Reason: record.EndedLate}) })
 			})
 		}
 		failed = cmp.Or(failed, group.Wait(), err)
@@ -115,8 +116,8 @@ func (s *Service) later(doing string, do func(context.Context) error) {
 		}()
 		ctx, cancel := context.WithTimeout(context.Background(), backgroundLimit)
 		defer cancel()
-		err := Contain(func() error { return do(ctx) })
-		if p, ok := errors.AsType[*Panic](err); ok {
+		err := panics.Contain(func() error { return do(ctx) })
+		if p, ok := errors.AsType[*panics.Error](err); ok {
 			p.Log(s.Log, "doing", doing)
 		} else if err != nil {
 			s.Log.Warn("what no request waited for has failed", "doing", doing, "error", err)

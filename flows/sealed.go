@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
@@ -59,7 +61,7 @@ func (s *Service) storeSecrets(ctx context.Context) (*secrets, error) {
 	}
 	secret, err := s.Accounts.Secret(ctx)
 	if err != nil {
-		return nil, unavailable("loading the store's secret", err)
+		return nil, wire.Unavailable("loading the store's secret", err)
 	}
 	sealer, err := newSessionSealer(secret)
 	if err != nil {
@@ -180,17 +182,17 @@ func (s *Service) openSealed(ctx context.Context, c *call, want Demand) error {
 	session, tag, ok := unseal(secrets.sealer, c.token)
 	owner := s.tagged(tag)
 	if !ok || owner == nil || !want.meets(owner.Code) || !c.now.Before(session.Expires.Add(record.Keep)) {
-		return ErrTokenInvalid
+		return wire.ErrTokenInvalid
 	}
 	session.Company = owner.Code
 	c.company, c.session = owner, &session
-	claim := c.counter("claim", hex.EncodeToString(session.Hash[:]), Rate{1, session.Expires.Add(record.Keep).Sub(c.now)})
+	claim := c.counter("claim", hex.EncodeToString(session.Hash[:]), tenant.Rate{N: 1, Per: session.Expires.Add(record.Keep).Sub(c.now)})
 	c.claim = &claim
 	if err = s.Sessions.Charge(ctx, c.now, record.Look(claim)...); err != nil {
 		if c.claimed(err) {
-			return ErrTokenInvalid
+			return wire.ErrTokenInvalid
 		}
-		return unavailable("asking whether the token was used", err)
+		return wire.Unavailable("asking whether the token was used", err)
 	}
 	a, err := s.account(ctx, c)
 	if err != nil {
@@ -198,7 +200,7 @@ func (s *Service) openSealed(ctx context.Context, c *call, want Demand) error {
 	}
 	c.loaded = &a
 	if !c.now.Before(session.Expires) {
-		return ErrTokenExpired
+		return wire.ErrTokenExpired
 	}
 	return nil
 }
@@ -210,9 +212,9 @@ func (c *call) claimed(err error) bool {
 }
 
 // tagged returns the company of a tag, nil if it is none of ours.
-func (s *Service) tagged(tag companyTag) *Company {
+func (s *Service) tagged(tag companyTag) *tenant.Company {
 	s.tagging.Do(func() {
-		s.byTag = map[companyTag]*Company{}
+		s.byTag = map[companyTag]*tenant.Company{}
 		for code, company := range s.Companies {
 			s.byTag[tagOfCompany(code)] = company
 		}
@@ -225,5 +227,5 @@ func (s *Service) refuseSealed(ctx context.Context, want Demand, token string, n
 	if err := s.openSealed(ctx, &call{token: token, now: now}, want); err != nil {
 		return err
 	}
-	return ErrSessionInvalid
+	return wire.ErrSessionInvalid
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // However often strangers begin a login of an account with a password, the stores
@@ -73,7 +74,7 @@ func TestALoginsTokenIsUsedOnce(t *testing.T) {
 				switch {
 				case err == nil:
 					passed.Add(1)
-				case !errors.Is(err, flows.ErrTokenInvalid):
+				case !errors.Is(err, wire.ErrTokenInvalid):
 					t.Errorf("%s: got %v", path, err)
 				}
 			})
@@ -83,9 +84,9 @@ func TestALoginsTokenIsUsedOnce(t *testing.T) {
 			t.Errorf("%s: %d of 20 have passed", path, n)
 		}
 		for _, again := range []string{"auth/checkpassword", "auth/checkotp", "auth/logout"} {
-			b.wrong(flows.ErrTokenInvalid, again, token, b.goodBody(again))
+			b.wrong(wire.ErrTokenInvalid, again, token, b.goodBody(again))
 		}
-		b.wantLive(token, flows.ErrTokenInvalid)
+		b.wantLive(token, wire.ErrTokenInvalid)
 	}
 }
 
@@ -107,9 +108,9 @@ func TestALoginEndsWithTheAccountsSessions(t *testing.T) {
 			token := b.sessionIn(record.CheckPassword)
 			end(b)
 			for _, path := range []string{"auth/checkpassword", "auth/checkotp", "auth/logout"} {
-				b.wrong(flows.ErrTokenInvalid, path, token, b.goodBody(path))
+				b.wrong(wire.ErrTokenInvalid, path, token, b.goodBody(path))
 			}
-			b.wantLive(token, flows.ErrTokenInvalid)
+			b.wantLive(token, wire.ErrTokenInvalid)
 		})
 	}
 }
@@ -123,11 +124,11 @@ func TestALoginsTokenCantBeForged(t *testing.T) {
 		for _, flip := range []int{1, 32} {
 			forged := []byte(token)
 			forged[i] = digits[strings.IndexByte(digits, forged[i])^flip]
-			b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", string(forged), object{"password": password})
+			b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", string(forged), object{"password": password})
 		}
 	}
 	elsewhere := newBench(t)
-	b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", elsewhere.sessionIn(record.CheckPassword), object{"password": password})
+	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", elsewhere.sessionIn(record.CheckPassword), object{"password": password})
 	b.must("auth/checkpassword", token, object{"password": password})
 }
 
@@ -138,7 +139,7 @@ func TestLogoutsOfLoginsAreCounted(t *testing.T) {
 	for range 3 {
 		b.must("auth/logout", b.sessionIn(record.CheckPassword), nil)
 	}
-	b.wrong(flows.ErrRestricted, "auth/logout", b.sessionIn(record.CheckPassword), nil)
+	b.wrong(wire.ErrRestricted, "auth/logout", b.sessionIn(record.CheckPassword), nil)
 	b.must("auth/logout", b.sessionIn(record.RecoveryQuestion), nil)
 }
 
@@ -158,13 +159,13 @@ func TestOneSessionTooManyEndsTheOldest(t *testing.T) {
 		t.Fatalf("%d sessions are remembered", memory.Len())
 	}
 	memory.Flush() // a store without a feed tells it nothing
-	b.wantLive(tokens[0], flows.ErrTokenInvalid)
+	b.wantLive(tokens[0], wire.ErrTokenInvalid)
 	b.wantLive(tokens[1], nil)
 	b.clock.advance(time.Second)
 	b.must("auth/oauth", "", b.goodBody("auth/oauth"))
 	b.wantLive(tokens[2], nil)
 	memory.Flush()
-	b.wantLive(tokens[1], flows.ErrTokenInvalid)
+	b.wantLive(tokens[1], wire.ErrTokenInvalid)
 }
 
 // A session whose end is near lives to it, if requests come.
@@ -177,7 +178,7 @@ func TestRequestsProlongASessionToItsEnd(t *testing.T) {
 		b.wantLive(token, nil)
 	}
 	b.clock.advance(2 * time.Second)
-	b.wantLive(token, flows.ErrTokenExpired)
+	b.wantLive(token, wire.ErrTokenExpired)
 }
 
 // An ending that can't be done holds up no other.
@@ -198,7 +199,7 @@ func TestAStuckEndingHoldsUpNoOther(t *testing.T) {
 	if err := b.EndOwed(t.Context()); err == nil {
 		t.Error("the ending that can't be done is no error")
 	}
-	b.wantLive(token, flows.ErrTokenInvalid)
+	b.wantLive(token, wire.ErrTokenInvalid)
 	owed, err := b.Accounts.Endings(t.Context(), record.Ending{}, 10)
 	if err != nil || len(owed) != 1 || owed[0].Account != stuck.ID {
 		t.Errorf("owed are %v, %v", owed, err)

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // A FieldError tells what is wrong with a field of an account, in a sentence
@@ -36,8 +38,8 @@ func CheckAccount(a record.Account) error {
 		return wrong("primary_email", "it must be an address like name@example.com")
 	case a.LoginName != "" && !textShaped(a.LoginName):
 		return wrong("login_name", "it must be 1 to 254 characters, without control characters")
-	case a.Locale != "" && !isLocale(a.Locale):
-		return wrong("locale", errLocale.Error())
+	case a.Locale != "" && !message.IsLocale(a.Locale):
+		return wrong("locale", message.ErrLocale.Error())
 	case a.Status != record.StatusActive && a.Status != record.StatusRestricted && a.Status != record.StatusClosed && a.Status != record.StatusDenied:
 		return wrong("status", "it must be active, restricted, closed or denied")
 	case (a.Question == "") != (a.AnswerHash == ""):
@@ -77,7 +79,7 @@ type Seed struct {
 // Seed creates the account if the company has none of its mnemocode, unless it
 // had: one that was deleted does not come back. It never changes one that is
 // there.
-func (s *Service) Seed(ctx context.Context, c *Company, seed Seed) error {
+func (s *Service) Seed(ctx context.Context, c *tenant.Company, seed Seed) error {
 	done, err := s.Accounts.Seeded(ctx, c.Code, seed.Mnemocode)
 	if err != nil || done {
 		return err
@@ -92,7 +94,7 @@ func (s *Service) Seed(ctx context.Context, c *Company, seed Seed) error {
 	return s.Accounts.SetSeeded(ctx, c.Code, seed.Mnemocode)
 }
 
-func (s *Service) createSeed(ctx context.Context, c *Company, seed Seed) (err error) {
+func (s *Service) createSeed(ctx context.Context, c *tenant.Company, seed Seed) (err error) {
 	a := seed.Account
 	a.Company = c.Code
 	a.PasswordHash = seed.Password

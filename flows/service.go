@@ -14,6 +14,8 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A Service answers the routes for its companies. Its exported fields are set
@@ -23,7 +25,7 @@ type Service struct {
 	Accounts  record.Accounts
 	Outbox    record.Outbox // the Accounts, if they are one; nil tells nobody
 	Sessions  record.Sessions
-	Companies map[string]*Company // by code
+	Companies map[string]*tenant.Company // by code
 	Hasher    *password.Hasher
 	Log       *slog.Logger
 	// Forwarded is what the Profile of a session has that becomes authorized.
@@ -46,10 +48,10 @@ type Service struct {
 	backlogs   atomic.Pointer[[]record.Backlog] // nil until they are known
 	derived    atomic.Pointer[secrets]          // nil until it is needed
 	tagging    sync.Once
-	byTag      map[companyTag]*Company // of sealed tokens
-	background sync.WaitGroup          // what later began
-	mu         sync.Mutex              // guards the two below
-	waiting    int                     // how much of it is under way
+	byTag      map[companyTag]*tenant.Company // of sealed tokens
+	background sync.WaitGroup                 // what later began
+	mu         sync.Mutex                     // guards the two below
+	waiting    int                            // how much of it is under way
 	closed     bool
 }
 
@@ -72,22 +74,22 @@ type Request struct {
 
 // A Reply is the answer of a route that succeeded, ready to be marshalled.
 type Reply struct {
-	SessionToken        string       `json:"session_token,omitempty"`
-	SessionState        record.State `json:"session_state,omitempty"`
-	ExpiresIn           *int         `json:"expires_in,omitempty"` // whole seconds until the token ends unless it is used
-	ProfileMnemocode    string       `json:"profile_mnemocode,omitempty"`
-	DisclaimersRequired []Disclaimer `json:"disclaimers_required,omitzero"` // nil: not said
-	CaptchaRequired     bool         `json:"captcha_required,omitempty"`
-	UserPhone           string       `json:"user_phone,omitempty"`
-	UserEmail           string       `json:"user_email,omitempty"`
-	ControlQuestion     string       `json:"control_question,omitempty"`
-	Verification        Method       `json:"verification,omitempty"`
-	*PasswordQuality
+	SessionToken        string            `json:"session_token,omitempty"`
+	SessionState        record.State      `json:"session_state,omitempty"`
+	ExpiresIn           *int              `json:"expires_in,omitempty"` // whole seconds until the token ends unless it is used
+	ProfileMnemocode    string            `json:"profile_mnemocode,omitempty"`
+	DisclaimersRequired []wire.Disclaimer `json:"disclaimers_required,omitzero"` // nil: not said
+	CaptchaRequired     bool              `json:"captcha_required,omitempty"`
+	UserPhone           string            `json:"user_phone,omitempty"`
+	UserEmail           string            `json:"user_email,omitempty"`
+	ControlQuestion     string            `json:"control_question,omitempty"`
+	Verification        tenant.Method     `json:"verification,omitempty"`
+	*tenant.PasswordQuality
 }
 
 // A call is one request on its way through a flow.
 type call struct {
-	company *Company
+	company *tenant.Company
 	address string
 	nowhere bool            // it comes from no address: of a backend's user who it does not tell
 	session *record.Session // nil on routes that take no token
@@ -125,7 +127,7 @@ func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error
 		now:       s.Now(),
 	}
 	ctx = record.WithStoreTime(ctx)
-	err = ErrService // should it panic
+	err = wire.ErrService // should it panic
 	defer func() { s.emit(ctx, r, c, reply, err) }()
 	reply, err = s.serve(ctx, r, c)
 	if err != nil {
@@ -143,7 +145,7 @@ func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error)
 		return Reply{}, err
 	}
 	if r.Route.TakesToken() {
-		if c.token, err = ParseBearer(r.Authorization); err != nil {
+		if c.token, err = wire.ParseBearer(r.Authorization); err != nil {
 			return Reply{}, err
 		}
 	}
@@ -157,7 +159,7 @@ func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error)
 			return Reply{}, err
 		}
 		if !slices.Contains(r.Route.From, c.session.State) {
-			return Reply{}, ErrSessionInvalid
+			return Reply{}, wire.ErrSessionInvalid
 		}
 	}
 	if bodyErr != nil {
@@ -168,7 +170,7 @@ func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error)
 
 // checked sees to it that only errors go out that the route lists.
 func (s *Service) checked(r *Request, err error) error {
-	var code *Error
+	var code *wire.Error
 	if !errors.As(err, &code) {
 		return s.defect(r, err)
 	}
@@ -181,5 +183,5 @@ func (s *Service) checked(r *Request, err error) error {
 
 func (s *Service) defect(r *Request, err error) error {
 	s.Log.Error("a defect of this program, please report it", "company", r.Company, "route", r.Route.Path, "error", err)
-	return &Refusal{Err: ErrService, Cause: err}
+	return &wire.Refusal{Err: wire.ErrService, Cause: err}
 }

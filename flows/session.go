@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // The life of a session: a step begins it (newSession, store), the routes find it
@@ -38,21 +39,21 @@ func (s *Service) lookup(
 	get func(context.Context, record.TokenHash) (record.Session, error),
 ) (record.Session, error) {
 	if !tokenShaped(prefix, token) {
-		return record.Session{}, ErrTokenInvalid
+		return record.Session{}, wire.ErrTokenInvalid
 	}
 	session, err := get(ctx, record.HashToken(token))
 	if errors.Is(err, record.ErrNotFound) {
-		return record.Session{}, ErrTokenInvalid
+		return record.Session{}, wire.ErrTokenInvalid
 	}
 	if err != nil {
-		return record.Session{}, unavailable("loading the session", err)
+		return record.Session{}, wire.Unavailable("loading the session", err)
 	}
 	if !want.meets(session.Company) {
-		return record.Session{}, ErrTokenInvalid
+		return record.Session{}, wire.ErrTokenInvalid
 	}
 	if !now.Before(session.Expires) {
 		s.expire(ctx, now, session)
-		return record.Session{}, ErrTokenExpired
+		return record.Session{}, wire.ErrTokenExpired
 	}
 	return session, nil
 }
@@ -111,19 +112,19 @@ func (s *Service) store(ctx context.Context, c *call, next record.Session, count
 	case c.claim != nil:
 		err = s.Sessions.Create(ctx, c.now, next, append([]record.Counter{*c.claim}, counters...)...)
 		if c.claimed(err) {
-			return ErrTokenInvalid // another request with this token was faster
+			return wire.ErrTokenInvalid // another request with this token was faster
 		}
 	default:
 		err = s.Sessions.Replace(ctx, c.now, c.session.Hash, c.session.State, next, counters...)
 		if errors.Is(err, record.ErrConflict) {
-			return ErrTokenInvalid // as above
+			return wire.ErrTokenInvalid // as above
 		}
 	}
 	if full, ok := errors.AsType[*record.Full](err); ok {
 		return s.refused(c, full)
 	}
 	if err != nil { // also where the account was changed while its owner logged in
-		return unavailable("storing the session", err)
+		return wire.Unavailable("storing the session", err)
 	}
 	return nil
 }
@@ -137,13 +138,13 @@ func (s *Service) endOwn(ctx context.Context, c *call) error {
 		err = s.Sessions.Delete(ctx, c.session.Hash)
 	}
 	if errors.Is(err, record.ErrNotFound) || c.claimed(err) {
-		return ErrTokenInvalid // ended by another request meanwhile
+		return wire.ErrTokenInvalid // ended by another request meanwhile
 	}
 	if full, ok := errors.AsType[*record.Full](err); ok {
 		return s.refused(c, full)
 	}
 	if err != nil {
-		return unavailable("ending the session", err)
+		return wire.Unavailable("ending the session", err)
 	}
 	c.ended = true
 	return nil
@@ -163,7 +164,7 @@ func (s *Service) end(ctx context.Context, e record.Ending, by record.Event) err
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
 	events := s.endings(ctx, e, by)
 	if err := s.Sessions.End(ctx, s.Now(), e); err != nil {
-		return unavailable("ending the sessions", err)
+		return wire.Unavailable("ending the sessions", err)
 	}
 	for _, event := range events {
 		s.Emit(ctx, event)

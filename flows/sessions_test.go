@@ -6,6 +6,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A code that is out when the phone changes is of no use, and the next one goes
@@ -24,13 +25,13 @@ func TestAPhoneThatChangesWhileACodeIsOut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.wrong(flows.ErrTokenInvalid, path, token, object{"otp": out.Code})
+			b.wrong(wire.ErrTokenInvalid, path, token, object{"otp": out.Code})
 			again := b.sessionIn(state)
 			if sent := b.sms.last(t); sent.To != other {
 				t.Errorf("the code went to %s", sent.To)
 			}
-			b.wrong(flows.ErrOTPInvalid, path, again, object{"otp": wrongCode(b.sms.last(t).Code)})
-			b.wrong(flows.ErrLoginIDNotFound, "auth/login", "", object{"login_id": phone})
+			b.wrong(wire.ErrOTPInvalid, path, again, object{"otp": wrongCode(b.sms.last(t).Code)})
+			b.wrong(wire.ErrLoginIDNotFound, "auth/login", "", object{"login_id": phone})
 		})
 	}
 }
@@ -41,18 +42,18 @@ func TestRecoveryWhileLoggedIn(t *testing.T) {
 	b := newBench(t)
 	session := b.sessionIn(record.Authorized)
 	first := b.sessionIn(record.RecoveryOTP)
-	b.wrong(flows.ErrOTPInvalid, "auth/recovery/checkotp", first, object{"otp": wrongCode(b.sms.last(t).Code)})
+	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", first, object{"otp": wrongCode(b.sms.last(t).Code)})
 	question := b.sessionIn(record.RecoveryQuestion)
-	b.wrong(flows.ErrAnswerInvalid, "auth/recovery/checkquestion", question, object{"control_answer": "no"})
+	b.wrong(wire.ErrAnswerInvalid, "auth/recovery/checkquestion", question, object{"control_answer": "no"})
 	link := b.goodBody("auth/recovery/checklink")
 	b.wantLive(session, nil)
 	proven := b.must("auth/recovery/checklink", "", link).SessionToken
 	b.wantLive(session, nil)
-	b.wantLive(proven, flows.ErrSessionInvalid)
+	b.wantLive(proven, wire.ErrSessionInvalid)
 	b.must("auth/setpassword", proven, object{"new_password": "another fine secret"})
-	b.wantLive(session, flows.ErrTokenInvalid)
-	b.wrong(flows.ErrTokenInvalid, "auth/recovery/renewotp", first, nil)
-	b.wrong(flows.ErrTokenInvalid, "auth/recovery/checkquestion", question, object{"control_answer": answer})
+	b.wantLive(session, wire.ErrTokenInvalid)
+	b.wrong(wire.ErrTokenInvalid, "auth/recovery/renewotp", first, nil)
+	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checkquestion", question, object{"control_answer": answer})
 }
 
 // What has ended by the clock stays ended when the clock goes back, and what was
@@ -64,15 +65,15 @@ func TestAClockThatGoesBack(t *testing.T) {
 	token := b.must("auth/checkcredentials", "", login).SessionToken
 	out := b.sms.last(t).Code
 	b.clock.advance(b.company.OTPTTL)
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": out})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": out})
 	b.clock.advance(-b.company.OTPTTL)
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": out}) // it is spent
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": out}) // it is spent
 	b.must("auth/renewotp", token, nil)
 	b.clock.advance(-time.Hour)
 	authorized := b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code}).SessionToken
 	b.wantLive(authorized, nil)
 	b.clock.advance(time.Hour)
-	b.wantLive(authorized, flows.ErrTokenExpired)
+	b.wantLive(authorized, wire.ErrTokenExpired)
 	b.clock.advance(-time.Hour)
-	b.wantLive(authorized, flows.ErrTokenExpired)
+	b.wantLive(authorized, wire.ErrTokenExpired)
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 type setPasswordRequest struct {
@@ -26,7 +29,7 @@ func (s *Service) setPassword(ctx context.Context, c *call, req *setPasswordRequ
 		return Reply{}, err
 	}
 	password := password.Normalize(req.NewPassword)
-	if err := c.company.checkQuality(password, a); err != nil {
+	if err := c.company.CheckQuality(password, a); err != nil {
 		return Reply{}, err
 	}
 	if err := s.checkNotSame(ctx, c, a, req.NewPassword); err != nil {
@@ -56,10 +59,10 @@ func (s *Service) checkNotSame(ctx context.Context, c *call, a record.Account, w
 	}
 	same, _, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
 	if err != nil {
-		return unavailable("comparing with the present password", err)
+		return wire.Unavailable("comparing with the present password", err)
 	}
 	if same {
-		return ErrPasswordSame
+		return wire.ErrPasswordSame
 	}
 	return nil
 }
@@ -67,7 +70,7 @@ func (s *Service) checkNotSame(ctx context.Context, c *call, a record.Account, w
 func (s *Service) changePassword(ctx context.Context, c *call, a record.Account, password string) error {
 	hash, err := s.Hasher.Hash(ctx, c.turn(), c.company.Password.Argon2id, password)
 	if err != nil {
-		return unavailable("hashing the password", err)
+		return wire.Unavailable("hashing the password", err)
 	}
 	if err := s.endOwn(ctx, c); err != nil {
 		return err
@@ -79,10 +82,10 @@ func (s *Service) changePassword(ctx context.Context, c *call, a record.Account,
 	}
 	err = s.Accounts.SetPassword(ctx, c.now, c.company.Code, a.ID, a.Epoch, hash, record.TokenHash{}, s.tellOf(c.company, facts...)...)
 	if errors.Is(err, record.ErrConflict) {
-		return ErrTokenInvalid // another session's request was faster, and ended this one
+		return wire.ErrTokenInvalid // another session's request was faster, and ended this one
 	}
 	if err != nil {
-		return unavailable("storing the password", err)
+		return wire.Unavailable("storing the password", err)
 	}
 	s.passwordSet(ctx, c.company, a)
 	return s.end(ctx, record.Ending{Company: c.company.Code, Account: a.ID, Epoch: a.Epoch + 1}, c.by(record.EndedByPassword))
@@ -90,9 +93,9 @@ func (s *Service) changePassword(ctx context.Context, c *call, a record.Account,
 
 // passwordSet is what a new password brings beside the end of sessions. It needs
 // not succeed.
-func (s *Service) passwordSet(ctx context.Context, company *Company, a record.Account) {
+func (s *Service) passwordSet(ctx context.Context, company *tenant.Company, a record.Account) {
 	if err := s.clearShown(ctx, company, a, record.WrongPasswords); err != nil {
 		s.Log.Warn("a lock that strangers are told of goes on after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
 	}
-	s.notice(company, a, NoticePasswordChanged)
+	s.notice(company, a, message.NoticePasswordChanged)
 }

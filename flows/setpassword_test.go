@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func TestANewPasswordAuthorizesOrEndsTheRecovery(t *testing.T) {
@@ -20,15 +22,15 @@ func TestANewPasswordAuthorizesOrEndsTheRecovery(t *testing.T) {
 			reply := b.must("auth/setpassword", token, object{"new_password": "another fine secret"})
 			if state == record.SetPassword {
 				wantStep(t, reply, record.Authorized)
-				b.wrong(flows.ErrSessionInvalid, "auth/setpassword", reply.SessionToken, object{"new_password": "x"})
+				b.wrong(wire.ErrSessionInvalid, "auth/setpassword", reply.SessionToken, object{"new_password": "x"})
 			} else if reply.SessionToken != "" || reply.SessionState != record.None || reply.ProfileMnemocode != "" || reply.PasswordQuality != nil {
 				t.Errorf("got %+v, want nothing but the success", reply)
 			}
-			b.wrong(flows.ErrTokenInvalid, "auth/setpassword", token, object{"new_password": "yet another secret"})
-			b.wrong(flows.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+			b.wrong(wire.ErrTokenInvalid, "auth/setpassword", token, object{"new_password": "yet another secret"})
+			b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
 			wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"}), record.Authorized)
 			b.Close()
-			if m := b.mail.last(t); m.Type != flows.NoticePasswordChanged || m.To != email || m.Code != "" || m.Link != "" {
+			if m := b.mail.last(t); m.Type != message.NoticePasswordChanged || m.To != email || m.Code != "" || m.Link != "" {
 				t.Errorf("the owner was told %+v", m)
 			}
 		})
@@ -47,18 +49,18 @@ func TestARefusedPasswordLeavesTheSession(t *testing.T) {
 			other := b.must("auth/login", "", object{"login_id": email}).SessionToken
 			for _, c := range []struct {
 				password string
-				want     *flows.Error
-				reason   flows.Reason
+				want     *wire.Error
+				reason   wire.Reason
 				says     string
 			}{
-				{"short 1", flows.ErrQuality, flows.PasswordTooShort, "At least 8"},
-				{"ﬁﬁﬁ1", flows.ErrQuality, flows.PasswordTooShort, "At least 8"}, // seven characters after NFKC
-				{"password1", flows.ErrQuality, flows.PasswordCommon, "many people"},
-				{"Alice@Example.com1", flows.ErrQuality, flows.PasswordPersonal, "login ids"},
-				{"+370 600 12345", flows.ErrQuality, flows.PasswordPersonal, "login ids"},
-				{"no digit at all", flows.ErrQuality, flows.PasswordPattern, "Use a digit."},
-				{password, flows.ErrPasswordSame, "", ""},
-				{strings.Repeat("ab1", 43), flows.ErrValidation, flows.PasswordTooLong, "128"},
+				{"short 1", wire.ErrQuality, wire.PasswordTooShort, "At least 8"},
+				{"ﬁﬁﬁ1", wire.ErrQuality, wire.PasswordTooShort, "At least 8"}, // seven characters after NFKC
+				{"password1", wire.ErrQuality, wire.PasswordCommon, "many people"},
+				{"Alice@Example.com1", wire.ErrQuality, wire.PasswordPersonal, "login ids"},
+				{"+370 600 12345", wire.ErrQuality, wire.PasswordPersonal, "login ids"},
+				{"no digit at all", wire.ErrQuality, wire.PasswordPattern, "Use a digit."},
+				{password, wire.ErrPasswordSame, "", ""},
+				{strings.Repeat("ab1", 43), wire.ErrValidation, wire.PasswordTooLong, "128"},
 			} {
 				_, err := b.serve("auth/setpassword", token, object{"new_password": c.password})
 				wantError(t, err, c.want)
@@ -104,14 +106,14 @@ func TestANewPasswordEndsAllElse(t *testing.T) {
 
 			reply := b.must("auth/setpassword", token, object{"new_password": "another fine secret"})
 
-			b.wrong(flows.ErrTokenInvalid, "auth/checkpassword", pending, object{"password": "another fine secret"})
-			b.wrong(flows.ErrTokenInvalid, "auth/recovery/checkotp", recovery, object{"otp": otp})
-			b.wrong(flows.ErrTokenInvalid, "auth/recovery/renewotp", recovery, nil)
-			b.wrong(flows.ErrTokenInvalid, "auth/recovery/checkquestion", question, object{"control_answer": answer})
-			b.wrong(flows.ErrTokenInvalid, "auth/setpassword", reset, object{"new_password": "yet another secret"})
-			b.wrong(flows.ErrTokenInvalid, "auth/recovery/checklink", "", link)
+			b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", pending, object{"password": "another fine secret"})
+			b.wrong(wire.ErrTokenInvalid, "auth/recovery/checkotp", recovery, object{"otp": otp})
+			b.wrong(wire.ErrTokenInvalid, "auth/recovery/renewotp", recovery, nil)
+			b.wrong(wire.ErrTokenInvalid, "auth/recovery/checkquestion", question, object{"control_answer": answer})
+			b.wrong(wire.ErrTokenInvalid, "auth/setpassword", reset, object{"new_password": "yet another secret"})
+			b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", link)
 			for _, ended := range []string{token, authorized} {
-				if _, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + ended}); !errors.Is(err, flows.ErrTokenInvalid) {
+				if _, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + ended}); !errors.Is(err, wire.ErrTokenInvalid) {
 					t.Errorf("got %v, want an ended session", err)
 				}
 			}
@@ -167,7 +169,7 @@ func TestTheOwnerIsToldOfANewPassword(t *testing.T) {
 	token := b.must("auth/checkcredentials", "", object{"login_id": "alice", "password": "another fine secret"}).SessionToken
 	b.must("auth/setpassword", token, object{"new_password": "yet another secret"})
 	b.sms.await(1)
-	if m := b.sms.last(t); m.Type != flows.NoticePasswordChanged || m.To != phone {
+	if m := b.sms.last(t); m.Type != message.NoticePasswordChanged || m.To != phone {
 		t.Errorf("got %+v", m)
 	}
 	if m := b.mail.last(t); b.mail.count() != 1 || m.To != email {
@@ -179,7 +181,7 @@ func TestANewPasswordNeedsItsTokenInTime(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.RecoveryPassword)
 	b.clock.advance(b.company.Temporary - time.Microsecond)
-	b.wrong(flows.ErrQuality, "auth/setpassword", token, object{"new_password": "x"})
+	b.wrong(wire.ErrQuality, "auth/setpassword", token, object{"new_password": "x"})
 	b.clock.advance(time.Microsecond)
-	b.wrong(flows.ErrTokenExpired, "auth/setpassword", token, object{"new_password": "another fine secret"})
+	b.wrong(wire.ErrTokenExpired, "auth/setpassword", token, object{"new_password": "another fine secret"})
 }

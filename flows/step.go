@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A step is a session about to begin: the first of a login or recovery, or the
@@ -46,7 +47,7 @@ func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 			reply.UserPhone = record.MaskPhone(st.account.Phone)
 		}
 	case record.SetPassword, record.RecoveryPassword:
-		reply.PasswordQuality = c.company.quality(st.account)
+		reply.PasswordQuality = c.company.Quality(st.account)
 	case record.Authorized:
 		reply.ProfileMnemocode = st.account.Mnemocode
 	}
@@ -88,7 +89,7 @@ func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 // required" of the interface's transition table.
 func (s *Service) after(ctx context.Context, c *call, st step, otpDone bool) (Reply, error) {
 	switch {
-	case !otpDone && c.company.needsSecondFactor(st.account):
+	case !otpDone && c.company.NeedsSecondFactor(st.account):
 		if err := c.checkCodes(st.account); err != nil {
 			return Reply{}, err
 		}
@@ -109,7 +110,7 @@ func (s *Service) authorize(ctx context.Context, c *call, st step) (Reply, error
 		accept := func(ctx context.Context) error {
 			told := s.tellOf(c.company, acceptedFact(st.account.Mnemocode, st.accepted))
 			if err := s.Accounts.Accept(ctx, c.company.Code, st.account.ID, st.accepted, told...); err != nil {
-				return unavailable("recording the accepted disclaimers", err)
+				return wire.Unavailable("recording the accepted disclaimers", err)
 			}
 			return nil
 		}
@@ -127,21 +128,10 @@ func admitted(a record.Account) error {
 	case record.StatusActive:
 		return nil
 	case record.StatusRestricted:
-		return ErrUserRestricted
+		return wire.ErrUserRestricted
 	case record.StatusClosed:
-		return ErrUserClosed
+		return wire.ErrUserClosed
 	default: // denied, and whatever a newer version may have written
-		return ErrUserDenied
-	}
-}
-
-func (c *Company) needsSecondFactor(a record.Account) bool {
-	switch c.SecondFactor {
-	case SecondFactorRequired:
-		return true
-	case SecondFactorOff:
-		return false
-	default:
-		return a.SecondFactor
+		return wire.ErrUserDenied
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
@@ -78,7 +79,7 @@ func (s *Service) tryApp(ctx context.Context, c *call, a record.Account, code st
 	return step{account: a}, err
 }
 
-var errAppCode = &Refusal{Err: ErrOTPInvalid, Message: "The code is wrong or was used; send the next one that the authenticator app shows."}
+var errAppCode = &wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wrong or was used; send the next one that the authenticator app shows."}
 
 // spendTOTP lets the code of a step count once, in all sessions and on all nodes,
 // for as long as it could be right. It is errAppCode for a code that was used:
@@ -95,7 +96,7 @@ func (s *Service) spendTOTP(ctx context.Context, now time.Time, company, sealed 
 		return errAppCode
 	}
 	if err != nil {
-		return unavailable("spending the code of an app", err)
+		return wire.Unavailable("spending the code of an app", err)
 	}
 	return nil
 }
@@ -209,7 +210,7 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code string) (recor
 		return record.Account{}, ErrAppCode
 	}
 	if err := ad.spendTOTP(ctx, ad.Now(), a.Company, pending, step); err != nil {
-		if errors.Is(err, ErrOTPInvalid) {
+		if errors.Is(err, wire.ErrOTPInvalid) {
 			return record.Account{}, ErrAppCode
 		}
 		return record.Account{}, err

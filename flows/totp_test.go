@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // withApp gives the account a second factor and an authenticator app, and returns
@@ -91,8 +94,8 @@ func TestASecretCountsOnceItIsConfirmed(t *testing.T) {
 	if err != nil || a.TOTP == "" || a.TOTPPending != "" {
 		t.Fatalf("got %+v, %v", a, err)
 	}
-	b.wantLive(session, flows.ErrTokenInvalid) // confirming is a change of the second factor
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", b.awaitingApp(), object{"otp": first(0)})
+	b.wantLive(session, wire.ErrTokenInvalid) // confirming is a change of the second factor
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", b.awaitingApp(), object{"otp": first(0)})
 	b.clock.advance(30 * time.Second)
 	session = b.must("auth/checkotp", b.awaitingApp(), object{"otp": first(0)}).SessionToken
 
@@ -103,17 +106,17 @@ func TestASecretCountsOnceItIsConfirmed(t *testing.T) {
 	if _, err := ad.ConfirmTOTP(t.Context(), mnemocode, second(0)); err != nil {
 		t.Fatal(err)
 	}
-	b.wantLive(session, flows.ErrTokenInvalid)
+	b.wantLive(session, wire.ErrTokenInvalid)
 	b.clock.advance(30 * time.Second)
 	token = b.awaitingApp()
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": first(0)})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": first(0)})
 	wantStep(t, b.must("auth/checkotp", token, object{"otp": second(0)}), record.Authorized)
 
 	session = b.must("auth/checkotp", b.awaitingApp(), object{"otp": second(30 * time.Second)}).SessionToken
 	if a, err = ad.RemoveTOTP(t.Context(), mnemocode); err != nil || a.TOTP != "" {
 		t.Fatalf("got %+v, %v", a, err)
 	}
-	b.wantLive(session, flows.ErrTokenInvalid)
+	b.wantLive(session, wire.ErrTokenInvalid)
 	if reply := b.must("auth/checkcredentials", "", b.goodBody("auth/checkcredentials")); reply.UserPhone == "" {
 		t.Error("an app that was removed is asked for")
 	}
@@ -132,7 +135,7 @@ func TestOfSecretsThatAreMadeTheLastIsConfirmed(t *testing.T) {
 	got := race(20, func(int) error {
 		_, err := b.admin().ConfirmTOTP(t.Context(), mnemocode, second(0))
 		if errors.Is(err, flows.ErrAppCode) || errors.Is(err, flows.ErrNoTOTP) {
-			return flows.ErrOTPInvalid
+			return wire.ErrOTPInvalid
 		}
 		return err
 	})
@@ -162,11 +165,11 @@ func TestAnAppsCodeIsGoodOnce(t *testing.T) {
 	shows := b.withApp()
 	first, second := b.awaitingApp(), b.awaitingApp()
 	b.must("auth/checkotp", first, object{"otp": shows(0)})
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(0)})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(0)})
 	b.clock.advance(30 * time.Second) // it is now the one before
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(-30 * time.Second)})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(-30 * time.Second)})
 	b.clock.advance(29 * time.Second)
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(-30 * time.Second)})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(-30 * time.Second)})
 	if n := b.tally(record.WrongCodes); n != 0 {
 		t.Errorf("%d wrong codes were counted", n)
 	}
@@ -178,10 +181,10 @@ func TestAnAppsCodeIsSpentByWhatFailsBehindIt(t *testing.T) {
 	b := newBench(t)
 	shows := b.withApp()
 	token := b.awaitingApp()
-	b.company.Disclaimers = []flows.Disclaimer{{Code: "terms", Version: "1"}}
-	b.wrong(flows.ErrDisclaimerInvalid, "auth/checkotp", token, object{"otp": shows(0)})
+	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
+	b.wrong(wire.ErrDisclaimerInvalid, "auth/checkotp", token, object{"otp": shows(0)})
 	both := object{"otp": shows(0), "accept_disclaimers": []string{"terms"}}
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, both)
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, both)
 	both["otp"] = shows(30 * time.Second)
 	wantStep(t, b.must("auth/checkotp", token, both), record.Authorized)
 }
@@ -192,14 +195,14 @@ func TestWrongCodesOfAnAppAreCounted(t *testing.T) {
 	b.backupCodes("ABCDE23456")
 	token := b.awaitingApp()
 	for range b.company.Limits.WrongCodes.N {
-		b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(shows(0))})
+		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(shows(0))})
 	}
 	for _, body := range []object{{"otp": shows(0)}, {"backup_code": "ABCDE-23456"}} {
 		if _, err := b.serve("auth/checkotp", token, body); refusal(err).Reason != "lock.codes" {
 			t.Errorf("got %v", err)
 		}
 	}
-	b.wrong(flows.ErrRestricted, "auth/checkcredentials", "", b.goodBody("auth/checkcredentials"))
+	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", b.goodBody("auth/checkcredentials"))
 	b.clock.advance(24 * time.Hour)
 	wantStep(t, b.must("auth/checkotp", b.awaitingApp(), object{"otp": shows(0)}), record.Authorized) // which the refusals have not spent
 }
@@ -237,7 +240,7 @@ func TestGuessesAtAnAppAreExactUnderRaces(t *testing.T) {
 			if got["auth.otp.invalid"] != 10 || got["auth.restricted"] != 90 {
 				t.Errorf("wrong: got %v, want 10 guesses", got)
 			}
-			b.wrong(flows.ErrRestricted, "auth/checkotp", waiting[0], object{"otp": shows(30 * time.Second)})
+			b.wrong(wire.ErrRestricted, "auth/checkotp", waiting[0], object{"otp": shows(30 * time.Second)})
 		})
 	}
 }
@@ -248,15 +251,15 @@ func TestRenewingChangesFromTheAppToAnSMS(t *testing.T) {
 	shows := b.withApp()
 	token := b.awaitingApp()
 	b.sms.broken = errors.New("gateway timeout")
-	b.wrong(flows.ErrUnavailable, "auth/renewotp", token, nil)
+	b.wrong(wire.ErrUnavailable, "auth/renewotp", token, nil)
 	b.sms.broken = nil
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(shows(0))}) // nothing was sent, so it is still the app's
-	if reply := b.must("auth/renewotp", token, nil); reply.UserPhone != "+37*******45" || b.sms.last(t).Type != flows.OTPLogin {
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(shows(0))}) // nothing was sent, so it is still the app's
+	if reply := b.must("auth/renewotp", token, nil); reply.UserPhone != "+37*******45" || b.sms.last(t).Type != message.OTPLogin {
 		t.Errorf("got %+v and %+v", reply, b.sms.last(t))
 	}
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": shows(0)})
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": b.sms.last(t).Code}) // spent
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", token, object{"otp": shows(0)})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": shows(0)})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": b.sms.last(t).Code}) // spent
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": shows(0)})
 	b.must("auth/renewotp", token, nil)
 	wantStep(t, b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code}), record.Authorized)
 	if n := b.tally(record.WrongCodes); n != 2 { // an app's code has been compared with the SMS's, and spent it
@@ -270,7 +273,7 @@ func TestWithoutAPhoneThereIsNothingToRenew(t *testing.T) {
 	b.update(true, func(a *record.Account) { a.Phone = "" })
 	shows := b.withApp()
 	token := b.awaitingApp()
-	b.wrong(flows.ErrValidation, "auth/renewotp", token, nil)
+	b.wrong(wire.ErrValidation, "auth/renewotp", token, nil)
 	wantStep(t, b.must("auth/checkotp", token, object{"otp": shows(0)}), record.Authorized)
 }
 
@@ -280,8 +283,8 @@ func TestBackupCodesGoBesideAnApp(t *testing.T) {
 	b.backupCodes("ABCDE23456")
 	wantStep(t, b.must("auth/checkotp", b.awaitingApp(), object{"backup_code": "ABCDE-23456"}), record.Authorized)
 	token := b.awaitingApp()
-	b.wrong(flows.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ABCDE-23456"})
-	b.wrong(flows.ErrValidation, "auth/checkotp", token, object{"backup_code": "ABCDE-23456", "otp": shows(0)})
+	b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ABCDE-23456"})
+	b.wrong(wire.ErrValidation, "auth/checkotp", token, object{"backup_code": "ABCDE-23456", "otp": shows(0)})
 	wantStep(t, b.must("auth/checkotp", token, object{"otp": shows(0)}), record.Authorized)
 }
 
@@ -294,18 +297,18 @@ func TestAnAccountWithoutAPasswordGoesOnBySMS(t *testing.T) {
 	if reply.UserPhone == "" || b.sms.count() != 1 {
 		t.Errorf("got %+v after %d SMS", reply, b.sms.count())
 	}
-	b.wrong(flows.ErrOTPInvalid, "auth/checkotp", reply.SessionToken, object{"otp": shows(0)})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", reply.SessionToken, object{"otp": shows(0)})
 	b.update(true, func(a *record.Account) { a.Phone = "" })
-	b.wrong(flows.ErrUserRestricted, "auth/login", "", object{"login_id": email})
+	b.wrong(wire.ErrUserRestricted, "auth/login", "", object{"login_id": email})
 }
 
 // A second factor is due by the same rules as without an app.
 func TestAnAppIsAskedForWhereASecondFactorIsDue(t *testing.T) {
 	b := newBench(t)
 	b.withApp()
-	b.company.SecondFactor = flows.SecondFactorOff
+	b.company.SecondFactor = tenant.SecondFactorOff
 	wantStep(t, b.must("auth/checkcredentials", "", b.goodBody("auth/checkcredentials")), record.Authorized)
-	b.company.SecondFactor = flows.SecondFactorRequired
+	b.company.SecondFactor = tenant.SecondFactorRequired
 	b.update(true, func(a *record.Account) { a.SecondFactor = false })
 	b.awaitingApp()
 }

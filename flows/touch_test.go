@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -47,11 +47,11 @@ func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 				b.wantLive(token, nil)
 			}
 			b.must("auth/logout", ended, nil)
-			b.wantLive(ended, flows.ErrTokenInvalid)
+			b.wantLive(ended, wire.ErrTokenInvalid)
 			held.full = false
 			b.wantLive(healed, nil)
 			b.clock.advance(time.Minute)
-			b.wantLive(token, flows.ErrTokenExpired)
+			b.wantLive(token, wire.ErrTokenExpired)
 			b.wantLive(healed, nil)
 		})
 	}

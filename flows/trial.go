@@ -3,18 +3,16 @@ package flows
 import (
 	"fmt"
 
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
-
-// Trial is the type of a message, and of an event, by which an operator tries out a
-// gateway or receiver. It is of no account.
-const Trial = "test"
 
 // NewTrial returns an SMS or a mail that says that it is a test, or a *FieldError
 // where it can't be sent to. It has neither code nor link, and whoever sends it counts it
 // for nobody.
-func NewTrial(company *Company, to string, mail bool) (Message, error) {
-	m := Message{ID: newID(), Type: Trial, Company: company.Code, To: record.NormalizePhone(to), Locale: company.Locale}
+func NewTrial(company *tenant.Company, to string, mail bool) (message.Message, error) {
+	m := message.Message{ID: newID(), Type: message.Trial, Company: company.Code, To: record.NormalizePhone(to), Locale: company.Locale}
 	what := "SMS"
 	if mail {
 		what = "mails"
@@ -32,12 +30,6 @@ func NewTrial(company *Company, to string, mail bool) (Message, error) {
 }
 
 // NewTrialEvent returns an event that tells of nothing.
-func (s *Service) NewTrialEvent(company *Company) record.Outgoing {
-	return s.outgoing(company, fact{kind: Trial})
-}
-
-// SendsTo reports whether SMSCountries lets a phone have SMS.
-func (l *Limits) SendsTo(phone string) bool {
-	_, allowed := l.country(phone)
-	return allowed
+func (s *Service) NewTrialEvent(company *tenant.Company) record.Outgoing {
+	return s.outgoing(company, fact{kind: message.Trial})
 }

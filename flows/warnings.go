@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // Warnings tell of what may happen to every request at once, as when a server is
@@ -32,7 +34,7 @@ func (w *Warnings) Warn(log *slog.Logger, message string, args ...any) {
 
 // Unanswered warns if err is ErrUnavailable, unless because the client has left.
 func (w *Warnings) Unanswered(log *slog.Logger, err error, args ...any) {
-	if errors.Is(err, ErrUnavailable) && !errors.Is(err, context.Canceled) {
+	if errors.Is(err, wire.ErrUnavailable) && !errors.Is(err, context.Canceled) {
 		w.Warn(log, "a service did not answer", append(args, "error", err)...)
 	}
 }

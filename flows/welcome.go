@@ -3,6 +3,7 @@ package flows
 import (
 	"context"
 
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -33,7 +34,7 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 		return &NoWelcomeError{"status", "status: who is not active could not use the link"}
 	}
 	c := &call{company: ad.Company, address: ad.Address, now: ad.Now()}
-	err = ad.mailLink(ctx, c, a, WelcomeLink)
+	err = ad.mailLink(ctx, c, a, message.WelcomeLink)
 	for _, lock := range c.events {
 		ad.audit(ctx, lock.Name, a, "")
 	}

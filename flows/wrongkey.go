@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // wrongKeys are how many wrong keys for the accounts API an address may send
 // before they are not only wrong: every one is counted, on all nodes.
-var wrongKeys = Rate{N: 30, Per: 5 * time.Minute}
+var wrongKeys = tenant.Rate{N: 30, Per: 5 * time.Minute}
 
 // WrongKey counts a wrong key for the accounts API. Its error is
 // ErrRestricted if the address has sent too many, or ErrUnavailable.
@@ -24,9 +26,9 @@ func (s *Service) WrongKey(ctx context.Context, address string) error {
 		if e.Reason = "limit"; s.told.first(now, full) {
 			s.Emit(ctx, e)
 		}
-		return restricted(record.LockAddress, now, full.Until)
+		return wire.Restricted(record.LockAddress, now, full.Until)
 	case err != nil:
-		return unavailable("counting wrong keys", err)
+		return wire.Unavailable("counting wrong keys", err)
 	}
 	s.Emit(ctx, e)
 	return nil

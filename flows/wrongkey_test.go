@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // Wrong keys of an address are counted apart from those of others, as one of
@@ -15,7 +15,7 @@ func TestWrongKeysOfAnAddressAreCounted(t *testing.T) {
 	b := newBench(t)
 	limited := func(address string) bool {
 		err := b.WrongKey(t.Context(), address)
-		if err != nil && !errors.Is(err, flows.ErrRestricted) {
+		if err != nil && !errors.Is(err, wire.ErrRestricted) {
 			t.Fatal(err)
 		}
 		return err != nil

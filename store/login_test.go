@@ -11,6 +11,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -31,11 +32,11 @@ func BenchmarkLogin(b *testing.B) {
 }
 
 func benchmarkLogin(b *testing.B, accounts record.Accounts, sessions record.Sessions) {
-	company := &flows.Company{Code: "acme", NoAPIKey: true, Policy: flows.DefaultPolicy()}
+	company := &tenant.Company{Code: "acme", NoAPIKey: true, Policy: tenant.DefaultPolicy()}
 	service := &flows.Service{
 		Accounts:  accounts,
 		Sessions:  sessions,
-		Companies: map[string]*flows.Company{"acme": company},
+		Companies: map[string]*tenant.Company{"acme": company},
 		Log:       slog.New(slog.DiscardHandler),
 		Now:       time.Now,
 	}

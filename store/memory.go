@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"golang.org/x/sync/singleflight"
 )
@@ -153,7 +153,7 @@ func (m *Memory) Touch(ctx context.Context, now time.Time, hash record.TokenHash
 			ctx = context.WithoutCancel(ctx)
 			m.behind.Go(func() {
 				defer func() { <-m.touching }()
-				_ = flows.Contain(func() error { return m.touch(ctx, now, hash, expires) })
+				_ = panics.Contain(func() error { return m.touch(ctx, now, hash, expires) })
 			})
 			return nil
 		default:

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -31,12 +31,12 @@ func TestPanicInAChangeLeavesNothingLocked(t *testing.T) {
 			ctx, cancel := context.WithTimeout(bg, 30*time.Second)
 			defer cancel()
 			for range 10 { // more than there are connections
-				if err := flows.Contain(func() error {
+				if err := panics.Contain(func() error {
 					return accounts.Tally(ctx, t0, subject, record.WrongCodes, func(*record.Tally) error { panic("hunter2") })
 				}); err == nil || record.IsAnswer(err) {
 					t.Fatalf("got %v, want an error that is no answer", err)
 				}
-				if err := flows.Contain(func() error {
+				if err := panics.Contain(func() error {
 					_, err := accounts.Update(ctx, "acme", a.ID, func(a *record.Account) (bool, error) {
 						a.Role = "changed"
 						panic("hunter2")

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -71,7 +71,7 @@ func (s redisSessions) endCompany(ctx context.Context, e record.Ending) error {
 	group, of := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	for bucket := range last {
-		group.Go(func() error { return flows.Contain(func() error { return raise(of, bucket, "") }) })
+		group.Go(func() error { return panics.Contain(func() error { return raise(of, bucket, "") }) })
 	}
 	if err := group.Wait(); err != nil {
 		return err

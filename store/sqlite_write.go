@@ -10,7 +10,7 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
 )
 
 // A sqliteOp is a write that waits to be committed.
@@ -79,7 +79,7 @@ func (s *SQLite) commitLoop() {
 		case o := <-s.ops:
 			s.commit(&c, s.waiting(o))
 		case done := <-s.empties:
-			err := flows.Contain(func() error { return c.emptyLog(context.Background(), s.writers) })
+			err := panics.Contain(func() error { return c.emptyLog(context.Background(), s.writers) })
 			if err != nil && err != errSQLiteRead {
 				c.discard() // its busy timeout may be the short one
 			}
@@ -109,7 +109,7 @@ func (s *SQLite) waiting(first *sqliteOp) []*sqliteOp {
 // have come from what another op wrote. What state the connection is in then is
 // not worth finding out; closing it rolls back.
 func (s *SQLite) commit(c *sqliteWriter, batch []*sqliteOp) {
-	err := flows.Contain(func() error { return c.transact(context.Background(), s.writers, batch) })
+	err := panics.Contain(func() error { return c.transact(context.Background(), s.writers, batch) })
 	if err != nil {
 		c.discard()
 	}
@@ -166,7 +166,7 @@ func (c *sqliteWriter) attempt(ctx context.Context, o *sqliteOp) error {
 	if _, err := c.exec(ctx, `SAVEPOINT op`); err != nil {
 		return fmt.Errorf("setting a savepoint: %w", err)
 	}
-	if o.err = flows.Contain(func() error { return o.run(ctx, c.sqliteQueries) }); o.err != nil {
+	if o.err = panics.Contain(func() error { return o.run(ctx, c.sqliteQueries) }); o.err != nil {
 		if _, err := c.exec(ctx, `ROLLBACK TO op`); err != nil {
 			// %v: to the other callers this op's error is no answer.
 			return fmt.Errorf("rolling back after %v: %w", o.err, err)

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -19,16 +22,16 @@ import (
 type tripService struct {
 	*flows.Service
 	t               *testing.T
-	company         *flows.Company
+	company         *tenant.Company
 	postgres, redis *storetest.Proxy
-	sms             chan flows.Message
+	sms             chan message.Message
 	behind          chan time.Time // lets one thing be done that an answer must not tell of
 	address         string         // of the client
 	now             time.Time
 }
 
-// Send implements flows.Sender.
-func (s *tripService) Send(_ context.Context, m flows.Message) error {
+// Send implements message.Sender.
+func (s *tripService) Send(_ context.Context, m message.Message) error {
 	s.sms <- m
 	return nil
 }
@@ -39,7 +42,7 @@ func newTripService(t *testing.T) *tripService {
 		t:        t,
 		postgres: storetest.NewProxy(t, "unix", pg.Socket()),
 		redis:    storetest.NewProxy(t, "unix", rd.Socket()),
-		sms:      make(chan flows.Message, 1),
+		sms:      make(chan message.Message, 1),
 		behind:   make(chan time.Time),
 		address:  "192.0.2.1",
 		now:      t0,
@@ -47,14 +50,14 @@ func newTripService(t *testing.T) *tripService {
 	// One connection, so that no statement has to be prepared twice.
 	p := startPostgres(t, pg.DSNThrough(s.postgres, pg.NewSchema(t)), PostgresOptions{MaxConns: 1})
 	r := openRedis(t, RedisOptions{URLs: []string{"redis://" + s.redis.Addr()}})
-	policy := flows.DefaultPolicy()
+	policy := tenant.DefaultPolicy()
 	policy.Password.Argon2id = password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
-	policy.Methods = []flows.Method{flows.ByPhone}
-	s.company = &flows.Company{Code: "acme", NoAPIKey: true, SMS: s, Texts: flows.DefaultTexts(), Policy: policy}
+	policy.Methods = []tenant.Method{tenant.ByPhone}
+	s.company = &tenant.Company{Code: "acme", NoAPIKey: true, SMS: s, Texts: message.DefaultTexts(), Policy: policy}
 	s.Service = &flows.Service{
 		Accounts:  p.Accounts(),
 		Sessions:  r.Sessions(),
-		Companies: map[string]*flows.Company{"acme": s.company},
+		Companies: map[string]*tenant.Company{"acme": s.company},
 		Hasher:    password.NewHasher(1),
 		Log:       slog.New(slog.DiscardHandler),
 		Now:       func() time.Time { return s.now },
@@ -159,13 +162,13 @@ func TestWhatIsUnknownTakesAsManyRoundTrips(t *testing.T) {
 	same("auth/login", []string{known, unknown}, func(id string) { login(id) })
 	same("auth/checkcredentials", []string{known, unknown}, func(id string) {
 		_, err := s.serve("auth/checkcredentials", "", map[string]string{"login_id": id, "password": "wrong"})
-		wantErr(t, id, err, flows.ErrCredentialsInvalid)
+		wantErr(t, id, err, wire.ErrCredentialsInvalid)
 	})
 
 	s.company.Hardened = true
 	same("auth/checkpassword", []string{known, unknown}, func(id string) {
 		_, err := s.serve("auth/checkpassword", login(id).SessionToken, map[string]string{"password": "wrong"})
-		wantErr(t, id, err, flows.ErrPasswordInvalid)
+		wantErr(t, id, err, wire.ErrPasswordInvalid)
 	})
 	recovered := func(id string) string {
 		return s.must("auth/recovery/recover", "", map[string]string{"login_id": id, "captcha_response": "x"}).SessionToken
@@ -173,7 +176,7 @@ func TestWhatIsUnknownTakesAsManyRoundTrips(t *testing.T) {
 	same("auth/recovery/recover", []string{known, phoneless, unknown}, func(id string) { recovered(id) })
 	same("auth/recovery/checkotp", []string{known, phoneless, unknown}, func(id string) {
 		_, err := s.serve("auth/recovery/checkotp", recovered(id), map[string]string{"otp": "wrong"})
-		wantErr(t, id, err, flows.ErrOTPInvalid)
+		wantErr(t, id, err, wire.ErrOTPInvalid)
 	})
 	same("auth/recovery/renewotp", []string{known, phoneless, unknown}, func(id string) {
 		s.must("auth/recovery/renewotp", recovered(id), map[string]string{})

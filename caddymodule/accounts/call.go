@@ -18,8 +18,11 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // timeout bounds what one request asks of the stores, but for import
@@ -59,7 +62,7 @@ type Call struct {
 type Error struct {
 	Status     int
 	Field      string
-	Reason     flows.Reason
+	Reason     wire.Reason
 	Message    string
 	RetryAfter time.Duration
 	Cause      error // for the log
@@ -76,7 +79,7 @@ var ErrBroken = errors.New("the answer broke off")
 // field.
 func (d *Door) Serve(w http.ResponseWriter, r *http.Request, address, before string) {
 	c := &Call{Request: r, W: w, Address: address, root: before + d.Root}
-	err := flows.Contain(func() error { return c.serve(d) })
+	err := panics.Contain(func() error { return c.serve(d) })
 	if err == ErrBroken {
 		panic(http.ErrAbortHandler)
 	}
@@ -175,7 +178,7 @@ func (c *Call) mnemocode() string { return c.params["mnemocode"] }
 // refuse answers an error.
 func (c *Call) refuse(err error) {
 	refusal := asError(err)
-	if p, ok := errors.AsType[*flows.Panic](err); ok && c.App != nil {
+	if p, ok := errors.AsType[*panics.Error](err); ok && c.App != nil {
 		p.Log(c.App.Log(), "method", c.Method, "path", c.URL.Path)
 	} else if refusal.Cause != nil && c.App != nil {
 		c.App.Log().Warn("a request for accounts failed", "method", c.Method, "path", c.URL.Path, "error", refusal.Cause)
@@ -193,19 +196,19 @@ func asError(err error) *Error {
 	if refusal, ok := errors.AsType[*Error](err); ok {
 		return refusal
 	}
-	if _, ok := errors.AsType[*flows.Panic](err); ok {
+	if _, ok := errors.AsType[*panics.Error](err); ok {
 		return &Error{Status: http.StatusInternalServerError, Message: "a defect of the server; see its log, and report it"}
 	}
 	if field, ok := errors.AsType[*flows.FieldError](err); ok {
 		return &Error{Status: http.StatusBadRequest, Field: field.Field, Message: field.Error()}
 	}
-	if rule, ok := errors.AsType[*flows.RuleError](err); ok {
+	if rule, ok := errors.AsType[*tenant.RuleError](err); ok {
 		return &Error{Status: http.StatusUnprocessableEntity, Field: rule.Field, Reason: rule.Reason, Message: rule.Error()}
 	}
 	if refused, ok := errors.AsType[*flows.NoWelcomeError](err); ok {
 		return &Error{Status: http.StatusConflict, Field: refused.Field, Message: refused.Error()}
 	}
-	if refusal, ok := errors.AsType[*flows.Refusal](err); ok && refusal.Err == flows.ErrRestricted {
+	if refusal, ok := errors.AsType[*wire.Refusal](err); ok && refusal.Err == wire.ErrRestricted {
 		return &Error{Status: http.StatusTooManyRequests, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter, Message: "too many of these; try again after the time in Retry-After"}
 	}
 	if taken, ok := errors.AsType[*record.TakenError](err); ok {

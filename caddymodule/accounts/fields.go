@@ -17,6 +17,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -332,7 +333,7 @@ func (p *changeParser) phone(v jsontext.Value) error {
 
 func (p *changeParser) locale(v jsontext.Value) error {
 	locale, err := stringValue(v)
-	locale = flows.Locale(locale)
+	locale = message.Locale(locale)
 	p.set(func(a *record.Account) { a.Locale = locale })
 	return err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -143,7 +144,7 @@ func (i *importer) take(ctx context.Context, n int, line []byte) {
 	i.running.Go(func() {
 		defer func() { <-i.workers }()
 		defer i.release(claims)
-		if err := flows.Contain(func() error { i.store(ctx, n, a.Mnemocode, change); return nil }); err != nil {
+		if err := panics.Contain(func() error { i.store(ctx, n, a.Mnemocode, change); return nil }); err != nil {
 			i.giveUp(n, err)
 		}
 	})

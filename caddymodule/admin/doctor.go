@@ -15,6 +15,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -54,7 +55,7 @@ func (d *doctor) run(ctx context.Context) {
 	var checks sync.WaitGroup
 	check := func(name string, f func()) {
 		checks.Go(func() {
-			err := flows.ContainLogged(d.app.Log(), "checking "+name, func() error { f(); return nil })
+			err := panics.ContainLogged(d.app.Log(), "checking "+name, func() error { f(); return nil })
 			if err != nil {
 				d.found(api.Finding{Check: name, Result: api.Failed, Message: "a defect: " + err.Error(), Advice: "report it, with the log"})
 			}

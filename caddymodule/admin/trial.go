@@ -11,6 +11,9 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/panics"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // trialTimeout is longer than any that a gateway may be given.
@@ -43,7 +46,7 @@ func try(c *accounts.Call) error {
 
 // A trial is one message to try a gateway out with.
 type trial struct {
-	company *flows.Company
+	company *tenant.Company
 	check   string
 	what    string // in words
 	send    func(context.Context) error
@@ -69,7 +72,7 @@ func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*tr
 		if channel == "sms" && !t.company.Limits.SendsTo(m.To) {
 			t.doubt = "codes are not sent to this phone, since sms_countries has not its country: add it if they shall be"
 		}
-		if sender, ok := gateway.(flows.Sender); ok {
+		if sender, ok := gateway.(message.Sender); ok {
 			t.send = func(ctx context.Context) error { return sender.Send(ctx, m) }
 		}
 	case "events":
@@ -77,7 +80,7 @@ func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*tr
 			return nil, &flows.FieldError{Field: "to", Message: "events have one receiver: leave it out"}
 		}
 		t.what = "a test event"
-		if receiver, ok := gateway.(flows.EventReceiver); ok {
+		if receiver, ok := gateway.(tenant.EventReceiver); ok {
 			o := service.NewTrialEvent(t.company)
 			t.send = func(ctx context.Context) error { return receiver.Deliver(ctx, o) }
 		}
@@ -94,7 +97,7 @@ func (t *trial) run(ctx context.Context, a *app.App) api.Finding {
 	f := api.Finding{Check: t.check, Company: t.company.Code, Result: api.OK}
 	came := new(guest.Trial)
 	began := time.Now()
-	err := flows.ContainLogged(a.Log(), "sending a test", func() error { return t.send(came.In(ctx)) })
+	err := panics.ContainLogged(a.Log(), "sending a test", func() error { return t.send(came.In(ctx)) })
 	f.Took = time.Since(began).Round(10 * time.Microsecond).String()
 	switch {
 	case err != nil:

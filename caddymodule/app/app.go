@@ -28,8 +28,10 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/hashing"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 func init() { caddy.RegisterModule(new(App)) }
@@ -347,7 +349,7 @@ func (a *App) started(ctx context.Context) (*flows.Service, error) {
 		defer close(done)
 		defer func() { <-a.starting }()
 		// Not with the caller's context: the others wait for this start, too.
-		err = flows.ContainLogged(a.log, "starting", func() (err error) {
+		err = panics.ContainLogged(a.log, "starting", func() (err error) {
 			service, err = a.start(a.ctx)
 			return err
 		})
@@ -382,7 +384,7 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 		History:   a.history,
 		AuditKeep: time.Duration(a.AuditKeep),
 		Sessions:  a.sessions,
-		Companies: map[string]*flows.Company{},
+		Companies: map[string]*tenant.Company{},
 		Hasher:    hasher(),
 		Log:       a.log,
 		Now:       time.Now,
@@ -407,7 +409,7 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 func (a *App) createAccounts(ctx context.Context, service *flows.Service) bool {
 	for code, c := range a.Sorted() {
 		for len(c.seeds) > 0 {
-			err := flows.Contain(func() error { return service.Seed(ctx, service.Companies[code], c.seeds[0]) })
+			err := panics.Contain(func() error { return service.Seed(ctx, service.Companies[code], c.seeds[0]) })
 			if err != nil {
 				a.log.Error("a configured account was not created", "company", code, "account", c.seeds[0].Mnemocode, "error", err)
 			}

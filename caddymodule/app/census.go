@@ -5,7 +5,8 @@ import (
 	"fmt"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // What the accounts that are stored show to be amiss. A store that is no
@@ -13,7 +14,7 @@ import (
 
 // warnOfOrphans logs them. A store that does not answer says so elsewhere.
 func (a *App) warnOfOrphans(ctx context.Context) {
-	_ = flows.ContainLogged(a.log, "looking for accounts of companies that are not configured", func() error {
+	_ = panics.ContainLogged(a.log, "looking for accounts of companies that are not configured", func() error {
 		orphans, err := a.Orphans(ctx)
 		a.warn(orphans)
 		return err
@@ -42,10 +43,10 @@ func (a *App) Orphans(ctx context.Context) (found []Weakness, err error) {
 // second factor.
 func (a *App) Stranded(ctx context.Context, company string) (found []Weakness, err error) {
 	factor := a.Companies[company].effective.SecondFactor
-	if a.census == nil || factor == flows.SecondFactorOff {
+	if a.census == nil || factor == tenant.SecondFactorOff {
 		return nil, nil
 	}
-	n, err := a.census.Stranded(ctx, company, factor == flows.SecondFactorRequired)
+	n, err := a.census.Stranded(ctx, company, factor == tenant.SecondFactorRequired)
 	if err != nil || n == 0 {
 		return nil, err
 	}

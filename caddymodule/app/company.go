@@ -19,8 +19,10 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // Trimmed is s without the spaces around it. One of nothing but spaces stays as
@@ -61,7 +63,7 @@ type Company struct {
 	code          string
 	placeholder   any
 	at            caddyfile.Token // where its block begins, while a Caddyfile is read
-	effective     flows.Company   // with all that was inherited
+	effective     tenant.Company  // with all that was inherited
 	shortKey      bool            // an API key that is soon guessed
 	streamRecheck time.Duration
 	seeds         []flows.Seed // by mnemocode
@@ -119,11 +121,11 @@ type Identity struct {
 // errors begin with the directive.
 func (c *Company) provision(ctx caddy.Context, code string, app *policy.Policy) error {
 	c.code, c.placeholder = code, code
-	c.effective = flows.Company{
+	c.effective = tenant.Company{
 		Code:     code,
 		NoAPIKey: c.APIKeyOff,
-		Texts:    flows.DefaultTexts(),
-		Policy:   flows.DefaultPolicy(),
+		Texts:    message.DefaultTexts(),
+		Policy:   tenant.DefaultPolicy(),
 	}
 	if err := c.Policy.Load(ctx); err != nil {
 		return err
@@ -149,24 +151,24 @@ func (c *Company) Placeholder() any { return c.placeholder }
 // OWASP ASVS 5.0, 6.4.2 forbids it. A company that is hardened by its own word
 // leaves it out of what it inherits; if both stand side by side, check refuses
 // that.
-func (c *Company) methods(named []flows.Method) []flows.Method {
+func (c *Company) methods(named []tenant.Method) []tenant.Method {
 	switch {
 	case named == nil:
 		return c.usableMethods()
 	case c.Recovery.Methods == nil && c.Hardened != nil && *c.Hardened:
-		return slices.DeleteFunc(slices.Clone(named), func(m flows.Method) bool { return m == flows.ByQuestion })
+		return slices.DeleteFunc(slices.Clone(named), func(m tenant.Method) bool { return m == tenant.ByQuestion })
 	default:
 		return named
 	}
 }
 
-func (c *Company) usableMethods() []flows.Method {
-	var methods []flows.Method
+func (c *Company) usableMethods() []tenant.Method {
+	var methods []tenant.Method
 	if c.effective.SMS != nil {
-		methods = append(methods, flows.ByPhone)
+		methods = append(methods, tenant.ByPhone)
 	}
 	if c.effective.Mail != nil && c.effective.Link != "" {
-		methods = append(methods, flows.ByMail)
+		methods = append(methods, tenant.ByMail)
 	}
 	return methods
 }
@@ -189,7 +191,7 @@ func (c *Company) hashAPIKeys() error {
 }
 
 func (c *Company) loadOAuth(ctx caddy.Context) error {
-	c.effective.OAuth = map[int]flows.OAuth{}
+	c.effective.OAuth = map[int]tenant.OAuth{}
 	for _, id := range slices.Sorted(maps.Keys(c.OAuthRaw)) {
 		n, err := strconv.Atoi(id)
 		if err != nil || n < 1 || n > 5 || id != strconv.Itoa(n) {
@@ -205,7 +207,7 @@ func (c *Company) loadOAuth(ctx caddy.Context) error {
 		}
 		settings := g.Settings()
 		settings.Provider = g
-		settings.Authorizer, _ = g.(flows.OAuthAuthorizer)
+		settings.Authorizer, _ = g.(tenant.OAuthAuthorizer)
 		c.effective.OAuth[n] = settings
 	}
 	c.OAuthRaw = nil
@@ -247,7 +249,7 @@ func (a *Account) account(mnemocode string) record.Account {
 		Phone:           cmp.Or(record.NormalizePhone(a.Phone), a.Phone), // the latter will be refused
 		Email:           Trimmed(a.Email),
 		LoginName:       Trimmed(a.Login),
-		Locale:          flows.Locale(a.Locale),
+		Locale:          message.Locale(a.Locale),
 		Status:          record.StatusActive,
 		SecondFactor:    a.SecondFactor,
 		MustSetPassword: a.MustSetPassword,
@@ -311,19 +313,19 @@ func (c *Company) checkGiven(app *policy.Policy) error {
 // checkSenders refuses what nobody could deliver, and what hardened forbids.
 func (c *Company) checkSenders() error {
 	e := &c.effective
-	named := func(m flows.Method) bool { return slices.Contains(e.Methods, m) }
+	named := func(m tenant.Method) bool { return slices.Contains(e.Methods, m) }
 	switch {
-	case e.SecondFactor == flows.SecondFactorRequired && e.SMS == nil:
+	case e.SecondFactor == tenant.SecondFactorRequired && e.SMS == nil:
 		return errors.New("second_factor required needs an sms sender; add sms")
-	case named(flows.ByPhone) && e.SMS == nil:
+	case named(tenant.ByPhone) && e.SMS == nil:
 		return errors.New("recovery methods: PHONE needs an sms sender; add sms, or take PHONE out")
-	case named(flows.ByMail) && e.Mail == nil:
+	case named(tenant.ByMail) && e.Mail == nil:
 		return errors.New("recovery methods: MAIL needs a mail sender; add mail, or take MAIL out")
-	case named(flows.ByMail) && e.Link == "":
+	case named(tenant.ByMail) && e.Link == "":
 		return errors.New("recovery methods: MAIL needs a link; add recovery link, or take MAIL out")
 	case e.Password.Migrate != nil && e.Hardened:
 		return errors.New("password migrate: with hardened, the time of an answer would tell whose password is asked elsewhere; take one of them out")
-	case named(flows.ByQuestion) && e.Hardened:
+	case named(tenant.ByQuestion) && e.Hardened:
 		return errors.New("recovery methods: QUESTION is never allowed with hardened; take one of them out")
 	}
 	return nil

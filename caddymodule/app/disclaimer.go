@@ -9,7 +9,8 @@ import (
 	"golang.org/x/text/language"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // Disclaimer is a legal text that users must accept.
@@ -75,7 +76,7 @@ func (dis *Disclaimer) parse(d *caddyfile.Dispenser) error {
 			}
 			to := text.of(dis)
 			if len(args) == 2 {
-				tag, err := flows.ParseLocale(args[0])
+				tag, err := message.ParseLocale(args[0])
 				if err != nil {
 					return d.Errf("'%s' is no language: %v; put quotes around a text of several words", args[0], err)
 				}
@@ -123,7 +124,7 @@ func (dis *Disclaimer) check() error {
 	}
 	seen := map[language.Tag]string{}
 	for _, name := range slices.Sorted(maps.Keys(dis.Languages)) {
-		tag, err := flows.ParseLocale(name)
+		tag, err := message.ParseLocale(name)
 		if err != nil {
 			return fmt.Errorf("'%s' is no language: %w", name, err)
 		}
@@ -143,18 +144,18 @@ func checkText(text string, check func(string) error) error {
 }
 
 // effective is the disclaimer as clients are told of it.
-func (dis *Disclaimer) effective() flows.Disclaimer {
-	var translations []*flows.Translations
+func (dis *Disclaimer) effective() wire.Disclaimer {
+	var translations []*message.Translations
 	for _, text := range disclaimerTexts {
 		texts := map[language.Tag]string{}
 		for name, translation := range dis.Languages {
-			if tag, err := flows.ParseLocale(name); err == nil && translation != nil && *text.in(translation) != "" { // check refuses the others
+			if tag, err := message.ParseLocale(name); err == nil && translation != nil && *text.in(translation) != "" { // check refuses the others
 				texts[tag] = *text.in(translation)
 			}
 		}
-		translations = append(translations, flows.NewTranslations(texts))
+		translations = append(translations, message.NewTranslations(texts))
 	}
-	return flows.Disclaimer{
+	return wire.Disclaimer{
 		Code: dis.Code, Title: dis.Title, Description: dis.Description, Link: dis.Link, Version: dis.Version,
 		Titles: translations[0], Descriptions: translations[1], Links: translations[2],
 	}

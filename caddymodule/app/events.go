@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -158,7 +158,7 @@ func (w *watcher) emit(e record.Event) {
 	eachField(e, func(name, value string) { data[name] = value })
 	ctx := w.ctx
 	ctx.Context = context.WithoutCancel(ctx.Context) // Caddy drops what comes after the config's end
-	_ = flows.ContainLogged(w.log, "handling the event "+e.Name, func() error { w.events.Emit(ctx, e.Name, data); return nil })
+	_ = panics.ContainLogged(w.log, "handling the event "+e.Name, func() error { w.events.Emit(ctx, e.Name, data); return nil })
 }
 
 // running is the app of the config that runs, nil if none does. It is not the

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -30,7 +30,7 @@ func (a *App) Healthy() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if time.Since(h.at) >= healthFor {
-		err := flows.ContainLogged(a.log, "looking at the stores", a.readStores)
+		err := panics.ContainLogged(a.log, "looking at the stores", a.readStores)
 		h.good, h.at = err == nil, time.Now()
 	}
 	return h.good

@@ -13,7 +13,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -231,15 +234,15 @@ func counts(err error) string {
 	if err == nil {
 		return record.Success
 	}
-	if code, ok := errors.AsType[*flows.Error](err); ok && code != flows.ErrService {
+	if code, ok := errors.AsType[*wire.Error](err); ok && code != wire.ErrService {
 		return code.Code
 	}
 	defects.Inc()
-	return flows.ErrService.Code
+	return wire.ErrService.Code
 }
 
 // counted is the company with what it asks of gateways and providers counted.
-func counted(c flows.Company) *flows.Company {
+func counted(c tenant.Company) *tenant.Company {
 	if c.SMS != nil {
 		c.SMS = countedSender{c.SMS, "sms"}
 	}
@@ -250,7 +253,7 @@ func counted(c flows.Company) *flows.Company {
 		c.Events.Receiver = countedReceiver{c.Events.Receiver, c.Code}
 	}
 	switch c.Captcha.(type) {
-	case nil, flows.ReusableCaptcha, flows.ProofOfWork: // no provider is asked
+	case nil, tenant.ReusableCaptcha, tenant.ProofOfWork: // no provider is asked
 	default:
 		c.Captcha = countedCaptcha{c.Captcha, c.Code}
 	}
@@ -263,12 +266,12 @@ func counted(c flows.Company) *flows.Company {
 }
 
 type countedSender struct {
-	flows.Sender
+	message.Sender
 	channel string
 }
 
-// Send implements flows.Sender.
-func (s countedSender) Send(ctx context.Context, m flows.Message) error {
+// Send implements message.Sender.
+func (s countedSender) Send(ctx context.Context, m message.Message) error {
 	err := s.Sender.Send(ctx, m)
 	result := "accepted"
 	if err != nil {
@@ -279,11 +282,11 @@ func (s countedSender) Send(ctx context.Context, m flows.Message) error {
 }
 
 type countedReceiver struct {
-	flows.EventReceiver
+	tenant.EventReceiver
 	company string
 }
 
-// Deliver implements flows.EventReceiver.
+// Deliver implements tenant.EventReceiver.
 func (r countedReceiver) Deliver(ctx context.Context, o record.Outgoing) error {
 	err := r.EventReceiver.Deliver(ctx, o)
 	result := "delivered"
@@ -295,11 +298,11 @@ func (r countedReceiver) Deliver(ctx context.Context, o record.Outgoing) error {
 }
 
 type countedCaptcha struct {
-	flows.Captcha
+	tenant.Captcha
 	company string
 }
 
-// Verify implements flows.Captcha.
+// Verify implements tenant.Captcha.
 func (c countedCaptcha) Verify(ctx context.Context, response, address string) (bool, error) {
 	ok, err := c.Captcha.Verify(ctx, response, address)
 	result := "wrong"
@@ -313,15 +316,15 @@ func (c countedCaptcha) Verify(ctx context.Context, response, address string) (b
 }
 
 type countedProvider struct {
-	flows.OAuthProvider
+	tenant.OAuthProvider
 	company, id string
 }
 
-// Exchange implements flows.OAuthProvider.
-func (p countedProvider) Exchange(ctx context.Context, grant flows.OAuthGrant) (flows.OAuthUser, error) {
+// Exchange implements tenant.OAuthProvider.
+func (p countedProvider) Exchange(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	user, err := p.OAuthProvider.Exchange(ctx, grant)
 	result := "accepted"
-	if errors.Is(err, flows.ErrOAuthFailed) {
+	if errors.Is(err, wire.ErrOAuthFailed) {
 		result = "refused"
 	} else if err != nil {
 		result = "failed"

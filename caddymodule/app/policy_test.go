@@ -19,7 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	_ "github.com/mnemogate/mnemogate/caddymodule/senders"
 	_ "github.com/mnemogate/mnemogate/caddymodule/stores"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // provisioned returns the app that the lines of a global option make, as far
@@ -61,7 +61,7 @@ func fromJSON(t *testing.T, config string) (*App, error) {
 // and where it shows.
 type leaf struct {
 	app, company string
-	read         func(*flows.Company) any
+	read         func(*tenant.Company) any
 }
 
 func in(block, lines string) string { return block + " {\n" + lines + "\n}\n" }
@@ -80,55 +80,55 @@ func migrateOption(host string) string {
 }
 
 var leaves = []leaf{
-	{in("session", "temporary 1m"), in("session", "temporary 2m"), func(c *flows.Company) any { return c.Temporary }},
-	{in("session", "idle 1m"), in("session", "idle 2m"), func(c *flows.Company) any { return c.Idle }},
-	{in("session", "lifetime 1m"), in("session", "lifetime 2m"), func(c *flows.Company) any { return c.Lifetime }},
-	{in("otp", "length 7"), in("otp", "length 8"), func(c *flows.Company) any { return c.OTPLength }},
-	{in("otp", "ttl 1m"), in("otp", "ttl 2m"), func(c *flows.Company) any { return c.OTPTTL }},
-	{in("otp", "renewals 1"), in("otp", "renewals 0"), func(c *flows.Company) any { return c.OTPRenewals }},
-	{in("otp", "fixed 123456 +37060000001"), in("otp", "fixed 123456 +37060000002"), func(c *flows.Company) any { return c.OTPFixed }},
-	{in("password", "min_length 9"), in("password", "min_length 10"), func(c *flows.Company) any { return c.Password.MinLength }},
-	{in("password", "regex a"), in("password", "regex b"), func(c *flows.Company) any { return c.Password.RegexSource }},
-	{in("password", "argon2id 19456 3 1"), in("password", "argon2id 19456 4 1"), func(c *flows.Company) any { return c.Password.Argon2id }},
-	{in("password", "required"), in("password", "required off"), func(c *flows.Company) any { return c.Password.Required }},
-	{migrateOption("one"), migrateOption("two"), func(c *flows.Company) any {
+	{in("session", "temporary 1m"), in("session", "temporary 2m"), func(c *tenant.Company) any { return c.Temporary }},
+	{in("session", "idle 1m"), in("session", "idle 2m"), func(c *tenant.Company) any { return c.Idle }},
+	{in("session", "lifetime 1m"), in("session", "lifetime 2m"), func(c *tenant.Company) any { return c.Lifetime }},
+	{in("otp", "length 7"), in("otp", "length 8"), func(c *tenant.Company) any { return c.OTPLength }},
+	{in("otp", "ttl 1m"), in("otp", "ttl 2m"), func(c *tenant.Company) any { return c.OTPTTL }},
+	{in("otp", "renewals 1"), in("otp", "renewals 0"), func(c *tenant.Company) any { return c.OTPRenewals }},
+	{in("otp", "fixed 123456 +37060000001"), in("otp", "fixed 123456 +37060000002"), func(c *tenant.Company) any { return c.OTPFixed }},
+	{in("password", "min_length 9"), in("password", "min_length 10"), func(c *tenant.Company) any { return c.Password.MinLength }},
+	{in("password", "regex a"), in("password", "regex b"), func(c *tenant.Company) any { return c.Password.RegexSource }},
+	{in("password", "argon2id 19456 3 1"), in("password", "argon2id 19456 4 1"), func(c *tenant.Company) any { return c.Password.Argon2id }},
+	{in("password", "required"), in("password", "required off"), func(c *tenant.Company) any { return c.Password.Required }},
+	{migrateOption("one"), migrateOption("two"), func(c *tenant.Company) any {
 		asked, _ := c.Password.Migrate.(guest.Remote)
 		if asked == nil {
 			return ""
 		}
 		return asked.Endpoint()
 	}},
-	{"second_factor off", "second_factor per_account", func(c *flows.Company) any { return c.SecondFactor }},
-	{captchaOption, "captcha off", func(c *flows.Company) any { return c.Captcha != nil }},
-	{smsOption, "sms log", func(c *flows.Company) any { return fmt.Sprintf("%T", c.SMS) }},
-	{mailOption, "mail log", func(c *flows.Company) any { return fmt.Sprintf("%T", c.Mail) }},
-	{in("recovery", "methods QUESTION"), in("recovery", "methods off"), func(c *flows.Company) any { return fmt.Sprint(c.Methods) }},
-	{in("recovery", "link https://one.example/#{token}"), in("recovery", "link https://two.example/#{token}"), func(c *flows.Company) any { return c.Link }},
-	{in("recovery", "link_ttl 1m"), in("recovery", "link_ttl 2m"), func(c *flows.Company) any { return c.LinkTTL }},
-	{in("limits", "captcha_after 1"), in("limits", "captcha_after 2"), func(c *flows.Company) any { return c.Limits.CaptchaAfter }},
-	{in("limits", "lock_after 1"), in("limits", "lock_after 2"), func(c *flows.Company) any { return c.Limits.LockAfter }},
-	{in("limits", "lock_for 1m"), in("limits", "lock_for 2m"), func(c *flows.Company) any { return c.Limits.LockFor }},
-	{in("limits", "disable_after 1"), in("limits", "disable_after 2"), func(c *flows.Company) any { return c.Limits.DisableAfter }},
-	{in("limits", "failures_per_address 1/1m"), in("limits", "failures_per_address 2/2m"), func(c *flows.Company) any { return c.Limits.FailuresPerAddress }},
-	{in("limits", "logins_per_address 1/1m"), in("limits", "logins_per_address 2/2m"), func(c *flows.Company) any { return c.Limits.LoginsPerAddress }},
-	{in("limits", "wrong_codes 1/1m"), in("limits", "wrong_codes 2/2m"), func(c *flows.Company) any { return c.Limits.WrongCodes }},
-	{in("limits", "wrong_answers 1/1m"), in("limits", "wrong_answers 2/2m"), func(c *flows.Company) any { return c.Limits.WrongAnswers }},
-	{in("limits", "sms_per_account 1/1m"), in("limits", "sms_per_account 2/2m"), func(c *flows.Company) any { return c.Limits.SMSPerAccount }},
-	{in("limits", "sms_per_phone 1/1m"), in("limits", "sms_per_phone 2/2m"), func(c *flows.Company) any { return c.Limits.SMSPerPhone }},
-	{in("limits", "sms_per_address 1/1m"), in("limits", "sms_per_address 2/2m"), func(c *flows.Company) any { return c.Limits.SMSPerAddress }},
-	{in("limits", "sms_per_company 1/1m"), in("limits", "sms_per_company unlimited"), func(c *flows.Company) any { return c.Limits.SMSPerCompany }},
-	{in("limits", "sms_countries +370 +371"), in("limits", "sms_countries +372"), func(c *flows.Company) any { return fmt.Sprint(c.Limits.SMSCountries) }},
-	{in("limits", "sms_per_country 1/1m"), in("limits", "sms_per_country unlimited"), func(c *flows.Company) any { return c.Limits.SMSPerCountry }},
-	{in("limits", "mails_per_account 1/1m"), in("limits", "mails_per_account 2/2m"), func(c *flows.Company) any { return c.Limits.MailsPerAccount }},
-	{in("limits", "sessions_per_account 1"), in("limits", "sessions_per_account 2"), func(c *flows.Company) any { return c.Limits.SessionsPerAccount }},
-	{"hardened", "hardened off", func(c *flows.Company) any { return c.Hardened }},
-	{in("password", "blocklist ../testdata/blocklist"), in("password", "blocklist ../testdata/texts/otp.login.sms.txt"), func(c *flows.Company) any { return c.Password.Blocklist.Contains("our-company-2026") }},
-	{"locale lt", "locale de-at", func(c *flows.Company) any { return c.Locale }},
-	{"texts ../testdata/texts", "texts .", func(c *flows.Company) any { return fmt.Sprintf("%p", c.Texts) }},
+	{"second_factor off", "second_factor per_account", func(c *tenant.Company) any { return c.SecondFactor }},
+	{captchaOption, "captcha off", func(c *tenant.Company) any { return c.Captcha != nil }},
+	{smsOption, "sms log", func(c *tenant.Company) any { return fmt.Sprintf("%T", c.SMS) }},
+	{mailOption, "mail log", func(c *tenant.Company) any { return fmt.Sprintf("%T", c.Mail) }},
+	{in("recovery", "methods QUESTION"), in("recovery", "methods off"), func(c *tenant.Company) any { return fmt.Sprint(c.Methods) }},
+	{in("recovery", "link https://one.example/#{token}"), in("recovery", "link https://two.example/#{token}"), func(c *tenant.Company) any { return c.Link }},
+	{in("recovery", "link_ttl 1m"), in("recovery", "link_ttl 2m"), func(c *tenant.Company) any { return c.LinkTTL }},
+	{in("limits", "captcha_after 1"), in("limits", "captcha_after 2"), func(c *tenant.Company) any { return c.Limits.CaptchaAfter }},
+	{in("limits", "lock_after 1"), in("limits", "lock_after 2"), func(c *tenant.Company) any { return c.Limits.LockAfter }},
+	{in("limits", "lock_for 1m"), in("limits", "lock_for 2m"), func(c *tenant.Company) any { return c.Limits.LockFor }},
+	{in("limits", "disable_after 1"), in("limits", "disable_after 2"), func(c *tenant.Company) any { return c.Limits.DisableAfter }},
+	{in("limits", "failures_per_address 1/1m"), in("limits", "failures_per_address 2/2m"), func(c *tenant.Company) any { return c.Limits.FailuresPerAddress }},
+	{in("limits", "logins_per_address 1/1m"), in("limits", "logins_per_address 2/2m"), func(c *tenant.Company) any { return c.Limits.LoginsPerAddress }},
+	{in("limits", "wrong_codes 1/1m"), in("limits", "wrong_codes 2/2m"), func(c *tenant.Company) any { return c.Limits.WrongCodes }},
+	{in("limits", "wrong_answers 1/1m"), in("limits", "wrong_answers 2/2m"), func(c *tenant.Company) any { return c.Limits.WrongAnswers }},
+	{in("limits", "sms_per_account 1/1m"), in("limits", "sms_per_account 2/2m"), func(c *tenant.Company) any { return c.Limits.SMSPerAccount }},
+	{in("limits", "sms_per_phone 1/1m"), in("limits", "sms_per_phone 2/2m"), func(c *tenant.Company) any { return c.Limits.SMSPerPhone }},
+	{in("limits", "sms_per_address 1/1m"), in("limits", "sms_per_address 2/2m"), func(c *tenant.Company) any { return c.Limits.SMSPerAddress }},
+	{in("limits", "sms_per_company 1/1m"), in("limits", "sms_per_company unlimited"), func(c *tenant.Company) any { return c.Limits.SMSPerCompany }},
+	{in("limits", "sms_countries +370 +371"), in("limits", "sms_countries +372"), func(c *tenant.Company) any { return fmt.Sprint(c.Limits.SMSCountries) }},
+	{in("limits", "sms_per_country 1/1m"), in("limits", "sms_per_country unlimited"), func(c *tenant.Company) any { return c.Limits.SMSPerCountry }},
+	{in("limits", "mails_per_account 1/1m"), in("limits", "mails_per_account 2/2m"), func(c *tenant.Company) any { return c.Limits.MailsPerAccount }},
+	{in("limits", "sessions_per_account 1"), in("limits", "sessions_per_account 2"), func(c *tenant.Company) any { return c.Limits.SessionsPerAccount }},
+	{"hardened", "hardened off", func(c *tenant.Company) any { return c.Hardened }},
+	{in("password", "blocklist ../testdata/blocklist"), in("password", "blocklist ../testdata/texts/otp.login.sms.txt"), func(c *tenant.Company) any { return c.Password.Blocklist.Contains("our-company-2026") }},
+	{"locale lt", "locale de-at", func(c *tenant.Company) any { return c.Locale }},
+	{"texts ../testdata/texts", "texts .", func(c *tenant.Company) any { return fmt.Sprintf("%p", c.Texts) }},
 }
 
 // policyOf returns what applies to a company of an app.
-func policyOf(t *testing.T, app, company string) *flows.Company {
+func policyOf(t *testing.T, app, company string) *tenant.Company {
 	t.Helper()
 	captcha := "captcha off\n"
 	if strings.Contains(app+company, "captcha ") {
@@ -178,7 +178,7 @@ func TestPolicyIsInheritedLeafByLeaf(t *testing.T) {
 
 // TestLeavesAreComplete: a policy that is added to flows needs a leaf above.
 func TestLeavesAreComplete(t *testing.T) {
-	policy, password, limits := reflect.TypeFor[flows.Policy](), reflect.TypeFor[flows.PasswordPolicy](), reflect.TypeFor[flows.Limits]()
+	policy, password, limits := reflect.TypeFor[tenant.Policy](), reflect.TypeFor[tenant.PasswordPolicy](), reflect.TypeFor[tenant.Limits]()
 	const (
 		blocks  = 2 // Password and Limits
 		senders = 4 // SMS, Mail, Captcha and Texts, which a company has besides
@@ -208,15 +208,15 @@ func TestMethodsOfRecovery(t *testing.T) {
 	const link = "link https://app.example.com/#{token}"
 	for _, c := range []struct {
 		name, app, company string
-		want               []flows.Method
+		want               []tenant.Method
 	}{
 		{"no sender", "", "", nil},
-		{"sms", smsOption, "", []flows.Method{flows.ByPhone}},
-		{"mail without a link", smsOption + mailOption, "", []flows.Method{flows.ByPhone}},
-		{"the app's mail, the company's link", smsOption + mailOption, in("recovery", link), []flows.Method{flows.ByPhone, flows.ByMail}},
-		{"named", smsOption + in("recovery", "methods QUESTION PHONE"), "", []flows.Method{flows.ByQuestion, flows.ByPhone}},
-		{"off", smsOption, in("recovery", "methods off"), []flows.Method{}},
-		{"hardened leaves out an inherited QUESTION", smsOption + in("recovery", "methods QUESTION PHONE"), "hardened", []flows.Method{flows.ByPhone}},
+		{"sms", smsOption, "", []tenant.Method{tenant.ByPhone}},
+		{"mail without a link", smsOption + mailOption, "", []tenant.Method{tenant.ByPhone}},
+		{"the app's mail, the company's link", smsOption + mailOption, in("recovery", link), []tenant.Method{tenant.ByPhone, tenant.ByMail}},
+		{"named", smsOption + in("recovery", "methods QUESTION PHONE"), "", []tenant.Method{tenant.ByQuestion, tenant.ByPhone}},
+		{"off", smsOption, in("recovery", "methods off"), []tenant.Method{}},
+		{"hardened leaves out an inherited QUESTION", smsOption + in("recovery", "methods QUESTION PHONE"), "hardened", []tenant.Method{tenant.ByPhone}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := policyOf(t, c.app, c.company).Methods

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 )
@@ -79,8 +79,8 @@ func (p *pooledStore) nameDeployment(ctx context.Context, accounts record.Accoun
 // remembered is believed until it is heard anew.
 func (p *pooledStore) hear() {
 	for p.ctx.Err() == nil {
-		err := flows.Contain(func() error { p.Store.(guest.FeedingStore).Run(p.ctx, p.memory); return nil })
-		defect, ok := errors.AsType[*flows.Panic](err)
+		err := panics.Contain(func() error { p.Store.(guest.FeedingStore).Run(p.ctx, p.memory); return nil })
+		defect, ok := errors.AsType[*panics.Error](err)
 		if !ok {
 			return
 		}

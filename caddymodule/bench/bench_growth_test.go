@@ -16,8 +16,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -175,11 +178,11 @@ type grown struct {
 func newGrown(b testing.TB, seed *seed, accounts record.Accounts, sessions record.Sessions) *grown {
 	b.Helper()
 	g := &grown{seed: seed, times: map[string][]time.Duration{}}
-	policy := flows.DefaultPolicy()
-	policy.SecondFactor = flows.SecondFactorRequired
-	policy.Methods = []flows.Method{flows.ByPhone}
-	policy.Limits = flows.Limits{CaptchaAfter: 1 << 30, LockAfter: 1 << 30, DisableAfter: 1 << 30}
-	many := flows.Rate{N: 1 << 30, Per: time.Hour}
+	policy := tenant.DefaultPolicy()
+	policy.SecondFactor = tenant.SecondFactorRequired
+	policy.Methods = []tenant.Method{tenant.ByPhone}
+	policy.Limits = tenant.Limits{CaptchaAfter: 1 << 30, LockAfter: 1 << 30, DisableAfter: 1 << 30}
+	many := tenant.Rate{N: 1 << 30, Per: time.Hour}
 	l := &policy.Limits
 	l.FailuresPerAddress, l.LoginsPerAddress, l.WrongCodes, l.WrongAnswers = many, many, many, many
 	l.SMSPerAccount, l.SMSPerPhone, l.SMSPerAddress, l.MailsPerAccount = many, many, many, many
@@ -194,8 +197,8 @@ func newGrown(b testing.TB, seed *seed, accounts record.Accounts, sessions recor
 		return &flows.Service{
 			Accounts: accounts,
 			Sessions: sessions,
-			Companies: map[string]*flows.Company{"acme": {
-				Code: "acme", NoAPIKey: true, SMS: g, Texts: flows.DefaultTexts(), Policy: policy,
+			Companies: map[string]*tenant.Company{"acme": {
+				Code: "acme", NoAPIKey: true, SMS: g, Texts: message.DefaultTexts(), Policy: policy,
 			}},
 			Hasher: hasher,
 			Log:    slog.New(slog.DiscardHandler),
@@ -218,9 +221,9 @@ func newGrown(b testing.TB, seed *seed, accounts record.Accounts, sessions recor
 	return g
 }
 
-// Send implements flows.Sender. Notices are sent behind the answer, beside the
+// Send implements message.Sender. Notices are sent behind the answer, beside the
 // next steps: only the codes are kept.
-func (g *grown) Send(_ context.Context, m flows.Message) error {
+func (g *grown) Send(_ context.Context, m message.Message) error {
 	if m.Code != "" {
 		g.code = m.Code
 	}
@@ -272,7 +275,7 @@ func (g *grown) journey(b testing.TB) {
 	token := func() string { return g.seed.token(rand.IntN(g.seed.sessions)) }
 	authorize("a known session", g.service, token(), nil)
 	authorize("an unknown session", g.forgetful, token(), nil)
-	authorize("an unknown token", g.service, drawToken(rand.NewChaCha8([32]byte{byte(rand.Int()), byte(rand.Int()), byte(rand.Int())})), flows.ErrTokenInvalid)
+	authorize("an unknown token", g.service, drawToken(rand.NewChaCha8([32]byte{byte(rand.Int()), byte(rand.Int()), byte(rand.Int())})), wire.ErrTokenInvalid)
 
 	user := fmt.Sprint("user", rand.IntN(g.seed.accounts)+1)
 	loginID := fmt.Sprintf(`{"login_id":"%s"}`, user)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/store"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -141,7 +142,7 @@ func (f *fleet) node(b testing.TB) *node {
 	n := &node{Memory: store.NewMemory(server.Sessions(), 100_000), fleet: f, number: len(f.nodes)}
 	n.service = &flows.Service{
 		Sessions:  n,
-		Companies: map[string]*flows.Company{"acme": {Code: "acme", NoAPIKey: true, Policy: flows.DefaultPolicy()}},
+		Companies: map[string]*tenant.Company{"acme": {Code: "acme", NoAPIKey: true, Policy: tenant.DefaultPolicy()}},
 		Log:       slog.New(slog.DiscardHandler),
 		Now:       time.Now,
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 func TestCaptchaCaddyfile(t *testing.T) {
@@ -136,7 +136,7 @@ func TestCaptchaVerdicts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := siteverify{Secret: "x", URL: guesttest.Serve(t, guesttest.Answering(200, c.body)).URL, Hostname: c.hostname}
-			for _, m := range []flows.Captcha{&Turnstile{s}, &HCaptcha{s}, &ReCaptcha{s}, &Siteverify{s}} {
+			for _, m := range []tenant.Captcha{&Turnstile{s}, &HCaptcha{s}, &ReCaptcha{s}, &Siteverify{s}} {
 				_, v3 := m.(*ReCaptcha)
 				want := c.want || !v3 && name == "low score" // hCaptcha's scores grow with the risk
 				got, err := guesttest.MustStart(t, m).Verify(t.Context(), "response", "")

@@ -7,7 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 func init() { caddy.RegisterModule(Off{}) }
@@ -32,7 +32,7 @@ func (*Off) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return guest.Options(d, nil)
 }
 
-// Verify implements flows.Captcha: every response is right.
+// Verify implements tenant.Captcha: every response is right.
 func (*Off) Verify(context.Context, string, string) (bool, error) { return true, nil }
 
 // Absent implements guest.Absent.
@@ -40,7 +40,7 @@ func (*Off) Absent() {}
 
 // Interface guards
 var (
-	_ flows.Captcha         = (*Off)(nil)
+	_ tenant.Captcha        = (*Off)(nil)
 	_ guest.Absent          = (*Off)(nil)
 	_ caddyfile.Unmarshaler = (*Off)(nil)
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 func init() { caddy.RegisterModule(Pow{}) }
@@ -64,17 +64,17 @@ func (p *Pow) Validate() error {
 	return nil
 }
 
-// Bits implements flows.ProofOfWork.
+// Bits implements tenant.ProofOfWork.
 func (p *Pow) Bits() int { return p.ZeroBits }
 
-// Verify implements flows.Captcha, and is not called: see flows.ProofOfWork.
+// Verify implements tenant.Captcha, and is not called: see tenant.ProofOfWork.
 func (*Pow) Verify(context.Context, string, string) (bool, error) {
 	return false, errors.New("captcha pow: only the service can verify it")
 }
 
 // Interface guards
 var (
-	_ flows.ProofOfWork     = (*Pow)(nil)
+	_ tenant.ProofOfWork    = (*Pow)(nil)
 	_ caddy.Provisioner     = (*Pow)(nil)
 	_ caddy.Validator       = (*Pow)(nil)
 	_ caddyfile.Unmarshaler = (*Pow)(nil)

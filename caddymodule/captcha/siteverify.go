@@ -1,6 +1,6 @@
 // Package captcha has the built-in guests that verify captchas, a file for each
 // kind: siteverify, which Turnstile, hCaptcha and reCAPTCHA speak, pow, static
-// for tests, and off. A new one is a flows.Captcha, registered as
+// for tests, and off. A new one is a tenant.Captcha, registered as
 // mnemogate.captcha.<name>; see package guest.
 package captcha
 
@@ -21,7 +21,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 func init() {
@@ -226,7 +226,7 @@ var operatorErrors = []string{
 	"internal-error",
 }
 
-// Verify implements flows.Captcha.
+// Verify implements tenant.Captcha.
 func (s *siteverify) Verify(ctx context.Context, response, address string) (bool, error) {
 	if response == "" {
 		return false, nil
@@ -303,7 +303,7 @@ func (s *siteverify) accepts(v verdict) bool {
 
 // Interface guards
 var (
-	_ flows.Captcha         = (*Turnstile)(nil)
+	_ tenant.Captcha        = (*Turnstile)(nil)
 	_ guest.Remote          = (*Turnstile)(nil)
 	_ guest.Widget          = (*Turnstile)(nil)
 	_ guest.Weak            = (*Turnstile)(nil)
@@ -311,17 +311,17 @@ var (
 	_ caddy.Validator       = (*Turnstile)(nil)
 	_ caddyfile.Unmarshaler = (*Turnstile)(nil)
 
-	_ flows.Captcha         = (*HCaptcha)(nil)
+	_ tenant.Captcha        = (*HCaptcha)(nil)
 	_ caddy.Provisioner     = (*HCaptcha)(nil)
 	_ caddy.Validator       = (*HCaptcha)(nil)
 	_ caddyfile.Unmarshaler = (*HCaptcha)(nil)
 
-	_ flows.Captcha         = (*ReCaptcha)(nil)
+	_ tenant.Captcha        = (*ReCaptcha)(nil)
 	_ caddy.Provisioner     = (*ReCaptcha)(nil)
 	_ caddy.Validator       = (*ReCaptcha)(nil)
 	_ caddyfile.Unmarshaler = (*ReCaptcha)(nil)
 
-	_ flows.Captcha         = (*Siteverify)(nil)
+	_ tenant.Captcha        = (*Siteverify)(nil)
 	_ caddy.Provisioner     = (*Siteverify)(nil)
 	_ caddy.Validator       = (*Siteverify)(nil)
 	_ caddyfile.Unmarshaler = (*Siteverify)(nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 func init() { caddy.RegisterModule(Static{}) }
@@ -52,13 +52,13 @@ func (s *Static) Validate() error {
 	return nil
 }
 
-// Verify implements flows.Captcha.
+// Verify implements tenant.Captcha.
 func (s *Static) Verify(_ context.Context, response, _ string) (bool, error) {
 	got, want := sha256.Sum256([]byte(response)), sha256.Sum256([]byte(s.Token))
 	return subtle.ConstantTimeCompare(got[:], want[:]) == 1, nil
 }
 
-// Reusable implements flows.ReusableCaptcha.
+// Reusable implements tenant.ReusableCaptcha.
 func (*Static) Reusable() {}
 
 // Weaknesses implements guest.Weak.
@@ -71,9 +71,9 @@ func (*Static) Weaknesses() []guest.Weakness {
 
 // Interface guards
 var (
-	_ flows.ReusableCaptcha = (*Static)(nil)
-	_ guest.Weak            = (*Static)(nil)
-	_ caddy.Provisioner     = (*Static)(nil)
-	_ caddy.Validator       = (*Static)(nil)
-	_ caddyfile.Unmarshaler = (*Static)(nil)
+	_ tenant.ReusableCaptcha = (*Static)(nil)
+	_ guest.Weak             = (*Static)(nil)
+	_ caddy.Provisioner      = (*Static)(nil)
+	_ caddy.Validator        = (*Static)(nil)
+	_ caddyfile.Unmarshaler  = (*Static)(nil)
 )

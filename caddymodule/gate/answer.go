@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 type success struct {
@@ -19,25 +20,25 @@ type success struct {
 }
 
 type failure struct {
-	Status              string             `json:"status"`
-	ErrorCode           string             `json:"error_code"`
-	Message             string             `json:"message"`
-	Reason              flows.Reason       `json:"reason,omitempty"`
-	CaptchaRequired     bool               `json:"captcha_required,omitempty"`
-	DisclaimersRequired []flows.Disclaimer `json:"disclaimers_required,omitzero"`
+	Status              string            `json:"status"`
+	ErrorCode           string            `json:"error_code"`
+	Message             string            `json:"message"`
+	Reason              wire.Reason       `json:"reason,omitempty"`
+	CaptchaRequired     bool              `json:"captcha_required,omitempty"`
+	DisclaimersRequired []wire.Disclaimer `json:"disclaimers_required,omitzero"`
 }
 
 // refuse is the one place that answers errors.
 func (h *Handler) refuse(w http.ResponseWriter, err error) {
-	var code *flows.Error
+	var code *wire.Error
 	if !errors.As(err, &code) {
 		h.log.Error("a defect of this program, please report it", "error", err)
-		code = flows.ErrService
+		code = wire.ErrService
 	}
 	body := failure{Status: "error", ErrorCode: code.Code, Message: code.Message}
 	header := w.Header()
 	var maxAge time.Duration
-	if refusal, ok := errors.AsType[*flows.Refusal](err); ok {
+	if refusal, ok := errors.AsType[*wire.Refusal](err); ok {
 		if refusal.Message != "" {
 			body.Message = refusal.Message
 		}
@@ -50,7 +51,7 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 		}
 	}
 	switch code {
-	case flows.ErrMethod:
+	case wire.ErrMethod:
 		header.Set("Allow", http.MethodPost)
 	case errGetOnly:
 		header.Set("Allow", http.MethodGet)
@@ -69,17 +70,17 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 // on the other answers about a token. The realm is one for all: a company's code
 // would tell strangers which companies there are. A login that is older than
 // maxAge, if that is not 0, is told of as RFC 9470, 3 has it.
-func challengeFor(code *flows.Error, maxAge time.Duration) string {
+func challengeFor(code *wire.Error, maxAge time.Duration) string {
 	challenge := `Bearer realm="mnemogate"`
 	if maxAge > 0 {
 		return challenge + fmt.Sprintf(`, error="insufficient_user_authentication", max_age="%d"`, maxAge/time.Second)
 	}
 	switch code {
-	case flows.ErrHeaderInvalid:
+	case wire.ErrHeaderInvalid:
 		challenge += `, error="invalid_request"`
-	case flows.ErrTokenInvalid, flows.ErrTokenExpired:
+	case wire.ErrTokenInvalid, wire.ErrTokenExpired:
 		challenge += `, error="invalid_token"`
-	case flows.ErrSessionInvalid:
+	case wire.ErrSessionInvalid:
 		challenge += `, error="insufficient_scope"`
 	default:
 		if code.Status != http.StatusUnauthorized {

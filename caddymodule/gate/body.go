@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // bodyWithin is how long a client may take to send a body that goes no further
@@ -31,10 +31,10 @@ func readUntil(w http.ResponseWriter, r *http.Request, until time.Time) {
 // one needs no Content-Type: whether it will do is the route's to say.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64, until time.Time) ([]byte, error) {
 	if r.ContentLength > limit {
-		return nil, flows.ErrTooLarge
+		return nil, wire.ErrTooLarge
 	}
 	if r.ContentLength > 0 && !isJSON(r.Header) {
-		return nil, flows.ErrMediaType
+		return nil, wire.ErrMediaType
 	}
 	if r.ContentLength == 0 {
 		return nil, nil
@@ -48,16 +48,16 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, until time.Ti
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, errBodySlow
 	case err != nil:
-		return nil, flows.ErrValidation // the client broke off
+		return nil, wire.ErrValidation // the client broke off
 	case int64(len(body)) > limit:
-		return nil, flows.ErrTooLarge
+		return nil, wire.ErrTooLarge
 	case len(body) > 0 && !isJSON(r.Header):
-		return nil, flows.ErrMediaType
+		return nil, wire.ErrMediaType
 	}
 	return body, nil
 }
 
-var errBodySlow = &flows.Refusal{Err: flows.ErrValidation, Message: "The body did not come in time; send it at once."}
+var errBodySlow = &wire.Refusal{Err: wire.ErrValidation, Message: "The body did not come in time; send it at once."}
 
 func isJSON(header http.Header) bool {
 	types := header["Content-Type"]

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A session can go on in a cookie, which a browser keeps from scripts and sends by
@@ -138,9 +138,9 @@ func isOwn(origin string, r *http.Request) bool {
 	return origin == "https://"+r.Host || r.TLS == nil && origin == "http://"+r.Host
 }
 
-var errCrossSite = &flows.Refusal{
-	Err:     flows.ErrHeaderInvalid,
-	Reason:  flows.CrossSite,
+var errCrossSite = &wire.Refusal{
+	Err:     wire.ErrHeaderInvalid,
+	Reason:  wire.CrossSite,
 	Message: "With the cookie, a page of another origin may not ask this; list the origin in cors, or send the token in Authorization.",
 }
 

@@ -6,6 +6,8 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // What is answered here beside the auth routes: the OpenAPI document, see
@@ -55,7 +57,7 @@ func (h *Handler) serveModule(w http.ResponseWriter, r *http.Request) {
 // serveClientConfig answers with what clients must know of the company.
 func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t target) {
 	w.Header().Add("Vary", "Accept-Language")
-	var config flows.ClientConfig
+	var config tenant.ClientConfig
 	err := h.get(w, r, func(service *flows.Service) (err error) {
 		config, err = service.ClientConfig(r.Context(), &flows.Request{Company: t.company, APIKeys: r.Header[apiKeyHeader], Languages: languagesOf(r)})
 		return err
@@ -66,7 +68,7 @@ func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t ta
 	}
 	writeJSON(w, http.StatusOK, struct {
 		Status string `json:"status"`
-		flows.ClientConfig
+		tenant.ClientConfig
 	}{"success", config})
 }
 
@@ -80,7 +82,7 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, do func(*flows.Ser
 
 // own does what a request is for that goes no further. With nothing to do its method
 // is wrong, and otherwise is the answer.
-func (h *Handler) own(w http.ResponseWriter, r *http.Request, do func(*flows.Service) error, otherwise *flows.Error) (err error) {
+func (h *Handler) own(w http.ResponseWriter, r *http.Request, do func(*flows.Service) error, otherwise *wire.Error) (err error) {
 	h.app.Enter()
 	defer h.app.Leave()
 	leaveUnread(w, r, time.Now().Add(bodyWithin))
@@ -96,8 +98,8 @@ func (h *Handler) own(w http.ResponseWriter, r *http.Request, do func(*flows.Ser
 }
 
 // errGetOnly is ErrMethod where only GET will do.
-var errGetOnly = &flows.Error{
-	Code:    flows.ErrMethod.Code,
+var errGetOnly = &wire.Error{
+	Code:    wire.ErrMethod.Code,
 	Status:  http.StatusMethodNotAllowed,
 	Message: "Use GET.",
 }

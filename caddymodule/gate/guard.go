@@ -9,6 +9,8 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // guard lets a request pass to the application if its token is good.
@@ -66,7 +68,7 @@ func (h *Handler) authorize(r *http.Request, t target) (session record.Session, 
 			return session, err
 		}
 		if !h.serves(company) {
-			return session, flows.ErrAPIKeyInvalid
+			return session, wire.ErrAPIKeyInvalid
 		}
 	}
 	want := flows.Demand{Company: company, Among: h.Companies, Fresh: h.freshness(r.URL)}
@@ -77,7 +79,7 @@ func (h *Handler) authorize(r *http.Request, t target) (session record.Session, 
 	}
 	session, err = service.Authorize(r.Context(), want, credentials)
 	if err == nil && ambiguous {
-		err = flows.ErrTokenInvalid // no token is two companies'
+		err = wire.ErrTokenInvalid // no token is two companies'
 	}
 	return session, err
 }
@@ -103,7 +105,7 @@ func named(service *flows.Service, t target) (company string, ambiguous bool) {
 // keyOwner returns the company whose API key was sent: the one that the path
 // names or, where it names none, any.
 func keyOwner(service *flows.Service, company string, keys []string) (string, error) {
-	var owner *flows.Company
+	var owner *tenant.Company
 	var err error
 	if company != "" {
 		owner, _, err = service.Company(company, keys)
@@ -117,8 +119,8 @@ func keyOwner(service *flows.Service, company string, keys []string) (string, er
 }
 
 // errMethodNotAllowed is ErrMethod where any method but two will do.
-var errMethodNotAllowed = &flows.Error{
-	Code:    flows.ErrMethod.Code,
+var errMethodNotAllowed = &wire.Error{
+	Code:    wire.ErrMethod.Code,
 	Status:  http.StatusMethodNotAllowed,
 	Message: "CONNECT and TRACE are not let through.",
 }

@@ -27,6 +27,8 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func init() {
@@ -355,10 +357,10 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (repl
 	}()
 	defer h.contain(&err)
 	if t.kind == noAuthRoute {
-		return flows.Reply{}, flows.ErrNoRoute
+		return flows.Reply{}, wire.ErrNoRoute
 	}
 	if r.Method != http.MethodPost {
-		return flows.Reply{}, flows.ErrMethod
+		return flows.Reply{}, wire.ErrMethod
 	}
 	service, err := h.service(r.Context())
 	if err != nil {
@@ -384,16 +386,16 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (repl
 func (h *Handler) service(ctx context.Context) (*flows.Service, error) {
 	service, err := h.app.Service(ctx)
 	if err != nil {
-		return nil, &flows.Refusal{Err: flows.ErrUnavailable, RetryAfter: app.StartAgainAfter, Cause: err}
+		return nil, &wire.Refusal{Err: wire.ErrUnavailable, RetryAfter: app.StartAgainAfter, Cause: err}
 	}
 	return service, nil
 }
 
 // contain turns a panic into service.error.
 func (h *Handler) contain(err *error) {
-	if p := flows.Recovered(recover()); p != nil {
+	if p := panics.Recovered(recover()); p != nil {
 		p.Log(h.log)
-		*err = flows.ErrService
+		*err = wire.ErrService
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	_ "github.com/mnemogate/mnemogate/caddymodule/captcha"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -140,7 +140,7 @@ func TestAPanicIsAnsweredAndTellsNoSecret(t *testing.T) {
 		var none []int
 		_ = none[len(log.Bytes())]
 	}()
-	if !errors.Is(err, flows.ErrService) || !strings.Contains(log.String(), "index out of range") {
+	if !errors.Is(err, wire.ErrService) || !strings.Contains(log.String(), "index out of range") {
 		t.Errorf("got %v, log %s", err, log)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 var update = flag.Bool("update", false, "write the JSON of testdata/*.caddyfiletest and openapi.json anew")
@@ -21,7 +22,7 @@ var client = &http.Client{
 }
 
 // errorsOf lists what a route may answer with.
-func errorsOf(r *flows.Route) []*flows.Error {
+func errorsOf(r *flows.Route) []*wire.Error {
 	if r.TakesToken() {
 		return slices.Concat(flows.Common, flows.TokenErrors, r.Fails)
 	}

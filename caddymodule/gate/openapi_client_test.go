@@ -1,6 +1,9 @@
 package gate
 
-import "github.com/mnemogate/mnemogate/flows"
+import (
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
 
 // clientConfig is the operation that tells what a client must know before a login.
 func (d *documentParts) clientConfig() object {
@@ -16,7 +19,7 @@ func (d *documentParts) clientConfig() object {
 		{"summary", "Get what a client must know before a login"},
 		{"description", clientConfigDescription},
 		{"security", []any{securedBy("apiKey")}},
-		{"responses", d.answers(success, []*flows.Error{flows.ErrAPIKeyMissing, flows.ErrAPIKeyInvalid, flows.ErrUnavailable, flows.ErrService})},
+		{"responses", d.answers(success, []*wire.Error{wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrUnavailable, wire.ErrService})},
 	}
 }
 
@@ -82,7 +85,7 @@ var clientConfigExample = object{
 	{"password", object{{"min_length", 8}, {"regex", nil}, {"description", "At least 8 and at most 128 characters. " +
 		"None of the passwords that many people use, which are the first to be tried. Not made of the account's own login ids or the company's name."}}},
 	{"captcha", object{{"type", "turnstile"}, {"site_key", "0x4AAAAAAAB"}}},
-	{"recovery", []any{flows.ByPhone, flows.ByMail}},
+	{"recovery", []any{tenant.ByPhone, tenant.ByMail}},
 	{"oauth", []any{object{
 		{"provider_id", 1}, {"name", "Example ID"}, {"authorize_url", "https://id.example.com/authorize"},
 		{"client_id", "acme-web"}, {"scope", "openid email"}, {"pkce", true},

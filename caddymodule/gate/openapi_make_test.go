@@ -10,6 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/openapi"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 type (
@@ -109,8 +110,8 @@ func (d *documentParts) challenge() object {
 		{"summary", "Get a challenge, where the captcha is work"},
 		{"description", challengeDescription},
 		{"security", []any{object{{"apiKey", []any{}}}}},
-		{"responses", d.answers(success, []*flows.Error{
-			flows.ErrAPIKeyMissing, flows.ErrAPIKeyInvalid, flows.ErrNoRoute, flows.ErrUnavailable, flows.ErrService,
+		{"responses", d.answers(success, []*wire.Error{
+			wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrNoRoute, wire.ErrUnavailable, wire.ErrService,
 		})},
 	}
 }
@@ -122,22 +123,22 @@ func (d *documentParts) session() (operations object) {
 		method, id, summary, description string
 		answer                           string
 		security                         []any
-		errs                             []*flows.Error
+		errs                             []*wire.Error
 	}{
 		{
 			"get", "session", "Ask where a session is", currentDescription, "Session",
 			[]any{securedBy("apiKey", own), securedBy("apiKey", cookie)},
-			[]*flows.Error{flows.ErrAPIKeyMissing, flows.ErrAPIKeyInvalid, flows.ErrHeaderMissing, flows.ErrHeaderInvalid, flows.ErrTokenInvalid, flows.ErrTokenExpired},
+			[]*wire.Error{wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrHeaderMissing, wire.ErrHeaderInvalid, wire.ErrTokenInvalid, wire.ErrTokenExpired},
 		},
 		{
 			"post", "session_cookie", "Put an authorized session into a cookie", cookieDescription, "Session",
 			[]any{securedBy("apiKey", own)},
-			slices.Concat([]*flows.Error{flows.ErrAPIKeyMissing, flows.ErrAPIKeyInvalid, flows.ErrMethod}, flows.TokenErrors),
+			slices.Concat([]*wire.Error{wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrMethod}, flows.TokenErrors),
 		},
 		{
 			"delete", "session_end", "End the session in the cookie", cookieEndDescription, "Done",
 			[]any{securedBy(cookie)},
-			append([]*flows.Error{flows.ErrMethod}, flows.TokenErrors...),
+			append([]*wire.Error{wire.ErrMethod}, flows.TokenErrors...),
 		},
 	} {
 		d.schemas.AddOnce("Session", func() any { return sessionSchema() })
@@ -152,7 +153,7 @@ func (d *documentParts) session() (operations object) {
 			{"summary", o.summary},
 			{"description", o.description},
 			{"security", o.security},
-			{"responses", d.answers(success, append(o.errs, flows.ErrUnavailable, flows.ErrService))},
+			{"responses", d.answers(success, append(o.errs, wire.ErrUnavailable, wire.ErrService))},
 		}})
 	}
 	return operations
@@ -242,7 +243,7 @@ func requestBody(r *flows.Route, exampleFields []string) object {
 	}
 }
 
-func requestField(f flows.Field) object {
+func requestField(f wire.Field) object {
 	var schema object
 	for _, m := range fieldSchemas[f.Name] {
 		switch {
@@ -267,8 +268,8 @@ func requestField(f flows.Field) object {
 
 // answers are the responses of a route: the successful one, then the errors by
 // their status.
-func (d *documentParts) answers(success object, errs []*flows.Error) object {
-	byStatus := map[int][]*flows.Error{}
+func (d *documentParts) answers(success object, errs []*wire.Error) object {
+	byStatus := map[int][]*wire.Error{}
 	statuses := []int{}
 	for _, e := range errs {
 		if !slices.Contains(statuses, e.Status) {
@@ -402,7 +403,7 @@ func (a answerText) example(state record.State) object {
 
 // failure is the response with errors of one status. One that has a single code
 // is the same on every route.
-func (d *documentParts) failure(errs []*flows.Error) object {
+func (d *documentParts) failure(errs []*wire.Error) object {
 	if len(errs) > 1 {
 		return d.failureOf(http.StatusText(errs[0].Status)+".", errs)
 	}
@@ -411,7 +412,7 @@ func (d *documentParts) failure(errs []*flows.Error) object {
 	return ref("responses", name)
 }
 
-func (d *documentParts) failureOf(description string, errs []*flows.Error) object {
+func (d *documentParts) failureOf(description string, errs []*wire.Error) object {
 	codes, examples := []string{}, object{}
 	challenge, challenges, retry := "", 0, false
 	for _, e := range errs {
@@ -460,7 +461,7 @@ func errorSchema() object {
 			if !slices.Contains(codes, any(e.Code)) {
 				codes = append(codes, e.Code)
 			}
-			for _, reason := range flows.Reasons[e] {
+			for _, reason := range wire.Reasons[e] {
 				if !slices.Contains(reasons, any(reason)) {
 					reasons = append(reasons, reason)
 				}
@@ -474,7 +475,7 @@ func errorSchema() object {
 		{"properties", object{
 			{"status", object{{"type", "string"}, {"enum", []any{"error"}}}},
 			{"error_code", object{{"type", "string"}, {"description", "What programs go by."}, {"enum", codes}}},
-			{"message", object{{"type", "string"}, {"description", "One sentence for the developer of the client."}, {"examples", []any{flows.ErrPasswordInvalid.Message}}}},
+			{"message", object{{"type", "string"}, {"description", "One sentence for the developer of the client."}, {"examples", []any{wire.ErrPasswordInvalid.Message}}}},
 			{"reason", object{{"type", "string"}, {"description", "The cause, where an error_code has several."}, {"enum", reasons}}},
 			{"captcha_required", fieldSchemas["captcha_required"]},
 			{"disclaimers_required", fieldSchemas["disclaimers_required"]},
@@ -484,21 +485,21 @@ func errorSchema() object {
 
 var (
 	// retryErrors come with Retry-After.
-	retryErrors = []*flows.Error{flows.ErrRestricted, flows.ErrUnavailable}
+	retryErrors = []*wire.Error{wire.ErrRestricted, wire.ErrUnavailable}
 )
 
 // errorName names an error in the document; a code can have several statuses.
-func errorName(e *flows.Error) string { return fmt.Sprintf("%s.%d", e.Code, e.Status) }
+func errorName(e *wire.Error) string { return fmt.Sprintf("%s.%d", e.Code, e.Status) }
 
-func errorExample(e *flows.Error) object {
+func errorExample(e *wire.Error) object {
 	example := object{{"status", "error"}, {"error_code", e.Code}, {"message", e.Message}}
-	if e == flows.ErrQuality || e == flows.ErrRestricted { // which always have one
-		example = append(example, member{"reason", flows.Reasons[e][0]})
+	if e == wire.ErrQuality || e == wire.ErrRestricted { // which always have one
+		example = append(example, member{"reason", wire.Reasons[e][0]})
 	}
-	if e == flows.ErrDisclaimerInvalid {
+	if e == wire.ErrDisclaimerInvalid {
 		example = append(example, member{"disclaimers_required", exampleOf("disclaimers_required")})
 	}
-	if e == flows.ErrCaptchaMissing || e == flows.ErrCaptchaInvalid {
+	if e == wire.ErrCaptchaMissing || e == wire.ErrCaptchaInvalid {
 		example = append(example, member{"captcha_required", true})
 	}
 	return example

@@ -1,8 +1,8 @@
 package gate
 
 import (
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // The words of the OpenAPI document, and what each answer holds. What a route
@@ -111,7 +111,7 @@ var fieldSchemas = map[string]object{
 	"code_verifier": append(words("The verifier of the code_challenge that the provider was given (PKCE).", "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"),
 		member{"pattern", "^[A-Za-z0-9._~-]{43,128}$"}),
 	"nonce":          words("The nonce that the provider was given.", "n-0S6_WzA2Mj"),
-	"method":         {{"type", "string"}, {"description", "How to recover."}, {"enum", methods}, {"examples", []any{flows.ByPhone}}},
+	"method":         {{"type", "string"}, {"description", "How to recover."}, {"enum", methods}, {"examples", []any{tenant.ByPhone}}},
 	"token":          words("The token in the mailed link.", "mgl_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-_AbCdE"),
 	"control_answer": words("The answer to the control question, in any case.", "Rex"),
 
@@ -136,7 +136,7 @@ var fieldSchemas = map[string]object{
 	},
 }
 
-var methods = []any{flows.ByPhone, flows.ByMail, flows.ByQuestion}
+var methods = []any{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion}
 
 var disclaimerExample = object{
 	{"code", "terms"}, {"title", "Terms of use"}, {"description", "How you may use the service."}, {"link", "https://example.com/terms"},
@@ -235,7 +235,7 @@ type answerText struct {
 type answerField struct {
 	name     string
 	optional bool
-	value    flows.Method // the only one, if not empty
+	value    tenant.Method // the only one, if not empty
 }
 
 var passwordQuality = []answerField{{name: "password_regex"}, {name: "password_regex_description"}}
@@ -262,11 +262,11 @@ var stateAnswers = map[record.State]answerText{
 	},
 	record.RecoveryOTP: {
 		"RecoveryCheckOTP", "A code was sent; it comes next: auth/recovery/checkotp. A company may leave user_phone out unless it is the login_id that was sent.",
-		[]answerField{{name: "user_phone", optional: true}, {name: "verification", value: flows.ByPhone}},
+		[]answerField{{name: "user_phone", optional: true}, {name: "verification", value: tenant.ByPhone}},
 	},
 	record.RecoveryQuestion: {
 		"RecoveryCheckQuestion", "The answer to the control question comes next: auth/recovery/checkquestion.",
-		[]answerField{{name: "control_question"}, {name: "verification", value: flows.ByQuestion}},
+		[]answerField{{name: "control_question"}, {name: "verification", value: tenant.ByQuestion}},
 	},
 	record.RecoveryPassword: {"RecoverySetPassword", "A new password comes next: auth/setpassword.", passwordQuality},
 }
@@ -284,7 +284,7 @@ var routeAnswers = map[string]map[record.State]answerText{
 	"auth/setpassword": {record.None: {passwordRecovered, "After a recovery: the password is set, and there is no session.", nil}},
 	"auth/recovery/recover": {record.None: {
 		"LinkSent", "A link was mailed; there is no session yet.",
-		[]answerField{{name: "user_email"}, {name: "verification", value: flows.ByMail}},
+		[]answerField{{name: "user_email"}, {name: "verification", value: tenant.ByMail}},
 	}},
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // Contract, 2: a route has one spelling; any other is a 404 where it would fall
@@ -163,7 +164,7 @@ func TestBasePathBoundsTheRoutes(t *testing.T) {
 // Where an upstream could read another company's path than it is written, the
 // token must be that company's, too.
 func TestPathsNameTheCompaniesThatAnUpstreamMayRead(t *testing.T) {
-	service := &flows.Service{Companies: map[string]*flows.Company{"acme": {}, "umbra": {}}}
+	service := &flows.Service{Companies: map[string]*tenant.Company{"acme": {}, "umbra": {}}}
 	tests := []struct {
 		path      string
 		company   string

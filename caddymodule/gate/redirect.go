@@ -10,7 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A person whose browser comes to a protected path without a good session is sent to
@@ -57,7 +57,7 @@ func isNavigation(r *http.Request) bool {
 
 // needsLogin reports whether a login mends what a request was refused for.
 func needsLogin(err error) bool {
-	for _, mended := range []*flows.Error{flows.ErrHeaderMissing, flows.ErrHeaderInvalid, flows.ErrTokenInvalid, flows.ErrTokenExpired, flows.ErrSessionInvalid} {
+	for _, mended := range []*wire.Error{wire.ErrHeaderMissing, wire.ErrHeaderInvalid, wire.ErrTokenInvalid, wire.ErrTokenExpired, wire.ErrSessionInvalid} {
 		if errors.Is(err, mended) {
 			return true
 		}
@@ -88,7 +88,7 @@ func (h *Handler) loginURL(r *http.Request, company string, err error) string {
 	if to := asked.RequestURI(); isReturnTo(to) {
 		query = append(query, "return_to="+url.QueryEscape(to))
 	}
-	if refusal, ok := errors.AsType[*flows.Refusal](err); ok && refusal.MaxAge > 0 {
+	if refusal, ok := errors.AsType[*wire.Refusal](err); ok && refusal.MaxAge > 0 {
 		query = append(query, fmt.Sprintf("fresh=%d", refusal.MaxAge/time.Second))
 	}
 	page := h.base(r) + "/" + company + "/" + loginPath

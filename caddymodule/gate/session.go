@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // sessionPath is where, behind /{company_code}/, a client finds its session again:
@@ -55,7 +56,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	}
 	w.Header().Add("Vary", h.vary())
 	err := h.own(w, r, do, otherwise)
-	if do != nil && r.Method == http.MethodDelete && (err == nil || errors.Is(err, flows.ErrTokenInvalid) || errors.Is(err, flows.ErrTokenExpired)) {
+	if do != nil && r.Method == http.MethodDelete && (err == nil || errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired)) {
 		h.setCookie(w, "") // it is worth nothing, or no more
 		// What the browser keeps of the application's pages is not for who comes next,
 		// nor for the way back (W3C Clear Site Data, 3.1).
@@ -73,8 +74,8 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 }
 
 // errSessionMethod is ErrMethod where the session is.
-var errSessionMethod = &flows.Error{
-	Code:    flows.ErrMethod.Code,
+var errSessionMethod = &wire.Error{
+	Code:    wire.ErrMethod.Code,
 	Status:  http.StatusMethodNotAllowed,
 	Message: "Use GET, POST or DELETE.",
 }

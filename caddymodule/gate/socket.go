@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A browser can't set Authorization where it opens a WebSocket. Of what its pages can
@@ -119,7 +119,7 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-var errSocketTokenAlone = &flows.Refusal{
-	Err:     flows.ErrHeaderInvalid,
+var errSocketTokenAlone = &wire.Refusal{
+	Err:     wire.ErrHeaderInvalid,
 	Message: "Offer a second protocol beside the token's: a browser closes the WebSocket if none of those that it offered comes back.",
 }

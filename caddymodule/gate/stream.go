@@ -10,8 +10,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // pass passes a request on, with the identity that the application trusts, and,
@@ -136,7 +136,7 @@ func (s *stream) check() {
 	case err == nil:
 		s.confirmed = asked
 		streams.add(s, time.Now(), s.recheck/2)
-	case errors.Is(err, flows.ErrUnavailable) && time.Since(s.confirmed)+again < s.recheck:
+	case errors.Is(err, wire.ErrUnavailable) && time.Since(s.confirmed)+again < s.recheck:
 		streams.add(s, time.Now(), again)
 	default:
 		s.why = err

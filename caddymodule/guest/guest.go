@@ -7,7 +7,9 @@
 // senders/webhook.go for an example.
 package guest
 
-import "github.com/mnemogate/mnemogate/flows"
+import (
+	"github.com/mnemogate/mnemogate/flows/tenant"
+)
 
 // What a guest module may be besides what its namespace asks for. The app finds
 // each of these by a type assertion.
@@ -48,17 +50,17 @@ type Widget interface {
 
 // An EventsModule is what a module of the namespace mnemogate.events must be.
 type EventsModule interface {
-	flows.EventReceiver
+	tenant.EventReceiver
 	// Settings returns what was decided for this receiver; the field Receiver is
 	// not set.
-	Settings() flows.Events
+	Settings() tenant.Events
 }
 
 // An OAuthModule is what a module of the namespace mnemogate.oauth must be.
 type OAuthModule interface {
-	flows.OAuthProvider
+	tenant.OAuthProvider
 	// Settings returns what the company decided for this provider; the fields
 	// Provider and Authorizer are not set. The module may be a
-	// flows.OAuthAuthorizer as well.
-	Settings() flows.OAuth
+	// tenant.OAuthAuthorizer as well.
+	Settings() tenant.OAuth
 }

@@ -26,7 +26,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 const (
@@ -82,8 +83,8 @@ type oauthClient struct {
 }
 
 // Settings implements guest.OAuthModule.
-func (c *oauthClient) Settings() flows.OAuth {
-	return flows.OAuth{
+func (c *oauthClient) Settings() tenant.OAuth {
+	return tenant.OAuth{
 		RedirectURIs:      slices.Clone(c.RedirectURI),
 		Name:              c.Name,
 		ClientID:          c.ClientID,
@@ -173,7 +174,7 @@ func (c *oauthClient) begin(ctx context.Context) (context.Context, context.Cance
 
 // exchange trades the code for tokens. The style is never x/oauth2's own
 // choice: to find one it would spend the code twice.
-func (c *oauthClient) exchange(ctx context.Context, tokenURL string, style oauth2.AuthStyle, grant flows.OAuthGrant) (*oauth2.Token, error) {
+func (c *oauthClient) exchange(ctx context.Context, tokenURL string, style oauth2.AuthStyle, grant tenant.OAuthGrant) (*oauth2.Token, error) {
 	if c.ClientSecret == "" {
 		style = oauth2.AuthStyleInParams // RFC 6749 3.2.1: a public client names itself
 	}
@@ -196,7 +197,7 @@ func (c *oauthClient) exchange(ctx context.Context, tokenURL string, style oauth
 
 // oauthFailed says why the provider's word is not taken.
 func oauthFailed(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", flows.ErrOAuthFailed, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %s", wire.ErrOAuthFailed, fmt.Sprintf(format, args...))
 }
 
 // tokenErrorCodes are those of RFC 6749 5.2 and of GitHub. Any other might be
@@ -250,14 +251,14 @@ func usableSubject(s string) bool {
 
 // newOAuthUser refuses a subject that can't be kept, and leaves out an email
 // that is none.
-func newOAuthUser(subject, email string, verified bool) (flows.OAuthUser, error) {
+func newOAuthUser(subject, email string, verified bool) (tenant.OAuthUser, error) {
 	if !usableSubject(subject) {
-		return flows.OAuthUser{}, oauthFailed("the provider names the user in a way that can't be kept")
+		return tenant.OAuthUser{}, oauthFailed("the provider names the user in a way that can't be kept")
 	}
 	if !strings.Contains(email, "@") || strings.ContainsFunc(email, unicode.IsControl) {
-		return flows.OAuthUser{Subject: subject}, nil
+		return tenant.OAuthUser{Subject: subject}, nil
 	}
-	return flows.OAuthUser{Subject: subject, Email: email, EmailVerified: verified}, nil
+	return tenant.OAuthUser{Subject: subject, Email: email, EmailVerified: verified}, nil
 }
 
 // fresh is a transport that asks for a document within measure, and else answers

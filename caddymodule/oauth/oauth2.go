@@ -17,7 +17,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 func init() { caddy.RegisterModule(OAuth2{}) }
@@ -145,34 +145,34 @@ func (p *OAuth2) Weaknesses() []guest.Weakness {
 	return guest.HTTPWeakness(p.Insecure, p.AuthorizeURL, p.TokenURL, p.UserinfoURL)
 }
 
-// Start implements flows.OAuthAuthorizer.
-func (p *OAuth2) Start(context.Context) (flows.OAuthStart, error) {
-	return flows.OAuthStart{URL: p.AuthorizeURL}, nil
+// Start implements tenant.OAuthAuthorizer.
+func (p *OAuth2) Start(context.Context) (tenant.OAuthStart, error) {
+	return tenant.OAuthStart{URL: p.AuthorizeURL}, nil
 }
 
-// Exchange implements flows.OAuthProvider.
-func (p *OAuth2) Exchange(ctx context.Context, grant flows.OAuthGrant) (flows.OAuthUser, error) {
+// Exchange implements tenant.OAuthProvider.
+func (p *OAuth2) Exchange(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	ctx, cancel := p.begin(ctx)
 	defer cancel()
 	user, err := p.login(ctx, grant)
 	if err != nil {
-		return flows.OAuthUser{}, fmt.Errorf("oauth oauth2 %s: %w", p.ClientID, err)
+		return tenant.OAuthUser{}, fmt.Errorf("oauth oauth2 %s: %w", p.ClientID, err)
 	}
 	return user, nil
 }
 
-func (p *OAuth2) login(ctx context.Context, grant flows.OAuthGrant) (flows.OAuthUser, error) {
+func (p *OAuth2) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	style := oauth2.AuthStyleInHeader
 	if p.AuthStyle == authPost {
 		style = oauth2.AuthStyleInParams
 	}
 	token, err := p.exchange(ctx, p.TokenURL, style, grant)
 	if err != nil {
-		return flows.OAuthUser{}, err
+		return tenant.OAuthUser{}, err
 	}
 	info, err := p.userinfo(ctx, token.AccessToken)
 	if err != nil {
-		return flows.OAuthUser{}, err
+		return tenant.OAuthUser{}, err
 	}
 	return p.user(info)
 }
@@ -204,19 +204,19 @@ func (p *OAuth2) userinfo(ctx context.Context, accessToken string) ([]byte, erro
 }
 
 // user picks the configured fields from a userinfo answer.
-func (p *OAuth2) user(info []byte) (flows.OAuthUser, error) {
+func (p *OAuth2) user(info []byte) (tenant.OAuthUser, error) {
 	decoder := json.NewDecoder(strings.NewReader(string(info)))
 	decoder.UseNumber() // ids above 2^53 must not be rounded
 	var doc map[string]any
 	if decoder.Decode(&doc) != nil || decoder.More() {
-		return flows.OAuthUser{}, oauthFailed("userinfo's answer is not a JSON object")
+		return tenant.OAuthUser{}, oauthFailed("userinfo's answer is not a JSON object")
 	}
 	subject, ok := field(doc, p.Subject).(string)
 	if number, is := field(doc, p.Subject).(json.Number); is && !strings.ContainsAny(number.String(), ".eE") {
 		subject, ok = number.String(), true
 	}
 	if !ok {
-		return flows.OAuthUser{}, oauthFailed("userinfo's answer has no string or integer at %s", p.Subject)
+		return tenant.OAuthUser{}, oauthFailed("userinfo's answer has no string or integer at %s", p.Subject)
 	}
 	email, _ := field(doc, p.Email).(string)
 	verified := field(doc, p.Verified)
@@ -247,11 +247,11 @@ func field(doc any, path string) any {
 
 // Interface guards
 var (
-	_ guest.OAuthModule     = (*OAuth2)(nil)
-	_ flows.OAuthAuthorizer = (*OAuth2)(nil)
-	_ guest.Remote          = (*OAuth2)(nil)
-	_ guest.Weak            = (*OAuth2)(nil)
-	_ caddy.Provisioner     = (*OAuth2)(nil)
-	_ caddy.Validator       = (*OAuth2)(nil)
-	_ caddyfile.Unmarshaler = (*OAuth2)(nil)
+	_ guest.OAuthModule      = (*OAuth2)(nil)
+	_ tenant.OAuthAuthorizer = (*OAuth2)(nil)
+	_ guest.Remote           = (*OAuth2)(nil)
+	_ guest.Weak             = (*OAuth2)(nil)
+	_ caddy.Provisioner      = (*OAuth2)(nil)
+	_ caddy.Validator        = (*OAuth2)(nil)
+	_ caddyfile.Unmarshaler  = (*OAuth2)(nil)
 )

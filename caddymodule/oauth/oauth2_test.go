@@ -11,7 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // newOAuth2 is an OAuth2 module for a provider with these two endpoints.
@@ -57,7 +58,7 @@ func TestOAuth2LogsIn(t *testing.T) {
 				p.AuthStyle = c.style
 			}
 			user, err := p.Exchange(t.Context(), grant)
-			if want := (flows.OAuthUser{Subject: "9007199254740993", Email: "ana@example.com", EmailVerified: true}); user != want || err != nil {
+			if want := (tenant.OAuthUser{Subject: "9007199254740993", Email: "ana@example.com", EmailVerified: true}); user != want || err != nil {
 				t.Errorf("got %+v, %v, want %+v", user, err, want)
 			}
 			if auth != c.wantAuth || form.Get("client_id") != c.wantID || form.Get("client_secret") != c.wantIn || calls != 1 ||
@@ -91,7 +92,7 @@ func TestOAuth2FailsOnARefusedCodeOnce(t *testing.T) {
 		calls++
 		guesttest.Answering(400, `{"error":"invalid_grant"}`)(w, r)
 	}, guesttest.Answering(200, `{"id":"x"}`))
-	if _, err := p.Exchange(t.Context(), grant); !errors.Is(err, flows.ErrOAuthFailed) || calls != 1 {
+	if _, err := p.Exchange(t.Context(), grant); !errors.Is(err, wire.ErrOAuthFailed) || calls != 1 {
 		t.Errorf("%v after %d calls", err, calls)
 	}
 }
@@ -99,38 +100,38 @@ func TestOAuth2FailsOnARefusedCodeOnce(t *testing.T) {
 func TestOAuth2PicksTheUser(t *testing.T) {
 	for name, c := range map[string]struct {
 		subject, body string
-		want          flows.OAuthUser
+		want          tenant.OAuthUser
 		fails         bool
 	}{
-		"string":         {"id", `{"id":"abc"}`, flows.OAuthUser{Subject: "abc"}, false},
-		"number":         {"id", `{"id":123}`, flows.OAuthUser{Subject: "123"}, false},
-		"zero":           {"id", `{"id":0}`, flows.OAuthUser{Subject: "0"}, false},
-		"path":           {"data.user.id", `{"data":{"user":{"id":"x"}}}`, flows.OAuthUser{Subject: "x"}, false},
-		"list":           {"response.0.id", `{"response":[{"id":7}]}`, flows.OAuthUser{Subject: "7"}, false},
-		"outside list":   {"response.1.id", `{"response":[{"id":7}]}`, flows.OAuthUser{}, true},
-		"no index":       {"response.x.id", `{"response":[{"id":7}]}`, flows.OAuthUser{}, true},
-		"negative index": {"response.-1.id", `{"response":[{"id":7}]}`, flows.OAuthUser{}, true},
-		"through string": {"id.x", `{"id":"abc"}`, flows.OAuthUser{}, true},
-		"missing":        {"id", `{"login":"abc"}`, flows.OAuthUser{}, true},
-		"null":           {"id", `{"id":null}`, flows.OAuthUser{}, true},
-		"empty":          {"id", `{"id":""}`, flows.OAuthUser{}, true},
-		"bool":           {"id", `{"id":true}`, flows.OAuthUser{}, true},
-		"object":         {"id", `{"id":{}}`, flows.OAuthUser{}, true},
-		"fraction":       {"id", `{"id":1.5}`, flows.OAuthUser{}, true},
-		"exponent":       {"id", `{"id":1e3}`, flows.OAuthUser{}, true},
-		"control":        {"id", `{"id":"a\u0000b"}`, flows.OAuthUser{}, true},
-		"trailing":       {"id", `{"id":"a"}{"id":"b"}`, flows.OAuthUser{}, true},
-		"verified":       {"id", `{"id":"a","email":"b@c","verified":true}`, flows.OAuthUser{Subject: "a", Email: "b@c", EmailVerified: true}, false},
-		"unverified":     {"id", `{"id":"a","email":"b@c","verified":false}`, flows.OAuthUser{Subject: "a", Email: "b@c"}, false},
-		"verified 1":     {"id", `{"id":"a","email":"b@c","verified":1}`, flows.OAuthUser{Subject: "a", Email: "b@c"}, false},
-		"no word":        {"id", `{"id":"a","email":"b@c"}`, flows.OAuthUser{Subject: "a", Email: "b@c"}, false},
-		"odd email":      {"id", `{"id":"a","email":["b@c"],"verified":true}`, flows.OAuthUser{Subject: "a"}, false},
+		"string":         {"id", `{"id":"abc"}`, tenant.OAuthUser{Subject: "abc"}, false},
+		"number":         {"id", `{"id":123}`, tenant.OAuthUser{Subject: "123"}, false},
+		"zero":           {"id", `{"id":0}`, tenant.OAuthUser{Subject: "0"}, false},
+		"path":           {"data.user.id", `{"data":{"user":{"id":"x"}}}`, tenant.OAuthUser{Subject: "x"}, false},
+		"list":           {"response.0.id", `{"response":[{"id":7}]}`, tenant.OAuthUser{Subject: "7"}, false},
+		"outside list":   {"response.1.id", `{"response":[{"id":7}]}`, tenant.OAuthUser{}, true},
+		"no index":       {"response.x.id", `{"response":[{"id":7}]}`, tenant.OAuthUser{}, true},
+		"negative index": {"response.-1.id", `{"response":[{"id":7}]}`, tenant.OAuthUser{}, true},
+		"through string": {"id.x", `{"id":"abc"}`, tenant.OAuthUser{}, true},
+		"missing":        {"id", `{"login":"abc"}`, tenant.OAuthUser{}, true},
+		"null":           {"id", `{"id":null}`, tenant.OAuthUser{}, true},
+		"empty":          {"id", `{"id":""}`, tenant.OAuthUser{}, true},
+		"bool":           {"id", `{"id":true}`, tenant.OAuthUser{}, true},
+		"object":         {"id", `{"id":{}}`, tenant.OAuthUser{}, true},
+		"fraction":       {"id", `{"id":1.5}`, tenant.OAuthUser{}, true},
+		"exponent":       {"id", `{"id":1e3}`, tenant.OAuthUser{}, true},
+		"control":        {"id", `{"id":"a\u0000b"}`, tenant.OAuthUser{}, true},
+		"trailing":       {"id", `{"id":"a"}{"id":"b"}`, tenant.OAuthUser{}, true},
+		"verified":       {"id", `{"id":"a","email":"b@c","verified":true}`, tenant.OAuthUser{Subject: "a", Email: "b@c", EmailVerified: true}, false},
+		"unverified":     {"id", `{"id":"a","email":"b@c","verified":false}`, tenant.OAuthUser{Subject: "a", Email: "b@c"}, false},
+		"verified 1":     {"id", `{"id":"a","email":"b@c","verified":1}`, tenant.OAuthUser{Subject: "a", Email: "b@c"}, false},
+		"no word":        {"id", `{"id":"a","email":"b@c"}`, tenant.OAuthUser{Subject: "a", Email: "b@c"}, false},
+		"odd email":      {"id", `{"id":"a","email":["b@c"],"verified":true}`, tenant.OAuthUser{Subject: "a"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newOAuth2(t, goodToken, guesttest.Answering(200, c.body))
 			p.Subject = c.subject
 			user, err := p.Exchange(t.Context(), grant)
-			if user != c.want || errors.Is(err, flows.ErrOAuthFailed) != c.fails || !c.fails && err != nil {
+			if user != c.want || errors.Is(err, wire.ErrOAuthFailed) != c.fails || !c.fails && err != nil {
 				t.Errorf("got %+v, %v", user, err)
 			}
 		})
@@ -147,7 +148,7 @@ func TestOAuth2TellsARefusalFromAnOutage(t *testing.T) {
 			t.Run(name+"/"+endpoint, func(t *testing.T) {
 				_, err := p.Exchange(t.Context(), grant)
 				guesttest.NoSecrets(t, err, "hidden")
-				if refused := c.says.refuses(endpoint == "token"); errors.Is(err, flows.ErrOAuthFailed) != refused || err == nil {
+				if refused := c.says.refuses(endpoint == "token"); errors.Is(err, wire.ErrOAuthFailed) != refused || err == nil {
 					t.Errorf("got %v, refused: %v", err, refused)
 				}
 			})
@@ -155,7 +156,7 @@ func TestOAuth2TellsARefusalFromAnOutage(t *testing.T) {
 	}
 	p := newOAuth2(t, guesttest.Answering(200, `{"access_token":"hidden\nX: y"}`), good)
 	_, err := p.Exchange(t.Context(), grant)
-	if guesttest.NoSecrets(t, err, "hidden"); !errors.Is(err, flows.ErrOAuthFailed) {
+	if guesttest.NoSecrets(t, err, "hidden"); !errors.Is(err, wire.ErrOAuthFailed) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func TestOAuthCaddyfile(t *testing.T) {
@@ -126,7 +127,7 @@ func TestOAuthSettings(t *testing.T) {
 	}
 }
 
-var grant = flows.OAuthGrant{Code: "hidden-code", RedirectURI: "https://a.example/cb", CodeVerifier: "hidden-verifier", Nonce: "n-1"}
+var grant = tenant.OAuthGrant{Code: "hidden-code", RedirectURI: "https://a.example/cb", CodeVerifier: "hidden-verifier", Nonce: "n-1"}
 
 // FuzzIDToken lets a stranger write ID tokens: none may log anyone in.
 func FuzzIDToken(f *testing.F) {
@@ -153,7 +154,7 @@ func FuzzIDToken(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		user, err := p.verify(t.Context(), at, raw, grant)
-		if err == nil && raw != good || err != nil && (!errors.Is(err, flows.ErrOAuthFailed) || user.Subject != "") {
+		if err == nil && raw != good || err != nil && (!errors.Is(err, wire.ErrOAuthFailed) || user.Subject != "") {
 			t.Errorf("%q: %+v, %v", raw, user, err)
 		}
 	})
@@ -169,7 +170,7 @@ func FuzzUserinfo(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, subject string) {
 		p := &OAuth2{Subject: subject, Email: "email", Verified: "verified"}
 		user, err := p.user(body)
-		if err == nil && !usableSubject(user.Subject) || err != nil && !errors.Is(err, flows.ErrOAuthFailed) {
+		if err == nil && !usableSubject(user.Subject) || err != nil && !errors.Is(err, wire.ErrOAuthFailed) {
 			t.Errorf("%+v, %v", user, err)
 		}
 	})

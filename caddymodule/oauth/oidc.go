@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 func init() { caddy.RegisterModule(new(OIDC)) }
@@ -118,46 +119,46 @@ func (p *OIDC) Endpoint() string { return guest.EndpointOf(p.Issuer) }
 // Weaknesses implements guest.Weak.
 func (p *OIDC) Weaknesses() []guest.Weakness { return guest.HTTPWeakness(p.Insecure, p.Issuer) }
 
-// Exchange implements flows.OAuthProvider.
-func (p *OIDC) Exchange(ctx context.Context, grant flows.OAuthGrant) (flows.OAuthUser, error) {
+// Exchange implements tenant.OAuthProvider.
+func (p *OIDC) Exchange(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	ctx, cancel := p.begin(ctx)
 	defer cancel()
 	user, err := p.login(ctx, grant)
 	if err != nil {
-		return flows.OAuthUser{}, fmt.Errorf("oauth oidc %s: %w", p.Issuer, err)
+		return tenant.OAuthUser{}, fmt.Errorf("oauth oidc %s: %w", p.Issuer, err)
 	}
 	return user, nil
 }
 
-func (p *OIDC) login(ctx context.Context, grant flows.OAuthGrant) (flows.OAuthUser, error) {
+func (p *OIDC) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	at, err := p.discovered(ctx)
 	if err != nil {
-		return flows.OAuthUser{}, fmt.Errorf("discovery: %w", err)
+		return tenant.OAuthUser{}, fmt.Errorf("discovery: %w", err)
 	}
 	token, err := p.exchange(ctx, at.TokenURL, at.style, grant)
 	if err != nil {
-		return flows.OAuthUser{}, err
+		return tenant.OAuthUser{}, err
 	}
 	raw, ok := token.Extra("id_token").(string)
 	if !ok {
-		return flows.OAuthUser{}, oauthFailed("the token endpoint answered no id_token")
+		return tenant.OAuthUser{}, oauthFailed("the token endpoint answered no id_token")
 	}
 	return p.verify(ctx, at, raw, grant)
 }
 
-// Start implements flows.OAuthAuthorizer.
-func (p *OIDC) Start(ctx context.Context) (flows.OAuthStart, error) {
+// Start implements tenant.OAuthAuthorizer.
+func (p *OIDC) Start(ctx context.Context) (tenant.OAuthStart, error) {
 	if last := p.failed.Load(); last != nil && p.found.Load() == nil && p.now().Sub(last.at) < askAgain {
-		return flows.OAuthStart{}, last.err
+		return tenant.OAuthStart{}, last.err
 	}
 	at, err := p.discovered(ctx)
 	if err != nil {
-		return flows.OAuthStart{}, fmt.Errorf("oauth oidc %s: discovery: %w", p.Issuer, err)
+		return tenant.OAuthStart{}, fmt.Errorf("oauth oidc %s: discovery: %w", p.Issuer, err)
 	}
 	if _, err := p.url(at.StartURL); err != nil {
-		return flows.OAuthStart{}, fmt.Errorf("oauth oidc %s: its document's authorization_endpoint is missing or not https", p.Issuer)
+		return tenant.OAuthStart{}, fmt.Errorf("oauth oidc %s: its document's authorization_endpoint is missing or not https", p.Issuer)
 	}
-	return flows.OAuthStart{URL: at.StartURL, PKCE: slices.Contains(at.Challenges, "S256")}, nil
+	return tenant.OAuthStart{URL: at.StartURL, PKCE: slices.Contains(at.Challenges, "S256")}, nil
 }
 
 // discovered returns what is known of the issuer. Callers who come while it is
@@ -170,7 +171,7 @@ func (p *OIDC) discovered(ctx context.Context) (*discovery, error) {
 		ctx, cancel := p.begin(context.WithoutCancel(ctx))
 		defer cancel()
 		var at *discovery
-		err := flows.Contain(func() (err error) { // this goroutine is nobody's
+		err := panics.Contain(func() (err error) { // this goroutine is nobody's
 			at, err = p.discover(ctx)
 			return err
 		})
@@ -270,28 +271,28 @@ func (b *looseBool) UnmarshalJSON(text []byte) error {
 }
 
 // verify checks an ID token: OpenID Connect Core 3.1.3.7.
-func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant flows.OAuthGrant) (flows.OAuthUser, error) {
+func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	keys := &keyErrors{KeySet: at.keys}
 	config := &oidc.Config{ClientID: p.ClientID, SupportedSigningAlgs: at.Algorithms}
 	token, err := oidc.NewVerifier(p.Issuer, keys, config).Verify(ctx, raw)
 	if unreached(keys.err) {
-		return flows.OAuthUser{}, fmt.Errorf("asking for the provider's keys: %w", guest.Cause(keys.err))
+		return tenant.OAuthUser{}, fmt.Errorf("asking for the provider's keys: %w", guest.Cause(keys.err))
 	}
 	if err != nil {
-		return flows.OAuthUser{}, oauthFailed("its ID token: %s", guest.Scrub(err.Error(), p.secrets(raw, grant)...))
+		return tenant.OAuthUser{}, oauthFailed("its ID token: %s", guest.Scrub(err.Error(), p.secrets(raw, grant)...))
 	}
 	var claims idClaims
 	if token.Claims(&claims) != nil {
-		return flows.OAuthUser{}, oauthFailed("its ID token: a claim has an unexpected type")
+		return tenant.OAuthUser{}, oauthFailed("its ID token: a claim has an unexpected type")
 	}
 	if err := p.checkClaims(token, claims, grant.Nonce, p.now()); err != nil {
-		return flows.OAuthUser{}, err
+		return tenant.OAuthUser{}, err
 	}
 	return newOAuthUser(token.Subject, claims.Email, bool(claims.EmailVerified))
 }
 
 // secrets lists what a provider might repeat in a token that is refused.
-func (p *OIDC) secrets(raw string, grant flows.OAuthGrant) []string {
+func (p *OIDC) secrets(raw string, grant tenant.OAuthGrant) []string {
 	return []string{raw, p.ClientSecret, grant.Code, grant.CodeVerifier, grant.Nonce}
 }
 
@@ -310,11 +311,11 @@ func (p *OIDC) checkClaims(token *oidc.IDToken, claims idClaims, nonce string, n
 
 // Interface guards
 var (
-	_ guest.OAuthModule     = (*OIDC)(nil)
-	_ flows.OAuthAuthorizer = (*OIDC)(nil)
-	_ guest.Remote          = (*OIDC)(nil)
-	_ guest.Weak            = (*OIDC)(nil)
-	_ caddy.Provisioner     = (*OIDC)(nil)
-	_ caddy.Validator       = (*OIDC)(nil)
-	_ caddyfile.Unmarshaler = (*OIDC)(nil)
+	_ guest.OAuthModule      = (*OIDC)(nil)
+	_ tenant.OAuthAuthorizer = (*OIDC)(nil)
+	_ guest.Remote           = (*OIDC)(nil)
+	_ guest.Weak             = (*OIDC)(nil)
+	_ caddy.Provisioner      = (*OIDC)(nil)
+	_ caddy.Validator        = (*OIDC)(nil)
+	_ caddyfile.Unmarshaler  = (*OIDC)(nil)
 )

@@ -23,7 +23,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -161,14 +162,14 @@ func TestOIDCLogsIn(t *testing.T) {
 			f.alg, f.kid = alg, alg
 			p := f.client(t)
 			user, err := p.Exchange(t.Context(), grant)
-			if want := (flows.OAuthUser{Subject: "user-1", Email: "ana@example.com", EmailVerified: true}); user != want || err != nil {
+			if want := (tenant.OAuthUser{Subject: "user-1", Email: "ana@example.com", EmailVerified: true}); user != want || err != nil {
 				t.Errorf("got %+v, %v, want %+v", user, err, want)
 			}
 			want := url.Values{"grant_type": {"authorization_code"}, "code": {grant.Code}, "redirect_uri": {grant.RedirectURI}, "code_verifier": {grant.CodeVerifier}}
 			if f.form.Encode() != want.Encode() || f.auth != "Basic "+base64.StdEncoding.EncodeToString([]byte("me:hidden-secret")) {
 				t.Errorf("sent %v, %s", f.form, f.auth)
 			}
-			if _, err := p.Exchange(t.Context(), grant); !errors.Is(err, flows.ErrOAuthFailed) || !strings.Contains(err.Error(), "invalid_grant") {
+			if _, err := p.Exchange(t.Context(), grant); !errors.Is(err, wire.ErrOAuthFailed) || !strings.Contains(err.Error(), "invalid_grant") {
 				t.Errorf("the code again: %v", err)
 			} else {
 				guesttest.NoSecrets(t, err, "hidden")
@@ -201,7 +202,7 @@ func TestOIDCSendsTheSecretAsTheProviderTakesIt(t *testing.T) {
 			p := f.client(t)
 			p.ClientSecret = c.secret
 			_, err := p.Exchange(t.Context(), grant)
-			if (err != nil) != c.fails || errors.Is(err, flows.ErrOAuthFailed) {
+			if (err != nil) != c.fails || errors.Is(err, wire.ErrOAuthFailed) {
 				t.Fatal(err)
 			}
 			if c.fails {
@@ -275,7 +276,7 @@ func TestOIDCClaims(t *testing.T) {
 				return
 			}
 			guesttest.NoSecrets(t, err, "hidden", "\n")
-			if !errors.Is(err, flows.ErrOAuthFailed) || !strings.Contains(err.Error(), c.want) || user != (flows.OAuthUser{}) {
+			if !errors.Is(err, wire.ErrOAuthFailed) || !strings.Contains(err.Error(), c.want) || user != (tenant.OAuthUser{}) {
 				t.Errorf("got %+v, %v, want %q", user, err, c.want)
 			}
 		})
@@ -323,7 +324,7 @@ func TestOIDCRefusesForgedTokens(t *testing.T) {
 			}
 			_, err := f.client(t).Exchange(t.Context(), grant)
 			guesttest.NoSecrets(t, err, "hidden")
-			if !errors.Is(err, flows.ErrOAuthFailed) {
+			if !errors.Is(err, wire.ErrOAuthFailed) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -405,7 +406,7 @@ func TestOIDCTellsARefusalFromAnOutage(t *testing.T) {
 					t.Errorf("it took %v", took)
 				}
 				guesttest.NoSecrets(t, err, "hidden")
-				if refused := c.says.refuses(path == "/token") && !strings.HasPrefix(path, "/."); errors.Is(err, flows.ErrOAuthFailed) != refused {
+				if refused := c.says.refuses(path == "/token") && !strings.HasPrefix(path, "/."); errors.Is(err, wire.ErrOAuthFailed) != refused {
 					t.Errorf("got %v, refused: %v", err, refused)
 				}
 			})
@@ -430,7 +431,7 @@ func TestOIDCKeysAreAskedForWithinMeasure(t *testing.T) {
 	now := time.Now()
 	p.now = func() time.Time { return now }
 	for i := range 10 {
-		if err := f.loginWith(t, p, fmt.Sprint("unknown ", i)); !errors.Is(err, flows.ErrOAuthFailed) {
+		if err := f.loginWith(t, p, fmt.Sprint("unknown ", i)); !errors.Is(err, wire.ErrOAuthFailed) {
 			t.Error(err)
 		}
 	}
@@ -451,7 +452,7 @@ func TestOIDCKeysAreAskedForAgainAfterAFailure(t *testing.T) {
 	f := newIssuer(t)
 	p := f.client(t)
 	f.handlers["/keys"] = guesttest.Answering(503, "")
-	if err := f.loginWith(t, p, "RS256"); err == nil || errors.Is(err, flows.ErrOAuthFailed) {
+	if err := f.loginWith(t, p, "RS256"); err == nil || errors.Is(err, wire.ErrOAuthFailed) {
 		t.Errorf("got %v", err)
 	}
 	f.mu.Lock()
@@ -467,7 +468,7 @@ func TestOIDCDiscoveryIsTriedAgainAfterAFailure(t *testing.T) {
 	f := newIssuer(t)
 	f.handlers[path] = guesttest.Answering(503, "")
 	p := f.client(t)
-	if _, err := p.Exchange(t.Context(), grant); err == nil || errors.Is(err, flows.ErrOAuthFailed) {
+	if _, err := p.Exchange(t.Context(), grant); err == nil || errors.Is(err, wire.ErrOAuthFailed) {
 		t.Errorf("got %v", err)
 	}
 	f.mu.Lock()
@@ -489,7 +490,7 @@ func TestOIDCDiscoveryIsShared(t *testing.T) {
 		wg.Go(func() {
 			g := grant
 			g.Code = "wrong"
-			if _, err := p.Exchange(t.Context(), g); !errors.Is(err, flows.ErrOAuthFailed) {
+			if _, err := p.Exchange(t.Context(), g); !errors.Is(err, wire.ErrOAuthFailed) {
 				t.Error(err)
 			}
 		})
@@ -514,7 +515,7 @@ func TestOIDCRefusesABadDiscoveryDocument(t *testing.T) {
 			f := newIssuer(t)
 			f.discovery = change
 			_, err := f.client(t).Exchange(t.Context(), grant)
-			if err == nil || errors.Is(err, flows.ErrOAuthFailed) || f.requests["/token"] != 0 {
+			if err == nil || errors.Is(err, wire.ErrOAuthFailed) || f.requests["/token"] != 0 {
 				t.Errorf("got %v, %v", err, f.requests)
 			}
 		})

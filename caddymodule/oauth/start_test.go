@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 func TestClientsAreToldOfAProvider(t *testing.T) {
@@ -19,7 +19,7 @@ func TestClientsAreToldOfAProvider(t *testing.T) {
 	asked := oauth2
 	asked.AuthorizeURL, asked.Scope = "https://login.example/auth", []string{"read:user"}
 	for _, c := range []struct {
-		settings flows.OAuth
+		settings tenant.OAuth
 		name     string
 		scopes   []string
 	}{
@@ -46,13 +46,13 @@ func TestWhereALoginBegins(t *testing.T) {
 		"S256":     {[]string{"plain", "S256"}, true},
 	} {
 		f.discovery = func(doc map[string]any) { doc["code_challenge_methods_supported"] = c.challenges }
-		if got, err := f.client(t).Start(t.Context()); err != nil || got != (flows.OAuthStart{URL: f.URL + "/auth", PKCE: c.pkce}) {
+		if got, err := f.client(t).Start(t.Context()); err != nil || got != (tenant.OAuthStart{URL: f.URL + "/auth", PKCE: c.pkce}) {
 			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
 	}
 	oauth2 := guesttest.MustStart(t, &OAuth2{AuthorizeURL: "https://id.example/auth?a=b", TokenURL: "https://id.example/token",
 		UserinfoURL: "https://id.example/me", Subject: "id", oauthClient: us})
-	if got, err := oauth2.Start(t.Context()); err != nil || got != (flows.OAuthStart{URL: "https://id.example/auth?a=b"}) {
+	if got, err := oauth2.Start(t.Context()); err != nil || got != (tenant.OAuthStart{URL: "https://id.example/auth?a=b"}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/text/language"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A login on a slow line waits for all of it: the page, what it loads in one language,
@@ -90,7 +92,7 @@ func TestEachLanguageHasAllTexts(t *testing.T) {
 // madeKeys are those of texts that the page puts together, and that the markup has.
 func madeKeys() []string {
 	keys := []string{"language", "language.choose", "noscript", "login.heading", "logout.heading", "error.auth.password.invalid.same"}
-	for _, method := range []flows.Method{flows.ByPhone, flows.ByMail, flows.ByQuestion} {
+	for _, method := range []tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion} {
 		keys = append(keys, "recover."+string(method))
 	}
 	for _, own := range []string{"network", "superseded", "oauth.state", "oauth.denied"} { // OwnCode in client.d.ts
@@ -136,7 +138,7 @@ func TestEachTextIsUsed(t *testing.T) {
 	}
 	texts := builtIn(t)[fallback]
 	may := slices.Sorted(maps.Keys(used))
-	for _, reasons := range flows.Reasons {
+	for _, reasons := range wire.Reasons {
 		for _, reason := range reasons {
 			may = append(may, "reason."+string(reason))
 		}

@@ -6,7 +6,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // Options returns the parsers of the policies, each of which may be given once.
@@ -88,7 +89,7 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 }
 
 func checkLocale(s string) error {
-	_, err := flows.ParseLocale(s)
+	_, err := message.ParseLocale(s)
 	return err
 }
 
@@ -205,12 +206,12 @@ func (r *Recovery) parseMethods(d *caddyfile.Dispenser) error {
 	if len(args) == 0 {
 		return d.ArgErr()
 	}
-	r.Methods = []flows.Method{}
+	r.Methods = []tenant.Method{}
 	if len(args) == 1 && args[0] == "off" {
 		return nil
 	}
 	for _, arg := range args {
-		r.Methods = append(r.Methods, flows.Method(arg))
+		r.Methods = append(r.Methods, tenant.Method(arg))
 	}
 	return nil
 }

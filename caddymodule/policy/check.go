@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 const (
@@ -112,7 +112,7 @@ func (p *Policy) checkArgon2id(a password.Argon2id) error {
 
 func (p *Policy) checkSecondFactor() error {
 	switch p.SecondFactor {
-	case "", flows.SecondFactorPerAccount, flows.SecondFactorRequired, flows.SecondFactorOff:
+	case "", tenant.SecondFactorPerAccount, tenant.SecondFactorRequired, tenant.SecondFactorOff:
 		return nil
 	default:
 		return fmt.Errorf("second_factor: %q is unknown; choose per_account, required or off", p.SecondFactor)
@@ -123,7 +123,7 @@ func (p *Policy) checkRecovery() error {
 	r := &p.Recovery
 	for i, m := range r.Methods {
 		switch {
-		case m != flows.ByPhone && m != flows.ByMail && m != flows.ByQuestion:
+		case m != tenant.ByPhone && m != tenant.ByMail && m != tenant.ByQuestion:
 			return fmt.Errorf("recovery methods: %q is unknown; choose from PHONE, MAIL and QUESTION", m)
 		case slices.Contains(r.Methods[:i], m):
 			return fmt.Errorf("recovery methods: %s already specified", m)

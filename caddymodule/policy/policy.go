@@ -15,9 +15,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // Policy is what a company may decide. What the app sets is every company's
@@ -39,7 +40,7 @@ type Policy struct {
 	// Whose password is followed by a one-time code: `per_account` (those whose
 	// second_factor is on), `required` (everyone; needs `sms`), or `off`.
 	// Default: `per_account`.
-	SecondFactor flows.SecondFactor `json:"second_factor,omitempty"`
+	SecondFactor tenant.SecondFactor `json:"second_factor,omitempty"`
 
 	// What verifies captchas, or `off` for none. There is no default: a company
 	// without a word on it, its own or the app's, is refused.
@@ -85,13 +86,13 @@ type Policy struct {
 	Insecure []string `json:"insecure,omitempty"`
 
 	captchaSet bool // captcha off leaves captcha nil
-	captcha    flows.Captcha
+	captcha    tenant.Captcha
 	captchaIs  string // its module's name, empty for off
 	siteKey    string
-	sms, mail  flows.Sender
-	events     *flows.Events
-	migrate    flows.PasswordVerifier
-	texts      *flows.Texts
+	sms, mail  message.Sender
+	events     *tenant.Events
+	migrate    tenant.PasswordVerifier
+	texts      *message.Texts
 	locale     string
 	regex      *regexp.Regexp
 	blocklist  *password.Blocklist
@@ -196,7 +197,7 @@ type Recovery struct {
 	// `MAIL` (needs `mail` and `link`), `QUESTION`. An empty list allows none.
 	// Default: PHONE where there is `sms`, then MAIL where there are `mail` and
 	// `link`.
-	Methods []flows.Method `json:"methods,omitzero"`
+	Methods []tenant.Method `json:"methods,omitzero"`
 
 	// Where the mailed link leads: an https URL (http for this machine only)
 	// with `{token}` where the token belongs. Put it into the fragment, as in
@@ -289,14 +290,14 @@ func (p *Policy) Load(ctx caddy.Context) error {
 		}
 	}
 	if p.Locale != "" {
-		tag, err := flows.ParseLocale(p.Locale)
+		tag, err := message.ParseLocale(p.Locale)
 		if err != nil {
 			return fmt.Errorf("locale: %w", err)
 		}
 		p.locale = tag.String()
 	}
 	if p.Texts != "" {
-		if p.texts, err = flows.LoadTexts(p.Texts); err != nil {
+		if p.texts, err = message.LoadTexts(p.Texts); err != nil {
 			return fmt.Errorf("texts: %w", err)
 		}
 	}
@@ -320,17 +321,17 @@ func (p *Policy) NamesCaptcha() bool { return p.captchaSet || p.CaptchaRaw != ni
 
 func (p *Policy) loadGuests(ctx caddy.Context) (err error) {
 	if p.SMSRaw != nil {
-		if p.sms, err = guest.Load[flows.Sender](ctx, p, "SMSRaw"); err != nil {
+		if p.sms, err = guest.Load[message.Sender](ctx, p, "SMSRaw"); err != nil {
 			return fmt.Errorf("sms: %w", err)
 		}
 	}
 	if p.MailRaw != nil {
-		if p.mail, err = guest.Load[flows.Sender](ctx, p, "MailRaw"); err != nil {
+		if p.mail, err = guest.Load[message.Sender](ctx, p, "MailRaw"); err != nil {
 			return fmt.Errorf("mail: %w", err)
 		}
 	}
 	if p.Password.MigrateRaw != nil {
-		if p.migrate, err = guest.Load[flows.PasswordVerifier](ctx, &p.Password, "MigrateRaw"); err != nil {
+		if p.migrate, err = guest.Load[tenant.PasswordVerifier](ctx, &p.Password, "MigrateRaw"); err != nil {
 			return fmt.Errorf("password migrate: %w", err)
 		}
 	}
@@ -346,7 +347,7 @@ func (p *Policy) loadGuests(ctx caddy.Context) (err error) {
 	}
 	if p.CaptchaRaw != nil {
 		p.captchaSet = true
-		if p.captcha, err = guest.Load[flows.Captcha](ctx, p, "CaptchaRaw"); err != nil {
+		if p.captcha, err = guest.Load[tenant.Captcha](ctx, p, "CaptchaRaw"); err != nil {
 			return fmt.Errorf("captcha: %w", err)
 		}
 		if module, ok := p.captcha.(caddy.Module); ok {
@@ -372,7 +373,7 @@ func readBlocklist(name string) (*password.Blocklist, error) {
 }
 
 // Apply overrides in c what the policy sets.
-func (p *Policy) Apply(c *flows.Company) {
+func (p *Policy) Apply(c *tenant.Company) {
 	override(&c.SMS, p.sms)
 	override(&c.Mail, p.mail)
 	override(&c.Texts, p.texts)
@@ -403,7 +404,7 @@ func (p *Policy) Apply(c *flows.Company) {
 	overrideBy(&c.Hardened, p.Hardened)
 }
 
-func (p *Passwords) apply(to *flows.PasswordPolicy, regex *regexp.Regexp) {
+func (p *Passwords) apply(to *tenant.PasswordPolicy, regex *regexp.Regexp) {
 	override(&to.MinLength, p.MinLength)
 	if regex != nil {
 		to.Regex, to.RegexSource, to.RegexDescription = regex, p.Regex, ""
@@ -415,24 +416,24 @@ func (p *Passwords) apply(to *flows.PasswordPolicy, regex *regexp.Regexp) {
 	overrideBy(&to.Required, p.Required)
 }
 
-func (l *Limits) apply(to *flows.Limits) {
+func (l *Limits) apply(to *tenant.Limits) {
 	override(&to.CaptchaAfter, l.CaptchaAfter)
 	override(&to.LockAfter, l.LockAfter)
 	override(&to.LockFor, time.Duration(l.LockFor))
 	override(&to.DisableAfter, l.DisableAfter)
-	overrideBy(&to.FailuresPerAddress, (*flows.Rate)(l.FailuresPerAddress))
-	overrideBy(&to.LoginsPerAddress, (*flows.Rate)(l.LoginsPerAddress))
-	overrideBy(&to.WrongCodes, (*flows.Rate)(l.WrongCodes))
-	overrideBy(&to.WrongAnswers, (*flows.Rate)(l.WrongAnswers))
-	overrideBy(&to.SMSPerAccount, (*flows.Rate)(l.SMSPerAccount))
-	overrideBy(&to.SMSPerPhone, (*flows.Rate)(l.SMSPerPhone))
-	overrideBy(&to.SMSPerAddress, (*flows.Rate)(l.SMSPerAddress))
-	overrideBy(&to.SMSPerCompany, (*flows.Rate)(l.SMSPerCompany))
-	overrideBy(&to.SMSPerCountry, (*flows.Rate)(l.SMSPerCountry))
+	overrideBy(&to.FailuresPerAddress, (*tenant.Rate)(l.FailuresPerAddress))
+	overrideBy(&to.LoginsPerAddress, (*tenant.Rate)(l.LoginsPerAddress))
+	overrideBy(&to.WrongCodes, (*tenant.Rate)(l.WrongCodes))
+	overrideBy(&to.WrongAnswers, (*tenant.Rate)(l.WrongAnswers))
+	overrideBy(&to.SMSPerAccount, (*tenant.Rate)(l.SMSPerAccount))
+	overrideBy(&to.SMSPerPhone, (*tenant.Rate)(l.SMSPerPhone))
+	overrideBy(&to.SMSPerAddress, (*tenant.Rate)(l.SMSPerAddress))
+	overrideBy(&to.SMSPerCompany, (*tenant.Rate)(l.SMSPerCompany))
+	overrideBy(&to.SMSPerCountry, (*tenant.Rate)(l.SMSPerCountry))
 	if l.SMSCountries != nil {
 		to.SMSCountries = slices.DeleteFunc(slices.Clone(l.SMSCountries), func(s string) bool { return s == allCountries })
 	}
-	overrideBy(&to.MailsPerAccount, (*flows.Rate)(l.MailsPerAccount))
+	overrideBy(&to.MailsPerAccount, (*tenant.Rate)(l.MailsPerAccount))
 	override(&to.SessionsPerAccount, l.SessionsPerAccount)
 }
 

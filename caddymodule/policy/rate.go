@@ -9,12 +9,12 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // Rate is a number of events within a time, written as in `5/10m`. The word
 // `unlimited` is the zero Rate.
-type Rate flows.Rate
+type Rate tenant.Rate
 
 // maxEvents bounds a Rate.
 const maxEvents = 1_000_000

@@ -12,8 +12,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 func init() {
@@ -114,14 +114,14 @@ func (w *EventsWebhook) checkTypes() error {
 	return nil
 }
 
-// Deliver implements flows.EventReceiver.
+// Deliver implements tenant.EventReceiver.
 func (w *EventsWebhook) Deliver(ctx context.Context, o record.Outgoing) error {
 	return w.post(ctx, o.ID, o.Body)
 }
 
 // Settings implements guest.EventsModule.
-func (w *EventsWebhook) Settings() flows.Events {
-	return flows.Events{Types: w.Types, Timeout: time.Duration(w.Timeout), Retry: time.Duration(w.Retry)}
+func (w *EventsWebhook) Settings() tenant.Events {
+	return tenant.Events{Types: w.Types, Timeout: time.Duration(w.Timeout), Retry: time.Duration(w.Retry)}
 }
 
 // EventsOff tells nobody, for a company whose app has a receiver.
@@ -143,11 +143,11 @@ func (EventsOff) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return guest.Options(d, nil)
 }
 
-// Deliver implements flows.EventReceiver; it is not called.
+// Deliver implements tenant.EventReceiver; it is not called.
 func (EventsOff) Deliver(context.Context, record.Outgoing) error { return nil }
 
 // Settings implements guest.EventsModule.
-func (EventsOff) Settings() flows.Events { return flows.Events{} }
+func (EventsOff) Settings() tenant.Events { return tenant.Events{} }
 
 // Absent implements guest.Absent.
 func (EventsOff) Absent() {}

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 )
 
 func init() {
@@ -66,8 +66,8 @@ func (l *logSender) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// Send implements flows.Sender.
-func (l *logSender) Send(ctx context.Context, m flows.Message) error {
+// Send implements message.Sender.
+func (l *logSender) Send(ctx context.Context, m message.Message) error {
 	if trial := guest.TrialOf(ctx); trial != nil {
 		trial.Answer = "it is in Caddy's log, and nowhere else"
 	}
@@ -82,12 +82,12 @@ func (l *logSender) Send(ctx context.Context, m flows.Message) error {
 
 // Interface guards
 var (
-	_ flows.Sender          = (*SMSLog)(nil)
+	_ message.Sender        = (*SMSLog)(nil)
 	_ guest.Weak            = (*SMSLog)(nil)
 	_ caddy.Provisioner     = (*SMSLog)(nil)
 	_ caddyfile.Unmarshaler = (*SMSLog)(nil)
 
-	_ flows.Sender          = (*MailLog)(nil)
+	_ message.Sender        = (*MailLog)(nil)
 	_ guest.Weak            = (*MailLog)(nil)
 	_ caddy.Provisioner     = (*MailLog)(nil)
 	_ caddyfile.Unmarshaler = (*MailLog)(nil)

@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 func init() { caddy.RegisterModule(MigrateWebhook{}) }
@@ -45,8 +45,8 @@ func (w *MigrateWebhook) Validate() error {
 	return nil
 }
 
-// VerifyPassword implements flows.PasswordVerifier.
-func (w *MigrateWebhook) VerifyPassword(ctx context.Context, q flows.PasswordQuestion) (bool, error) {
+// VerifyPassword implements tenant.PasswordVerifier.
+func (w *MigrateWebhook) VerifyPassword(ctx context.Context, q tenant.PasswordQuestion) (bool, error) {
 	body, err := json.Marshal(struct {
 		Type      string   `json:"type"`
 		Company   string   `json:"company_code"`
@@ -72,10 +72,10 @@ func (w *MigrateWebhook) VerifyPassword(ctx context.Context, q flows.PasswordQue
 
 // Interface guards
 var (
-	_ flows.PasswordVerifier = (*MigrateWebhook)(nil)
-	_ guest.Remote           = (*MigrateWebhook)(nil)
-	_ guest.Weak             = (*MigrateWebhook)(nil)
-	_ caddy.Provisioner      = (*MigrateWebhook)(nil)
-	_ caddy.Validator        = (*MigrateWebhook)(nil)
-	_ caddyfile.Unmarshaler  = (*MigrateWebhook)(nil)
+	_ tenant.PasswordVerifier = (*MigrateWebhook)(nil)
+	_ guest.Remote            = (*MigrateWebhook)(nil)
+	_ guest.Weak              = (*MigrateWebhook)(nil)
+	_ caddy.Provisioner       = (*MigrateWebhook)(nil)
+	_ caddy.Validator         = (*MigrateWebhook)(nil)
+	_ caddyfile.Unmarshaler   = (*MigrateWebhook)(nil)
 )

@@ -25,7 +25,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -167,7 +167,7 @@ func TestWebhookSendsAMailAndANotice(t *testing.T) {
 		sent = append(sent, m)
 	}))
 	w := guesttest.MustStart(t, &MailWebhook{webhook{URL: gateway.URL, Secret: "plain key"}})
-	for _, m := range []flows.Message{guesttest.Mail, {ID: "1", Type: flows.NoticePasswordChanged, Company: "acme", Mnemocode: "u", To: "a@b", Subject: "s", Text: "t"}} {
+	for _, m := range []message.Message{guesttest.Mail, {ID: "1", Type: message.NoticePasswordChanged, Company: "acme", Mnemocode: "u", To: "a@b", Subject: "s", Text: "t"}} {
 		if err := w.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}

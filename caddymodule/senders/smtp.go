@@ -21,7 +21,7 @@ import (
 	"github.com/wneessen/go-mail"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 )
 
 func init() { caddy.RegisterModule(SMTP{}) }
@@ -129,8 +129,8 @@ func (s *SMTP) Validate() error {
 	return guest.CheckTimeout("mail smtp", s.Timeout)
 }
 
-// Send implements flows.Sender.
-func (s *SMTP) Send(ctx context.Context, m flows.Message) error {
+// Send implements message.Sender.
+func (s *SMTP) Send(ctx context.Context, m message.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.Timeout))
 	defer cancel()
 	message, err := s.message(m)
@@ -196,7 +196,7 @@ func (s *SMTP) Weaknesses() []guest.Weakness {
 
 // message makes the mail. What comes from an account or a template reaches
 // headers encoded only.
-func (s *SMTP) message(m flows.Message) (*mail.Msg, error) {
+func (s *SMTP) message(m message.Message) (*mail.Msg, error) {
 	to, err := netmail.ParseAddress(m.To)
 	if err != nil || to.Address != m.To {
 		return nil, errors.New("mail smtp: the account's email is not an address that mail can be sent to")
@@ -323,7 +323,7 @@ func (c *smtpConn) Read(b []byte) (int, error) {
 
 // Interface guards
 var (
-	_ flows.Sender          = (*SMTP)(nil)
+	_ message.Sender        = (*SMTP)(nil)
 	_ guest.Remote          = (*SMTP)(nil)
 	_ guest.Weak            = (*SMTP)(nil)
 	_ caddy.Provisioner     = (*SMTP)(nil)

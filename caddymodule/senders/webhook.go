@@ -1,6 +1,6 @@
 // Package senders has the built-in guests that bring SMS and mails to users and
 // events to backends, a file for each kind: webhook, smtp, events, and log for
-// trying out. A new one is a flows.Sender, registered as mnemogate.sms.<name> or
+// trying out. A new one is a message.Sender, registered as mnemogate.sms.<name> or
 // mnemogate.mail.<name>, or a guest.EventsModule; see package guest.
 package senders
 
@@ -27,7 +27,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 )
 
 func init() {
@@ -274,8 +274,8 @@ type webhookMessage struct {
 	Expires   string `json:"expires_at,omitempty"`
 }
 
-// Send implements flows.Sender.
-func (w *webhook) Send(ctx context.Context, m flows.Message) error {
+// Send implements message.Sender.
+func (w *webhook) Send(ctx context.Context, m message.Message) error {
 	content := webhookMessage{m.Type, m.Company, m.Mnemocode, m.To, m.Locale, m.Code, m.Link, m.Subject, m.Text, ""}
 	if !m.Expires.IsZero() {
 		content.Expires = m.Expires.UTC().Format(time.RFC3339)
@@ -381,14 +381,14 @@ const quitTimeout = 500 * time.Millisecond
 
 // Interface guards
 var (
-	_ flows.Sender          = (*SMSWebhook)(nil)
+	_ message.Sender        = (*SMSWebhook)(nil)
 	_ guest.Remote          = (*SMSWebhook)(nil)
 	_ guest.Weak            = (*SMSWebhook)(nil)
 	_ caddy.Provisioner     = (*SMSWebhook)(nil)
 	_ caddy.Validator       = (*SMSWebhook)(nil)
 	_ caddyfile.Unmarshaler = (*SMSWebhook)(nil)
 
-	_ flows.Sender          = (*MailWebhook)(nil)
+	_ message.Sender        = (*MailWebhook)(nil)
 	_ guest.Remote          = (*MailWebhook)(nil)
 	_ guest.Weak            = (*MailWebhook)(nil)
 	_ caddy.Provisioner     = (*MailWebhook)(nil)

@@ -5,8 +5,8 @@ package api
 import (
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 const (
@@ -18,9 +18,9 @@ const (
 
 // An Error is every answer that is no success.
 type Error struct {
-	Error  string       `json:"error"`            // a sentence
-	Field  string       `json:"field,omitempty"`  // that is at fault
-	Reason flows.Reason `json:"reason,omitempty"` // for programs, where there are several
+	Error  string      `json:"error"`            // a sentence
+	Field  string      `json:"field,omitempty"`  // that is at fault
+	Reason wire.Reason `json:"reason,omitempty"` // for programs, where there are several
 }
 
 // A Session is a session as an operator sees it. The id is of no use as a

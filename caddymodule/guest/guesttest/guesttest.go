@@ -22,7 +22,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 )
 
 // Answering is a provider that always answers the same.
@@ -136,9 +136,9 @@ func Serve(t *testing.T, h http.Handler) *httptest.Server {
 }
 
 // SMS is an SMS to send.
-var SMS = flows.Message{
+var SMS = message.Message{
 	ID:        "0123456789abcdef",
-	Type:      flows.OTPLogin,
+	Type:      message.OTPLogin,
 	Company:   "acme",
 	Mnemocode: "u-1",
 	To:        "+37060000034",
@@ -148,9 +148,9 @@ var SMS = flows.Message{
 }
 
 // Mail is a mail to send.
-var Mail = flows.Message{
+var Mail = message.Message{
 	ID:        "fedcba9876543210",
-	Type:      flows.RecoveryLink,
+	Type:      message.RecoveryLink,
 	Company:   "acme",
 	Mnemocode: "u-1",
 	To:        "ana@example.com",

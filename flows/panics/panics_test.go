@@ -1,4 +1,4 @@
-package flows_test
+package panics_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
 )
 
 func TestPanicTellsNoValue(t *testing.T) {
@@ -20,10 +20,10 @@ func TestPanicTellsNoValue(t *testing.T) {
 		"nil":                 {func() error { panic(nil) }, "panic called with nil argument"},
 		"an error, no panic":  {func() error { return context.Canceled }, ""},
 		"nothing":             {func() error { return nil }, ""},
-		"a nil pointer's use": {func() error { var p *flows.Panic; p.What = "hunter2"; return nil }, "nil pointer dereference"},
+		"a nil pointer's use": {func() error { var p *panics.Error; p.What = "hunter2"; return nil }, "nil pointer dereference"},
 	} {
-		err := flows.Contain(c.f)
-		p, ok := errors.AsType[*flows.Panic](err)
+		err := panics.Contain(c.f)
+		p, ok := errors.AsType[*panics.Error](err)
 		if ok != (c.what != "") {
 			t.Errorf("%s: got %v", name, err)
 			continue

@@ -1,4 +1,4 @@
-package flows
+package message
 
 import (
 	"os"
@@ -28,7 +28,7 @@ func textMessages() []Message {
 func TestBuiltinTextsFitAndSayWhatTheyMust(t *testing.T) {
 	for _, m := range textMessages() {
 		t.Run(m.Type+" "+m.To, func(t *testing.T) {
-			if err := DefaultTexts().render(&m, textTime); err != nil {
+			if err := DefaultTexts().Render(&m, textTime); err != nil {
 				t.Fatal(err)
 			}
 			mail := strings.Contains(m.To, "@")
@@ -81,7 +81,7 @@ func TestMinutesAreRoundedUp(t *testing.T) {
 
 func TestRenderRefusesAMessageWithoutText(t *testing.T) {
 	m := Message{Type: OTPLogin, To: "a@example.com"}
-	if err := DefaultTexts().render(&m, textTime); err == nil {
+	if err := DefaultTexts().Render(&m, textTime); err == nil {
 		t.Error("a mail with a login code was worded")
 	}
 }
@@ -100,7 +100,7 @@ func TestLoadTextsReplacesByName(t *testing.T) {
 	mail := Message{Type: RecoveryLink, To: "a@b", Company: "acme", Link: "https://x/#y"}
 	other := Message{Type: OTPRecovery, To: "+1", Code: "424242"}
 	for _, m := range []*Message{&sms, &mail, &other} {
-		if err := texts.render(m, textTime); err != nil {
+		if err := texts.Render(m, textTime); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,6 @@
-package flows
+// Package panics makes errors of panics, where no request waits for what panics
+// and the process would end, and so that no log tells what was panicked with.
+package panics
 
 import (
 	"errors"
@@ -12,22 +14,22 @@ import (
 // A Panic is an error made of a panic. What it panicked with can hold anything,
 // also a secret, so of that only the runtime's own errors are told, and of the
 // others the type.
-type Panic struct {
+type Error struct {
 	What  string
 	Where string // function, file and line
 	Stack string
 }
 
-func (p *Panic) Error() string { return "panic at " + p.Where + ": " + p.What }
+func (p *Error) Error() string { return "panic at " + p.Where + ": " + p.What }
 
 // Log tells of the panic, with what args say of it.
-func (p *Panic) Log(log *slog.Logger, args ...any) {
+func (p *Error) Log(log *slog.Logger, args ...any) {
 	log.Error("a defect of this program, please report it", append(args, "panic", p.What, "stack", p.Stack)...)
 }
 
 // Recovered makes a Panic of what recover has returned, nil of nil. It is called
 // by the deferred function itself.
-func Recovered(cause any) *Panic {
+func Recovered(cause any) *Error {
 	if cause == nil {
 		return nil
 	}
@@ -35,7 +37,7 @@ func Recovered(cause any) *Panic {
 	if e, ok := cause.(runtime.Error); ok {
 		what = e.Error()
 	}
-	return &Panic{What: what, Where: whence(), Stack: string(debug.Stack())}
+	return &Error{What: what, Where: whence(), Stack: string(debug.Stack())}
 }
 
 // Contain runs f and makes an error of a panic: where no request waits for f,
@@ -53,7 +55,7 @@ func Contain(f func() error) (err error) {
 // as well.
 func ContainLogged(log *slog.Logger, doing string, f func() error) error {
 	err := Contain(f)
-	if p, ok := errors.AsType[*Panic](err); ok {
+	if p, ok := errors.AsType[*Error](err); ok {
 		p.Log(log, "doing", doing)
 	}
 	return err

@@ -1,4 +1,4 @@
-package flows
+package message
 
 import (
 	"errors"
@@ -17,12 +17,12 @@ const maxLocale = 35
 func ParseLocale(s string) (language.Tag, error) {
 	tag, err := language.Parse(s)
 	if err != nil || len(s) > maxLocale || strings.Contains(s, "_") || tag == language.Und {
-		return language.Und, errLocale
+		return language.Und, ErrLocale
 	}
 	return tag, nil
 }
 
-var errLocale = errors.New("write a language tag of BCP 47 like lt, lt-LT or zh-Hant-TW")
+var ErrLocale = errors.New("write a language tag of BCP 47 like lt, lt-LT or zh-Hant-TW")
 
 // Locale returns a language tag in the spelling that is kept. What is none comes back
 // as it is, and CheckAccount refuses it.
@@ -33,8 +33,8 @@ func Locale(s string) string {
 	return s
 }
 
-// isLocale reports whether s is a language tag in the spelling that is kept.
-func isLocale(s string) bool {
+// IsLocale reports whether s is a language tag in the spelling that is kept.
+func IsLocale(s string) bool {
 	tag, err := ParseLocale(s)
 	return err == nil && tag.String() == s
 }
@@ -59,10 +59,10 @@ func NewTranslations(texts map[language.Tag]string) *Translations {
 	return t
 }
 
-// or returns the text in the first of the languages that it is there in, and
+// Or returns the text in the first of the languages that it is there in, and
 // otherwise the original. A language that readers of another can only guess at is
 // none of theirs.
-func (t *Translations) or(original string, languages []language.Tag) string {
+func (t *Translations) Or(original string, languages []language.Tag) string {
 	if t == nil {
 		return original
 	}
@@ -72,19 +72,4 @@ func (t *Translations) or(original string, languages []language.Tag) string {
 		}
 	}
 	return original
-}
-
-// in returns the disclaimer as readers of these languages, the best first, are
-// shown it.
-func (d Disclaimer) in(languages []language.Tag) Disclaimer {
-	d.Title = d.Titles.or(d.Title, languages)
-	d.Description = d.Descriptions.or(d.Description, languages)
-	d.Link = d.Links.or(d.Link, languages)
-	d.Titles, d.Descriptions, d.Links = nil, nil, nil
-	return d
-}
-
-// translated reports whether there is a choice.
-func (d Disclaimer) translated() bool {
-	return d.Titles != nil || d.Descriptions != nil || d.Links != nil
 }

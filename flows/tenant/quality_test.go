@@ -1,4 +1,4 @@
-package flows
+package tenant
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func TestNewPasswordQuality(t *testing.T) {
@@ -28,60 +29,60 @@ func TestNewPasswordQuality(t *testing.T) {
 		change   func(*Company)
 		second   bool // the account's SecondFactor
 		password string
-		want     Reason // empty if it is good
-		says     string // the message, among other things
+		want     wire.Reason // empty if it is good
+		says     string      // the message, among other things
 	}{
 		{"good", nil, false, "lopsided-teapot", "", ""},
 		{"eight characters", nil, false, "ąčęėįšųū", "", ""},
-		{"seven characters", nil, false, "ąčęėįšų", PasswordTooShort, "At least 8"},
-		{"a longer minimum", func(c *Company) { c.Password.MinLength = 12 }, false, "lopsided-te", PasswordTooShort, "At least 12"},
+		{"seven characters", nil, false, "ąčęėįšų", wire.PasswordTooShort, "At least 8"},
+		{"a longer minimum", func(c *Company) { c.Password.MinLength = 12 }, false, "lopsided-te", wire.PasswordTooShort, "At least 12"},
 
-		{"hardened, 14", hardened, false, "lopsided-teapo", PasswordTooShort, "At least 15"},
+		{"hardened, 14", hardened, false, "lopsided-teapo", wire.PasswordTooShort, "At least 15"},
 		{"hardened, 15", hardened, false, "lopsided-teapot", "", ""},
 		{"hardened, the account's second factor", hardened, true, "lopsided", "", ""},
 		{"hardened, second factor for all", func(c *Company) { hardened(c); c.SecondFactor = SecondFactorRequired }, false, "lopsided", "", ""},
-		{"hardened, second factor off", func(c *Company) { hardened(c); c.SecondFactor = SecondFactorOff }, true, "lopsided", PasswordTooShort, "no second factor"},
-		{"hardened, 16 required", func(c *Company) { hardened(c); c.Password.MinLength = 16 }, false, "lopsided-teapot", PasswordTooShort, "At least 16"},
+		{"hardened, second factor off", func(c *Company) { hardened(c); c.SecondFactor = SecondFactorOff }, true, "lopsided", wire.PasswordTooShort, "no second factor"},
+		{"hardened, 16 required", func(c *Company) { hardened(c); c.Password.MinLength = 16 }, false, "lopsided-teapot", wire.PasswordTooShort, "At least 16"},
 
-		{"common", nil, false, "Iloveyou1", PasswordCommon, ""},
+		{"common", nil, false, "Iloveyou1", wire.PasswordCommon, ""},
 		{"no list", func(c *Company) { c.Password.Blocklist = nil }, false, "iloveyou1", "", ""},
 
-		{"the company", nil, false, "acme_corp", PasswordPersonal, ""},
-		{"the company, spelled otherwise", nil, false, "ACME-Corp", PasswordPersonal, ""},
-		{"the company and a year", nil, false, "!AcmeCorp2024", PasswordPersonal, ""},
+		{"the company", nil, false, "acme_corp", wire.PasswordPersonal, ""},
+		{"the company, spelled otherwise", nil, false, "ACME-Corp", wire.PasswordPersonal, ""},
+		{"the company and a year", nil, false, "!AcmeCorp2024", wire.PasswordPersonal, ""},
 		{"the company in a sentence", nil, false, "acme corp pays late", "", ""},
 		{"the company and many digits", nil, false, "acmecorp83650174", "", ""},
 		{"the company and many signs", nil, false, "acmecorp$%*(]}~", "", ""},
-		{"the mnemocode", nil, false, "U77123-U77123", PasswordPersonal, ""},
-		{"the email", nil, false, "john.smith@EXAMPLE.com", PasswordPersonal, ""},
-		{"its local part", nil, false, "johnsmith1990", PasswordPersonal, ""},
+		{"the mnemocode", nil, false, "U77123-U77123", wire.PasswordPersonal, ""},
+		{"the email", nil, false, "john.smith@EXAMPLE.com", wire.PasswordPersonal, ""},
+		{"its local part", nil, false, "johnsmith1990", wire.PasswordPersonal, ""},
 		{"half of it", nil, false, "johnny-be-good", "", ""},
-		{"the login name, folded", nil, false, "ŽIŽKOV99", PasswordPersonal, ""},
-		{"the login name twice", nil, false, "žižkovžižkov", PasswordPersonal, ""},
-		{"two of them", nil, false, "johnsmith@acmecorp!", PasswordPersonal, ""},
-		{"the phone", nil, false, "+37061234534", PasswordPersonal, ""},
-		{"the phone as people write it", nil, false, "(+370) 612-34534", PasswordPersonal, ""},
-		{"the phone with 00", nil, false, "0037061234534", PasswordPersonal, ""},
-		{"the phone nationally", nil, false, "861234534", PasswordPersonal, ""},
+		{"the login name, folded", nil, false, "ŽIŽKOV99", wire.PasswordPersonal, ""},
+		{"the login name twice", nil, false, "žižkovžižkov", wire.PasswordPersonal, ""},
+		{"two of them", nil, false, "johnsmith@acmecorp!", wire.PasswordPersonal, ""},
+		{"the phone", nil, false, "+37061234534", wire.PasswordPersonal, ""},
+		{"the phone as people write it", nil, false, "(+370) 612-34534", wire.PasswordPersonal, ""},
+		{"the phone with 00", nil, false, "0037061234534", wire.PasswordPersonal, ""},
+		{"the phone nationally", nil, false, "861234534", wire.PasswordPersonal, ""},
 		{"the phone in a sentence", nil, false, "call 61234534 now", "", ""},
 		{"other digits", nil, false, "8365017492", "", ""},
 
-		{"no match", digit, false, "lopsided-teapot", PasswordPattern, "the pattern [0-9]"},
-		{"no match, described", described, false, "lopsided-teapot", PasswordPattern, "At least one digit."},
+		{"no match", digit, false, "lopsided-teapot", wire.PasswordPattern, "the pattern [0-9]"},
+		{"no match, described", described, false, "lopsided-teapot", wire.PasswordPattern, "At least one digit."},
 		{"match", described, false, "lopsided-teapot7", "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			account := account
 			account.SecondFactor = test.second
-			err := company(test.change).checkQuality(password.Normalize(test.password), account)
+			err := company(test.change).CheckQuality(password.Normalize(test.password), account)
 			if test.want == "" {
 				if err != nil {
 					t.Errorf("%+v", err)
 				}
 				return
 			}
-			refusal, ok := errors.AsType[*Refusal](err)
-			if !ok || refusal.Err != ErrQuality || refusal.Reason != test.want || !strings.Contains(refusal.Message, test.says) {
+			refusal, ok := errors.AsType[*wire.Refusal](err)
+			if !ok || refusal.Err != wire.ErrQuality || refusal.Reason != test.want || !strings.Contains(refusal.Message, test.says) {
 				t.Fatalf("%+v, want %q", err, test.want)
 			}
 			if strings.Contains(refusal.Message, test.password) {
@@ -112,7 +113,7 @@ func TestTheDescriptionTellsAllRules(t *testing.T) {
 		if test.regex != "" {
 			c.Password.Regex = regexp.MustCompile(test.regex)
 		}
-		got := c.quality(record.Account{})
+		got := c.Quality(record.Account{})
 		if got.Description != test.want || (got.Regex == nil) != (test.regex == "") || got.Regex != nil && *got.Regex != test.regex {
 			t.Errorf("%+v: got %q", test, got.Description)
 		}
@@ -122,7 +123,7 @@ func TestTheDescriptionTellsAllRules(t *testing.T) {
 func TestShortOwnWordsAndNoneAreNoReason(t *testing.T) {
 	c := &Company{Code: "tea", Policy: DefaultPolicy()}
 	for _, account := range []record.Account{{}, {Mnemocode: "t", LoginName: "pot", Email: "lop@x", Phone: "+"}, {LoginName: "----"}, {LoginName: "\xff\xfe\xfd\xfc\xfb"}} {
-		if err := c.checkQuality("teateapottea", account); err != nil {
+		if err := c.CheckQuality("teateapottea", account); err != nil {
 			t.Errorf("%+v: %v", account, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package flows
+package tenant
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // FuzzNewPassword judges passwords: a bad one is refused in whatever case, and
@@ -26,10 +27,10 @@ func FuzzNewPassword(f *testing.F) {
 			return
 		}
 		wanted := password.Normalize(s)
-		err := company.checkQuality(wanted, alice)
+		err := company.CheckQuality(wanted, alice)
 		if err != nil {
-			var refused *Refusal
-			if !errors.As(err, &refused) || refused.Err != ErrQuality || len(s) > 16 && strings.Contains(refused.Message, s) {
+			var refused *wire.Refusal
+			if !errors.As(err, &refused) || refused.Err != wire.ErrQuality || len(s) > 16 && strings.Contains(refused.Message, s) {
 				t.Errorf("%+q: got %v", s, err)
 			}
 		}
@@ -42,12 +43,12 @@ func FuzzNewPassword(f *testing.F) {
 			}
 			return r
 		}, wanted)
-		if other := company.checkQuality(upper, alice); (other == nil) != (err == nil) {
+		if other := company.CheckQuality(upper, alice); (other == nil) != (err == nil) {
 			t.Errorf("%+q: %v, in capitals %v", s, err, other)
 		}
 		if strings.Trim(s, "0123456789!") == "" && len(s) <= password.MaxExtra {
 			for _, word := range []string{"alice@example.com", "37060012345", "Alice the First", "ALICE-0001"} {
-				if company.checkQuality(word+s, alice) == nil || company.checkQuality(s+word, alice) == nil {
+				if company.CheckQuality(word+s, alice) == nil || company.CheckQuality(s+word, alice) == nil {
 					t.Errorf("%q is taken with %q at an end", word, s)
 				}
 			}

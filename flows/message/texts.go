@@ -1,4 +1,4 @@
-package flows
+package message
 
 import (
 	"embed"
@@ -214,9 +214,9 @@ func cutSubject(mail string) (subject, text string, err error) {
 	return subject, text, nil
 }
 
-// render words m for a reader of these locales, the best first, of which any may be
+// Render words m for a reader of these locales, the best first, of which any may be
 // empty: it sets Text and, if m goes to an email address, Subject.
-func (t *Texts) render(m *Message, now time.Time, locales ...string) error {
+func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
 	data := textData{Company: m.Company, Code: m.Code, Link: m.Link, Minutes: minutesUntil(m.Expires, now)}
 	name := textName(m.Type, strings.Contains(m.To, "@"))
 	tmpl := t.find(name, locales)

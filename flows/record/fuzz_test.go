@@ -1,4 +1,4 @@
-package flows
+package record
 
 import (
 	"regexp"
@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/password"
-	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 var (
@@ -24,8 +23,8 @@ func FuzzPhone(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		phone := record.NormalizePhone(s)
-		masked := record.MaskPhone(phone)
+		phone := NormalizePhone(s)
+		masked := MaskPhone(phone)
 		if phone == "" {
 			if masked != "" {
 				t.Errorf("no phone is masked as %q", masked)
@@ -35,7 +34,7 @@ func FuzzPhone(f *testing.F) {
 		if !e164.MatchString(phone) {
 			t.Fatalf("%+q becomes %q", s, phone)
 		}
-		if again := record.NormalizePhone(phone); again != phone {
+		if again := NormalizePhone(phone); again != phone {
 			t.Errorf("%+q becomes %q and then %q", s, phone, again)
 		}
 		// No digit is lost, added or moved: two numbers never become one.
@@ -43,12 +42,12 @@ func FuzzPhone(f *testing.F) {
 		if given != phone[1:] {
 			t.Errorf("%+q, with the digits %s, becomes %q", s, given, phone)
 		}
-		if id := record.NormalizeLoginID(s); id != phone {
+		if id := NormalizeLoginID(s); id != phone {
 			t.Errorf("%+q is the phone %q and the login id %+q", s, phone, id)
 		}
 		spread := phone[:3] + " (" + phone[3:5] + ") - " + phone[5:]
 		for _, other := range []string{spread, "00" + spread[1:], "\t" + phone + "\u3000"} {
-			if got := record.NormalizePhone(other); got != phone {
+			if got := NormalizePhone(other); got != phone {
 				t.Errorf("%+q becomes %q, want %q", other, got, phone)
 			}
 		}
@@ -67,15 +66,15 @@ func FuzzControlAnswer(f *testing.F) {
 		if !utf8.ValidString(s) {
 			return // no body can hold it
 		}
-		folded := record.FoldAnswer(s)
-		if again := record.FoldAnswer(folded); again != folded {
+		folded := FoldAnswer(s)
+		if again := FoldAnswer(folded); again != folded {
 			t.Errorf("%+q becomes %+q and then %+q", s, folded, again)
 		}
 		if folded != strings.TrimFunc(folded, unicode.IsSpace) || strings.Contains(folded, "  ") {
 			t.Errorf("%+q becomes %+q, with space that says nothing", s, folded)
 		}
 		spaced := " " + strings.Join(strings.FieldsFunc(s, unicode.IsSpace), "\u00a0\t ") + "\u3000"
-		if other := record.FoldAnswer(spaced); other != folded {
+		if other := FoldAnswer(spaced); other != folded {
 			t.Errorf("%+q becomes %+q, in other spaces %+q", s, folded, other)
 		}
 		wantBounded(t, s, folded)
@@ -100,8 +99,8 @@ func FuzzBackupCode(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		code := record.NormalizeBackupCode(s)
-		if again := record.NormalizeBackupCode(code); again != code {
+		code := NormalizeBackupCode(s)
+		if again := NormalizeBackupCode(code); again != code {
 			t.Errorf("%+q becomes %+q and then %+q", s, code, again)
 		}
 		if strings.ContainsAny(code, " -") {
@@ -110,7 +109,7 @@ func FuzzBackupCode(f *testing.F) {
 		if utf8.RuneCountInString(code) > utf8.RuneCountInString(s) {
 			t.Errorf("%+q becomes %+q, which is longer", s, code)
 		}
-		if other := record.NormalizeBackupCode("-" + strings.Join(strings.Split(s, ""), " ") + " "); utf8.ValidString(s) && other != code {
+		if other := NormalizeBackupCode("-" + strings.Join(strings.Split(s, ""), " ") + " "); utf8.ValidString(s) && other != code {
 			t.Errorf("%+q becomes %+q, in groups %+q", s, code, other)
 		}
 		if strings.ContainsAny(s, "-") && strings.Trim(s, "-") == "" && code != "" {

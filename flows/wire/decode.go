@@ -1,4 +1,4 @@
-package flows
+package wire
 
 import (
 	"bytes"
@@ -13,13 +13,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// decode reads a body into req, a pointer to a struct whose fields carry the
+// Decode reads a body into req, a pointer to a struct whose fields carry the
 // tags json (the name), max (characters of a string, or of each element), long
 // (the reason of a string that has more) and need (the field is required and not
 // empty). A struct without fields also
 // takes an empty body. Every error is request.validation.failed; none repeats
 // a value.
-func decode(body []byte, req any) error {
+func Decode(body []byte, req any) error {
 	fields := reflect.TypeOf(req).Elem()
 	if len(body) == 0 && fields.NumField() == 0 {
 		return nil
@@ -44,7 +44,7 @@ func decode(body []byte, req any) error {
 func checkKeys(body []byte, fields reflect.Type) error {
 	d := jsontext.NewDecoder(bytes.NewReader(body))
 	if d.PeekKind() != '{' {
-		return invalid("The body must be one JSON object.")
+		return Invalid("The body must be one JSON object.")
 	}
 	for {
 		t, err := d.ReadToken()
@@ -54,12 +54,12 @@ func checkKeys(body []byte, fields reflect.Type) error {
 		if t.Kind() == '"' {
 			s := t.String()
 			if strings.ContainsRune(s, 0) {
-				return invalid("The body contains a NUL character.")
+				return Invalid("The body contains a NUL character.")
 			}
 			// Within the object, keys and values alternate.
 			if kind, n := d.StackIndex(d.StackDepth()); d.StackDepth() == 1 && kind == '{' && n%2 == 1 {
 				if name := knownKey(fields, s); name != "" && name != s {
-					return invalid("The field %s must be spelled exactly so.", name)
+					return Invalid("The field %s must be spelled exactly so.", name)
 				}
 			}
 		}
@@ -106,7 +106,7 @@ func fieldName(f reflect.StructField) string { return f.Tag.Get("json") }
 
 func checkField(f reflect.StructField, v reflect.Value) error {
 	if f.Tag.Get("need") != "" && v.IsZero() {
-		return invalid("The field %s is missing or empty.", fieldName(f))
+		return Invalid("The field %s is missing or empty.", fieldName(f))
 	}
 	longest, _ := strconv.Atoi(f.Tag.Get("max"))
 	switch v := v.Interface().(type) {
@@ -117,11 +117,11 @@ func checkField(f reflect.StructField, v reflect.Value) error {
 		}
 	case []string:
 		if len(v) > maxDisclaimers {
-			return invalid("The field %s has more than %d elements.", fieldName(f), maxDisclaimers)
+			return Invalid("The field %s has more than %d elements.", fieldName(f), maxDisclaimers)
 		}
 		for _, s := range v {
 			if s == "" || utf8.RuneCountInString(s) > longest {
-				return invalid("Each element of %s must have 1 to %d characters.", fieldName(f), longest)
+				return Invalid("Each element of %s must have 1 to %d characters.", fieldName(f), longest)
 			}
 		}
 	}
@@ -134,13 +134,13 @@ const maxDisclaimers = 64
 // it: anything else is the sender's own text.
 func malformed(err error, fields reflect.Type) error {
 	if errors.Is(err, jsontext.ErrDuplicateName) {
-		return invalid("The body has the same key twice.")
+		return Invalid("The body has the same key twice.")
 	}
 	if wrong, ok := errors.AsType[*json.SemanticError](err); ok {
 		field, _, _ := strings.Cut(strings.TrimPrefix(string(wrong.JSONPointer), "/"), "/")
 		if name := knownKey(fields, field); name != "" {
-			return invalid("The field %s has the wrong type.", name)
+			return Invalid("The field %s has the wrong type.", name)
 		}
 	}
-	return invalid("The body must be one JSON object in UTF-8, with nothing behind it.")
+	return Invalid("The body must be one JSON object in UTF-8, with nothing behind it.")
 }

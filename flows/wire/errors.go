@@ -1,4 +1,10 @@
-package flows
+// Package wire is what travels between a client and the protocol: how the bodies
+// and tokens of requests are read, and every error that they can be answered with.
+//
+// Start with the errors: each error_code is one variable, with its status and its
+// sentence. What a single request adds to one, as when to try again, is a Refusal.
+// Decode reads a body strictly, and so that no answer repeats what was sent.
+package wire
 
 import (
 	"fmt"
@@ -143,20 +149,20 @@ func (r *Refusal) Unwrap() []error {
 	return []error{r.Err, r.Cause}
 }
 
-// invalid is request.validation.failed with a sentence that names the field.
-func invalid(format string, args ...any) error {
+// Invalid is request.validation.failed with a sentence that names the field.
+func Invalid(format string, args ...any) error {
 	return &Refusal{Err: ErrValidation, Message: fmt.Sprintf(format, args...)}
 }
 
-// restricted is auth.restricted until a moment, by a lock that is named as its
+// Restricted is auth.restricted until a moment, by a lock that is named as its
 // event is.
-func restricted(lock string, now, until time.Time) error {
+func Restricted(lock string, now, until time.Time) error {
 	return &Refusal{Err: ErrRestricted, Lock: lock, Reason: lockReasons[lock], RetryAfter: max(until.Sub(now), time.Second)}
 }
 
-// unavailable is service.unavailable because of err. What is being done is
+// Unavailable is service.unavailable because of err. What is being done is
 // said in doing, with a gerund.
-func unavailable(doing string, err error) error {
+func Unavailable(doing string, err error) error {
 	return &Refusal{Err: ErrUnavailable, RetryAfter: retrySoon, Cause: fmt.Errorf("%s: %w", doing, err)}
 }
 

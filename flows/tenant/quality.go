@@ -1,4 +1,4 @@
-package flows
+package tenant
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // MaxPassword is how long a password may be, in characters, as in the routes that
@@ -26,7 +27,7 @@ type PasswordQuality struct {
 
 // A rule is what new passwords must keep to.
 type rule struct {
-	reason Reason
+	reason wire.Reason
 	text   string                     // for the user
 	broken func(password string) bool // by one that is normalised
 }
@@ -36,20 +37,20 @@ type rule struct {
 func (c *Company) rules(a record.Account) []rule {
 	p := &c.Password
 	least, because := p.MinLength, ""
-	if c.Hardened && !c.needsSecondFactor(a) && least < hardenedMinLength {
+	if c.Hardened && !c.NeedsSecondFactor(a) && least < hardenedMinLength {
 		least, because = hardenedMinLength, ", since the account has no second factor"
 	}
 	rules := []rule{
 		{
-			PasswordTooShort, fmt.Sprintf("At least %d and at most %d characters%s.", least, MaxPassword, because),
+			wire.PasswordTooShort, fmt.Sprintf("At least %d and at most %d characters%s.", least, MaxPassword, because),
 			func(password string) bool { return utf8.RuneCountInString(password) < least },
 		},
 		{
-			PasswordCommon, "None of the passwords that many people use, which are the first to be tried.",
+			wire.PasswordCommon, "None of the passwords that many people use, which are the first to be tried.",
 			p.Blocklist.Contains,
 		},
 		{
-			PasswordPersonal, "Not made of the account's own login ids or the company's name.",
+			wire.PasswordPersonal, "Not made of the account's own login ids or the company's name.",
 			func(wanted string) bool { return password.MadeOf(wanted, c.ownWords(a)) },
 		},
 	}
@@ -57,13 +58,13 @@ func (c *Company) rules(a record.Account) []rule {
 		return rules
 	}
 	text := strings.TrimSuffix(cmp.Or(p.RegexDescription, "A match of the pattern "+p.RegexSource), ".") + "."
-	return append(rules, rule{PasswordPattern, text, func(password string) bool { return !p.Regex.MatchString(password) }})
+	return append(rules, rule{wire.PasswordPattern, text, func(password string) bool { return !p.Regex.MatchString(password) }})
 }
 
-// checkQuality refuses a new password, normalised, with the rule that it breaks.
-func (c *Company) checkQuality(password string, a record.Account) error {
+// CheckQuality refuses a new password, normalised, with the rule that it breaks.
+func (c *Company) CheckQuality(password string, a record.Account) error {
 	if r := c.broken(password, a); r != nil {
-		return &Refusal{Err: ErrQuality, Message: "new_password breaks a rule: " + r.text, Reason: r.reason}
+		return &wire.Refusal{Err: wire.ErrQuality, Message: "new_password breaks a rule: " + r.text, Reason: r.reason}
 	}
 	return nil
 }
@@ -82,17 +83,17 @@ func (c *Company) broken(password string, a record.Account) *rule {
 // user's name.
 type RuleError struct {
 	Field  string
-	Reason Reason
-	text   string
+	Reason wire.Reason
+	Text   string
 }
 
-func (e *RuleError) Error() string { return e.Field + ": it breaks a rule: " + e.text }
+func (e *RuleError) Error() string { return e.Field + ": it breaks a rule: " + e.Text }
 
 // CheckPassword holds a new password of the account, as it was typed into a
 // field, to the rules for users; the error is a *RuleError.
 func (c *Company) CheckPassword(field, typed string, a record.Account) error {
 	if utf8.RuneCountInString(typed) > MaxPassword {
-		return &RuleError{field, PasswordTooLong, fmt.Sprintf("At most %d characters.", MaxPassword)}
+		return &RuleError{field, wire.PasswordTooLong, fmt.Sprintf("At most %d characters.", MaxPassword)}
 	}
 	if r := c.broken(password.Normalize(typed), a); r != nil {
 		return &RuleError{field, r.reason, r.text}
@@ -100,7 +101,7 @@ func (c *Company) CheckPassword(field, typed string, a record.Account) error {
 	return nil
 }
 
-func (c *Company) quality(a record.Account) *PasswordQuality {
+func (c *Company) Quality(a record.Account) *PasswordQuality {
 	quality := &PasswordQuality{}
 	if c.Password.Regex != nil {
 		quality.Regex = &c.Password.RegexSource

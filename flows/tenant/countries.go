@@ -1,4 +1,4 @@
-package flows
+package tenant
 
 import (
 	"strings"
@@ -19,10 +19,10 @@ func callingCode(phone string) string {
 	return phone[:min(4, len(phone))]
 }
 
-// country is what of a phone counts for SMSPerCountry: the longest of SMSCountries
+// Country is what of a phone counts for SMSPerCountry: the longest of SMSCountries
 // that it begins with or, where all are allowed, its calling code. It is not allowed
 // if none of SMSCountries is its.
-func (l *Limits) country(phone string) (prefix string, allowed bool) {
+func (l *Limits) Country(phone string) (prefix string, allowed bool) {
 	if len(l.SMSCountries) == 0 {
 		return callingCode(phone), true
 	}
@@ -35,4 +35,10 @@ func (l *Limits) country(phone string) (prefix string, allowed bool) {
 		return callingCode(phone), false
 	}
 	return prefix, true
+}
+
+// SendsTo reports whether SMSCountries lets a phone have SMS.
+func (l *Limits) SendsTo(phone string) bool {
+	_, allowed := l.Country(phone)
+	return allowed
 }

@@ -1,40 +1,26 @@
-package flows
+package tenant
 
 import (
 	"context"
+	"slices"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// A Sender delivers SMS or mails. Send returns nil once the gateway has
-// accepted the message and keeps to its own timeout; it may be called
-// concurrently. Its errors are for the log and name no code or link.
-type Sender interface {
-	Send(ctx context.Context, m Message) error
+// A PasswordVerifier asks another system whether a password is right. An error
+// means that it did not say, and names no password. It may be called concurrently.
+type PasswordVerifier interface {
+	VerifyPassword(ctx context.Context, q PasswordQuestion) (bool, error)
 }
 
-// What a Message is about.
-const (
-	OTPLogin              = "otp.login"
-	OTPRecovery           = "otp.recovery"
-	RecoveryLink          = "recovery.link"
-	WelcomeLink           = "welcome.link"
-	NoticePasswordChanged = "notice.password_changed"
-	NoticeIdentityBound   = "notice.identity_bound"
-)
-
-// A Message is an SMS or a mail, ready to be sent.
-type Message struct {
+// A PasswordQuestion is about one password of one account.
+type PasswordQuestion struct {
 	ID        string // unique
-	Type      string
 	Company   string
 	Mnemocode string
-	To        string // E.164 phone or email address
-	Locale    string // the language tag of the account, else of the company; empty for none
-	Code      string // with the OTP types
-	Link      string // with RecoveryLink and WelcomeLink
-	Subject   string // of a mail
-	Text      string
-	Expires   time.Time // of the code or link; zero for a notice
+	LoginIDs  []string // of the account
+	Password  string   // as it was typed
 }
 
 // A Captcha verifies the response of a captcha with its provider. Verify
@@ -95,4 +81,23 @@ type OAuthUser struct {
 	Subject       string
 	Email         string
 	EmailVerified bool
+}
+
+// An EventReceiver is told what happens to a company's accounts. Deliver
+// returns nil once the receiver has taken the event, keeps to its own timeout,
+// and may be called concurrently.
+type EventReceiver interface {
+	Deliver(ctx context.Context, o record.Outgoing) error
+}
+
+// Events is who is told of what happens to a company's accounts.
+type Events struct {
+	Receiver EventReceiver // nil for nobody
+	Types    []string      // of OutgoingTypes; nil for all
+	Timeout  time.Duration // the receiver's own
+	Retry    time.Duration // until an event is tried again for the first time
+}
+
+func (e *Events) Wants(kind string) bool {
+	return e.Receiver != nil && (e.Types == nil || slices.Contains(e.Types, kind))
 }

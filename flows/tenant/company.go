@@ -1,11 +1,20 @@
-package flows
+// Package tenant is a company as it is configured: its API keys, disclaimers and
+// policy, whom it asks and tells (outbound.go), and what follows from these alone,
+// such as the rules for a new password or when an account is locked.
+//
+// Start with Company. DefaultPolicy says what holds where nothing is configured.
+// Nothing here asks a store or goes on the network.
+package tenant
 
 import (
 	"crypto/sha256"
 	"regexp"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A Company is a tenant: it owns its API keys, accounts, policies, disclaimers
@@ -15,29 +24,15 @@ type Company struct {
 	Code        string
 	APIKeys     [][sha256.Size]byte // SHA-256 of each active key
 	NoAPIKey    bool                // api_key off: no key is asked for
-	Disclaimers []Disclaimer
-	OAuth       map[int]OAuth // by provider_id
-	SMS, Mail   Sender        // nil for none
-	Captcha     Captcha       // nil for captcha off
-	CaptchaType string        // as clients are told of it; empty for captcha off
-	SiteKey     string        // of the Captcha's widget; empty if it is not known
-	Events      Events        // who is told of what happens to accounts
-	Texts       *Texts
+	Disclaimers []wire.Disclaimer
+	OAuth       map[int]OAuth  // by provider_id
+	SMS, Mail   message.Sender // nil for none
+	Captcha     Captcha        // nil for captcha off
+	CaptchaType string         // as clients are told of it; empty for captcha off
+	SiteKey     string         // of the Captcha's widget; empty if it is not known
+	Events      Events         // who is told of what happens to accounts
+	Texts       *message.Texts
 	Policy
-}
-
-// A Disclaimer is a legal text that users must accept, each version anew.
-type Disclaimer struct {
-	Code        string `json:"code"`
-	Title       string `json:"title"`
-	Description string `json:"description"`
-	Link        string `json:"link"`
-	Version     string `json:"-"`
-
-	// What is read in other languages; nil for nothing.
-	Titles       *Translations `json:"-"`
-	Descriptions *Translations `json:"-"`
-	Links        *Translations `json:"-"`
 }
 
 // OAuth is a company's provider.
@@ -168,5 +163,16 @@ func DefaultPolicy() Policy {
 			MailsPerAccount:    Rate{3, time.Hour},
 			SessionsPerAccount: 100,
 		},
+	}
+}
+
+func (c *Company) NeedsSecondFactor(a record.Account) bool {
+	switch c.SecondFactor {
+	case SecondFactorRequired:
+		return true
+	case SecondFactorOff:
+		return false
+	default:
+		return a.SecondFactor
 	}
 }
