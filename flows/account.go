@@ -42,9 +42,11 @@ func (s *Service) ofSession(ctx context.Context, c *call) (record.Account, error
 // id's alias. An unknown one is no error: the account is then empty but for the
 // alias's Tallies.
 func (s *Service) accountByLoginID(ctx context.Context, c *call, loginID string) (a record.Account, alias string, err error) {
-	if alias, err = s.alias(ctx, c.company, loginID); err != nil {
+	keys, err := s.keys(ctx)
+	if err != nil {
 		return record.Account{}, "", err
 	}
+	alias = keys.Alias(c.company.Code, loginID)
 	a, err = s.Accounts.ByLoginID(ctx, c.company.Code, loginID, alias)
 	if errors.Is(err, record.ErrNotFound) {
 		return record.Account{Era: a.Era, Tallies: a.Tallies}, alias, nil

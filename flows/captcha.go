@@ -64,11 +64,11 @@ func (s *Service) goodCaptcha(ctx context.Context, c *call, response string) (bo
 // of work there are many right responses to one challenge.
 func (s *Service) verifyCaptcha(ctx context.Context, c *call, response string) (once string, ok bool, err error) {
 	if work, ours := c.company.Captcha.(tenant.ProofOfWork); ours {
-		secrets, err := s.storeSecrets(ctx)
+		keys, err := s.keys(ctx)
 		if err != nil {
 			return "", false, err
 		}
-		once, ok = worked(secrets.challenge, c.company.Code, work.Bits(), response, c.now)
+		once, ok = keys.Worked(c.company.Code, work.Bits(), response, c.now)
 		return once, ok, nil
 	}
 	ok, err = c.company.Captcha.Verify(ctx, response, c.address)

@@ -47,11 +47,12 @@ func (s *Service) clearShown(ctx context.Context, company *tenant.Company, a rec
 	if !company.Hardened {
 		return nil
 	}
+	keys, err := s.keys(ctx)
+	if err != nil {
+		return err
+	}
 	for _, id := range record.LoginIDs(a) {
-		alias, err := s.alias(ctx, company, id)
-		if err != nil {
-			return err
-		}
+		alias := keys.Alias(company.Code, id)
 		if err := s.clear(ctx, record.Subject{Company: company.Code, LoginID: alias}, kinds); err != nil {
 			return err
 		}

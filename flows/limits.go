@@ -3,9 +3,6 @@ package flows
 import (
 	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"net/netip"
 
@@ -148,18 +145,6 @@ func (c *call) subject(a record.Account, alias string) record.Subject {
 		return record.Subject{Company: c.company.Code, Account: a.ID}
 	}
 	return record.Subject{Company: c.company.Code, LoginID: alias}
-}
-
-// alias stands for a login id that no account has wherever something is kept of
-// it: a user may have typed a password there. Strangers can't work it out.
-func (s *Service) alias(ctx context.Context, company *tenant.Company, loginID string) (string, error) {
-	secrets, err := s.storeSecrets(ctx)
-	if err != nil {
-		return "", err
-	}
-	mac := hmac.New(sha256.New, secrets.alias)
-	mac.Write([]byte(counterKey(company.Code, "alias", loginID)))
-	return hex.EncodeToString(mac.Sum(nil)), nil
 }
 
 // clear forgets wrong attempts, and with them their locks. Once the last is

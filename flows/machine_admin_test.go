@@ -129,7 +129,7 @@ func (m *machine) app(t *rapid.T, ad *flows.Admin, a *modelAccount) error {
 	if err != nil {
 		return err
 	}
-	if _, err = ad.ConfirmTOTP(t.Context(), a.mnemocode, flows.TOTPCode(secret, m.now)); err != nil {
+	if _, err = ad.ConfirmTOTP(t.Context(), a.mnemocode, appCode(secret, m.now)); err != nil {
 		return err
 	}
 	m.endAll(a)

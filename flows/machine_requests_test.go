@@ -162,7 +162,7 @@ func (m *machine) drawBody(t *rapid.T, c *modelCall) {
 			right = s.code.digits
 		}
 		if s != nil && s.byApp {
-			right = flows.TOTPCode(a.app, m.now.Add(pick(t, "the app's clock", 0, 0, 30*time.Second, -30*time.Second, 60*time.Second)))
+			right = appCode(a.app, m.now.Add(pick(t, "the app's clock", 0, 0, 30*time.Second, -30*time.Second, 60*time.Second)))
 		}
 		if oneIn(t, 4, "a backup code") {
 			secret("backup_code", of(func(a *modelAccount) string { return strings.Join(a.backup[:min(1, len(a.backup))], "") }), "AAAAA-AAAAA")

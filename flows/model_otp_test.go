@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -180,7 +179,7 @@ func (m *model) tryApp(c *modelCall) {
 	a := c.session.account
 	for _, from := range []time.Duration{-30 * time.Second, 0, 30 * time.Second} {
 		at := m.now.Add(from)
-		if flows.TOTPCode(a.app, at) != c.body["otp"] {
+		if appCode(a.app, at) != c.body["otp"] {
 			continue
 		}
 		if a.used[at.Unix()/30] {

@@ -10,16 +10,17 @@ import (
 // Of all strings only the one that was signed for the company is a key, until its end.
 func FuzzPageKey(f *testing.F) {
 	key, ends := []byte("0123456789abcdef0123456789abcdef"), time.Unix(1_800_000_000, 0)
-	good := newPageKey(key, "acme", ends)
+	keys, others := &Keys{pages: key, challenges: key}, &Keys{pages: key[1:]}
+	good := keys.NewPageKey("acme", ends)
 	last := ends.Add(-time.Microsecond)
-	if !isPageKey(good) || !pageKeyGood(key, "acme", good, last) || pageKeyGood(key, "acme", good, ends) {
+	if !IsPageKey(good) || !keys.GoodPageKey("acme", good, last) || keys.GoodPageKey("acme", good, ends) {
 		f.Fatalf("%s is no key, or has no end", good)
 	}
 	raw, _ := base64.RawURLEncoding.DecodeString(good[len(pageKeyPrefix):])
-	challenge := newChallenge(key, "acme", ends)
+	challenge := keys.NewChallenge("acme", ends)
 	for _, s := range []string{
 		good, good + " ", good + "\n", good[:len(good)-1], good[:len(good)-1] + "\n", good[:len(good)-1] + "=", strings.ToUpper(good), "", pageKeyPrefix,
-		newPageKey(key, "umbrella", ends), newPageKey(key[1:], "acme", ends), newPageKey(key, "acme", ends.Add(time.Hour))[:20] + good[20:],
+		keys.NewPageKey("umbrella", ends), others.NewPageKey("acme", ends), keys.NewPageKey("acme", ends.Add(time.Hour))[:20] + good[20:],
 		pageKeyPrefix + base64.StdEncoding.EncodeToString(raw), challenge, pageKeyPrefix + challenge, pageKeyPrefix + strings.Repeat("A", pageKeyLength-len(pageKeyPrefix)),
 	} {
 		f.Add(s, "acme")
@@ -28,7 +29,7 @@ func FuzzPageKey(f *testing.F) {
 	f.Add(good, "umbrella")
 	f.Add(good, "acme\x00")
 	f.Fuzz(func(t *testing.T, s, company string) {
-		if isPageKey(s) && pageKeyGood(key, company, s, last) && (s != good || company != "acme") {
+		if IsPageKey(s) && keys.GoodPageKey(company, s, last) && (s != good || company != "acme") {
 			t.Errorf("%q is a key of %q", s, company)
 		}
 	})

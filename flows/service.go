@@ -46,7 +46,7 @@ type Service struct {
 	told       told // of full counters
 	warnings   Warnings
 	backlogs   atomic.Pointer[[]record.Backlog] // nil until they are known
-	derived    atomic.Pointer[secrets]          // nil until it is needed
+	derived    atomic.Pointer[Keys]             // nil until it is needed
 	tagging    sync.Once
 	byTag      map[companyTag]*tenant.Company // of sealed tokens
 	background sync.WaitGroup                 // what later began
@@ -166,6 +166,23 @@ func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error)
 		return Reply{}, bodyErr
 	}
 	return r.Route.run.serve(ctx, s, c, request)
+}
+
+// keys are those of the store's secret, which is asked for once.
+func (s *Service) keys(ctx context.Context) (*Keys, error) {
+	if known := s.derived.Load(); known != nil {
+		return known, nil
+	}
+	secret, err := s.Accounts.Secret(ctx)
+	if err != nil {
+		return nil, wire.Unavailable("loading the store's secret", err)
+	}
+	keys, err := NewKeys(secret)
+	if err != nil {
+		return nil, err
+	}
+	s.derived.Store(keys)
+	return keys, nil
 }
 
 // checked sees to it that only errors go out that the route lists.

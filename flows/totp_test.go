@@ -15,6 +15,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
+// appCode is what an app shows.
+func appCode(secret []byte, at time.Time) string { return flows.TOTPCode(secret, at.Unix()/30) }
+
 // withApp gives the account a second factor and an authenticator app, and returns
 // what the app shows at a moment from now. The code of its confirmation is spent.
 func (b *bench) withApp() func(from time.Duration) string {
@@ -38,7 +41,7 @@ func (b *bench) newApp() func(from time.Duration) string {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return func(from time.Duration) string { return flows.TOTPCode(secret, b.clock.Now().Add(from)) }
+	return func(from time.Duration) string { return appCode(secret, b.clock.Now().Add(from)) }
 }
 
 // awaitingApp is the token of a login that waits for the app's code.

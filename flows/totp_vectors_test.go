@@ -5,19 +5,16 @@ import (
 	"time"
 )
 
-// TOTPCode is what an app shows.
-var TOTPCode = func(secret []byte, at time.Time) string { return totpCode(secret, at.Unix()/30) }
-
 // RFC 6238, appendix B, cut to the last six digits.
 func TestCodesAreThoseOfTheRFC(t *testing.T) {
 	secret := []byte("12345678901234567890")
 	for at, want := range map[int64]string{
 		59: "287082", 1111111109: "081804", 1111111111: "050471", 1234567890: "005924", 2000000000: "279037", 20000000000: "353130",
 	} {
-		if got := TOTPCode(secret, time.Unix(at, 0)); got != want {
+		if got := TOTPCode(secret, at/30); got != want {
 			t.Errorf("at %d: got %s, want %s", at, got, want)
 		}
-		if step, ok := matchTOTP(secret, want, time.Unix(at, 0)); !ok || step != at/30 {
+		if step, ok := MatchTOTP(secret, want, time.Unix(at, 0)); !ok || step != at/30 {
 			t.Errorf("at %d: matched step %d, %v", at, step, ok)
 		}
 	}
@@ -26,36 +23,36 @@ func TestCodesAreThoseOfTheRFC(t *testing.T) {
 // What is sealed for one company opens for no other, and nothing that was
 // altered opens at all.
 func FuzzSealedSecrets(f *testing.F) {
-	sealer, err := newTOTPSealer(make([]byte, 32))
+	keys, err := NewKeys(make([]byte, 32))
 	if err != nil {
 		f.Fatal(err)
 	}
-	other, err := newTOTPSealer([]byte("another store's secret"))
+	other, err := NewKeys([]byte("another store's secret"))
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add("acme", []byte("12345678901234567890"), 3, byte(1))
 	f.Add("", []byte{}, 40, byte(0x80))
 	f.Fuzz(func(t *testing.T, company string, secret []byte, at int, flip byte) {
-		sealed := sealTOTP(sealer, company, secret)
-		got, err := unsealTOTP(sealer, company, sealed)
+		sealed := keys.SealTOTP(company, secret)
+		got, err := keys.OpenTOTP(company, sealed)
 		if err != nil || string(got) != string(secret) {
 			t.Fatalf("got %q, %v", got, err)
 		}
-		if _, err := unsealTOTP(sealer, company+"x", sealed); err == nil {
+		if _, err := keys.OpenTOTP(company+"x", sealed); err == nil {
 			t.Error("it opened for another company")
 		}
-		if _, err := unsealTOTP(other, company, sealed); err == nil {
+		if _, err := other.OpenTOTP(company, sealed); err == nil {
 			t.Error("it opened under another store's secret")
 		}
 		altered := []byte(sealed)
 		altered[(at&0xffff)%len(altered)] ^= flip
 		if string(altered) != sealed {
-			if got, err := unsealTOTP(sealer, company, string(altered)); err == nil && string(got) != string(secret) {
+			if got, err := keys.OpenTOTP(company, string(altered)); err == nil && string(got) != string(secret) {
 				t.Error("something altered opened as something else")
 			}
 		}
-		_, _ = unsealTOTP(sealer, company, string(secret)) // does not panic
+		_, _ = keys.OpenTOTP(company, string(secret)) // does not panic
 	})
 }
 
@@ -69,7 +66,7 @@ func FuzzParseTOTPSecret(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := ParseTOTPSecret(totpBase32.EncodeToString(secret))
+		again, err := ParseTOTPSecret(FormatTOTPSecret(secret))
 		if err != nil || string(again) != string(secret) || len(secret) < minTOTPSecret || len(secret) > maxTOTPSecret {
 			t.Errorf("%q is read as %x, then %x, %v", text, secret, again, err)
 		}

@@ -12,12 +12,12 @@ import (
 // What is no token of ours is none, whatever it looks like; and what is one says
 // what was sealed.
 func FuzzUnseal(f *testing.F) {
-	sealer, err := newSessionSealer(make([]byte, 32))
+	keys, err := NewKeys(make([]byte, 32))
 	if err != nil {
 		f.Fatal(err)
 	}
 	sealed := record.Session{Company: "acme", Account: 7, Epoch: 3, LoginID: strings.Repeat("ab", 32), Expires: time.UnixMicro(1234567)}
-	token := seal(sealer, sealed)
+	token := keys.Seal(sealed)
 	f.Add(token)
 	f.Add(token + "=")
 	f.Add(token[:len(token)-1] + "\n")
@@ -26,7 +26,7 @@ func FuzzUnseal(f *testing.F) {
 		if !isSealed(s) {
 			return
 		}
-		got, tag, ok := unseal(sealer, s)
+		got, tag, ok := keys.Unseal(s)
 		if !ok {
 			if s == token {
 				t.Fatal("our own token is not taken")

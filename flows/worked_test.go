@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// life is that of the challenges here.
+const life = 5 * time.Minute
+
 func solve(challenge string, zeros int) string {
 	response := []byte(challenge + ".")
 	for n := int64(0); ; n++ {
@@ -22,7 +25,7 @@ func solve(challenge string, zeros int) string {
 	}
 }
 
-// leadingZeros counts in another way than worked does.
+// leadingZeros counts in another way than Worked does.
 func leadingZeros(hash []byte) (n int) {
 	for _, b := range fmt.Sprintf("%08b", hash) {
 		switch b {
@@ -38,21 +41,22 @@ func leadingZeros(hash []byte) (n int) {
 // Of all strings only answers to the one challenge that was made are good.
 func FuzzWork(f *testing.F) {
 	key, now := []byte("0123456789abcdef0123456789abcdef"), time.Unix(1_800_000_000, 0)
-	text := binary.BigEndian.AppendUint64(make([]byte, challengeRandom), uint64(now.Add(challengeLife).UnixMicro()))
-	challenge := base64.RawURLEncoding.EncodeToString(append(text, signature(key, "acme", text)...)) // in all processes the same
+	keys, others := &Keys{challenges: key}, &Keys{challenges: key[1:]}
+	text := binary.BigEndian.AppendUint64(make([]byte, challengeRandom), uint64(now.Add(life).UnixMicro()))
+	challenge := base64.RawURLEncoding.EncodeToString(append(text, keys.workSignature("acme", text)...)) // in all processes the same
 	right := solve(challenge, 8)
-	if _, ok := worked(key, "acme", 8, right, now); !ok {
+	if _, ok := keys.Worked("acme", 8, right, now); !ok {
 		f.Fatalf("%s is wrong", right)
 	}
 	for _, s := range []string{
 		right, right + " ", right + "\n", strings.Replace(right, ".", ".00", 1), challenge, challenge + ".", "." + right, ".", "",
-		solve(newChallenge(key, "umbrella", now.Add(challengeLife)), 8), solve(newChallenge(key[1:], "acme", now.Add(challengeLife)), 8),
-		solve(newChallenge(key, "acme", now), 8), strings.Repeat("A", 44) + ".1", "\r\n" + right, right + "\u0660",
+		solve(keys.NewChallenge("umbrella", now.Add(life)), 8), solve(others.NewChallenge("acme", now.Add(life)), 8),
+		solve(keys.NewChallenge("acme", now), 8), strings.Repeat("A", 44) + ".1", "\r\n" + right, right + "\u0660",
 	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, response string) {
-		got, ok := worked(key, "acme", 8, response, now)
+		got, ok := keys.Worked("acme", 8, response, now)
 		if !ok {
 			return
 		}
@@ -66,13 +70,13 @@ func FuzzWork(f *testing.F) {
 
 // What a server has to do for each response, right or wrong.
 func BenchmarkVerifyWork(b *testing.B) {
-	key, now := make([]byte, 32), time.Now()
-	right := solve(newChallenge(key, "acme", now.Add(challengeLife)), 18)
+	keys, now := &Keys{challenges: make([]byte, 32)}, time.Now()
+	right := solve(keys.NewChallenge("acme", now.Add(life)), 18)
 	for name, response := range map[string]string{"right": right, "no work": right + "0", "forged": "A" + right[1:]} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				worked(key, "acme", 18, response, now)
+				keys.Worked("acme", 18, response, now)
 			}
 		})
 	}
@@ -80,7 +84,8 @@ func BenchmarkVerifyWork(b *testing.B) {
 
 // What a client has to do for each, on one processor.
 func BenchmarkSolveWork(b *testing.B) {
+	keys := &Keys{challenges: make([]byte, 32)}
 	for b.Loop() {
-		solve(newChallenge(make([]byte, 32), "acme", time.Now()), 18)
+		solve(keys.NewChallenge("acme", time.Now()), 18)
 	}
 }

@@ -1,0 +1,179 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// What an operator or a backend does with apps.
+
+// ErrAppCode: a code at ConfirmTOTP is wrong, or was used.
+var ErrAppCode = errors.New("the code is wrong or was used: send the next one that the app shows")
+
+// ErrNoTOTP: there is no secret that waits to be confirmed.
+var ErrNoTOTP = errors.New("there is no secret to confirm: make one first")
+
+// A TOTPSecret is shown once, to be taken over by an authenticator app.
+type TOTPSecret struct {
+	Secret string `json:"secret"` // base32
+	URI    string `json:"uri"`    // otpauth://…, for a QR code
+}
+
+// NewTOTP makes a secret for an authenticator app. It is of no use before
+// ConfirmTOTP; one that was confirmed before stays in force until then.
+func (ad *Admin) NewTOTP(ctx context.Context, mnemocode string) (TOTPSecret, error) {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return TOTPSecret{}, err
+	}
+	keys, err := ad.keys(ctx)
+	if err != nil {
+		return TOTPSecret{}, err
+	}
+	secret := NewTOTPSecret()
+	sealed := keys.SealTOTP(a.Company, secret)
+	_, err = ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
+		a.TOTPPending = sealed
+		return false, nil
+	})
+	if err != nil {
+		return TOTPSecret{}, adminError("storing the secret of an app", err)
+	}
+	ad.audit(ctx, record.AccountTOTP, a, "")
+	return TOTPSecret{Secret: FormatTOTPSecret(secret), URI: totpURI(a, secret)}, nil
+}
+
+// totpURI is what apps read from a QR code. What they show of it names the
+// company, and the account by what its user knows it by.
+func totpURI(a record.Account, secret []byte) string {
+	name := a.Mnemocode
+	for _, id := range []string{a.Phone, a.LoginName, a.Email} {
+		if id != "" {
+			name = id
+		}
+	}
+	label := url.PathEscape(a.Company + ":" + name)
+	return "otpauth://totp/" + label + "?secret=" + FormatTOTPSecret(secret) +
+		"&issuer=" + url.QueryEscape(a.Company) + "&algorithm=SHA1&digits=6&period=30"
+}
+
+// ConfirmTOTP puts the newest secret in force, if code is one of its codes, and
+// ends the account's sessions, as any change of the second factor does. The code
+// is then spent. ErrAppCode, ErrNoTOTP.
+func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code string) (record.Account, error) {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return record.Account{}, err
+	}
+	pending := a.TOTPPending
+	if pending == "" {
+		return record.Account{}, ErrNoTOTP
+	}
+	keys, err := ad.keys(ctx)
+	if err != nil {
+		return record.Account{}, err
+	}
+	secret, err := keys.OpenTOTP(a.Company, pending)
+	if err != nil {
+		return record.Account{}, err
+	}
+	step, ok := MatchTOTP(secret, code, ad.Now())
+	if !ok {
+		return record.Account{}, ErrAppCode
+	}
+	if err := ad.spendTOTP(ctx, ad.Now(), a.Company, pending, step); err != nil {
+		if errors.Is(err, wire.ErrOTPInvalid) {
+			return record.Account{}, ErrAppCode
+		}
+		return record.Account{}, err
+	}
+	return ad.changeTOTP(ctx, a, func(a *record.Account) error {
+		if a.TOTPPending != pending {
+			return ErrAppCode // another secret was made meanwhile
+		}
+		a.TOTP, a.TOTPPending = pending, ""
+		return nil
+	})
+}
+
+// RemoveTOTP takes the app away, and a secret that waits to be confirmed. Where
+// one was in force the account's sessions end.
+func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode string) (record.Account, error) {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return record.Account{}, err
+	}
+	return ad.changeTOTP(ctx, a, func(a *record.Account) error {
+		if a.TOTP == "" && a.TOTPPending == "" {
+			return errUnchanged
+		}
+		a.TOTP, a.TOTPPending = "", ""
+		return nil
+	})
+}
+
+func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, change func(*record.Account) error) (record.Account, error) {
+	var before record.Account
+	var fields []string
+	told := ad.tell(ad.Company, func() []fact { return changeFacts(before, before, fields) })
+	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
+		before, fields = *a, nil
+		if err := change(a); err != nil {
+			return false, err
+		}
+		if a.TOTP == before.TOTP {
+			return false, nil
+		}
+		fields = []string{"totp"}
+		a.Updated = ad.Now()
+		return true, nil
+	}, told...)
+	if errors.Is(err, errUnchanged) {
+		return before, nil
+	}
+	if errors.Is(err, ErrAppCode) {
+		return record.Account{}, err
+	}
+	if err != nil {
+		return record.Account{}, adminError("changing the app", err)
+	}
+	_, err = ad.finish(ctx, before, stored, fields, Change{})
+	return stored, err
+}
+
+// ExportTOTP returns the secret that is in force, in base32; empty for none.
+func (ad *Admin) ExportTOTP(ctx context.Context, a record.Account) (string, error) {
+	if a.TOTP == "" {
+		return "", nil
+	}
+	keys, err := ad.keys(ctx)
+	if err != nil {
+		return "", err
+	}
+	secret, err := keys.OpenTOTP(a.Company, a.TOTP)
+	return FormatTOTPSecret(secret), err
+}
+
+// importTOTP returns a function that puts a secret in force. It leaves the same
+// one as it is: sealed once more it would look like another.
+func (ad *Admin) importTOTP(ctx context.Context, secret []byte) (func(*record.Account), error) {
+	if secret == nil {
+		return func(*record.Account) {}, nil
+	}
+	keys, err := ad.keys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sealed := keys.SealTOTP(ad.Company.Code, secret)
+	return func(a *record.Account) {
+		present, err := keys.OpenTOTP(ad.Company.Code, a.TOTP)
+		if err != nil || !slices.Equal(present, secret) {
+			a.TOTP, a.TOTPPending = sealed, ""
+		}
+	}, nil
+}

@@ -1,0 +1,101 @@
+package flows
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha1"
+	"crypto/subtle"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/chacha20poly1305"
+)
+
+// An authenticator app shows a code for each step of time, made of a secret that
+// it shares with the server (RFC 6238). For an account that has one the code
+// needs no phone, and no session: what is kept of it is only that it was used.
+
+const (
+	totpStep        = 30 * time.Second
+	totpDrift       = 1  // how many steps the app's clock may be off
+	totpSecretBytes = 20 // RFC 4226, section 4
+	// What is imported may be of another program. 128 bits are the least of RFC 4226.
+	minTOTPSecret = 16
+	maxTOTPSecret = 64
+)
+
+var totpBase32 = base32.StdEncoding.WithPadding(base32.NoPadding)
+
+// TOTPCode is the code of a step: HOTP of its number (RFC 4226, section 5.3).
+func TOTPCode(secret []byte, step int64) string {
+	mac := hmac.New(sha1.New, secret)
+	mac.Write(binary.BigEndian.AppendUint64(nil, uint64(step)))
+	sum := mac.Sum(nil)
+	number := binary.BigEndian.Uint32(sum[sum[len(sum)-1]&0xf:]) & 0x7fffffff
+	return fmt.Sprintf("%06d", number%1_000_000)
+}
+
+// MatchTOTP returns the step whose code was sent. All that could be right are
+// compared, whichever is.
+func MatchTOTP(secret []byte, code string, now time.Time) (step int64, ok bool) {
+	present := now.Unix() / int64(totpStep/time.Second)
+	for s := present - totpDrift; s <= present+totpDrift; s++ {
+		if subtle.ConstantTimeCompare([]byte(TOTPCode(secret, s)), []byte(code)) == 1 {
+			step, ok = s, true
+		}
+	}
+	return step, ok
+}
+
+// TOTPEnds is when the code of a step can be right no more.
+func TOTPEnds(step int64) time.Time {
+	return time.Unix((step+1+totpDrift)*int64(totpStep/time.Second), 0)
+}
+
+// NewTOTPSecret returns a new secret of an app.
+func NewTOTPSecret() []byte {
+	secret := make([]byte, totpSecretBytes)
+	rand.Read(secret) // never fails: it ends the process instead
+	return secret
+}
+
+// FormatTOTPSecret writes a secret in base32.
+func FormatTOTPSecret(secret []byte) string { return totpBase32.EncodeToString(secret) }
+
+// ParseTOTPSecret reads a secret in base32, also in groups.
+func ParseTOTPSecret(text string) ([]byte, error) {
+	text = strings.TrimRight(strings.ToUpper(strings.NewReplacer(" ", "", "-", "").Replace(text)), "=")
+	secret, err := totpBase32.DecodeString(text)
+	if err != nil || len(secret) < minTOTPSecret || len(secret) > maxTOTPSecret {
+		return nil, fmt.Errorf("it must be base32 of %d to %d bytes", minTOTPSecret, maxTOTPSecret)
+	}
+	return secret, nil
+}
+
+// SealTOTP seals the secret of an app for its company.
+func (k *Keys) SealTOTP(company string, secret []byte) string {
+	nonce := make([]byte, chacha20poly1305.NonceSizeX)
+	rand.Read(nonce) // never fails: it ends the process instead
+	return base64.RawStdEncoding.EncodeToString(k.apps.Seal(nonce, nonce, secret, []byte(company)))
+}
+
+// OpenTOTP opens what SealTOTP has sealed.
+func (k *Keys) OpenTOTP(company, sealed string) ([]byte, error) {
+	raw, err := base64.RawStdEncoding.DecodeString(sealed)
+	if err == nil && len(raw) < chacha20poly1305.NonceSizeX {
+		err = errors.New("it is cut")
+	}
+	var secret []byte
+	if err == nil {
+		secret, err = k.apps.Open(nil, raw[:chacha20poly1305.NonceSizeX], raw[chacha20poly1305.NonceSizeX:], []byte(company))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the sealed secret of an app (was the store's own secret changed?): %w", err)
+	}
+	return secret, nil
+}

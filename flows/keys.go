@@ -1,0 +1,49 @@
+package flows
+
+import (
+	"cmp"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+
+	"golang.org/x/crypto/chacha20poly1305"
+)
+
+// Keys are what is derived from the secret of a store, which all nodes of a
+// deployment share and nobody else knows.
+type Keys struct {
+	alias      []byte // the secret itself
+	sessions   cipher.AEAD
+	apps       cipher.AEAD
+	challenges []byte
+	pages      []byte
+}
+
+// NewKeys derives the keys (RFC 5869), each for one purpose.
+func NewKeys(secret []byte) (*Keys, error) {
+	k := &Keys{alias: secret}
+	var err error
+	derive := func(purpose string) []byte {
+		key, failed := hkdf.Key(sha256.New, secret, nil, purpose, chacha20poly1305.KeySize)
+		err = cmp.Or(err, failed)
+		return key
+	}
+	sealer := func(purpose string) cipher.AEAD {
+		aead, failed := chacha20poly1305.NewX(derive(purpose))
+		err = cmp.Or(err, failed)
+		return aead
+	}
+	k.sessions, k.apps = sealer("mnemogate sealed sessions"), sealer("mnemogate authenticator apps")
+	k.challenges, k.pages = derive("mnemogate captcha challenges"), derive("mnemogate page keys")
+	return k, err
+}
+
+// Alias stands for a login id that no account of the company has wherever something
+// is kept of it: a user may have typed a password there. Strangers can't work it out.
+func (k *Keys) Alias(company, loginID string) string {
+	mac := hmac.New(sha256.New, k.alias)
+	mac.Write([]byte(company + "/alias/" + loginID))
+	return hex.EncodeToString(mac.Sum(nil))
+}

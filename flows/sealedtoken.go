@@ -1,0 +1,96 @@
+package flows
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"golang.org/x/crypto/chacha20poly1305"
+)
+
+// Anyone can begin a login of anyone, as often as they like. So a session in
+// state checkpassword is kept by nobody: its token holds it, sealed with a key
+// that only the nodes of a deployment have. What must be known of such a token
+// is whether it was used: the step that uses it charges its claim, a counter
+// that takes one.
+
+// What is sealed, each field of a fixed length, so that a decoy's token looks
+// like any other. A random nonce of 24 bytes is good for any number of tokens.
+const (
+	companyTagBytes = 16
+	aliasBytes      = sha256.Size
+	sealedBytes     = chacha20poly1305.NonceSizeX + companyTagBytes + 3*8 + aliasBytes + chacha20poly1305.Overhead
+)
+
+var sealedLength = len(tokenPrefix) + base64.RawURLEncoding.EncodedLen(sealedBytes)
+
+// isSealed reports whether a token is not one of newToken.
+func isSealed(token string) bool {
+	return len(token) == sealedLength && token[:len(tokenPrefix)] == tokenPrefix
+}
+
+type companyTag [companyTagBytes]byte
+
+func tagOfCompany(code string) companyTag {
+	sum := sha256.Sum256([]byte(code))
+	return companyTag(sum[:companyTagBytes])
+}
+
+// Seal returns the token of a session in state checkpassword.
+func (k *Keys) Seal(s record.Session) string {
+	nonce := make([]byte, chacha20poly1305.NonceSizeX, sealedBytes)
+	rand.Read(nonce) // never fails: it ends the process instead
+	tag := tagOfCompany(s.Company)
+	text := append(make([]byte, 0, sealedBytes), tag[:]...)
+	text = binary.BigEndian.AppendUint64(text, uint64(s.Account))
+	text = binary.BigEndian.AppendUint32(text, uint32(s.Era))
+	text = binary.BigEndian.AppendUint32(text, uint32(s.Epoch))
+	text = binary.BigEndian.AppendUint64(text, uint64(s.Expires.UnixMicro()))
+	var alias [aliasBytes]byte
+	hex.Decode(alias[:], []byte(s.LoginID)) // the alias is hex
+	text = append(text, alias[:]...)
+	return tokenPrefix + base64.RawURLEncoding.EncodeToString(k.sessions.Seal(nonce, nonce, text, []byte(record.CheckPassword)))
+}
+
+// Unseal returns the session in a token, with nothing in Company, and the tag of
+// its company.
+func (k *Keys) Unseal(token string) (s record.Session, tag companyTag, ok bool) {
+	var raw [sealedBytes]byte
+	n, err := base64.RawURLEncoding.Strict().Decode(raw[:], []byte(token[len(tokenPrefix):]))
+	if err != nil || n != sealedBytes {
+		return record.Session{}, tag, false
+	}
+	nonce, sealed := raw[:chacha20poly1305.NonceSizeX], raw[chacha20poly1305.NonceSizeX:]
+	text, err := k.sessions.Open(sealed[:0], nonce, sealed, []byte(record.CheckPassword))
+	if err != nil {
+		return record.Session{}, tag, false
+	}
+	tag = companyTag(text)
+	numbers := text[companyTagBytes:]
+	number := func(i int) int64 { return int64(binary.BigEndian.Uint64(numbers[8*i:])) }
+	half := func(i int) int64 { return int64(binary.BigEndian.Uint32(numbers[4*i:])) }
+	s = record.Session{
+		Hash:    record.HashToken(token),
+		ID:      sealedID(token),
+		Account: number(0),
+		Era:     half(2),
+		Epoch:   half(3),
+		State:   record.CheckPassword,
+		Expires: time.UnixMicro(number(2)),
+	}
+	s.Ends = s.Expires
+	if alias := numbers[3*8:]; [aliasBytes]byte(alias) != [aliasBytes]byte{} {
+		s.LoginID = hex.EncodeToString(alias)
+	}
+	return s, tag, true
+}
+
+// sealedID is the ID of the session that a sealed token holds.
+func sealedID(token string) string {
+	sum := sha256.Sum256([]byte("id of " + token))
+	return hex.EncodeToString(sum[:16])
+}
