@@ -9,6 +9,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -226,7 +227,7 @@ func (l *leakTest) exerciseApp(key, password string) {
 	if err := json.Unmarshal([]byte(body), &made); err != nil || status != http.StatusOK {
 		l.t.Fatalf("an app: %d %s", status, body)
 	}
-	raw, err := flows.ParseTOTPSecret(l.note("the secret of an app", made.Secret))
+	raw, err := tokens.ParseTOTPSecret(l.note("the secret of an app", made.Secret))
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -35,7 +36,7 @@ func (ad *Admin) NewTOTP(ctx context.Context, mnemocode string) (TOTPSecret, err
 	if err != nil {
 		return TOTPSecret{}, err
 	}
-	secret := NewTOTPSecret()
+	secret := tokens.NewTOTPSecret()
 	sealed := keys.SealTOTP(a.Company, secret)
 	_, err = ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
 		a.TOTPPending = sealed
@@ -45,7 +46,7 @@ func (ad *Admin) NewTOTP(ctx context.Context, mnemocode string) (TOTPSecret, err
 		return TOTPSecret{}, adminError("storing the secret of an app", err)
 	}
 	ad.audit(ctx, record.AccountTOTP, a, "")
-	return TOTPSecret{Secret: FormatTOTPSecret(secret), URI: totpURI(a, secret)}, nil
+	return TOTPSecret{Secret: tokens.FormatTOTPSecret(secret), URI: totpURI(a, secret)}, nil
 }
 
 // totpURI is what apps read from a QR code. What they show of it names the
@@ -58,7 +59,7 @@ func totpURI(a record.Account, secret []byte) string {
 		}
 	}
 	label := url.PathEscape(a.Company + ":" + name)
-	return "otpauth://totp/" + label + "?secret=" + FormatTOTPSecret(secret) +
+	return "otpauth://totp/" + label + "?secret=" + tokens.FormatTOTPSecret(secret) +
 		"&issuer=" + url.QueryEscape(a.Company) + "&algorithm=SHA1&digits=6&period=30"
 }
 
@@ -82,7 +83,7 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code string) (recor
 	if err != nil {
 		return record.Account{}, err
 	}
-	step, ok := MatchTOTP(secret, code, ad.Now())
+	step, ok := tokens.MatchTOTP(secret, code, ad.Now())
 	if !ok {
 		return record.Account{}, ErrAppCode
 	}
@@ -156,7 +157,7 @@ func (ad *Admin) ExportTOTP(ctx context.Context, a record.Account) (string, erro
 		return "", err
 	}
 	secret, err := keys.OpenTOTP(a.Company, a.TOTP)
-	return FormatTOTPSecret(secret), err
+	return tokens.FormatTOTPSecret(secret), err
 }
 
 // importTOTP returns a function that puts a secret in force. It leaves the same

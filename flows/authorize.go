@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -30,10 +31,10 @@ func (s *Service) Authorize(ctx context.Context, want Demand, authorization []st
 		return record.Session{}, err
 	}
 	now := s.Now()
-	if isSealed(token) {
+	if tokens.IsSealed(token) {
 		return record.Session{}, s.refuseSealed(ctx, want, token, now)
 	}
-	session, err := s.lookup(ctx, tokenPrefix, token, want, now, func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+	session, err := s.lookup(ctx, tokens.Prefix, token, want, now, func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 		return s.recall(ctx, want.Company, hash, want.Fresh > 0)
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -92,7 +93,7 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 		return Reply{}, err
 	}
 	c.key = key
-	token, hash := newToken(tokenPrefix, record.AccountBucket(company.Code, c.session.Account))
+	token, hash := tokens.New(tokens.Prefix, record.AccountBucket(company.Code, c.session.Account))
 	next := *c.session
 	next.Hash, next.LastUsed = hash, c.now
 	next.AtMost = 0 // it takes the place of one, so none has to make room

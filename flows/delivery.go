@@ -11,6 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -19,7 +20,7 @@ func (s *Service) send(ctx context.Context, company *tenant.Company, sender mess
 	if sender == nil {
 		return errors.New("the company has no sender for it: configure sms or mail")
 	}
-	m.ID, m.Company, m.Mnemocode = newID(), company.Code, a.Mnemocode
+	m.ID, m.Company, m.Mnemocode = tokens.NewID(), company.Code, a.Mnemocode
 	m.Locale = cmp.Or(a.Locale, company.Locale)
 	if err := company.Texts.Render(&m, s.Now(), a.Locale, company.Locale); err != nil {
 		return fmt.Errorf("filling in the text of %s: %w", m.Type, err)

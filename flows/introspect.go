@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -23,10 +24,10 @@ type Introspection struct {
 // Introspect tells of a token of the company. It prolongs nothing. An error means
 // that a store did not answer.
 func (ad *Admin) Introspect(ctx context.Context, token string) (Introspection, error) {
-	if isSealed(token) {
+	if tokens.IsSealed(token) {
 		return Introspection{}, nil // a step's
 	}
-	session, err := ad.lookup(ctx, tokenPrefix, token, Demand{Company: ad.Company.Code}, ad.Now(), func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+	session, err := ad.lookup(ctx, tokens.Prefix, token, Demand{Company: ad.Company.Code}, ad.Now(), func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 		return ad.recall(ctx, ad.Company.Code, hash, true)
 	})
 	switch {

@@ -12,6 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -125,7 +126,7 @@ func (m *machine) app(t *rapid.T, ad *flows.Admin, a *modelAccount) error {
 	if err != nil {
 		return err
 	}
-	secret, err := flows.ParseTOTPSecret(made.Secret)
+	secret, err := tokens.ParseTOTPSecret(made.Secret)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 )
 
 // verifyTimeout is how long the other system may take.
@@ -26,7 +27,7 @@ func (s *Service) verifyElsewhere(ctx context.Context, c *call, a record.Account
 	}
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
-	question := tenant.PasswordQuestion{ID: newID(), Company: c.company.Code, Mnemocode: a.Mnemocode, Password: typed}
+	question := tenant.PasswordQuestion{ID: tokens.NewID(), Company: c.company.Code, Mnemocode: a.Mnemocode, Password: typed}
 	for _, id := range []string{a.Phone, a.Email, a.LoginName} {
 		if id != "" {
 			question.LoginIDs = append(question.LoginIDs, id)

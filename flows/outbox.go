@@ -9,6 +9,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 )
 
 // A fact is what an Outgoing tells of an account, in the words of the accounts
@@ -62,7 +63,7 @@ func (s *Service) outgoing(company *tenant.Company, f fact) record.Outgoing {
 	if err != nil {
 		panic(err) // strings and times always can be
 	}
-	return record.Outgoing{ID: newID(), Type: f.kind, At: at, Body: body, Queue: cmp.Or(f.Previous, f.Mnemocode)}
+	return record.Outgoing{ID: tokens.NewID(), Type: f.kind, At: at, Body: body, Queue: cmp.Or(f.Previous, f.Mnemocode)}
 }
 
 // changeFacts tell of a change by an operator: of a set password alone, and of

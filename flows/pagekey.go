@@ -6,6 +6,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -25,7 +26,7 @@ func (s *Service) PageKey(ctx context.Context, company string) (string, error) {
 // clientOf is Company for what a login page calls as well: its key will do, too.
 func (s *Service) clientOf(ctx context.Context, code string, keys []string) (company *tenant.Company, key string, err error) {
 	company, key, err = s.Company(code, keys)
-	if err != wire.ErrAPIKeyInvalid || len(keys) != 1 || !IsPageKey(keys[0]) {
+	if err != wire.ErrAPIKeyInvalid || len(keys) != 1 || !tokens.IsPageKey(keys[0]) {
 		return company, key, err
 	}
 	secrets, unanswered := s.keys(ctx)

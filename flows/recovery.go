@@ -10,6 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -146,7 +147,7 @@ func (c *call) mailCounter(account string) record.Counter {
 // newLink is a session that only checklink takes, under a token of another
 // prefix, which no Authorization header can carry, and the mail that tells it.
 func (c *call) newLink(a record.Account, mail string) (record.Session, message.Message) {
-	token, hash := newToken(linkPrefix, record.AccountBucket(c.company.Code, a.ID))
+	token, hash := tokens.New(tokens.LinkPrefix, record.AccountBucket(c.company.Code, a.ID))
 	link := c.newSession(step{account: a, state: record.MailedLink}, hash)
 	link.Expires = c.now.Add(c.company.LinkTTL)
 	link.Ends = link.Expires
@@ -168,7 +169,7 @@ func (s *Service) checkLink(ctx context.Context, c *call, req *checkLinkRequest)
 	if err := s.checkAddress(ctx, c); err != nil {
 		return Reply{}, err
 	}
-	link, err := s.lookup(ctx, linkPrefix, req.Token, Demand{Company: c.company.Code}, c.now, s.Sessions.Get)
+	link, err := s.lookup(ctx, tokens.LinkPrefix, req.Token, Demand{Company: c.company.Code}, c.now, s.Sessions.Get)
 	if errors.Is(err, wire.ErrTokenInvalid) {
 		if err := s.failAddress(ctx, c); err != nil {
 			return Reply{}, err

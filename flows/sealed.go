@@ -8,6 +8,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -23,7 +24,7 @@ func (s *Service) enterSealed(ctx context.Context, c *call, st step) (Reply, err
 	st.state = record.CheckPassword
 	session := c.newSession(st, record.TokenHash{})
 	token := keys.Seal(session)
-	c.issued = sealedID(token)
+	c.issued = tokens.SealedID(token)
 	return Reply{SessionToken: token, SessionState: record.CheckPassword, ExpiresIn: secondsUntil(session.Expires, c.now)}, nil
 }
 
@@ -67,11 +68,11 @@ func (c *call) claimed(err error) bool {
 }
 
 // tagged returns the company of a tag, nil if it is none of ours.
-func (s *Service) tagged(tag companyTag) *tenant.Company {
+func (s *Service) tagged(tag tokens.CompanyTag) *tenant.Company {
 	s.tagging.Do(func() {
-		s.byTag = map[companyTag]*tenant.Company{}
+		s.byTag = map[tokens.CompanyTag]*tenant.Company{}
 		for code, company := range s.Companies {
-			s.byTag[tagOfCompany(code)] = company
+			s.byTag[tokens.TagOf(code)] = company
 		}
 	})
 	return s.byTag[tag]

@@ -15,6 +15,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -46,12 +47,12 @@ type Service struct {
 	told       told // of full counters
 	warnings   Warnings
 	backlogs   atomic.Pointer[[]record.Backlog] // nil until they are known
-	derived    atomic.Pointer[Keys]             // nil until it is needed
+	derived    atomic.Pointer[tokens.Keys]      // nil until it is needed
 	tagging    sync.Once
-	byTag      map[companyTag]*tenant.Company // of sealed tokens
-	background sync.WaitGroup                 // what later began
-	mu         sync.Mutex                     // guards the two below
-	waiting    int                            // how much of it is under way
+	byTag      map[tokens.CompanyTag]*tenant.Company // of sealed tokens
+	background sync.WaitGroup                        // what later began
+	mu         sync.Mutex                            // guards the two below
+	waiting    int                                   // how much of it is under way
 	closed     bool
 }
 
@@ -169,7 +170,7 @@ func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error)
 }
 
 // keys are those of the store's secret, which is asked for once.
-func (s *Service) keys(ctx context.Context) (*Keys, error) {
+func (s *Service) keys(ctx context.Context) (*tokens.Keys, error) {
 	if known := s.derived.Load(); known != nil {
 		return known, nil
 	}
@@ -177,7 +178,7 @@ func (s *Service) keys(ctx context.Context) (*Keys, error) {
 	if err != nil {
 		return nil, wire.Unavailable("loading the store's secret", err)
 	}
-	keys, err := NewKeys(secret)
+	keys, err := tokens.NewKeys(secret)
 	if err != nil {
 		return nil, err
 	}

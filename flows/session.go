@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -22,10 +23,10 @@ const maxPending = 100
 // find finds the session of the call's token; of a stored one, which must be of a
 // company that meets want, with get.
 func (s *Service) find(ctx context.Context, c *call, want Demand, get func(context.Context, record.TokenHash) (record.Session, error)) error {
-	if isSealed(c.token) {
+	if tokens.IsSealed(c.token) {
 		return s.openSealed(ctx, c, Demand{Company: c.company.Code})
 	}
-	session, err := s.lookup(ctx, tokenPrefix, c.token, want, c.now, get)
+	session, err := s.lookup(ctx, tokens.Prefix, c.token, want, c.now, get)
 	if err == nil {
 		c.session = &session
 	}
@@ -38,7 +39,7 @@ func (s *Service) lookup(
 	ctx context.Context, prefix, token string, want Demand, now time.Time,
 	get func(context.Context, record.TokenHash) (record.Session, error),
 ) (record.Session, error) {
-	if !tokenShaped(prefix, token) {
+	if !tokens.Shaped(prefix, token) {
 		return record.Session{}, wire.ErrTokenInvalid
 	}
 	session, err := get(ctx, record.HashToken(token))
@@ -69,7 +70,7 @@ func (c *call) profile(st step) record.Profile {
 func (c *call) newSession(st step, hash record.TokenHash) record.Session {
 	next := record.Session{
 		Hash:      hash,
-		ID:        newID(),
+		ID:        tokens.NewID(),
 		Company:   c.company.Code,
 		Account:   st.account.ID,
 		Mnemocode: st.account.Mnemocode,

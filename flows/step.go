@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -32,7 +33,7 @@ func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 	if st.account.ID == 0 {
 		bucket = record.HashToken(st.decoyOf).Bucket() // that of account 0 would show what it is
 	}
-	token, hash := newToken(tokenPrefix, bucket)
+	token, hash := tokens.New(tokens.Prefix, bucket)
 	next := c.newSession(st, hash)
 	reply := Reply{SessionToken: token, SessionState: st.state, ExpiresIn: secondsUntil(next.Expires, c.now)}
 	var code newCode

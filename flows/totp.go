@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -23,7 +24,7 @@ func (s *Service) tryApp(ctx context.Context, c *call, a record.Account, code st
 	if err != nil {
 		return step{}, err
 	}
-	at, right := MatchTOTP(secret, code, c.now)
+	at, right := tokens.MatchTOTP(secret, code, c.now)
 	err = s.settleWindow(ctx, c, c.subject(a, ""), record.WrongCodes, c.company.Limits.WrongCodes, right)
 	if err == nil && !right {
 		err = errAppCode
@@ -44,7 +45,7 @@ func (s *Service) spendTOTP(ctx context.Context, now time.Time, company, sealed 
 	err := s.Sessions.Charge(ctx, now, record.Counter{
 		Key:    counterKey(company, "totp", hex.EncodeToString(of[:16])+"/"+strconv.FormatInt(step, 10)),
 		Limit:  1,
-		Window: TOTPEnds(step).Sub(now),
+		Window: tokens.TOTPEnds(step).Sub(now),
 	})
 	if _, used := errors.AsType[*record.Full](err); used {
 		return errAppCode

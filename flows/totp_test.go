@@ -12,11 +12,12 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // appCode is what an app shows.
-func appCode(secret []byte, at time.Time) string { return flows.TOTPCode(secret, at.Unix()/30) }
+func appCode(secret []byte, at time.Time) string { return tokens.TOTPCode(secret, at.Unix()/30) }
 
 // withApp gives the account a second factor and an authenticator app, and returns
 // what the app shows at a moment from now. The code of its confirmation is spent.
@@ -37,7 +38,7 @@ func (b *bench) newApp() func(from time.Duration) string {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	secret, err := flows.ParseTOTPSecret(made.Secret)
+	secret, err := tokens.ParseTOTPSecret(made.Secret)
 	if err != nil {
 		b.t.Fatal(err)
 	}

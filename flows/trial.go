@@ -6,13 +6,14 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 )
 
 // NewTrial returns an SMS or a mail that says that it is a test, or a *FieldError
 // where it can't be sent to. It has neither code nor link, and whoever sends it counts it
 // for nobody.
 func NewTrial(company *tenant.Company, to string, mail bool) (message.Message, error) {
-	m := message.Message{ID: newID(), Type: message.Trial, Company: company.Code, To: record.NormalizePhone(to), Locale: company.Locale}
+	m := message.Message{ID: tokens.NewID(), Type: message.Trial, Company: company.Code, To: record.NormalizePhone(to), Locale: company.Locale}
 	what := "SMS"
 	if mail {
 		what = "mails"

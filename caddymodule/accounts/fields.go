@@ -20,6 +20,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 )
 
 // view is the account as it is shown.
@@ -428,7 +429,7 @@ func (p *changeParser) backupCodes(v jsontext.Value) error {
 func (p *changeParser) totpSecret(v jsontext.Value) error {
 	text, err := textValue(v, 128)
 	if err == nil && text != "" {
-		p.change.TOTP, err = flows.ParseTOTPSecret(text)
+		p.change.TOTP, err = tokens.ParseTOTPSecret(text)
 	}
 	return err
 }

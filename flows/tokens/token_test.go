@@ -1,4 +1,4 @@
-package flows
+package tokens
 
 import (
 	"strings"
@@ -10,12 +10,12 @@ import (
 func TestTokensAreDrawnIntoTheirBucket(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range 64 * record.Buckets {
-		token, hash := newToken(tokenPrefix, i%record.Buckets)
-		if hash.Bucket() != i%record.Buckets || hash != record.HashToken(token) || !tokenShaped(tokenPrefix, token) {
+		token, hash := New(Prefix, i%record.Buckets)
+		if hash.Bucket() != i%record.Buckets || hash != record.HashToken(token) || !Shaped(Prefix, token) {
 			t.Fatalf("bucket %d: %q has the hash %x in bucket %d", i%record.Buckets, token, hash, hash.Bucket())
 		}
 		// Neither what is drawn once nor what is drawn until it fits comes twice.
-		for _, part := range []string{strings.TrimPrefix(token, tokenPrefix)[:32], token[len(token)-11:]} {
+		for _, part := range []string{strings.TrimPrefix(token, Prefix)[:32], token[len(token)-11:]} {
 			if seen[part] {
 				t.Fatalf("%q comes twice", part)
 			}
@@ -27,6 +27,6 @@ func TestTokensAreDrawnIntoTheirBucket(t *testing.T) {
 func BenchmarkNewToken(b *testing.B) {
 	b.ReportAllocs()
 	for i := range b.N {
-		newToken(tokenPrefix, i%record.Buckets)
+		New(Prefix, i%record.Buckets)
 	}
 }

@@ -1,4 +1,4 @@
-package flows
+package tokens
 
 import (
 	"encoding/base64"
@@ -10,16 +10,16 @@ import (
 
 // A token has one spelling: any other of the same bytes is none.
 func FuzzTokenShape(f *testing.F) {
-	token, _ := newToken(tokenPrefix, 0)
+	token, _ := New(Prefix, 0)
 	for _, s := range []string{token, token[:46] + "B", token + "=", "MGS_" + token[4:], "mgl_" + token[4:], "mgs_" + strings.Repeat("+", 43), "mgs_" + strings.Repeat("\n", 43), ""} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if !tokenShaped(tokenPrefix, s) {
+		if !Shaped(Prefix, s) {
 			return
 		}
-		b, err := base64.RawURLEncoding.DecodeString(s[len(tokenPrefix):])
-		if err != nil || tokenPrefix+base64.RawURLEncoding.EncodeToString(b) != s {
+		b, err := base64.RawURLEncoding.DecodeString(s[len(Prefix):])
+		if err != nil || Prefix+base64.RawURLEncoding.EncodeToString(b) != s {
 			t.Errorf("%q is taken for a token", s)
 		}
 		if got, err := wire.ParseBearer([]string{"Bearer " + s}); err != nil || got != s {

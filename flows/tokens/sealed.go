@@ -1,4 +1,4 @@
-package flows
+package tokens
 
 import (
 	"crypto/rand"
@@ -26,25 +26,27 @@ const (
 	sealedBytes     = chacha20poly1305.NonceSizeX + companyTagBytes + 3*8 + aliasBytes + chacha20poly1305.Overhead
 )
 
-var sealedLength = len(tokenPrefix) + base64.RawURLEncoding.EncodedLen(sealedBytes)
+var sealedLength = len(Prefix) + base64.RawURLEncoding.EncodedLen(sealedBytes)
 
-// isSealed reports whether a token is not one of newToken.
-func isSealed(token string) bool {
-	return len(token) == sealedLength && token[:len(tokenPrefix)] == tokenPrefix
+// IsSealed reports whether a token is not one of New.
+func IsSealed(token string) bool {
+	return len(token) == sealedLength && token[:len(Prefix)] == Prefix
 }
 
-type companyTag [companyTagBytes]byte
+// A CompanyTag stands for a company in a sealed token, whatever the length of its code.
+type CompanyTag [companyTagBytes]byte
 
-func tagOfCompany(code string) companyTag {
+// TagOf returns the tag of a company.
+func TagOf(code string) CompanyTag {
 	sum := sha256.Sum256([]byte(code))
-	return companyTag(sum[:companyTagBytes])
+	return CompanyTag(sum[:companyTagBytes])
 }
 
 // Seal returns the token of a session in state checkpassword.
 func (k *Keys) Seal(s record.Session) string {
 	nonce := make([]byte, chacha20poly1305.NonceSizeX, sealedBytes)
 	rand.Read(nonce) // never fails: it ends the process instead
-	tag := tagOfCompany(s.Company)
+	tag := TagOf(s.Company)
 	text := append(make([]byte, 0, sealedBytes), tag[:]...)
 	text = binary.BigEndian.AppendUint64(text, uint64(s.Account))
 	text = binary.BigEndian.AppendUint32(text, uint32(s.Era))
@@ -53,14 +55,14 @@ func (k *Keys) Seal(s record.Session) string {
 	var alias [aliasBytes]byte
 	hex.Decode(alias[:], []byte(s.LoginID)) // the alias is hex
 	text = append(text, alias[:]...)
-	return tokenPrefix + base64.RawURLEncoding.EncodeToString(k.sessions.Seal(nonce, nonce, text, []byte(record.CheckPassword)))
+	return Prefix + base64.RawURLEncoding.EncodeToString(k.sessions.Seal(nonce, nonce, text, []byte(record.CheckPassword)))
 }
 
 // Unseal returns the session in a token, with nothing in Company, and the tag of
 // its company.
-func (k *Keys) Unseal(token string) (s record.Session, tag companyTag, ok bool) {
+func (k *Keys) Unseal(token string) (s record.Session, tag CompanyTag, ok bool) {
 	var raw [sealedBytes]byte
-	n, err := base64.RawURLEncoding.Strict().Decode(raw[:], []byte(token[len(tokenPrefix):]))
+	n, err := base64.RawURLEncoding.Strict().Decode(raw[:], []byte(token[len(Prefix):]))
 	if err != nil || n != sealedBytes {
 		return record.Session{}, tag, false
 	}
@@ -69,13 +71,13 @@ func (k *Keys) Unseal(token string) (s record.Session, tag companyTag, ok bool) 
 	if err != nil {
 		return record.Session{}, tag, false
 	}
-	tag = companyTag(text)
+	tag = CompanyTag(text)
 	numbers := text[companyTagBytes:]
 	number := func(i int) int64 { return int64(binary.BigEndian.Uint64(numbers[8*i:])) }
 	half := func(i int) int64 { return int64(binary.BigEndian.Uint32(numbers[4*i:])) }
 	s = record.Session{
 		Hash:    record.HashToken(token),
-		ID:      sealedID(token),
+		ID:      SealedID(token),
 		Account: number(0),
 		Era:     half(2),
 		Epoch:   half(3),
@@ -89,8 +91,8 @@ func (k *Keys) Unseal(token string) (s record.Session, tag companyTag, ok bool) 
 	return s, tag, true
 }
 
-// sealedID is the ID of the session that a sealed token holds.
-func sealedID(token string) string {
+// SealedID is the ID of the session that a sealed token holds.
+func SealedID(token string) string {
 	sum := sha256.Sum256([]byte("id of " + token))
 	return hex.EncodeToString(sum[:16])
 }

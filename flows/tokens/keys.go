@@ -1,4 +1,12 @@
-package flows
+// Package tokens makes and checks what clients hold of a login: the tokens of
+// sessions, sealed ones that hold their session themselves, the keys of login
+// pages, the challenges of captcha pow, and the codes of authenticator apps.
+//
+// New makes a token of random bytes, of which a store keeps the hash. All else is
+// signed or sealed with Keys, which every node of a deployment derives from the
+// secret of their store, so that nothing is kept of it before it is used. Nothing
+// here asks a store: whether a thing was used already is for the caller to ask.
+package tokens
 
 import (
 	"cmp"

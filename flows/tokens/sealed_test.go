@@ -1,4 +1,4 @@
-package flows
+package tokens
 
 import (
 	"encoding/base64"
@@ -21,9 +21,9 @@ func FuzzUnseal(f *testing.F) {
 	f.Add(token)
 	f.Add(token + "=")
 	f.Add(token[:len(token)-1] + "\n")
-	f.Add(tokenPrefix + strings.Repeat("A", len(token)-len(tokenPrefix)))
+	f.Add(Prefix + strings.Repeat("A", len(token)-len(Prefix)))
 	f.Fuzz(func(t *testing.T, s string) {
-		if !isSealed(s) {
+		if !IsSealed(s) {
 			return
 		}
 		got, tag, ok := keys.Unseal(s)
@@ -33,11 +33,11 @@ func FuzzUnseal(f *testing.F) {
 			}
 			return
 		}
-		raw, err := base64.RawURLEncoding.DecodeString(s[len(tokenPrefix):])
-		if err != nil || base64.RawURLEncoding.EncodeToString(raw) != s[len(tokenPrefix):] {
+		raw, err := base64.RawURLEncoding.DecodeString(s[len(Prefix):])
+		if err != nil || base64.RawURLEncoding.EncodeToString(raw) != s[len(Prefix):] {
 			t.Error("another spelling of a token is taken")
 		}
-		if tag != tagOfCompany(sealed.Company) || got.Account != sealed.Account || got.Epoch != sealed.Epoch ||
+		if tag != TagOf(sealed.Company) || got.Account != sealed.Account || got.Epoch != sealed.Epoch ||
 			got.LoginID != sealed.LoginID || !got.Expires.Equal(sealed.Expires) || got.State != record.CheckPassword {
 			t.Errorf("got %+v", got)
 		}
