@@ -34,6 +34,8 @@ type Postgres struct {
 
 	open     atomic.Pointer[pgxpool.Pool] // pool, while the store is open
 	answered atomic.Int64                 // when the server answered last: UnixNano
+
+	lookups gather[*postgresLookup]
 }
 
 // PostgresOptions are what a DSN does not say.
@@ -50,6 +52,7 @@ const (
 	postgresMigrateTimeout = time.Minute
 	postgresCloseTimeout   = 5 * time.Second
 	postgresMaxConns       = 8
+	postgresLookupsAtOnce  = 4  // statements that look login ids up
 	postgresTries          = 20 // of one call
 	postgresSweepChunk     = 500
 	// A key of pg_advisory_xact_lock: "mnemogat".
@@ -81,7 +84,9 @@ func OpenPostgres(dsn string, options PostgresOptions) (*Postgres, error) {
 	default:
 		config.MaxConns = options.MaxConns
 	}
-	return &Postgres{config: config}, nil
+	p := &Postgres{config: config}
+	p.lookups = gather[*postgresLookup]{atOnce: postgresLookupsAtOnce, send: p.lookUp}
+	return p, nil
 }
 
 // Accounts returns the accounts in the database.

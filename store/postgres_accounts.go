@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -21,11 +23,20 @@ import (
 // in one order, and then the rest, so no two of them wait for each other.
 type postgresAccounts struct{ *Postgres }
 
+// A statement is planned once for each connection, perhaps while the tables are
+// empty and any index seems as good as another, and an import may then fill them. So
+// none is left the choice to read all that a company has: what is looked up for each
+// row is a subquery and no join, and what no index is to be chosen for is no plain
+// comparison with a column, nor a constant that an index is made for.
+
+// postgresOne finds the account $2 of the company $1.
+const postgresOne = `id = $2 AND (company = $1) IS TRUE`
+
 // Keys: mnemocodes, login ids and identities, of which no two accounts of a
 // company have the same
 
 const (
-	postgresLockAccount = `SELECT id FROM accounts WHERE company = $1 AND id = $2 FOR UPDATE`
+	postgresLockAccount = `SELECT id FROM accounts WHERE ` + postgresOne + ` FOR UPDATE`
 	postgresLockKeys    = `SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS keys (key)`
 )
 
@@ -79,11 +90,11 @@ const postgresTaken = `
 		UNION ALL
 		SELECT new.rank, new.field
 		FROM unnest($4::text[], $5::text[]) WITH ORDINALITY AS new (field, login_id, rank)
-		JOIN login_ids l ON l.company = $1 AND l.login_id = new.login_id AND l.account <> $3
+		WHERE (SELECT account FROM login_ids WHERE company = $1 AND login_id = new.login_id) <> $3
 		UNION ALL
 		SELECT 9, 'oauth_identities'
 		FROM unnest($6::integer[], $7::text[]) AS new (provider, subject)
-		JOIN identities i ON i.company = $1 AND i.provider = new.provider AND i.subject = new.subject AND i.account <> $3
+		WHERE (SELECT account FROM identities WHERE company = $1 AND provider = new.provider AND subject = new.subject) <> $3
 	)`
 
 // Creating
@@ -163,28 +174,74 @@ const (
 				WHERE company = accounts.company AND account = accounts.id AND login_id = '')),
 			coalesce((SELECT era FROM eras WHERE company = accounts.company), 0)
 		FROM accounts`
-	postgresAccountByID        = postgresSelectAccount + ` WHERE company = $1 AND id = $2`
+	postgresAccountByID        = postgresSelectAccount + ` WHERE ` + postgresOne
 	postgresAccountByMnemocode = postgresSelectAccount + ` WHERE company = $1 AND mnemocode = $2`
-	// Where no account is found, the second part is the one row: an account 0
-	// with the tallies of the alias and the era.
-	postgresAccountByLoginID = postgresSelectAccount + `
-		WHERE id = (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2)
-		UNION ALL
-		SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', '', '', '', 0, 0, 0, '[]', '[]', 0,
-			array_to_json(ARRAY(SELECT json_build_object('kind', kind, 'count', count, 'until', until) FROM tallies
-				WHERE company = $1 AND account = 0 AND login_id = $3)),
-			coalesce((SELECT era FROM eras WHERE company = $1), 0)
-		WHERE NOT EXISTS (SELECT 1 FROM login_ids WHERE company = $1 AND login_id = $2)`
+	// A row for each of the lookups, in their order. Where no account is found, it
+	// is an account 0 ($4, see above) with the tallies of the alias and the era. LIMIT
+	// makes a subquery of it that is run for each.
+	postgresAccountsByLoginID = `
+		SELECT found.*
+		FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS wanted (company, login_id, alias, rank)
+		CROSS JOIN LATERAL (` + postgresSelectAccount + `
+			WHERE id = (SELECT account FROM login_ids WHERE company = wanted.company AND login_id = wanted.login_id)
+			UNION ALL
+			SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', '', '', '', 0, 0, 0, '[]', '[]', 0,
+				array_to_json(ARRAY(SELECT json_build_object('kind', kind, 'count', count, 'until', until) FROM tallies
+					WHERE company = wanted.company AND account = $4 AND login_id = wanted.alias)),
+				coalesce((SELECT era FROM eras WHERE company = wanted.company), 0)
+			WHERE (SELECT account FROM login_ids WHERE company = wanted.company AND login_id = wanted.login_id) IS NULL
+			LIMIT 1
+		) AS found
+		ORDER BY wanted.rank`
 	postgresAccountByIdentity = postgresSelectAccount + `
 		WHERE id = (SELECT account FROM identities WHERE company = $1 AND provider = $2 AND subject = $3)`
 )
 
+// A postgresLookup is a login id that ByLoginID looks up, and what came of it.
+type postgresLookup struct {
+	company, loginID, alias string
+
+	account record.Account
+	err     error
+}
+
 func (s postgresAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (record.Account, error) {
-	a, err := s.load(ctx, postgresAccountByLoginID, company, loginID, alias)
-	if err == nil && a.ID == 0 {
-		return record.Account{Era: a.Era, Tallies: a.Tallies}, record.ErrNotFound
+	ctx, done := record.StoreContext(ctx, postgresTimeout)
+	defer done()
+	// One that is not UTF-8 would fail those that are looked up beside it.
+	l := &postgresLookup{company: company, loginID: strings.ToValidUTF8(loginID, "\uFFFD"), alias: alias}
+	err := s.lookups.do(ctx, l)
+	if err == nil {
+		err = l.err
 	}
-	return a, err
+	if err != nil {
+		return record.Account{}, translatePostgres("loading account", err)
+	}
+	if l.account.ID == 0 {
+		return record.Account{Era: l.account.Era, Tallies: l.account.Tallies}, record.ErrNotFound
+	}
+	return l.account, nil
+}
+
+// lookUp looks login ids up in one statement. It is for all that wait, so no request's
+// context counts, and no panic ends the process.
+func (p *Postgres) lookUp(lookups []*postgresLookup) {
+	var companies, loginIDs, aliases []string
+	for _, l := range lookups {
+		companies, loginIDs, aliases = append(companies, l.company), append(loginIDs, l.loginID), append(aliases, l.alias)
+	}
+	err := panics.Contain(func() error {
+		return p.read(context.Background(), func(ctx context.Context, q postgresQueries) error {
+			found, err := collectPostgres(ctx, q, scanPostgresAccount, postgresAccountsByLoginID, companies, loginIDs, aliases, 0)
+			for i, a := range found {
+				lookups[i].account = a
+			}
+			return err
+		})
+	})
+	for _, l := range lookups {
+		l.err = err
+	}
 }
 
 func (s postgresAccounts) ByID(ctx context.Context, company string, id int64) (record.Account, error) {
@@ -264,7 +321,7 @@ const (
 		), new_l AS (
 			INSERT INTO login_ids (company, login_id, account)
 			SELECT DISTINCT $1, new.login_id, id FROM changed, unnest($5::text[]) AS new (login_id)
-			WHERE NOT EXISTS (SELECT 1 FROM login_ids own WHERE own.company = $1 AND own.login_id = new.login_id)
+			WHERE (SELECT account FROM login_ids WHERE company = $1 AND login_id = new.login_id) IS NULL
 		), left_i AS (
 			DELETE FROM identities old USING changed WHERE account = changed.id AND NOT EXISTS
 				(SELECT 1 FROM unnest($6::integer[], $7::text[]) AS new (provider, subject)
@@ -273,8 +330,7 @@ const (
 			INSERT INTO identities (company, provider, subject, account)
 			SELECT DISTINCT $1, new.provider, new.subject, id
 			FROM changed, unnest($6::integer[], $7::text[]) AS new (provider, subject)
-			WHERE NOT EXISTS (SELECT 1 FROM identities own
-				WHERE own.company = $1 AND own.provider = new.provider AND own.subject = new.subject)
+			WHERE (SELECT account FROM identities WHERE company = $1 AND provider = new.provider AND subject = new.subject) IS NULL
 		), owed AS (
 			INSERT INTO endings (company, account, epoch) SELECT company, id, epoch FROM changed WHERE $20::boolean` +
 		postgresOweLater + `
@@ -353,7 +409,7 @@ func storePostgresUpdate(
 
 const postgresDeleteAccount = `
 	WITH gone AS (
-		DELETE FROM accounts WHERE company = $1 AND id = $2 -- and, by foreign keys, what belongs to it
+		DELETE FROM accounts WHERE ` + postgresOne + ` -- and, by foreign keys, what belongs to it
 		RETURNING company, id
 	), forgotten AS (
 		DELETE FROM tallies t USING gone WHERE t.company = gone.company AND t.account = gone.id
@@ -369,7 +425,7 @@ func (s postgresAccounts) Delete(ctx context.Context, company string, id int64, 
 const postgresSetPassword = `
 	WITH changed AS (
 		UPDATE accounts SET password_hash = $4, must_set_password = false, epoch = epoch + 1, updated = $5
-		WHERE company = $1 AND id = $2 AND epoch = $3
+		WHERE ` + postgresOne + ` AND epoch = $3
 		RETURNING company, id, epoch
 	), forgotten AS (
 		DELETE FROM tallies t USING changed
@@ -391,7 +447,7 @@ const postgresAccept = `
 	INSERT INTO acceptances (account, code, version, at)
 	SELECT DISTINCT ON (new.code) a.id, new.code, new.version, new.at
 	FROM accounts a, unnest($3::text[], $4::text[], $5::bigint[]) WITH ORDINALITY AS new (code, version, at, rank)
-	WHERE a.company = $1 AND a.id = $2
+	WHERE ` + postgresOne + `
 	ORDER BY new.code, new.rank DESC
 	ON CONFLICT (account, code) DO UPDATE SET version = excluded.version, at = excluded.at`
 

@@ -9,10 +9,10 @@ import (
 const postgresSetBackupCodes = `
 	WITH gone AS (
 		DELETE FROM backup_codes USING accounts a
-		WHERE account = a.id AND a.company = $1 AND a.id = $2 AND hash <> ALL ($3::text[])
+		WHERE account = a.id AND ` + postgresOne + ` AND hash <> ALL ($3::text[])
 	)
 	INSERT INTO backup_codes (account, hash)
-	SELECT a.id, new.hash FROM accounts a, unnest($3::text[]) AS new (hash) WHERE a.company = $1 AND a.id = $2
+	SELECT a.id, new.hash FROM accounts a, unnest($3::text[]) AS new (hash) WHERE ` + postgresOne + `
 	ON CONFLICT DO NOTHING`
 
 func (s postgresAccounts) SetBackupCodes(
@@ -28,7 +28,7 @@ func (s postgresAccounts) SetBackupCodes(
 }
 
 const postgresBackupCodes = `
-	SELECT hash FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE company = $1 AND id = $2) ORDER BY hash`
+	SELECT hash FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE ` + postgresOne + `) ORDER BY hash`
 
 func (s postgresAccounts) BackupCodes(ctx context.Context, company string, id int64) ([]string, error) {
 	var hashes []string
@@ -40,7 +40,7 @@ func (s postgresAccounts) BackupCodes(ctx context.Context, company string, id in
 }
 
 const postgresUseBackupCode = `
-	DELETE FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE company = $1 AND id = $2) AND hash = $3`
+	DELETE FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE ` + postgresOne + `) AND hash = $3`
 
 func (s postgresAccounts) UseBackupCode(ctx context.Context, company string, id int64, hash string) error {
 	return translatePostgres("using backup code", s.write(ctx, func(ctx context.Context, q postgresQueries) error {

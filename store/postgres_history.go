@@ -11,7 +11,7 @@ import (
 const postgresRecord = `
 	WITH added AS (
 		INSERT INTO history (account, noise, at, event)
-		SELECT id, $3, $4, $5 FROM accounts WHERE company = $1 AND id = $2
+		SELECT id, $3, $4, $5 FROM accounts WHERE ` + postgresOne + `
 	)
 	DELETE FROM history WHERE account = $2 AND noise = $3 AND number <=
 		(SELECT number FROM history WHERE account = $2 AND noise = $3 ORDER BY number DESC LIMIT 1 OFFSET $6)`
@@ -35,7 +35,7 @@ const postgresRecorded = `
 		(SELECT number, at, event FROM history WHERE account = $2 AND noise = false ORDER BY number DESC LIMIT $3)
 		UNION ALL
 		(SELECT number, at, event FROM history WHERE account = $2 AND noise = true ORDER BY number DESC LIMIT $3)) h
-	WHERE EXISTS (SELECT 1 FROM accounts WHERE company = $1 AND id = $2) ORDER BY number DESC LIMIT $3`
+	WHERE EXISTS (SELECT 1 FROM accounts WHERE ` + postgresOne + `) ORDER BY number DESC LIMIT $3`
 
 // Recorded implements record.History.
 func (s postgresAccounts) Recorded(ctx context.Context, company string, account int64, limit int) ([]record.Event, error) {

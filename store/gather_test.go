@@ -1,0 +1,79 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"testing/synctest"
+	"time"
+)
+
+func TestGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var trips []int // how many calls each took
+		g := gather[*int]{atOnce: 2, send: func(calls []*int) {
+			time.Sleep(time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			trips = append(trips, len(calls))
+			for _, c := range calls {
+				*c *= 2
+			}
+		}}
+		var wg sync.WaitGroup
+		began := time.Now()
+		for i := range 10 {
+			wg.Go(func() {
+				call := i
+				must(t, g.do(t.Context(), &call))
+				if call != 2*i {
+					t.Errorf("%d was answered %d", i, call)
+				}
+			})
+			synctest.Wait()
+		}
+		gone, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		if err := g.do(gone, new(int)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("one that waited no longer: %v", err)
+		}
+		wg.Wait()
+		if want := []int{1, 1, 9}; !slices.Equal(trips, want) || time.Since(began) != 2*time.Second {
+			t.Errorf("round trips with %v calls in %v, want %v in 2s", trips, time.Since(began), want)
+		}
+		must(t, g.do(t.Context(), new(int))) // and it begins anew
+	})
+}
+
+func TestGatherAnswersEachOnce(t *testing.T) {
+	var answered, trips atomic.Int64
+	g := gather[*atomic.Int64]{atOnce: 3, send: func(calls []*atomic.Int64) {
+		trips.Add(1)
+		for _, c := range calls {
+			c.Add(1)
+			answered.Add(1)
+		}
+	}}
+	const callers, each = 16, 200
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for range each {
+				var call atomic.Int64
+				must(t, g.do(t.Context(), &call))
+				if n := call.Load(); n != 1 {
+					t.Errorf("a call was made %d times", n)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := answered.Load(); n != callers*each || trips.Load() > n {
+		t.Errorf("%d answers in %d round trips, want %d", n, trips.Load(), callers*each)
+	}
+}
