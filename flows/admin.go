@@ -110,7 +110,7 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 	a.Accepted = ch.Accepted
 	a.Created = cmp.Or(a.Created, ad.Now()).UTC().Truncate(time.Microsecond)
 	a.Updated = a.Created
-	created := ad.tellOf(ad.Company, fact{kind: record.TellCreated, Mnemocode: a.Mnemocode})
+	created := ad.TellOf(ad.Company, Fact{Kind: record.TellCreated, Mnemocode: a.Mnemocode})
 	if a.ID, err = ad.Accounts.Create(ctx, a.Created, a, created...); err != nil {
 		return record.Account{}, adminError("creating the account", err)
 	}
@@ -143,7 +143,7 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	}
 	var before, after record.Account
 	var fields []string
-	told := ad.tell(ad.Company, func() []fact { return changeFacts(before, after, fields) })
+	told := ad.Tell(ad.Company, func() []Fact { return ChangeFacts(before, after, fields) })
 	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
 		before = *a
 		if err := ch.apply(a); err != nil {
@@ -197,7 +197,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, fiel
 		}
 	}
 	if accepted := news(before.Accepted, ch.Accepted); len(accepted) > 0 {
-		if err := ad.Accounts.Accept(ctx, stored.Company, stored.ID, accepted, ad.tellOf(ad.Company, acceptedFact(stored.Mnemocode, accepted))...); err != nil {
+		if err := ad.Accounts.Accept(ctx, stored.Company, stored.ID, accepted, ad.TellOf(ad.Company, AcceptedFact(stored.Mnemocode, accepted))...); err != nil {
 			return nil, adminError("recording the accepted disclaimers", err)
 		}
 		fields = append(fields, "disclaimers_accepted")
@@ -236,7 +236,7 @@ func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
 }
 
 func (ad *Admin) tellDeleted(a record.Account) []record.Tell {
-	return ad.tellOf(ad.Company, fact{kind: record.TellDeleted, Mnemocode: a.Mnemocode})
+	return ad.TellOf(ad.Company, Fact{Kind: record.TellDeleted, Mnemocode: a.Mnemocode})
 }
 
 // Unlock clears the account's counts of wrong attempts, and with them all locks.
@@ -247,7 +247,7 @@ func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (record.Account, 
 		return record.Account{}, err
 	}
 	kinds := []record.Kind{record.WrongPasswords, record.WrongCodes, record.WrongAnswers}
-	unlocked := ad.tellOf(ad.Company, fact{kind: record.TellUnlocked, Mnemocode: a.Mnemocode})
+	unlocked := ad.TellOf(ad.Company, Fact{Kind: record.TellUnlocked, Mnemocode: a.Mnemocode})
 	if err := ad.clear(ctx, a, kinds, unlocked...); err != nil {
 		return record.Account{}, err
 	}
@@ -296,7 +296,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 }
 
 func (ad *Admin) tellCodes(a record.Account) []record.Tell {
-	return ad.tellOf(ad.Company, fact{kind: record.TellChanged, Mnemocode: a.Mnemocode, Fields: []string{"backup_codes"}})
+	return ad.TellOf(ad.Company, Fact{Kind: record.TellChanged, Mnemocode: a.Mnemocode, Fields: []string{"backup_codes"}})
 }
 
 func (ad *Admin) storeCodes(ctx context.Context, a record.Account, hashes []string, tell ...record.Tell) error {
@@ -366,7 +366,7 @@ func (ad *Admin) audit(ctx context.Context, name string, a record.Account, reaso
 	e.Name, e.Company, e.Account, e.Mnemocode = name, ad.Company.Code, a.ID, a.Mnemocode
 	ad.Emit(ctx, e)
 	if !ad.Bulk {
-		ad.recorded()
+		ad.Recorded()
 	}
 }
 

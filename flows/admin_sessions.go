@@ -87,3 +87,13 @@ func (ad *Admin) endNow(ctx context.Context, e record.Ending, reason string) err
 	}
 	return nil
 }
+
+// History returns the newest events of an account.
+func (ad *Admin) History(ctx context.Context, mnemocode string, limit int) ([]record.Event, error) {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil || ad.Service.History == nil {
+		return nil, err
+	}
+	events, err := ad.Service.History.Recorded(ctx, a.Company, a.ID, limit)
+	return events, adminError("reading the history", err)
+}

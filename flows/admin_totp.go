@@ -121,7 +121,7 @@ func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode string) (record.Accou
 func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, change func(*record.Account) error) (record.Account, error) {
 	var before record.Account
 	var fields []string
-	told := ad.tell(ad.Company, func() []fact { return changeFacts(before, before, fields) })
+	told := ad.Tell(ad.Company, func() []Fact { return ChangeFacts(before, before, fields) })
 	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
 		before, fields = *a, nil
 		if err := change(a); err != nil {

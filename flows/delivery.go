@@ -42,7 +42,7 @@ func (s *Service) notice(company *tenant.Company, a record.Account, what string)
 	if sender == nil || to == "" {
 		return
 	}
-	s.later("sending "+what+" to "+a.Mnemocode+" of "+company.Code, func(ctx context.Context) error {
+	s.later.Do(s.Log, "sending "+what+" to "+a.Mnemocode+" of "+company.Code, func(ctx context.Context) error {
 		if bySMS {
 			if err := s.chargeNotice(ctx, company, a); err != nil {
 				return err

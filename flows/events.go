@@ -90,6 +90,49 @@ func (s *Service) Emit(ctx context.Context, e record.Event) {
 	}
 }
 
+// remember puts an event into the history of its account.
+func (s *Service) remember(e record.Event) {
+	if s.History != nil && e.Account != 0 && isHistory(e) {
+		e.Noise = isNoise(e)
+		s.recorder.Remember(e)
+	}
+}
+
+// isHistory reports whether an event is worth a row. What strangers can cause in
+// any number is not: the first step of a login, and what was refused before a
+// secret was looked at.
+func isHistory(e record.Event) bool {
+	switch e.Result {
+	case "": // of no route
+		return true
+	case record.Success:
+		return e.Route != "auth/login" || e.State == record.CheckOTP // for which a code was sent
+	default:
+		return failed(e)
+	}
+}
+
+// failed reports whether somebody had a secret wrong.
+func failed(e record.Event) bool {
+	switch e.Result {
+	case wire.ErrPasswordInvalid.Code, wire.ErrCredentialsInvalid.Code, wire.ErrOTPInvalid.Code, wire.ErrBackupCodeInvalid.Code, wire.ErrAnswerInvalid.Code:
+		return true
+	}
+	return false
+}
+
+// isNoise reports whether an event is one that strangers can cause, who know a login
+// id and no secret.
+func isNoise(e record.Event) bool {
+	switch e.Route {
+	case "auth/login", "auth/renewotp", "auth/recovery/recover", "auth/recovery/renewotp":
+		return true
+	case "auth/logout":
+		return e.State != record.Authorized
+	}
+	return failed(e) || strings.HasPrefix(e.Name, record.LockPrefix)
+}
+
 // by is an event that the call's client has caused.
 func (c *call) by(reason string) record.Event {
 	return record.Event{Address: c.address, UserAgent: c.userAgent, Key: c.key, Reason: reason}
@@ -140,7 +183,7 @@ func (s *Service) emit(ctx context.Context, r *Request, c *call, reply Reply, er
 	}
 	s.Emit(ctx, e)
 	if err == nil && reply.SessionState == record.Authorized {
-		s.recorded()
+		s.Recorded()
 	}
 }
 

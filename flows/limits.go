@@ -266,11 +266,11 @@ func (c *call) countWithin(t *record.Tally, rate tenant.Rate) {
 func (s *Service) tally(ctx context.Context, c *call, subject record.Subject, kind record.Kind, change func(*record.Tally) error) error {
 	var after record.Tally
 	var lock string
-	told := s.tell(c.company, func() []fact {
+	told := s.Tell(c.company, func() []Fact {
 		if lock == "" || subject.Account == 0 {
 			return nil
 		}
-		return []fact{lockFact(c.whose(), lock, after)}
+		return []Fact{LockFact(c.whose(), lock, after)}
 	})
 	err := s.Accounts.Tally(ctx, c.now, subject, kind, func(t *record.Tally) error {
 		before := *t

@@ -65,10 +65,11 @@ func TestSendEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			at, dropped := now, 0
-			s := &Service{
-				Log:     slog.New(slog.DiscardHandler),
-				Now:     func() time.Time { return at },
-				Observe: func(_ context.Context, e record.Event) { dropped++ },
+			relay := &Relay{
+				Log:      slog.New(slog.DiscardHandler),
+				Now:      func() time.Time { return at },
+				Warnings: new(Warnings),
+				Emit:     func(context.Context, record.Event) { dropped++ },
 			}
 			r := &fickle{answers: c.answers}
 			company := &tenant.Company{Code: "acme", Events: tenant.Events{Receiver: r, Types: c.types, Timeout: 5 * time.Second, Retry: 5 * time.Second}}
@@ -77,7 +78,7 @@ func TestSendEvents(t *testing.T) {
 				q.Until = now.Add(c.left)
 				company.Events.Receiver = slow{r, func() { at = at.Add(time.Nanosecond) }}
 			}
-			done, pause, tries := s.sendEvents(t.Context(), company, q)
+			done, pause, tries := relay.sendEvents(t.Context(), company, q)
 			got := ""
 			for _, id := range r.got {
 				got += id
@@ -104,10 +105,10 @@ func (s slow) Deliver(ctx context.Context, o record.Outgoing) error {
 // A node that ends leaves an event as it was: that it was cut off is no try.
 func TestSendEventsIsCutOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &Service{Log: slog.New(slog.DiscardHandler), Now: time.Now}
+	relay := &Relay{Log: slog.New(slog.DiscardHandler), Now: time.Now, Warnings: new(Warnings)}
 	company := &tenant.Company{Events: tenant.Events{Receiver: slow{&fickle{answers: []error{context.Canceled}}, cancel}, Timeout: time.Second, Retry: time.Second}}
 	q := record.OutQueue{Tries: 2, Until: time.Now().Add(time.Hour), Events: []record.Waiting{{Number: 1, Outgoing: record.Outgoing{Type: record.TellChanged, At: time.Now()}}}}
-	if done, pause, tries := s.sendEvents(ctx, company, q); len(done) > 0 || pause > 0 || tries != 2 {
+	if done, pause, tries := relay.sendEvents(ctx, company, q); len(done) > 0 || pause > 0 || tries != 2 {
 		t.Errorf("got done %v, pause %v, tries %d", done, pause, tries)
 	}
 }

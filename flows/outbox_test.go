@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -47,7 +48,7 @@ func TestEventsOfNobodyAreDropped(t *testing.T) {
 		close(ran)
 	}()
 	left := func() []record.Backlog {
-		all, err := b.AskBacklogs(t.Context())
+		all, err := flows.Backlogs(t.Context(), b.Outbox)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,7 +73,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	if err != nil {
 		return wire.Unavailable("hashing the password", err)
 	}
-	err = ad.Accounts.SetPassword(ctx, c.now, a.Company, a.ID, a.Epoch, hash, keep, ad.tellOf(ad.Company, fact{kind: record.TellPassword, Mnemocode: a.Mnemocode})...)
+	err = ad.Accounts.SetPassword(ctx, c.now, a.Company, a.ID, a.Epoch, hash, keep, ad.TellOf(ad.Company, Fact{Kind: record.TellPassword, Mnemocode: a.Mnemocode})...)
 	if errors.Is(err, record.ErrConflict) {
 		return ErrChanged
 	}

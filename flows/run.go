@@ -3,25 +3,23 @@ package flows
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"golang.org/x/sync/errgroup"
 )
 
 const (
-	maxBackground   = 256              // sends that nobody waits for, at once
-	backgroundLimit = 30 * time.Second // for each
-	minPause        = 50 * time.Millisecond
-	maxPause        = 250 * time.Millisecond // before what an answer must not tell of
-	endingsEvery    = 2 * time.Second
-	endingsAtOnce   = 16
-	endingsPage     = 1000
-	sweepEvery      = time.Minute
+	minPause      = 50 * time.Millisecond
+	maxPause      = 250 * time.Millisecond // before what an answer must not tell of
+	endingsEvery  = 2 * time.Second
+	endingsAtOnce = 16
+	endingsPage   = 1000
+	sweepEvery    = time.Minute
 )
 
 // Run does what no request waits for, until ctx ends: it ends the sessions that
@@ -30,10 +28,14 @@ func (s *Service) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	if s.Outbox != nil {
-		beside.Go(func() { s.runOutbox(ctx) })
+		relay := &Relay{
+			Outbox: s.Outbox, Companies: s.Companies, Now: s.Now, Log: s.Log, Warnings: &s.warnings, Emit: s.Emit,
+			Waits: func(all []record.Backlog) { s.backlogs.Store(&all) },
+		}
+		beside.Go(func() { relay.Run(ctx) })
 	}
 	if s.History != nil {
-		beside.Go(func() { s.runHistory(ctx) })
+		beside.Go(func() { s.recorder.Run(ctx, s.History, s.Log) })
 	}
 	beside.Go(func() { s.runSweeps(ctx) })
 	endings := time.NewTicker(endingsEvery)
@@ -43,7 +45,7 @@ func (s *Service) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-endings.C:
-			s.maintain("ending sessions that are owed it", func() error { return s.EndOwed(ctx) })
+			Maintain(s.Log, "ending sessions that are owed it", func() error { return s.EndOwed(ctx) })
 		}
 	}
 }
@@ -58,21 +60,12 @@ func (s *Service) runSweeps(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-sweep.C:
-			s.maintain("sweeping the accounts", func() error { return s.Accounts.Sweep(ctx, s.Now()) })
+			Maintain(s.Log, "sweeping the accounts", func() error { return s.Accounts.Sweep(ctx, s.Now()) })
 			if s.History != nil {
-				s.maintain("forgetting histories", func() error { return s.History.Forget(ctx, s.Now().Add(-s.AuditKeep)) })
+				Maintain(s.Log, "forgetting histories", func() error { return s.History.Forget(ctx, s.Now().Add(-s.AuditKeep)) })
 			}
-			s.maintain("sweeping the sessions", func() error { return s.Sessions.Sweep(ctx, s.Now()) })
+			Maintain(s.Log, "sweeping the sessions", func() error { return s.Sessions.Sweep(ctx, s.Now()) })
 		}
-	}
-}
-
-func (s *Service) maintain(doing string, do func() error) {
-	err := panics.Contain(do)
-	if p, ok := errors.AsType[*panics.Error](err); ok {
-		p.Log(s.Log, "doing", doing)
-	} else if err != nil && err != context.Canceled {
-		s.Log.Warn("maintenance failed and will be tried again", "doing", doing, "error", err)
 	}
 }
 
@@ -98,33 +91,6 @@ func (s *Service) EndOwed(ctx context.Context) error {
 	}
 }
 
-// later does something that no request waits for, and logs its error. When too
-// much of it is under way it is not done.
-func (s *Service) later(doing string, do func(context.Context) error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || s.waiting == maxBackground {
-		s.Log.Warn("a message was not sent: too many wait for their gateways, or the service ends", "waiting", s.waiting)
-		return
-	}
-	s.waiting++
-	s.background.Go(func() {
-		defer func() {
-			s.mu.Lock()
-			s.waiting--
-			s.mu.Unlock()
-		}()
-		ctx, cancel := context.WithTimeout(context.Background(), backgroundLimit)
-		defer cancel()
-		err := panics.Contain(func() error { return do(ctx) })
-		if p, ok := errors.AsType[*panics.Error](err); ok {
-			p.Log(s.Log, "doing", doing)
-		} else if err != nil {
-			s.Log.Warn("what no request waited for has failed", "doing", doing, "error", err)
-		}
-	})
-}
-
 // unseen is later for what an answer must not tell of. It begins a while after
 // the answer, at a moment that nobody can foresee: begun at once it would take
 // its part of the machine from the answer, and so show in the time that takes.
@@ -133,7 +99,7 @@ func (s *Service) unseen(doing string, do func(context.Context) error) {
 	if after == nil {
 		after = time.After
 	}
-	s.later(doing, func(ctx context.Context) error {
+	s.later.Do(s.Log, doing, func(ctx context.Context) error {
 		select {
 		case <-after(minPause + rand.N(maxPause-minPause)):
 			return do(ctx)
@@ -144,20 +110,42 @@ func (s *Service) unseen(doing string, do func(context.Context) error) {
 }
 
 // Waiting returns how many messages that no request waits for are under way.
-func (s *Service) Waiting() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.waiting
-}
+func (s *Service) Waiting() int { return s.later.Waiting() }
 
 // Close waits for what goes on behind requests, for as long as its limit at
 // most. What requests that are still under way begin is not done.
 func (s *Service) Close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.background.Wait()
+	s.later.Close()
 	if s.History != nil {
-		s.flush(context.Background()) // what requests did that outlasted Run
+		s.recorder.Flush(context.Background(), s.History, s.Log) // what requests did that outlasted Run
 	}
+}
+
+// Recorded waits, but not for long, until histories have the events that there were.
+func (s *Service) Recorded() {
+	if s.History != nil {
+		s.recorder.Wait()
+	}
+}
+
+// Backlogs is what waited in the outbox some seconds ago, by company.
+func (s *Service) Backlogs() []record.Backlog {
+	if all := s.backlogs.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// Tell is how a change of an account is told of, once it was made: nil, at no cost,
+// where nobody is told.
+func (s *Service) Tell(company *tenant.Company, of func() []Fact) []record.Tell {
+	if s.Outbox == nil {
+		return nil
+	}
+	return Tell(company, s.Now, of)
+}
+
+// TellOf is Tell where it is known before what there is to tell.
+func (s *Service) TellOf(company *tenant.Company, facts ...Fact) []record.Tell {
+	return s.Tell(company, func() []Fact { return facts })
 }

@@ -111,7 +111,7 @@ func (s *Service) createSeed(ctx context.Context, c *tenant.Company, seed Seed) 
 	if err := CheckAccount(a); err != nil {
 		return err
 	}
-	created := s.tellOf(c, fact{kind: record.TellCreated, Mnemocode: a.Mnemocode})
+	created := s.TellOf(c, Fact{Kind: record.TellCreated, Mnemocode: a.Mnemocode})
 	if a.ID, err = s.Accounts.Create(ctx, s.Now(), a, created...); err != nil {
 		if _, there := s.Accounts.ByMnemocode(ctx, c.Code, seed.Mnemocode); there == nil {
 			return nil // another node that starts was faster

@@ -43,17 +43,14 @@ type Service struct {
 	History   record.History
 	AuditKeep time.Duration
 
-	historian  historian
-	told       told // of full counters
-	warnings   Warnings
-	backlogs   atomic.Pointer[[]record.Backlog] // nil until they are known
-	derived    atomic.Pointer[tokens.Keys]      // nil until it is needed
-	tagging    sync.Once
-	byTag      map[tokens.CompanyTag]*tenant.Company // of sealed tokens
-	background sync.WaitGroup                        // what later began
-	mu         sync.Mutex                            // guards the two below
-	waiting    int                                   // how much of it is under way
-	closed     bool
+	recorder Recorder
+	told     told // of full counters
+	warnings Warnings
+	backlogs atomic.Pointer[[]record.Backlog] // nil until they are known
+	derived  atomic.Pointer[tokens.Keys]      // nil until it is needed
+	tagging  sync.Once
+	byTag    map[tokens.CompanyTag]*tenant.Company // of sealed tokens
+	later    Tasks
 }
 
 // A Request is what a client sent to a route. The strings of its headers are

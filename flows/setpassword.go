@@ -76,11 +76,11 @@ func (s *Service) changePassword(ctx context.Context, c *call, a record.Account,
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // the token is gone: see it through
-	facts := []fact{{kind: record.TellPassword, Mnemocode: a.Mnemocode}}
+	facts := []Fact{{Kind: record.TellPassword, Mnemocode: a.Mnemocode}}
 	if c.session.State == record.RecoveryPassword {
-		facts = append(facts, fact{kind: record.TellRecovery, Mnemocode: a.Mnemocode})
+		facts = append(facts, Fact{Kind: record.TellRecovery, Mnemocode: a.Mnemocode})
 	}
-	err = s.Accounts.SetPassword(ctx, c.now, c.company.Code, a.ID, a.Epoch, hash, record.TokenHash{}, s.tellOf(c.company, facts...)...)
+	err = s.Accounts.SetPassword(ctx, c.now, c.company.Code, a.ID, a.Epoch, hash, record.TokenHash{}, s.TellOf(c.company, facts...)...)
 	if errors.Is(err, record.ErrConflict) {
 		return wire.ErrTokenInvalid // another session's request was faster, and ended this one
 	}

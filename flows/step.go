@@ -109,7 +109,7 @@ func (s *Service) authorize(ctx context.Context, c *call, st step) (Reply, error
 	st.state = record.Authorized
 	if len(st.accepted) > 0 {
 		accept := func(ctx context.Context) error {
-			told := s.tellOf(c.company, acceptedFact(st.account.Mnemocode, st.accepted))
+			told := s.TellOf(c.company, AcceptedFact(st.account.Mnemocode, st.accepted))
 			if err := s.Accounts.Accept(ctx, c.company.Code, st.account.ID, st.accepted, told...); err != nil {
 				return wire.Unavailable("recording the accepted disclaimers", err)
 			}

@@ -32,5 +32,5 @@ func NewTrial(company *tenant.Company, to string, mail bool) (message.Message, e
 
 // NewTrialEvent returns an event that tells of nothing.
 func (s *Service) NewTrialEvent(company *tenant.Company) record.Outgoing {
-	return s.outgoing(company, fact{kind: message.Trial})
+	return Fact{Kind: message.Trial}.Outgoing(company.Code, s.Now())
 }

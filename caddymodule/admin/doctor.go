@@ -211,7 +211,10 @@ const lateEvent = time.Minute
 
 // backlogs tells of the events that wait for a company's receiver.
 func (d *doctor) backlogs(ctx context.Context) {
-	all, err := d.service.AskBacklogs(ctx)
+	if d.service.Outbox == nil {
+		return
+	}
+	all, err := flows.Backlogs(ctx, d.service.Outbox)
 	if err != nil {
 		d.found(api.Finding{Check: "events", Result: api.Failed, Message: err.Error(), Advice: storeAdvice})
 	}

@@ -3,6 +3,7 @@ package flows
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -27,25 +28,37 @@ const (
 	claimTimeouts = 4              // a claim holds for as many of the receiver's timeouts
 )
 
-// runOutbox delivers events until ctx ends. Then it gives up those under way,
+// A Relay delivers the events of an Outbox to the receivers of their companies. Its
+// fields are set before Run.
+type Relay struct {
+	Outbox    record.Outbox
+	Companies map[string]*tenant.Company // by code
+	Now       func() time.Time
+	Log       *slog.Logger
+	Warnings  *Warnings
+	Emit      func(context.Context, record.Event) // is told of events that are dropped
+	Waits     func([]record.Backlog)              // is told what waits, every few seconds
+}
+
+// Run delivers events until ctx ends. Then it gives up those under way,
 // which are tried again by whoever comes next.
-func (s *Service) runOutbox(ctx context.Context) {
+func (r *Relay) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	wake := map[string]chan struct{}{} // the loops, by company
-	for code, c := range s.Companies {
+	for code, c := range r.Companies {
 		if c.Events.Receiver != nil {
 			due := make(chan struct{}, 1)
 			wake[code] = due
-			loops.Go(func() { s.deliverEvents(ctx, c, due) })
+			loops.Go(func() { r.deliverEvents(ctx, c, due) })
 		}
 	}
 	if len(wake) > 0 {
-		loops.Go(func() { s.wakeWhenDue(ctx, wake) })
+		loops.Go(func() { r.wakeWhenDue(ctx, wake) })
 	}
 	for {
 		began := time.Now()
-		s.maintain("looking at the events that wait", func() error { return s.lookAtOutbox(ctx) })
+		Maintain(r.Log, "looking at the events that wait", func() error { return r.lookAtOutbox(ctx) })
 		select {
 		case <-ctx.Done():
 			return
@@ -54,11 +67,11 @@ func (s *Service) runOutbox(ctx context.Context) {
 	}
 }
 
-func (s *Service) wakeWhenDue(ctx context.Context, wake map[string]chan struct{}) {
+func (r *Relay) wakeWhenDue(ctx context.Context, wake map[string]chan struct{}) {
 	for {
 		pause := outboxAgain
-		s.maintain("looking for events that are due", func() error {
-			due, err := s.Outbox.Due(ctx, s.Now())
+		Maintain(r.Log, "looking for events that are due", func() error {
+			due, err := r.Outbox.Due(ctx, r.Now())
 			if err != nil {
 				return err
 			}
@@ -79,15 +92,15 @@ func (s *Service) wakeWhenDue(ctx context.Context, wake map[string]chan struct{}
 	}
 }
 
-func (s *Service) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan struct{}) {
+func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan struct{}) {
 	settled := make(chan bool)
 	active, more := 0, false // more may be due
 	for {
 		if more && active <= outboxAtOnce/2 {
 			limit := outboxAtOnce - active
-			queues := s.claimEvents(ctx, c, limit)
+			queues := r.claimEvents(ctx, c, limit)
 			for _, q := range queues {
-				go func() { settled <- s.deliverQueue(ctx, c, q) }()
+				go func() { settled <- r.deliverQueue(ctx, c, q) }()
 			}
 			active += len(queues)
 			more = len(queues) == limit
@@ -107,10 +120,10 @@ func (s *Service) deliverEvents(ctx context.Context, c *tenant.Company, due <-ch
 	}
 }
 
-func (s *Service) claimEvents(ctx context.Context, c *tenant.Company, limit int) (queues []record.OutQueue) {
-	s.maintain("claiming events", func() (err error) {
-		now := s.Now()
-		queues, err = s.Outbox.Claim(ctx, now, now.Add(claimTimeouts*c.Events.Timeout), c.Code, limit)
+func (r *Relay) claimEvents(ctx context.Context, c *tenant.Company, limit int) (queues []record.OutQueue) {
+	Maintain(r.Log, "claiming events", func() (err error) {
+		now := r.Now()
+		queues, err = r.Outbox.Claim(ctx, now, now.Add(claimTimeouts*c.Events.Timeout), c.Code, limit)
 		return err
 	})
 	return queues
@@ -118,22 +131,22 @@ func (s *Service) claimEvents(ctx context.Context, c *tenant.Company, limit int)
 
 // deliverQueue sends the events of a claimed queue until one fails, and settles
 // the queue. It reports whether there may be more to send at once.
-func (s *Service) deliverQueue(ctx context.Context, c *tenant.Company, q record.OutQueue) (more bool) {
-	s.maintain("delivering events", func() error {
-		sent, pause, tries := s.sendEvents(ctx, c, q)
+func (r *Relay) deliverQueue(ctx context.Context, c *tenant.Company, q record.OutQueue) (more bool) {
+	Maintain(r.Log, "delivering events", func() error {
+		sent, pause, tries := r.sendEvents(ctx, c, q)
 		more = pause == 0
 		// What was delivered is not to be sent again, also where this node ends.
-		return s.Outbox.Settle(context.WithoutCancel(ctx), q, sent, s.Now().Add(pause), tries)
+		return r.Outbox.Settle(context.WithoutCancel(ctx), q, sent, r.Now().Add(pause), tries)
 	})
 	return more && ctx.Err() == nil
 }
 
 // sendEvents returns which events are done with, and when the next one is to be
 // tried, which was tried so often.
-func (s *Service) sendEvents(ctx context.Context, c *tenant.Company, q record.OutQueue) (done []int64, pause time.Duration, tries int) {
+func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.OutQueue) (done []int64, pause time.Duration, tries int) {
 	tries = q.Tries
 	for _, e := range q.Events {
-		if s.Now().Add(claimTimeouts / 2 * c.Events.Timeout).After(q.Until) {
+		if r.Now().Add(claimTimeouts / 2 * c.Events.Timeout).After(q.Until) {
 			return done, 0, tries // another could claim it before it is settled
 		}
 		var err error
@@ -143,13 +156,13 @@ func (s *Service) sendEvents(ctx context.Context, c *tenant.Company, q record.Ou
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return done, 0, tries
-		case err != nil && s.Now().Sub(e.At) < keepOutgoing:
+		case err != nil && r.Now().Sub(e.At) < keepOutgoing:
 			pause = outPause(c.Events.Retry, tries)
-			s.warnings.Warn(s.Log, "an event was not delivered and will be tried again", "company", c.Code,
+			r.Warnings.Warn(r.Log, "an event was not delivered and will be tried again", "company", c.Code,
 				"account", q.Name, "type", e.Type, "id", e.ID, "try", tries+1, "again_in", pause, "error", err)
 			return done, pause, tries + 1
 		case err != nil:
-			s.dropped(ctx, c.Code, q.Name, e, err)
+			r.dropped(ctx, c.Code, q.Name, e, err)
 		}
 		done, tries = append(done, e.Number), 0
 	}
@@ -169,26 +182,26 @@ func outPause(first time.Duration, tries int) time.Duration {
 
 var errNoReceiver = errors.New("the company has no receiver for events")
 
-func (s *Service) dropped(ctx context.Context, company, mnemocode string, e record.Waiting, err error) {
-	s.Log.Error("an event is dropped: it could not be delivered for days", "company", company,
+func (r *Relay) dropped(ctx context.Context, company, mnemocode string, e record.Waiting, err error) {
+	r.Log.Error("an event is dropped: it could not be delivered for days", "company", company,
 		"account", mnemocode, "type", e.Type, "id", e.ID, "at", e.At, "error", err)
-	s.Emit(ctx, record.Event{Name: record.OutboxDropped, Company: company, Mnemocode: mnemocode, Reason: e.Type})
+	r.Emit(ctx, record.Event{Name: record.OutboxDropped, Company: company, Mnemocode: mnemocode, Reason: e.Type})
 }
 
-// lookAtOutbox notes what waits, for Backlogs, and drops what no receiver will
+// lookAtOutbox tells what waits, and drops what no receiver will
 // ever get.
-func (s *Service) lookAtOutbox(ctx context.Context) error {
-	all, err := s.AskBacklogs(ctx)
+func (r *Relay) lookAtOutbox(ctx context.Context) error {
+	all, err := Backlogs(ctx, r.Outbox)
 	if err != nil {
 		return err
 	}
-	s.backlogs.Store(&all)
+	r.Waits(all)
 	for _, b := range all {
-		if c := s.Companies[b.Company]; c != nil && c.Events.Receiver != nil {
+		if c := r.Companies[b.Company]; c != nil && c.Events.Receiver != nil {
 			continue
 		}
-		if s.Now().Sub(b.Oldest) >= keepOutgoing {
-			err = errors.Join(err, s.dropAbandoned(ctx, b.Company))
+		if r.Now().Sub(b.Oldest) >= keepOutgoing {
+			err = errors.Join(err, r.dropAbandoned(ctx, b.Company))
 		}
 	}
 	return err
@@ -196,10 +209,10 @@ func (s *Service) lookAtOutbox(ctx context.Context) error {
 
 // dropAbandoned drops the old events of a company that tells nobody any more. If
 // another node's configuration has a receiver, no queue was due for so long.
-func (s *Service) dropAbandoned(ctx context.Context, company string) error {
+func (r *Relay) dropAbandoned(ctx context.Context, company string) error {
 	for ctx.Err() == nil {
-		now := s.Now()
-		queues, err := s.Outbox.Claim(ctx, now.Add(-keepOutgoing), now.Add(time.Minute), company, outboxAtOnce)
+		now := r.Now()
+		queues, err := r.Outbox.Claim(ctx, now.Add(-keepOutgoing), now.Add(time.Minute), company, outboxAtOnce)
 		if err != nil || len(queues) == 0 {
 			return err
 		}
@@ -211,10 +224,10 @@ func (s *Service) dropAbandoned(ctx context.Context, company string) error {
 				if now.Sub(e.At) < keepOutgoing {
 					break
 				}
-				s.dropped(ctx, company, q.Name, e, errNoReceiver)
+				r.dropped(ctx, company, q.Name, e, errNoReceiver)
 				done = append(done, e.Number)
 			}
-			if err := s.Outbox.Settle(ctx, q, done, due, 0); err != nil {
+			if err := r.Outbox.Settle(ctx, q, done, due, 0); err != nil {
 				return err
 			}
 		}
@@ -222,14 +235,11 @@ func (s *Service) dropAbandoned(ctx context.Context, company string) error {
 	return ctx.Err()
 }
 
-// AskBacklogs asks the outbox what waits, by company.
-func (s *Service) AskBacklogs(ctx context.Context) ([]record.Backlog, error) {
+// Backlogs asks an outbox what waits, by company.
+func Backlogs(ctx context.Context, outbox record.Outbox) ([]record.Backlog, error) {
 	var all []record.Backlog
-	if s.Outbox == nil {
-		return nil, nil
-	}
 	for after := ""; ; {
-		b, err := s.Outbox.Backlog(ctx, after)
+		b, err := outbox.Backlog(ctx, after)
 		if errors.Is(err, record.ErrNotFound) {
 			return all, nil
 		}
@@ -238,12 +248,4 @@ func (s *Service) AskBacklogs(ctx context.Context) ([]record.Backlog, error) {
 		}
 		all, after = append(all, b), b.Company
 	}
-}
-
-// Backlogs is what AskBacklogs returned some seconds ago.
-func (s *Service) Backlogs() []record.Backlog {
-	if all := s.backlogs.Load(); all != nil {
-		return *all
-	}
-	return nil
 }

@@ -1,0 +1,123 @@
+package flows
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+const (
+	// flushEvery is how long an event may wait that no answer waits for.
+	flushEvery = 250 * time.Millisecond
+	// flushWait is how long an answer waits for its events to be stored.
+	flushWait      = 100 * time.Millisecond
+	recordedAtOnce = 250
+	// maxUnrecorded is how many may wait while the store does not answer.
+	maxUnrecorded = 10_000
+)
+
+// A Recorder keeps what is yet to be recorded in a History. Its zero value is ready.
+type Recorder struct {
+	mu      sync.Mutex
+	events  []record.Event
+	lost    int
+	once    sync.Once
+	flushes chan chan struct{} // who waits until all is recorded that there was before
+}
+
+func (r *Recorder) queue() chan chan struct{} {
+	r.once.Do(func() { r.flushes = make(chan chan struct{}) })
+	return r.flushes
+}
+
+// Remember puts an event into the history of its account, some time later.
+func (r *Recorder) Remember(e record.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.events) == maxUnrecorded {
+		r.lost++
+		return
+	}
+	r.events = append(r.events, e)
+}
+
+// Wait waits until what was remembered is stored, but not for long: a store
+// that is slow shall not slow logins. Only what tells of its account anyway may
+// wait, since nobody else's requests do.
+func (r *Recorder) Wait() {
+	done, patience := make(chan struct{}), time.NewTimer(flushWait)
+	defer patience.Stop()
+	select {
+	case r.queue() <- done:
+	case <-patience.C:
+		return
+	}
+	select {
+	case <-done:
+	case <-patience.C:
+	}
+}
+
+// Run stores what is remembered, until ctx ends.
+func (r *Recorder) Run(ctx context.Context, history record.History, log *slog.Logger) {
+	flush := time.NewTicker(flushEvery)
+	defer flush.Stop()
+	for {
+		var waiting []chan struct{}
+		select {
+		case <-ctx.Done():
+			r.Flush(context.WithoutCancel(ctx), history, log)
+			return
+		case <-flush.C:
+		case first := <-r.queue():
+			waiting = append(waiting, first)
+			for more := true; more; { // one write for all who wait
+				select {
+				case next := <-r.queue():
+					waiting = append(waiting, next)
+				default:
+					more = false
+				}
+			}
+		}
+		r.Flush(ctx, history, log)
+		for _, done := range waiting {
+			close(done)
+		}
+	}
+}
+
+// Flush stores what is remembered. What can't be stored is tried again.
+func (r *Recorder) Flush(ctx context.Context, history record.History, log *slog.Logger) {
+	r.mu.Lock()
+	events, lost := r.events, r.lost
+	r.events, r.lost = nil, 0
+	r.mu.Unlock()
+	if lost > 0 {
+		log.Warn("what happened to accounts is missing in their histories, since the store did not answer; the audit log has it", "events", lost)
+	}
+	for failed := false; len(events) > 0 && !failed; {
+		n := min(len(events), recordedAtOnce)
+		Maintain(log, "recording what happened to accounts", func() error {
+			err := history.Record(ctx, events[:n])
+			if failed = err != nil; failed {
+				r.keep(events)
+			}
+			return err
+		})
+		events = events[n:]
+	}
+}
+
+// keep puts back what could not be recorded, before what came since.
+func (r *Recorder) keep(events []record.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kept := min(len(events), maxUnrecorded-len(r.events))
+	r.lost += len(events) - kept
+	r.events = append(slices.Clone(events[len(events)-kept:]), r.events...)
+}
