@@ -17,12 +17,12 @@ const module = "github.com/mnemogate/mnemogate/"
 var rooms = map[string][]string{
 	"caddymodule":                 {"caddymodule/accounts", "caddymodule/admin", "caddymodule/captcha", "caddymodule/command", "caddymodule/gate", "caddymodule/oauth", "caddymodule/senders", "caddymodule/stores"},
 	"caddymodule/command":         {"caddymodule/accounts/api", "caddymodule/stores", "flows", "flows/record", "store"},
-	"caddymodule/admin":           {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/message", "flows/panics", "flows/record", "flows/tenant"},
+	"caddymodule/admin":           {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/background", "flows/message", "flows/panics", "flows/record", "flows/tenant"},
 	"caddymodule/accounts":        {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
 	"caddymodule/accounts/api":    {"flows/record", "flows/wire"},
 	"caddymodule/gate":            {"caddymodule/app", "caddymodule/guest", "caddymodule/page", "flows", "flows/panics", "flows/record", "flows/tenant", "flows/wire"},
 	"caddymodule/page":            nil,
-	"caddymodule/app":             {"caddymodule/guest", "caddymodule/hashing", "caddymodule/policy", "flows", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/wire", "store"},
+	"caddymodule/app":             {"caddymodule/guest", "caddymodule/hashing", "caddymodule/policy", "flows", "flows/background", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/wire", "store"},
 	"caddymodule/policy":          {"caddymodule/guest", "flows/message", "flows/password", "flows/record", "flows/tenant"},
 	"caddymodule/hashing":         {"flows/password"},
 	"caddymodule/senders":         {"caddymodule/guest", "flows/message", "flows/record", "flows/tenant"},
@@ -35,13 +35,14 @@ var rooms = map[string][]string{
 	"caddymodule/bench":           nil, // tests only
 	"store":                       {"flows/panics", "flows/record"},
 	"store/storetest":             nil,
-	"flows":                       {"flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
+	"flows":                       {"flows/background", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
 	"flows/record":                {"flows/password"},
 	"flows/message":               nil,
 	"flows/panics":                nil,
 	"flows/tenant":                {"flows/message", "flows/password", "flows/record", "flows/wire"},
 	"flows/wire":                  {"flows/message", "flows/record"},
 	"flows/tokens":                {"flows/record"},
+	"flows/background":            {"flows/panics", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
 	"flows/password":              nil,
 }
 

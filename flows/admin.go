@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -110,7 +111,7 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 	a.Accepted = ch.Accepted
 	a.Created = cmp.Or(a.Created, ad.Now()).UTC().Truncate(time.Microsecond)
 	a.Updated = a.Created
-	created := ad.TellOf(ad.Company, Fact{Kind: record.TellCreated, Mnemocode: a.Mnemocode})
+	created := ad.TellOf(ad.Company, background.Fact{Kind: record.TellCreated, Mnemocode: a.Mnemocode})
 	if a.ID, err = ad.Accounts.Create(ctx, a.Created, a, created...); err != nil {
 		return record.Account{}, adminError("creating the account", err)
 	}
@@ -143,7 +144,7 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	}
 	var before, after record.Account
 	var fields []string
-	told := ad.Tell(ad.Company, func() []Fact { return ChangeFacts(before, after, fields) })
+	told := ad.Tell(ad.Company, func() []background.Fact { return background.ChangeFacts(before, after, fields) })
 	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
 		before = *a
 		if err := ch.apply(a); err != nil {
@@ -197,7 +198,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, fiel
 		}
 	}
 	if accepted := news(before.Accepted, ch.Accepted); len(accepted) > 0 {
-		if err := ad.Accounts.Accept(ctx, stored.Company, stored.ID, accepted, ad.TellOf(ad.Company, AcceptedFact(stored.Mnemocode, accepted))...); err != nil {
+		if err := ad.Accounts.Accept(ctx, stored.Company, stored.ID, accepted, ad.TellOf(ad.Company, background.AcceptedFact(stored.Mnemocode, accepted))...); err != nil {
 			return nil, adminError("recording the accepted disclaimers", err)
 		}
 		fields = append(fields, "disclaimers_accepted")
@@ -236,7 +237,7 @@ func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
 }
 
 func (ad *Admin) tellDeleted(a record.Account) []record.Tell {
-	return ad.TellOf(ad.Company, Fact{Kind: record.TellDeleted, Mnemocode: a.Mnemocode})
+	return ad.TellOf(ad.Company, background.Fact{Kind: record.TellDeleted, Mnemocode: a.Mnemocode})
 }
 
 // Unlock clears the account's counts of wrong attempts, and with them all locks.
@@ -247,7 +248,7 @@ func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (record.Account, 
 		return record.Account{}, err
 	}
 	kinds := []record.Kind{record.WrongPasswords, record.WrongCodes, record.WrongAnswers}
-	unlocked := ad.TellOf(ad.Company, Fact{Kind: record.TellUnlocked, Mnemocode: a.Mnemocode})
+	unlocked := ad.TellOf(ad.Company, background.Fact{Kind: record.TellUnlocked, Mnemocode: a.Mnemocode})
 	if err := ad.clear(ctx, a, kinds, unlocked...); err != nil {
 		return record.Account{}, err
 	}
@@ -296,7 +297,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 }
 
 func (ad *Admin) tellCodes(a record.Account) []record.Tell {
-	return ad.TellOf(ad.Company, Fact{Kind: record.TellChanged, Mnemocode: a.Mnemocode, Fields: []string{"backup_codes"}})
+	return ad.TellOf(ad.Company, background.Fact{Kind: record.TellChanged, Mnemocode: a.Mnemocode, Fields: []string{"backup_codes"}})
 }
 
 func (ad *Admin) storeCodes(ctx context.Context, a record.Account, hashes []string, tell ...record.Tell) error {

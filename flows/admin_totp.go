@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -121,7 +122,7 @@ func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode string) (record.Accou
 func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, change func(*record.Account) error) (record.Account, error) {
 	var before record.Account
 	var fields []string
-	told := ad.Tell(ad.Company, func() []Fact { return ChangeFacts(before, before, fields) })
+	told := ad.Tell(ad.Company, func() []background.Fact { return background.ChangeFacts(before, before, fields) })
 	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
 		before, fields = *a, nil
 		if err := change(a); err != nil {

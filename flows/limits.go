@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -266,11 +267,11 @@ func (c *call) countWithin(t *record.Tally, rate tenant.Rate) {
 func (s *Service) tally(ctx context.Context, c *call, subject record.Subject, kind record.Kind, change func(*record.Tally) error) error {
 	var after record.Tally
 	var lock string
-	told := s.Tell(c.company, func() []Fact {
+	told := s.Tell(c.company, func() []background.Fact {
 		if lock == "" || subject.Account == 0 {
 			return nil
 		}
-		return []Fact{LockFact(c.whose(), lock, after)}
+		return []background.Fact{background.LockFact(c.whose(), lock, after)}
 	})
 	err := s.Accounts.Tally(ctx, c.now, subject, kind, func(t *record.Tally) error {
 		before := *t

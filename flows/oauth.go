@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -164,7 +165,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAut
 // if it has one, the identity is another account's, or the account has changed in
 // what its sessions rest on, such as its email.
 func (s *Service) bind(ctx context.Context, c *call, to record.Account, identity record.Identity) error {
-	bound := s.TellOf(c.company, Fact{Kind: record.TellIdentity, Mnemocode: to.Mnemocode, Provider: identity.Provider})
+	bound := s.TellOf(c.company, background.Fact{Kind: record.TellIdentity, Mnemocode: to.Mnemocode, Provider: identity.Provider})
 	_, err := s.Accounts.Update(ctx, c.company.Code, to.ID, func(a *record.Account) (ends bool, err error) {
 		if a.Epoch != to.Epoch || slices.ContainsFunc(a.Identities, func(i record.Identity) bool { return i.Provider == identity.Provider }) {
 			return false, record.ErrConflict

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -48,7 +48,7 @@ func TestEventsOfNobodyAreDropped(t *testing.T) {
 		close(ran)
 	}()
 	left := func() []record.Backlog {
-		all, err := flows.Backlogs(t.Context(), b.Outbox)
+		all, err := background.Backlogs(t.Context(), b.Outbox)
 		if err != nil {
 			t.Fatal(err)
 		}

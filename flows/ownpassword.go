@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -73,7 +74,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	if err != nil {
 		return wire.Unavailable("hashing the password", err)
 	}
-	err = ad.Accounts.SetPassword(ctx, c.now, a.Company, a.ID, a.Epoch, hash, keep, ad.TellOf(ad.Company, Fact{Kind: record.TellPassword, Mnemocode: a.Mnemocode})...)
+	err = ad.Accounts.SetPassword(ctx, c.now, a.Company, a.ID, a.Epoch, hash, keep, ad.TellOf(ad.Company, background.Fact{Kind: record.TellPassword, Mnemocode: a.Mnemocode})...)
 	if errors.Is(err, record.ErrConflict) {
 		return ErrChanged
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -28,7 +29,7 @@ func (s *Service) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	if s.Outbox != nil {
-		relay := &Relay{
+		relay := &background.Relay{
 			Outbox: s.Outbox, Companies: s.Companies, Now: s.Now, Log: s.Log, Warnings: &s.warnings, Emit: s.Emit,
 			Waits: func(all []record.Backlog) { s.backlogs.Store(&all) },
 		}
@@ -45,7 +46,7 @@ func (s *Service) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-endings.C:
-			Maintain(s.Log, "ending sessions that are owed it", func() error { return s.EndOwed(ctx) })
+			background.Maintain(s.Log, "ending sessions that are owed it", func() error { return s.EndOwed(ctx) })
 		}
 	}
 }
@@ -60,11 +61,11 @@ func (s *Service) runSweeps(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-sweep.C:
-			Maintain(s.Log, "sweeping the accounts", func() error { return s.Accounts.Sweep(ctx, s.Now()) })
+			background.Maintain(s.Log, "sweeping the accounts", func() error { return s.Accounts.Sweep(ctx, s.Now()) })
 			if s.History != nil {
-				Maintain(s.Log, "forgetting histories", func() error { return s.History.Forget(ctx, s.Now().Add(-s.AuditKeep)) })
+				background.Maintain(s.Log, "forgetting histories", func() error { return s.History.Forget(ctx, s.Now().Add(-s.AuditKeep)) })
 			}
-			Maintain(s.Log, "sweeping the sessions", func() error { return s.Sessions.Sweep(ctx, s.Now()) })
+			background.Maintain(s.Log, "sweeping the sessions", func() error { return s.Sessions.Sweep(ctx, s.Now()) })
 		}
 	}
 }
@@ -138,14 +139,14 @@ func (s *Service) Backlogs() []record.Backlog {
 
 // Tell is how a change of an account is told of, once it was made: nil, at no cost,
 // where nobody is told.
-func (s *Service) Tell(company *tenant.Company, of func() []Fact) []record.Tell {
+func (s *Service) Tell(company *tenant.Company, of func() []background.Fact) []record.Tell {
 	if s.Outbox == nil {
 		return nil
 	}
-	return Tell(company, s.Now, of)
+	return background.Tell(company, s.Now, of)
 }
 
 // TellOf is Tell where it is known before what there is to tell.
-func (s *Service) TellOf(company *tenant.Company, facts ...Fact) []record.Tell {
-	return s.Tell(company, func() []Fact { return facts })
+func (s *Service) TellOf(company *tenant.Company, facts ...background.Fact) []record.Tell {
+	return s.Tell(company, func() []background.Fact { return facts })
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -111,7 +112,7 @@ func (s *Service) createSeed(ctx context.Context, c *tenant.Company, seed Seed) 
 	if err := CheckAccount(a); err != nil {
 		return err
 	}
-	created := s.TellOf(c, Fact{Kind: record.TellCreated, Mnemocode: a.Mnemocode})
+	created := s.TellOf(c, background.Fact{Kind: record.TellCreated, Mnemocode: a.Mnemocode})
 	if a.ID, err = s.Accounts.Create(ctx, s.Now(), a, created...); err != nil {
 		if _, there := s.Accounts.ByMnemocode(ctx, c.Code, seed.Mnemocode); there == nil {
 			return nil // another node that starts was faster

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/text/language"
 
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -43,14 +44,14 @@ type Service struct {
 	History   record.History
 	AuditKeep time.Duration
 
-	recorder Recorder
+	recorder background.Recorder
 	told     told // of full counters
-	warnings Warnings
+	warnings background.Warnings
 	backlogs atomic.Pointer[[]record.Backlog] // nil until they are known
 	derived  atomic.Pointer[tokens.Keys]      // nil until it is needed
 	tagging  sync.Once
 	byTag    map[tokens.CompanyTag]*tenant.Company // of sealed tokens
-	later    Tasks
+	later    background.Tasks
 }
 
 // A Request is what a client sent to a route. The strings of its headers are

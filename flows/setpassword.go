@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -76,9 +77,9 @@ func (s *Service) changePassword(ctx context.Context, c *call, a record.Account,
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // the token is gone: see it through
-	facts := []Fact{{Kind: record.TellPassword, Mnemocode: a.Mnemocode}}
+	facts := []background.Fact{{Kind: record.TellPassword, Mnemocode: a.Mnemocode}}
 	if c.session.State == record.RecoveryPassword {
-		facts = append(facts, Fact{Kind: record.TellRecovery, Mnemocode: a.Mnemocode})
+		facts = append(facts, background.Fact{Kind: record.TellRecovery, Mnemocode: a.Mnemocode})
 	}
 	err = s.Accounts.SetPassword(ctx, c.now, c.company.Code, a.ID, a.Epoch, hash, record.TokenHash{}, s.TellOf(c.company, facts...)...)
 	if errors.Is(err, record.ErrConflict) {

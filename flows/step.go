@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -109,7 +110,7 @@ func (s *Service) authorize(ctx context.Context, c *call, st step) (Reply, error
 	st.state = record.Authorized
 	if len(st.accepted) > 0 {
 		accept := func(ctx context.Context) error {
-			told := s.TellOf(c.company, AcceptedFact(st.account.Mnemocode, st.accepted))
+			told := s.TellOf(c.company, background.AcceptedFact(st.account.Mnemocode, st.accepted))
 			if err := s.Accounts.Accept(ctx, c.company.Code, st.account.ID, st.accepted, told...); err != nil {
 				return wire.Unavailable("recording the accepted disclaimers", err)
 			}

@@ -3,6 +3,7 @@ package flows
 import (
 	"fmt"
 
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -32,5 +33,5 @@ func NewTrial(company *tenant.Company, to string, mail bool) (message.Message, e
 
 // NewTrialEvent returns an event that tells of nothing.
 func (s *Service) NewTrialEvent(company *tenant.Company) record.Outgoing {
-	return Fact{Kind: message.Trial}.Outgoing(company.Code, s.Now())
+	return background.Fact{Kind: message.Trial}.Outgoing(company.Code, s.Now())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -214,7 +215,7 @@ func (d *doctor) backlogs(ctx context.Context) {
 	if d.service.Outbox == nil {
 		return
 	}
-	all, err := flows.Backlogs(ctx, d.service.Outbox)
+	all, err := background.Backlogs(ctx, d.service.Outbox)
 	if err != nil {
 		d.found(api.Finding{Check: "events", Result: api.Failed, Message: err.Error(), Advice: storeAdvice})
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/hashing"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -86,7 +87,7 @@ type App struct {
 	Companies map[string]*Company `json:"companies,omitempty"`
 
 	log       *slog.Logger
-	warnings  flows.Warnings
+	warnings  background.Warnings
 	ctx       context.Context // ends when the config is unloaded
 	cancel    context.CancelFunc
 	storeKeys []string // of the stores in use

@@ -1,4 +1,4 @@
-package flows_test
+package background_test
 
 import (
 	"bytes"
@@ -8,13 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/background"
 )
 
 func TestAnOutageWritesTenLinesASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines bytes.Buffer
-		var warnings flows.Warnings
+		var warnings background.Warnings
 		log := slog.New(slog.NewTextHandler(&lines, nil))
 		warn := func() (written []string) {
 			lines.Reset()
