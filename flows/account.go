@@ -42,7 +42,7 @@ func (s *Service) ofSession(ctx context.Context, c *call) (record.Account, error
 // id's alias. An unknown one is no error: the account is then empty but for the
 // alias's Tallies.
 func (s *Service) accountByLoginID(ctx context.Context, c *call, loginID string) (a record.Account, alias string, err error) {
-	keys, err := s.keys(ctx)
+	keys, err := s.Keys(ctx)
 	if err != nil {
 		return record.Account{}, "", err
 	}

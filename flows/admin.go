@@ -41,10 +41,6 @@ type Admin struct {
 // ErrNoSession says that an account has no such session.
 var ErrNoSession = errors.New("the account has no such session")
 
-// ErrOwed says that a change is stored and the sessions that it ends are not
-// ended yet. Run goes on trying.
-var ErrOwed = errors.New("the change is stored; its sessions could not be ended yet, which is tried again until it is done")
-
 // UntilUnlocked is the end of a lock that ends only when someone ends it.
 var UntilUnlocked = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
@@ -187,14 +183,14 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, fiel
 	var owed error
 	if stored.Epoch != before.Epoch {
 		e := record.Ending{Company: stored.Company, Account: stored.ID, Epoch: stored.Epoch}
-		owed = ad.endNow(ctx, e, record.EndedByChange)
+		owed = ad.EndNow(ctx, e, ad.by(record.EndedByChange))
 	}
 	if slices.Contains(fields, "password") && stored.PasswordHash != "" {
 		if err := ad.clear(ctx, stored, []record.Kind{record.WrongPasswords}); err != nil {
 			return nil, err
 		}
 		if !ad.Bulk {
-			ad.notice(ad.Company, before, message.NoticePasswordChanged) // where the owner was to be reached until now
+			ad.Notify(ad.Company, before, message.NoticePasswordChanged) // where the owner was to be reached until now
 		}
 	}
 	if accepted := news(before.Accepted, ch.Accepted); len(accepted) > 0 {
@@ -231,7 +227,7 @@ func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
 	if err := ad.Accounts.Delete(ctx, a.Company, a.ID, ad.tellDeleted(a)...); err != nil {
 		return adminError("deleting the account", err)
 	}
-	err = ad.endNow(ctx, e, record.EndedByChange)
+	err = ad.EndNow(ctx, e, ad.by(record.EndedByChange))
 	ad.audit(ctx, record.AccountDeleted, a, "")
 	return err
 }
@@ -258,8 +254,7 @@ func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (record.Account, 
 }
 
 func (ad *Admin) clear(ctx context.Context, a record.Account, kinds []record.Kind, tell ...record.Tell) error {
-	err := ad.Service.clear(ctx, record.Subject{Company: a.Company, Account: a.ID}, kinds, tell...)
-	return adminError("clearing the counts of wrong attempts", cmp.Or(err, ad.clearShown(ctx, ad.Company, a, kinds...)))
+	return adminError("clearing the counts of wrong attempts", ad.ClearAttempts(ctx, ad.Company, a, kinds, tell...))
 }
 
 // Backup codes are 50 random bits in base32 (contract, 5), which has neither 0

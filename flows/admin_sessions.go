@@ -62,7 +62,7 @@ func (ad *Admin) EndSessions(ctx context.Context, mnemocode string) error {
 	if err != nil {
 		return adminError("ending the sessions", err)
 	}
-	return ad.endNow(ctx, record.Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch}, record.EndedByAdmin)
+	return ad.EndNow(ctx, record.Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch}, ad.by(record.EndedByAdmin))
 }
 
 // EndAllSessions ends all sessions of the company, with pending steps and
@@ -72,20 +72,12 @@ func (ad *Admin) EndAllSessions(ctx context.Context) error {
 	if err != nil {
 		return adminError("ending the company's sessions", err)
 	}
-	return ad.endNow(ctx, e, record.EndedByAdmin)
+	return ad.EndNow(ctx, e, ad.by(record.EndedByAdmin))
 }
 
 // by is who ends sessions, for their events.
 func (ad *Admin) by(reason string) record.Event {
 	return record.Event{Address: ad.Address, Actor: ad.Actor, Reason: reason}
-}
-
-func (ad *Admin) endNow(ctx context.Context, e record.Ending, reason string) error {
-	if err := ad.end(ctx, e, ad.by(reason)); err != nil {
-		ad.Log.Warn("sessions that are to end could not be ended yet", "company", e.Company, "error", err)
-		return ErrOwed
-	}
-	return nil
 }
 
 // History returns the newest events of an account.

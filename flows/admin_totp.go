@@ -33,7 +33,7 @@ func (ad *Admin) NewTOTP(ctx context.Context, mnemocode string) (TOTPSecret, err
 	if err != nil {
 		return TOTPSecret{}, err
 	}
-	keys, err := ad.keys(ctx)
+	keys, err := ad.Keys(ctx)
 	if err != nil {
 		return TOTPSecret{}, err
 	}
@@ -76,7 +76,7 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code string) (recor
 	if pending == "" {
 		return record.Account{}, ErrNoTOTP
 	}
-	keys, err := ad.keys(ctx)
+	keys, err := ad.Keys(ctx)
 	if err != nil {
 		return record.Account{}, err
 	}
@@ -88,7 +88,7 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code string) (recor
 	if !ok {
 		return record.Account{}, ErrAppCode
 	}
-	if err := ad.spendTOTP(ctx, ad.Now(), a.Company, pending, step); err != nil {
+	if err := ad.SpendTOTP(ctx, ad.Now(), a.Company, pending, step); err != nil {
 		if errors.Is(err, wire.ErrOTPInvalid) {
 			return record.Account{}, ErrAppCode
 		}
@@ -153,7 +153,7 @@ func (ad *Admin) ExportTOTP(ctx context.Context, a record.Account) (string, erro
 	if a.TOTP == "" {
 		return "", nil
 	}
-	keys, err := ad.keys(ctx)
+	keys, err := ad.Keys(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -167,7 +167,7 @@ func (ad *Admin) importTOTP(ctx context.Context, secret []byte) (func(*record.Ac
 	if secret == nil {
 		return func(*record.Account) {}, nil
 	}
-	keys, err := ad.keys(ctx)
+	keys, err := ad.Keys(ctx)
 	if err != nil {
 		return nil, err
 	}

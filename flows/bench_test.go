@@ -218,7 +218,7 @@ func (b *bench) seed(seed flows.Seed) {
 	if seed.Status == "" {
 		seed.Status = record.StatusActive
 	}
-	if err := b.Seed(b.t.Context(), b.company, seed); err != nil {
+	if err := b.admin().Seed(b.t.Context(), seed); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -64,7 +64,7 @@ func (s *Service) goodCaptcha(ctx context.Context, c *call, response string) (bo
 // of work there are many right responses to one challenge.
 func (s *Service) verifyCaptcha(ctx context.Context, c *call, response string) (once string, ok bool, err error) {
 	if work, ours := c.company.Captcha.(tenant.ProofOfWork); ours {
-		keys, err := s.keys(ctx)
+		keys, err := s.Keys(ctx)
 		if err != nil {
 			return "", false, err
 		}

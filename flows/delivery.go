@@ -28,9 +28,9 @@ func (s *Service) send(ctx context.Context, company *tenant.Company, sender mess
 	return sender.Send(ctx, m)
 }
 
-// notice tells the account's owner what happened to it, by mail or else by SMS.
+// Notify tells the account's owner what happened to it, by mail or else by SMS.
 // It is never waited for.
-func (s *Service) notice(company *tenant.Company, a record.Account, what string) {
+func (s *Service) Notify(company *tenant.Company, a record.Account, what string) {
 	sender, to := company.Mail, a.Email
 	bySMS := sender == nil || to == ""
 	if bySMS {
@@ -58,7 +58,7 @@ func (s *Service) notice(company *tenant.Company, a record.Account, what string)
 func (s *Service) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account) error {
 	c := &call{company: company, now: s.Now()}
 	counters := append([]record.Counter{c.counter("sms-per-phone", a.Phone+"/notices", company.Limits.SMSPerPhone)}, c.companySMS()...)
-	country, _ := c.countrySMS(a.Phone) // notice has seen to it that it is allowed
+	country, _ := c.countrySMS(a.Phone) // Notify has seen to it that it is allowed
 	return s.chargeHidden(ctx, c, a, append(counters, country...)...)
 }
 

@@ -47,7 +47,7 @@ func (s *Service) clearShown(ctx context.Context, company *tenant.Company, a rec
 	if !company.Hardened {
 		return nil
 	}
-	keys, err := s.keys(ctx)
+	keys, err := s.Keys(ctx)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -23,12 +24,12 @@ type Introspection struct {
 
 // Introspect tells of a token of the company. It prolongs nothing. An error means
 // that a store did not answer.
-func (ad *Admin) Introspect(ctx context.Context, token string) (Introspection, error) {
+func (s *Service) Introspect(ctx context.Context, company *tenant.Company, token string) (Introspection, error) {
 	if tokens.IsSealed(token) {
 		return Introspection{}, nil // a step's
 	}
-	session, err := ad.lookup(ctx, tokens.Prefix, token, Demand{Company: ad.Company.Code}, ad.Now(), func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-		return ad.recall(ctx, ad.Company.Code, hash, true)
+	session, err := s.lookup(ctx, tokens.Prefix, token, Demand{Company: company.Code}, s.Now(), func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+		return s.recall(ctx, company.Code, hash, true)
 	})
 	switch {
 	case errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired):

@@ -15,7 +15,7 @@ func TestOnlyAnAuthorizedSessionsTokenIsActive(t *testing.T) {
 	for _, state := range record.States[1:] {
 		b := newBench(t)
 		token := b.sessionIn(state)
-		got, err := b.admin().Introspect(t.Context(), token)
+		got, err := b.Introspect(t.Context(), b.company, token)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestIntrospectionChangesNothing(t *testing.T) {
 			}
 			ask := func(want flows.Introspection) {
 				t.Helper()
-				if got, err := b.admin().Introspect(t.Context(), token); err != nil || got != want {
+				if got, err := b.Introspect(t.Context(), b.company, token); err != nil || got != want {
 					t.Errorf("got %+v, %v, want %+v", got, err, want)
 				}
 			}
@@ -80,20 +80,20 @@ func TestWhatIsNoTokenOfTheCompanysIsNotActive(t *testing.T) {
 	b.remembering(1000)
 	token := b.sessionIn(record.Authorized)
 	for _, token := range []string{"", "x", "Bearer " + token, token + "=", "mgl_" + token[4:], "mgs_" + token[5:] + "A"} {
-		if got, err := b.admin().Introspect(t.Context(), token); err != nil || got.Active {
+		if got, err := b.Introspect(t.Context(), b.company, token); err != nil || got.Active {
 			t.Errorf("%q: got %+v, %v", token, got, err)
 		}
 	}
-	other := &flows.Admin{Service: b.Service, Company: &tenant.Company{Code: "globex"}}
-	if got, err := other.Introspect(t.Context(), token); err != nil || got.Active {
+	other := &tenant.Company{Code: "globex"}
+	if got, err := b.Introspect(t.Context(), other, token); err != nil || got.Active {
 		t.Errorf("another company's: got %+v, %v", got, err)
 	}
 	b.must("auth/logout", token, nil)
-	if got, err := b.admin().Introspect(t.Context(), token); err != nil || got.Active {
+	if got, err := b.Introspect(t.Context(), b.company, token); err != nil || got.Active {
 		t.Errorf("ended: got %+v, %v", got, err)
 	}
 	b.Service.Sessions = brokenSessions{}
-	if _, err := b.admin().Introspect(t.Context(), token); !errors.Is(err, wire.ErrUnavailable) {
+	if _, err := b.Introspect(t.Context(), b.company, token); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("no store: got %v", err)
 	}
 }

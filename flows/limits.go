@@ -148,6 +148,13 @@ func (c *call) subject(a record.Account, alias string) record.Subject {
 	return record.Subject{Company: c.company.Code, LoginID: alias}
 }
 
+// ClearAttempts forgets an account's wrong attempts, also those that strangers are
+// told of, and with them their locks. Tell is told once they are forgotten.
+func (s *Service) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.Kind, tell ...record.Tell) error {
+	err := s.clear(ctx, record.Subject{Company: a.Company, Account: a.ID}, kinds, tell...)
+	return cmp.Or(err, s.clearShown(ctx, company, a, kinds...))
+}
+
 // clear forgets wrong attempts, and with them their locks. Once the last is
 // forgotten it is told of.
 func (s *Service) clear(ctx context.Context, subject record.Subject, kinds []record.Kind, tell ...record.Tell) error {

@@ -157,7 +157,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAut
 		return record.Account{}, wire.Unavailable("binding the provider's user", err)
 	}
 	c.happened(record.IdentityBound, "provider "+strconv.Itoa(identity.Provider))
-	s.notice(c.company, a, message.NoticeIdentityBound)
+	s.Notify(c.company, a, message.NoticeIdentityBound)
 	return a, nil
 }
 

@@ -15,7 +15,7 @@ import (
 // made sure of the user's session; that nobody guesses the password in it is
 // seen to here, by the limits and locks of a login, which count both alike.
 
-// Errors of CheckPassword and ChangePassword, beside those of an Admin. Where a
+// Errors of CheckPassword and ChangePassword, beside wire.ErrUnavailable. Where a
 // lock or limit refuses it is ErrRestricted, as a *Refusal.
 var (
 	ErrPasswordWrong = errors.New("the current password is wrong")
@@ -29,13 +29,29 @@ var (
 
 // CheckPassword checks a user's present password. Nothing else changes by it than
 // by a login. Address is the user's, whose limits then apply; without one, those
-// of the account alone.
-func (ad *Admin) CheckPassword(ctx context.Context, mnemocode, current, address string) error {
-	a, err := ad.ByMnemocode(ctx, mnemocode)
-	if err != nil {
-		return err
+// of the account alone. By is who asks, for the events.
+func (s *Service) CheckPassword(ctx context.Context, company *tenant.Company, a record.Account, current, address string, by record.Event) error {
+	if a.Status != record.StatusActive {
+		return ErrNotActive
 	}
-	return ad.tryOwn(ctx, a, current, address)
+	c := s.callFor(company, a, address)
+	err := s.tryKnown(ctx, c, a, current)
+	for _, lock := range c.events {
+		s.audit(ctx, company, a, lock.Name, by)
+	}
+	if errors.Is(err, wire.ErrPasswordInvalid) {
+		s.audit(ctx, company, a, record.AccountPasswordWrong, by)
+		return ErrPasswordWrong
+	}
+	return err
+}
+
+// audit tells of what came of a backend's request in a user's name, with by, which
+// has who it was.
+func (s *Service) audit(ctx context.Context, company *tenant.Company, a record.Account, name string, by record.Event) {
+	by.Name, by.Company, by.Account, by.Mnemocode = name, company.Code, a.ID, a.Mnemocode
+	s.Emit(ctx, by)
+	s.Recorded()
 }
 
 // An OwnChange is a change of password that its user asks for.
@@ -48,33 +64,29 @@ type OwnChange struct {
 // ChangePassword changes a user's password, after CheckPassword and by the rules
 // for users. It ends all of the account's sessions but the one to keep, which
 // is never interrupted.
-func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnChange) error {
-	a, err := ad.ByMnemocode(ctx, mnemocode)
+func (s *Service) ChangePassword(ctx context.Context, company *tenant.Company, a record.Account, ch OwnChange, by record.Event) error {
+	keep, err := s.sessionToKeep(ctx, a, ch.Keep)
 	if err != nil {
 		return err
 	}
-	keep, err := ad.sessionToKeep(ctx, a, ch.Keep)
-	if err != nil {
+	if err := s.CheckPassword(ctx, company, a, ch.Current, ch.Address, by); err != nil {
 		return err
 	}
-	if err := ad.tryOwn(ctx, a, ch.Current, ch.Address); err != nil {
-		return err
-	}
-	c := ad.callFor(a, ch.Address)
+	c := s.callFor(company, a, ch.Address)
 	wanted := password.Normalize(ch.New)
-	if err := ad.Company.CheckPassword("new_password", ch.New, a); err != nil {
+	if err := company.CheckPassword("new_password", ch.New, a); err != nil {
 		return err
 	}
-	if err := ad.checkNotSame(ctx, c, a, ch.New); errors.Is(err, wire.ErrPasswordSame) {
+	if err := s.checkNotSame(ctx, c, a, ch.New); errors.Is(err, wire.ErrPasswordSame) {
 		return &tenant.RuleError{Field: "new_password", Text: "Not the present password."}
 	} else if err != nil {
 		return err
 	}
-	hash, err := ad.Hasher.Hash(ctx, c.turn(), ad.Company.Password.Argon2id, wanted)
+	hash, err := s.Hasher.Hash(ctx, c.turn(), company.Password.Argon2id, wanted)
 	if err != nil {
 		return wire.Unavailable("hashing the password", err)
 	}
-	err = ad.Accounts.SetPassword(ctx, c.now, a.Company, a.ID, a.Epoch, hash, keep, ad.TellOf(ad.Company, background.Fact{Kind: record.TellPassword, Mnemocode: a.Mnemocode})...)
+	err = s.Accounts.SetPassword(ctx, c.now, a.Company, a.ID, a.Epoch, hash, keep, s.TellOf(company, background.Fact{Kind: record.TellPassword, Mnemocode: a.Mnemocode})...)
 	if errors.Is(err, record.ErrConflict) {
 		return ErrChanged
 	}
@@ -82,51 +94,37 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 		return wire.Unavailable("storing the password", err)
 	}
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
-	owed := ad.endNow(ctx, record.Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch + 1, Keep: keep}, record.EndedByPassword)
-	ad.passwordSet(ctx, ad.Company, a)
-	ad.audit(ctx, record.AccountChanged, a, "password")
+	ended := by
+	ended.Reason = record.EndedByPassword
+	owed := s.EndNow(ctx, record.Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch + 1, Keep: keep}, ended)
+	s.passwordSet(ctx, company, a)
+	by.Reason = "password"
+	s.audit(ctx, company, a, record.AccountChanged, by)
 	return owed
 }
 
 // sessionToKeep finds one of the account's sessions by its ID.
-func (ad *Admin) sessionToKeep(ctx context.Context, a record.Account, id string) (record.TokenHash, error) {
+func (s *Service) sessionToKeep(ctx context.Context, a record.Account, id string) (record.TokenHash, error) {
 	if id == "" {
 		return record.TokenHash{}, nil
 	}
-	sessions, err := ad.Sessions.List(ctx, ad.Now(), a.Company, a.ID)
+	sessions, err := s.Sessions.List(ctx, s.Now(), a.Company, a.ID)
 	if err != nil {
 		return record.TokenHash{}, wire.Unavailable("listing the sessions", err)
 	}
-	for _, s := range sessions {
-		if s.ID == id && s.State == record.Authorized && s.Epoch == a.Epoch && s.Era == a.Era {
-			return s.Hash, nil
+	for _, session := range sessions {
+		if session.ID == id && session.State == record.Authorized && session.Epoch == a.Epoch && session.Era == a.Era {
+			return session.Hash, nil
 		}
 	}
 	return record.TokenHash{}, ErrNoSuchSession
 }
 
 // callFor is a call of the account's user, at that address or at none.
-func (ad *Admin) callFor(a record.Account, address string) *call {
-	c := &call{company: ad.Company, address: address, nowhere: address == "", now: ad.Now()}
+func (s *Service) callFor(company *tenant.Company, a record.Account, address string) *call {
+	c := &call{company: company, address: address, nowhere: address == "", now: s.Now()}
 	c.found(a)
 	return c
-}
-
-// tryOwn is a login's attempt with a password, of somebody who needs no captcha.
-func (ad *Admin) tryOwn(ctx context.Context, a record.Account, current, address string) error {
-	if a.Status != record.StatusActive {
-		return ErrNotActive
-	}
-	c := ad.callFor(a, address)
-	err := ad.tryKnown(ctx, c, a, current)
-	for _, lock := range c.events {
-		ad.audit(ctx, lock.Name, a, "")
-	}
-	if errors.Is(err, wire.ErrPasswordInvalid) {
-		ad.audit(ctx, record.AccountPasswordWrong, a, "")
-		return ErrPasswordWrong
-	}
-	return err
 }
 
 // tryKnown looks at rates and locks, then the password, of an account that its

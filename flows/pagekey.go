@@ -16,7 +16,7 @@ const pageKeyLife = time.Hour
 // PageKey returns a key for the login page of a company, which need not have one.
 // The error is ErrUnavailable if the store can't be asked for its secret.
 func (s *Service) PageKey(ctx context.Context, company string) (string, error) {
-	keys, err := s.keys(record.WithStoreTime(ctx))
+	keys, err := s.Keys(record.WithStoreTime(ctx))
 	if err != nil {
 		return "", err
 	}
@@ -29,7 +29,7 @@ func (s *Service) clientOf(ctx context.Context, code string, keys []string) (com
 	if err != wire.ErrAPIKeyInvalid || len(keys) != 1 || !tokens.IsPageKey(keys[0]) {
 		return company, key, err
 	}
-	secrets, unanswered := s.keys(ctx)
+	secrets, unanswered := s.Keys(ctx)
 	if unanswered != nil {
 		return nil, "", unanswered
 	}

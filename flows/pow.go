@@ -32,7 +32,7 @@ func (s *Service) Challenge(ctx context.Context, code string, apiKeys []string) 
 	if !ok {
 		return Challenge{}, wire.ErrNoRoute
 	}
-	keys, err := s.keys(ctx)
+	keys, err := s.Keys(ctx)
 	if err != nil {
 		return Challenge{}, err
 	}

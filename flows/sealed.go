@@ -14,7 +14,7 @@ import (
 
 // enterSealed takes a step to checkpassword, of which nothing is stored.
 func (s *Service) enterSealed(ctx context.Context, c *call, st step) (Reply, error) {
-	keys, err := s.keys(ctx)
+	keys, err := s.Keys(ctx)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -31,7 +31,7 @@ func (s *Service) enterSealed(ctx context.Context, c *call, st step) (Reply, err
 // openSealed finds the session in the call's token, which must be a company's that
 // meets want, and its account.
 func (s *Service) openSealed(ctx context.Context, c *call, want Demand) error {
-	keys, err := s.keys(ctx)
+	keys, err := s.Keys(ctx)
 	if err != nil {
 		return err
 	}

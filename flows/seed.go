@@ -12,7 +12,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // A FieldError tells what is wrong with a field of an account, in a sentence
@@ -80,45 +79,45 @@ type Seed struct {
 // Seed creates the account if the company has none of its mnemocode, unless it
 // had: one that was deleted does not come back. It never changes one that is
 // there.
-func (s *Service) Seed(ctx context.Context, c *tenant.Company, seed Seed) error {
-	done, err := s.Accounts.Seeded(ctx, c.Code, seed.Mnemocode)
+func (ad *Admin) Seed(ctx context.Context, seed Seed) error {
+	done, err := ad.Accounts.Seeded(ctx, ad.Company.Code, seed.Mnemocode)
 	if err != nil || done {
 		return err
 	}
-	_, err = s.Accounts.ByMnemocode(ctx, c.Code, seed.Mnemocode)
+	_, err = ad.Accounts.ByMnemocode(ctx, ad.Company.Code, seed.Mnemocode)
 	if errors.Is(err, record.ErrNotFound) {
-		err = s.createSeed(ctx, c, seed)
+		err = ad.createSeed(ctx, seed)
 	}
 	if err != nil {
 		return err
 	}
-	return s.Accounts.SetSeeded(ctx, c.Code, seed.Mnemocode)
+	return ad.Accounts.SetSeeded(ctx, ad.Company.Code, seed.Mnemocode)
 }
 
-func (s *Service) createSeed(ctx context.Context, c *tenant.Company, seed Seed) (err error) {
+func (ad *Admin) createSeed(ctx context.Context, seed Seed) (err error) {
 	a := seed.Account
-	a.Company = c.Code
+	a.Company = ad.Company.Code
 	a.PasswordHash = seed.Password
 	if seed.Password != "" && !password.LooksLikeHash(seed.Password) {
-		if a.PasswordHash, err = s.Hasher.Hash(ctx, password.Turn{Company: c.Code}, c.Password.Argon2id, password.Normalize(seed.Password)); err != nil {
+		if a.PasswordHash, err = ad.Hasher.Hash(ctx, password.Turn{Company: ad.Company.Code}, ad.Company.Password.Argon2id, password.Normalize(seed.Password)); err != nil {
 			return fmt.Errorf("hashing the password: %w", err)
 		}
 	}
 	if seed.Answer != "" {
-		if a.AnswerHash, err = s.Hasher.Hash(ctx, password.Turn{Company: c.Code}, c.Password.Argon2id, record.FoldAnswer(seed.Answer)); err != nil {
+		if a.AnswerHash, err = ad.Hasher.Hash(ctx, password.Turn{Company: ad.Company.Code}, ad.Company.Password.Argon2id, record.FoldAnswer(seed.Answer)); err != nil {
 			return fmt.Errorf("hashing the control answer: %w", err)
 		}
 	}
 	if err := CheckAccount(a); err != nil {
 		return err
 	}
-	created := s.TellOf(c, background.Fact{Kind: record.TellCreated, Mnemocode: a.Mnemocode})
-	if a.ID, err = s.Accounts.Create(ctx, s.Now(), a, created...); err != nil {
-		if _, there := s.Accounts.ByMnemocode(ctx, c.Code, seed.Mnemocode); there == nil {
+	created := ad.TellOf(ad.Company, background.Fact{Kind: record.TellCreated, Mnemocode: a.Mnemocode})
+	if a.ID, err = ad.Accounts.Create(ctx, ad.Now(), a, created...); err != nil {
+		if _, there := ad.Accounts.ByMnemocode(ctx, ad.Company.Code, seed.Mnemocode); there == nil {
 			return nil // another node that starts was faster
 		}
 		return err
 	}
-	s.Emit(ctx, record.Event{Name: record.AccountCreated, Company: c.Code, Account: a.ID, Mnemocode: a.Mnemocode, Reason: "configuration"})
+	ad.Emit(ctx, record.Event{Name: record.AccountCreated, Company: ad.Company.Code, Account: a.ID, Mnemocode: a.Mnemocode, Reason: "configuration"})
 	return nil
 }

@@ -167,8 +167,8 @@ func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error)
 	return r.Route.run.serve(ctx, s, c, request)
 }
 
-// keys are those of the store's secret, which is asked for once.
-func (s *Service) keys(ctx context.Context) (*tokens.Keys, error) {
+// Keys returns those of the store's secret, which is asked for once.
+func (s *Service) Keys(ctx context.Context) (*tokens.Keys, error) {
 	if known := s.derived.Load(); known != nil {
 		return known, nil
 	}

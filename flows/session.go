@@ -176,6 +176,20 @@ func (s *Service) end(ctx context.Context, e record.Ending, by record.Event) err
 	return nil
 }
 
+// ErrOwed says that a change is stored and the sessions that it ends are not
+// ended yet. Run goes on trying.
+var ErrOwed = errors.New("the change is stored; its sessions could not be ended yet, which is tried again until it is done")
+
+// EndNow ends what an operator's change owes the end of. ErrOwed if that could not be
+// done yet.
+func (s *Service) EndNow(ctx context.Context, e record.Ending, by record.Event) error {
+	if err := s.end(ctx, e, by); err != nil {
+		s.Log.Warn("sessions that are to end could not be ended yet", "company", e.Company, "error", err)
+		return ErrOwed
+	}
+	return nil
+}
+
 // endings returns the events of the sessions that an ending is about to end: one
 // for all of a company's.
 func (s *Service) endings(ctx context.Context, e record.Ending, by record.Event) []record.Event {

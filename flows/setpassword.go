@@ -98,5 +98,5 @@ func (s *Service) passwordSet(ctx context.Context, company *tenant.Company, a re
 	if err := s.clearShown(ctx, company, a, record.WrongPasswords); err != nil {
 		s.Log.Warn("a lock that strangers are told of goes on after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
 	}
-	s.notice(company, a, message.NoticePasswordChanged)
+	s.Notify(company, a, message.NoticePasswordChanged)
 }

@@ -16,7 +16,7 @@ import (
 // tryApp compares a code with the app's. A wrong one counts and spends nothing; a
 // right one is spent by this, also if the disclaimers are then what fails.
 func (s *Service) tryApp(ctx context.Context, c *call, a record.Account, code string) (step, error) {
-	keys, err := s.keys(ctx)
+	keys, err := s.Keys(ctx)
 	if err != nil {
 		return step{}, err
 	}
@@ -30,17 +30,17 @@ func (s *Service) tryApp(ctx context.Context, c *call, a record.Account, code st
 		err = errAppCode
 	}
 	if err == nil {
-		err = s.spendTOTP(ctx, c.now, a.Company, a.TOTP, at)
+		err = s.SpendTOTP(ctx, c.now, a.Company, a.TOTP, at)
 	}
 	return step{account: a}, err
 }
 
 var errAppCode = &wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wrong or was used; send the next one that the authenticator app shows."}
 
-// spendTOTP lets the code of a step count once, in all sessions and on all nodes,
+// SpendTOTP lets the code of a step count once, in all sessions and on all nodes,
 // for as long as it could be right. It is errAppCode for a code that was used:
 // that is no guess, so it does not count as one.
-func (s *Service) spendTOTP(ctx context.Context, now time.Time, company, sealed string, step int64) error {
+func (s *Service) SpendTOTP(ctx context.Context, now time.Time, company, sealed string, step int64) error {
 	of := sha256.Sum256([]byte(sealed))
 	err := s.Sessions.Charge(ctx, now, record.Counter{
 		Key:    counterKey(company, "totp", hex.EncodeToString(of[:16])+"/"+strconv.FormatInt(step, 10)),

@@ -3,7 +3,6 @@ package flows
 import (
 	"fmt"
 
-	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -29,9 +28,4 @@ func NewTrial(company *tenant.Company, to string, mail bool) (message.Message, e
 	}
 	m.Text = fmt.Sprintf("This is a test: %s of %s arrive here. There is nothing to do.", what, company.Code)
 	return m, nil
-}
-
-// NewTrialEvent returns an event that tells of nothing.
-func (s *Service) NewTrialEvent(company *tenant.Company) record.Outgoing {
-	return background.Fact{Kind: message.Trial}.Outgoing(company.Code, s.Now())
 }

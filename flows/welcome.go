@@ -5,6 +5,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // A NoWelcomeError says, in a sentence, why an account can't be welcomed.
@@ -18,29 +19,25 @@ func (e *NoWelcomeError) Error() string { return e.Message }
 // Welcome mails the owner of an account, which is new as a rule, a link to set a
 // password with: auth/recovery/checklink exchanges it as it does one that the
 // owner asked for, and it is bounded alike. The mail is on its way, and the link
-// good, when Welcome returns. Its error is also a *NoWelcomeError, or a *Refusal of
+// good, when Welcome returns. By is who asks, for the events and the limits of an address. Its error is also a *NoWelcomeError, or a *Refusal of
 // ErrRestricted where the account was mailed too often.
-func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
-	a, err := ad.ByMnemocode(ctx, mnemocode)
-	if err != nil {
-		return err
-	}
+func (s *Service) Welcome(ctx context.Context, company *tenant.Company, a record.Account, by record.Event) error {
 	switch {
-	case ad.Company.Mail == nil || ad.Company.Link == "":
+	case company.Mail == nil || company.Link == "":
 		return &NoWelcomeError{"", "the company can mail no links: configure mail and recovery link"}
 	case a.Email == "":
 		return &NoWelcomeError{"primary_email", "primary_email: the account has none to mail the link to"}
 	case admitted(a) != nil:
 		return &NoWelcomeError{"status", "status: who is not active could not use the link"}
 	}
-	c := &call{company: ad.Company, address: ad.Address, now: ad.Now()}
-	err = ad.mailLink(ctx, c, a, message.WelcomeLink)
+	c := &call{company: company, address: by.Address, now: s.Now()}
+	err := s.mailLink(ctx, c, a, message.WelcomeLink)
 	for _, lock := range c.events {
-		ad.audit(ctx, lock.Name, a, "")
+		s.audit(ctx, company, a, lock.Name, by)
 	}
 	if err != nil {
 		return err
 	}
-	ad.audit(ctx, record.AccountWelcomed, a, "")
+	s.audit(ctx, company, a, record.AccountWelcomed, by)
 	return nil
 }

@@ -70,7 +70,7 @@ func newTripService(t *testing.T) *tripService {
 func (s *tripService) seed(seed flows.Seed) {
 	s.t.Helper()
 	seed.Status = record.StatusActive
-	must(s.t, s.Seed(bg, s.company, seed))
+	must(s.t, (&flows.Admin{Service: s.Service, Company: s.company}).Seed(bg, seed))
 }
 
 // serve makes a request, with the token if there is one.

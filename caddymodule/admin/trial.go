@@ -11,6 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -81,7 +82,7 @@ func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*tr
 		}
 		t.what = "a test event"
 		if receiver, ok := gateway.(tenant.EventReceiver); ok {
-			o := service.NewTrialEvent(t.company)
+			o := background.Fact{Kind: message.Trial}.Outgoing(t.company.Code, service.Now())
 			t.send = func(ctx context.Context) error { return receiver.Deliver(ctx, o) }
 		}
 	default:

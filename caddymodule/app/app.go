@@ -410,7 +410,7 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 func (a *App) createAccounts(ctx context.Context, service *flows.Service) bool {
 	for code, c := range a.Sorted() {
 		for len(c.seeds) > 0 {
-			err := panics.Contain(func() error { return service.Seed(ctx, service.Companies[code], c.seeds[0]) })
+			err := panics.Contain(func() error { return (&flows.Admin{Service: service, Company: service.Companies[code]}).Seed(ctx, c.seeds[0]) })
 			if err != nil {
 				a.log.Error("a configured account was not created", "company", code, "account", c.seeds[0].Mnemocode, "error", err)
 			}
