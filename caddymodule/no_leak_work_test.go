@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -223,7 +223,7 @@ func (l *leakTest) exerciseAdmin(key string) {
 // exerciseApp logs in with an authenticator app.
 func (l *leakTest) exerciseApp(key, password string) {
 	status, body := l.administer("POST", "accounts/dave/totp", "")
-	var made flows.TOTPSecret
+	var made manage.TOTPSecret
 	if err := json.Unmarshal([]byte(body), &made); err != nil || status != http.StatusOK {
 		l.t.Fatalf("an app: %d %s", status, body)
 	}

@@ -16,13 +16,13 @@ const module = "github.com/mnemogate/mnemogate/"
 // rooms of Caddy's: imports run downwards only. What is not here may not be.
 var rooms = map[string][]string{
 	"caddymodule":                 {"caddymodule/accounts", "caddymodule/admin", "caddymodule/captcha", "caddymodule/command", "caddymodule/gate", "caddymodule/oauth", "caddymodule/senders", "caddymodule/stores"},
-	"caddymodule/command":         {"caddymodule/accounts/api", "caddymodule/stores", "flows", "flows/record", "store"},
-	"caddymodule/admin":           {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/background", "flows/message", "flows/panics", "flows/record", "flows/tenant"},
-	"caddymodule/accounts":        {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
+	"caddymodule/command":         {"caddymodule/accounts/api", "caddymodule/stores", "flows/manage", "flows/record", "store"},
+	"caddymodule/admin":           {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/record", "flows/tenant"},
+	"caddymodule/accounts":        {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
 	"caddymodule/accounts/api":    {"flows/record", "flows/wire"},
 	"caddymodule/gate":            {"caddymodule/app", "caddymodule/guest", "caddymodule/page", "flows", "flows/panics", "flows/record", "flows/tenant", "flows/wire"},
 	"caddymodule/page":            nil,
-	"caddymodule/app":             {"caddymodule/guest", "caddymodule/hashing", "caddymodule/policy", "flows", "flows/background", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/wire", "store"},
+	"caddymodule/app":             {"caddymodule/guest", "caddymodule/hashing", "caddymodule/policy", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/wire", "store"},
 	"caddymodule/policy":          {"caddymodule/guest", "flows/message", "flows/password", "flows/record", "flows/tenant"},
 	"caddymodule/hashing":         {"flows/password"},
 	"caddymodule/senders":         {"caddymodule/guest", "flows/message", "flows/record", "flows/tenant"},
@@ -43,6 +43,7 @@ var rooms = map[string][]string{
 	"flows/wire":                  {"flows/message", "flows/record"},
 	"flows/tokens":                {"flows/record"},
 	"flows/background":            {"flows/panics", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
+	"flows/manage":                {"flows", "flows/background", "flows/message", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
 	"flows/password":              nil,
 }
 

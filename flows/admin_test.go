@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-func (b *bench) admin() *flows.Admin {
-	return &flows.Admin{Service: b.Service, Company: b.company, Address: "192.0.2.7:1"}
+func (b *bench) admin() *manage.Admin {
+	return &manage.Admin{Service: b.Service, Company: b.company, Address: "192.0.2.7:1"}
 }
 
 // unwilling are sessions that can't be ended for a while.
@@ -45,7 +46,7 @@ func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
 	if err := b.Sessions.Create(t.Context(), b.clock.Now(), session); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err := b.admin().Change(t.Context(), mnemocode, flows.Change{Apply: func(a *record.Account) error {
+	_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
 		a.Status = record.StatusClosed
 		return nil
 	}})
@@ -72,7 +73,7 @@ func TestOfChangesThatRaceNoneIsLost(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
-			_, _, err := b.admin().Change(t.Context(), mnemocode, flows.Change{Apply: func(a *record.Account) error {
+			_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
 				if i%2 == 0 {
 					a.LoginName += "x"
 				} else {
@@ -102,8 +103,8 @@ func TestAnAdminsChangesAreEvents(t *testing.T) {
 		got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s %s %s", e.Name, e.Company, e.Mnemocode, e.Address, e.Reason)))
 	}
 	ad := b.admin()
-	named := func(mnemocode, role string) flows.Change {
-		return flows.Change{Apply: func(a *record.Account) error {
+	named := func(mnemocode, role string) manage.Change {
+		return manage.Change{Apply: func(a *record.Account) error {
 			a.Mnemocode, a.Role = mnemocode, role
 			return nil
 		}}
@@ -177,9 +178,9 @@ func TestAnAdminSetsNoSecretThatCanNotBeSent(t *testing.T) {
 		{password: strings.Repeat("é", 128), answer: strings.Repeat("é", 256)},
 		{password: "\u0001 \t\ufeff\u200b\U0001f600", answer: "\u0001"},
 	} {
-		change := flows.Change{Password: test.password, Answer: test.answer, Apply: func(a *record.Account) error { return nil }}
+		change := manage.Change{Password: test.password, Answer: test.answer, Apply: func(a *record.Account) error { return nil }}
 		_, _, err := b.admin().Change(t.Context(), mnemocode, change)
-		if field, _ := errors.AsType[*flows.FieldError](err); (test.field == "") != (err == nil) || field != nil && field.Field != test.field {
+		if field, _ := errors.AsType[*manage.FieldError](err); (test.field == "") != (err == nil) || field != nil && field.Field != test.field {
 			t.Errorf("%q, %q: got %v, want %q", test.password, test.answer, err, test.field)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -194,7 +195,7 @@ func newBench(t *testing.T) *bench {
 		Observe:   witness,
 	}
 	t.Cleanup(b.Close)
-	b.seed(flows.Seed{
+	b.seed(manage.Seed{
 		Account: record.Account{
 			Mnemocode:  mnemocode,
 			Phone:      phone,
@@ -213,7 +214,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) seed(seed flows.Seed) {
+func (b *bench) seed(seed manage.Seed) {
 	b.t.Helper()
 	if seed.Status == "" {
 		seed.Status = record.StatusActive

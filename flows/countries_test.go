@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -31,8 +31,8 @@ func TestWhichPhonesAreOfOneCountry(t *testing.T) {
 		b := newBench(t)
 		b.company.Limits.SMSPerCountry = tenant.Rate{N: 1, Per: time.Hour}
 		b.company.Limits.SMSCountries = c.countries
-		b.seed(flows.Seed{Account: record.Account{Mnemocode: "one", Phone: c.one}})
-		b.seed(flows.Seed{Account: record.Account{Mnemocode: "two", Phone: c.two}})
+		b.seed(manage.Seed{Account: record.Account{Mnemocode: "one", Phone: c.one}})
+		b.seed(manage.Seed{Account: record.Account{Mnemocode: "two", Phone: c.two}})
 		b.must("auth/login", "", object{"login_id": c.one})
 		_, err := b.serve("auth/login", "", object{"login_id": c.two})
 		if refused := err != nil; refused != c.same {

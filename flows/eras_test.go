@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -182,7 +183,7 @@ func TestOneSessionIsEnded(t *testing.T) {
 		t.Errorf("got %+v", *events)
 	}
 	for _, id := range []string{"", "nobody's"} {
-		if err := b.admin().EndSession(t.Context(), mnemocode, id); !errors.Is(err, flows.ErrNoSession) {
+		if err := b.admin().EndSession(t.Context(), mnemocode, id); !errors.Is(err, manage.ErrNoSession) {
 			t.Errorf("%q: got %v", id, err)
 		}
 	}

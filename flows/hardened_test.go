@@ -13,6 +13,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -118,7 +119,7 @@ var scripts = map[string]script{
 	"recovery where the company has no SMS left": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
 		before := say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"}))).SessionToken
 		b.company.Limits.SMSPerCompany = tenant.Rate{N: 1, Per: time.Hour}
-		b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", Email: "bob@example.com", Phone: "+37060099999"}})
+		b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", Email: "bob@example.com", Phone: "+37060099999"}})
 		b.must("auth/recovery/recover", "", recovery(object{"login_id": "bob@example.com", "method": "PHONE", "captcha_response": "good 2"}))
 		settle(b.Service)
 		for i := range 3 {
@@ -263,7 +264,7 @@ func TestADecoyNeverPasses(t *testing.T) {
 	recovered := b.must("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"}))
 	b.must("auth/recovery/recover", "", recovery(object{"login_id": " BOB@example.com", "method": "PHONE", "captcha_response": "good 2"}))
 	b.must("auth/recovery/recover", "", recovery(object{"login_id": "+370 600 99999", "captcha_response": "good 3"}))
-	b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", Email: id, Phone: "+37060099999"}, Password: password})
+	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", Email: id, Phone: "+37060099999"}, Password: password})
 	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": password})
 	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", recovered.SessionToken, object{"otp": "000000"})
 	b.must("auth/checkpassword", b.must("auth/login", "", object{"login_id": id}).SessionToken, object{"password": password})
@@ -277,7 +278,7 @@ func TestADecoyNeverPasses(t *testing.T) {
 // the country of a known login id's, and of an unknown one's none would be right.
 func TestARecoveryShowsNoPhoneButTheOneThatWasSent(t *testing.T) {
 	b := hardenedBench(t)
-	b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "+4915112345678", Phone: "+37060099999"}})
+	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "+4915112345678", Phone: "+37060099999"}})
 	for id, want := range map[string]string{
 		email: "", "alice": "", "nobody@example.com": "", "nobody": "",
 		phone: "+37*******45", " 00370 (600) 12345": "+37*******45", // known

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -340,7 +341,7 @@ func TestSMSBudgetsAreExact(t *testing.T) {
 func TestBudgetsBelongToWhatTheyAreNamedAfter(t *testing.T) {
 	b := newBench(t)
 	b.withoutPassword()
-	b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", Phone: "+37060099999"}})
+	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", Phone: "+37060099999"}})
 	b.company.Limits.SMSPerCompany = tenant.Rate{N: 8, Per: time.Hour}
 	for range b.company.Limits.SMSPerAccount.N {
 		b.must("auth/login", "", object{"login_id": email})
@@ -436,7 +437,7 @@ func TestCodesAndNoticesLeaveEachOtherTheirBudgets(t *testing.T) {
 	}
 	notice := func() {
 		t.Helper()
-		if _, _, err := b.admin().Change(t.Context(), mnemocode, flows.Change{Password: password}); err != nil {
+		if _, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Password: password}); err != nil {
 			t.Fatal(err)
 		}
 		settle(b.Service)

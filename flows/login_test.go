@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -160,7 +161,7 @@ func TestANewAccountInheritsNothing(t *testing.T) {
 	// The ending is owed and not done: the tokens must not work all the same.
 	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", pending, object{"password": password})
 	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", link)
-	_, err := b.admin().Create(t.Context(), flows.Change{Password: password, Apply: func(a *record.Account) error {
+	_, err := b.admin().Create(t.Context(), manage.Change{Password: password, Apply: func(a *record.Account) error {
 		a.Mnemocode, a.Phone, a.Email, a.SecondFactor = mnemocode, phone, email, true
 		return nil
 	}})

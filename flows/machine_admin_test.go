@@ -10,14 +10,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-func (m *machine) admin(t *rapid.T, c *modelCompany) *flows.Admin {
-	return &flows.Admin{Service: pick(t, "node", m.nodes...), Company: c.Company}
+func (m *machine) admin(t *rapid.T, c *modelCompany) *manage.Admin {
+	return &manage.Admin{Service: pick(t, "node", m.nodes...), Company: c.Company}
 }
 
 // create adds an account with drawn login ids; those of another are refused.
@@ -48,7 +49,7 @@ func (m *machine) create(t *rapid.T, c *modelCompany) {
 	case a.subject != "" && c.find(func(b *modelAccount) bool { return b.subject == a.subject }) != nil:
 		taken = "oauth_identities"
 	}
-	_, err := m.admin(t, c).Create(t.Context(), flows.Change{
+	_, err := m.admin(t, c).Create(t.Context(), manage.Change{
 		Password: a.password, Answer: a.answer,
 		Apply: func(x *record.Account) error {
 			x.Mnemocode, x.Phone, x.Email, x.LoginName = a.mnemocode, a.phone, a.email, a.loginName
@@ -121,7 +122,7 @@ func (m *machine) administer(t *rapid.T) {
 
 // app gives the account an authenticator app, with the code of whose confirmation
 // nobody can log in.
-func (m *machine) app(t *rapid.T, ad *flows.Admin, a *modelAccount) error {
+func (m *machine) app(t *rapid.T, ad *manage.Admin, a *modelAccount) error {
 	made, err := ad.NewTOTP(t.Context(), a.mnemocode)
 	if err != nil {
 		return err
@@ -153,8 +154,8 @@ func (m *machine) noError(t *rapid.T, err error) {
 
 // change changes one field. A status, password, phone, email or second factor
 // that is another than before ends all that the account has.
-func (m *machine) change(t *rapid.T, c *modelCompany, a *modelAccount, ad *flows.Admin) {
-	before, ch := *a, flows.Change{}
+func (m *machine) change(t *rapid.T, c *modelCompany, a *modelAccount, ad *manage.Admin) {
+	before, ch := *a, manage.Change{}
 	defer func() { t.Logf("< %+v", *a) }()
 	field := pick(t, "field", "status", "primary_phone", "primary_email", "login_name", "second_factor",
 		"must_set_password", "password", "no password", "control_question")

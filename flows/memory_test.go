@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store"
@@ -190,7 +191,7 @@ func TestTheMemoryIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b.seed(flows.Seed{Account: record.Account{Mnemocode: fmt.Sprintf("%0130d", i)[:40+i], LoginName: fmt.Sprintf("user%d", i)}, Password: password})
+		b.seed(manage.Seed{Account: record.Account{Mnemocode: fmt.Sprintf("%0130d", i)[:40+i], LoginName: fmt.Sprintf("user%d", i)}, Password: password})
 		other := b.must("auth/checkcredentials", "", object{"login_id": fmt.Sprintf("user%d", i), "password": password}).SessionToken
 		got, err := b.authorize(other)
 		if err != nil || len(got.Mnemocode) != 40+i {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -359,7 +360,7 @@ func TestAnIdentityThatWasJustBoundIsItsAccounts(t *testing.T) {
 	b.update(true, func(a *record.Account) { a.Identities = nil })
 	v.user = tenant.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
 	b.Accounts = overtaken{b.Accounts, func() {
-		b.seed(flows.Seed{Account: record.Account{Mnemocode: "faster", Identities: []record.Identity{{Provider: 2, Subject: "new"}}}})
+		b.seed(manage.Seed{Account: record.Account{Mnemocode: "faster", Identities: []record.Identity{{Provider: 2, Subject: "new"}}}})
 	}}
 	token := b.must("auth/oauth", "", grant(nil)).SessionToken
 	session, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})

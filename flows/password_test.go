@@ -10,6 +10,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -86,7 +87,7 @@ func TestASecondFactorWithoutPhoneOrBackupCodesLetsNobodyIn(t *testing.T) {
 
 func TestPasswordsEqualAfterNFKC(t *testing.T) {
 	b := newBench(t)
-	b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob"}, Password: "Ångström ﬁfty"})
+	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob"}, Password: "Ångström ﬁfty"})
 	for given, right := range map[string]bool{
 		"Ångström ﬁfty": true, "A\u030angstro\u0308m fifty": true, "ångström fifty": false, " Ångström fifty": false, "Ångström fift": false,
 	} {
@@ -100,7 +101,7 @@ func TestPasswordsEqualAfterNFKC(t *testing.T) {
 func TestPasswordsAreNeverCut(t *testing.T) {
 	b := newBench(t)
 	long := strings.Repeat("ą", 127)
-	b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob"}, Password: long + "1"})
+	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob"}, Password: long + "1"})
 	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "bob", "password": long + "2"})
 	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "bob", "password": long})
 	b.must("auth/checkcredentials", "", object{"login_id": "bob", "password": long + "1"})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -149,7 +150,7 @@ func TestRecoveryByPhone(t *testing.T) {
 func TestAControlAnswerIsFoldedAndSqueezed(t *testing.T) {
 	b := newBench(t)
 	b.company.Limits.WrongAnswers.N = 100
-	b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob", Question: "Where?"}, Answer: " Große  Straße\tⅣ "})
+	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob", Question: "Where?"}, Answer: " Große  Straße\tⅣ "})
 	for given, right := range map[string]bool{
 		"Große Straße Ⅳ": true, "  GROSSE   STRASSE iv\u00a0": true, "grosse\u3000strasse\nIV": true,
 		"grossestrasse iv": false, "grosse strasse": false, "große straße iv.": false,
@@ -267,7 +268,7 @@ func TestALinkEnds(t *testing.T) {
 	})
 	t.Run("not with another account's", func(t *testing.T) {
 		b := newBench(t)
-		b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", Email: "bob@example.com"}})
+		b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", Email: "bob@example.com"}})
 		link := b.mailed()
 		b.must("auth/recovery/recover", "", recovery(object{"login_id": "bob@example.com", "method": "MAIL"}))
 		b.must("auth/recovery/checklink", "", object{"token": link})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -184,7 +185,7 @@ func TestRequestsProlongASessionToItsEnd(t *testing.T) {
 // An ending that can't be done holds up no other.
 func TestAStuckEndingHoldsUpNoOther(t *testing.T) {
 	b := newBench(t)
-	b.seed(flows.Seed{Account: record.Account{Mnemocode: "stuck"}})
+	b.seed(manage.Seed{Account: record.Account{Mnemocode: "stuck"}})
 	token := b.sessionIn(record.Authorized)
 	stuck, err := b.Accounts.ByMnemocode(t.Context(), code, "stuck")
 	if err != nil {

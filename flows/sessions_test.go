@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -18,7 +18,7 @@ func TestAPhoneThatChangesWhileACodeIsOut(t *testing.T) {
 			b := newBench(t)
 			token, path := b.sessionIn(state), map[record.State]string{record.CheckOTP: "auth/checkotp", record.RecoveryOTP: "auth/recovery/checkotp"}[state]
 			out := b.sms.last(t)
-			_, _, err := b.admin().Change(t.Context(), mnemocode, flows.Change{Apply: func(a *record.Account) error {
+			_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
 				a.Phone = other
 				return nil
 			}})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -101,7 +102,7 @@ func TestANewPasswordEndsAllElse(t *testing.T) {
 			question := b.sessionIn(record.RecoveryQuestion)
 			reset := b.sessionIn(record.RecoveryPassword)
 			link := b.goodBody("auth/recovery/checklink")
-			b.seed(flows.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob"}, Password: password})
+			b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob"}, Password: password})
 			stranger := b.must("auth/login", "", object{"login_id": "bob"}).SessionToken
 
 			reply := b.must("auth/setpassword", token, object{"new_password": "another fine secret"})

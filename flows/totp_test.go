@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -81,13 +81,13 @@ func TestASecretCountsOnceItIsConfirmed(t *testing.T) {
 	b := newBench(t)
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })
 	ad := b.admin()
-	if _, err := ad.ConfirmTOTP(t.Context(), mnemocode, "123456"); !errors.Is(err, flows.ErrNoTOTP) {
+	if _, err := ad.ConfirmTOTP(t.Context(), mnemocode, "123456"); !errors.Is(err, manage.ErrNoTOTP) {
 		t.Errorf("without a secret: got %v", err)
 	}
 	first := b.newApp()
 	token := b.must("auth/checkcredentials", "", b.goodBody("auth/checkcredentials")).SessionToken
 	session := b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code}).SessionToken
-	if _, err := ad.ConfirmTOTP(t.Context(), mnemocode, wrongCode(first(0))); !errors.Is(err, flows.ErrAppCode) {
+	if _, err := ad.ConfirmTOTP(t.Context(), mnemocode, wrongCode(first(0))); !errors.Is(err, manage.ErrAppCode) {
 		t.Errorf("a wrong code: got %v", err)
 	}
 	if reply := b.must("auth/checkcredentials", "", b.goodBody("auth/checkcredentials")); reply.UserPhone == "" {
@@ -133,12 +133,12 @@ func TestASecretCountsOnceItIsConfirmed(t *testing.T) {
 func TestOfSecretsThatAreMadeTheLastIsConfirmed(t *testing.T) {
 	b := newBench(t)
 	first, second := b.newApp(), b.newApp()
-	if _, err := b.admin().ConfirmTOTP(t.Context(), mnemocode, first(0)); !errors.Is(err, flows.ErrAppCode) {
+	if _, err := b.admin().ConfirmTOTP(t.Context(), mnemocode, first(0)); !errors.Is(err, manage.ErrAppCode) {
 		t.Errorf("the first: got %v", err)
 	}
 	got := race(20, func(int) error {
 		_, err := b.admin().ConfirmTOTP(t.Context(), mnemocode, second(0))
-		if errors.Is(err, flows.ErrAppCode) || errors.Is(err, flows.ErrNoTOTP) {
+		if errors.Is(err, manage.ErrAppCode) || errors.Is(err, manage.ErrNoTOTP) {
 			return wire.ErrOTPInvalid
 		}
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -67,10 +68,10 @@ func newTripService(t *testing.T) *tripService {
 	return s
 }
 
-func (s *tripService) seed(seed flows.Seed) {
+func (s *tripService) seed(seed manage.Seed) {
 	s.t.Helper()
 	seed.Status = record.StatusActive
-	must(s.t, (&flows.Admin{Service: s.Service, Company: s.company}).Seed(bg, seed))
+	must(s.t, (&manage.Admin{Service: s.Service, Company: s.company}).Seed(bg, seed))
 }
 
 // serve makes a request, with the token if there is one.
@@ -116,7 +117,7 @@ func (s *tripService) finish() {
 
 func TestASMSLoginTakesFiveRoundTrips(t *testing.T) {
 	s := newTripService(t)
-	s.seed(flows.Seed{Account: record.Account{Mnemocode: "m1", Phone: "+37060012345"}})
+	s.seed(manage.Seed{Account: record.Account{Mnemocode: "m1", Phone: "+37060012345"}})
 	login := s.trips(func() {
 		s.must("auth/login", "", map[string]string{"login_id": "+37060012345"})
 		<-s.sms
@@ -132,7 +133,7 @@ func TestASMSLoginTakesFiveRoundTrips(t *testing.T) {
 
 func TestAPasswordLoginTakesSevenRoundTrips(t *testing.T) {
 	s := newTripService(t)
-	s.seed(flows.Seed{Account: record.Account{Mnemocode: "m1", LoginName: "alice"}, Password: "correct horse battery"})
+	s.seed(manage.Seed{Account: record.Account{Mnemocode: "m1", LoginName: "alice"}, Password: "correct horse battery"})
 	for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
 		s.address = address
 		trips := s.trips(func() {
@@ -145,8 +146,8 @@ func TestAPasswordLoginTakesSevenRoundTrips(t *testing.T) {
 // By their time, too, answers tell no one what there is.
 func TestWhatIsUnknownTakesAsManyRoundTrips(t *testing.T) {
 	s := newTripService(t)
-	s.seed(flows.Seed{Account: record.Account{Mnemocode: "m1", Phone: "+37060012345"}, Password: "correct horse battery"})
-	s.seed(flows.Seed{Account: record.Account{Mnemocode: "m2", LoginName: "phoneless"}, Password: "correct horse battery"})
+	s.seed(manage.Seed{Account: record.Account{Mnemocode: "m1", Phone: "+37060012345"}, Password: "correct horse battery"})
+	s.seed(manage.Seed{Account: record.Account{Mnemocode: "m2", LoginName: "phoneless"}, Password: "correct horse battery"})
 	known, phoneless, unknown := "+37060012345", "phoneless", "nobody"
 	same := func(what string, loginIDs []string, f func(loginID string)) {
 		t.Helper()

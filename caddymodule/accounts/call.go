@@ -18,6 +18,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -55,7 +56,7 @@ type Call struct {
 	root   string // as the client wrote it
 	key    *Key   // whose request it is; nil: one of the admin endpoint
 	params map[string]string
-	admin  *flows.Admin // of the company in the path
+	admin  *manage.Admin // of the company in the path
 }
 
 // An Error is an answer that is no success.
@@ -146,7 +147,7 @@ func (c *Call) permit(service *flows.Service, route Route) error {
 		if company == nil {
 			return &Error{Status: http.StatusNotFound, Field: "company", Message: "no such company is configured"}
 		}
-		c.admin = &flows.Admin{Service: service, Company: company, Address: c.Address, Actor: c.actor()}
+		c.admin = &manage.Admin{Service: service, Company: company, Address: c.Address, Actor: c.actor()}
 		refused.Company = code
 	}
 	if c.May(route.Right) {
@@ -199,7 +200,7 @@ func asError(err error) *Error {
 	if _, ok := errors.AsType[*panics.Error](err); ok {
 		return &Error{Status: http.StatusInternalServerError, Message: "a defect of the server; see its log, and report it"}
 	}
-	if field, ok := errors.AsType[*flows.FieldError](err); ok {
+	if field, ok := errors.AsType[*manage.FieldError](err); ok {
 		return &Error{Status: http.StatusBadRequest, Field: field.Field, Message: field.Error()}
 	}
 	if rule, ok := errors.AsType[*tenant.RuleError](err); ok {
@@ -217,7 +218,7 @@ func asError(err error) *Error {
 	switch {
 	case errors.Is(err, record.ErrNotFound):
 		return &Error{Status: http.StatusNotFound, Message: "the company has no such account"}
-	case errors.Is(err, flows.ErrNoSession):
+	case errors.Is(err, manage.ErrNoSession):
 		return &Error{Status: http.StatusNotFound, Field: "session", Message: err.Error()}
 	case errors.Is(err, flows.ErrOwed):
 		return &Error{Status: http.StatusServiceUnavailable, Message: err.Error()}

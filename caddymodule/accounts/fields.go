@@ -16,7 +16,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/app"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -127,7 +127,7 @@ const (
 // A changeParser reads the fields of an account into a change.
 type changeParser struct {
 	kind   changeKind
-	change flows.Change
+	change manage.Change
 	sets   []func(*record.Account) error // in the order of accountFields
 	given  map[string]bool               // those that are not null
 }
@@ -169,12 +169,12 @@ var accountFields = []accountField{
 var shownOnly = []string{"password_set", "backup_codes_left", "totp", "locked_until", "created_at", "updated_at"}
 
 // parseChange reads a JSON object, strictly: an unknown field is refused, a
-// mistake is an Error or *flows.FieldError with its field. What is wrong
+// mistake is an Error or *manage.FieldError with its field. What is wrong
 // about the account as a whole is found when it is stored.
-func parseChange(data []byte, kind changeKind) (flows.Change, error) {
+func parseChange(data []byte, kind changeKind) (manage.Change, error) {
 	values, err := parseObject(data)
 	if err != nil {
-		return flows.Change{}, err
+		return manage.Change{}, err
 	}
 	p := &changeParser{kind: kind, given: map[string]bool{}}
 	for _, field := range accountFields {
@@ -185,23 +185,23 @@ func parseChange(data []byte, kind changeKind) (flows.Change, error) {
 		delete(values, field.name)
 		p.given[field.name] = value.Kind() != 'n'
 		if err := field.parse(p, value); err != nil {
-			return flows.Change{}, &flows.FieldError{Field: field.name, Message: err.Error()}
+			return manage.Change{}, &manage.FieldError{Field: field.name, Message: err.Error()}
 		}
 	}
 	for name := range values {
 		if slices.Contains(shownOnly, name) {
-			return flows.Change{}, &flows.FieldError{Field: name, Message: "it is shown and can't be written"}
+			return manage.Change{}, &manage.FieldError{Field: name, Message: "it is shown and can't be written"}
 		}
-		return flows.Change{}, &flows.FieldError{Field: printable(name), Message: "there is no such field"}
+		return manage.Change{}, &manage.FieldError{Field: printable(name), Message: "there is no such field"}
 	}
 	if p.given["password"] && p.given["password_hash"] {
-		return flows.Change{}, &flows.FieldError{Field: "password_hash", Message: "give either password or password_hash"}
+		return manage.Change{}, &manage.FieldError{Field: "password_hash", Message: "give either password or password_hash"}
 	}
 	if p.given["control_answer"] && p.given["control_answer_hash"] {
-		return flows.Change{}, &flows.FieldError{Field: "control_answer_hash", Message: "give either control_answer or control_answer_hash"}
+		return manage.Change{}, &manage.FieldError{Field: "control_answer_hash", Message: "give either control_answer or control_answer_hash"}
 	}
 	if kind != changeOld && !p.given["profile_mnemocode"] {
-		return flows.Change{}, &flows.FieldError{Field: "profile_mnemocode", Message: "it is missing"}
+		return manage.Change{}, &manage.FieldError{Field: "profile_mnemocode", Message: "it is missing"}
 	}
 	p.change.Apply = func(a *record.Account) error {
 		for _, set := range p.sets {
@@ -478,7 +478,7 @@ func (p *changeParser) accepted(v jsontext.Value) error {
 	p.sets = append(p.sets, func(a *record.Account) error {
 		for _, old := range a.Accepted {
 			if !slices.ContainsFunc(accepted, func(b record.Acceptance) bool { return b.Code == old.Code }) {
-				return &flows.FieldError{
+				return &manage.FieldError{
 					Field:   "disclaimers_accepted",
 					Message: "what was accepted can't be taken away; give the disclaimer a new version to have it accepted anew",
 				}

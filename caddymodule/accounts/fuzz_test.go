@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -42,7 +42,7 @@ func FuzzImportLine(f *testing.F) {
 			}
 			return
 		}
-		if flows.CheckAccount(a) != nil && change.Answer == "" {
+		if manage.CheckAccount(a) != nil && change.Answer == "" {
 			return // it would not be stored
 		}
 		if change.Answer != "" { // what is hashed has no way back
@@ -64,7 +64,7 @@ func FuzzImportLine(f *testing.F) {
 
 // imported is the account that a line makes, in as far as its secrets need no
 // hashing.
-func imported(line []byte) (record.Account, flows.Change, error) {
+func imported(line []byte) (record.Account, manage.Change, error) {
 	a := record.Account{Status: record.StatusActive}
 	change, err := parseChange(line, changeImport)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -67,7 +67,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // An importer stores the accounts of many lines at once, with the outcome of one
 // after another: a line waits for those before it that it could collide with.
 type importer struct {
-	admin   *flows.Admin
+	admin   *manage.Admin
 	update  bool
 	workers chan struct{}
 	hashing chan struct{} // held while plain secrets are hashed, so that logins are not held up
@@ -80,7 +80,7 @@ type importer struct {
 	broken error // why the import is given up
 }
 
-func newImporter(admin *flows.Admin, update bool, out io.Writer) *importer {
+func newImporter(admin *manage.Admin, update bool, out io.Writer) *importer {
 	return &importer{
 		admin:   admin,
 		update:  update,
@@ -184,7 +184,7 @@ func (i *importer) release(claims []string) {
 	}
 }
 
-func (i *importer) store(ctx context.Context, n int, mnemocode string, change flows.Change) {
+func (i *importer) store(ctx context.Context, n int, mnemocode string, change manage.Change) {
 	plain := change.Password != "" || change.Answer != ""
 	if plain {
 		// Hashing takes long: not for an account that will be skipped.
@@ -210,7 +210,7 @@ func (i *importer) store(ctx context.Context, n int, mnemocode string, change fl
 	}
 }
 
-func (i *importer) change(ctx context.Context, n int, mnemocode string, change flows.Change) {
+func (i *importer) change(ctx context.Context, n int, mnemocode string, change manage.Change) {
 	_, changed, err := i.admin.Change(ctx, mnemocode, change)
 	switch {
 	case err != nil:

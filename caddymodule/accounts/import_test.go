@@ -11,6 +11,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/store"
@@ -38,7 +39,7 @@ func BenchmarkImport(b *testing.B) {
 	defer db.Close()
 	policy := tenant.DefaultPolicy()
 	service := &flows.Service{Accounts: db.Accounts(), Sessions: db.Sessions(), Hasher: password.NewHasher(1), Log: slog.Default(), Now: time.Now}
-	i := newImporter(&flows.Admin{Service: service, Company: &tenant.Company{Code: "acme", Policy: policy}, Bulk: true}, false, io.Discard)
+	i := newImporter(&manage.Admin{Service: service, Company: &tenant.Company{Code: "acme", Policy: policy}, Bulk: true}, false, io.Discard)
 	r, w := io.Pipe()
 	go func() {
 		for n := range b.N {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -59,18 +59,18 @@ func (c *Call) create() error {
 
 // wanted reads the change that the request brings. With rules=user its password
 // must be one that the user could have set, so it can't be a hash.
-func (c *Call) wanted(kind changeKind) (flows.Change, error) {
+func (c *Call) wanted(kind changeKind) (manage.Change, error) {
 	query, err := c.query("rules")
 	if err != nil {
-		return flows.Change{}, err
+		return manage.Change{}, err
 	}
 	rules := query.Get("rules")
 	if query.Has("rules") && rules != "user" {
-		return flows.Change{}, &Error{Status: http.StatusBadRequest, Field: "rules", Message: "rules: it must be user, or left out"}
+		return manage.Change{}, &Error{Status: http.StatusBadRequest, Field: "rules", Message: "rules: it must be user, or left out"}
 	}
 	data, err := c.body()
 	if err != nil {
-		return flows.Change{}, err
+		return manage.Change{}, err
 	}
 	change, err := parseChange(data, kind)
 	if err != nil || rules == "" {
@@ -78,7 +78,7 @@ func (c *Call) wanted(kind changeKind) (flows.Change, error) {
 	}
 	var a record.Account
 	if err := change.Apply(&a); err == nil && a.PasswordHash != "" {
-		return change, &flows.FieldError{Field: "password_hash", Message: "with rules=user give the password itself: the rules can't be applied to a hash"}
+		return change, &manage.FieldError{Field: "password_hash", Message: "with rules=user give the password itself: the rules can't be applied to a hash"}
 	}
 	change.UserRules = true
 	return change, nil

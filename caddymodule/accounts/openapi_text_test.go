@@ -6,6 +6,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/openapi"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 )
 
 // The words of the OpenAPI document, and what each operation takes and answers.
@@ -75,7 +76,7 @@ var operations = map[string]operationText{
 	},
 	"DELETE {company}/accounts/{mnemocode}":            {id: "deleteAccount", status: 204, answer: "It is gone."},
 	"POST {company}/accounts/{mnemocode}/backup-codes": {id: "makeBackupCodes", status: 200, answer: "The codes.", of: []any{api.BackupCodes{}}},
-	"POST {company}/accounts/{mnemocode}/totp":         {id: "makeTOTP", status: 200, answer: "The secret.", of: []any{flows.TOTPSecret{}}},
+	"POST {company}/accounts/{mnemocode}/totp":         {id: "makeTOTP", status: 200, answer: "The secret.", of: []any{manage.TOTPSecret{}}},
 	"POST {company}/accounts/{mnemocode}/totp/confirm": {
 		id: "confirmTOTP", body: texts([]string{"code"}, text("code", "The app's present code.")),
 		status: 200, answer: isChanged, of: accountOrName, fails: []int{http.StatusConflict, http.StatusUnprocessableEntity},

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 )
 
 // The routes of authenticator apps, and of passwords that users change
@@ -33,9 +34,9 @@ func (c *Call) confirmTOTP() error {
 	}
 	a, err := c.admin.ConfirmTOTP(ctx, c.mnemocode(), body["code"])
 	switch {
-	case errors.Is(err, flows.ErrAppCode):
+	case errors.Is(err, manage.ErrAppCode):
 		return &Error{Status: http.StatusUnprocessableEntity, Field: "code", Message: err.Error()}
-	case errors.Is(err, flows.ErrNoTOTP):
+	case errors.Is(err, manage.ErrNoTOTP):
 		return &Error{Status: http.StatusConflict, Message: err.Error()}
 	case err != nil:
 		return err
@@ -118,7 +119,7 @@ func userAddress(text string) (string, error) {
 	}
 	address, err := netip.ParseAddr(text)
 	if err != nil {
-		return "", &flows.FieldError{Field: "address", Message: "it must be the user's IP address, as 198.51.100.7, or left out"}
+		return "", &manage.FieldError{Field: "address", Message: "it must be the user's IP address, as 198.51.100.7, or left out"}
 	}
 	return address.String(), nil
 }
@@ -143,17 +144,17 @@ func (c *Call) Texts(names ...string) (map[string]string, error) {
 				err = errors.New("it is too long")
 			}
 			if err != nil {
-				return nil, &flows.FieldError{Field: name, Message: err.Error()}
+				return nil, &manage.FieldError{Field: name, Message: err.Error()}
 			}
 			texts[name] = text
 		}
 		if texts[name] == "" && !optional {
-			return nil, &flows.FieldError{Field: name, Message: "it is missing"}
+			return nil, &manage.FieldError{Field: name, Message: "it is missing"}
 		}
 		delete(values, name)
 	}
 	for name := range values {
-		return nil, &flows.FieldError{Field: printable(name), Message: "there is no such field"}
+		return nil, &manage.FieldError{Field: printable(name), Message: "there is no such field"}
 	}
 	return texts, nil
 }

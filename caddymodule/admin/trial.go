@@ -12,6 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -65,7 +66,7 @@ func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*tr
 	}
 	switch channel {
 	case "sms", "mail":
-		m, err := flows.NewTrial(t.company, to, channel == "mail")
+		m, err := manage.NewTrial(t.company, to, channel == "mail")
 		if err != nil {
 			return nil, err
 		}
@@ -78,7 +79,7 @@ func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*tr
 		}
 	case "events":
 		if to != "" {
-			return nil, &flows.FieldError{Field: "to", Message: "events have one receiver: leave it out"}
+			return nil, &manage.FieldError{Field: "to", Message: "events have one receiver: leave it out"}
 		}
 		t.what = "a test event"
 		if receiver, ok := gateway.(tenant.EventReceiver); ok {
@@ -86,7 +87,7 @@ func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*tr
 			t.send = func(ctx context.Context) error { return receiver.Deliver(ctx, o) }
 		}
 	default:
-		return nil, &flows.FieldError{Field: "channel", Message: "it must be sms, mail or events"}
+		return nil, &manage.FieldError{Field: "channel", Message: "it must be sms, mail or events"}
 	}
 	if t.send == nil {
 		return nil, &accounts.Error{Status: http.StatusBadRequest, Field: "channel", Message: "company " + code + " has no " + channel + " in its configuration: there is nothing to test"}

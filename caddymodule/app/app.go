@@ -29,6 +29,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -410,11 +411,13 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 func (a *App) createAccounts(ctx context.Context, service *flows.Service) bool {
 	for code, c := range a.Sorted() {
 		for len(c.seeds) > 0 {
-			err := panics.Contain(func() error { return (&flows.Admin{Service: service, Company: service.Companies[code]}).Seed(ctx, c.seeds[0]) })
+			err := panics.Contain(func() error {
+				return (&manage.Admin{Service: service, Company: service.Companies[code]}).Seed(ctx, c.seeds[0])
+			})
 			if err != nil {
 				a.log.Error("a configured account was not created", "company", code, "account", c.seeds[0].Mnemocode, "error", err)
 			}
-			if _, wrong := errors.AsType[*flows.FieldError](err); unanswered(err) && !wrong {
+			if _, wrong := errors.AsType[*manage.FieldError](err); unanswered(err) && !wrong {
 				return false
 			}
 			c.seeds = c.seeds[1:]

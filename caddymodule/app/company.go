@@ -18,7 +18,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -66,7 +66,7 @@ type Company struct {
 	effective     tenant.Company  // with all that was inherited
 	shortKey      bool            // an API key that is soon guessed
 	streamRecheck time.Duration
-	seeds         []flows.Seed // by mnemocode
+	seeds         []manage.Seed // by mnemocode
 }
 
 // Account is created at start if it is absent and was not deleted before, and
@@ -228,7 +228,7 @@ func (c *Company) resolveAccounts() error {
 	return nil
 }
 
-func (a *Account) seed(mnemocode string) (seed flows.Seed, err error) {
+func (a *Account) seed(mnemocode string) (seed manage.Seed, err error) {
 	if a == nil {
 		return seed, errors.New("it is null; leave it out, or write {}")
 	}
@@ -263,7 +263,7 @@ func (a *Account) account(mnemocode string) record.Account {
 
 // check refuses what is known to be wrong before the secrets are.
 func (a *Account) check(mnemocode string) error {
-	seed := flows.Seed{Account: a.account(mnemocode), Answer: a.Answer}
+	seed := manage.Seed{Account: a.account(mnemocode), Answer: a.Answer}
 	if !strings.Contains(a.Password, "{") {
 		seed.Password = a.Password
 	}
@@ -403,15 +403,15 @@ func (c *Company) checkAccounts() error {
 	return nil
 }
 
-func checkSeed(seed flows.Seed) error {
+func checkSeed(seed manage.Seed) error {
 	a := seed.Account
 	a.AnswerHash = seed.Answer // will be hashed; here it is there or not
 	if password.LooksLikeHash(seed.Password) {
 		a.PasswordHash = seed.Password
 		seed.Password = ""
 	}
-	err := cmp.Or(flows.CheckSecrets(seed.Password, seed.Answer), flows.CheckAccount(a))
-	if field, ok := errors.AsType[*flows.FieldError](err); ok {
+	err := cmp.Or(manage.CheckSecrets(seed.Password, seed.Answer), manage.CheckAccount(a))
+	if field, ok := errors.AsType[*manage.FieldError](err); ok {
 		return fmt.Errorf("%s: %s", cmp.Or(accountDirectives[field.Field], field.Field), field.Message)
 	}
 	if err != nil {

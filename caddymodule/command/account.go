@@ -18,7 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -342,7 +342,7 @@ func lockedText(until *time.Time) string {
 	switch {
 	case until == nil:
 		return "-"
-	case until.Equal(flows.UntilUnlocked):
+	case until.Equal(manage.UntilUnlocked):
 		return "it is unlocked or recovered"
 	default:
 		return until.Format(time.RFC3339)

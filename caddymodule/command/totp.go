@@ -14,7 +14,7 @@ import (
 	"golang.org/x/term"
 	"rsc.io/qr"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 )
 
 func (c *cli) totpCommand() *cobra.Command {
@@ -74,7 +74,7 @@ func (c *cli) showSecret(cmd *cobra.Command, path string) error {
 		_, err := cmd.OutOrStdout().Write(data)
 		return err
 	}
-	var secret flows.TOTPSecret
+	var secret manage.TOTPSecret
 	if err := json.Unmarshal(data, &secret); err != nil {
 		return err
 	}

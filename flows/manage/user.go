@@ -1,6 +1,10 @@
-package flows
+package manage
 
-import "context"
+import (
+	"context"
+
+	"github.com/mnemogate/mnemogate/flows"
+)
 
 // CheckPassword checks a user's present password, see Service.CheckPassword.
 func (ad *Admin) CheckPassword(ctx context.Context, mnemocode, current, address string) error {
@@ -12,7 +16,7 @@ func (ad *Admin) CheckPassword(ctx context.Context, mnemocode, current, address 
 }
 
 // ChangePassword changes a user's password, see Service.ChangePassword.
-func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnChange) error {
+func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch flows.OwnChange) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
 		return err

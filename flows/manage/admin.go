@@ -1,4 +1,11 @@
-package flows
+// Package manage does for operators and backends what no user may: it creates,
+// changes, unlocks and deletes accounts, gives them backup codes and authenticator
+// apps, and ends their sessions.
+//
+// Start with Admin, which is one operator's hand on one company, and Change. It
+// stands above the protocol: what it does ends sessions, counts and is told of as
+// what users do themselves. A Seed is an account of the configuration.
+package manage
 
 import (
 	"cmp"
@@ -13,6 +20,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
@@ -25,11 +33,11 @@ import (
 // deletes accounts of one company and ends their sessions. Whoever hands out an
 // Admin has made sure of the operator.
 //
-// Its errors are a *FieldError, a *TakenError, a *RuleError, ErrNotFound or
-// ErrNoSession where the operator is at fault, ErrOwed, or what wraps
-// ErrUnavailable.
+// Its errors are a *FieldError, a *record.TakenError, a *tenant.RuleError,
+// record.ErrNotFound or ErrNoSession where the operator is at fault, flows.ErrOwed,
+// or what wraps wire.ErrUnavailable.
 type Admin struct {
-	*Service
+	*flows.Service
 	Company *tenant.Company
 	Address string // the operator's, for the events
 	Actor   string // who the operator is, for the events
