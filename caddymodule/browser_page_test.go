@@ -151,6 +151,7 @@ func (b *tab) logsOut(s *site) {
 // Each row of the interface's table of states and transitions, clicked through, with a
 // reload at each step.
 func TestBrowserWalksThePage(t *testing.T) {
+	storetest.NeedPeers(t, peersDir) // before a subtest that is skipped halfway leaves the next one a login under way
 	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page {\ntitle \"Acme & <b>Sons</b>\"\n}"})
 	s.setBackupCodes("carol", "AAAAABBBBB")
 	b := newBrowser(t)

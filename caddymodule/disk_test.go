@@ -188,7 +188,7 @@ func limitFiles(size uint64) func(*site, string) error {
 func smallDisk(t *testing.T) string {
 	dir := shortTempDir(t)
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
-		t.Skipf("a small disk can't be mounted: %v", err)
+		storetest.SkipOrFail(t, fmt.Sprintf("a small disk can't be mounted: %v", err))
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
@@ -263,7 +263,7 @@ func immutableDir(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if err := changeImmutable(probe, true); err != nil {
-		t.Skipf("a file can't be made immutable: %v", err)
+		storetest.SkipOrFail(t, fmt.Sprintf("a file can't be made immutable: %v", err))
 	}
 	if err := changeImmutable(probe, false); err != nil {
 		t.Fatal(err)

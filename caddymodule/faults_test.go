@@ -16,7 +16,7 @@ type storeFault struct {
 	name        string
 	begin, heal func(*servers, []*way)
 	slow        bool // not down: some succeed
-	empties     bool // what Redis had is gone
+	kills       bool // the server, which must be the test's own
 }
 
 func onEach(do func(*way)) func(*servers, []*way) {
@@ -42,7 +42,7 @@ var redisFaults = []storeFault{
 	{name: "slow", begin: onEach(func(w *way) { w.redis.Delay(400 * time.Millisecond) }), heal: healRedis},
 	{name: "frozen", begin: func(s *servers, _ []*way) { s.redis.Freeze() }, heal: func(s *servers, _ []*way) { s.redis.Thaw() }},
 	{
-		name: "killed and restarted", empties: true,
+		name: "killed and restarted", kills: true,
 		begin: func(s *servers, _ []*way) { s.redis.Kill() },
 		heal:  func(s *servers, _ []*way) { restarted(s.t, s.redis.Start()) },
 	},
@@ -56,33 +56,33 @@ var postgresFaults = []storeFault{
 	{name: "slow", begin: onEach(func(w *way) { w.postgres.Delay(30 * time.Millisecond) }), heal: healPostgres, slow: true},
 	{name: "far too slow", begin: onEach(func(w *way) { w.postgres.Delay(1500 * time.Millisecond) }), heal: healPostgres},
 	{
-		name:  "killed and restarted",
+		name: "killed and restarted", kills: true,
 		begin: func(s *servers, _ []*way) { s.postgres.Stop() },
 		heal:  func(s *servers, _ []*way) { restarted(s.t, s.postgres.Start()) },
 	},
 }
 
-// faulty starts two nodes behind proxies, on servers that may be killed.
-func faulty(t *testing.T, c siteConfig) (*servers, *site, []*way) {
-	t.Helper()
-	s := ownServers(t)
+// faulty starts two nodes behind proxies.
+func (s *servers) faulty(c siteConfig) (*site, []*way) {
+	s.t.Helper()
 	ways := []*way{s.newWay(), s.newWay()}
 	all := s.start(c, s.through(ways[0]), s.through(ways[1]))
-	t.Cleanup(func() {
+	s.t.Cleanup(func() {
 		healRedis(s, ways)
 		healPostgres(s, ways)
 	})
-	return s, all, ways
+	return all, ways
 }
 
 // Whatever befalls Redis: no session passes that was ended, none at all once a
 // node can't hear what ends, every caller is answered in time, and soon after
 // all is normal.
 func TestFaultsOfRedis(t *testing.T) {
-	s, all, ways := faulty(t, siteConfig{company: roomy + account("alice", "")})
 	for _, f := range redisFaults {
-		all.run(f.name, func(t *testing.T) {
-			s.t = t
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
+			s := sharedServers(t)
+			all, ways := s.faulty(siteConfig{company: roomy + account("alice", "")})
 			live, ended := all.login("alice"), all.login("alice")
 			all.remember(live, ended)
 			all.nodes[0].post("auth/logout", ended, nil).wantState(record.None)
@@ -90,7 +90,7 @@ func TestFaultsOfRedis(t *testing.T) {
 
 			f.begin(s, ways)
 			began := time.Now()
-			for time.Since(began) < trustedWithin+time.Second {
+			for ; time.Since(began) < trustedWithin+time.Second; time.Sleep(20 * time.Millisecond) { // the CPU is for all
 				for _, node := range all.nodes {
 					asked := time.Since(began)
 					switch a := all.timely(func() answer { return node.get("/", live) }); {
@@ -112,7 +112,7 @@ func TestFaultsOfRedis(t *testing.T) {
 
 			f.heal(s, ways)
 			all.normally(func(node *site) bool {
-				if !f.empties && node.get("/", live).Status != http.StatusOK {
+				if !f.kills && node.get("/", live).Status != http.StatusOK {
 					return false
 				}
 				return node.credentials("alice", testPassword).Status == http.StatusOK
@@ -130,7 +130,7 @@ func TestFaultsOfRedis(t *testing.T) {
 
 // A node that is cut off from Redis, alone, can't hear what ends on the others.
 func TestNodeThatCannotHearPassesNobody(t *testing.T) {
-	_, all, ways := faulty(t, siteConfig{company: roomy + account("alice", "")})
+	all, ways := sharedServers(t).faulty(siteConfig{company: roomy + account("alice", "")})
 	deaf, other := all.nodes[0], all.nodes[1]
 	for name, begin := range map[string]func(){
 		"black hole": ways[0].redis.Blackhole,
@@ -166,7 +166,8 @@ func TestNodeThatCannotHearPassesNobody(t *testing.T) {
 // What is lost with a subscription alone: nothing.
 func TestKilledSubscriptionMissesNothing(t *testing.T) {
 	t.Parallel()
-	s, all, _ := faulty(t, siteConfig{company: roomy + account("alice", "")})
+	s := sharedServers(t)
+	all, _ := s.faulty(siteConfig{company: roomy + account("alice", "")})
 	for range 5 {
 		token, other := all.login("alice"), all.login("alice")
 		all.remember(token, other)
@@ -224,11 +225,15 @@ func TestLocksSurviveAnEmptyRedis(t *testing.T) {
 // Whatever befalls PostgreSQL: those who have logged in go on, those who want
 // to are answered in time, and soon after all is normal.
 func TestFaultsOfPostgres(t *testing.T) {
-	s, all, ways := faulty(t, siteConfig{company: hurried +
-		account("alice", "phone +37060000001\nsecond_factor") + account("bob", "")})
 	for _, f := range postgresFaults {
-		all.run(f.name, func(t *testing.T) {
-			s.t = t
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
+			s := sharedServers(t)
+			if f.kills {
+				s = ownServers(t)
+			}
+			all, ways := s.faulty(siteConfig{company: hurried +
+				account("alice", "phone +37060000001\nsecond_factor") + account("bob", "")})
 			live, ended, spare := all.login("bob"), all.login("bob"), all.login("bob")
 			all.remember(live, spare)
 			all.post("auth/logout", ended, nil).wantState(record.None)
@@ -281,7 +286,7 @@ func TestFaultsOfPostgres(t *testing.T) {
 // An answer that is lost between the server and a node is no success.
 func TestLostAnswerOfAStoreIsNoSuccess(t *testing.T) {
 	t.Parallel()
-	_, all, ways := faulty(t, siteConfig{company: roomy + account("alice", "") + account("dave", "must_set_password")})
+	all, ways := sharedServers(t).faulty(siteConfig{company: roomy + account("alice", "") + account("dave", "must_set_password")})
 	all.post("auth/logout", all.login("alice"), nil).wantState(record.None) // so that Redis has the script
 	token := all.login("alice")
 	all.remember(token)

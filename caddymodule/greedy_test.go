@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 var flood = flag.Duration("flood", 2*time.Second, "how long TestGreedyClientsHurtNobody sends random tokens")
@@ -159,14 +160,14 @@ func raiseLimit(t *testing.T, n uint64) {
 	t.Helper()
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Skipf("descriptors: %v", err)
+		storetest.SkipOrFail(t, fmt.Sprintf("descriptors: %v", err))
 	}
 	if limit.Cur >= n {
 		return
 	}
 	raised := syscall.Rlimit{Cur: n, Max: max(n, limit.Max)}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &raised); err != nil {
-		t.Skipf("%d descriptors can't be had: %v", n, err)
+		storetest.SkipOrFail(t, fmt.Sprintf("%d descriptors can't be had: %v", n, err))
 	}
 	t.Cleanup(func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit) })
 }

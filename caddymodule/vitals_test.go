@@ -62,7 +62,7 @@ func (s *site) openFiles() []string {
 	dir := fmt.Sprintf("/proc/%d/fd", s.cmd.Process.Pid)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		s.t.Skipf("descriptors can't be counted here: %v", err)
+		storetest.SkipOrFail(s.t, fmt.Sprintf("descriptors can't be counted here: %v", err))
 	}
 	var files []string
 	for _, e := range entries {
@@ -90,7 +90,7 @@ func (s *site) memory(field string) int64 {
 	s.t.Helper()
 	n := memoryOf(s.cmd.Process.Pid, field)
 	if n == 0 {
-		s.t.Skip("memory can't be measured here")
+		storetest.SkipOrFail(s.t, "memory can't be measured here")
 	}
 	return n
 }
