@@ -29,9 +29,9 @@ func (s *Service) account(ctx context.Context, c *call) (record.Account, error) 
 
 func (s *Service) ofSession(ctx context.Context, c *call) (record.Account, error) {
 	if c.session.Account != 0 {
-		return s.Accounts.ByID(ctx, c.company.Code, c.session.Account)
+		return s.Accounts.ByID(ctx, c.Company.Code, c.session.Account)
 	}
-	a, err := s.Accounts.ByLoginID(ctx, c.company.Code, "", c.session.LoginID) // which no account has
+	a, err := s.Accounts.ByLoginID(ctx, c.Company.Code, "", c.session.LoginID) // which no account has
 	if errors.Is(err, record.ErrNotFound) {
 		err = nil
 	}
@@ -46,8 +46,8 @@ func (s *Service) accountByLoginID(ctx context.Context, c *call, loginID string)
 	if err != nil {
 		return record.Account{}, "", err
 	}
-	alias = keys.Alias(c.company.Code, loginID)
-	a, err = s.Accounts.ByLoginID(ctx, c.company.Code, loginID, alias)
+	alias = keys.Alias(c.Company.Code, loginID)
+	a, err = s.Accounts.ByLoginID(ctx, c.Company.Code, loginID, alias)
 	if errors.Is(err, record.ErrNotFound) {
 		return record.Account{Era: a.Era, Tallies: a.Tallies}, alias, nil
 	}

@@ -29,7 +29,7 @@ func (s *Service) solveCaptcha(ctx context.Context, c *call, response string) er
 	if err != nil || ok {
 		return err
 	}
-	if err := s.failAddress(ctx, c); err != nil {
+	if err := c.failAddress(ctx); err != nil {
 		return err
 	}
 	return &wire.Refusal{Err: wire.ErrCaptchaInvalid, Captcha: true}
@@ -45,12 +45,12 @@ func (s *Service) goodCaptcha(ctx context.Context, c *call, response string) (bo
 	if err != nil {
 		return false, err
 	}
-	if _, reusable := c.company.Captcha.(tenant.ReusableCaptcha); reusable || !ok {
+	if _, reusable := c.Company.Captcha.(tenant.ReusableCaptcha); reusable || !ok {
 		return ok, nil
 	}
 	hash := sha256.Sum256([]byte(once))
 	used := record.Counter{Key: counterKey("", "captcha", hex.EncodeToString(hash[:])), Limit: 1, Window: captchaMemory}
-	err = s.Sessions.Charge(ctx, c.now, used)
+	err = s.Sessions.Charge(ctx, c.Now, used)
 	if _, full := errors.AsType[*record.Full](err); full {
 		return false, nil
 	}
@@ -63,15 +63,15 @@ func (s *Service) goodCaptcha(ctx context.Context, c *call, response string) (bo
 // verifyCaptcha returns whether a response is right, and what of it is good once:
 // of work there are many right responses to one challenge.
 func (s *Service) verifyCaptcha(ctx context.Context, c *call, response string) (once string, ok bool, err error) {
-	if work, ours := c.company.Captcha.(tenant.ProofOfWork); ours {
+	if work, ours := c.Company.Captcha.(tenant.ProofOfWork); ours {
 		keys, err := s.Keys(ctx)
 		if err != nil {
 			return "", false, err
 		}
-		once, ok = keys.Worked(c.company.Code, work.Bits(), response, c.now)
+		once, ok = keys.Worked(c.Company.Code, work.Bits(), response, c.Now)
 		return once, ok, nil
 	}
-	ok, err = c.company.Captcha.Verify(ctx, response, c.address)
+	ok, err = c.Company.Captcha.Verify(ctx, response, c.Address)
 	if err != nil {
 		return "", false, wire.Unavailable("verifying the captcha response", err)
 	}

@@ -23,7 +23,7 @@ func (s *Service) ClientConfig(ctx context.Context, r *Request) (config tenant.C
 	if err != nil {
 		return tenant.ClientConfig{}, err
 	}
-	all := &call{company: c, languages: r.Languages}
+	all := &call{Attempt: Attempt{Company: c}, languages: r.Languages}
 	return tenant.ClientConfig{
 		Password:    c.ClientPassword(),
 		Captcha:     c.ClientCaptcha(),

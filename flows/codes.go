@@ -41,23 +41,23 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 		}
 		return newCode{send: nothing}, nil
 	}
-	digits, fixed := c.company.OTPFixed[a.Phone]
+	digits, fixed := c.Company.OTPFixed[a.Phone]
 	if !fixed {
-		digits = randomDigits(c.company.OTPLength)
+		digits = randomDigits(c.Company.OTPLength)
 	}
-	hidden := c.company.Hardened && st.state == record.RecoveryOTP
+	hidden := c.Company.Hardened && st.state == record.RecoveryOTP
 	var counters []record.Counter
 	switch {
 	case hidden:
-		counters = c.smsCounters(step{decoyOf: st.decoyOf})
+		counters = c.smsCounters(record.Account{}, st.decoyOf)
 	case !fixed:
 		country, err := c.countrySMS(a.Phone)
 		if err != nil {
-			return newCode{}, s.refused(c, err)
+			return newCode{}, c.refused(err)
 		}
-		counters = append(c.smsCounters(st), country...)
+		counters = append(c.smsCounters(st.account, st.decoyOf), country...)
 	}
-	expires := c.now.Add(c.company.OTPTTL)
+	expires := c.Now.Add(c.Company.OTPTTL)
 	if a.ID == 0 {
 		code := &record.Code{Expires: expires}
 		rand.Read(code.Hash[:]) // never fails: it ends the process instead
@@ -71,7 +71,7 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 	if st.state == record.RecoveryOTP {
 		m.Type = message.OTPRecovery
 	}
-	send := func(ctx context.Context) error { return s.send(ctx, c.company, c.company.SMS, a, m) }
+	send := func(ctx context.Context) error { return s.send(ctx, c.Company, c.Company.SMS, a, m) }
 	if hidden {
 		send = s.withinHidden(c, a, send)
 	}
@@ -106,56 +106,6 @@ func (s *Service) awaitCode(ctx context.Context, c *call, st step) (Reply, error
 		st.counters = append(st.counters, c.counter("sms-per-account", of, codelessLogins))
 	}
 	return s.enter(ctx, c, st)
-}
-
-// smsCounters are the budgets that one SMS uses up. The narrowest come first:
-// it is theirs that the caller can wait for. A decoy runs dry as an account
-// would, but for the company's.
-func (c *call) smsCounters(st step) []record.Counter {
-	var counters []record.Counter
-	if a := st.account; a.ID != 0 {
-		counters = c.accountSMS(strconv.FormatInt(a.ID, 10), a.Phone)
-	} else {
-		counters = c.accountSMS(decoyBudget(st.decoyOf), decoyBudget(st.decoyOf))
-	}
-	counters = append(counters, c.perAddress("sms-per-address", c.company.Limits.SMSPerAddress)...)
-	company := c.companySMS()
-	if st.account.ID == 0 {
-		company = record.Look(company...)
-	}
-	return append(counters, company...)
-}
-
-func (c *call) accountSMS(account, phone string) []record.Counter {
-	l := &c.company.Limits
-	return []record.Counter{c.counter("sms-per-account", account, l.SMSPerAccount), c.counter("sms-per-phone", phone, l.SMSPerPhone)}
-}
-
-// companySMS is the company's own budget, if it has one.
-func (c *call) companySMS() []record.Counter {
-	rate := c.company.Limits.SMSPerCompany
-	if rate == (tenant.Rate{}) {
-		return nil
-	}
-	return []record.Counter{c.counter("sms-per-company", "", rate)}
-}
-
-// countryAgain is after what time an SMS to a country that is not allowed may be asked
-// for again: only an operator can change that.
-const countryAgain = 24 * time.Hour
-
-// countrySMS is the budget of a phone's country, if it has one. Where the country is
-// not allowed, it is full.
-func (c *call) countrySMS(phone string) ([]record.Counter, error) {
-	rate := c.company.Limits.SMSPerCountry
-	prefix, allowed := c.company.Limits.Country(phone)
-	if !allowed {
-		return nil, &record.Full{Key: c.counter("sms-countries", prefix, rate).Key, Until: c.now.Add(countryAgain)}
-	}
-	if rate == (tenant.Rate{}) {
-		return nil, nil
-	}
-	return []record.Counter{c.counter("sms-per-country", prefix, rate)}, nil
 }
 
 // randomDigits returns n digits, each drawn evenly.

@@ -31,7 +31,7 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 
 func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
 	session := c.session
-	reply := Reply{SessionState: session.State, ExpiresIn: secondsUntil(session.Expires, c.now)}
+	reply := Reply{SessionState: session.State, ExpiresIn: secondsUntil(session.Expires, c.Now)}
 	if session.State == record.Authorized {
 		reply.ProfileMnemocode = session.Mnemocode
 		return reply, nil
@@ -42,7 +42,7 @@ func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
 	}
 	switch session.State {
 	case record.CheckPassword:
-		_, tallies, err := s.shown(ctx, c, a, session.LoginID)
+		_, tallies, err := c.shown(ctx, a, session.LoginID)
 		if err != nil {
 			return Reply{}, err
 		}
@@ -56,9 +56,9 @@ func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
 	case record.AcceptDisclaimers:
 		reply.DisclaimersRequired = c.pendingNow(a)
 	case record.SetPassword, record.RecoveryPassword:
-		reply.PasswordQuality = c.company.Quality(a)
+		reply.PasswordQuality = c.Company.Quality(a)
 	case record.RecoveryOTP:
-		if !c.company.Hardened { // a decoy has none, and would show by that
+		if !c.Company.Hardened { // a decoy has none, and would show by that
 			reply.UserPhone = record.MaskPhone(a.Phone)
 		}
 	case record.RecoveryQuestion:
@@ -71,7 +71,7 @@ func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
 // company that is everything, until something of the account's owner is proven.
 func (c *call) pendingNow(a record.Account) []wire.Disclaimer {
 	unproven := c.session.State == record.CheckPassword || c.session.State == record.CheckOTP && a.PasswordHash == ""
-	if c.company.Hardened && unproven {
+	if c.Company.Hardened && unproven {
 		return c.pending(record.Account{}, nil)
 	}
 	return c.pending(a, c.session.Accepted)
@@ -95,18 +95,18 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 	c.key = key
 	token, hash := tokens.New(tokens.Prefix, record.AccountBucket(company.Code, c.session.Account))
 	next := *c.session
-	next.Hash, next.LastUsed = hash, c.now
+	next.Hash, next.LastUsed = hash, c.Now
 	next.AtMost = 0 // it takes the place of one, so none has to make room
-	next.Expires = next.IdleUntil(c.now.Add(company.Idle))
+	next.Expires = next.IdleUntil(c.Now.Add(company.Idle))
 	if err := s.store(ctx, c, next); err != nil {
 		return Reply{}, err
 	}
 	moved := c.by("")
-	moved.Name, moved.Time, moved.Company = record.SessionMoved, c.now, company.Code
+	moved.Name, moved.Time, moved.Company = record.SessionMoved, c.Now, company.Code
 	moved.Account, moved.Mnemocode, moved.Session, moved.State = next.Account, next.Mnemocode, next.ID, next.State
 	s.Emit(ctx, moved)
 	return Reply{
-		SessionToken: token, SessionState: next.State, ExpiresIn: secondsUntil(next.Expires, c.now), ProfileMnemocode: next.Mnemocode,
+		SessionToken: token, SessionState: next.State, ExpiresIn: secondsUntil(next.Expires, c.Now), ProfileMnemocode: next.Mnemocode,
 	}, nil
 }
 
@@ -139,7 +139,7 @@ func (s *Service) findOf(ctx context.Context, company *tenant.Company, want Dema
 	if err != nil {
 		return nil, err
 	}
-	c := &call{company: company, address: r.Address, userAgent: keptUserAgent(r.UserAgent), token: token, now: s.Now(), languages: r.Languages}
+	c := &call{Attempt: s.attempt(company, r.Address), userAgent: keptUserAgent(r.UserAgent), token: token, languages: r.Languages}
 	if err := s.find(ctx, c, want, s.Sessions.Get); err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (s *Service) Notify(company *tenant.Company, a record.Account, what string)
 // a phone have one of their own: else a thief could use up that of codes first,
 // and so keep the owner from being told.
 func (s *Service) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account) error {
-	c := &call{company: company, now: s.Now()}
+	c := &call{Attempt: s.attempt(company, "")}
 	counters := append([]record.Counter{c.counter("sms-per-phone", a.Phone+"/notices", company.Limits.SMSPerPhone)}, c.companySMS()...)
 	country, _ := c.countrySMS(a.Phone) // Notify has seen to it that it is allowed
 	return s.chargeHidden(ctx, c, a, append(counters, country...)...)
@@ -74,7 +74,7 @@ const (
 // whenSent tells when the code of a step to state is sent.
 func (c *call) whenSent(state record.State) moment {
 	switch {
-	case c.company.Hardened && state == record.RecoveryOTP:
+	case c.Company.Hardened && state == record.RecoveryOTP:
 		return behindAnswer
 	case c.first():
 		return onceStored

@@ -34,7 +34,7 @@ func (s *Service) acceptDisclaimers(ctx context.Context, c *call, req *acceptDis
 // their present version, as the user is shown them. It is never nil.
 func (c *call) pending(a record.Account, accepted []record.Acceptance) []wire.Disclaimer {
 	pending := []wire.Disclaimer{}
-	for _, d := range c.company.Disclaimers {
+	for _, d := range c.Company.Disclaimers {
 		has := func(x record.Acceptance) bool { return x.Code == d.Code && x.Version == d.Version }
 		if !slices.ContainsFunc(a.Accepted, has) && !slices.ContainsFunc(accepted, has) {
 			pending = append(pending, d)
@@ -74,7 +74,7 @@ func (c *call) accept(a record.Account, codes []string) ([]record.Acceptance, er
 		if !slices.Contains(codes, d.Code) {
 			return nil, &wire.Refusal{Err: wire.ErrDisclaimerInvalid, Disclaimers: pending}
 		}
-		accepted = append(accepted, record.Acceptance{Code: d.Code, Version: d.Version, At: c.now})
+		accepted = append(accepted, record.Acceptance{Code: d.Code, Version: d.Version, At: c.Now})
 	}
 	return accepted, nil
 }

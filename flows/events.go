@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -135,17 +133,11 @@ func isNoise(e record.Event) bool {
 
 // by is an event that the call's client has caused.
 func (c *call) by(reason string) record.Event {
-	return record.Event{Address: c.address, UserAgent: c.userAgent, Key: c.key, Reason: reason}
-}
-
-// happened notes an event of the call, which Serve emits with all that it knows
-// of the call by then.
-func (c *call) happened(name, reason string) {
-	c.events = append(c.events, record.Event{Name: name, Reason: reason})
+	return record.Event{Address: c.Address, UserAgent: c.userAgent, Key: c.key, Reason: reason}
 }
 
 // found notes whose account the call is about.
-func (c *call) found(a record.Account) { c.account, c.mnemocode = a.ID, a.Mnemocode }
+func (c *call) found(a record.Account) { c.Account, c.Mnemocode = a.ID, a.Mnemocode }
 
 // whose is the mnemocode of that account, empty if none was found.
 func (c *call) whose() string {
@@ -154,16 +146,16 @@ func (c *call) whose() string {
 }
 
 func (c *call) who() (account int64, mnemocode string) {
-	if c.mnemocode == "" && c.session != nil {
+	if c.Mnemocode == "" && c.session != nil {
 		return c.session.Account, c.session.Mnemocode
 	}
-	return c.account, c.mnemocode
+	return c.Account, c.Mnemocode
 }
 
 // emit tells the observer what came of a call, locks and endings first.
 func (s *Service) emit(ctx context.Context, r *Request, c *call, reply Reply, err error) {
 	e := c.by("")
-	e.Time, e.Route = c.now, r.Route.Path
+	e.Time, e.Route = c.Now, r.Route.Path
 	e.Account, e.Mnemocode = c.who()
 	if s.Companies[r.Company] != nil {
 		e.Company = r.Company
@@ -171,7 +163,7 @@ func (s *Service) emit(ctx context.Context, r *Request, c *call, reply Reply, er
 	if c.session != nil {
 		e.Session, e.State = c.session.ID, c.session.State
 	}
-	for _, noted := range c.events {
+	for _, noted := range c.Events {
 		e.Name, e.Reason = noted.Name, noted.Reason
 		s.Emit(ctx, e)
 	}
@@ -203,49 +195,4 @@ func outcome(err error) (result, reason string) {
 		}
 	}
 	return result, reason
-}
-
-// lockOf is the lock that a counter which refuses is: the second part of its key.
-func lockOf(key string) string {
-	_, name, _ := strings.Cut(key, "/")
-	name, _, _ = strings.Cut(name, "/")
-	switch name {
-	case "failures-of-address":
-		return record.LockAddress
-	default:
-		return record.LockPrefix + strings.ReplaceAll(name, "-", "_")
-	}
-}
-
-// A told remembers which full counters were told of, so that one that refuses
-// a thousand requests is one event and not a thousand.
-type told struct {
-	mu    sync.Mutex
-	until map[string]time.Time // by the counter's key
-}
-
-const maxTold = 10_000
-
-// first reports whether full was not told of in this window.
-func (t *told) first(now time.Time, full *record.Full) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if now.Before(t.until[full.Key]) {
-		return false
-	}
-	if t.until == nil {
-		t.until = map[string]time.Time{}
-	}
-	if len(t.until) >= maxTold {
-		for key, until := range t.until {
-			if !now.Before(until) {
-				delete(t.until, key)
-			}
-		}
-	}
-	if len(t.until) >= maxTold {
-		clear(t.until) // rather twice than never
-	}
-	t.until[full.Key] = full.Until
-	return true
 }

@@ -23,86 +23,16 @@ import (
 // every login id, known or not. What is counted for the account itself, whichever
 // of its login ids was sent, holds too, and shows only behind its secret.
 
-// shown returns whose wrong attempts strangers are told of, with the tallies: the
-// account's or, in a hardened company, those of the login id's alias.
-func (s *Service) shown(ctx context.Context, c *call, a record.Account, alias string) (record.Subject, map[record.Kind]record.Tally, error) {
-	if !c.company.Hardened {
-		return c.subject(a, alias), a.Tallies, nil
-	}
-	subject := c.subject(record.Account{}, alias)
-	tallies, err := s.tallies(ctx, subject)
-	return subject, tallies, err
-}
-
-// hidden returns whose wrong attempts are counted beside those that are shown:
-// the account's. For an unknown login id it is somebody who nobody is: what takes
-// no time would tell.
-func (c *call) hidden(a record.Account, alias string) record.Subject {
-	return c.subject(a, alias+"/hidden")
-}
-
-// clearShown forgets the wrong attempts that strangers are told of: those of all
-// the account's login ids.
-func (s *Service) clearShown(ctx context.Context, company *tenant.Company, a record.Account, kinds ...record.Kind) error {
-	if !company.Hardened {
-		return nil
-	}
-	keys, err := s.Keys(ctx)
-	if err != nil {
-		return err
-	}
-	for _, id := range record.LoginIDs(a) {
-		alias := keys.Alias(company.Code, id)
-		if err := s.clear(ctx, record.Subject{Company: company.Code, LoginID: alias}, kinds); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // hides reports whether the call's session is one that strangers can have of
 // anyone.
-func (c *call) hides() bool { return c.company.Hardened && c.session.State == record.RecoveryOTP }
-
-// settleHidden ends an attempt with a password for the account itself. One that
-// comes while the account is locked is refused only if it was right, and while
-// its password is disabled it is wrong: else guessing could go on.
-func (s *Service) settleHidden(ctx context.Context, c *call, hidden record.Subject, ok bool) (bool, error) {
-	var right bool
-	err := s.tally(ctx, c, hidden, record.WrongPasswords, func(t *record.Tally) error {
-		disabled := t.Count >= c.company.Limits.DisableAfter
-		right = ok && !disabled
-		switch locked := c.checkPasswords(*t); {
-		case right && locked != nil:
-			return locked
-		case right:
-			*t = record.Tally{}
-		case !disabled:
-			c.countWrongPassword(t)
-		}
-		return nil
-	})
-	return right, err
-}
-
-// countCode counts a wrong code for the account itself. While its codes are
-// locked, more are not counted.
-func (s *Service) countCode(ctx context.Context, c *call, hidden record.Subject) error {
-	rate := c.company.Limits.WrongCodes
-	return s.tally(ctx, c, hidden, record.WrongCodes, func(t *record.Tally) error {
-		if c.checkWindow(record.WrongCodes, *t, rate) == nil {
-			c.countWithin(t, rate)
-		}
-		return nil
-	})
-}
+func (c *call) hides() bool { return c.Company.Hardened && c.session.State == record.RecoveryOTP }
 
 // loginHardened begins a login of anyone. Only accounts without a password, which
 // log in by a code, answer otherwise than an unknown login id.
 func (s *Service) loginHardened(ctx context.Context, c *call, a record.Account, alias string) (Reply, error) {
-	_, tallies, err := s.shown(ctx, c, a, alias)
+	_, tallies, err := c.shown(ctx, a, alias)
 	if err != nil {
-		return Reply{}, s.addressFirst(ctx, c, err)
+		return Reply{}, c.addressFirst(ctx, err)
 	}
 	passwords := tallies[record.WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
@@ -120,7 +50,7 @@ func (s *Service) loginHardened(ctx context.Context, c *call, a record.Account, 
 		refusal = c.checkCodes(a)
 	}
 	if refusal != nil {
-		return Reply{}, s.addressFirst(ctx, c, refusal)
+		return Reply{}, c.addressFirst(ctx, refusal)
 	}
 	reply, err := begin(ctx, c, st)
 	reply.DisclaimersRequired = c.pending(record.Account{}, nil) // all of them
@@ -132,8 +62,8 @@ func (s *Service) loginHardened(ctx context.Context, c *call, a record.Account, 
 // recovered: where there is none, a decoy is, and what there is to send is sent
 // after the answer.
 func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequest, a record.Account, alias string) (Reply, error) {
-	a, method, methodErr := hardenedMethod(c.company, req.Method, a)
-	_, tallies, err := s.shown(ctx, c, a, alias)
+	a, method, methodErr := hardenedMethod(c.Company, req.Method, a)
+	_, tallies, err := c.shown(ctx, a, alias)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -147,7 +77,7 @@ func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequ
 		return Reply{}, methodErr
 	}
 	if method == tenant.ByMail {
-		if err := s.charge(ctx, c, c.mailCounter(decoyBudget(alias))); err != nil {
+		if err := c.charge(ctx, c.mailCounter(decoyBudget(alias))); err != nil {
 			return Reply{}, err
 		}
 		if a.ID != 0 {
@@ -182,7 +112,7 @@ func hardenedMethod(c *tenant.Company, wanted tenant.Method, a record.Account) (
 
 // mailLinkLater mails a link after the answer, if the account's budget allows it.
 func (s *Service) mailLinkLater(c *call, a record.Account) {
-	s.unseen("mailing a link to "+a.Mnemocode+" of "+c.company.Code, func(ctx context.Context) error {
+	s.unseen("mailing a link to "+a.Mnemocode+" of "+c.Company.Code, func(ctx context.Context) error {
 		err := s.chargeHidden(ctx, c, a, c.mailCounter(strconv.FormatInt(a.ID, 10)))
 		if errors.Is(err, errBudgetSpent) {
 			return nil
@@ -194,7 +124,7 @@ func (s *Service) mailLinkLater(c *call, a record.Account) {
 		if err := s.store(ctx, c, link); err != nil {
 			return err
 		}
-		err = panics.Contain(func() error { return s.send(ctx, c.company, c.company.Mail, a, message) })
+		err = panics.Contain(func() error { return s.send(ctx, c.Company, c.Company.Mail, a, message) })
 		if err != nil {
 			s.abandon(ctx, link.Hash)
 		}
@@ -234,19 +164,15 @@ func (s *Service) chargeHidden(ctx context.Context, c *call, a record.Account, c
 // spentHidden makes errBudgetSpent of a counter that is full.
 func (s *Service) spentHidden(ctx context.Context, c *call, a record.Account, err error) error {
 	if full, ok := errors.AsType[*record.Full](err); ok {
-		if s.told.first(s.Now(), full) {
+		if s.told.First(s.Now(), full) {
 			e := c.by("")
-			e.Name, e.Company, e.Account, e.Mnemocode = lockOf(full.Key), c.company.Code, a.ID, a.Mnemocode
+			e.Name, e.Company, e.Account, e.Mnemocode = lockOf(full.Key), c.Company.Code, a.ID, a.Mnemocode
 			s.Emit(ctx, e)
 		}
 		return errBudgetSpent
 	}
 	return err
 }
-
-// decoyBudget is whose budgets a login id uses up that is not told whether an
-// account has it.
-func decoyBudget(alias string) string { return "decoy/" + alias }
 
 // shownEmail is masked unless the caller knows it already.
 func shownEmail(loginID string) string {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/password"
@@ -12,6 +13,33 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
+
+// An Attempt is one request of a client, as it is counted: whose it is, and what has
+// come of it so far.
+type Attempt struct {
+	Company *tenant.Company
+	Address string // the client's
+	Nowhere bool   // it comes from no address: of a backend's user who it does not tell
+	Now     time.Time
+
+	Counters record.Counters
+	Tallies  record.Tallies
+	Told     *Told // nil: nobody is told of budgets that are used up
+	// Tell is how a change is told of, once it was made.
+	Tell func(company *tenant.Company, of func() []background.Fact) []record.Tell
+
+	// Whose the attempt is, once the account was found.
+	Account   int64
+	Mnemocode string
+	// Events are what has happened, with a Name and a Reason.
+	Events []record.Event
+}
+
+// happened notes an event of the attempt, which is emitted with all that is known
+// of it by then.
+func (at *Attempt) happened(name, reason string) {
+	at.Events = append(at.Events, record.Event{Name: name, Reason: reason})
+}
 
 // Attempts are counted so that any number of them that race, on any nodes, end
 // as if they had come one after another: what is looked at before the secret
@@ -22,8 +50,8 @@ import (
 // that all share. A code has no slash and is never empty, so no two have the same.
 func counterKey(company, name, of string) string { return company + "/" + name + "/" + of }
 
-func (c *call) counter(name, of string, rate tenant.Rate) record.Counter {
-	return record.Counter{Key: counterKey(c.company.Code, name, of), Limit: rate.N, Window: rate.Per}
+func (at *Attempt) counter(name, of string, rate tenant.Rate) record.Counter {
+	return record.Counter{Key: counterKey(at.Company.Code, name, of), Limit: rate.N, Window: rate.Per}
 }
 
 // addressRanges are what an address is counted as: one of IPv6 as its /64, which
@@ -43,20 +71,20 @@ func addressRanges(address string) (narrow, wide string) {
 }
 
 // turn is the call's at hashing, where all of a /48 are one client.
-func (c *call) turn() password.Turn {
-	_, wide := addressRanges(c.address)
-	return password.Turn{Company: c.company.Code, Address: wide}
+func (at *Attempt) turn() password.Turn {
+	_, wide := addressRanges(at.Address)
+	return password.Turn{Company: at.Company.Code, Address: wide}
 }
 
 // wideTimes is how many times an address's limit its /48 has.
 const wideTimes = 10
 
 // perAddress are the counters of the call's address.
-func (c *call) perAddress(name string, rate tenant.Rate) []record.Counter {
-	if c.nowhere {
+func (at *Attempt) perAddress(name string, rate tenant.Rate) []record.Counter {
+	if at.Nowhere {
 		return nil
 	}
-	return perAddress(c.company.Code, name, c.address, rate)
+	return perAddress(at.Company.Code, name, at.Address, rate)
 }
 
 // perAddress are an address's counters in a company or, with an empty code, in
@@ -70,68 +98,68 @@ func perAddress(company, name, address string, rate tenant.Rate) []record.Counte
 	return counters
 }
 
-func (c *call) addressFailures() []record.Counter {
-	return c.perAddress("failures-of-address", c.company.Limits.FailuresPerAddress)
+func (at *Attempt) addressFailures() []record.Counter {
+	return at.perAddress("failures-of-address", at.Company.Limits.FailuresPerAddress)
 }
 
 // addressLook are what checkAddress looks at, for a step that is to look itself.
-func (c *call) addressLook() []record.Counter { return record.Look(c.addressFailures()...) }
+func (at *Attempt) addressLook() []record.Counter { return record.Look(at.addressFailures()...) }
 
 // checkAddress refuses an address that has failed too often.
-func (s *Service) checkAddress(ctx context.Context, c *call) error {
-	return s.charge(ctx, c, c.addressLook()...)
+func (at *Attempt) checkAddress(ctx context.Context) error {
+	return at.charge(ctx, at.addressLook()...)
 }
 
 // addressLogins count the passwords of the address that were compared and the
 // OAuth codes that went to a provider, right or wrong.
-func (c *call) addressLogins() []record.Counter {
-	return c.perAddress("logins-per-address", c.company.Limits.LoginsPerAddress)
+func (at *Attempt) addressLogins() []record.Counter {
+	return at.perAddress("logins-per-address", at.Company.Limits.LoginsPerAddress)
 }
 
 // checkLogins is checkAddress before a password: it also refuses an address with
 // too many of them.
-func (s *Service) checkLogins(ctx context.Context, c *call) error {
-	return s.charge(ctx, c, record.Look(append(c.addressFailures(), c.addressLogins()...)...)...)
+func (at *Attempt) checkLogins(ctx context.Context) error {
+	return at.charge(ctx, record.Look(append(at.addressFailures(), at.addressLogins()...)...)...)
 }
 
 // beginLogin is checkLogins, and counts a password that is about to be compared.
-func (s *Service) beginLogin(ctx context.Context, c *call) error {
-	return s.charge(ctx, c, append(c.addressLook(), c.addressLogins()...)...)
+func (at *Attempt) beginLogin(ctx context.Context) error {
+	return at.charge(ctx, append(at.addressLook(), at.addressLogins()...)...)
 }
 
 // addressFirst is for a refusal that came before the step which looks at the
 // address: an address that has failed too often is told that alone.
-func (s *Service) addressFirst(ctx context.Context, c *call, err error) error {
-	return cmp.Or(s.checkAddress(ctx, c), err)
+func (at *Attempt) addressFirst(ctx context.Context, err error) error {
+	return cmp.Or(at.checkAddress(ctx), err)
 }
 
 // failAddress counts a failure of the address; it is refused if there were too
 // many before.
-func (s *Service) failAddress(ctx context.Context, c *call) error {
-	return s.charge(ctx, c, c.addressFailures()...)
+func (at *Attempt) failAddress(ctx context.Context) error {
+	return at.charge(ctx, at.addressFailures()...)
 }
 
-func (s *Service) charge(ctx context.Context, c *call, counters ...record.Counter) error {
-	return s.refused(c, s.Sessions.Charge(ctx, c.now, counters...))
+func (at *Attempt) charge(ctx context.Context, counters ...record.Counter) error {
+	return at.refused(at.Counters.Charge(ctx, at.Now, counters...))
 }
 
 // settleAddress ends an attempt: it counts a wrong one, and refuses any that
 // comes after too many.
-func (s *Service) settleAddress(ctx context.Context, c *call, ok bool) error {
+func (at *Attempt) settleAddress(ctx context.Context, ok bool) error {
 	if ok {
-		return s.checkAddress(ctx, c)
+		return at.checkAddress(ctx)
 	}
-	return s.failAddress(ctx, c)
+	return at.failAddress(ctx)
 }
 
 // refused makes auth.restricted of a counter that is full.
-func (s *Service) refused(c *call, err error) error {
+func (at *Attempt) refused(err error) error {
 	if full, ok := errors.AsType[*record.Full](err); ok {
 		lock := lockOf(full.Key)
-		if s.Observe != nil && s.told.first(c.now, full) {
-			c.happened(lock, "")
+		if at.Told != nil && at.Told.First(at.Now, full) {
+			at.happened(lock, "")
 		}
-		return wire.Restricted(lock, c.now, full.Until)
+		return wire.Restricted(lock, at.Now, full.Until)
 	}
 	if err != nil {
 		return wire.Unavailable("counting", err)
@@ -141,41 +169,15 @@ func (s *Service) refused(c *call, err error) error {
 
 // subject is whose attempts are counted where an account was looked for: its
 // own or, with an empty one, those of the login id's alias.
-func (c *call) subject(a record.Account, alias string) record.Subject {
+func (at *Attempt) subject(a record.Account, alias string) record.Subject {
 	if a.ID != 0 {
-		return record.Subject{Company: c.company.Code, Account: a.ID}
+		return record.Subject{Company: at.Company.Code, Account: a.ID}
 	}
-	return record.Subject{Company: c.company.Code, LoginID: alias}
+	return record.Subject{Company: at.Company.Code, LoginID: alias}
 }
 
-// ClearAttempts forgets an account's wrong attempts, also those that strangers are
-// told of, and with them their locks. Tell is told once they are forgotten.
-func (s *Service) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.Kind, tell ...record.Tell) error {
-	err := s.clear(ctx, record.Subject{Company: a.Company, Account: a.ID}, kinds, tell...)
-	return cmp.Or(err, s.clearShown(ctx, company, a, kinds...))
-}
-
-// clear forgets wrong attempts, and with them their locks. Once the last is
-// forgotten it is told of.
-func (s *Service) clear(ctx context.Context, subject record.Subject, kinds []record.Kind, tell ...record.Tell) error {
-	for i, kind := range kinds {
-		var last []record.Tell
-		if i == len(kinds)-1 {
-			last = tell
-		}
-		err := s.Accounts.Tally(ctx, s.Now(), subject, kind, func(t *record.Tally) error {
-			*t = record.Tally{}
-			return nil
-		}, last...)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Service) tallies(ctx context.Context, subject record.Subject) (map[record.Kind]record.Tally, error) {
-	tallies, err := s.Accounts.Tallies(ctx, subject)
+func (at *Attempt) tallies(ctx context.Context, subject record.Subject) (map[record.Kind]record.Tally, error) {
+	tallies, err := at.Tallies.Tallies(ctx, subject)
 	if err != nil {
 		return nil, wire.Unavailable("loading the counts of wrong attempts", err)
 	}
@@ -183,109 +185,109 @@ func (s *Service) tallies(ctx context.Context, subject record.Subject) (map[reco
 }
 
 // checkPasswords refuses while the passwords of the tally are locked.
-func (c *call) checkPasswords(t record.Tally) error {
-	until := c.company.Limits.PasswordsLocked(t, c.now)
+func (at *Attempt) checkPasswords(t record.Tally) error {
+	until := at.Company.Limits.PasswordsLocked(t, at.Now)
 	switch {
 	case until.IsZero():
 		return nil
-	case t.Count >= c.company.Limits.DisableAfter:
-		return wire.Restricted(record.LockDisabled, c.now, until)
+	case t.Count >= at.Company.Limits.DisableAfter:
+		return wire.Restricted(record.LockDisabled, at.Now, until)
 	default:
-		return wire.Restricted(record.LockPassword, c.now, until)
+		return wire.Restricted(record.LockPassword, at.Now, until)
 	}
 }
 
-func (c *call) captchaDue(passwords record.Tally) bool {
-	return c.company.Captcha != nil && passwords.Count >= c.company.Limits.CaptchaAfter
+func (at *Attempt) captchaDue(passwords record.Tally) bool {
+	return at.Company.Captcha != nil && passwords.Count >= at.Company.Limits.CaptchaAfter
 }
 
 // settlePassword ends an attempt with a password and returns whether the next
 // one needs a captcha. solved tells that this one brought one.
-func (s *Service) settlePassword(ctx context.Context, c *call, subject record.Subject, ok, solved bool) (captcha bool, err error) {
-	if err := s.settleAddress(ctx, c, ok); err != nil {
+func (at *Attempt) settlePassword(ctx context.Context, subject record.Subject, ok, solved bool) (captcha bool, err error) {
+	if err := at.settleAddress(ctx, ok); err != nil {
 		return false, err
 	}
-	err = s.tally(ctx, c, subject, record.WrongPasswords, func(t *record.Tally) error {
-		if err := c.checkPasswords(*t); err != nil {
+	err = at.tally(ctx, subject, record.WrongPasswords, func(t *record.Tally) error {
+		if err := at.checkPasswords(*t); err != nil {
 			return err
 		}
-		if c.captchaDue(*t) && !solved {
+		if at.captchaDue(*t) && !solved {
 			return &wire.Refusal{Err: wire.ErrCaptchaMissing, Captcha: true}
 		}
 		if ok {
 			*t = record.Tally{}
 			return nil
 		}
-		c.countWrongPassword(t)
-		captcha = c.captchaDue(*t)
+		at.countWrongPassword(t)
+		captcha = at.captchaDue(*t)
 		return nil
 	})
 	return captcha, err
 }
 
-func (c *call) countWrongPassword(t *record.Tally) {
+func (at *Attempt) countWrongPassword(t *record.Tally) {
 	t.Count++
-	if t.Count >= c.company.Limits.LockAfter {
-		t.Until = c.now.Add(c.company.Limits.LockFor)
+	if t.Count >= at.Company.Limits.LockAfter {
+		t.Until = at.Now.Add(at.Company.Limits.LockFor)
 	}
 }
 
 // checkWindow refuses while a tally that counts within a window is full.
-func (c *call) checkWindow(kind record.Kind, t record.Tally, rate tenant.Rate) error {
-	if t.Count >= rate.N && c.now.Before(t.Until) {
-		return wire.Restricted(tenant.WindowLock(kind), c.now, t.Until)
+func (at *Attempt) checkWindow(kind record.Kind, t record.Tally, rate tenant.Rate) error {
+	if t.Count >= rate.N && at.Now.Before(t.Until) {
+		return wire.Restricted(tenant.WindowLock(kind), at.Now, t.Until)
 	}
 	return nil
 }
 
 // checkCodes refuses while an account's codes are locked.
-func (c *call) checkCodes(a record.Account) error {
-	return c.checkWindow(record.WrongCodes, a.Tallies[record.WrongCodes], c.company.Limits.WrongCodes)
+func (at *Attempt) checkCodes(a record.Account) error {
+	return at.checkWindow(record.WrongCodes, a.Tallies[record.WrongCodes], at.Company.Limits.WrongCodes)
 }
 
 // checkAnswers refuses while an account's control answers are locked.
-func (c *call) checkAnswers(a record.Account) error {
-	return c.checkWindow(record.WrongAnswers, a.Tallies[record.WrongAnswers], c.company.Limits.WrongAnswers)
+func (at *Attempt) checkAnswers(a record.Account) error {
+	return at.checkWindow(record.WrongAnswers, a.Tallies[record.WrongAnswers], at.Company.Limits.WrongAnswers)
 }
 
 // settleWindow ends an attempt whose tally counts within a window. A success
 // does not clear it.
-func (s *Service) settleWindow(ctx context.Context, c *call, subject record.Subject, kind record.Kind, rate tenant.Rate, ok bool) error {
-	if err := s.settleAddress(ctx, c, ok); err != nil {
+func (at *Attempt) settleWindow(ctx context.Context, subject record.Subject, kind record.Kind, rate tenant.Rate, ok bool) error {
+	if err := at.settleAddress(ctx, ok); err != nil {
 		return err
 	}
-	return s.tally(ctx, c, subject, kind, func(t *record.Tally) error {
-		if err := c.checkWindow(kind, *t, rate); err != nil || ok {
+	return at.tally(ctx, subject, kind, func(t *record.Tally) error {
+		if err := at.checkWindow(kind, *t, rate); err != nil || ok {
 			return err
 		}
-		c.countWithin(t, rate)
+		at.countWithin(t, rate)
 		return nil
 	})
 }
 
 // countWithin counts within a window that the first event opens.
-func (c *call) countWithin(t *record.Tally, rate tenant.Rate) {
-	if !c.now.Before(t.Until) {
-		*t = record.Tally{Until: c.now.Add(rate.Per)}
+func (at *Attempt) countWithin(t *record.Tally, rate tenant.Rate) {
+	if !at.Now.Before(t.Until) {
+		*t = record.Tally{Until: at.Now.Add(rate.Per)}
 	}
 	t.Count++
 }
 
-func (s *Service) tally(ctx context.Context, c *call, subject record.Subject, kind record.Kind, change func(*record.Tally) error) error {
+func (at *Attempt) tally(ctx context.Context, subject record.Subject, kind record.Kind, change func(*record.Tally) error) error {
 	var after record.Tally
 	var lock string
-	told := s.Tell(c.company, func() []background.Fact {
+	told := at.Tell(at.Company, func() []background.Fact {
 		if lock == "" || subject.Account == 0 {
 			return nil
 		}
-		return []background.Fact{background.LockFact(c.whose(), lock, after)}
+		return []background.Fact{background.LockFact(at.Mnemocode, lock, after)}
 	})
-	err := s.Accounts.Tally(ctx, c.now, subject, kind, func(t *record.Tally) error {
+	err := at.Tallies.Tally(ctx, at.Now, subject, kind, func(t *record.Tally) error {
 		before := *t
 		err := change(t)
 		after, lock = *t, ""
 		if after != before {
-			lock = c.company.Limits.LockAt(kind, after)
+			lock = at.Company.Limits.LockAt(kind, after)
 		}
 		return err
 	}, told...)
@@ -294,7 +296,58 @@ func (s *Service) tally(ctx context.Context, c *call, subject record.Subject, ki
 		return wire.Unavailable("counting wrong attempts", err)
 	}
 	if err == nil && lock != "" {
-		c.happened(lock, "")
+		at.happened(lock, "")
 	}
 	return err
+}
+
+// shown returns whose wrong attempts strangers are told of, with the tallies: the
+// account's or, in a hardened company, those of the login id's alias.
+func (at *Attempt) shown(ctx context.Context, a record.Account, alias string) (record.Subject, map[record.Kind]record.Tally, error) {
+	if !at.Company.Hardened {
+		return at.subject(a, alias), a.Tallies, nil
+	}
+	subject := at.subject(record.Account{}, alias)
+	tallies, err := at.tallies(ctx, subject)
+	return subject, tallies, err
+}
+
+// hidden returns whose wrong attempts are counted beside those that are shown:
+// the account's. For an unknown login id it is somebody who nobody is: what takes
+// no time would tell.
+func (at *Attempt) hidden(a record.Account, alias string) record.Subject {
+	return at.subject(a, alias+"/hidden")
+}
+
+// settleHidden ends an attempt with a password for the account itself. One that
+// comes while the account is locked is refused only if it was right, and while
+// its password is disabled it is wrong: else guessing could go on.
+func (at *Attempt) settleHidden(ctx context.Context, hidden record.Subject, ok bool) (bool, error) {
+	var right bool
+	err := at.tally(ctx, hidden, record.WrongPasswords, func(t *record.Tally) error {
+		disabled := t.Count >= at.Company.Limits.DisableAfter
+		right = ok && !disabled
+		switch locked := at.checkPasswords(*t); {
+		case right && locked != nil:
+			return locked
+		case right:
+			*t = record.Tally{}
+		case !disabled:
+			at.countWrongPassword(t)
+		}
+		return nil
+	})
+	return right, err
+}
+
+// countCode counts a wrong code for the account itself. While its codes are
+// locked, more are not counted.
+func (at *Attempt) countCode(ctx context.Context, hidden record.Subject) error {
+	rate := at.Company.Limits.WrongCodes
+	return at.tally(ctx, hidden, record.WrongCodes, func(t *record.Tally) error {
+		if at.checkWindow(record.WrongCodes, *t, rate) == nil {
+			at.countWithin(t, rate)
+		}
+		return nil
+	})
 }

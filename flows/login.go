@@ -15,17 +15,17 @@ type loginRequest struct {
 func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply, error) {
 	a, alias, err := s.accountByLoginID(ctx, c, record.NormalizeLoginID(req.LoginID))
 	if err != nil {
-		return Reply{}, s.addressFirst(ctx, c, err)
+		return Reply{}, c.addressFirst(ctx, err)
 	}
-	if c.company.Hardened {
+	if c.Company.Hardened {
 		return s.loginHardened(ctx, c, a, alias)
 	}
 	state, err := c.loginState(a)
 	if err != nil {
-		return Reply{}, s.addressFirst(ctx, c, err)
+		return Reply{}, c.addressFirst(ctx, err)
 	}
 	if a.ID == 0 {
-		if err := s.failAddress(ctx, c); err != nil {
+		if err := c.failAddress(ctx); err != nil {
 			return Reply{}, err
 		}
 		return Reply{}, wire.ErrLoginIDNotFound

@@ -17,21 +17,21 @@ const verifyTimeout = 5 * time.Second
 // a stranger can ask no oftener than be refused by a hash. Where there is nobody
 // to ask, every password is wrong.
 func (s *Service) verifyElsewhere(ctx context.Context, c *call, a record.Account, typed string) (bool, error) {
-	if _, _, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, "", password.Normalize(typed)); err != nil {
+	if _, _, err := s.Hasher.Verify(ctx, c.turn(), c.Company.Password.Argon2id, "", password.Normalize(typed)); err != nil {
 		return false, err
 	}
-	if c.company.Password.Migrate == nil {
+	if c.Company.Password.Migrate == nil {
 		s.Log.Warn("a password is known elsewhere, and password migrate is not configured: configure it, or set a new password",
-			"company", c.company.Code, "account", a.Mnemocode)
+			"company", c.Company.Code, "account", a.Mnemocode)
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
-	question := tenant.PasswordQuestion{ID: tokens.NewID(), Company: c.company.Code, Mnemocode: a.Mnemocode, Password: typed}
+	question := tenant.PasswordQuestion{ID: tokens.NewID(), Company: c.Company.Code, Mnemocode: a.Mnemocode, Password: typed}
 	for _, id := range []string{a.Phone, a.Email, a.LoginName} {
 		if id != "" {
 			question.LoginIDs = append(question.LoginIDs, id)
 		}
 	}
-	return c.company.Password.Migrate.VerifyPassword(ctx, question)
+	return c.Company.Password.Migrate.VerifyPassword(ctx, question)
 }

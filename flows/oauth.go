@@ -35,7 +35,7 @@ func (s *Service) oauth(ctx context.Context, c *call, req *oauthRequest) (Reply,
 	if req.CodeVerifier != "" && !codeVerifier.MatchString(req.CodeVerifier) {
 		return Reply{}, wire.Invalid("The field code_verifier must have 43 to 128 letters, digits and -._~ (RFC 7636, 4.1).")
 	}
-	config, ok := c.company.OAuth[req.ProviderID]
+	config, ok := c.Company.OAuth[req.ProviderID]
 	if !ok {
 		return Reply{}, wire.Invalid("The field provider_id names no provider that is configured.")
 	}
@@ -64,11 +64,11 @@ func (s *Service) exchange(ctx context.Context, c *call, config tenant.OAuth, re
 	if err != nil && !errors.Is(err, wire.ErrOAuthFailed) {
 		return tenant.OAuthUser{}, err
 	}
-	if err := s.settleAddress(ctx, c, err == nil); err != nil {
+	if err := c.settleAddress(ctx, err == nil); err != nil {
 		return tenant.OAuthUser{}, err
 	}
 	if err != nil {
-		s.Log.Info("a provider did not confirm a login", "company", c.company.Code, "provider", req.ProviderID, "error", err)
+		s.Log.Info("a provider did not confirm a login", "company", c.Company.Code, "provider", req.ProviderID, "error", err)
 		return tenant.OAuthUser{}, wire.ErrOAuthFailed
 	}
 	return user, nil
@@ -110,17 +110,17 @@ const grantMemory = time.Hour
 func (s *Service) spendGrant(ctx context.Context, c *call, req *oauthRequest) error {
 	hash := sha256.Sum256([]byte(strings.TrimFunc(req.Code, trimmed)))
 	sent := c.counter("grant", hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: grantMemory})
-	err := s.Sessions.Charge(ctx, c.now, append(slices.Concat(c.addressLook(), c.addressLogins()), sent)...)
+	err := s.Sessions.Charge(ctx, c.Now, append(slices.Concat(c.addressLook(), c.addressLogins()), sent)...)
 	if full, ok := errors.AsType[*record.Full](err); ok && full.Key == sent.Key {
 		return fmt.Errorf("%w: the code was sent before", wire.ErrOAuthFailed)
 	}
-	return s.refused(c, err)
+	return c.refused(err)
 }
 
 // accountOfUser finds the account bound to the user. With LinkVerifiedEmail one
 // whose primary email the provider has verified is bound at its first use.
 func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAuth, identity record.Identity, user tenant.OAuthUser) (record.Account, error) {
-	a, err := s.Accounts.ByIdentity(ctx, c.company.Code, identity)
+	a, err := s.Accounts.ByIdentity(ctx, c.Company.Code, identity)
 	if err == nil {
 		c.found(a)
 		return a, admitted(a)
@@ -145,7 +145,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAut
 	if errors.Is(err, record.ErrConflict) {
 		// It is bound to another user of the provider, has just been to this, or was
 		// changed just now.
-		a, err = s.Accounts.ByIdentity(ctx, c.company.Code, identity)
+		a, err = s.Accounts.ByIdentity(ctx, c.Company.Code, identity)
 		if errors.Is(err, record.ErrNotFound) {
 			return record.Account{}, wire.ErrOAuthNotFound
 		}
@@ -157,7 +157,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAut
 		return record.Account{}, wire.Unavailable("binding the provider's user", err)
 	}
 	c.happened(record.IdentityBound, "provider "+strconv.Itoa(identity.Provider))
-	s.Notify(c.company, a, message.NoticeIdentityBound)
+	s.Notify(c.Company, a, message.NoticeIdentityBound)
 	return a, nil
 }
 
@@ -165,13 +165,13 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAut
 // if it has one, the identity is another account's, or the account has changed in
 // what its sessions rest on, such as its email.
 func (s *Service) bind(ctx context.Context, c *call, to record.Account, identity record.Identity) error {
-	bound := s.TellOf(c.company, background.Fact{Kind: record.TellIdentity, Mnemocode: to.Mnemocode, Provider: identity.Provider})
-	_, err := s.Accounts.Update(ctx, c.company.Code, to.ID, func(a *record.Account) (ends bool, err error) {
+	bound := s.TellOf(c.Company, background.Fact{Kind: record.TellIdentity, Mnemocode: to.Mnemocode, Provider: identity.Provider})
+	_, err := s.Accounts.Update(ctx, c.Company.Code, to.ID, func(a *record.Account) (ends bool, err error) {
 		if a.Epoch != to.Epoch || slices.ContainsFunc(a.Identities, func(i record.Identity) bool { return i.Provider == identity.Provider }) {
 			return false, record.ErrConflict
 		}
 		a.Identities = append(a.Identities, identity)
-		a.Updated = c.now
+		a.Updated = c.Now
 		return false, nil
 	}, bound...)
 	if _, taken := errors.AsType[*record.TakenError](err); taken {

@@ -35,7 +35,7 @@ func (s *Service) checkOTP(ctx context.Context, c *call, req *checkOTPRequest) (
 		return Reply{}, err
 	}
 	if st.accepted, err = c.accept(st.account, req.AcceptDisclaimers); err != nil {
-		return Reply{}, s.addressFirst(ctx, c, err)
+		return Reply{}, c.addressFirst(ctx, err)
 	}
 	return s.after(ctx, c, st, true)
 }
@@ -75,7 +75,7 @@ func (s *Service) codeAccount(ctx context.Context, c *call) (record.Account, err
 	if err != nil {
 		return record.Account{}, err
 	}
-	if err := s.checkAddress(ctx, c); err != nil {
+	if err := c.checkAddress(ctx); err != nil {
 		return record.Account{}, err
 	}
 	return a, s.mayTryCode(ctx, c, a)
@@ -83,7 +83,7 @@ func (s *Service) codeAccount(ctx context.Context, c *call) (record.Account, err
 
 func (s *Service) mayTryCode(ctx context.Context, c *call, a record.Account) error {
 	if c.hides() {
-		_, tallies, err := s.shown(ctx, c, a, c.session.LoginID)
+		_, tallies, err := c.shown(ctx, a, c.session.LoginID)
 		return cmp.Or(err, c.checkCodes(record.Account{Tallies: tallies}))
 	}
 	return cmp.Or(c.checkCodes(a), admitted(a))
@@ -94,7 +94,7 @@ func (s *Service) mayTryCode(ctx context.Context, c *call, a record.Account) err
 // whose session it is.
 func (s *Service) spendCode(c *call, state record.State) func(context.Context, record.TokenHash) (record.Session, error) {
 	return func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-		session, err := s.Sessions.SpendCode(ctx, c.now, c.company.Code, hash, state, c.addressLook()...)
+		session, err := s.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.addressLook()...)
 		if errors.As(err, &c.limited) {
 			err = nil
 		}
@@ -112,7 +112,7 @@ func (s *Service) tryCode(ctx context.Context, c *call, otp string) (step, error
 		return step{}, err
 	}
 	if c.limited != nil {
-		return step{}, s.refused(c, c.limited)
+		return step{}, c.refused(c.limited)
 	}
 	if err := s.mayTryCode(ctx, c, a); err != nil {
 		return step{}, err
@@ -121,7 +121,7 @@ func (s *Service) tryCode(ctx context.Context, c *call, otp string) (step, error
 		return s.tryApp(ctx, c, a, otp)
 	}
 	code := c.session.Code
-	if code == nil || !c.now.Before(code.Expires) || code.Phone != a.Phone {
+	if code == nil || !c.Now.Before(code.Expires) || code.Phone != a.Phone {
 		return step{}, wire.ErrOTPInvalid
 	}
 	sent := codeHash(c.token, c.session.State, a.Phone, otp)
@@ -131,10 +131,10 @@ func (s *Service) tryCode(ctx context.Context, c *call, otp string) (step, error
 		err = cmp.Or(c.checkCodes(a), admitted(a))
 	case right:
 	case c.hides():
-		err = s.countCode(ctx, c, c.hidden(a, c.session.LoginID))
-		err = cmp.Or(err, s.settleWindow(ctx, c, c.subject(record.Account{}, c.session.LoginID), record.WrongCodes, c.company.Limits.WrongCodes, false))
+		err = c.countCode(ctx, c.hidden(a, c.session.LoginID))
+		err = cmp.Or(err, c.settleWindow(ctx, c.subject(record.Account{}, c.session.LoginID), record.WrongCodes, c.Company.Limits.WrongCodes, false))
 	default:
-		err = s.settleWindow(ctx, c, c.subject(a, ""), record.WrongCodes, c.company.Limits.WrongCodes, false)
+		err = c.settleWindow(ctx, c.subject(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, false)
 	}
 	if err == nil && !right {
 		err = wire.ErrOTPInvalid
@@ -149,15 +149,15 @@ func (s *Service) tryBackupCode(ctx context.Context, c *call, sent string) (step
 	if err != nil {
 		return step{}, err
 	}
-	hashes, err := s.Accounts.BackupCodes(ctx, c.company.Code, a.ID)
+	hashes, err := s.Accounts.BackupCodes(ctx, c.Company.Code, a.ID)
 	if err != nil {
 		return step{}, wire.Unavailable("loading the backup codes", err)
 	}
-	match, err := s.Hasher.Match(ctx, c.turn(), c.company.Password.Argon2id, hashes, record.NormalizeBackupCode(sent))
+	match, err := s.Hasher.Match(ctx, c.turn(), c.Company.Password.Argon2id, hashes, record.NormalizeBackupCode(sent))
 	if err != nil {
 		return step{}, wire.Unavailable("checking the backup code", err)
 	}
-	err = s.settleWindow(ctx, c, c.subject(a, ""), record.WrongCodes, c.company.Limits.WrongCodes, match != "")
+	err = c.settleWindow(ctx, c.subject(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, match != "")
 	if err == nil && match == "" {
 		err = wire.ErrBackupCodeInvalid
 	}
@@ -166,7 +166,7 @@ func (s *Service) tryBackupCode(ctx context.Context, c *call, sent string) (step
 }
 
 func (s *Service) useBackupCode(ctx context.Context, c *call, a record.Account, hash string) error {
-	err := s.Accounts.UseBackupCode(ctx, c.company.Code, a.ID, hash)
+	err := s.Accounts.UseBackupCode(ctx, c.Company.Code, a.ID, hash)
 	if errors.Is(err, record.ErrConflict) {
 		return wire.ErrBackupCodeInvalid // another login used it meanwhile
 	}
@@ -187,30 +187,30 @@ func (s *Service) renew(ctx context.Context, c *call) (record.Account, error) {
 	if c.session.State == record.CheckOTP && a.Phone == "" {
 		return record.Account{}, wire.Invalid("The account has no phone that a code could be sent to.")
 	}
-	renewals := c.counter("renewals", c.session.ID, tenant.Rate{N: c.company.OTPRenewals, Per: c.company.Temporary})
+	renewals := c.counter("renewals", c.session.ID, tenant.Rate{N: c.Company.OTPRenewals, Per: c.Company.Temporary})
 	same := step{account: a, decoyOf: c.session.LoginID, state: c.session.State}
 	code, err := s.newCode(c, same, c.token)
 	if err != nil {
 		return record.Account{}, err
 	}
 	if code.stored != nil {
-		if err := s.charge(ctx, c, append([]record.Counter{renewals}, code.counters...)...); err != nil {
+		if err := c.charge(ctx, append([]record.Counter{renewals}, code.counters...)...); err != nil {
 			return record.Account{}, err
 		}
 	}
 	ctx = context.WithoutCancel(ctx) // a code that was sent must work, also if the client hung up meanwhile
-	number, err := s.Sessions.OpenCode(ctx, c.now, c.session.Hash, c.session.State)
+	number, err := s.Sessions.OpenCode(ctx, c.Now, c.session.Hash, c.session.State)
 	if errors.Is(err, record.ErrConflict) {
 		return record.Account{}, wire.ErrTokenInvalid
 	}
 	if err != nil {
 		return record.Account{}, wire.Unavailable("ending the code before", err)
 	}
-	if c.company.Hardened && c.session.State == record.RecoveryOTP {
+	if c.Company.Hardened && c.session.State == record.RecoveryOTP {
 		if err := s.setCode(ctx, c, number, code.stored); err != nil {
 			return record.Account{}, err
 		}
-		s.sendLater(c.company, c.session.Hash, code)
+		s.sendLater(c.Company, c.session.Hash, code)
 		return a, nil
 	}
 	if err := s.deliver(ctx, code); err != nil {

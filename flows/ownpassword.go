@@ -36,7 +36,7 @@ func (s *Service) CheckPassword(ctx context.Context, company *tenant.Company, a 
 	}
 	c := s.callFor(company, a, address)
 	err := s.tryKnown(ctx, c, a, current)
-	for _, lock := range c.events {
+	for _, lock := range c.Events {
 		s.audit(ctx, company, a, lock.Name, by)
 	}
 	if errors.Is(err, wire.ErrPasswordInvalid) {
@@ -86,7 +86,7 @@ func (s *Service) ChangePassword(ctx context.Context, company *tenant.Company, a
 	if err != nil {
 		return wire.Unavailable("hashing the password", err)
 	}
-	err = s.Accounts.SetPassword(ctx, c.now, a.Company, a.ID, a.Epoch, hash, keep, s.TellOf(company, background.Fact{Kind: record.TellPassword, Mnemocode: a.Mnemocode})...)
+	err = s.Accounts.SetPassword(ctx, c.Now, a.Company, a.ID, a.Epoch, hash, keep, s.TellOf(company, background.Fact{Kind: record.TellPassword, Mnemocode: a.Mnemocode})...)
 	if errors.Is(err, record.ErrConflict) {
 		return ErrChanged
 	}
@@ -122,7 +122,8 @@ func (s *Service) sessionToKeep(ctx context.Context, a record.Account, id string
 
 // callFor is a call of the account's user, at that address or at none.
 func (s *Service) callFor(company *tenant.Company, a record.Account, address string) *call {
-	c := &call{company: company, address: address, nowhere: address == "", now: s.Now()}
+	c := &call{Attempt: s.attempt(company, address)}
+	c.Nowhere = address == ""
 	c.found(a)
 	return c
 }

@@ -27,7 +27,7 @@ func (s *Service) checkPassword(ctx context.Context, c *call, req *checkPassword
 		captcha:  req.CaptchaResponse,
 		wrong:    wire.ErrPasswordInvalid,
 	}
-	if a.ID != 0 && !c.company.Hardened {
+	if a.ID != 0 && !c.Company.Hardened {
 		attempt.before = admitted(a)
 	}
 	if err := s.tryPassword(ctx, c, attempt); err != nil {
@@ -56,14 +56,14 @@ type passwordAttempt struct {
 // tryPassword looks at rates and locks, the captcha, then the password. An
 // account without one, or none at all, costs the time of a wrong password.
 func (s *Service) tryPassword(ctx context.Context, c *call, t passwordAttempt) error {
-	subject, tallies, err := s.shown(ctx, c, t.account, t.alias)
+	subject, tallies, err := c.shown(ctx, t.account, t.alias)
 	if err != nil {
 		return err
 	}
 	wrong := tallies[record.WrongPasswords]
 	locked, due := c.checkPasswords(wrong), c.captchaDue(wrong)
 	if locked != nil || due || t.before != nil { // else beginLogin does, in one step
-		if err := s.checkLogins(ctx, c); err != nil {
+		if err := c.checkLogins(ctx); err != nil {
 			return err
 		}
 	}
@@ -84,19 +84,19 @@ func (s *Service) tryPassword(ctx context.Context, c *call, t passwordAttempt) e
 // comparePassword is the attempt itself, which counts for subject. solved tells
 // that no captcha is due any more.
 func (s *Service) comparePassword(ctx context.Context, c *call, t passwordAttempt, subject record.Subject, solved bool) error {
-	if err := s.beginLogin(ctx, c); err != nil {
+	if err := c.beginLogin(ctx); err != nil {
 		return err
 	}
 	ok, stale, err := s.verifyPassword(ctx, c, t.account, t.password)
 	if err != nil {
 		return wire.Unavailable("checking the password", err)
 	}
-	if c.company.Hardened && t.alias != "" { // else subject is the account itself
-		if ok, err = s.settleHidden(ctx, c, c.hidden(t.account, t.alias), ok); err != nil {
+	if c.Company.Hardened && t.alias != "" { // else subject is the account itself
+		if ok, err = c.settleHidden(ctx, c.hidden(t.account, t.alias), ok); err != nil {
 			return err
 		}
 	}
-	captcha, err := s.settlePassword(ctx, c, subject, ok, solved)
+	captcha, err := c.settlePassword(ctx, subject, ok, solved)
 	if err != nil {
 		return err
 	}
@@ -116,15 +116,15 @@ func (s *Service) verifyPassword(ctx context.Context, c *call, a record.Account,
 		ok, err = s.verifyElsewhere(ctx, c, a, typed)
 		return ok, ok, err
 	}
-	return s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
+	return s.Hasher.Verify(ctx, c.turn(), c.Company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
 }
 
 // rehash replaces a weaker hash of a password that was right. Nobody has changed
 // the account by that, so Updated stays. If it fails, the next login tries again.
 func (s *Service) rehash(ctx context.Context, c *call, a record.Account, password string) {
-	hash, err := s.Hasher.Hash(ctx, c.turn(), c.company.Password.Argon2id, password)
+	hash, err := s.Hasher.Hash(ctx, c.turn(), c.Company.Password.Argon2id, password)
 	if err == nil {
-		_, err = s.Accounts.Update(ctx, c.company.Code, a.ID, func(now *record.Account) (ends bool, err error) {
+		_, err = s.Accounts.Update(ctx, c.Company.Code, a.ID, func(now *record.Account) (ends bool, err error) {
 			if now.PasswordHash != a.PasswordHash {
 				return false, record.ErrConflict // another password, or rehashed by another login
 			}
@@ -133,6 +133,6 @@ func (s *Service) rehash(ctx context.Context, c *call, a record.Account, passwor
 		})
 	}
 	if err != nil {
-		s.Log.Warn("a weak password hash was not replaced", "company", c.company.Code, "account", a.Mnemocode, "error", err)
+		s.Log.Warn("a weak password hash was not replaced", "company", c.Company.Code, "account", a.Mnemocode, "error", err)
 	}
 }

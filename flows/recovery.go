@@ -26,17 +26,17 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 	if req.Method != "" && !slices.Contains([]tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion}, req.Method) {
 		return Reply{}, wire.Invalid("The field method must be PHONE, MAIL or QUESTION.")
 	}
-	if err := s.checkAddress(ctx, c); err != nil {
+	if err := c.checkAddress(ctx); err != nil {
 		return Reply{}, err
 	}
 	a, alias, err := s.accountByLoginID(ctx, c, record.NormalizeLoginID(req.LoginID))
 	if err != nil {
 		return Reply{}, err
 	}
-	if c.company.Hardened {
+	if c.Company.Hardened {
 		return s.recoverHardened(ctx, c, req, a, alias)
 	}
-	method, methodErr := chosenMethod(c.company, req.Method, a)
+	method, methodErr := chosenMethod(c.Company, req.Method, a)
 	if err := c.checkRecovery(a.Tallies, method); err != nil {
 		return Reply{}, err
 	}
@@ -44,7 +44,7 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 		return Reply{}, err
 	}
 	if a.ID == 0 {
-		if err := s.failAddress(ctx, c); err != nil {
+		if err := c.failAddress(ctx); err != nil {
 			return Reply{}, err
 		}
 		return Reply{}, wire.ErrLoginIDNotFound
@@ -87,7 +87,7 @@ func (c *call) checkRecovery(tallies map[record.Kind]record.Tally, method tenant
 
 // checkCaptcha verifies the response that each recovery brings.
 func (s *Service) checkCaptcha(ctx context.Context, c *call, response string) error {
-	if c.company.Captcha == nil {
+	if c.Company.Captcha == nil {
 		return nil
 	}
 	return s.solveCaptcha(ctx, c, response)
@@ -129,32 +129,32 @@ func notSet(m tenant.Method, a record.Account) error {
 // mailLink mails a link that auth/recovery/checklink exchanges for a session, in
 // a mail of a type.
 func (s *Service) mailLink(ctx context.Context, c *call, a record.Account, mail string) error {
-	if err := s.charge(ctx, c, c.mailCounter(strconv.FormatInt(a.ID, 10))); err != nil {
+	if err := c.charge(ctx, c.mailCounter(strconv.FormatInt(a.ID, 10))); err != nil {
 		return err
 	}
 	link, message := c.newLink(a, mail)
 	ctx = context.WithoutCancel(ctx) // a link that was mailed must work, also if the client hung up meanwhile
-	if err := s.send(ctx, c.company, c.company.Mail, a, message); err != nil {
+	if err := s.send(ctx, c.Company, c.Company.Mail, a, message); err != nil {
 		return wire.Unavailable("mailing the link", err)
 	}
 	return s.store(ctx, c, link)
 }
 
 func (c *call) mailCounter(account string) record.Counter {
-	return c.counter("mails-per-account", account, c.company.Limits.MailsPerAccount)
+	return c.counter("mails-per-account", account, c.Company.Limits.MailsPerAccount)
 }
 
 // newLink is a session that only checklink takes, under a token of another
 // prefix, which no Authorization header can carry, and the mail that tells it.
 func (c *call) newLink(a record.Account, mail string) (record.Session, message.Message) {
-	token, hash := tokens.New(tokens.LinkPrefix, record.AccountBucket(c.company.Code, a.ID))
+	token, hash := tokens.New(tokens.LinkPrefix, record.AccountBucket(c.Company.Code, a.ID))
 	link := c.newSession(step{account: a, state: record.MailedLink}, hash)
-	link.Expires = c.now.Add(c.company.LinkTTL)
+	link.Expires = c.Now.Add(c.Company.LinkTTL)
 	link.Ends = link.Expires
 	return link, message.Message{
 		Type:    mail,
 		To:      a.Email,
-		Link:    strings.ReplaceAll(c.company.Link, "{token}", token),
+		Link:    strings.ReplaceAll(c.Company.Link, "{token}", token),
 		Expires: link.Expires,
 	}
 }
@@ -166,12 +166,12 @@ type checkLinkRequest struct {
 // checkLink exchanges the token of a mailed link (contract, 4; open in the
 // interface).
 func (s *Service) checkLink(ctx context.Context, c *call, req *checkLinkRequest) (Reply, error) {
-	if err := s.checkAddress(ctx, c); err != nil {
+	if err := c.checkAddress(ctx); err != nil {
 		return Reply{}, err
 	}
-	link, err := s.lookup(ctx, tokens.LinkPrefix, req.Token, Demand{Company: c.company.Code}, c.now, s.Sessions.Get)
+	link, err := s.lookup(ctx, tokens.LinkPrefix, req.Token, Demand{Company: c.Company.Code}, c.Now, s.Sessions.Get)
 	if errors.Is(err, wire.ErrTokenInvalid) {
-		if err := s.failAddress(ctx, c); err != nil {
+		if err := c.failAddress(ctx); err != nil {
 			return Reply{}, err
 		}
 	}
@@ -199,7 +199,7 @@ func (s *Service) checkQuestion(ctx context.Context, c *call, req *checkQuestion
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := s.checkAddress(ctx, c); err != nil {
+	if err := c.checkAddress(ctx); err != nil {
 		return Reply{}, err
 	}
 	if err := c.checkAnswers(a); err != nil {
@@ -208,11 +208,11 @@ func (s *Service) checkQuestion(ctx context.Context, c *call, req *checkQuestion
 	if err := admitted(a); err != nil {
 		return Reply{}, err
 	}
-	ok, _, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, a.AnswerHash, record.FoldAnswer(req.ControlAnswer))
+	ok, _, err := s.Hasher.Verify(ctx, c.turn(), c.Company.Password.Argon2id, a.AnswerHash, record.FoldAnswer(req.ControlAnswer))
 	if err != nil {
 		return Reply{}, wire.Unavailable("checking the control answer", err)
 	}
-	if err := s.settleWindow(ctx, c, c.subject(a, ""), record.WrongAnswers, c.company.Limits.WrongAnswers, ok); err != nil {
+	if err := c.settleWindow(ctx, c.subject(a, ""), record.WrongAnswers, c.Company.Limits.WrongAnswers, ok); err != nil {
 		return Reply{}, err
 	}
 	if !ok {

@@ -18,14 +18,14 @@ func (s *Service) enterSealed(ctx context.Context, c *call, st step) (Reply, err
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := s.charge(ctx, c, st.counters...); err != nil {
+	if err := c.charge(ctx, st.counters...); err != nil {
 		return Reply{}, err
 	}
 	st.state = record.CheckPassword
 	session := c.newSession(st, record.TokenHash{})
 	token := keys.Seal(session)
 	c.issued = tokens.SealedID(token)
-	return Reply{SessionToken: token, SessionState: record.CheckPassword, ExpiresIn: secondsUntil(session.Expires, c.now)}, nil
+	return Reply{SessionToken: token, SessionState: record.CheckPassword, ExpiresIn: secondsUntil(session.Expires, c.Now)}, nil
 }
 
 // openSealed finds the session in the call's token, which must be a company's that
@@ -37,14 +37,14 @@ func (s *Service) openSealed(ctx context.Context, c *call, want Demand) error {
 	}
 	session, tag, ok := keys.Unseal(c.token)
 	owner := s.tagged(tag)
-	if !ok || owner == nil || !want.meets(owner.Code) || !c.now.Before(session.Expires.Add(record.Keep)) {
+	if !ok || owner == nil || !want.meets(owner.Code) || !c.Now.Before(session.Expires.Add(record.Keep)) {
 		return wire.ErrTokenInvalid
 	}
 	session.Company = owner.Code
-	c.company, c.session = owner, &session
-	claim := c.counter("claim", hex.EncodeToString(session.Hash[:]), tenant.Rate{N: 1, Per: session.Expires.Add(record.Keep).Sub(c.now)})
+	c.Company, c.session = owner, &session
+	claim := c.counter("claim", hex.EncodeToString(session.Hash[:]), tenant.Rate{N: 1, Per: session.Expires.Add(record.Keep).Sub(c.Now)})
 	c.claim = &claim
-	if err = s.Sessions.Charge(ctx, c.now, record.Look(claim)...); err != nil {
+	if err = s.Sessions.Charge(ctx, c.Now, record.Look(claim)...); err != nil {
 		if c.claimed(err) {
 			return wire.ErrTokenInvalid
 		}
@@ -55,7 +55,7 @@ func (s *Service) openSealed(ctx context.Context, c *call, want Demand) error {
 		return err
 	}
 	c.loaded = &a
-	if !c.now.Before(session.Expires) {
+	if !c.Now.Before(session.Expires) {
 		return wire.ErrTokenExpired
 	}
 	return nil
@@ -80,7 +80,9 @@ func (s *Service) tagged(tag tokens.CompanyTag) *tenant.Company {
 
 // refuseSealed says why a sealed token does not open the protected path.
 func (s *Service) refuseSealed(ctx context.Context, want Demand, token string, now time.Time) error {
-	if err := s.openSealed(ctx, &call{token: token, now: now}, want); err != nil {
+	c := &call{Attempt: s.attempt(nil, ""), token: token}
+	c.Now = now
+	if err := s.openSealed(ctx, c, want); err != nil {
 		return err
 	}
 	return wire.ErrSessionInvalid

@@ -45,7 +45,7 @@ type Service struct {
 	AuditKeep time.Duration
 
 	recorder background.Recorder
-	told     told // of full counters
+	told     Told // of full counters
 	warnings background.Warnings
 	backlogs atomic.Pointer[[]record.Backlog] // nil until they are known
 	derived  atomic.Pointer[tokens.Keys]      // nil until it is needed
@@ -88,14 +88,12 @@ type Reply struct {
 
 // A call is one request on its way through a flow.
 type call struct {
-	company *tenant.Company
-	address string
-	nowhere bool            // it comes from no address: of a backend's user who it does not tell
+	Attempt
+
 	session *record.Session // nil on routes that take no token
 	ended   bool            // endOwn has ended the session, so the next one replaces none
 	token   string          // the session's
 	body    func() ([]byte, error)
-	now     time.Time
 
 	userAgent string                // as sessions keep it
 	key       string                // what the API key is called
@@ -108,22 +106,27 @@ type call struct {
 	claim   *record.Counter // of a sealed session: full once the token was used; nil if it is stored
 
 	// What the call's events tell, see events.go.
-	account   int64  // the one that was found
-	mnemocode string // its own
-	issued    string // the ID of the session that began
-	events    []record.Event
+	issued string // the ID of the session that began
+}
+
+// attempt is one of a client at that address.
+func (s *Service) attempt(company *tenant.Company, address string) Attempt {
+	at := Attempt{Company: company, Address: address, Now: s.Now(), Counters: s.Sessions, Tallies: s.Accounts, Tell: s.Tell}
+	if s.Observe != nil {
+		at.Told = &s.told
+	}
+	return at
 }
 
 // Serve runs a route. Its errors are *Error or *Refusal, and of those that the
 // route lists.
 func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error) {
 	c := &call{
-		address:   r.Address,
+		Attempt:   s.attempt(nil, r.Address),
 		userAgent: keptUserAgent(r.UserAgent),
 		languages: r.Languages,
 		forwarded: s.Forwarded,
 		body:      r.Body,
-		now:       s.Now(),
 	}
 	ctx = record.WithStoreTime(ctx)
 	err = wire.ErrService // should it panic
@@ -140,7 +143,7 @@ func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error
 
 func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error) {
 	var err error
-	if c.company, c.key, err = s.clientOf(ctx, r.Company, r.APIKeys); err != nil {
+	if c.Company, c.key, err = s.clientOf(ctx, r.Company, r.APIKeys); err != nil {
 		return Reply{}, err
 	}
 	if r.Route.TakesToken() {
@@ -154,7 +157,7 @@ func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error)
 		if req, ok := request.(codeRequest); ok && bodyErr == nil && req.bringsCode() {
 			get = s.spendCode(c, r.Route.From[0])
 		}
-		if err := s.find(ctx, c, Demand{Company: c.company.Code}, get); err != nil {
+		if err := s.find(ctx, c, Demand{Company: c.Company.Code}, get); err != nil {
 			return Reply{}, err
 		}
 		if !slices.Contains(r.Route.From, c.session.State) {

@@ -24,9 +24,9 @@ const maxPending = 100
 // company that meets want, with get.
 func (s *Service) find(ctx context.Context, c *call, want Demand, get func(context.Context, record.TokenHash) (record.Session, error)) error {
 	if tokens.IsSealed(c.token) {
-		return s.openSealed(ctx, c, Demand{Company: c.company.Code})
+		return s.openSealed(ctx, c, Demand{Company: c.Company.Code})
 	}
-	session, err := s.lookup(ctx, tokens.Prefix, c.token, want, c.now, get)
+	session, err := s.lookup(ctx, tokens.Prefix, c.token, want, c.Now, get)
 	if err == nil {
 		c.session = &session
 	}
@@ -71,7 +71,7 @@ func (c *call) newSession(st step, hash record.TokenHash) record.Session {
 	next := record.Session{
 		Hash:      hash,
 		ID:        tokens.NewID(),
-		Company:   c.company.Code,
+		Company:   c.Company.Code,
 		Account:   st.account.ID,
 		Mnemocode: st.account.Mnemocode,
 		LoginID:   st.decoyOf,
@@ -79,20 +79,20 @@ func (c *call) newSession(st step, hash record.TokenHash) record.Session {
 		Era:       st.account.Era,
 		State:     st.state,
 		Accepted:  st.accepted,
-		Created:   c.now,
-		LastUsed:  c.now,
-		Address:   c.address,
+		Created:   c.Now,
+		LastUsed:  c.Now,
+		Address:   c.Address,
 		UserAgent: c.userAgent,
 		Profile:   c.profile(st),
-		Expires:   c.now.Add(c.company.Temporary),
-		Ends:      c.now.Add(c.company.Temporary),
+		Expires:   c.Now.Add(c.Company.Temporary),
+		Ends:      c.Now.Add(c.Company.Temporary),
 		AtMost:    maxPending,
 		ByApp:     st.byApp,
 	}
 	if st.state == record.Authorized {
-		next.AtMost = c.company.Limits.SessionsPerAccount
-		next.Ends = c.now.Add(c.company.Lifetime)
-		next.Expires = c.now.Add(min(c.company.Idle, c.company.Lifetime))
+		next.AtMost = c.Company.Limits.SessionsPerAccount
+		next.Ends = c.Now.Add(c.Company.Lifetime)
+		next.Expires = c.Now.Add(min(c.Company.Idle, c.Company.Lifetime))
 	}
 	if c.session != nil {
 		next.ID = c.session.ID
@@ -109,20 +109,20 @@ func (s *Service) store(ctx context.Context, c *call, next record.Session, count
 	var err error
 	switch {
 	case c.first():
-		err = s.Sessions.Create(ctx, c.now, next, counters...)
+		err = s.Sessions.Create(ctx, c.Now, next, counters...)
 	case c.claim != nil:
-		err = s.Sessions.Create(ctx, c.now, next, append([]record.Counter{*c.claim}, counters...)...)
+		err = s.Sessions.Create(ctx, c.Now, next, append([]record.Counter{*c.claim}, counters...)...)
 		if c.claimed(err) {
 			return wire.ErrTokenInvalid // another request with this token was faster
 		}
 	default:
-		err = s.Sessions.Replace(ctx, c.now, c.session.Hash, c.session.State, next, counters...)
+		err = s.Sessions.Replace(ctx, c.Now, c.session.Hash, c.session.State, next, counters...)
 		if errors.Is(err, record.ErrConflict) {
 			return wire.ErrTokenInvalid // as above
 		}
 	}
 	if full, ok := errors.AsType[*record.Full](err); ok {
-		return s.refused(c, full)
+		return c.refused(full)
 	}
 	if err != nil { // also where the account was changed while its owner logged in
 		return wire.Unavailable("storing the session", err)
@@ -134,7 +134,7 @@ func (s *Service) store(ctx context.Context, c *call, next record.Session, count
 func (s *Service) endOwn(ctx context.Context, c *call) error {
 	var err error
 	if c.claim != nil { // which strangers can have as many of as they like, so that ending them is what is counted
-		err = s.Sessions.Charge(ctx, c.now, append(c.addressLogins(), *c.claim)...)
+		err = s.Sessions.Charge(ctx, c.Now, append(c.addressLogins(), *c.claim)...)
 	} else {
 		err = s.Sessions.Delete(ctx, c.session.Hash)
 	}
@@ -142,7 +142,7 @@ func (s *Service) endOwn(ctx context.Context, c *call) error {
 		return wire.ErrTokenInvalid // ended by another request meanwhile
 	}
 	if full, ok := errors.AsType[*record.Full](err); ok {
-		return s.refused(c, full)
+		return c.refused(full)
 	}
 	if err != nil {
 		return wire.Unavailable("ending the session", err)

@@ -30,7 +30,7 @@ func (s *Service) setPassword(ctx context.Context, c *call, req *setPasswordRequ
 		return Reply{}, err
 	}
 	password := password.Normalize(req.NewPassword)
-	if err := c.company.CheckQuality(password, a); err != nil {
+	if err := c.Company.CheckQuality(password, a); err != nil {
 		return Reply{}, err
 	}
 	if err := s.checkNotSame(ctx, c, a, req.NewPassword); err != nil {
@@ -58,7 +58,7 @@ func (s *Service) checkNotSame(ctx context.Context, c *call, a record.Account, w
 	if a.PasswordHash == "" || a.PasswordHash == record.AskedElsewhere {
 		return nil
 	}
-	same, _, err := s.Hasher.Verify(ctx, c.turn(), c.company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
+	same, _, err := s.Hasher.Verify(ctx, c.turn(), c.Company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
 	if err != nil {
 		return wire.Unavailable("comparing with the present password", err)
 	}
@@ -69,7 +69,7 @@ func (s *Service) checkNotSame(ctx context.Context, c *call, a record.Account, w
 }
 
 func (s *Service) changePassword(ctx context.Context, c *call, a record.Account, password string) error {
-	hash, err := s.Hasher.Hash(ctx, c.turn(), c.company.Password.Argon2id, password)
+	hash, err := s.Hasher.Hash(ctx, c.turn(), c.Company.Password.Argon2id, password)
 	if err != nil {
 		return wire.Unavailable("hashing the password", err)
 	}
@@ -81,15 +81,15 @@ func (s *Service) changePassword(ctx context.Context, c *call, a record.Account,
 	if c.session.State == record.RecoveryPassword {
 		facts = append(facts, background.Fact{Kind: record.TellRecovery, Mnemocode: a.Mnemocode})
 	}
-	err = s.Accounts.SetPassword(ctx, c.now, c.company.Code, a.ID, a.Epoch, hash, record.TokenHash{}, s.TellOf(c.company, facts...)...)
+	err = s.Accounts.SetPassword(ctx, c.Now, c.Company.Code, a.ID, a.Epoch, hash, record.TokenHash{}, s.TellOf(c.Company, facts...)...)
 	if errors.Is(err, record.ErrConflict) {
 		return wire.ErrTokenInvalid // another session's request was faster, and ended this one
 	}
 	if err != nil {
 		return wire.Unavailable("storing the password", err)
 	}
-	s.passwordSet(ctx, c.company, a)
-	return s.end(ctx, record.Ending{Company: c.company.Code, Account: a.ID, Epoch: a.Epoch + 1}, c.by(record.EndedByPassword))
+	s.passwordSet(ctx, c.Company, a)
+	return s.end(ctx, record.Ending{Company: c.Company.Code, Account: a.ID, Epoch: a.Epoch + 1}, c.by(record.EndedByPassword))
 }
 
 // passwordSet is what a new password brings beside the end of sessions. It needs

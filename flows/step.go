@@ -30,13 +30,13 @@ type step struct {
 
 // enter takes a step and returns what the client is told of it.
 func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
-	bucket := record.AccountBucket(c.company.Code, st.account.ID)
+	bucket := record.AccountBucket(c.Company.Code, st.account.ID)
 	if st.account.ID == 0 {
 		bucket = record.HashToken(st.decoyOf).Bucket() // that of account 0 would show what it is
 	}
 	token, hash := tokens.New(tokens.Prefix, bucket)
 	next := c.newSession(st, hash)
-	reply := Reply{SessionToken: token, SessionState: st.state, ExpiresIn: secondsUntil(next.Expires, c.now)}
+	reply := Reply{SessionToken: token, SessionState: st.state, ExpiresIn: secondsUntil(next.Expires, c.Now)}
 	var code newCode
 	switch st.state {
 	case record.CheckOTP, record.RecoveryOTP:
@@ -49,13 +49,13 @@ func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 			reply.UserPhone = record.MaskPhone(st.account.Phone)
 		}
 	case record.SetPassword, record.RecoveryPassword:
-		reply.PasswordQuality = c.company.Quality(st.account)
+		reply.PasswordQuality = c.Company.Quality(st.account)
 	case record.Authorized:
 		reply.ProfileMnemocode = st.account.Mnemocode
 	}
 	when := c.whenSent(st.state)
 	if when == beforeStored && code.send != nil {
-		if err := s.charge(ctx, c, st.counters...); err != nil {
+		if err := c.charge(ctx, st.counters...); err != nil {
 			return Reply{}, err
 		}
 		st.counters = nil
@@ -79,7 +79,7 @@ func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 		}
 	}
 	if when == behindAnswer && code.send != nil {
-		s.sendLater(c.company, hash, code)
+		s.sendLater(c.Company, hash, code)
 	}
 	c.issued = next.ID
 	return reply, nil
@@ -91,12 +91,12 @@ func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 // required" of the interface's transition table.
 func (s *Service) after(ctx context.Context, c *call, st step, otpDone bool) (Reply, error) {
 	switch {
-	case !otpDone && c.company.NeedsSecondFactor(st.account):
+	case !otpDone && c.Company.NeedsSecondFactor(st.account):
 		if err := c.checkCodes(st.account); err != nil {
 			return Reply{}, err
 		}
 		return s.awaitCode(ctx, c, st)
-	case st.account.MustSetPassword || st.account.PasswordHash == "" && c.company.Password.Required:
+	case st.account.MustSetPassword || st.account.PasswordHash == "" && c.Company.Password.Required:
 		st.state = record.SetPassword
 	default:
 		return s.authorize(ctx, c, st)
@@ -110,8 +110,8 @@ func (s *Service) authorize(ctx context.Context, c *call, st step) (Reply, error
 	st.state = record.Authorized
 	if len(st.accepted) > 0 {
 		accept := func(ctx context.Context) error {
-			told := s.TellOf(c.company, background.AcceptedFact(st.account.Mnemocode, st.accepted))
-			if err := s.Accounts.Accept(ctx, c.company.Code, st.account.ID, st.accepted, told...); err != nil {
+			told := s.TellOf(c.Company, background.AcceptedFact(st.account.Mnemocode, st.accepted))
+			if err := s.Accounts.Accept(ctx, c.Company.Code, st.account.ID, st.accepted, told...); err != nil {
 				return wire.Unavailable("recording the accepted disclaimers", err)
 			}
 			return nil

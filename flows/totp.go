@@ -24,13 +24,13 @@ func (s *Service) tryApp(ctx context.Context, c *call, a record.Account, code st
 	if err != nil {
 		return step{}, err
 	}
-	at, right := tokens.MatchTOTP(secret, code, c.now)
-	err = s.settleWindow(ctx, c, c.subject(a, ""), record.WrongCodes, c.company.Limits.WrongCodes, right)
+	at, right := tokens.MatchTOTP(secret, code, c.Now)
+	err = c.settleWindow(ctx, c.subject(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, right)
 	if err == nil && !right {
 		err = errAppCode
 	}
 	if err == nil {
-		err = s.SpendTOTP(ctx, c.now, a.Company, a.TOTP, at)
+		err = s.SpendTOTP(ctx, c.Now, a.Company, a.TOTP, at)
 	}
 	return step{account: a}, err
 }

@@ -30,9 +30,9 @@ func (s *Service) Welcome(ctx context.Context, company *tenant.Company, a record
 	case admitted(a) != nil:
 		return &NoWelcomeError{"status", "status: who is not active could not use the link"}
 	}
-	c := &call{company: company, address: by.Address, now: s.Now()}
+	c := &call{Attempt: s.attempt(company, by.Address)}
 	err := s.mailLink(ctx, c, a, message.WelcomeLink)
-	for _, lock := range c.events {
+	for _, lock := range c.Events {
 		s.audit(ctx, company, a, lock.Name, by)
 	}
 	if err != nil {

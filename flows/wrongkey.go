@@ -23,7 +23,7 @@ func (s *Service) WrongKey(ctx context.Context, address string) error {
 	full, limited := errors.AsType[*record.Full](err)
 	switch {
 	case limited:
-		if e.Reason = "limit"; s.told.first(now, full) {
+		if e.Reason = "limit"; s.told.First(now, full) {
 			s.Emit(ctx, e)
 		}
 		return wire.Restricted(record.LockAddress, now, full.Until)
