@@ -35,7 +35,7 @@ var rooms = map[string][]string{
 	"caddymodule/bench":           nil, // tests only
 	"store":                       {"flows/panics", "flows/record"},
 	"store/storetest":             nil,
-	"flows":                       {"flows/background", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
+	"flows":                       {"flows/background", "flows/limits", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
 	"flows/record":                {"flows/password"},
 	"flows/message":               nil,
 	"flows/panics":                nil,
@@ -44,6 +44,7 @@ var rooms = map[string][]string{
 	"flows/tokens":                {"flows/record"},
 	"flows/background":            {"flows/panics", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
 	"flows/manage":                {"flows", "flows/background", "flows/message", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
+	"flows/limits":                {"flows/background", "flows/password", "flows/record", "flows/tenant", "flows/wire"},
 	"flows/password":              nil,
 }
 

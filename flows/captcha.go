@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -29,7 +30,7 @@ func (s *Service) solveCaptcha(ctx context.Context, c *call, response string) er
 	if err != nil || ok {
 		return err
 	}
-	if err := c.failAddress(ctx); err != nil {
+	if err := c.FailAddress(ctx); err != nil {
 		return err
 	}
 	return &wire.Refusal{Err: wire.ErrCaptchaInvalid, Captcha: true}
@@ -49,7 +50,7 @@ func (s *Service) goodCaptcha(ctx context.Context, c *call, response string) (bo
 		return ok, nil
 	}
 	hash := sha256.Sum256([]byte(once))
-	used := record.Counter{Key: counterKey("", "captcha", hex.EncodeToString(hash[:])), Limit: 1, Window: captchaMemory}
+	used := record.Counter{Key: limits.Key("", "captcha", hex.EncodeToString(hash[:])), Limit: 1, Window: captchaMemory}
 	err = s.Sessions.Charge(ctx, c.Now, used)
 	if _, full := errors.AsType[*record.Full](err); full {
 		return false, nil

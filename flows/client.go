@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -23,7 +24,7 @@ func (s *Service) ClientConfig(ctx context.Context, r *Request) (config tenant.C
 	if err != nil {
 		return tenant.ClientConfig{}, err
 	}
-	all := &call{Attempt: Attempt{Company: c}, languages: r.Languages}
+	all := &call{Attempt: limits.Attempt{Company: c}, languages: r.Languages}
 	return tenant.ClientConfig{
 		Password:    c.ClientPassword(),
 		Captcha:     c.ClientCaptcha(),

@@ -49,13 +49,13 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 	var counters []record.Counter
 	switch {
 	case hidden:
-		counters = c.smsCounters(record.Account{}, st.decoyOf)
+		counters = c.SMSCounters(record.Account{}, st.decoyOf)
 	case !fixed:
-		country, err := c.countrySMS(a.Phone)
+		country, err := c.CountrySMS(a.Phone)
 		if err != nil {
-			return newCode{}, c.refused(err)
+			return newCode{}, c.Refused(err)
 		}
-		counters = append(c.smsCounters(st.account, st.decoyOf), country...)
+		counters = append(c.SMSCounters(st.account, st.decoyOf), country...)
 	}
 	expires := c.Now.Add(c.Company.OTPTTL)
 	if a.ID == 0 {
@@ -103,7 +103,7 @@ func (s *Service) awaitCode(ctx context.Context, c *call, st step) (Reply, error
 	st.codeless = true
 	if st.account.PasswordHash == "" {
 		of := strconv.FormatInt(st.account.ID, 10) + "/codeless"
-		st.counters = append(st.counters, c.counter("sms-per-account", of, codelessLogins))
+		st.counters = append(st.counters, c.Counter("sms-per-account", of, codelessLogins))
 	}
 	return s.enter(ctx, c, st)
 }

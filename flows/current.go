@@ -42,11 +42,11 @@ func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
 	}
 	switch session.State {
 	case record.CheckPassword:
-		_, tallies, err := c.shown(ctx, a, session.LoginID)
+		_, tallies, err := c.Shown(ctx, a, session.LoginID)
 		if err != nil {
 			return Reply{}, err
 		}
-		reply.CaptchaRequired = c.captchaDue(tallies[record.WrongPasswords])
+		reply.CaptchaRequired = c.CaptchaDue(tallies[record.WrongPasswords])
 		reply.DisclaimersRequired = c.pendingNow(a)
 	case record.CheckOTP:
 		reply.DisclaimersRequired = c.pendingNow(a)

@@ -28,7 +28,7 @@ func (s *Service) send(ctx context.Context, company *tenant.Company, sender mess
 	return sender.Send(ctx, m)
 }
 
-// Notify tells the account's owner what happened to it, by mail or else by SMS.
+// Notify tells the account's owner what Happened to it, by mail or else by SMS.
 // It is never waited for.
 func (s *Service) Notify(company *tenant.Company, a record.Account, what string) {
 	sender, to := company.Mail, a.Email
@@ -57,8 +57,8 @@ func (s *Service) Notify(company *tenant.Company, a record.Account, what string)
 // and so keep the owner from being told.
 func (s *Service) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account) error {
 	c := &call{Attempt: s.attempt(company, "")}
-	counters := append([]record.Counter{c.counter("sms-per-phone", a.Phone+"/notices", company.Limits.SMSPerPhone)}, c.companySMS()...)
-	country, _ := c.countrySMS(a.Phone) // Notify has seen to it that it is allowed
+	counters := append([]record.Counter{c.Counter("sms-per-phone", a.Phone+"/notices", company.Limits.SMSPerPhone)}, c.CompanySMS()...)
+	country, _ := c.CountrySMS(a.Phone) // Notify has seen to it that it is allowed
 	return s.chargeHidden(ctx, c, a, append(counters, country...)...)
 }
 

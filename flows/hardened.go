@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -30,31 +31,31 @@ func (c *call) hides() bool { return c.Company.Hardened && c.session.State == re
 // loginHardened begins a login of anyone. Only accounts without a password, which
 // log in by a code, answer otherwise than an unknown login id.
 func (s *Service) loginHardened(ctx context.Context, c *call, a record.Account, alias string) (Reply, error) {
-	_, tallies, err := c.shown(ctx, a, alias)
+	_, tallies, err := c.Shown(ctx, a, alias)
 	if err != nil {
-		return Reply{}, c.addressFirst(ctx, err)
+		return Reply{}, c.AddressFirst(ctx, err)
 	}
 	passwords := tallies[record.WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
 	if byCode && (a.Phone == "" || admitted(a) != nil) {
 		a, byCode = record.Account{Era: a.Era}, false // it can't log in at all
 	}
-	st := step{account: a, decoyOf: alias, counters: c.addressLook()}
+	st := step{account: a, decoyOf: alias, counters: c.AddressLook()}
 	begin := s.enterSealed
 	if byCode {
 		passwords.Count = 0
 		st.decoyOf, begin = "", s.awaitCode
 	}
-	refusal := c.checkPasswords(passwords)
+	refusal := c.CheckPasswords(passwords)
 	if byCode && refusal == nil {
-		refusal = c.checkCodes(a)
+		refusal = c.CheckCodes(a)
 	}
 	if refusal != nil {
-		return Reply{}, c.addressFirst(ctx, refusal)
+		return Reply{}, c.AddressFirst(ctx, refusal)
 	}
 	reply, err := begin(ctx, c, st)
 	reply.DisclaimersRequired = c.pending(record.Account{}, nil) // all of them
-	reply.CaptchaRequired = !byCode && c.captchaDue(passwords)
+	reply.CaptchaRequired = !byCode && c.CaptchaDue(passwords)
 	return reply, err
 }
 
@@ -63,7 +64,7 @@ func (s *Service) loginHardened(ctx context.Context, c *call, a record.Account, 
 // after the answer.
 func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequest, a record.Account, alias string) (Reply, error) {
 	a, method, methodErr := hardenedMethod(c.Company, req.Method, a)
-	_, tallies, err := c.shown(ctx, a, alias)
+	_, tallies, err := c.Shown(ctx, a, alias)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -77,7 +78,7 @@ func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequ
 		return Reply{}, methodErr
 	}
 	if method == tenant.ByMail {
-		if err := c.charge(ctx, c.mailCounter(decoyBudget(alias))); err != nil {
+		if err := c.Charge(ctx, c.mailCounter(limits.DecoyBudget(alias))); err != nil {
 			return Reply{}, err
 		}
 		if a.ID != 0 {
@@ -134,10 +135,10 @@ func (s *Service) mailLinkLater(c *call, a record.Account) {
 
 // withinHidden is send if the account's own budgets and locks allow it.
 func (s *Service) withinHidden(c *call, a record.Account, send func(context.Context) error) func(context.Context) error {
-	budgets := append(c.accountSMS(strconv.FormatInt(a.ID, 10), a.Phone), c.companySMS()...)
-	country, full := c.countrySMS(a.Phone)
+	budgets := append(c.AccountSMS(strconv.FormatInt(a.ID, 10), a.Phone), c.CompanySMS()...)
+	country, full := c.CountrySMS(a.Phone)
 	budgets = append(budgets, country...)
-	locked := c.checkCodes(a) != nil
+	locked := c.CheckCodes(a) != nil
 	return func(ctx context.Context) error {
 		if locked {
 			return errBudgetSpent
@@ -166,7 +167,7 @@ func (s *Service) spentHidden(ctx context.Context, c *call, a record.Account, er
 	if full, ok := errors.AsType[*record.Full](err); ok {
 		if s.told.First(s.Now(), full) {
 			e := c.by("")
-			e.Name, e.Company, e.Account, e.Mnemocode = lockOf(full.Key), c.Company.Code, a.ID, a.Mnemocode
+			e.Name, e.Company, e.Account, e.Mnemocode = limits.LockOf(full.Key), c.Company.Code, a.ID, a.Mnemocode
 			s.Emit(ctx, e)
 		}
 		return errBudgetSpent

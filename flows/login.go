@@ -15,17 +15,17 @@ type loginRequest struct {
 func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply, error) {
 	a, alias, err := s.accountByLoginID(ctx, c, record.NormalizeLoginID(req.LoginID))
 	if err != nil {
-		return Reply{}, c.addressFirst(ctx, err)
+		return Reply{}, c.AddressFirst(ctx, err)
 	}
 	if c.Company.Hardened {
 		return s.loginHardened(ctx, c, a, alias)
 	}
 	state, err := c.loginState(a)
 	if err != nil {
-		return Reply{}, c.addressFirst(ctx, err)
+		return Reply{}, c.AddressFirst(ctx, err)
 	}
 	if a.ID == 0 {
-		if err := c.failAddress(ctx); err != nil {
+		if err := c.FailAddress(ctx); err != nil {
 			return Reply{}, err
 		}
 		return Reply{}, wire.ErrLoginIDNotFound
@@ -34,9 +34,9 @@ func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply,
 	if state == record.CheckOTP {
 		begin = s.awaitCode
 	}
-	reply, err := begin(ctx, c, step{account: a, counters: c.addressLook()})
+	reply, err := begin(ctx, c, step{account: a, counters: c.AddressLook()})
 	reply.DisclaimersRequired = c.pending(a, nil)
-	reply.CaptchaRequired = state == record.CheckPassword && c.captchaDue(a.Tallies[record.WrongPasswords])
+	reply.CaptchaRequired = state == record.CheckPassword && c.CaptchaDue(a.Tallies[record.WrongPasswords])
 	return reply, err
 }
 
@@ -48,11 +48,11 @@ func (c *call) loginState(a record.Account) (record.State, error) {
 	if byCode {
 		passwords.Count = 0 // strangers can lock the account, but there is no password to disable
 	}
-	if err := c.checkPasswords(passwords); err != nil {
+	if err := c.CheckPasswords(passwords); err != nil {
 		return record.None, err
 	}
 	if byCode {
-		if err := c.checkCodes(a); err != nil {
+		if err := c.CheckCodes(a); err != nil {
 			return record.None, err
 		}
 	}

@@ -13,6 +13,6 @@ func (s *Service) logout(ctx context.Context, c *call, _ *emptyRequest) (Reply, 
 	if err := s.endOwn(ctx, c); err != nil {
 		return Reply{}, err
 	}
-	c.happened(record.SessionEnded, record.EndedByLogout)
+	c.Happened(record.SessionEnded, record.EndedByLogout)
 	return Reply{}, nil
 }

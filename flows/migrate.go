@@ -17,7 +17,7 @@ const verifyTimeout = 5 * time.Second
 // a stranger can ask no oftener than be refused by a hash. Where there is nobody
 // to ask, every password is wrong.
 func (s *Service) verifyElsewhere(ctx context.Context, c *call, a record.Account, typed string) (bool, error) {
-	if _, _, err := s.Hasher.Verify(ctx, c.turn(), c.Company.Password.Argon2id, "", password.Normalize(typed)); err != nil {
+	if _, _, err := s.Hasher.Verify(ctx, c.Turn(), c.Company.Password.Argon2id, "", password.Normalize(typed)); err != nil {
 		return false, err
 	}
 	if c.Company.Password.Migrate == nil {

@@ -64,7 +64,7 @@ func (s *Service) exchange(ctx context.Context, c *call, config tenant.OAuth, re
 	if err != nil && !errors.Is(err, wire.ErrOAuthFailed) {
 		return tenant.OAuthUser{}, err
 	}
-	if err := c.settleAddress(ctx, err == nil); err != nil {
+	if err := c.SettleAddress(ctx, err == nil); err != nil {
 		return tenant.OAuthUser{}, err
 	}
 	if err != nil {
@@ -109,12 +109,12 @@ const grantMemory = time.Hour
 // 4.4).
 func (s *Service) spendGrant(ctx context.Context, c *call, req *oauthRequest) error {
 	hash := sha256.Sum256([]byte(strings.TrimFunc(req.Code, trimmed)))
-	sent := c.counter("grant", hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: grantMemory})
-	err := s.Sessions.Charge(ctx, c.Now, append(slices.Concat(c.addressLook(), c.addressLogins()), sent)...)
+	sent := c.Counter("grant", hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: grantMemory})
+	err := s.Sessions.Charge(ctx, c.Now, append(slices.Concat(c.AddressLook(), c.AddressLogins()), sent)...)
 	if full, ok := errors.AsType[*record.Full](err); ok && full.Key == sent.Key {
 		return fmt.Errorf("%w: the code was sent before", wire.ErrOAuthFailed)
 	}
-	return c.refused(err)
+	return c.Refused(err)
 }
 
 // accountOfUser finds the account bound to the user. With LinkVerifiedEmail one
@@ -156,7 +156,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAut
 	if err != nil {
 		return record.Account{}, wire.Unavailable("binding the provider's user", err)
 	}
-	c.happened(record.IdentityBound, "provider "+strconv.Itoa(identity.Provider))
+	c.Happened(record.IdentityBound, "provider "+strconv.Itoa(identity.Provider))
 	s.Notify(c.Company, a, message.NoticeIdentityBound)
 	return a, nil
 }

@@ -35,7 +35,7 @@ func (s *Service) checkOTP(ctx context.Context, c *call, req *checkOTPRequest) (
 		return Reply{}, err
 	}
 	if st.accepted, err = c.accept(st.account, req.AcceptDisclaimers); err != nil {
-		return Reply{}, c.addressFirst(ctx, err)
+		return Reply{}, c.AddressFirst(ctx, err)
 	}
 	return s.after(ctx, c, st, true)
 }
@@ -75,7 +75,7 @@ func (s *Service) codeAccount(ctx context.Context, c *call) (record.Account, err
 	if err != nil {
 		return record.Account{}, err
 	}
-	if err := c.checkAddress(ctx); err != nil {
+	if err := c.CheckAddress(ctx); err != nil {
 		return record.Account{}, err
 	}
 	return a, s.mayTryCode(ctx, c, a)
@@ -83,10 +83,10 @@ func (s *Service) codeAccount(ctx context.Context, c *call) (record.Account, err
 
 func (s *Service) mayTryCode(ctx context.Context, c *call, a record.Account) error {
 	if c.hides() {
-		_, tallies, err := c.shown(ctx, a, c.session.LoginID)
-		return cmp.Or(err, c.checkCodes(record.Account{Tallies: tallies}))
+		_, tallies, err := c.Shown(ctx, a, c.session.LoginID)
+		return cmp.Or(err, c.CheckCodes(record.Account{Tallies: tallies}))
 	}
-	return cmp.Or(c.checkCodes(a), admitted(a))
+	return cmp.Or(c.CheckCodes(a), admitted(a))
 }
 
 // spendCode returns a Sessions.Get that spends the code of a session in state,
@@ -94,7 +94,7 @@ func (s *Service) mayTryCode(ctx context.Context, c *call, a record.Account) err
 // whose session it is.
 func (s *Service) spendCode(c *call, state record.State) func(context.Context, record.TokenHash) (record.Session, error) {
 	return func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-		session, err := s.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.addressLook()...)
+		session, err := s.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.AddressLook()...)
 		if errors.As(err, &c.limited) {
 			err = nil
 		}
@@ -112,7 +112,7 @@ func (s *Service) tryCode(ctx context.Context, c *call, otp string) (step, error
 		return step{}, err
 	}
 	if c.limited != nil {
-		return step{}, c.refused(c.limited)
+		return step{}, c.Refused(c.limited)
 	}
 	if err := s.mayTryCode(ctx, c, a); err != nil {
 		return step{}, err
@@ -128,18 +128,18 @@ func (s *Service) tryCode(ctx context.Context, c *call, otp string) (step, error
 	right := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
 	switch {
 	case right && c.hides(): // what the account has been spared so far shows now
-		err = cmp.Or(c.checkCodes(a), admitted(a))
+		err = cmp.Or(c.CheckCodes(a), admitted(a))
 	case right:
 	case c.hides():
-		err = c.countCode(ctx, c.hidden(a, c.session.LoginID))
-		err = cmp.Or(err, c.settleWindow(ctx, c.subject(record.Account{}, c.session.LoginID), record.WrongCodes, c.Company.Limits.WrongCodes, false))
+		err = c.CountWrongCode(ctx, c.Hidden(a, c.session.LoginID))
+		err = cmp.Or(err, c.SettleWindow(ctx, c.Subject(record.Account{}, c.session.LoginID), record.WrongCodes, c.Company.Limits.WrongCodes, false))
 	default:
-		err = c.settleWindow(ctx, c.subject(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, false)
+		err = c.SettleWindow(ctx, c.Subject(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, false)
 	}
 	if err == nil && !right {
 		err = wire.ErrOTPInvalid
 	}
-	return step{account: a, counters: c.addressLook()}, err
+	return step{account: a, counters: c.AddressLook()}, err
 }
 
 // tryBackupCode finds the backup code that was sent. It stays usable until the
@@ -153,11 +153,11 @@ func (s *Service) tryBackupCode(ctx context.Context, c *call, sent string) (step
 	if err != nil {
 		return step{}, wire.Unavailable("loading the backup codes", err)
 	}
-	match, err := s.Hasher.Match(ctx, c.turn(), c.Company.Password.Argon2id, hashes, record.NormalizeBackupCode(sent))
+	match, err := s.Hasher.Match(ctx, c.Turn(), c.Company.Password.Argon2id, hashes, record.NormalizeBackupCode(sent))
 	if err != nil {
 		return step{}, wire.Unavailable("checking the backup code", err)
 	}
-	err = c.settleWindow(ctx, c.subject(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, match != "")
+	err = c.SettleWindow(ctx, c.Subject(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, match != "")
 	if err == nil && match == "" {
 		err = wire.ErrBackupCodeInvalid
 	}
@@ -187,14 +187,14 @@ func (s *Service) renew(ctx context.Context, c *call) (record.Account, error) {
 	if c.session.State == record.CheckOTP && a.Phone == "" {
 		return record.Account{}, wire.Invalid("The account has no phone that a code could be sent to.")
 	}
-	renewals := c.counter("renewals", c.session.ID, tenant.Rate{N: c.Company.OTPRenewals, Per: c.Company.Temporary})
+	renewals := c.Counter("renewals", c.session.ID, tenant.Rate{N: c.Company.OTPRenewals, Per: c.Company.Temporary})
 	same := step{account: a, decoyOf: c.session.LoginID, state: c.session.State}
 	code, err := s.newCode(c, same, c.token)
 	if err != nil {
 		return record.Account{}, err
 	}
 	if code.stored != nil {
-		if err := c.charge(ctx, append([]record.Counter{renewals}, code.counters...)...); err != nil {
+		if err := c.Charge(ctx, append([]record.Counter{renewals}, code.counters...)...); err != nil {
 			return record.Account{}, err
 		}
 	}

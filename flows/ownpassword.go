@@ -82,7 +82,7 @@ func (s *Service) ChangePassword(ctx context.Context, company *tenant.Company, a
 	} else if err != nil {
 		return err
 	}
-	hash, err := s.Hasher.Hash(ctx, c.turn(), company.Password.Argon2id, wanted)
+	hash, err := s.Hasher.Hash(ctx, c.Turn(), company.Password.Argon2id, wanted)
 	if err != nil {
 		return wire.Unavailable("hashing the password", err)
 	}
@@ -131,8 +131,8 @@ func (s *Service) callFor(company *tenant.Company, a record.Account, address str
 // tryKnown looks at rates and locks, then the password, of an account that its
 // caller knows: nothing of it is to be hidden.
 func (s *Service) tryKnown(ctx context.Context, c *call, a record.Account, current string) error {
-	if err := c.checkPasswords(a.Tallies[record.WrongPasswords]); err != nil {
+	if err := c.CheckPasswords(a.Tallies[record.WrongPasswords]); err != nil {
 		return err
 	}
-	return s.comparePassword(ctx, c, passwordAttempt{account: a, password: current, wrong: wire.ErrPasswordInvalid}, c.subject(a, ""), true)
+	return s.comparePassword(ctx, c, passwordAttempt{account: a, password: current, wrong: wire.ErrPasswordInvalid}, c.Subject(a, ""), true)
 }

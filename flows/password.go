@@ -56,14 +56,14 @@ type passwordAttempt struct {
 // tryPassword looks at rates and locks, the captcha, then the password. An
 // account without one, or none at all, costs the time of a wrong password.
 func (s *Service) tryPassword(ctx context.Context, c *call, t passwordAttempt) error {
-	subject, tallies, err := c.shown(ctx, t.account, t.alias)
+	subject, tallies, err := c.Shown(ctx, t.account, t.alias)
 	if err != nil {
 		return err
 	}
 	wrong := tallies[record.WrongPasswords]
-	locked, due := c.checkPasswords(wrong), c.captchaDue(wrong)
-	if locked != nil || due || t.before != nil { // else beginLogin does, in one step
-		if err := c.checkLogins(ctx); err != nil {
+	locked, due := c.CheckPasswords(wrong), c.CaptchaDue(wrong)
+	if locked != nil || due || t.before != nil { // else BeginLogin does, in one step
+		if err := c.CheckLogins(ctx); err != nil {
 			return err
 		}
 	}
@@ -84,7 +84,7 @@ func (s *Service) tryPassword(ctx context.Context, c *call, t passwordAttempt) e
 // comparePassword is the attempt itself, which counts for subject. solved tells
 // that no captcha is due any more.
 func (s *Service) comparePassword(ctx context.Context, c *call, t passwordAttempt, subject record.Subject, solved bool) error {
-	if err := c.beginLogin(ctx); err != nil {
+	if err := c.BeginLogin(ctx); err != nil {
 		return err
 	}
 	ok, stale, err := s.verifyPassword(ctx, c, t.account, t.password)
@@ -92,11 +92,11 @@ func (s *Service) comparePassword(ctx context.Context, c *call, t passwordAttemp
 		return wire.Unavailable("checking the password", err)
 	}
 	if c.Company.Hardened && t.alias != "" { // else subject is the account itself
-		if ok, err = c.settleHidden(ctx, c.hidden(t.account, t.alias), ok); err != nil {
+		if ok, err = c.SettleHidden(ctx, c.Hidden(t.account, t.alias), ok); err != nil {
 			return err
 		}
 	}
-	captcha, err := c.settlePassword(ctx, subject, ok, solved)
+	captcha, err := c.SettlePassword(ctx, subject, ok, solved)
 	if err != nil {
 		return err
 	}
@@ -116,13 +116,13 @@ func (s *Service) verifyPassword(ctx context.Context, c *call, a record.Account,
 		ok, err = s.verifyElsewhere(ctx, c, a, typed)
 		return ok, ok, err
 	}
-	return s.Hasher.Verify(ctx, c.turn(), c.Company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
+	return s.Hasher.Verify(ctx, c.Turn(), c.Company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
 }
 
 // rehash replaces a weaker hash of a password that was right. Nobody has changed
 // the account by that, so Updated stays. If it fails, the next login tries again.
 func (s *Service) rehash(ctx context.Context, c *call, a record.Account, password string) {
-	hash, err := s.Hasher.Hash(ctx, c.turn(), c.Company.Password.Argon2id, password)
+	hash, err := s.Hasher.Hash(ctx, c.Turn(), c.Company.Password.Argon2id, password)
 	if err == nil {
 		_, err = s.Accounts.Update(ctx, c.Company.Code, a.ID, func(now *record.Account) (ends bool, err error) {
 			if now.PasswordHash != a.PasswordHash {

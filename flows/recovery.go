@@ -26,7 +26,7 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 	if req.Method != "" && !slices.Contains([]tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion}, req.Method) {
 		return Reply{}, wire.Invalid("The field method must be PHONE, MAIL or QUESTION.")
 	}
-	if err := c.checkAddress(ctx); err != nil {
+	if err := c.CheckAddress(ctx); err != nil {
 		return Reply{}, err
 	}
 	a, alias, err := s.accountByLoginID(ctx, c, record.NormalizeLoginID(req.LoginID))
@@ -44,7 +44,7 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 		return Reply{}, err
 	}
 	if a.ID == 0 {
-		if err := c.failAddress(ctx); err != nil {
+		if err := c.FailAddress(ctx); err != nil {
 			return Reply{}, err
 		}
 		return Reply{}, wire.ErrLoginIDNotFound
@@ -77,9 +77,9 @@ func (s *Service) recoverBy(ctx context.Context, c *call, a record.Account, meth
 func (c *call) checkRecovery(tallies map[record.Kind]record.Tally, method tenant.Method) error {
 	switch method {
 	case tenant.ByPhone:
-		return c.checkCodes(record.Account{Tallies: tallies})
+		return c.CheckCodes(record.Account{Tallies: tallies})
 	case tenant.ByQuestion:
-		return c.checkAnswers(record.Account{Tallies: tallies})
+		return c.CheckAnswers(record.Account{Tallies: tallies})
 	default:
 		return nil
 	}
@@ -129,7 +129,7 @@ func notSet(m tenant.Method, a record.Account) error {
 // mailLink mails a link that auth/recovery/checklink exchanges for a session, in
 // a mail of a type.
 func (s *Service) mailLink(ctx context.Context, c *call, a record.Account, mail string) error {
-	if err := c.charge(ctx, c.mailCounter(strconv.FormatInt(a.ID, 10))); err != nil {
+	if err := c.Charge(ctx, c.mailCounter(strconv.FormatInt(a.ID, 10))); err != nil {
 		return err
 	}
 	link, message := c.newLink(a, mail)
@@ -141,7 +141,7 @@ func (s *Service) mailLink(ctx context.Context, c *call, a record.Account, mail 
 }
 
 func (c *call) mailCounter(account string) record.Counter {
-	return c.counter("mails-per-account", account, c.Company.Limits.MailsPerAccount)
+	return c.Counter("mails-per-account", account, c.Company.Limits.MailsPerAccount)
 }
 
 // newLink is a session that only checklink takes, under a token of another
@@ -166,12 +166,12 @@ type checkLinkRequest struct {
 // checkLink exchanges the token of a mailed link (contract, 4; open in the
 // interface).
 func (s *Service) checkLink(ctx context.Context, c *call, req *checkLinkRequest) (Reply, error) {
-	if err := c.checkAddress(ctx); err != nil {
+	if err := c.CheckAddress(ctx); err != nil {
 		return Reply{}, err
 	}
 	link, err := s.lookup(ctx, tokens.LinkPrefix, req.Token, Demand{Company: c.Company.Code}, c.Now, s.Sessions.Get)
 	if errors.Is(err, wire.ErrTokenInvalid) {
-		if err := c.failAddress(ctx); err != nil {
+		if err := c.FailAddress(ctx); err != nil {
 			return Reply{}, err
 		}
 	}
@@ -199,20 +199,20 @@ func (s *Service) checkQuestion(ctx context.Context, c *call, req *checkQuestion
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := c.checkAddress(ctx); err != nil {
+	if err := c.CheckAddress(ctx); err != nil {
 		return Reply{}, err
 	}
-	if err := c.checkAnswers(a); err != nil {
+	if err := c.CheckAnswers(a); err != nil {
 		return Reply{}, err
 	}
 	if err := admitted(a); err != nil {
 		return Reply{}, err
 	}
-	ok, _, err := s.Hasher.Verify(ctx, c.turn(), c.Company.Password.Argon2id, a.AnswerHash, record.FoldAnswer(req.ControlAnswer))
+	ok, _, err := s.Hasher.Verify(ctx, c.Turn(), c.Company.Password.Argon2id, a.AnswerHash, record.FoldAnswer(req.ControlAnswer))
 	if err != nil {
 		return Reply{}, wire.Unavailable("checking the control answer", err)
 	}
-	if err := c.settleWindow(ctx, c.subject(a, ""), record.WrongAnswers, c.Company.Limits.WrongAnswers, ok); err != nil {
+	if err := c.SettleWindow(ctx, c.Subject(a, ""), record.WrongAnswers, c.Company.Limits.WrongAnswers, ok); err != nil {
 		return Reply{}, err
 	}
 	if !ok {

@@ -18,7 +18,7 @@ func (s *Service) enterSealed(ctx context.Context, c *call, st step) (Reply, err
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := c.charge(ctx, st.counters...); err != nil {
+	if err := c.Charge(ctx, st.counters...); err != nil {
 		return Reply{}, err
 	}
 	st.state = record.CheckPassword
@@ -42,7 +42,7 @@ func (s *Service) openSealed(ctx context.Context, c *call, want Demand) error {
 	}
 	session.Company = owner.Code
 	c.Company, c.session = owner, &session
-	claim := c.counter("claim", hex.EncodeToString(session.Hash[:]), tenant.Rate{N: 1, Per: session.Expires.Add(record.Keep).Sub(c.Now)})
+	claim := c.Counter("claim", hex.EncodeToString(session.Hash[:]), tenant.Rate{N: 1, Per: session.Expires.Add(record.Keep).Sub(c.Now)})
 	c.claim = &claim
 	if err = s.Sessions.Charge(ctx, c.Now, record.Look(claim)...); err != nil {
 		if c.claimed(err) {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/text/language"
 
 	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -45,7 +46,7 @@ type Service struct {
 	AuditKeep time.Duration
 
 	recorder background.Recorder
-	told     Told // of full counters
+	told     limits.Told // of full counters
 	warnings background.Warnings
 	backlogs atomic.Pointer[[]record.Backlog] // nil until they are known
 	derived  atomic.Pointer[tokens.Keys]      // nil until it is needed
@@ -88,7 +89,7 @@ type Reply struct {
 
 // A call is one request on its way through a flow.
 type call struct {
-	Attempt
+	limits.Attempt
 
 	session *record.Session // nil on routes that take no token
 	ended   bool            // endOwn has ended the session, so the next one replaces none
@@ -110,8 +111,8 @@ type call struct {
 }
 
 // attempt is one of a client at that address.
-func (s *Service) attempt(company *tenant.Company, address string) Attempt {
-	at := Attempt{Company: company, Address: address, Now: s.Now(), Counters: s.Sessions, Tallies: s.Accounts, Tell: s.Tell}
+func (s *Service) attempt(company *tenant.Company, address string) limits.Attempt {
+	at := limits.Attempt{Company: company, Address: address, Now: s.Now(), Counters: s.Sessions, Tallies: s.Accounts, Tell: s.Tell}
 	if s.Observe != nil {
 		at.Told = &s.told
 	}

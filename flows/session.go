@@ -122,7 +122,7 @@ func (s *Service) store(ctx context.Context, c *call, next record.Session, count
 		}
 	}
 	if full, ok := errors.AsType[*record.Full](err); ok {
-		return c.refused(full)
+		return c.Refused(full)
 	}
 	if err != nil { // also where the account was changed while its owner logged in
 		return wire.Unavailable("storing the session", err)
@@ -134,7 +134,7 @@ func (s *Service) store(ctx context.Context, c *call, next record.Session, count
 func (s *Service) endOwn(ctx context.Context, c *call) error {
 	var err error
 	if c.claim != nil { // which strangers can have as many of as they like, so that ending them is what is counted
-		err = s.Sessions.Charge(ctx, c.Now, append(c.addressLogins(), *c.claim)...)
+		err = s.Sessions.Charge(ctx, c.Now, append(c.AddressLogins(), *c.claim)...)
 	} else {
 		err = s.Sessions.Delete(ctx, c.session.Hash)
 	}
@@ -142,7 +142,7 @@ func (s *Service) endOwn(ctx context.Context, c *call) error {
 		return wire.ErrTokenInvalid // ended by another request meanwhile
 	}
 	if full, ok := errors.AsType[*record.Full](err); ok {
-		return c.refused(full)
+		return c.Refused(full)
 	}
 	if err != nil {
 		return wire.Unavailable("ending the session", err)

@@ -58,7 +58,7 @@ func (s *Service) checkNotSame(ctx context.Context, c *call, a record.Account, w
 	if a.PasswordHash == "" || a.PasswordHash == record.AskedElsewhere {
 		return nil
 	}
-	same, _, err := s.Hasher.Verify(ctx, c.turn(), c.Company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
+	same, _, err := s.Hasher.Verify(ctx, c.Turn(), c.Company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
 	if err != nil {
 		return wire.Unavailable("comparing with the present password", err)
 	}
@@ -69,7 +69,7 @@ func (s *Service) checkNotSame(ctx context.Context, c *call, a record.Account, w
 }
 
 func (s *Service) changePassword(ctx context.Context, c *call, a record.Account, password string) error {
-	hash, err := s.Hasher.Hash(ctx, c.turn(), c.Company.Password.Argon2id, password)
+	hash, err := s.Hasher.Hash(ctx, c.Turn(), c.Company.Password.Argon2id, password)
 	if err != nil {
 		return wire.Unavailable("hashing the password", err)
 	}

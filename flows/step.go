@@ -55,7 +55,7 @@ func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 	}
 	when := c.whenSent(st.state)
 	if when == beforeStored && code.send != nil {
-		if err := c.charge(ctx, st.counters...); err != nil {
+		if err := c.Charge(ctx, st.counters...); err != nil {
 			return Reply{}, err
 		}
 		st.counters = nil
@@ -92,7 +92,7 @@ func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 func (s *Service) after(ctx context.Context, c *call, st step, otpDone bool) (Reply, error) {
 	switch {
 	case !otpDone && c.Company.NeedsSecondFactor(st.account):
-		if err := c.checkCodes(st.account); err != nil {
+		if err := c.CheckCodes(st.account); err != nil {
 			return Reply{}, err
 		}
 		return s.awaitCode(ctx, c, st)

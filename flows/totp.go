@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -25,7 +26,7 @@ func (s *Service) tryApp(ctx context.Context, c *call, a record.Account, code st
 		return step{}, err
 	}
 	at, right := tokens.MatchTOTP(secret, code, c.Now)
-	err = c.settleWindow(ctx, c.subject(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, right)
+	err = c.SettleWindow(ctx, c.Subject(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, right)
 	if err == nil && !right {
 		err = errAppCode
 	}
@@ -43,7 +44,7 @@ var errAppCode = &wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wr
 func (s *Service) SpendTOTP(ctx context.Context, now time.Time, company, sealed string, step int64) error {
 	of := sha256.Sum256([]byte(sealed))
 	err := s.Sessions.Charge(ctx, now, record.Counter{
-		Key:    counterKey(company, "totp", hex.EncodeToString(of[:16])+"/"+strconv.FormatInt(step, 10)),
+		Key:    limits.Key(company, "totp", hex.EncodeToString(of[:16])+"/"+strconv.FormatInt(step, 10)),
 		Limit:  1,
 		Window: tokens.TOTPEnds(step).Sub(now),
 	})

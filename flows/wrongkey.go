@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -19,7 +20,7 @@ var wrongKeys = tenant.Rate{N: 30, Per: 5 * time.Minute}
 func (s *Service) WrongKey(ctx context.Context, address string) error {
 	now := s.Now()
 	e := record.Event{Name: record.KeyWrong, Address: address}
-	err := s.Sessions.Charge(ctx, now, perAddress("", "wrong-keys", address, wrongKeys)...)
+	err := s.Sessions.Charge(ctx, now, limits.PerAddress("", "wrong-keys", address, wrongKeys)...)
 	full, limited := errors.AsType[*record.Full](err)
 	switch {
 	case limited:

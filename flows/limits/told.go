@@ -1,4 +1,4 @@
-package flows
+package limits
 
 import (
 	"strings"
@@ -8,8 +8,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// lockOf is the lock that a counter which refuses is: the second part of its key.
-func lockOf(key string) string {
+// LockOf is the lock that a counter which refuses is: the second part of its key.
+func LockOf(key string) string {
 	_, name, _ := strings.Cut(key, "/")
 	name, _, _ = strings.Cut(name, "/")
 	switch name {

@@ -1,4 +1,4 @@
-package flows
+package limits
 
 import (
 	"net/netip"

@@ -1,4 +1,14 @@
-package flows
+// Package limits counts the attempts of clients, and refuses them once there were too
+// many: wrong passwords, codes and answers by account, failures and logins by
+// address, and what SMS and mails there may be.
+//
+// Attempts are counted so that any number of them that race, on any nodes, end
+// as if they had come one after another: what is looked at before the secret
+// (Check…) only spares work; what counts is the one atomic step after it (Settle…),
+// in which an attempt that comes too late is refused even if its secret was right.
+//
+// Start with Attempt. How often what may happen is in tenant.Limits.
+package limits
 
 import (
 	"cmp"
@@ -31,27 +41,23 @@ type Attempt struct {
 	// Whose the attempt is, once the account was found.
 	Account   int64
 	Mnemocode string
-	// Events are what has happened, with a Name and a Reason.
+	// Events are what has Happened, with a Name and a Reason.
 	Events []record.Event
 }
 
-// happened notes an event of the attempt, which is emitted with all that is known
+// Happened notes an event of the attempt, which is emitted with all that is known
 // of it by then.
-func (at *Attempt) happened(name, reason string) {
+func (at *Attempt) Happened(name, reason string) {
 	at.Events = append(at.Events, record.Event{Name: name, Reason: reason})
 }
 
-// Attempts are counted so that any number of them that race, on any nodes, end
-// as if they had come one after another: what is looked at before the secret
-// only spares work; what counts is the one atomic step after it (settle…), in
-// which an attempt that comes too late is refused even if its secret was right.
-
-// counterKey makes the key of a company's counter or, with an empty code, of one
+// Key makes the key of a company's counter or, with an empty code, of one
 // that all share. A code has no slash and is never empty, so no two have the same.
-func counterKey(company, name, of string) string { return company + "/" + name + "/" + of }
+func Key(company, name, of string) string { return company + "/" + name + "/" + of }
 
-func (at *Attempt) counter(name, of string, rate tenant.Rate) record.Counter {
-	return record.Counter{Key: counterKey(at.Company.Code, name, of), Limit: rate.N, Window: rate.Per}
+// Counter counts something of the company.
+func (at *Attempt) Counter(name, of string, rate tenant.Rate) record.Counter {
+	return record.Counter{Key: Key(at.Company.Code, name, of), Limit: rate.N, Window: rate.Per}
 }
 
 // addressRanges are what an address is counted as: one of IPv6 as its /64, which
@@ -70,8 +76,8 @@ func addressRanges(address string) (narrow, wide string) {
 	return prefix(64), prefix(48)
 }
 
-// turn is the call's at hashing, where all of a /48 are one client.
-func (at *Attempt) turn() password.Turn {
+// Turn is the attempt's at hashing, where all of a /48 are one client.
+func (at *Attempt) Turn() password.Turn {
 	_, wide := addressRanges(at.Address)
 	return password.Turn{Company: at.Company.Code, Address: wide}
 }
@@ -79,85 +85,87 @@ func (at *Attempt) turn() password.Turn {
 // wideTimes is how many times an address's limit its /48 has.
 const wideTimes = 10
 
-// perAddress are the counters of the call's address.
-func (at *Attempt) perAddress(name string, rate tenant.Rate) []record.Counter {
+// PerAddress are the counters of the attempt's address.
+func (at *Attempt) PerAddress(name string, rate tenant.Rate) []record.Counter {
 	if at.Nowhere {
 		return nil
 	}
-	return perAddress(at.Company.Code, name, at.Address, rate)
+	return PerAddress(at.Company.Code, name, at.Address, rate)
 }
 
-// perAddress are an address's counters in a company or, with an empty code, in
+// PerAddress are an address's counters in a company or, with an empty code, in
 // all.
-func perAddress(company, name, address string, rate tenant.Rate) []record.Counter {
+func PerAddress(company, name, address string, rate tenant.Rate) []record.Counter {
 	narrow, wide := addressRanges(address)
-	counters := []record.Counter{{Key: counterKey(company, name, narrow), Limit: rate.N, Window: rate.Per}}
+	counters := []record.Counter{{Key: Key(company, name, narrow), Limit: rate.N, Window: rate.Per}}
 	if wide != narrow {
-		counters = append(counters, record.Counter{Key: counterKey(company, name, wide), Limit: wideTimes * rate.N, Window: rate.Per})
+		counters = append(counters, record.Counter{Key: Key(company, name, wide), Limit: wideTimes * rate.N, Window: rate.Per})
 	}
 	return counters
 }
 
 func (at *Attempt) addressFailures() []record.Counter {
-	return at.perAddress("failures-of-address", at.Company.Limits.FailuresPerAddress)
+	return at.PerAddress("failures-of-address", at.Company.Limits.FailuresPerAddress)
 }
 
-// addressLook are what checkAddress looks at, for a step that is to look itself.
-func (at *Attempt) addressLook() []record.Counter { return record.Look(at.addressFailures()...) }
+// AddressLook are what CheckAddress looks at, for a step that is to look itself.
+func (at *Attempt) AddressLook() []record.Counter { return record.Look(at.addressFailures()...) }
 
-// checkAddress refuses an address that has failed too often.
-func (at *Attempt) checkAddress(ctx context.Context) error {
-	return at.charge(ctx, at.addressLook()...)
+// CheckAddress refuses an address that has failed too often.
+func (at *Attempt) CheckAddress(ctx context.Context) error {
+	return at.Charge(ctx, at.AddressLook()...)
 }
 
-// addressLogins count the passwords of the address that were compared and the
+// AddressLogins count the passwords of the address that were compared and the
 // OAuth codes that went to a provider, right or wrong.
-func (at *Attempt) addressLogins() []record.Counter {
-	return at.perAddress("logins-per-address", at.Company.Limits.LoginsPerAddress)
+func (at *Attempt) AddressLogins() []record.Counter {
+	return at.PerAddress("logins-per-address", at.Company.Limits.LoginsPerAddress)
 }
 
-// checkLogins is checkAddress before a password: it also refuses an address with
+// CheckLogins is CheckAddress before a password: it also refuses an address with
 // too many of them.
-func (at *Attempt) checkLogins(ctx context.Context) error {
-	return at.charge(ctx, record.Look(append(at.addressFailures(), at.addressLogins()...)...)...)
+func (at *Attempt) CheckLogins(ctx context.Context) error {
+	return at.Charge(ctx, record.Look(append(at.addressFailures(), at.AddressLogins()...)...)...)
 }
 
-// beginLogin is checkLogins, and counts a password that is about to be compared.
-func (at *Attempt) beginLogin(ctx context.Context) error {
-	return at.charge(ctx, append(at.addressLook(), at.addressLogins()...)...)
+// BeginLogin is CheckLogins, and counts a password that is about to be compared.
+func (at *Attempt) BeginLogin(ctx context.Context) error {
+	return at.Charge(ctx, append(at.AddressLook(), at.AddressLogins()...)...)
 }
 
-// addressFirst is for a refusal that came before the step which looks at the
+// AddressFirst is for a refusal that came before the step which looks at the
 // address: an address that has failed too often is told that alone.
-func (at *Attempt) addressFirst(ctx context.Context, err error) error {
-	return cmp.Or(at.checkAddress(ctx), err)
+func (at *Attempt) AddressFirst(ctx context.Context, err error) error {
+	return cmp.Or(at.CheckAddress(ctx), err)
 }
 
-// failAddress counts a failure of the address; it is refused if there were too
+// FailAddress counts a failure of the address; it is refused if there were too
 // many before.
-func (at *Attempt) failAddress(ctx context.Context) error {
-	return at.charge(ctx, at.addressFailures()...)
+func (at *Attempt) FailAddress(ctx context.Context) error {
+	return at.Charge(ctx, at.addressFailures()...)
 }
 
-func (at *Attempt) charge(ctx context.Context, counters ...record.Counter) error {
-	return at.refused(at.Counters.Charge(ctx, at.Now, counters...))
+// Charge adds one to each counter, or refuses with the lock that the first full one
+// is.
+func (at *Attempt) Charge(ctx context.Context, counters ...record.Counter) error {
+	return at.Refused(at.Counters.Charge(ctx, at.Now, counters...))
 }
 
-// settleAddress ends an attempt: it counts a wrong one, and refuses any that
+// SettleAddress ends an attempt: it counts a wrong one, and refuses any that
 // comes after too many.
-func (at *Attempt) settleAddress(ctx context.Context, ok bool) error {
+func (at *Attempt) SettleAddress(ctx context.Context, ok bool) error {
 	if ok {
-		return at.checkAddress(ctx)
+		return at.CheckAddress(ctx)
 	}
-	return at.failAddress(ctx)
+	return at.FailAddress(ctx)
 }
 
-// refused makes auth.restricted of a counter that is full.
-func (at *Attempt) refused(err error) error {
+// Refused makes auth.restricted of a counter that is full.
+func (at *Attempt) Refused(err error) error {
 	if full, ok := errors.AsType[*record.Full](err); ok {
-		lock := lockOf(full.Key)
+		lock := LockOf(full.Key)
 		if at.Told != nil && at.Told.First(at.Now, full) {
-			at.happened(lock, "")
+			at.Happened(lock, "")
 		}
 		return wire.Restricted(lock, at.Now, full.Until)
 	}
@@ -167,9 +175,9 @@ func (at *Attempt) refused(err error) error {
 	return nil
 }
 
-// subject is whose attempts are counted where an account was looked for: its
+// Subject is whose attempts are counted where an account was looked for: its
 // own or, with an empty one, those of the login id's alias.
-func (at *Attempt) subject(a record.Account, alias string) record.Subject {
+func (at *Attempt) Subject(a record.Account, alias string) record.Subject {
 	if a.ID != 0 {
 		return record.Subject{Company: at.Company.Code, Account: a.ID}
 	}
@@ -184,8 +192,8 @@ func (at *Attempt) tallies(ctx context.Context, subject record.Subject) (map[rec
 	return tallies, nil
 }
 
-// checkPasswords refuses while the passwords of the tally are locked.
-func (at *Attempt) checkPasswords(t record.Tally) error {
+// CheckPasswords refuses while the passwords of the tally are locked.
+func (at *Attempt) CheckPasswords(t record.Tally) error {
 	until := at.Company.Limits.PasswordsLocked(t, at.Now)
 	switch {
 	case until.IsZero():
@@ -197,21 +205,22 @@ func (at *Attempt) checkPasswords(t record.Tally) error {
 	}
 }
 
-func (at *Attempt) captchaDue(passwords record.Tally) bool {
+// CaptchaDue reports whether the next password needs a captcha.
+func (at *Attempt) CaptchaDue(passwords record.Tally) bool {
 	return at.Company.Captcha != nil && passwords.Count >= at.Company.Limits.CaptchaAfter
 }
 
-// settlePassword ends an attempt with a password and returns whether the next
+// SettlePassword ends an attempt with a password and returns whether the next
 // one needs a captcha. solved tells that this one brought one.
-func (at *Attempt) settlePassword(ctx context.Context, subject record.Subject, ok, solved bool) (captcha bool, err error) {
-	if err := at.settleAddress(ctx, ok); err != nil {
+func (at *Attempt) SettlePassword(ctx context.Context, subject record.Subject, ok, solved bool) (captcha bool, err error) {
+	if err := at.SettleAddress(ctx, ok); err != nil {
 		return false, err
 	}
 	err = at.tally(ctx, subject, record.WrongPasswords, func(t *record.Tally) error {
-		if err := at.checkPasswords(*t); err != nil {
+		if err := at.CheckPasswords(*t); err != nil {
 			return err
 		}
-		if at.captchaDue(*t) && !solved {
+		if at.CaptchaDue(*t) && !solved {
 			return &wire.Refusal{Err: wire.ErrCaptchaMissing, Captcha: true}
 		}
 		if ok {
@@ -219,7 +228,7 @@ func (at *Attempt) settlePassword(ctx context.Context, subject record.Subject, o
 			return nil
 		}
 		at.countWrongPassword(t)
-		captcha = at.captchaDue(*t)
+		captcha = at.CaptchaDue(*t)
 		return nil
 	})
 	return captcha, err
@@ -240,20 +249,20 @@ func (at *Attempt) checkWindow(kind record.Kind, t record.Tally, rate tenant.Rat
 	return nil
 }
 
-// checkCodes refuses while an account's codes are locked.
-func (at *Attempt) checkCodes(a record.Account) error {
+// CheckCodes refuses while an account's codes are locked.
+func (at *Attempt) CheckCodes(a record.Account) error {
 	return at.checkWindow(record.WrongCodes, a.Tallies[record.WrongCodes], at.Company.Limits.WrongCodes)
 }
 
-// checkAnswers refuses while an account's control answers are locked.
-func (at *Attempt) checkAnswers(a record.Account) error {
+// CheckAnswers refuses while an account's control answers are locked.
+func (at *Attempt) CheckAnswers(a record.Account) error {
 	return at.checkWindow(record.WrongAnswers, a.Tallies[record.WrongAnswers], at.Company.Limits.WrongAnswers)
 }
 
-// settleWindow ends an attempt whose tally counts within a window. A success
+// SettleWindow ends an attempt whose tally counts within a window. A success
 // does not clear it.
-func (at *Attempt) settleWindow(ctx context.Context, subject record.Subject, kind record.Kind, rate tenant.Rate, ok bool) error {
-	if err := at.settleAddress(ctx, ok); err != nil {
+func (at *Attempt) SettleWindow(ctx context.Context, subject record.Subject, kind record.Kind, rate tenant.Rate, ok bool) error {
+	if err := at.SettleAddress(ctx, ok); err != nil {
 		return err
 	}
 	return at.tally(ctx, subject, kind, func(t *record.Tally) error {
@@ -296,38 +305,38 @@ func (at *Attempt) tally(ctx context.Context, subject record.Subject, kind recor
 		return wire.Unavailable("counting wrong attempts", err)
 	}
 	if err == nil && lock != "" {
-		at.happened(lock, "")
+		at.Happened(lock, "")
 	}
 	return err
 }
 
-// shown returns whose wrong attempts strangers are told of, with the tallies: the
+// Shown returns whose wrong attempts strangers are told of, with the tallies: the
 // account's or, in a hardened company, those of the login id's alias.
-func (at *Attempt) shown(ctx context.Context, a record.Account, alias string) (record.Subject, map[record.Kind]record.Tally, error) {
+func (at *Attempt) Shown(ctx context.Context, a record.Account, alias string) (record.Subject, map[record.Kind]record.Tally, error) {
 	if !at.Company.Hardened {
-		return at.subject(a, alias), a.Tallies, nil
+		return at.Subject(a, alias), a.Tallies, nil
 	}
-	subject := at.subject(record.Account{}, alias)
+	subject := at.Subject(record.Account{}, alias)
 	tallies, err := at.tallies(ctx, subject)
 	return subject, tallies, err
 }
 
-// hidden returns whose wrong attempts are counted beside those that are shown:
+// Hidden returns whose wrong attempts are counted beside those that are shown:
 // the account's. For an unknown login id it is somebody who nobody is: what takes
 // no time would tell.
-func (at *Attempt) hidden(a record.Account, alias string) record.Subject {
-	return at.subject(a, alias+"/hidden")
+func (at *Attempt) Hidden(a record.Account, alias string) record.Subject {
+	return at.Subject(a, alias+"/hidden")
 }
 
-// settleHidden ends an attempt with a password for the account itself. One that
+// SettleHidden ends an attempt with a password for the account itself. One that
 // comes while the account is locked is refused only if it was right, and while
 // its password is disabled it is wrong: else guessing could go on.
-func (at *Attempt) settleHidden(ctx context.Context, hidden record.Subject, ok bool) (bool, error) {
+func (at *Attempt) SettleHidden(ctx context.Context, hidden record.Subject, ok bool) (bool, error) {
 	var right bool
 	err := at.tally(ctx, hidden, record.WrongPasswords, func(t *record.Tally) error {
 		disabled := t.Count >= at.Company.Limits.DisableAfter
 		right = ok && !disabled
-		switch locked := at.checkPasswords(*t); {
+		switch locked := at.CheckPasswords(*t); {
 		case right && locked != nil:
 			return locked
 		case right:
@@ -340,9 +349,9 @@ func (at *Attempt) settleHidden(ctx context.Context, hidden record.Subject, ok b
 	return right, err
 }
 
-// countCode counts a wrong code for the account itself. While its codes are
+// CountWrongCode counts a wrong code for the account itself. While its codes are
 // locked, more are not counted.
-func (at *Attempt) countCode(ctx context.Context, hidden record.Subject) error {
+func (at *Attempt) CountWrongCode(ctx context.Context, hidden record.Subject) error {
 	rate := at.Company.Limits.WrongCodes
 	return at.tally(ctx, hidden, record.WrongCodes, func(t *record.Tally) error {
 		if at.checkWindow(record.WrongCodes, *t, rate) == nil {

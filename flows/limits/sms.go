@@ -1,0 +1,64 @@
+package limits
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+)
+
+// SMSCounters are the budgets that one SMS uses up. The narrowest come first:
+// it is theirs that the caller can wait for. A decoy runs dry as an account
+// would, but for the company's.
+func (at *Attempt) SMSCounters(a record.Account, decoyOf string) []record.Counter {
+	var counters []record.Counter
+	if a.ID != 0 {
+		counters = at.AccountSMS(strconv.FormatInt(a.ID, 10), a.Phone)
+	} else {
+		counters = at.AccountSMS(DecoyBudget(decoyOf), DecoyBudget(decoyOf))
+	}
+	counters = append(counters, at.PerAddress("sms-per-address", at.Company.Limits.SMSPerAddress)...)
+	company := at.CompanySMS()
+	if a.ID == 0 {
+		company = record.Look(company...)
+	}
+	return append(counters, company...)
+}
+
+// AccountSMS are the budgets of an account and its phone.
+func (at *Attempt) AccountSMS(account, phone string) []record.Counter {
+	l := &at.Company.Limits
+	return []record.Counter{at.Counter("sms-per-account", account, l.SMSPerAccount), at.Counter("sms-per-phone", phone, l.SMSPerPhone)}
+}
+
+// CompanySMS is the company's own budget, if it has one.
+func (at *Attempt) CompanySMS() []record.Counter {
+	rate := at.Company.Limits.SMSPerCompany
+	if rate == (tenant.Rate{}) {
+		return nil
+	}
+	return []record.Counter{at.Counter("sms-per-company", "", rate)}
+}
+
+// countryAgain is after what time an SMS to a country that is not allowed may be asked
+// for again: only an operator can change that.
+const countryAgain = 24 * time.Hour
+
+// CountrySMS is the budget of a phone's country, if it has one. Where the country is
+// not allowed, it is full.
+func (at *Attempt) CountrySMS(phone string) ([]record.Counter, error) {
+	rate := at.Company.Limits.SMSPerCountry
+	prefix, allowed := at.Company.Limits.Country(phone)
+	if !allowed {
+		return nil, &record.Full{Key: at.Counter("sms-countries", prefix, rate).Key, Until: at.Now.Add(countryAgain)}
+	}
+	if rate == (tenant.Rate{}) {
+		return nil, nil
+	}
+	return []record.Counter{at.Counter("sms-per-country", prefix, rate)}, nil
+}
+
+// DecoyBudget is whose budgets a login id uses up that is not told whether an
+// account has it.
+func DecoyBudget(alias string) string { return "decoy/" + alias }
