@@ -324,6 +324,7 @@ func callAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 		"ByLoginID":   second(s.ByLoginID(ctx, a.Company, record.NormalizeLoginID(a.Email), "alias")),
 		"ByID":        second(s.ByID(ctx, a.Company, a.ID)),
 		"ByMnemocode": second(s.ByMnemocode(ctx, a.Company, a.Mnemocode)),
+		"List":        second(s.List(ctx, a.Company, "", 100)),
 		"ByIdentity":  second(s.ByIdentity(ctx, a.Company, a.Identities[0])),
 		"Update": second(s.Update(ctx, a.Company, a.ID, func(a *record.Account) (bool, error) {
 			a.Role = "changed"

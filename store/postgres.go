@@ -176,6 +176,8 @@ func postgresConfig(dsn string) (*pgxpool.Config, error) {
 	// import fills them.
 	conn.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	conn.RuntimeParams["enable_seqscan"] = "off"
+	// To compile a statement takes longer than to run any of them.
+	conn.RuntimeParams["jit"] = "off"
 	conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	closeWhenReadOnly(&conn.Config)
 	limitHandshakes(config)
