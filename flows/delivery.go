@@ -28,7 +28,7 @@ func (s *Service) send(ctx context.Context, company *tenant.Company, sender mess
 	return sender.Send(ctx, m)
 }
 
-// Notify tells the account's owner what Happened to it, by mail or else by SMS.
+// Notify tells the account's owner what happened to it, by mail or else by SMS.
 // It is never waited for.
 func (s *Service) Notify(company *tenant.Company, a record.Account, what string) {
 	sender, to := company.Mail, a.Email

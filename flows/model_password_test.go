@@ -49,7 +49,7 @@ func (m *model) newPassword(a *modelAccount, password string) {
 	m.endAll(a)
 }
 
-// notice is the message that tells the owner of what Happened. An SMS is within
+// notice is the message that tells the owner of what happened. An SMS is within
 // the budgets of SMS, but has one of its own per phone.
 func (m *model) notice(c *modelCompany, what string, a *modelAccount) []string {
 	switch {

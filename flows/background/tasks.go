@@ -1,5 +1,5 @@
 // Package background does what no request waits for: a Relay delivers what is to be
-// told of accounts, a Recorder stores what Happened to them, and Tasks send messages
+// told of accounts, a Recorder stores what happened to them, and Tasks send messages
 // beside the requests that they come from.
 //
 // What is told of a change is a Fact; Tell hands it to the store with the change.

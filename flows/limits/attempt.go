@@ -41,7 +41,7 @@ type Attempt struct {
 	// Whose the attempt is, once the account was found.
 	Account   int64
 	Mnemocode string
-	// Events are what has Happened, with a Name and a Reason.
+	// Events are what has happened, with a Name and a Reason.
 	Events []record.Event
 }
 

@@ -2,7 +2,7 @@ package record
 
 import "time"
 
-// An Event tells an operator what Happened: the outcome of a route, a lock, the
+// An Event tells an operator what happened: the outcome of a route, a lock, the
 // end of a session, a change by an administrator. EventKinds lists the names
 // and which fields each has. None ever holds what a client sent, but for what
 // the store or the configuration knows as well, and its user agent: a login id

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A History is an Accounts that keeps what Happened to accounts. Not every
+// A History is an Accounts that keeps what happened to accounts. Not every
 // Accounts is one.
 type History interface {
 	// Record keeps events, each of the account that its Company and Account name;

@@ -282,7 +282,7 @@ type Ending struct {
 // AllEpochs is the Epoch of a deleted account's ending.
 const AllEpochs = int64(1) << 62
 
-// A Counter counts what Happened within a window that begins with the first
+// A Counter counts what happened within a window that begins with the first
 // event and ends after Window; then it starts again from nothing.
 type Counter struct {
 	Key    string // made by limits.Key: what stands before the slash is the company, empty for a counter of all
@@ -316,7 +316,7 @@ type TakenError struct {
 
 func (e *TakenError) Error() string { return e.Field + " is taken by another account" }
 
-// A Feed is told by a store what Happened to sessions on any node. Its methods
+// A Feed is told by a store what happened to sessions on any node. Its methods
 // don't wait and may be called concurrently.
 type Feed interface {
 	// Ended: the session under hash was ended or replaced.
