@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -31,7 +32,7 @@ func (s *Service) checkCredentials(ctx context.Context, c *call, req *checkCrede
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := admitted(a); err != nil {
+	if err := tenant.Admitted(a); err != nil {
 		return Reply{}, err
 	}
 	accepted, err := c.accept(a, req.AcceptDisclaimers)

@@ -139,7 +139,7 @@ func (s *Service) findOf(ctx context.Context, company *tenant.Company, want Dema
 	if err != nil {
 		return nil, err
 	}
-	c := &call{Attempt: s.attempt(company, r.Address), userAgent: keptUserAgent(r.UserAgent), token: token, languages: r.Languages}
+	c := &call{Attempt: s.Attempt(company, r.Address), userAgent: keptUserAgent(r.UserAgent), token: token, languages: r.Languages}
 	if err := s.find(ctx, c, want, s.Sessions.Get); err != nil {
 		return nil, err
 	}

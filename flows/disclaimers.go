@@ -6,6 +6,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"golang.org/x/text/language"
 )
@@ -20,7 +21,7 @@ func (s *Service) acceptDisclaimers(ctx context.Context, c *call, req *acceptDis
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := admitted(a); err != nil {
+	if err := tenant.Admitted(a); err != nil {
 		return Reply{}, err
 	}
 	accepted, err := c.accept(a, req.AcceptDisclaimers)

@@ -3,7 +3,6 @@ package flows
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A hardened company tells strangers nothing of its accounts (contract, 4,
@@ -37,7 +35,7 @@ func (s *Service) loginHardened(ctx context.Context, c *call, a record.Account, 
 	}
 	passwords := tallies[record.WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
-	if byCode && (a.Phone == "" || admitted(a) != nil) {
+	if byCode && (a.Phone == "" || tenant.Admitted(a) != nil) {
 		a, byCode = record.Account{Era: a.Era}, false // it can't log in at all
 	}
 	st := step{account: a, decoyOf: alias, counters: c.AddressLook()}
@@ -63,7 +61,7 @@ func (s *Service) loginHardened(ctx context.Context, c *call, a record.Account, 
 // recovered: where there is none, a decoy is, and what there is to send is sent
 // after the answer.
 func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequest, a record.Account, alias string) (Reply, error) {
-	a, method, methodErr := hardenedMethod(c.Company, req.Method, a)
+	a, method, methodErr := c.Company.HardenedMethod(req.Method, a)
 	_, tallies, err := c.Shown(ctx, a, alias)
 	if err != nil {
 		return Reply{}, err
@@ -92,23 +90,6 @@ func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequ
 	}
 	reply.Verification, reply.UserPhone = tenant.ByPhone, shownPhone(req.LoginID)
 	return reply, nil
-}
-
-// hardenedMethod chooses a method without regard to the account, which comes
-// back empty unless it can be recovered so.
-func hardenedMethod(c *tenant.Company, wanted tenant.Method, a record.Account) (record.Account, tenant.Method, error) {
-	methods := slices.DeleteFunc(slices.Clone(c.Methods), func(m tenant.Method) bool { return m == tenant.ByQuestion })
-	if wanted == "" && len(methods) > 0 {
-		wanted = methods[0]
-	}
-	if !slices.Contains(methods, wanted) {
-		return record.Account{}, wanted, wire.ErrMethodRestricted
-	}
-	bothFactors := wanted == tenant.ByPhone && c.NeedsSecondFactor(a) // one phone must not be both
-	if a.ID == 0 || admitted(a) != nil || notSet(wanted, a) != nil || bothFactors {
-		return record.Account{Era: a.Era}, wanted, nil
-	}
-	return a, wanted, nil
 }
 
 // mailLinkLater mails a link after the answer, if the account's budget allows it.

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	pw "github.com/mnemogate/mnemogate/flows/password"
@@ -387,7 +386,7 @@ func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
 			change := func() {
 				t.Helper()
 				next := current + "!"
-				if err := b.changeOwn(flows.OwnChange{Current: current, New: next}); err != nil {
+				if err := b.changeOwn(manage.OwnChange{Current: current, New: next}); err != nil {
 					t.Fatal(err)
 				}
 				current = next

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -59,7 +60,7 @@ func (c *call) loginState(a record.Account) (record.State, error) {
 	if a.ID == 0 {
 		return record.CheckPassword, nil
 	}
-	if err := admitted(a); err != nil {
+	if err := tenant.Admitted(a); err != nil {
 		return record.None, err
 	}
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -16,22 +17,22 @@ const verifyTimeout = 5 * time.Second
 // verifyElsewhere asks about a password once it had its turn at hashing, so that
 // a stranger can ask no oftener than be refused by a hash. Where there is nobody
 // to ask, every password is wrong.
-func (s *Service) verifyElsewhere(ctx context.Context, c *call, a record.Account, typed string) (bool, error) {
-	if _, _, err := s.Hasher.Verify(ctx, c.Turn(), c.Company.Password.Argon2id, "", password.Normalize(typed)); err != nil {
+func (s *Service) verifyElsewhere(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (bool, error) {
+	if _, _, err := s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, "", password.Normalize(typed)); err != nil {
 		return false, err
 	}
-	if c.Company.Password.Migrate == nil {
+	if at.Company.Password.Migrate == nil {
 		s.Log.Warn("a password is known elsewhere, and password migrate is not configured: configure it, or set a new password",
-			"company", c.Company.Code, "account", a.Mnemocode)
+			"company", at.Company.Code, "account", a.Mnemocode)
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
-	question := tenant.PasswordQuestion{ID: tokens.NewID(), Company: c.Company.Code, Mnemocode: a.Mnemocode, Password: typed}
+	question := tenant.PasswordQuestion{ID: tokens.NewID(), Company: at.Company.Code, Mnemocode: a.Mnemocode, Password: typed}
 	for _, id := range []string{a.Phone, a.Email, a.LoginName} {
 		if id != "" {
 			question.LoginIDs = append(question.LoginIDs, id)
 		}
 	}
-	return c.Company.Password.Migrate.VerifyPassword(ctx, question)
+	return at.Company.Password.Migrate.VerifyPassword(ctx, question)
 }

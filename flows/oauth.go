@@ -123,7 +123,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAut
 	a, err := s.Accounts.ByIdentity(ctx, c.Company.Code, identity)
 	if err == nil {
 		c.found(a)
-		return a, admitted(a)
+		return a, tenant.Admitted(a)
 	}
 	if !errors.Is(err, record.ErrNotFound) {
 		return record.Account{}, wire.Unavailable("looking up the provider's user", err)
@@ -138,7 +138,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAut
 	if a.ID == 0 || !sameEmail(a.Email, user.Email) { // the login id may be its login name
 		return record.Account{}, wire.ErrOAuthNotFound
 	}
-	if err := admitted(a); err != nil {
+	if err := tenant.Admitted(a); err != nil {
 		return record.Account{}, err
 	}
 	err = s.bind(ctx, c, a, identity)
@@ -150,7 +150,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAut
 			return record.Account{}, wire.ErrOAuthNotFound
 		}
 		if err == nil {
-			return a, admitted(a)
+			return a, tenant.Admitted(a)
 		}
 	}
 	if err != nil {

@@ -86,7 +86,7 @@ func (s *Service) mayTryCode(ctx context.Context, c *call, a record.Account) err
 		_, tallies, err := c.Shown(ctx, a, c.session.LoginID)
 		return cmp.Or(err, c.CheckCodes(record.Account{Tallies: tallies}))
 	}
-	return cmp.Or(c.CheckCodes(a), admitted(a))
+	return cmp.Or(c.CheckCodes(a), tenant.Admitted(a))
 }
 
 // spendCode returns a Sessions.Get that spends the code of a session in state,
@@ -128,7 +128,7 @@ func (s *Service) tryCode(ctx context.Context, c *call, otp string) (step, error
 	right := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
 	switch {
 	case right && c.hides(): // what the account has been spared so far shows now
-		err = cmp.Or(c.CheckCodes(a), admitted(a))
+		err = cmp.Or(c.CheckCodes(a), tenant.Admitted(a))
 	case right:
 	case c.hides():
 		err = c.CountWrongCode(ctx, c.Hidden(a, c.session.LoginID))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -36,7 +37,7 @@ func (b *bench) idOf(token string) string {
 	return ""
 }
 
-func (b *bench) changeOwn(ch flows.OwnChange) error {
+func (b *bench) changeOwn(ch manage.OwnChange) error {
 	return b.admin().ChangePassword(b.t.Context(), mnemocode, ch)
 }
 
@@ -46,7 +47,7 @@ func TestAUsersOwnChangeEndsAllSessionsButTheOneToKeep(t *testing.T) {
 	step := b.sessionIn(record.CheckPassword)
 	id := b.idOf(kept)
 	events := b.record()
-	if err := b.changeOwn(flows.OwnChange{Current: password, New: newSecret, Keep: id}); err != nil {
+	if err := b.changeOwn(manage.OwnChange{Current: password, New: newSecret, Keep: id}); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range named(*events, record.SessionEnded) {
@@ -63,14 +64,14 @@ func TestAUsersOwnChangeEndsAllSessionsButTheOneToKeep(t *testing.T) {
 	}
 
 	// It is as good a session as before: it can be kept again, and ended.
-	if err := b.changeOwn(flows.OwnChange{Current: newSecret, New: password, Keep: id}); err != nil {
+	if err := b.changeOwn(manage.OwnChange{Current: newSecret, New: password, Keep: id}); err != nil {
 		t.Fatal(err)
 	}
 	b.wantLive(kept, nil)
 	b.must("auth/logout", kept, nil)
 	b.wantLive(kept, wire.ErrTokenInvalid)
 	kept = b.sessionIn(record.Authorized)
-	if err := b.changeOwn(flows.OwnChange{Current: password, New: newSecret}); err != nil {
+	if err := b.changeOwn(manage.OwnChange{Current: password, New: newSecret}); err != nil {
 		t.Fatal(err)
 	}
 	b.wantLive(kept, wire.ErrTokenInvalid)
@@ -92,18 +93,18 @@ func TestWhatAUsersOwnChangeRefuses(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		change flows.OwnChange
+		change manage.OwnChange
 		want   error
 	}{
-		"wrong":            {flows.OwnChange{Current: "wrong", New: newSecret}, flows.ErrPasswordWrong},
-		"too short":        {flows.OwnChange{Current: password, New: "short"}, errRule},
-		"common":           {flows.OwnChange{Current: password, New: "password1"}, errRule},
-		"personal":         {flows.OwnChange{Current: password, New: email}, errRule},
-		"the same":         {flows.OwnChange{Current: password, New: password}, errRule},
-		"too long":         {flows.OwnChange{Current: password, New: strings.Repeat("x", 129)}, errRule},
-		"no such session":  {flows.OwnChange{Current: password, New: newSecret, Keep: "0123456789abcdef"}, flows.ErrNoSuchSession},
-		"a pending login":  {flows.OwnChange{Current: password, New: newSecret, Keep: step}, flows.ErrNoSuchSession},
-		"its token itself": {flows.OwnChange{Current: password, New: newSecret, Keep: session}, flows.ErrNoSuchSession},
+		"wrong":            {manage.OwnChange{Current: "wrong", New: newSecret}, manage.ErrPasswordWrong},
+		"too short":        {manage.OwnChange{Current: password, New: "short"}, errRule},
+		"common":           {manage.OwnChange{Current: password, New: "password1"}, errRule},
+		"personal":         {manage.OwnChange{Current: password, New: email}, errRule},
+		"the same":         {manage.OwnChange{Current: password, New: password}, errRule},
+		"too long":         {manage.OwnChange{Current: password, New: strings.Repeat("x", 129)}, errRule},
+		"no such session":  {manage.OwnChange{Current: password, New: newSecret, Keep: "0123456789abcdef"}, manage.ErrNoSuchSession},
+		"a pending login":  {manage.OwnChange{Current: password, New: newSecret, Keep: step}, manage.ErrNoSuchSession},
+		"its token itself": {manage.OwnChange{Current: password, New: newSecret, Keep: session}, manage.ErrNoSuchSession},
 	} {
 		err := b.changeOwn(c.change)
 		if rule, ok := errors.AsType[*tenant.RuleError](err); ok && rule.Field == "new_password" {
@@ -115,17 +116,17 @@ func TestWhatAUsersOwnChangeRefuses(t *testing.T) {
 	}
 	b.wantLive(session, nil)
 	b.must("auth/recovery/checkotp", pending, object{"otp": b.sms.last(t).Code})
-	if err := b.admin().ChangePassword(t.Context(), "nobody", flows.OwnChange{Current: password, New: newSecret}); !errors.Is(err, record.ErrNotFound) {
+	if err := b.admin().ChangePassword(t.Context(), "nobody", manage.OwnChange{Current: password, New: newSecret}); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("nobody's: got %v", err)
 	}
 	b.status(record.StatusDenied)
-	if err := b.admin().CheckPassword(t.Context(), mnemocode, password, ""); !errors.Is(err, flows.ErrNotActive) {
+	if err := b.admin().CheckPassword(t.Context(), mnemocode, password, ""); !errors.Is(err, manage.ErrNotActive) {
 		t.Errorf("a denied account: got %v", err)
 	}
 	b.status(record.StatusActive)
 	b.withoutPassword()
 	for _, none := range []string{"", password} {
-		if err := b.admin().CheckPassword(t.Context(), mnemocode, none, ""); !errors.Is(err, flows.ErrPasswordWrong) {
+		if err := b.admin().CheckPassword(t.Context(), mnemocode, none, ""); !errors.Is(err, manage.ErrPasswordWrong) {
 			t.Errorf("an account without a password: got %v", err)
 		}
 	}
@@ -142,7 +143,7 @@ func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 		}
 		events := b.record()
 		for range 10 { // no captcha is asked for
-			if err := check("wrong", ""); !errors.Is(err, flows.ErrPasswordWrong) {
+			if err := check("wrong", ""); !errors.Is(err, manage.ErrPasswordWrong) {
 				t.Fatalf("got %v", err)
 			}
 		}
@@ -193,7 +194,7 @@ func TestAUsersOwnCheckIsExactUnderRaces(t *testing.T) {
 	b := newBench(t)
 	got := race(100, func(int) error {
 		err := b.admin().CheckPassword(t.Context(), mnemocode, "wrong", "")
-		if errors.Is(err, flows.ErrPasswordWrong) {
+		if errors.Is(err, manage.ErrPasswordWrong) {
 			return wire.ErrPasswordInvalid
 		}
 		return err
@@ -213,8 +214,8 @@ func TestOfOwnChangesThatRaceOneWins(t *testing.T) {
 	}
 	won := make([]bool, len(tokens))
 	race(len(tokens), func(i int) error {
-		err := b.changeOwn(flows.OwnChange{Current: password, New: newSecret + strings.Repeat("!", i), Keep: ids[i]})
-		if won[i] = err == nil; !won[i] && !errors.Is(err, flows.ErrChanged) && !errors.Is(err, flows.ErrPasswordWrong) && !errors.Is(err, flows.ErrNoSuchSession) {
+		err := b.changeOwn(manage.OwnChange{Current: password, New: newSecret + strings.Repeat("!", i), Keep: ids[i]})
+		if won[i] = err == nil; !won[i] && !errors.Is(err, manage.ErrChanged) && !errors.Is(err, manage.ErrPasswordWrong) && !errors.Is(err, manage.ErrNoSuchSession) {
 			t.Errorf("got %v", err)
 		}
 		return err
@@ -239,7 +240,7 @@ func TestASessionIsKeptByWhoeverEndsTheOthers(t *testing.T) {
 	kept, other := b.sessionIn(record.Authorized), b.sessionIn(record.Authorized)
 	sessions := &unwilling{Sessions: b.Sessions, broken: true}
 	b.Sessions = sessions
-	if err := b.changeOwn(flows.OwnChange{Current: password, New: newSecret, Keep: b.idOf(kept)}); !errors.Is(err, flows.ErrOwed) {
+	if err := b.changeOwn(manage.OwnChange{Current: password, New: newSecret, Keep: b.idOf(kept)}); !errors.Is(err, flows.ErrOwed) {
 		t.Fatalf("got %v", err)
 	}
 	sessions.broken = false

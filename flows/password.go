@@ -3,8 +3,10 @@ package flows
 import (
 	"context"
 
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -28,12 +30,12 @@ func (s *Service) checkPassword(ctx context.Context, c *call, req *checkPassword
 		wrong:    wire.ErrPasswordInvalid,
 	}
 	if a.ID != 0 && !c.Company.Hardened {
-		attempt.before = admitted(a)
+		attempt.before = tenant.Admitted(a)
 	}
 	if err := s.tryPassword(ctx, c, attempt); err != nil {
 		return Reply{}, err
 	}
-	if err := admitted(a); err != nil {
+	if err := tenant.Admitted(a); err != nil {
 		return Reply{}, err
 	}
 	accepted, err := c.accept(a, req.AcceptDisclaimers)
@@ -78,25 +80,34 @@ func (s *Service) tryPassword(ctx context.Context, c *call, t passwordAttempt) e
 	if t.before != nil {
 		return t.before
 	}
-	return s.comparePassword(ctx, c, t, subject, due)
+	return s.comparePassword(ctx, &c.Attempt, t, subject, due)
+}
+
+// TryPassword looks at rates and locks, then the password, of an account that its
+// caller knows: nothing of it is to be hidden. A wrong one is wire.ErrPasswordInvalid.
+func (s *Service) TryPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) error {
+	if err := at.CheckPasswords(a.Tallies[record.WrongPasswords]); err != nil {
+		return err
+	}
+	return s.comparePassword(ctx, at, passwordAttempt{account: a, password: typed, wrong: wire.ErrPasswordInvalid}, at.Subject(a, ""), true)
 }
 
 // comparePassword is the attempt itself, which counts for subject. solved tells
 // that no captcha is due any more.
-func (s *Service) comparePassword(ctx context.Context, c *call, t passwordAttempt, subject record.Subject, solved bool) error {
-	if err := c.BeginLogin(ctx); err != nil {
+func (s *Service) comparePassword(ctx context.Context, at *limits.Attempt, t passwordAttempt, subject record.Subject, solved bool) error {
+	if err := at.BeginLogin(ctx); err != nil {
 		return err
 	}
-	ok, stale, err := s.verifyPassword(ctx, c, t.account, t.password)
+	ok, stale, err := s.verifyPassword(ctx, at, t.account, t.password)
 	if err != nil {
 		return wire.Unavailable("checking the password", err)
 	}
-	if c.Company.Hardened && t.alias != "" { // else subject is the account itself
-		if ok, err = c.SettleHidden(ctx, c.Hidden(t.account, t.alias), ok); err != nil {
+	if at.Company.Hardened && t.alias != "" { // else subject is the account itself
+		if ok, err = at.SettleHidden(ctx, at.Hidden(t.account, t.alias), ok); err != nil {
 			return err
 		}
 	}
-	captcha, err := c.SettlePassword(ctx, subject, ok, solved)
+	captcha, err := at.SettlePassword(ctx, subject, ok, solved)
 	if err != nil {
 		return err
 	}
@@ -104,27 +115,27 @@ func (s *Service) comparePassword(ctx context.Context, c *call, t passwordAttemp
 		return &wire.Refusal{Err: t.wrong, Captcha: captcha}
 	}
 	if stale {
-		s.rehash(ctx, c, t.account, password.Normalize(t.password))
+		s.rehash(ctx, at, t.account, password.Normalize(t.password))
 	}
 	return nil
 }
 
 // verifyPassword reports whether a password is right, and whether its hash should
 // be replaced.
-func (s *Service) verifyPassword(ctx context.Context, c *call, a record.Account, typed string) (ok, stale bool, err error) {
+func (s *Service) verifyPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (ok, stale bool, err error) {
 	if a.PasswordHash == record.AskedElsewhere {
-		ok, err = s.verifyElsewhere(ctx, c, a, typed)
+		ok, err = s.verifyElsewhere(ctx, at, a, typed)
 		return ok, ok, err
 	}
-	return s.Hasher.Verify(ctx, c.Turn(), c.Company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
+	return s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
 }
 
 // rehash replaces a weaker hash of a password that was right. Nobody has changed
 // the account by that, so Updated stays. If it fails, the next login tries again.
-func (s *Service) rehash(ctx context.Context, c *call, a record.Account, password string) {
-	hash, err := s.Hasher.Hash(ctx, c.Turn(), c.Company.Password.Argon2id, password)
+func (s *Service) rehash(ctx context.Context, at *limits.Attempt, a record.Account, password string) {
+	hash, err := s.Hasher.Hash(ctx, at.Turn(), at.Company.Password.Argon2id, password)
 	if err == nil {
-		_, err = s.Accounts.Update(ctx, c.Company.Code, a.ID, func(now *record.Account) (ends bool, err error) {
+		_, err = s.Accounts.Update(ctx, at.Company.Code, a.ID, func(now *record.Account) (ends bool, err error) {
 			if now.PasswordHash != a.PasswordHash {
 				return false, record.ErrConflict // another password, or rehashed by another login
 			}
@@ -133,6 +144,6 @@ func (s *Service) rehash(ctx context.Context, c *call, a record.Account, passwor
 		})
 	}
 	if err != nil {
-		s.Log.Warn("a weak password hash was not replaced", "company", c.Company.Code, "account", a.Mnemocode, "error", err)
+		s.Log.Warn("a weak password hash was not replaced", "company", at.Company.Code, "account", a.Mnemocode, "error", err)
 	}
 }

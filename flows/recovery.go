@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -36,7 +37,7 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 	if c.Company.Hardened {
 		return s.recoverHardened(ctx, c, req, a, alias)
 	}
-	method, methodErr := chosenMethod(c.Company, req.Method, a)
+	method, methodErr := c.Company.RecoveryMethod(req.Method, a)
 	if err := c.checkRecovery(a.Tallies, method); err != nil {
 		return Reply{}, err
 	}
@@ -49,7 +50,7 @@ func (s *Service) recover(ctx context.Context, c *call, req *recoverRequest) (Re
 		}
 		return Reply{}, wire.ErrLoginIDNotFound
 	}
-	if err := admitted(a); err != nil {
+	if err := tenant.Admitted(a); err != nil {
 		return Reply{}, err
 	}
 	if methodErr != nil {
@@ -93,37 +94,13 @@ func (s *Service) checkCaptcha(ctx context.Context, c *call, response string) er
 	return s.solveCaptcha(ctx, c, response)
 }
 
-// chosenMethod chooses how an account is recovered: by the wanted method or, where
-// none is named, by the first allowed one that the account can use.
-func chosenMethod(c *tenant.Company, wanted tenant.Method, a record.Account) (tenant.Method, error) {
-	if wanted != "" {
-		if !slices.Contains(c.Methods, wanted) {
-			return wanted, wire.ErrMethodRestricted
-		}
-		return wanted, notSet(wanted, a)
-	}
-	for _, m := range c.Methods {
-		if notSet(m, a) == nil {
-			return m, nil
-		}
-	}
-	if len(c.Methods) == 0 {
-		return "", wire.ErrMethodRestricted
-	}
-	return c.Methods[0], notSet(c.Methods[0], a)
-}
-
-// notSet tells what the account lacks for a method, nil if nothing.
-func notSet(m tenant.Method, a record.Account) error {
-	switch {
-	case m == tenant.ByPhone && a.Phone == "":
-		return wire.ErrPhoneNotSet
-	case m == tenant.ByMail && a.Email == "":
-		return wire.ErrEmailNotSet
-	case m == tenant.ByQuestion && (a.Question == "" || a.AnswerHash == ""):
-		return wire.ErrQuestionNotSet
-	}
-	return nil
+// MailLink mails the owner of an account a link that auth/recovery/checklink
+// exchanges for a session, in a mail of a type.
+func (s *Service) MailLink(ctx context.Context, at *limits.Attempt, a record.Account, mail string) error {
+	c := &call{Attempt: *at}
+	err := s.mailLink(ctx, c, a, mail)
+	at.Events = c.Events
+	return err
 }
 
 // mailLink mails a link that auth/recovery/checklink exchanges for a session, in
@@ -183,7 +160,7 @@ func (s *Service) checkLink(ctx context.Context, c *call, req *checkLinkRequest)
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := admitted(a); err != nil {
+	if err := tenant.Admitted(a); err != nil {
 		return Reply{}, err
 	}
 	return s.enter(ctx, c, step{account: a, state: record.RecoveryPassword})
@@ -205,7 +182,7 @@ func (s *Service) checkQuestion(ctx context.Context, c *call, req *checkQuestion
 	if err := c.CheckAnswers(a); err != nil {
 		return Reply{}, err
 	}
-	if err := admitted(a); err != nil {
+	if err := tenant.Admitted(a); err != nil {
 		return Reply{}, err
 	}
 	ok, _, err := s.Hasher.Verify(ctx, c.Turn(), c.Company.Password.Argon2id, a.AnswerHash, record.FoldAnswer(req.ControlAnswer))

@@ -110,8 +110,8 @@ type call struct {
 	issued string // the ID of the session that began
 }
 
-// attempt is one of a client at that address.
-func (s *Service) attempt(company *tenant.Company, address string) limits.Attempt {
+// Attempt is one of a client at that address.
+func (s *Service) Attempt(company *tenant.Company, address string) limits.Attempt {
 	at := limits.Attempt{Company: company, Address: address, Now: s.Now(), Counters: s.Sessions, Tallies: s.Accounts, Tell: s.Tell}
 	if s.Observe != nil {
 		at.Told = &s.told
@@ -123,7 +123,7 @@ func (s *Service) attempt(company *tenant.Company, address string) limits.Attemp
 // route lists.
 func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error) {
 	c := &call{
-		Attempt:   s.attempt(nil, r.Address),
+		Attempt:   s.Attempt(nil, r.Address),
 		userAgent: keptUserAgent(r.UserAgent),
 		languages: r.Languages,
 		forwarded: s.Forwarded,

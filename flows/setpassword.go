@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -26,14 +27,14 @@ func (s *Service) setPassword(ctx context.Context, c *call, req *setPasswordRequ
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := admitted(a); err != nil {
+	if err := tenant.Admitted(a); err != nil {
 		return Reply{}, err
 	}
 	password := password.Normalize(req.NewPassword)
 	if err := c.Company.CheckQuality(password, a); err != nil {
 		return Reply{}, err
 	}
-	if err := s.checkNotSame(ctx, c, a, req.NewPassword); err != nil {
+	if err := s.CheckNotSame(ctx, &c.Attempt, a, req.NewPassword); err != nil {
 		return Reply{}, err
 	}
 	st := step{account: a}
@@ -54,11 +55,12 @@ func (s *Service) setPassword(ctx context.Context, c *call, req *setPasswordRequ
 	return s.authorize(ctx, c, st)
 }
 
-func (s *Service) checkNotSame(ctx context.Context, c *call, a record.Account, wanted string) error {
+// CheckNotSame refuses a new password that is the present one: wire.ErrPasswordSame.
+func (s *Service) CheckNotSame(ctx context.Context, at *limits.Attempt, a record.Account, wanted string) error {
 	if a.PasswordHash == "" || a.PasswordHash == record.AskedElsewhere {
 		return nil
 	}
-	same, _, err := s.Hasher.Verify(ctx, c.Turn(), c.Company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
+	same, _, err := s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
 	if err != nil {
 		return wire.Unavailable("comparing with the present password", err)
 	}
@@ -88,13 +90,13 @@ func (s *Service) changePassword(ctx context.Context, c *call, a record.Account,
 	if err != nil {
 		return wire.Unavailable("storing the password", err)
 	}
-	s.passwordSet(ctx, c.Company, a)
+	s.PasswordSet(ctx, c.Company, a)
 	return s.end(ctx, record.Ending{Company: c.Company.Code, Account: a.ID, Epoch: a.Epoch + 1}, c.by(record.EndedByPassword))
 }
 
-// passwordSet is what a new password brings beside the end of sessions. It needs
+// PasswordSet is what a new password brings beside the end of sessions. It needs
 // not succeed.
-func (s *Service) passwordSet(ctx context.Context, company *tenant.Company, a record.Account) {
+func (s *Service) PasswordSet(ctx context.Context, company *tenant.Company, a record.Account) {
 	if err := s.clearShown(ctx, company, a, record.WrongPasswords); err != nil {
 		s.Log.Warn("a lock that strangers are told of goes on after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
 	}

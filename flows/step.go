@@ -123,17 +123,3 @@ func (s *Service) authorize(ctx context.Context, c *call, st step) (Reply, error
 
 // secondsUntil is the whole seconds until then.
 func secondsUntil(then, now time.Time) *int { return new(int(then.Sub(now) / time.Second)) }
-
-// admitted tells whether the account's status lets it in.
-func admitted(a record.Account) error {
-	switch a.Status {
-	case record.StatusActive:
-		return nil
-	case record.StatusRestricted:
-		return wire.ErrUserRestricted
-	case record.StatusClosed:
-		return wire.ErrUserClosed
-	default: // denied, and whatever a newer version may have written
-		return wire.ErrUserDenied
-	}
-}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestWrongKeysOfAnAddressAreCounted(t *testing.T) {
 	b := newBench(t)
 	limited := func(address string) bool {
-		err := b.WrongKey(t.Context(), address)
+		err := manage.WrongKey(t.Context(), b.Service, address)
 		if err != nil && !errors.Is(err, wire.ErrRestricted) {
 			t.Fatal(err)
 		}

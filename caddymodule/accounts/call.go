@@ -206,7 +206,7 @@ func asError(err error) *Error {
 	if rule, ok := errors.AsType[*tenant.RuleError](err); ok {
 		return &Error{Status: http.StatusUnprocessableEntity, Field: rule.Field, Reason: rule.Reason, Message: rule.Error()}
 	}
-	if refused, ok := errors.AsType[*flows.NoWelcomeError](err); ok {
+	if refused, ok := errors.AsType[*manage.NoWelcomeError](err); ok {
 		return &Error{Status: http.StatusConflict, Field: refused.Field, Message: refused.Error()}
 	}
 	if refusal, ok := errors.AsType[*wire.Refusal](err); ok && refusal.Err == wire.ErrRestricted {

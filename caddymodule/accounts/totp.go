@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 )
 
@@ -83,7 +82,7 @@ func (c *Call) changePassword() error {
 	if err != nil {
 		return err
 	}
-	err = c.admin.ChangePassword(ctx, c.mnemocode(), flows.OwnChange{
+	err = c.admin.ChangePassword(ctx, c.mnemocode(), manage.OwnChange{
 		Current: body["current_password"],
 		New:     body["new_password"],
 		Keep:    body["keep_session"],
@@ -99,13 +98,13 @@ func (c *Call) changePassword() error {
 // ownError makes answers of what the flows of a user's own password refuse.
 func ownError(err error) error {
 	switch {
-	case errors.Is(err, flows.ErrPasswordWrong):
+	case errors.Is(err, manage.ErrPasswordWrong):
 		return &Error{Status: http.StatusUnauthorized, Field: "current_password", Reason: "password.wrong", Message: "current_password: it is wrong"}
-	case errors.Is(err, flows.ErrNotActive):
+	case errors.Is(err, manage.ErrNotActive):
 		return &Error{Status: http.StatusConflict, Field: "status", Message: "status: the account is not active, so its user can't log in"}
-	case errors.Is(err, flows.ErrNoSuchSession):
+	case errors.Is(err, manage.ErrNoSuchSession):
 		return &Error{Status: http.StatusBadRequest, Field: "keep_session", Message: "keep_session: " + err.Error()}
-	case errors.Is(err, flows.ErrChanged):
+	case errors.Is(err, manage.ErrChanged):
 		return &Error{Status: http.StatusConflict, Message: err.Error()}
 	default:
 		return err

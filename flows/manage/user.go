@@ -2,34 +2,130 @@ package manage
 
 import (
 	"context"
+	"errors"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/limits"
+	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// CheckPassword checks a user's present password, see Service.CheckPassword.
+// A user's own password, checked and changed through a backend. The backend has
+// made sure of the user's session; that nobody guesses the password in it is
+// seen to here, by the limits and locks of a login, which count both alike.
+
+// Errors of CheckPassword and ChangePassword, beside those of an Admin. Where a
+// lock or limit refuses it is wire.ErrRestricted, as a *wire.Refusal.
+var (
+	ErrPasswordWrong = errors.New("the current password is wrong")
+	// ErrNotActive: the account's status lets nobody log in.
+	ErrNotActive = errors.New("the account is not active")
+	// ErrNoSuchSession: the session to keep is none of the account's.
+	ErrNoSuchSession = errors.New("the account has no such authorized session")
+	// ErrChanged: somebody changed the account meanwhile.
+	ErrChanged = errors.New("the account was changed meanwhile: try again")
+)
+
+// CheckPassword checks a user's present password. Nothing else changes by it than
+// by a login. Address is the user's, whose limits then apply; without one, those
+// of the account alone.
 func (ad *Admin) CheckPassword(ctx context.Context, mnemocode, current, address string) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
 		return err
 	}
-	return ad.Service.CheckPassword(ctx, ad.Company, a, current, address, ad.by(""))
+	return ad.tryOwn(ctx, ad.attemptOf(a, address), a, current)
 }
 
-// ChangePassword changes a user's password, see Service.ChangePassword.
-func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch flows.OwnChange) error {
+// attemptOf is an attempt of the account's user, at that address or at none.
+func (ad *Admin) attemptOf(a record.Account, address string) *limits.Attempt {
+	at := ad.Attempt(ad.Company, address)
+	at.Nowhere = address == ""
+	at.Account, at.Mnemocode = a.ID, a.Mnemocode
+	return &at
+}
+
+// tryOwn is a login's attempt with a password, of somebody who needs no captcha.
+func (ad *Admin) tryOwn(ctx context.Context, at *limits.Attempt, a record.Account, current string) error {
+	if a.Status != record.StatusActive {
+		return ErrNotActive
+	}
+	err := ad.TryPassword(ctx, at, a, current)
+	for _, lock := range at.Events {
+		ad.audit(ctx, lock.Name, a, "")
+	}
+	if errors.Is(err, wire.ErrPasswordInvalid) {
+		ad.audit(ctx, record.AccountPasswordWrong, a, "")
+		return ErrPasswordWrong
+	}
+	return err
+}
+
+// An OwnChange is a change of password that its user asks for.
+type OwnChange struct {
+	Current, New string
+	Address      string // the user's, as for CheckPassword
+	Keep         string // the Session.ID that goes on; empty for none
+}
+
+// ChangePassword changes a user's password, after CheckPassword and by the rules
+// for users. It ends all of the account's sessions but the one to keep, which
+// is never interrupted.
+func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnChange) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
 		return err
 	}
-	return ad.Service.ChangePassword(ctx, ad.Company, a, ch, ad.by(""))
-}
-
-// Welcome mails the owner of an account a link to set a password with, see
-// Service.Welcome.
-func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
-	a, err := ad.ByMnemocode(ctx, mnemocode)
+	keep, err := ad.sessionToKeep(ctx, a, ch.Keep)
 	if err != nil {
 		return err
 	}
-	return ad.Service.Welcome(ctx, ad.Company, a, ad.by(""))
+	if err := ad.tryOwn(ctx, ad.attemptOf(a, ch.Address), a, ch.Current); err != nil {
+		return err
+	}
+	at := ad.attemptOf(a, ch.Address)
+	wanted := password.Normalize(ch.New)
+	if err := ad.Company.CheckPassword("new_password", ch.New, a); err != nil {
+		return err
+	}
+	if err := ad.CheckNotSame(ctx, at, a, ch.New); errors.Is(err, wire.ErrPasswordSame) {
+		return &tenant.RuleError{Field: "new_password", Text: "Not the present password."}
+	} else if err != nil {
+		return err
+	}
+	hash, err := ad.Hasher.Hash(ctx, at.Turn(), ad.Company.Password.Argon2id, wanted)
+	if err != nil {
+		return wire.Unavailable("hashing the password", err)
+	}
+	err = ad.Accounts.SetPassword(ctx, at.Now, a.Company, a.ID, a.Epoch, hash, keep, ad.TellOf(ad.Company, background.Fact{Kind: record.TellPassword, Mnemocode: a.Mnemocode})...)
+	if errors.Is(err, record.ErrConflict) {
+		return ErrChanged
+	}
+	if err != nil {
+		return wire.Unavailable("storing the password", err)
+	}
+	ctx = context.WithoutCancel(ctx) // the change is made: see it through
+	owed := ad.EndNow(ctx, record.Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch + 1, Keep: keep}, ad.by(record.EndedByPassword))
+	ad.PasswordSet(ctx, ad.Company, a)
+	ad.audit(ctx, record.AccountChanged, a, "password")
+	return owed
+}
+
+// sessionToKeep finds one of the account's sessions by its ID.
+func (ad *Admin) sessionToKeep(ctx context.Context, a record.Account, id string) (record.TokenHash, error) {
+	if id == "" {
+		return record.TokenHash{}, nil
+	}
+	sessions, err := ad.Sessions.List(ctx, ad.Now(), a.Company, a.ID)
+	if err != nil {
+		return record.TokenHash{}, wire.Unavailable("listing the sessions", err)
+	}
+	for _, session := range sessions {
+		if session.ID == id && session.State == record.Authorized && session.Epoch == a.Epoch && session.Era == a.Era {
+			return session.Hash, nil
+		}
+	}
+	return record.TokenHash{}, ErrNoSuchSession
 }

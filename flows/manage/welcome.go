@@ -1,4 +1,4 @@
-package flows
+package manage
 
 import (
 	"context"
@@ -19,25 +19,29 @@ func (e *NoWelcomeError) Error() string { return e.Message }
 // Welcome mails the owner of an account, which is new as a rule, a link to set a
 // password with: auth/recovery/checklink exchanges it as it does one that the
 // owner asked for, and it is bounded alike. The mail is on its way, and the link
-// good, when Welcome returns. By is who asks, for the events and the limits of an address. Its error is also a *NoWelcomeError, or a *Refusal of
-// ErrRestricted where the account was mailed too often.
-func (s *Service) Welcome(ctx context.Context, company *tenant.Company, a record.Account, by record.Event) error {
+// good, when Welcome returns. Its error is also a *NoWelcomeError, or a
+// *wire.Refusal of wire.ErrRestricted where the account was mailed too often.
+func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return err
+	}
 	switch {
-	case company.Mail == nil || company.Link == "":
+	case ad.Company.Mail == nil || ad.Company.Link == "":
 		return &NoWelcomeError{"", "the company can mail no links: configure mail and recovery link"}
 	case a.Email == "":
 		return &NoWelcomeError{"primary_email", "primary_email: the account has none to mail the link to"}
-	case admitted(a) != nil:
+	case tenant.Admitted(a) != nil:
 		return &NoWelcomeError{"status", "status: who is not active could not use the link"}
 	}
-	c := &call{Attempt: s.attempt(company, by.Address)}
-	err := s.mailLink(ctx, c, a, message.WelcomeLink)
-	for _, lock := range c.Events {
-		s.audit(ctx, company, a, lock.Name, by)
+	at := ad.Attempt(ad.Company, ad.Address)
+	err = ad.MailLink(ctx, &at, a, message.WelcomeLink)
+	for _, lock := range at.Events {
+		ad.audit(ctx, lock.Name, a, "")
 	}
 	if err != nil {
 		return err
 	}
-	s.audit(ctx, company, a, record.AccountWelcomed, by)
+	ad.audit(ctx, record.AccountWelcomed, a, "")
 	return nil
 }

@@ -1,10 +1,11 @@
-package flows
+package manage
 
 import (
 	"context"
 	"errors"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -17,17 +18,17 @@ var wrongKeys = tenant.Rate{N: 30, Per: 5 * time.Minute}
 
 // WrongKey counts a wrong key for the accounts API. Its error is
 // ErrRestricted if the address has sent too many, or ErrUnavailable.
-func (s *Service) WrongKey(ctx context.Context, address string) error {
-	now := s.Now()
+func WrongKey(ctx context.Context, s *flows.Service, address string) error {
+	at := s.Attempt(nil, address)
 	e := record.Event{Name: record.KeyWrong, Address: address}
-	err := s.Sessions.Charge(ctx, now, limits.PerAddress("", "wrong-keys", address, wrongKeys)...)
+	err := s.Sessions.Charge(ctx, at.Now, limits.PerAddress("", "wrong-keys", address, wrongKeys)...)
 	full, limited := errors.AsType[*record.Full](err)
 	switch {
 	case limited:
-		if e.Reason = "limit"; s.told.First(now, full) {
+		if e.Reason = "limit"; at.Told != nil && at.Told.First(at.Now, full) {
 			s.Emit(ctx, e)
 		}
-		return wire.Restricted(record.LockAddress, now, full.Until)
+		return wire.Restricted(record.LockAddress, at.Now, full.Until)
 	case err != nil:
 		return wire.Unavailable("counting wrong keys", err)
 	}
