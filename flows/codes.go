@@ -2,12 +2,8 @@ package flows
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
-	"fmt"
-	"math/big"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -43,7 +40,7 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 	}
 	digits, fixed := c.Company.OTPFixed[a.Phone]
 	if !fixed {
-		digits = randomDigits(c.Company.OTPLength)
+		digits = tokens.NewDigits(c.Company.OTPLength)
 	}
 	hidden := c.Company.Hardened && st.state == record.RecoveryOTP
 	var counters []record.Counter
@@ -63,7 +60,7 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 		rand.Read(code.Hash[:]) // never fails: it ends the process instead
 		return newCode{code, counters, nothing}, nil
 	}
-	code := &record.Code{Hash: codeHash(token, st.state, a.Phone, digits), Phone: a.Phone, Expires: expires}
+	code := &record.Code{Hash: tokens.HashCode(token, st.state, a.Phone, digits), Phone: a.Phone, Expires: expires}
 	if fixed {
 		return newCode{code, counters, nothing}, nil
 	}
@@ -106,19 +103,4 @@ func (s *Service) awaitCode(ctx context.Context, c *call, st step) (Reply, error
 		st.counters = append(st.counters, c.Counter("sms-per-account", of, codelessLogins))
 	}
 	return s.enter(ctx, c, st)
-}
-
-// randomDigits returns n digits, each drawn evenly.
-func randomDigits(n int) string {
-	bound := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
-	x, _ := rand.Int(rand.Reader, bound) // never fails
-	return fmt.Sprintf("%0*d", n, x)
-}
-
-// codeHash binds a code to its session, purpose and phone. The token keys it:
-// six digits alone could be found by trying all of them on a stolen store.
-func codeHash(token string, purpose record.State, phone, digits string) [sha256.Size]byte {
-	mac := hmac.New(sha256.New, []byte(token))
-	fmt.Fprintf(mac, "%s\x00%s\x00%s", purpose, phone, digits)
-	return [sha256.Size]byte(mac.Sum(nil))
 }

@@ -135,7 +135,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAut
 	if err != nil {
 		return record.Account{}, err
 	}
-	if a.ID == 0 || !sameEmail(a.Email, user.Email) { // the login id may be its login name
+	if a.ID == 0 || !record.SameEmail(a.Email, user.Email) { // the login id may be its login name
 		return record.Account{}, wire.ErrOAuthNotFound
 	}
 	if err := tenant.Admitted(a); err != nil {
@@ -178,26 +178,4 @@ func (s *Service) bind(ctx context.Context, c *call, to record.Account, identity
 		return record.ErrConflict
 	}
 	return err
-}
-
-// sameEmail compares byte for byte, but for the case of ASCII letters. Login ids
-// are folded further, and that makes one of addresses which are several people's:
-// faß.de and fass.de have different owners.
-func sameEmail(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range len(a) {
-		if lowerASCII(a[i]) != lowerASCII(b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func lowerASCII(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		c += 'a' - 'A'
-	}
-	return c
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -124,7 +125,7 @@ func (s *Service) tryCode(ctx context.Context, c *call, otp string) (step, error
 	if code == nil || !c.Now.Before(code.Expires) || code.Phone != a.Phone {
 		return step{}, wire.ErrOTPInvalid
 	}
-	sent := codeHash(c.token, c.session.State, a.Phone, otp)
+	sent := tokens.HashCode(c.token, c.session.State, a.Phone, otp)
 	right := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
 	switch {
 	case right && c.hides(): // what the account has been spared so far shows now

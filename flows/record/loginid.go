@@ -76,3 +76,25 @@ func MaskPhone(phone string) string {
 	}
 	return phone[:3] + strings.Repeat("*", len(phone)-5) + phone[len(phone)-2:]
 }
+
+// SameEmail compares byte for byte, but for the case of ASCII letters. Login ids
+// are folded further, and that makes one of addresses which are several people's:
+// faß.de and fass.de have different owners.
+func SameEmail(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if lowerASCII(a[i]) != lowerASCII(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lowerASCII(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		c += 'a' - 'A'
+	}
+	return c
+}
