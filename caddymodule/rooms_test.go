@@ -43,7 +43,7 @@ var rooms = map[string][]string{
 	"flows/wire":                  {"flows/message", "flows/record"},
 	"flows/tokens":                {"flows/record"},
 	"flows/background":            {"flows/panics", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
-	"flows/manage":                {"flows", "flows/background", "flows/message", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
+	"flows/manage":                {"flows", "flows/background", "flows/limits", "flows/message", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
 	"flows/limits":                {"flows/background", "flows/password", "flows/record", "flows/tenant", "flows/wire"},
 	"flows/password":              nil,
 }
