@@ -224,6 +224,16 @@ func (c *h1conn) close() {
 
 func TestNoSpellingOfAnIdentityHeaderReachesTheApplication(t *testing.T) {
 	t.Parallel()
+	for _, id := range identities {
+		t.Run(id.path, func(t *testing.T) {
+			t.Parallel()
+			noSpellingReaches(t, id)
+		})
+	}
+}
+
+// noSpellingReaches tries all spellings of an identity's headers on a site.
+func noSpellingReaches(t *testing.T, id identity) {
 	s := startBoundary(t, "")
 	token := s.login("alice@example.com")
 	h3 := s.h3client()
@@ -258,90 +268,86 @@ func TestNoSpellingOfAnIdentityHeaderReachesTheApplication(t *testing.T) {
 		}
 		return newAnswer(t, response, got)
 	}
-	for _, id := range identities {
-		s.run(id.path, func(t *testing.T) {
-			names := everySpellingOf(id.userHeader, id.companyHeader)
-			if id.profile != nil {
-				names = everySpellingOf(profileHeaders...)
-			}
-			start := " " + id.path + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n"
-			h1 := &h1conn{s: s.site}
-			defer h1.close()
-			s.run("alone", func(t *testing.T) { // of several Caddy drops some itself
-				for _, name := range names {
-					id.passes(t, name, h1.ask("GET"+start+name+": mallory\r\n\r\n"))
-					lower := http.Header{strings.ToLower(name): {"mallory"}}
-					id.passes(t, name+" over HTTP/2", over(t, h2client, "GET", id.path, "", lower, nil))
-					id.passes(t, name+" over HTTP/3", over(t, h3, "GET", id.path, "", lower, nil))
-				}
-			})
-			s.run("many", func(t *testing.T) {
-				for names := range slices.Chunk(names, 40) { // as many as the limits let through
-					var forged, announced strings.Builder
-					together, trailer := http.Header{}, http.Header{"X-Sum": {"9"}}
-					fields := []string{":method", "POST", ":scheme", "https", ":authority", "localhost", ":path", id.path, "authorization", "Bearer " + token}
-					trailers := []string{"x-sum", "9"}
-					for _, name := range names {
-						forged.WriteString(name + ": mallory\r\n")
-						announced.WriteString("Trailer: " + name + "\r\n")
-						together[strings.ToLower(name)] = []string{"mallory", "eve"}
-						trailer[http.CanonicalHeaderKey(name)] = []string{"mallory"}
-						trailers = append(trailers, strings.ToLower(name), "mallory")
-					}
-					list := strings.Join(names, ", ")
-
-					id.passes(t, "headers", h1.ask("GET"+start+forged.String()+forged.String()+"\r\n"))
-					id.passes(t, "headers of HTTP/2", over(t, h2client, "GET", id.path, "", together, nil))
-					id.passes(t, "headers of HTTP/3", over(t, h3, "GET", id.path, "", together, nil))
-
-					id.passes(t, "in Connection", h1.ask("GET"+start+"Connection: keep-alive, "+list+"\r\n\r\n"))
-					id.passes(t, "in Connections", h1.ask("GET"+start+"Connection: "+strings.Join(names, "\r\nConnection: ")+"\r\n\r\n"))
-					id.passes(t, "in Connection, with the headers", h1.ask("GET"+start+"Connection: "+list+"\r\n"+forged.String()+"\r\n"))
-
-					const chunk = "3\r\nabc\r\n0\r\n"
-					chunked := start + "Transfer-Encoding: chunked\r\n"
-					for how, raw := range map[string]string{
-						"trailers, announced":             announced.String() + "Trailer: X-Sum\r\n\r\n" + chunk + forged.String() + "X-Sum: 9\r\n\r\n",
-						"trailers, announced and headers": announced.String() + forged.String() + "Trailer: X-Sum\r\n\r\n" + chunk + forged.String() + "X-Sum: 9\r\n\r\n",
-						"trailers, announced in one line": "Trailer: X-Sum, " + list + "\r\n\r\n" + chunk + "X-Sum: 9\r\n" + forged.String() + "\r\n",
-						"trailers, another announced":     "Trailer: X-Sum\r\n\r\n" + chunk + "X-Sum: 9\r\n" + forged.String() + "\r\n",
-					} {
-						a := h1.ask("POST" + chunked + raw)
-						if id.passes(t, how, a); !strings.Contains(string(a.Body), "\r\nX-Sum: 9\r\n") {
-							t.Errorf("%s: the other trailer is lost: %q", how, a.Body)
-						}
-					}
-					id.passes(t, "trailers, not announced", h1.ask("POST"+chunked+"\r\n"+chunk+forged.String()+"\r\n"))
-					id.passes(t, "trailers, announced only", h1.ask("POST"+chunked+announced.String()+"\r\n"+chunk+"\r\n"))
-					id.passes(t, "trailers, no body", h1.ask("POST"+chunked+announced.String()+"\r\n0\r\n"+forged.String()+"\r\n"))
-					id.passes(t, "trailers announced behind a body of known length", h1.ask("POST"+start+announced.String()+"Content-Length: 3\r\n\r\nabc"))
-					for version, c := range map[string]*http.Client{"HTTP/2": h2client, "HTTP/3": h3} {
-						id.passes(t, "trailers of "+version, over(t, c, "POST", id.path, "abc", nil, trailer))
-						id.passes(t, "headers and trailers of "+version, over(t, c, "POST", id.path, "abc", together, trailer))
-					}
-					for _, announced := range [][]string{nil, {"trailer", "x-sum"}, {"trailer", names[0]}} {
-						how := fmt.Sprintf(", announced: %q", announced)
-						fields := append(slices.Clone(fields), announced...)
-						c2, c3 := s.h2(), s.h3()
-						c2.headers(false, fields...)
-						c2.data("abc", false)
-						c2.headers(true, trailers...)
-						status, body := c2.answer("")
-						id.passesRaw(t, "raw trailers of HTTP/2"+how, status, body)
-						c3.headers(fields...)
-						c3.write(h3data, []byte("abc"))
-						c3.headers(trailers...)
-						_ = c3.stream.Close()
-						status, body, err := c3.answer("")
-						if err != nil {
-							t.Fatal(err)
-						}
-						id.passesRaw(t, "raw trailers of HTTP/3"+how, status, body)
-					}
-				}
-			})
-		})
+	names := everySpellingOf(id.userHeader, id.companyHeader)
+	if id.profile != nil {
+		names = everySpellingOf(profileHeaders...)
 	}
+	start := " " + id.path + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n"
+	h1 := &h1conn{s: s.site}
+	defer h1.close()
+	s.run("alone", func(t *testing.T) { // of several Caddy drops some itself
+		for _, name := range names {
+			id.passes(t, name, h1.ask("GET"+start+name+": mallory\r\n\r\n"))
+			lower := http.Header{strings.ToLower(name): {"mallory"}}
+			id.passes(t, name+" over HTTP/2", over(t, h2client, "GET", id.path, "", lower, nil))
+			id.passes(t, name+" over HTTP/3", over(t, h3, "GET", id.path, "", lower, nil))
+		}
+	})
+	s.run("many", func(t *testing.T) {
+		for names := range slices.Chunk(names, 40) { // as many as the limits let through
+			var forged, announced strings.Builder
+			together, trailer := http.Header{}, http.Header{"X-Sum": {"9"}}
+			fields := []string{":method", "POST", ":scheme", "https", ":authority", "localhost", ":path", id.path, "authorization", "Bearer " + token}
+			trailers := []string{"x-sum", "9"}
+			for _, name := range names {
+				forged.WriteString(name + ": mallory\r\n")
+				announced.WriteString("Trailer: " + name + "\r\n")
+				together[strings.ToLower(name)] = []string{"mallory", "eve"}
+				trailer[http.CanonicalHeaderKey(name)] = []string{"mallory"}
+				trailers = append(trailers, strings.ToLower(name), "mallory")
+			}
+			list := strings.Join(names, ", ")
+
+			id.passes(t, "headers", h1.ask("GET"+start+forged.String()+forged.String()+"\r\n"))
+			id.passes(t, "headers of HTTP/2", over(t, h2client, "GET", id.path, "", together, nil))
+			id.passes(t, "headers of HTTP/3", over(t, h3, "GET", id.path, "", together, nil))
+
+			id.passes(t, "in Connection", h1.ask("GET"+start+"Connection: keep-alive, "+list+"\r\n\r\n"))
+			id.passes(t, "in Connections", h1.ask("GET"+start+"Connection: "+strings.Join(names, "\r\nConnection: ")+"\r\n\r\n"))
+			id.passes(t, "in Connection, with the headers", h1.ask("GET"+start+"Connection: "+list+"\r\n"+forged.String()+"\r\n"))
+
+			const chunk = "3\r\nabc\r\n0\r\n"
+			chunked := start + "Transfer-Encoding: chunked\r\n"
+			for how, raw := range map[string]string{
+				"trailers, announced":             announced.String() + "Trailer: X-Sum\r\n\r\n" + chunk + forged.String() + "X-Sum: 9\r\n\r\n",
+				"trailers, announced and headers": announced.String() + forged.String() + "Trailer: X-Sum\r\n\r\n" + chunk + forged.String() + "X-Sum: 9\r\n\r\n",
+				"trailers, announced in one line": "Trailer: X-Sum, " + list + "\r\n\r\n" + chunk + "X-Sum: 9\r\n" + forged.String() + "\r\n",
+				"trailers, another announced":     "Trailer: X-Sum\r\n\r\n" + chunk + "X-Sum: 9\r\n" + forged.String() + "\r\n",
+			} {
+				a := h1.ask("POST" + chunked + raw)
+				if id.passes(t, how, a); !strings.Contains(string(a.Body), "\r\nX-Sum: 9\r\n") {
+					t.Errorf("%s: the other trailer is lost: %q", how, a.Body)
+				}
+			}
+			id.passes(t, "trailers, not announced", h1.ask("POST"+chunked+"\r\n"+chunk+forged.String()+"\r\n"))
+			id.passes(t, "trailers, announced only", h1.ask("POST"+chunked+announced.String()+"\r\n"+chunk+"\r\n"))
+			id.passes(t, "trailers, no body", h1.ask("POST"+chunked+announced.String()+"\r\n0\r\n"+forged.String()+"\r\n"))
+			id.passes(t, "trailers announced behind a body of known length", h1.ask("POST"+start+announced.String()+"Content-Length: 3\r\n\r\nabc"))
+			for version, c := range map[string]*http.Client{"HTTP/2": h2client, "HTTP/3": h3} {
+				id.passes(t, "trailers of "+version, over(t, c, "POST", id.path, "abc", nil, trailer))
+				id.passes(t, "headers and trailers of "+version, over(t, c, "POST", id.path, "abc", together, trailer))
+			}
+			for _, announced := range [][]string{nil, {"trailer", "x-sum"}, {"trailer", names[0]}} {
+				how := fmt.Sprintf(", announced: %q", announced)
+				fields := append(slices.Clone(fields), announced...)
+				c2, c3 := s.h2(), s.h3()
+				c2.headers(false, fields...)
+				c2.data("abc", false)
+				c2.headers(true, trailers...)
+				status, body := c2.answer("")
+				id.passesRaw(t, "raw trailers of HTTP/2"+how, status, body)
+				c3.headers(fields...)
+				c3.write(h3data, []byte("abc"))
+				c3.headers(trailers...)
+				_ = c3.stream.Close()
+				status, body, err := c3.answer("")
+				if err != nil {
+					t.Fatal(err)
+				}
+				id.passesRaw(t, "raw trailers of HTTP/3"+how, status, body)
+			}
+		}
+	})
 }
 
 func (id identity) passesRaw(t *testing.T, how, status, body string) {

@@ -31,6 +31,7 @@ func TestCrashesLoseNothing(t *testing.T) {
 		{"shared", startDurable, []string{"node", "redis", "node", "postgres", "node", "all"}},
 	} {
 		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
 			s := d.start(t, siteConfig{company: roomy + disclaimers + "session {\nidle 2m\n}\n"})
 			c := newCrash(s)
 			killed := map[string]int{}

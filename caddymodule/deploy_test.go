@@ -151,6 +151,7 @@ type manifest struct {
 // The manifests have no field that Kubernetes does not know, and fit together: names,
 // ports, mounts, the probe's path, and the secrets that the Caddyfile reads.
 func TestDeployedManifests(t *testing.T) {
+	t.Parallel()
 	text := readDeploy(t, "kubernetes.yaml")
 	checkManifestTypes(t, text)
 	byKind := map[string]manifest{}

@@ -43,6 +43,7 @@ func TestDiskThatTakesNoWrites(t *testing.T) {
 }
 
 func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
+	t.Parallel()
 	dir := trouble.dir(t)
 	config := siteConfig{
 		stores: "store sqlite " + dir + "/mnemogate.db",
@@ -142,6 +143,7 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 // A restart while the disk is full does not take the other sites away, and needs
 // no second one.
 func TestStartOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	dir := smallDisk(t)
 	s := startSite(t, siteConfig{stores: "store sqlite " + dir + "/mnemogate.db", company: roomy + account("alice", "")})
 	live := s.login("alice")

@@ -39,6 +39,7 @@ func named(events []map[string]string) []string {
 // locks, changes and ended sessions, of that account alone. A login that was
 // answered, and a change, survive a crash.
 func TestHistoryOfAnAccount(t *testing.T) {
+	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
 		t.Parallel()
 		s := start(t, siteConfig{company: "captcha off\nlimits {\nlock_after 2\n}\n" + account("alice", "") + account("bob", "")})

@@ -268,6 +268,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 
 // Each alert is raised by what it is for, and none of them by a busy day.
 func TestAlertsAreRaised(t *testing.T) {
+	t.Parallel()
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		storetest.SkipOrFail(t, "no promtool")

@@ -15,6 +15,7 @@ import (
 // The receiver that docs/backends.md shows takes what is sent, verified by the
 // library of Standard Webhooks, whichever of two secrets it knows.
 func TestThePagesReceiverTakesEvents(t *testing.T) {
+	t.Parallel()
 	storetest.NeedPeers(t, peersDir)
 	_, section, _ := strings.Cut(pages(t)["docs/backends.md"], "\n## Hearing that an account changed\n")
 	receivers := blocks(section, "js")

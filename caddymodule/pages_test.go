@@ -333,6 +333,7 @@ func needCurl(t *testing.T) {
 }
 
 func TestConsolesOfTheREADME(t *testing.T) {
+	t.Parallel()
 	needCurl(t)
 	s := startExample(t)
 	token := regexp.MustCompile(`mgs_[\w-]{43,156}`)
@@ -359,6 +360,7 @@ func TestConsolesOfTheREADME(t *testing.T) {
 // Here the admin endpoint is a socket, and standard input no terminal, so that
 // nothing is prompted for.
 func TestConsolesOfTheOperatorsPage(t *testing.T) {
+	t.Parallel()
 	needCurl(t)
 	needJQ(t)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
