@@ -119,6 +119,23 @@ var createCases = []accountsCase{
 		},
 	},
 	{
+		name:    "strings that are no text",
+		promise: "ErrNotFound; List begins behind any string.",
+		run: func(t *testing.T, one, _ record.Accounts) {
+			create(t, one, plain("acme", "m1"))
+			for _, odd := range []string{"\xff", "m\xff1", "\xc3", "\xff\x00"} {
+				_, err := one.ByLoginID(bg, "acme", odd, "alias")
+				wantErr(t, "ByLoginID", err, record.ErrNotFound)
+				_, err = one.ByMnemocode(bg, "acme", odd)
+				wantErr(t, "ByMnemocode", err, record.ErrNotFound)
+				_, err = one.ByIdentity(bg, "acme", record.Identity{Provider: 1, Subject: odd})
+				wantErr(t, "ByIdentity", err, record.ErrNotFound)
+				_, err = one.List(bg, "acme", odd, 1)
+				must(t, err)
+			}
+		},
+	},
+	{
 		name:    "missing accounts",
 		promise: "ErrNotFound, or ErrConflict where the interface says so.",
 		run: func(t *testing.T, one, _ record.Accounts) {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -208,8 +207,7 @@ type postgresLookup struct {
 func (s postgresAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (record.Account, error) {
 	ctx, done := record.StoreContext(ctx, postgresTimeout)
 	defer done()
-	// One that is not UTF-8 would fail those that are looked up beside it.
-	l := &postgresLookup{company: company, loginID: strings.ToValidUTF8(loginID, "\uFFFD"), alias: alias}
+	l := &postgresLookup{company: company, loginID: loginID, alias: alias}
 	err := s.lookups.do(ctx, l)
 	if err == nil {
 		err = l.err
