@@ -116,6 +116,7 @@ func TestReloadsLoseNothing(t *testing.T) {
 }
 
 func reloadsLoseNothing(t *testing.T, start starter) {
+	t.Parallel()
 	s := start(t, siteConfig{
 		global: `captcha off
 		session {

@@ -27,7 +27,10 @@ var samples = flag.Int("samples", 8, "how many requests of each kind TestTiming 
 // Hashing costs next to nothing here, so that all else shows. An effect of 0.5
 // says that a request of the first kind takes longer than one of the second as
 // often as not; p, how likely chance alone takes it as far from that.
-func TestTiming(t *testing.T) { onEachDeployment(t, timing) }
+func TestTiming(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, timing)
+}
 
 func timing(t *testing.T, start starter) {
 	const policy = `
