@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -134,7 +134,7 @@ func TestAnOAuthClientIntrospectsTokens(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	var got []flows.Introspection
+	var got []manage.Introspection
 	if err := json.Unmarshal(out, &got); err != nil || len(got) != 2 {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -70,6 +70,21 @@ func (s *Service) Live(ctx context.Context, session record.Session) error {
 	return nil
 }
 
+// Peek returns the authorized session under a token of a company, of which it
+// prolongs nothing. Its errors are Authorize's.
+func (s *Service) Peek(ctx context.Context, company, token string) (record.Session, error) {
+	if tokens.IsSealed(token) {
+		return record.Session{}, wire.ErrSessionInvalid // a step's
+	}
+	session, err := s.lookup(ctx, tokens.Prefix, token, Demand{Company: company}, s.Now(), func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+		return s.recall(ctx, company, hash, true)
+	})
+	if err == nil && session.State != record.Authorized {
+		err = wire.ErrSessionInvalid
+	}
+	return session, err
+}
+
 // recall is Sessions.Get, from memory where there is one. Unless it is to be the
 // whole session, it may lack what Recaller says.
 func (s *Service) recall(ctx context.Context, company string, hash record.TokenHash, whole bool) (record.Session, error) {

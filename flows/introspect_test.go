@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -15,11 +16,11 @@ func TestOnlyAnAuthorizedSessionsTokenIsActive(t *testing.T) {
 	for _, state := range record.States[1:] {
 		b := newBench(t)
 		token := b.sessionIn(state)
-		got, err := b.Introspect(t.Context(), b.company, token)
+		got, err := b.admin().Introspect(t.Context(), token)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if state != record.Authorized && got != (flows.Introspection{}) {
+		if state != record.Authorized && got != (manage.Introspection{}) {
 			t.Errorf("%s: got %+v", state, got)
 		}
 		if state == record.Authorized && (!got.Active || got.Sub != mnemocode || got.Company != code || got.State != state) {
@@ -42,16 +43,16 @@ func TestIntrospectionChangesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := flows.Introspection{
+			want := manage.Introspection{
 				Active: true, Sub: mnemocode, Company: code, State: record.Authorized, SID: session.ID,
 				Issued: session.Created.Unix(), Expires: session.Expires.Unix(),
 			}
 			if session.ID == "" || session.Created.IsZero() {
 				t.Fatalf("got %+v", session)
 			}
-			ask := func(want flows.Introspection) {
+			ask := func(want manage.Introspection) {
 				t.Helper()
-				if got, err := b.Introspect(t.Context(), b.company, token); err != nil || got != want {
+				if got, err := b.admin().Introspect(t.Context(), token); err != nil || got != want {
 					t.Errorf("got %+v, %v, want %+v", got, err, want)
 				}
 			}
@@ -68,9 +69,9 @@ func TestIntrospectionChangesNothing(t *testing.T) {
 			want.Expires = b.clock.Now().Add(b.company.Idle).Unix()
 			ask(want)
 			b.clock.advance(b.company.Idle)
-			ask(flows.Introspection{})
+			ask(manage.Introspection{})
 			b.clock.advance(-b.company.Idle) // whatever the clocks do
-			ask(flows.Introspection{})
+			ask(manage.Introspection{})
 		})
 	}
 }
@@ -80,20 +81,20 @@ func TestWhatIsNoTokenOfTheCompanysIsNotActive(t *testing.T) {
 	b.remembering(1000)
 	token := b.sessionIn(record.Authorized)
 	for _, token := range []string{"", "x", "Bearer " + token, token + "=", "mgl_" + token[4:], "mgs_" + token[5:] + "A"} {
-		if got, err := b.Introspect(t.Context(), b.company, token); err != nil || got.Active {
+		if got, err := b.admin().Introspect(t.Context(), token); err != nil || got.Active {
 			t.Errorf("%q: got %+v, %v", token, got, err)
 		}
 	}
-	other := &tenant.Company{Code: "globex"}
-	if got, err := b.Introspect(t.Context(), other, token); err != nil || got.Active {
+	other := &manage.Admin{Service: b.Service, Company: &tenant.Company{Code: "globex"}}
+	if got, err := other.Introspect(t.Context(), token); err != nil || got.Active {
 		t.Errorf("another company's: got %+v, %v", got, err)
 	}
 	b.must("auth/logout", token, nil)
-	if got, err := b.Introspect(t.Context(), b.company, token); err != nil || got.Active {
+	if got, err := b.admin().Introspect(t.Context(), token); err != nil || got.Active {
 		t.Errorf("ended: got %+v, %v", got, err)
 	}
 	b.Service.Sessions = brokenSessions{}
-	if _, err := b.Introspect(t.Context(), b.company, token); !errors.Is(err, wire.ErrUnavailable) {
+	if _, err := b.admin().Introspect(t.Context(), token); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("no store: got %v", err)
 	}
 }

@@ -20,7 +20,6 @@ const (
 	endingsEvery  = 2 * time.Second
 	endingsAtOnce = 16
 	endingsPage   = 1000
-	sweepEvery    = time.Minute
 )
 
 // Run does what no request waits for, until ctx ends: it ends the sessions that
@@ -38,7 +37,10 @@ func (s *Service) Run(ctx context.Context) {
 	if s.History != nil {
 		beside.Go(func() { s.recorder.Run(ctx, s.History, s.Log) })
 	}
-	beside.Go(func() { s.runSweeps(ctx) })
+	sweeper := &background.Sweeper{
+		Accounts: s.Accounts, Sessions: s.Sessions, History: s.History, HistoryKeep: s.AuditKeep, Now: s.Now, Log: s.Log,
+	}
+	beside.Go(func() { sweeper.Run(ctx) })
 	endings := time.NewTicker(endingsEvery)
 	defer endings.Stop()
 	for {
@@ -47,25 +49,6 @@ func (s *Service) Run(ctx context.Context) {
 			return
 		case <-endings.C:
 			background.Maintain(s.Log, "ending sessions that are owed it", func() error { return s.EndOwed(ctx) })
-		}
-	}
-}
-
-// runSweeps sweeps the stores, beside all that has to be in time: where there is
-// much to clear away, that takes many minutes.
-func (s *Service) runSweeps(ctx context.Context) {
-	sweep := time.NewTicker(sweepEvery)
-	defer sweep.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-sweep.C:
-			background.Maintain(s.Log, "sweeping the accounts", func() error { return s.Accounts.Sweep(ctx, s.Now()) })
-			if s.History != nil {
-				background.Maintain(s.Log, "forgetting histories", func() error { return s.History.Forget(ctx, s.Now().Add(-s.AuditKeep)) })
-			}
-			background.Maintain(s.Log, "sweeping the sessions", func() error { return s.Sessions.Sweep(ctx, s.Now()) })
 		}
 	}
 }

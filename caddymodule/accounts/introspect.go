@@ -22,7 +22,7 @@ func (c *Call) introspect() error {
 	if err != nil {
 		return err
 	}
-	answer, err := c.admin.Introspect(c.Context(), c.admin.Company, token)
+	answer, err := c.admin.Introspect(c.Context(), token)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/openapi"
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 )
 
@@ -106,7 +105,7 @@ var operations = map[string]operationText{
 		id: "introspect", more: "What it takes besides, such as `token_type_hint`, is not looked at. The token is not prolonged.",
 		body: object{{"application/x-www-form-urlencoded", withToken}, {"application/json", withToken}}, status: 200,
 		answer: "`active` alone of a token that opens no protected path: a step's, an ended or unknown one, another company's.",
-		of:     []any{flows.Introspection{}}, fails: []int{http.StatusUnsupportedMediaType},
+		of:     []any{manage.Introspection{}}, fails: []int{http.StatusUnsupportedMediaType},
 	},
 	"POST {company}/import": {
 		id: "import", query: []string{"update"},

@@ -1,12 +1,10 @@
-package flows
+package manage
 
 import (
 	"context"
 	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/tenant"
-	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -24,20 +22,13 @@ type Introspection struct {
 
 // Introspect tells of a token of the company. It prolongs nothing. An error means
 // that a store did not answer.
-func (s *Service) Introspect(ctx context.Context, company *tenant.Company, token string) (Introspection, error) {
-	if tokens.IsSealed(token) {
-		return Introspection{}, nil // a step's
-	}
-	session, err := s.lookup(ctx, tokens.Prefix, token, Demand{Company: company.Code}, s.Now(), func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-		return s.recall(ctx, company.Code, hash, true)
-	})
+func (ad *Admin) Introspect(ctx context.Context, token string) (Introspection, error) {
+	session, err := ad.Peek(ctx, ad.Company.Code, token)
 	switch {
-	case errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired):
+	case errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired) || errors.Is(err, wire.ErrSessionInvalid):
 		return Introspection{}, nil
 	case err != nil:
 		return Introspection{}, err
-	case session.State != record.Authorized:
-		return Introspection{}, nil
 	}
 	return Introspection{
 		Active:  true,
