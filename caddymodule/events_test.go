@@ -181,7 +181,7 @@ func TestAuditLogAndEventHandlersTellTheSame(t *testing.T) {
 		if line["session"] != nil {
 			sessions = append(sessions, line["session"])
 		}
-		i := slices.IndexFunc(flows.EventKinds, func(k flows.EventKind) bool { return k.Name == name })
+		i := slices.IndexFunc(flows.EventKinds, func(k record.EventKind) bool { return k.Name == name })
 		for field := range line {
 			if !slices.Contains(append([]string{"level", "ts", "logger", "msg"}, flows.EventKinds[i].Fields...), field) {
 				t.Errorf("%s has the field %s", name, field)

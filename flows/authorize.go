@@ -24,7 +24,7 @@ func (d *Demand) meets(company string) bool {
 }
 
 // Authorize decides on a request for the protected path: it returns the
-// authorized session whose token was sent, or a *Error or *Refusal.
+// authorized session whose token was sent, or a *wire.Error or *wire.Refusal.
 func (s *Service) Authorize(ctx context.Context, want Demand, authorization []string) (record.Session, error) {
 	token, err := wire.ParseBearer(authorization)
 	if err != nil {

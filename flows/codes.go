@@ -87,7 +87,7 @@ var errNoSecondFactor = &wire.Refusal{
 // without a password once its SMS are used up.
 var codelessLogins = tenant.Rate{N: 30, Per: 10 * time.Minute}
 
-// awaitCode is the step to CheckOTP. Where no more SMS may be sent, an account
+// awaitCode is the step to record.CheckOTP. Where no more SMS may be sent, an account
 // that has backup codes left gets its session all the same (contract, 4, Second
 // factor).
 func (s *Service) awaitCode(ctx context.Context, c *call, st step) (Reply, error) {

@@ -10,61 +10,19 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// An EventKind documents the events of a name.
-type EventKind struct {
-	Name   string
-	When   string
-	Fields []string // that it can have beside name and time, in the order of Event
-}
-
 // EventKinds lists all events. Those of a route come first.
 var EventKinds = eventKinds()
 
-func eventKinds() []EventKind {
-	var kinds []EventKind
+func eventKinds() []record.EventKind {
+	var kinds []record.EventKind
 	for _, r := range Routes {
 		who := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "route", "result"}
 		kinds = append(kinds,
-			EventKind{r.Event(record.Success), "`" + r.Path + "` succeeded", who},
-			EventKind{r.Event(""), "`" + r.Path + "` failed; result is the error_code", append(who[:len(who):len(who)], "reason")},
+			record.EventKind{Name: r.Event(record.Success), When: "`" + r.Path + "` succeeded", Fields: who},
+			record.EventKind{Name: r.Event(""), When: "`" + r.Path + "` failed; result is the error_code", Fields: append(who[:len(who):len(who)], "reason")},
 		)
 	}
-	client := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key"}
-	attempt := append(client[:len(client):len(client)], "actor", "route")
-	ended := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "actor", "route", "reason"}
-	admin := []string{"company", "mnemocode", "address", "actor", "reason"}
-	return append(kinds,
-		EventKind{record.LockPassword, "`lock_after` wrong passwords in a row, or one more after such a lock: locked for `lock_for`", attempt},
-		EventKind{record.LockDisabled, "`disable_after` wrong passwords in a row: locked until recovery or unlock", attempt},
-		EventKind{record.LockCodes, "`wrong_codes` is reached", attempt},
-		EventKind{record.LockAnswers, "`wrong_answers` is reached", attempt},
-		EventKind{record.LockAddress, "the first request of an address that `failures_per_address` refuses; once a window and node", attempt},
-		EventKind{record.LockLogins, "the first password or OAuth code of an address that `logins_per_address` refuses; once a window and node", attempt},
-		EventKind{record.LockRenewals, "the first renewal of a session that `otp renewals` refuses; once a session and node", attempt},
-		EventKind{record.LockSMSAccount, "the first SMS to an account that `sms_per_account` refuses; once a window and node", attempt},
-		EventKind{record.LockSMSPhone, "the first SMS to a phone that `sms_per_phone` refuses; once a window and node", attempt},
-		EventKind{record.LockSMSAddress, "the first SMS for an address that `sms_per_address` refuses; once a window and node", attempt},
-		EventKind{record.LockSMSCompany, "the first SMS of a company that `sms_per_company` refuses; once a window and node", attempt},
-		EventKind{record.LockSMSCountry, "the first SMS to a country that `sms_per_country` refuses; once a window and node", attempt},
-		EventKind{record.LockSMSCountries, "the first SMS to a country that is none of `sms_countries`; once a day and node", attempt},
-		EventKind{record.LockMails, "the first mail to an account that `mails_per_account` refuses; once a window and node", attempt},
-		EventKind{record.SessionEnded, "a session or recovery link was ended before its time: `" + record.EndedByLogout + "`, `" + record.EndedByPassword + "` (one was set), `" +
-			record.EndedByChange + "` (changed or deleted by an administrator), `" + record.EndedByAdmin + "` (ended by one), `" + record.EndedLate + "` (what a crash left over)", ended},
-		EventKind{record.AllSessionsEnded, "all sessions of the company were ended: `" + record.EndedByAdmin + "`, `" + record.EndedLate + "`", []string{"company", "address", "actor", "reason"}},
-		EventKind{record.SessionMoved, "an authorized token was exchanged for a cookie, in which the session goes on", client},
-		EventKind{record.IdentityBound, "a provider's user was bound to the account by `link_verified_email`; reason names the provider", append(client[:len(client):len(client)], "route", "reason")},
-		EventKind{record.AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},
-		EventKind{record.AccountChanged, "an account was changed; reason lists the fields", admin},
-		EventKind{record.AccountDeleted, "an account was deleted", admin},
-		EventKind{record.AccountUnlocked, "counts and locks of an account were cleared", admin},
-		EventKind{record.AccountBackupCodes, "an account got new backup codes", admin},
-		EventKind{record.AccountTOTP, "a secret for an authenticator app was shown; once it is confirmed, the account is changed", admin},
-		EventKind{record.AccountPasswordWrong, "a wrong `current_password` of a user came from a backend", admin},
-		EventKind{record.AccountWelcomed, "the owner of an account was mailed a welcome link", admin},
-		EventKind{record.OutboxDropped, "an event for the `events` receiver was not delivered for three days and is dropped; reason is its type", []string{"company", "mnemocode", "reason"}},
-		EventKind{record.KeyWrong, "a request to the accounts API came with a key that is none; with the reason `limit` the first of an address that had too many, once a window and node", []string{"address", "reason"}},
-		EventKind{record.KeyRefused, "a key for the accounts API lacks the right, which reason names, or the company", []string{"company", "address", "actor", "reason"}},
-	)
+	return append(kinds, record.EventKinds...)
 }
 
 // Event is the name of the event that a result of the route is.

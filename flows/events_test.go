@@ -101,7 +101,7 @@ func fieldsOf(e record.Event) map[string]string {
 
 func checkEvent(t *testing.T, e record.Event) {
 	t.Helper()
-	i := slices.IndexFunc(flows.EventKinds, func(k flows.EventKind) bool { return k.Name == e.Name })
+	i := slices.IndexFunc(flows.EventKinds, func(k record.EventKind) bool { return k.Name == e.Name })
 	if i < 0 {
 		t.Errorf("EventKinds lacks %s", e.Name)
 		return

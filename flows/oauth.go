@@ -161,7 +161,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAut
 	return a, nil
 }
 
-// bind adds an identity to an account that has none of that provider. ErrConflict
+// bind adds an identity to an account that has none of that provider. record.ErrConflict
 // if it has one, the identity is another account's, or the account has changed in
 // what its sessions rest on, such as its email.
 func (s *Service) bind(ctx context.Context, c *call, to record.Account, identity record.Identity) error {

@@ -14,7 +14,7 @@ import (
 const pageKeyLife = time.Hour
 
 // PageKey returns a key for the login page of a company, which need not have one.
-// The error is ErrUnavailable if the store can't be asked for its secret.
+// The error is wire.ErrUnavailable if the store can't be asked for its secret.
 func (s *Service) PageKey(ctx context.Context, company string) (string, error) {
 	keys, err := s.Keys(record.WithStoreTime(ctx))
 	if err != nil {

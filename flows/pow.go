@@ -20,7 +20,7 @@ type Challenge struct {
 }
 
 // Challenge returns a new challenge of the company whose API key was sent. The
-// error is ErrNoRoute if its captcha is another.
+// error is wire.ErrNoRoute if its captcha is another.
 func (s *Service) Challenge(ctx context.Context, code string, apiKeys []string) (c Challenge, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", code, "route", "captcha") }()

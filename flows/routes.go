@@ -6,6 +6,10 @@
 // Service.Authorize decides on the protected path. The package knows nothing
 // of HTTP servers, SQL or Caddy: stores reach it through the interfaces of record,
 // gateways, captchas and providers through those of message and tenant.
+//
+// It rests on rooms of their own: limits counts attempts, background does what no
+// request waits for, tenant is a company as it is configured, tokens makes what
+// clients hold, wire has the errors. What operators do is above it, in manage.
 package flows
 
 import (

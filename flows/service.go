@@ -67,7 +67,7 @@ type Request struct {
 	// Languages returns those that the user reads, the best first. It is called only
 	// where there is something to choose; nil if nothing is known of them.
 	Languages func() []language.Tag
-	// Body reads the body, or fails with ErrTooLarge or ErrMediaType. It is
+	// Body reads the body, or fails with wire.ErrTooLarge or wire.ErrMediaType. It is
 	// called only once the headers are found good.
 	Body func() ([]byte, error)
 }
@@ -119,7 +119,7 @@ func (s *Service) Attempt(company *tenant.Company, address string) limits.Attemp
 	return at
 }
 
-// Serve runs a route. Its errors are *Error or *Refusal, and of those that the
+// Serve runs a route. Its errors are *wire.Error or *wire.Refusal, and of those that the
 // route lists.
 func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error) {
 	c := &call{

@@ -1,6 +1,7 @@
 // Package guest is what a guest module must be, a gateway, captcha, provider or
 // store, and helpers to write one: the package that others import. What each
-// kind must do is an interface of package flows (Sender, Captcha) or is here
+// kind must do is an interface of flows/message (Sender), of flows/tenant (Captcha and
+// more) or is here
 // (EventsModule, OAuthModule, StoreModule); any may also be Weak, Remote or Absent. Then
 // options.go parses its block of a Caddyfile, secrets.go its placeholders, and
 // outbound.go asks what is somewhere else. Package guesttest tests one. Read

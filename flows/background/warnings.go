@@ -32,7 +32,7 @@ func (w *Warnings) Warn(log *slog.Logger, message string, args ...any) {
 	}
 }
 
-// Unanswered warns if err is ErrUnavailable, unless because the client has left.
+// Unanswered warns if err is wire.ErrUnavailable, unless because the client has left.
 func (w *Warnings) Unanswered(log *slog.Logger, err error, args ...any) {
 	if errors.Is(err, wire.ErrUnavailable) && !errors.Is(err, context.Canceled) {
 		w.Warn(log, "a service did not answer", append(args, "error", err)...)

@@ -26,7 +26,7 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
 var mnemocodePattern = regexp.MustCompile(`^[!-z|~]{1,128}$`) // visible ASCII without braces
 
 // CheckAccount refuses an account whose fields can't be: the error is a
-// *FieldError. The phone must be E.164 already (NormalizePhone).
+// *FieldError. The phone must be E.164 already (record.NormalizePhone).
 func CheckAccount(a record.Account) error {
 	wrong := func(field, message string) error { return &FieldError{field, message} }
 	switch {

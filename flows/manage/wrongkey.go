@@ -17,7 +17,7 @@ import (
 var wrongKeys = tenant.Rate{N: 30, Per: 5 * time.Minute}
 
 // WrongKey counts a wrong key for the accounts API. Its error is
-// ErrRestricted if the address has sent too many, or ErrUnavailable.
+// wire.ErrRestricted if the address has sent too many, or wire.ErrUnavailable.
 func WrongKey(ctx context.Context, s *flows.Service, address string) error {
 	at := s.Attempt(nil, address)
 	e := record.Event{Name: record.KeyWrong, Address: address}

@@ -25,7 +25,7 @@ func ParseLocale(s string) (language.Tag, error) {
 var ErrLocale = errors.New("write a language tag of BCP 47 like lt, lt-LT or zh-Hant-TW")
 
 // Locale returns a language tag in the spelling that is kept. What is none comes back
-// as it is, and CheckAccount refuses it.
+// as it is, and manage.CheckAccount refuses it.
 func Locale(s string) string {
 	if tag, err := ParseLocale(s); err == nil {
 		return tag.String()

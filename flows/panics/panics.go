@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A Panic is an error made of a panic. What it panicked with can hold anything,
+// An Error is an error made of a panic. What it panicked with can hold anything,
 // also a secret, so of that only the runtime's own errors are told, and of the
 // others the type.
 type Error struct {
@@ -27,7 +27,7 @@ func (p *Error) Log(log *slog.Logger, args ...any) {
 	log.Error("a defect of this program, please report it", append(args, "panic", p.What, "stack", p.Stack)...)
 }
 
-// Recovered makes a Panic of what recover has returned, nil of nil. It is called
+// Recovered makes an Error of what recover has returned, nil of nil. It is called
 // by the deferred function itself.
 func Recovered(cause any) *Error {
 	if cause == nil {

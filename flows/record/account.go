@@ -21,7 +21,7 @@ type Account struct {
 	Phone           string // primary phone, E.164; empty for none
 	Email           string // primary email as it was given; empty for none
 	LoginName       string // as it was given; empty for none
-	Locale          string // what its owner reads, as ParseLocale spells it; empty for unknown
+	Locale          string // what its owner reads, as message.ParseLocale spells it; empty for unknown
 	Status          Status
 	SecondFactor    bool
 	MustSetPassword bool

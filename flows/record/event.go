@@ -3,7 +3,7 @@ package record
 import "time"
 
 // An Event tells an operator what happened: the outcome of a route, a lock, the
-// end of a session, a change by an administrator. EventKinds lists the names
+// end of a session, a change by an administrator. flows.EventKinds lists the names
 // and which fields each has. None ever holds what a client sent, but for what
 // the store or the configuration knows as well, and its user agent: a login id
 // that was typed may be a password.
@@ -17,7 +17,7 @@ type Event struct {
 	State     State  // of that session: what the request led to, or where it was
 	Address   string // the client's
 	UserAgent string // what the client says it is, cut at 200 bytes
-	Key       string // which API key the client has: see Service.Company, and KeyOfPage
+	Key       string // which API key the client has: see flows.Service.Company, and flows.KeyOfPage
 	Actor     string // who managed the account: the name of a key for the accounts API, or ActorAdmin
 	Route     string // Route.Path
 	Result    string // Success or the error_code
@@ -64,7 +64,7 @@ const (
 
 	IdentityBound = adminPrefix + "identity_bound"
 
-	// What an administrator did: for Service.Emit.
+	// What an administrator did: for flows.Service.Emit.
 	AccountCreated     = adminPrefix + "created"
 	AccountChanged     = adminPrefix + "changed"
 	AccountDeleted     = adminPrefix + "deleted"
@@ -88,3 +88,53 @@ const (
 	EndedByAdmin    = "admin"    // an administrator ended it
 	EndedLate       = "owed"     // a change that was cut short before it could end it
 )
+
+// An EventKind documents the events of a name.
+type EventKind struct {
+	Name   string
+	When   string
+	Fields []string // that it can have beside name and time, in the order of Event
+}
+
+// EventKinds lists the events that are not the outcome of a route. flows.EventKinds
+// lists those, too.
+var EventKinds = eventKinds()
+
+func eventKinds() []EventKind {
+	client := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key"}
+	attempt := append(client[:len(client):len(client)], "actor", "route")
+	ended := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "actor", "route", "reason"}
+	admin := []string{"company", "mnemocode", "address", "actor", "reason"}
+	return []EventKind{
+		{LockPassword, "`lock_after` wrong passwords in a row, or one more after such a lock: locked for `lock_for`", attempt},
+		{LockDisabled, "`disable_after` wrong passwords in a row: locked until recovery or unlock", attempt},
+		{LockCodes, "`wrong_codes` is reached", attempt},
+		{LockAnswers, "`wrong_answers` is reached", attempt},
+		{LockAddress, "the first request of an address that `failures_per_address` refuses; once a window and node", attempt},
+		{LockLogins, "the first password or OAuth code of an address that `logins_per_address` refuses; once a window and node", attempt},
+		{LockRenewals, "the first renewal of a session that `otp renewals` refuses; once a session and node", attempt},
+		{LockSMSAccount, "the first SMS to an account that `sms_per_account` refuses; once a window and node", attempt},
+		{LockSMSPhone, "the first SMS to a phone that `sms_per_phone` refuses; once a window and node", attempt},
+		{LockSMSAddress, "the first SMS for an address that `sms_per_address` refuses; once a window and node", attempt},
+		{LockSMSCompany, "the first SMS of a company that `sms_per_company` refuses; once a window and node", attempt},
+		{LockSMSCountry, "the first SMS to a country that `sms_per_country` refuses; once a window and node", attempt},
+		{LockSMSCountries, "the first SMS to a country that is none of `sms_countries`; once a day and node", attempt},
+		{LockMails, "the first mail to an account that `mails_per_account` refuses; once a window and node", attempt},
+		{SessionEnded, "a session or recovery link was ended before its time: `" + EndedByLogout + "`, `" + EndedByPassword + "` (one was set), `" +
+			EndedByChange + "` (changed or deleted by an administrator), `" + EndedByAdmin + "` (ended by one), `" + EndedLate + "` (what a crash left over)", ended},
+		{AllSessionsEnded, "all sessions of the company were ended: `" + EndedByAdmin + "`, `" + EndedLate + "`", []string{"company", "address", "actor", "reason"}},
+		{SessionMoved, "an authorized token was exchanged for a cookie, in which the session goes on", client},
+		{IdentityBound, "a provider's user was bound to the account by `link_verified_email`; reason names the provider", append(client[:len(client):len(client)], "route", "reason")},
+		{AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},
+		{AccountChanged, "an account was changed; reason lists the fields", admin},
+		{AccountDeleted, "an account was deleted", admin},
+		{AccountUnlocked, "counts and locks of an account were cleared", admin},
+		{AccountBackupCodes, "an account got new backup codes", admin},
+		{AccountTOTP, "a secret for an authenticator app was shown; once it is confirmed, the account is changed", admin},
+		{AccountPasswordWrong, "a wrong `current_password` of a user came from a backend", admin},
+		{AccountWelcomed, "the owner of an account was mailed a welcome link", admin},
+		{OutboxDropped, "an event for the `events` receiver was not delivered for three days and is dropped; reason is its type", []string{"company", "mnemocode", "reason"}},
+		{KeyWrong, "a request to the accounts API came with a key that is none; with the reason `limit` the first of an address that had too many, once a window and node", []string{"address", "reason"}},
+		{KeyRefused, "a key for the accounts API lacks the right, which reason names, or the company", []string{"company", "address", "actor", "reason"}},
+	}
+}

@@ -18,7 +18,7 @@ import (
 )
 
 // A Company is a tenant: it owns its API keys, accounts, policies, disclaimers
-// and providers, and nothing of one is of use in another. A Service does not
+// and providers, and nothing of one is of use in another. A flows.Service does not
 // change it.
 type Company struct {
 	Code        string
@@ -66,7 +66,7 @@ type Policy struct {
 	Link    string        // of recovery by mail, with {token}
 	LinkTTL time.Duration //
 
-	Locale string // of messages to accounts that have none, as ParseLocale spells it; empty for none
+	Locale string // of messages to accounts that have none, as message.ParseLocale spells it; empty for none
 
 	Limits   Limits
 	Hardened bool
@@ -81,7 +81,7 @@ type PasswordPolicy struct {
 	Blocklist        *password.Blocklist
 	Argon2id         password.Argon2id
 	Required         bool // accounts without a password must set one
-	// Migrate is asked about the passwords of accounts with AskedElsewhere; nil
+	// Migrate is asked about the passwords of accounts with record.AskedElsewhere; nil
 	// if there is nobody to ask. Not with Hardened: the time that it takes, and
 	// its outages, would tell of such accounts.
 	Migrate PasswordVerifier
@@ -124,7 +124,7 @@ type Limits struct {
 	SMSCountries       []string // what phones begin with that are sent SMS, as +370; empty: all
 	MailsPerAccount    Rate
 
-	SessionsPerAccount int // authorized at once, at most MaxSessions
+	SessionsPerAccount int // authorized at once, at most record.MaxSessions
 }
 
 // A Rate is a number of events in a window that the first of them opens.

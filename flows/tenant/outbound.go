@@ -37,7 +37,7 @@ type ReusableCaptcha interface {
 	Reusable()
 }
 
-// A ProofOfWork is a Captcha without a provider. The Service makes its challenges
+// A ProofOfWork is a Captcha without a provider. The flows.Service makes its challenges
 // and verifies the responses, since only it has the key to them: Verify is not
 // called, and returns an error.
 type ProofOfWork interface {
@@ -48,7 +48,7 @@ type ProofOfWork interface {
 }
 
 // An OAuthProvider exchanges an authorization code for the user it stands for.
-// It returns ErrOAuthFailed (it may be wrapped) if the provider refused or
+// It returns wire.ErrOAuthFailed (it may be wrapped) if the provider refused or
 // answered something that can't be trusted, any other error if it could not be
 // asked. It keeps to its own timeout and may be called concurrently.
 type OAuthProvider interface {
@@ -93,7 +93,7 @@ type EventReceiver interface {
 // Events is who is told of what happens to a company's accounts.
 type Events struct {
 	Receiver EventReceiver // nil for nobody
-	Types    []string      // of OutgoingTypes; nil for all
+	Types    []string      // of record.OutgoingTypes; nil for all
 	Timeout  time.Duration // the receiver's own
 	Retry    time.Duration // until an event is tried again for the first time
 }
