@@ -97,12 +97,7 @@ func (c *call) by(reason string) record.Event {
 // found notes whose account the call is about.
 func (c *call) found(a record.Account) { c.Account, c.Mnemocode = a.ID, a.Mnemocode }
 
-// whose is the mnemocode of that account, empty if none was found.
-func (c *call) whose() string {
-	_, mnemocode := c.who()
-	return mnemocode
-}
-
+// who is that account, if one was found.
 func (c *call) who() (account int64, mnemocode string) {
 	if c.Mnemocode == "" && c.session != nil {
 		return c.session.Account, c.session.Mnemocode
