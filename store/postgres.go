@@ -19,7 +19,7 @@ import (
 )
 
 // Postgres keeps accounts in a PostgreSQL database, for any number of nodes.
-// What a method has acknowledged was committed; an error that flows does not
+// What a method has acknowledged was committed; an error that record does not
 // promise may also mean that it was, but that nobody could say so.
 //
 // Each call has its answer or error within postgresTimeout, or in what time its

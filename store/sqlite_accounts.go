@@ -12,7 +12,7 @@ import (
 
 // sqliteAccounts is a SQLite's record.Accounts. A method that needs an account
 // which is not there, or is another company's, returns ErrNotFound unless its
-// comment in flows says ErrConflict.
+// comment in record says ErrConflict.
 type sqliteAccounts struct{ *SQLite }
 
 const sqliteInsertAccount = `

@@ -22,6 +22,7 @@ func ParseLocale(s string) (language.Tag, error) {
 	return tag, nil
 }
 
+// ErrLocale: it is no language tag.
 var ErrLocale = errors.New("write a language tag of BCP 47 like lt, lt-LT or zh-Hant-TW")
 
 // Locale returns a language tag in the spelling that is kept. What is none comes back

@@ -166,6 +166,7 @@ func DefaultPolicy() Policy {
 	}
 }
 
+// NeedsSecondFactor reports whether a code follows the account's password.
 func (c *Company) NeedsSecondFactor(a record.Account) bool {
 	switch c.SecondFactor {
 	case SecondFactorRequired:

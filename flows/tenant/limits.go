@@ -19,6 +19,7 @@ func (l *Limits) PasswordsLocked(t record.Tally, now time.Time) time.Time {
 	return time.Time{}
 }
 
+// WindowLock is the lock of a tally that counts within a window.
 func WindowLock(kind record.Kind) string {
 	if kind == record.WrongAnswers {
 		return record.LockAnswers

@@ -98,6 +98,7 @@ type Events struct {
 	Retry    time.Duration // until an event is tried again for the first time
 }
 
+// Wants reports whether somebody is to be told of a type of event.
 func (e *Events) Wants(kind string) bool {
 	return e.Receiver != nil && (e.Types == nil || slices.Contains(e.Types, kind))
 }

@@ -101,6 +101,7 @@ func (c *Company) CheckPassword(field, typed string, a record.Account) error {
 	return nil
 }
 
+// Quality tells what a new password of the account must be.
 func (c *Company) Quality(a record.Account) *PasswordQuality {
 	quality := &PasswordQuality{}
 	if c.Password.Regex != nil {
