@@ -116,7 +116,7 @@ func (s *Service) touch(ctx context.Context, now time.Time, session record.Sessi
 		return wire.ErrTokenInvalid // ended meanwhile
 	}
 	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("a session could not be prolonged, and goes on until it expires", "company", session.Company, "error", err)
+		s.warnings.Warn(s.Log, "a session could not be prolonged, and goes on until it expires", "company", session.Company, "error", err)
 	}
 	return nil
 }

@@ -1,8 +1,11 @@
 package flows_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,11 +28,13 @@ func (r *readOnly) Touch(ctx context.Context, now time.Time, hash record.TokenHa
 }
 
 // Whoever is logged in goes on while the store takes no writes, and no longer
-// than the session lives.
+// than the session lives. The log tells why.
 func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 	for name, remembered := range map[string]bool{"asked for": false, "remembered": true} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
+			var log bytes.Buffer
+			b.Log = slog.New(slog.NewTextHandler(&log, nil))
 			held := &readOnly{Sessions: b.Sessions}
 			b.Sessions = held
 			if remembered {
@@ -53,6 +58,9 @@ func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 			b.clock.advance(time.Minute)
 			b.wantLive(token, wire.ErrTokenExpired)
 			b.wantLive(healed, nil)
+			if !strings.Contains(log.String(), "could not be prolonged") || !strings.Contains(log.String(), "no space left") {
+				t.Errorf("the log is %q", log.String())
+			}
 		})
 	}
 }

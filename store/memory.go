@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,8 +27,9 @@ type Memory struct {
 	trusted  atomic.Int64 // until when the feed is heard: nanoseconds since started
 	names    companyNames // of companies
 	asking   singleflight.Group
-	touching chan struct{}  // holds one for each Touch that no request waits for
-	behind   sync.WaitGroup // of these
+	touching chan struct{}         // holds one for each Touch that no request waits for
+	behind   sync.WaitGroup        // of these
+	failed   atomic.Pointer[error] // of one of these, until a request is told
 	shards   [record.Buckets]shard
 }
 
@@ -145,7 +148,8 @@ func (m *Memory) End(ctx context.Context, now time.Time, e record.Ending) error 
 // Touch implements Sessions. Of a session that is remembered the store is told
 // behind the request, which does not wait for a disk: a crash at that moment, or
 // a store that takes no writes, lets the session end as if the request had not
-// been. With too much of it under way the request waits.
+// been. The next Touch returns that error. With too much of it under way the request
+// waits.
 func (m *Memory) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
 	if m.shards[hash.Bucket()].prolong(hash, expires) && m.Trusted() {
 		select {
@@ -153,8 +157,15 @@ func (m *Memory) Touch(ctx context.Context, now time.Time, hash record.TokenHash
 			ctx = context.WithoutCancel(ctx)
 			m.behind.Go(func() {
 				defer func() { <-m.touching }()
-				_ = panics.Contain(func() error { return m.touch(ctx, now, hash, expires) })
+				err := panics.Contain(func() error { return m.touch(ctx, now, hash, expires) })
+				if err != nil && !errors.Is(err, record.ErrNotFound) {
+					err = fmt.Errorf("behind an earlier request: %w", err)
+					m.failed.Store(&err)
+				}
 			})
+			if err := m.failed.Swap(nil); err != nil {
+				return *err
+			}
 			return nil
 		default:
 		}
