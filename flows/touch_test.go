@@ -37,10 +37,11 @@ func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 			b.Log = slog.New(slog.NewTextHandler(&log, nil))
 			held := &readOnly{Sessions: b.Sessions}
 			b.Sessions = held
+			settled := func() {}
 			if remembered {
 				memory := store.NewMemory(held, 1000)
 				memory.Trust(time.Now().Add(time.Hour))
-				b.Sessions = memory
+				b.Sessions, settled = memory, memory.Wait
 			}
 			token, ended, healed := b.sessionIn(record.Authorized), b.sessionIn(record.Authorized), b.sessionIn(record.Authorized)
 			for _, token := range []string{token, ended, healed} {
@@ -50,6 +51,7 @@ func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 			for range 59 {
 				b.clock.advance(time.Minute)
 				b.wantLive(token, nil)
+				settled()
 			}
 			b.must("auth/logout", ended, nil)
 			b.wantLive(ended, wire.ErrTokenInvalid)
