@@ -80,7 +80,7 @@ func (s *Service) Peek(ctx context.Context, company, token string) (record.Sessi
 		return s.recall(ctx, company, hash, true)
 	})
 	if err == nil && session.State != record.Authorized {
-		err = wire.ErrSessionInvalid
+		return record.Session{}, wire.ErrSessionInvalid
 	}
 	return session, err
 }

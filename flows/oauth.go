@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -91,7 +92,7 @@ func (s *Service) askProvider(ctx context.Context, c *call, config tenant.OAuth,
 	switch {
 	case err != nil && !errors.Is(err, wire.ErrOAuthFailed):
 		return tenant.OAuthUser{}, wire.Unavailable("asking the provider", err)
-	case err == nil && user.Subject == "":
+	case err == nil && (user.Subject == "" || !utf8.ValidString(user.Subject)): // which not every store keeps
 		return tenant.OAuthUser{}, wire.ErrOAuthFailed
 	}
 	return user, err

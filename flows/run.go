@@ -75,7 +75,7 @@ func (s *Service) EndOwed(ctx context.Context) error {
 	}
 }
 
-// unseen is later for what an answer must not tell of. It begins a while after
+// unseen is Tasks.Do for what an answer must not tell of. It begins a while after
 // the answer, at a moment that nobody can foresee: begun at once it would take
 // its part of the machine from the answer, and so show in the time that takes.
 func (s *Service) unseen(doing string, do func(context.Context) error) {

@@ -2,19 +2,22 @@ package store
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
-// A gather lets calls share round trips to a server: while as many are under way as
-// may be, further calls wait, and the next takes all that do. A call that finds fewer
-// under way begins at once, so on a quiet server none waits for another.
+// A gather lets calls to a server share round trips: while as many are under way as
+// may be, further calls wait, and the next takes those that do, the first that came
+// first. A call that finds fewer under way begins at once, so on a quiet server none
+// waits for another.
 type gather[T any] struct {
-	atOnce int
+	atOnce int       // round trips under way
+	most   int       // calls of one
 	send   func([]T) // makes a round trip, and leaves in each call what came of it
 
 	mu       sync.Mutex
 	underWay int
-	waiting  *crowd[T] // nil if no call waits
+	waiting  []*crowd[T] // all but the last are full
 }
 
 // A crowd is the calls of one round trip.
@@ -26,9 +29,11 @@ type crowd[T any] struct {
 // do has a call made. If ctx ends first it returns ctx's error, and nobody may look at
 // the call any more.
 func (g *gather[T]) do(ctx context.Context, call T) error {
-	done := g.join(call)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	select {
-	case <-done:
+	case <-g.join(call):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -45,11 +50,13 @@ func (g *gather[T]) join(call T) <-chan struct{} {
 		go g.run(c)
 		return c.done
 	}
-	if g.waiting == nil {
-		g.waiting = &crowd[T]{done: make(chan struct{})}
+	last := len(g.waiting) - 1
+	if last < 0 || len(g.waiting[last].calls) == g.most {
+		g.waiting = append(g.waiting, &crowd[T]{done: make(chan struct{})})
+		last++
 	}
-	g.waiting.calls = append(g.waiting.calls, call)
-	return g.waiting.done
+	g.waiting[last].calls = append(g.waiting[last].calls, call)
+	return g.waiting[last].done
 }
 
 // run makes a round trip, and further ones for as long as calls wait.
@@ -64,10 +71,11 @@ func (g *gather[T]) run(c *crowd[T]) {
 func (g *gather[T]) next() *crowd[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c := g.waiting
-	g.waiting = nil
-	if c == nil {
+	if len(g.waiting) == 0 {
 		g.underWay--
+		return nil
 	}
+	c := g.waiting[0]
+	g.waiting = slices.Delete(g.waiting, 0, 1)
 	return c
 }

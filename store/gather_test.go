@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
 	"testing/synctest"
 	"time"
 )
@@ -16,7 +15,7 @@ func TestGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var trips []int // how many calls each took
-		g := gather[*int]{atOnce: 2, send: func(calls []*int) {
+		g := gather[*int]{atOnce: 2, most: 5, send: func(calls []*int) {
 			time.Sleep(time.Second)
 			mu.Lock()
 			defer mu.Unlock()
@@ -43,17 +42,24 @@ func TestGather(t *testing.T) {
 			t.Errorf("one that waited no longer: %v", err)
 		}
 		wg.Wait()
-		if want := []int{1, 1, 9}; !slices.Equal(trips, want) || time.Since(began) != 2*time.Second {
+		slices.Sort(trips) // two at once
+		if want := []int{1, 1, 4, 5}; !slices.Equal(trips, want) || time.Since(began) != 2*time.Second {
 			t.Errorf("round trips with %v calls in %v, want %v in 2s", trips, time.Since(began), want)
 		}
 		must(t, g.do(t.Context(), new(int))) // and it begins anew
+		if err := g.do(gone, new(int)); !errors.Is(err, context.DeadlineExceeded) || len(trips) != 5 {
+			t.Errorf("one that was over before: %v, after %d round trips", err, len(trips))
+		}
 	})
 }
 
 func TestGatherAnswersEachOnce(t *testing.T) {
 	var answered, trips atomic.Int64
-	g := gather[*atomic.Int64]{atOnce: 3, send: func(calls []*atomic.Int64) {
+	g := gather[*atomic.Int64]{atOnce: 3, most: 4, send: func(calls []*atomic.Int64) {
 		trips.Add(1)
+		if len(calls) > 4 {
+			t.Errorf("%d calls in a round trip", len(calls))
+		}
 		for _, c := range calls {
 			c.Add(1)
 			answered.Add(1)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,13 +22,16 @@ import (
 // however many sessions it has.
 type Memory struct {
 	record.Sessions
+	// Untouched is told of a Touch that failed behind its request. It is set before the
+	// first call, and may be called concurrently. Default: nobody is told.
+	Untouched func(error)
+
 	limit    atomic.Int64 // entries of a shard
 	trusted  atomic.Int64 // until when the feed is heard: nanoseconds since started
 	names    companyNames // of companies
 	asking   singleflight.Group
 	touching chan struct{}         // holds one for each Touch that no request waits for
 	behind   sync.WaitGroup        // of these
-	failed   atomic.Pointer[error] // of one of these, until a request is told
 	shards   [record.Buckets]shard
 }
 
@@ -37,7 +39,7 @@ const maxTouching = 256
 
 // NewMemory returns the sessions with a memory of up to limit of them.
 func NewMemory(sessions record.Sessions, limit int) *Memory {
-	m := &Memory{Sessions: sessions, touching: make(chan struct{}, maxTouching)}
+	m := &Memory{Sessions: sessions, Untouched: func(error) {}, touching: make(chan struct{}, maxTouching)}
 	m.SetLimit(limit)
 	return m
 }
@@ -148,8 +150,7 @@ func (m *Memory) End(ctx context.Context, now time.Time, e record.Ending) error 
 // Touch implements Sessions. Of a session that is remembered the store is told
 // behind the request, which does not wait for a disk: a crash at that moment, or
 // a store that takes no writes, lets the session end as if the request had not
-// been. The next Touch returns that error. With too much of it under way the request
-// waits.
+// been, and Untouched is told. With too much of it under way the request waits.
 func (m *Memory) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
 	if m.shards[hash.Bucket()].prolong(hash, expires) && m.Trusted() {
 		select {
@@ -159,13 +160,9 @@ func (m *Memory) Touch(ctx context.Context, now time.Time, hash record.TokenHash
 				defer func() { <-m.touching }()
 				err := panics.Contain(func() error { return m.touch(ctx, now, hash, expires) })
 				if err != nil && !errors.Is(err, record.ErrNotFound) {
-					err = fmt.Errorf("behind an earlier request: %w", err)
-					m.failed.Store(&err)
+					m.Untouched(err)
 				}
 			})
-			if err := m.failed.Swap(nil); err != nil {
-				return *err
-			}
 			return nil
 		default:
 		}

@@ -52,7 +52,8 @@ const (
 	postgresMigrateTimeout = time.Minute
 	postgresCloseTimeout   = 5 * time.Second
 	postgresMaxConns       = 8
-	postgresLookupsAtOnce  = 4  // statements that look login ids up
+	postgresLookupsAtOnce  = 4  // statements that look login ids up,
+	postgresLookups        = 64 // and how many each
 	postgresTries          = 20 // of one call
 	postgresSweepChunk     = 500
 	// A key of pg_advisory_xact_lock: "mnemogat".
@@ -85,7 +86,7 @@ func OpenPostgres(dsn string, options PostgresOptions) (*Postgres, error) {
 		config.MaxConns = options.MaxConns
 	}
 	p := &Postgres{config: config}
-	p.lookups = gather[*postgresLookup]{atOnce: postgresLookupsAtOnce, send: p.lookUp}
+	p.lookups = gather[*postgresLookup]{atOnce: postgresLookupsAtOnce, most: postgresLookups, send: p.lookUpAll}
 	return p, nil
 }
 

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -175,11 +177,11 @@ const (
 		FROM accounts`
 	postgresAccountByID        = postgresSelectAccount + ` WHERE ` + postgresOne
 	postgresAccountByMnemocode = postgresSelectAccount + ` WHERE company = $1 AND mnemocode = $2`
-	// A row for each of the lookups, in their order. Where no account is found, it
-	// is an account 0 ($4, see above) with the tallies of the alias and the era. LIMIT
+	// A row for each of the lookups, and which. Where no account is found, it is an
+	// account 0 ($4, see above) with the tallies of the alias and the era. LIMIT
 	// makes a subquery of it that is run for each.
 	postgresAccountsByLoginID = `
-		SELECT found.*
+		SELECT found.*, wanted.rank
 		FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS wanted (company, login_id, alias, rank)
 		CROSS JOIN LATERAL (` + postgresSelectAccount + `
 			WHERE id = (SELECT account FROM login_ids WHERE company = wanted.company AND login_id = wanted.login_id)
@@ -190,8 +192,7 @@ const (
 				coalesce((SELECT era FROM eras WHERE company = wanted.company), 0)
 			WHERE (SELECT account FROM login_ids WHERE company = wanted.company AND login_id = wanted.login_id) IS NULL
 			LIMIT 1
-		) AS found
-		ORDER BY wanted.rank`
+		) AS found`
 	postgresAccountByIdentity = postgresSelectAccount + `
 		WHERE id = (SELECT account FROM identities WHERE company = $1 AND provider = $2 AND subject = $3)`
 )
@@ -205,40 +206,64 @@ type postgresLookup struct {
 }
 
 func (s postgresAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (record.Account, error) {
-	ctx, done := record.StoreContext(ctx, postgresTimeout)
-	defer done()
-	l := &postgresLookup{company: company, loginID: loginID, alias: alias}
-	err := s.lookups.do(ctx, l)
-	if err == nil {
-		err = l.err
+	if !utf8.ValidString(loginID) {
+		return record.Account{}, record.ErrNotFound // PostgreSQL refuses to look for it
 	}
-	if err != nil {
+	l := &postgresLookup{company: company, loginID: loginID, alias: alias}
+	if err := s.lookUp(ctx, l); err != nil {
 		return record.Account{}, translatePostgres("loading account", err)
 	}
-	if l.account.ID == 0 {
-		return record.Account{Era: l.account.Era, Tallies: l.account.Tallies}, record.ErrNotFound
-	}
-	return l.account, nil
+	return l.account, l.err
 }
 
-// lookUp looks login ids up in one statement. It is for all that wait, so no request's
-// context counts, and no panic ends the process.
-func (p *Postgres) lookUp(lookups []*postgresLookup) {
+// lookUp looks a login id up, together with others. The account of a decoy, which has
+// none, is looked up alone, as that of a session is by its id.
+func (p *Postgres) lookUp(ctx context.Context, l *postgresLookup) error {
+	if l.loginID == "" {
+		return p.lookUpIn(ctx, l)
+	}
+	ctx, done := record.StoreContext(ctx, postgresTimeout)
+	defer done()
+	return p.lookups.do(ctx, l)
+}
+
+// lookUpAll is for all that wait, so no request's context counts, and no panic ends
+// the process.
+func (p *Postgres) lookUpAll(lookups []*postgresLookup) {
+	err := panics.Contain(func() error { return p.lookUpIn(context.Background(), lookups...) })
+	if err == nil {
+		return
+	}
+	for _, l := range lookups {
+		l.account, l.err = record.Account{}, translatePostgres("loading account", err)
+	}
+}
+
+// lookUpIn looks login ids up in one statement.
+func (p *Postgres) lookUpIn(ctx context.Context, lookups ...*postgresLookup) error {
 	var companies, loginIDs, aliases []string
 	for _, l := range lookups {
 		companies, loginIDs, aliases = append(companies, l.company), append(loginIDs, l.loginID), append(aliases, l.alias)
+		l.err = record.ErrNotFound
 	}
-	err := panics.Contain(func() error {
-		return p.read(context.Background(), func(ctx context.Context, q postgresQueries) error {
-			found, err := collectPostgres(ctx, q, scanPostgresAccount, postgresAccountsByLoginID, companies, loginIDs, aliases, 0)
-			for i, a := range found {
-				lookups[i].account = a
+	return p.read(ctx, func(ctx context.Context, q postgresQueries) error {
+		_, err := collectPostgres(ctx, q, func(row scanner) (rank int, err error) {
+			a, err := scanPostgresRow(row, &rank)
+			if err == nil {
+				lookups[rank-1].found(a)
 			}
-			return err
-		})
+			return rank, err
+		}, postgresAccountsByLoginID, companies, loginIDs, aliases, 0)
+		return err
 	})
-	for _, l := range lookups {
-		l.err = err
+}
+
+func (l *postgresLookup) found(a record.Account) {
+	switch {
+	case a.ID == 0:
+		l.account = record.Account{Era: a.Era, Tallies: a.Tallies}
+	case a.Company == l.company:
+		l.account, l.err = a, nil
 	}
 }
 
@@ -259,13 +284,21 @@ const postgresAccountsOf = postgresSelectAccount + ` WHERE company = $1 AND mnem
 func (s postgresAccounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {
 	var all []record.Account
 	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
+		after = strings.ToValidUTF8(after, "\uFFFD")
 		all, err = collectPostgres(ctx, q, scanPostgresAccount, postgresAccountsOf, company, after, limit)
 		return err
 	})
 	return all, translatePostgres("listing accounts", err)
 }
 
+// load returns the one account of a query. What is no UTF-8 is found nowhere:
+// PostgreSQL refuses to look for it.
 func (s postgresAccounts) load(ctx context.Context, query string, args ...any) (record.Account, error) {
+	for _, arg := range args {
+		if text, ok := arg.(string); ok && !utf8.ValidString(text) {
+			return record.Account{}, record.ErrNotFound
+		}
+	}
 	var a record.Account
 	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
 		a, err = scanPostgresAccount(q.row(ctx, query, args...))
@@ -274,14 +307,17 @@ func (s postgresAccounts) load(ctx context.Context, query string, args ...any) (
 	return a, translatePostgres("loading account", err)
 }
 
-func scanPostgresAccount(row scanner) (record.Account, error) {
+func scanPostgresAccount(row scanner) (record.Account, error) { return scanPostgresRow(row) }
+
+// scanPostgresRow reads an account, and what comes behind it.
+func scanPostgresRow(row scanner, behind ...any) (record.Account, error) {
 	var a record.Account
 	var status string
 	var created, updated int64
 	var identities, accepted, tallies []byte
-	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
+	err := row.Scan(append([]any{&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
 		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Epoch,
-		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era)
+		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era}, behind...)...)
 	if err != nil {
 		return record.Account{}, err
 	}

@@ -109,13 +109,10 @@ func (p *Postgres) sweep(ctx context.Context, query string, before int64) error 
 // Texts
 
 // PostgreSQL keeps no NUL in a text. What stands for it sorts before all other
-// bytes, as it does. Nor does it keep what is no UTF-8, which may be asked for: for
-// that stands what no other text is written as, so nothing is found.
-func toText(s string) string { return strings.ToValidUTF8(escapeText(s), "\x01\x03") }
-
+// bytes, as it does.
 var (
-	escapeText = strings.NewReplacer("\x00", "\x01\x01", "\x01", "\x01\x02").Replace
-	fromText   = strings.NewReplacer("\x01\x01", "\x00", "\x01\x02", "\x01").Replace
+	toText   = strings.NewReplacer("\x00", "\x01\x01", "\x01", "\x01\x02").Replace
+	fromText = strings.NewReplacer("\x01\x01", "\x00", "\x01\x02", "\x01").Replace
 )
 
 // texts applies toText to the strings among the arguments of a statement.

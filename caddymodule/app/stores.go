@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
+	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
@@ -32,6 +35,8 @@ type pooledStore struct {
 	ctx    context.Context // ends with the store
 	cancel context.CancelFunc
 	done   sync.WaitGroup
+
+	warnings background.Warnings
 }
 
 func newPooledStore(module string, s guest.Store) *pooledStore {
@@ -39,6 +44,7 @@ func newPooledStore(module string, s guest.Store) *pooledStore {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if feeding, ok := s.(guest.FeedingStore); ok {
 		p.memory = store.NewMemory(timedSessions{feeding.Sessions()}, defaultCache)
+		p.memory.Untouched = p.untouched
 	}
 	return p
 }
@@ -93,6 +99,12 @@ func (p *pooledStore) hear() {
 		case <-time.After(StartAgainAfter):
 		}
 	}
+}
+
+// untouched tells the log, whichever that is by now: the store outlives configurations.
+func (p *pooledStore) untouched(err error) {
+	log := slog.New(zapslog.NewHandler(caddy.Log().Named("mnemogate").Core()))
+	p.warnings.Warn(log, "a session could not be prolonged, and goes on until it expires", "error", err)
 }
 
 // Destruct implements caddy.Destructor.

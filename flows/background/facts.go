@@ -20,14 +20,14 @@ type Fact struct {
 	Mnemocode string         `json:"profile_mnemocode"`
 	Previous  string         `json:"previous_mnemocode,omitempty"` // if it was changed
 	Fields    []string       `json:"fields,omitempty"`
-	Accepted  []FactAccepted `json:"accepted,omitempty"`
+	Accepted  []factAccepted `json:"accepted,omitempty"`
 	Lock      string         `json:"lock,omitempty"`
 	Until     *time.Time     `json:"locked_until,omitempty"` // none: until someone ends it
 	Provider  int            `json:"provider_id,omitempty"`
 }
 
-// A FactAccepted is a disclaimer that was accepted.
-type FactAccepted struct {
+// A factAccepted is a disclaimer that was accepted.
+type factAccepted struct {
 	Code    string `json:"code"`
 	Version string `json:"version"`
 }
@@ -84,7 +84,7 @@ func ChangeFacts(before, after record.Account, fields []string) (facts []Fact) {
 func AcceptedFact(mnemocode string, accepted []record.Acceptance) Fact {
 	f := Fact{Kind: record.TellDisclaimers, Mnemocode: mnemocode}
 	for _, a := range accepted {
-		f.Accepted = append(f.Accepted, FactAccepted{a.Code, a.Version})
+		f.Accepted = append(f.Accepted, factAccepted{a.Code, a.Version})
 	}
 	return f
 }

@@ -1,6 +1,6 @@
 // Package background does what no request waits for: a Relay delivers what is to be
-// told of accounts, a Recorder stores what happened to them, and Tasks send messages
-// beside the requests that they come from.
+// told of accounts, a Recorder stores what happened to them, a Sweeper clears away what
+// is kept no longer, and Tasks send messages beside the requests that they come from.
 //
 // What is told of a change is a Fact; Tell hands it to the store with the change.
 // Whatever fails is logged, by Warnings where it may fail for every request at once,

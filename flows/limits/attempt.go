@@ -85,8 +85,8 @@ func (at *Attempt) Turn() password.Turn {
 // wideTimes is how many times an address's limit its /48 has.
 const wideTimes = 10
 
-// PerAddress are the counters of the attempt's address.
-func (at *Attempt) PerAddress(name string, rate tenant.Rate) []record.Counter {
+// perAddress are the counters of the attempt's address.
+func (at *Attempt) perAddress(name string, rate tenant.Rate) []record.Counter {
 	if at.Nowhere {
 		return nil
 	}
@@ -105,7 +105,7 @@ func PerAddress(company, name, address string, rate tenant.Rate) []record.Counte
 }
 
 func (at *Attempt) addressFailures() []record.Counter {
-	return at.PerAddress("failures-of-address", at.Company.Limits.FailuresPerAddress)
+	return at.perAddress("failures-of-address", at.Company.Limits.FailuresPerAddress)
 }
 
 // AddressLook are what CheckAddress looks at, for a step that is to look itself.
@@ -119,7 +119,7 @@ func (at *Attempt) CheckAddress(ctx context.Context) error {
 // AddressLogins count the passwords of the address that were compared and the
 // OAuth codes that went to a provider, right or wrong.
 func (at *Attempt) AddressLogins() []record.Counter {
-	return at.PerAddress("logins-per-address", at.Company.Limits.LoginsPerAddress)
+	return at.perAddress("logins-per-address", at.Company.Limits.LoginsPerAddress)
 }
 
 // CheckLogins is CheckAddress before a password: it also refuses an address with

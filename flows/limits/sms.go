@@ -18,7 +18,7 @@ func (at *Attempt) SMSCounters(a record.Account, decoyOf string) []record.Counte
 	} else {
 		counters = at.AccountSMS(DecoyBudget(decoyOf), DecoyBudget(decoyOf))
 	}
-	counters = append(counters, at.PerAddress("sms-per-address", at.Company.Limits.SMSPerAddress)...)
+	counters = append(counters, at.perAddress("sms-per-address", at.Company.Limits.SMSPerAddress)...)
 	company := at.CompanySMS()
 	if a.ID == 0 {
 		company = record.Look(company...)

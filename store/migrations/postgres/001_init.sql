@@ -1,4 +1,4 @@
--- Times are microseconds since 1970, 0 for none. Epochs: see flows.Account.
+-- Times are microseconds since 1970, 0 for none. Epochs: see record.Account.
 -- Texts that an index holds have COLLATE "C": it is the order by bytes, and no
 -- update of the system's locales breaks such an index.
 

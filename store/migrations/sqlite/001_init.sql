@@ -1,4 +1,4 @@
--- Times are microseconds since 1970, 0 for none. Epochs: see flows.Account.
+-- Times are microseconds since 1970, 0 for none. Epochs: see record.Account.
 -- STRICT, because SQLite would otherwise keep a text in an integer column.
 
 -- AUTOINCREMENT: an id is never given twice, also not that of a deleted account.
