@@ -30,8 +30,8 @@ type Memory struct {
 	trusted  atomic.Int64 // until when the feed is heard: nanoseconds since started
 	names    companyNames // of companies
 	asking   singleflight.Group
-	touching chan struct{}         // holds one for each Touch that no request waits for
-	behind   sync.WaitGroup        // of these
+	touching chan struct{}  // holds one for each Touch that no request waits for
+	behind   sync.WaitGroup // of these
 	shards   [record.Buckets]shard
 }
 
