@@ -351,7 +351,14 @@ func TestManyEventsWait(t *testing.T) {
 					all = append(all, record.Outgoing{ID: fmt.Sprint(name, "/", n), Type: "account.changed", At: time.Now(), Body: []byte(body), Queue: name})
 				}
 				a := record.Account{Company: "acme", Mnemocode: name, Status: record.StatusActive}
-				if _, err := db.Create(t.Context(), time.Now(), a, func() []record.Outgoing { return all }); err != nil {
+				id, err := db.Create(t.Context(), time.Now(), a)
+				for some := range slices.Chunk(all, 20) {
+					if err == nil {
+						_, err = db.Update(t.Context(), "acme", id, func(a *record.Account) (bool, error) { a.Role += "x"; return false, nil },
+							func() []record.Outgoing { return some })
+					}
+				}
+				if err != nil {
 					t.Error(err)
 				}
 			}

@@ -1,0 +1,188 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mnemogate/mnemogate/flows/panics"
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+const (
+	postgresSelectAccount = `
+		SELECT id, company, mnemocode, role, phone, email, login_name, status, second_factor, must_set_password,
+			password_hash, question, answer_hash, totp, totp_pending, locale, epoch, created, updated,
+			array_to_json(ARRAY(SELECT json_build_object('provider', provider, 'subject', subject)
+				FROM identities WHERE account = accounts.id)),
+			array_to_json(ARRAY(SELECT json_build_object('code', code, 'version', version, 'at', at)
+				FROM acceptances WHERE account = accounts.id)),
+			(SELECT count(*) FROM backup_codes WHERE account = accounts.id),
+			array_to_json(ARRAY(SELECT json_build_object('kind', kind, 'count', count, 'until', until) FROM tallies
+				WHERE company = accounts.company AND account = accounts.id AND login_id = '')),
+			coalesce((SELECT era FROM eras WHERE company = accounts.company), 0)
+		FROM accounts`
+	postgresAccountByID        = postgresSelectAccount + ` WHERE ` + postgresOne
+	postgresAccountByMnemocode = postgresSelectAccount + ` WHERE company = $1 AND mnemocode = $2`
+	// A row for each of the lookups, and which. Where no account is found, it is an
+	// account 0 ($4, see above) with the tallies of the alias and the era. LIMIT
+	// makes a subquery of it that is run for each.
+	postgresAccountsByLoginID = `
+		SELECT found.*, wanted.rank
+		FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS wanted (company, login_id, alias, rank)
+		CROSS JOIN LATERAL (` + postgresSelectAccount + `
+			WHERE id = (SELECT account FROM login_ids WHERE company = wanted.company AND login_id = wanted.login_id)
+			UNION ALL
+			SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', '', '', '', 0, 0, 0, '[]', '[]', 0,
+				array_to_json(ARRAY(SELECT json_build_object('kind', kind, 'count', count, 'until', until) FROM tallies
+					WHERE company = wanted.company AND account = $4 AND login_id = wanted.alias)),
+				coalesce((SELECT era FROM eras WHERE company = wanted.company), 0)
+			WHERE (SELECT account FROM login_ids WHERE company = wanted.company AND login_id = wanted.login_id) IS NULL
+			LIMIT 1
+		) AS found`
+	postgresAccountByIdentity = postgresSelectAccount + `
+		WHERE id = (SELECT account FROM identities WHERE company = $1 AND provider = $2 AND subject = $3)`
+)
+
+// A postgresLookup is a login id that ByLoginID looks up, and what came of it.
+type postgresLookup struct {
+	company, loginID, alias string
+
+	account record.Account
+	err     error
+}
+
+func (s postgresAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (record.Account, error) {
+	if !utf8.ValidString(loginID) {
+		return record.Account{}, record.ErrNotFound // PostgreSQL refuses to look for it
+	}
+	l := &postgresLookup{company: company, loginID: loginID, alias: alias}
+	if err := s.lookUp(ctx, l); err != nil {
+		return record.Account{}, translatePostgres("loading account", err)
+	}
+	return l.account, l.err
+}
+
+// lookUp looks a login id up, together with others. The account of a decoy, which has
+// none, is looked up alone, as that of a session is by its id.
+func (p *Postgres) lookUp(ctx context.Context, l *postgresLookup) error {
+	if l.loginID == "" {
+		return p.lookUpIn(ctx, l)
+	}
+	ctx, done := record.StoreContext(ctx, postgresTimeout)
+	defer done()
+	return p.lookups.do(ctx, l)
+}
+
+// lookUpAll is for all that wait, so no request's context counts, and no panic ends
+// the process.
+func (p *Postgres) lookUpAll(lookups []*postgresLookup) {
+	err := panics.Contain(func() error { return p.lookUpIn(context.Background(), lookups...) })
+	if err == nil {
+		return
+	}
+	for _, l := range lookups {
+		l.account, l.err = record.Account{}, translatePostgres("loading account", err)
+	}
+}
+
+// lookUpIn looks login ids up in one statement.
+func (p *Postgres) lookUpIn(ctx context.Context, lookups ...*postgresLookup) error {
+	var companies, loginIDs, aliases []string
+	for _, l := range lookups {
+		companies, loginIDs, aliases = append(companies, l.company), append(loginIDs, l.loginID), append(aliases, l.alias)
+		l.err = record.ErrNotFound
+	}
+	return p.read(ctx, func(ctx context.Context, q postgresQueries) error {
+		_, err := collectPostgres(ctx, q, func(row scanner) (rank int, err error) {
+			a, err := scanPostgresRow(row, &rank)
+			if err == nil {
+				lookups[rank-1].found(a)
+			}
+			return rank, err
+		}, postgresAccountsByLoginID, companies, loginIDs, aliases, 0)
+		return err
+	})
+}
+
+func (l *postgresLookup) found(a record.Account) {
+	switch {
+	case a.ID == 0:
+		l.account = record.Account{Era: a.Era, Tallies: a.Tallies}
+	case a.Company == l.company:
+		l.account, l.err = a, nil
+	}
+}
+
+func (s postgresAccounts) ByID(ctx context.Context, company string, id int64) (record.Account, error) {
+	return s.load(ctx, postgresAccountByID, company, id)
+}
+
+func (s postgresAccounts) ByMnemocode(ctx context.Context, company, mnemocode string) (record.Account, error) {
+	return s.load(ctx, postgresAccountByMnemocode, company, mnemocode)
+}
+
+func (s postgresAccounts) ByIdentity(ctx context.Context, company string, identity record.Identity) (record.Account, error) {
+	return s.load(ctx, postgresAccountByIdentity, company, identity.Provider, identity.Subject)
+}
+
+const postgresAccountsOf = postgresSelectAccount + ` WHERE company = $1 AND mnemocode > $2 ORDER BY mnemocode LIMIT $3`
+
+func (s postgresAccounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {
+	var all []record.Account
+	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
+		after = strings.ToValidUTF8(after, "\uFFFD")
+		all, err = collectPostgres(ctx, q, scanPostgresAccount, postgresAccountsOf, company, after, limit)
+		return err
+	})
+	return all, translatePostgres("listing accounts", err)
+}
+
+// load returns the one account of a query. What is no UTF-8 is found nowhere:
+// PostgreSQL refuses to look for it.
+func (s postgresAccounts) load(ctx context.Context, query string, args ...any) (record.Account, error) {
+	for _, arg := range args {
+		if text, ok := arg.(string); ok && !utf8.ValidString(text) {
+			return record.Account{}, record.ErrNotFound
+		}
+	}
+	var a record.Account
+	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
+		a, err = scanPostgresAccount(q.row(ctx, query, args...))
+		return err
+	})
+	return a, translatePostgres("loading account", err)
+}
+
+func scanPostgresAccount(row scanner) (record.Account, error) { return scanPostgresRow(row) }
+
+// scanPostgresRow reads an account, and what comes behind it.
+func scanPostgresRow(row scanner, behind ...any) (record.Account, error) {
+	var a record.Account
+	var status string
+	var created, updated int64
+	var identities, accepted, tallies []byte
+	err := row.Scan(append([]any{&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
+		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Epoch,
+		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era}, behind...)...)
+	if err != nil {
+		return record.Account{}, err
+	}
+	if a.Tallies, err = decodeTallies(tallies, fromText); err != nil {
+		return record.Account{}, err
+	}
+	a.Status, a.Created, a.Updated = record.Status(status), fromMicros(created), fromMicros(updated)
+	if a.Identities, err = decodeIdentities(identities); err != nil {
+		return record.Account{}, err
+	}
+	for i := range a.Identities {
+		a.Identities[i].Subject = fromText(a.Identities[i].Subject)
+	}
+	if a.Accepted, err = decodeAcceptances(accepted); err != nil {
+		return record.Account{}, err
+	}
+	for i := range a.Accepted {
+		a.Accepted[i].Code, a.Accepted[i].Version = fromText(a.Accepted[i].Code), fromText(a.Accepted[i].Version)
+	}
+	return a, nil
+}

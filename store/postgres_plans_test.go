@@ -1,0 +1,217 @@
+package store
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// pgStatements collects the statements that any test runs.
+var pgStatements statementLog
+
+// A statementLog is a tracer that knows which statements were not checked yet.
+type statementLog struct {
+	mu      sync.Mutex
+	seen    map[string]bool
+	pending []string
+}
+
+func (l *statementLog) add(statement string) {
+	words := strings.Fields(statement)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.seen[statement] || !slices.Contains([]string{"SELECT", "WITH", "INSERT", "UPDATE", "DELETE"}, words[0]) ||
+		slices.Contains(words, "mnemogate_migrations") {
+		return
+	}
+	if l.seen == nil {
+		l.seen = map[string]bool{}
+	}
+	l.seen[statement] = true
+	l.pending = append(l.pending, statement)
+}
+
+func (l *statementLog) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken := l.pending
+	l.pending = nil
+	return taken
+}
+
+func (l *statementLog) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	l.add(data.SQL)
+	return ctx
+}
+
+func (l *statementLog) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (l *statementLog) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	for _, q := range data.Batch.QueuedQueries {
+		l.add(q.SQL)
+	}
+	return ctx
+}
+
+func (l *statementLog) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (l *statementLog) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// wantIndexes checks the statements that were not checked before. Where tables
+// are as small as in tests a scan is faster, so scans are made expensive: what
+// is left of them is without an index.
+func wantIndexes(t testing.TB, dsn string) {
+	t.Helper()
+	conn, err := pgx.Connect(bg, dsn)
+	must(t, err)
+	defer conn.Close(bg)
+	_, err = conn.Exec(bg, "SET enable_seqscan = off")
+	must(t, err)
+	for _, statement := range pgStatements.take() {
+		wantNoSeqScan(t, conn, statement)
+	}
+}
+
+// wantNoSeqScan asks for the plan of a statement that knows nothing of its
+// arguments. Neither a table nor all that a company has in one may be read.
+func wantNoSeqScan(t testing.TB, conn *pgx.Conn, statement string) {
+	t.Helper()
+	if statement == postgresStranded { // which counts a company's accounts
+		return
+	}
+	if step := readsAll(pgPlan(t, conn, statement)); step != "" {
+		t.Errorf("%s:\n%s", statement, step)
+	}
+}
+
+// readsAll returns the step of a plan that reads a table, or what a company has in one,
+// or takes longer than that.
+func readsAll(plan []string) string {
+	for i, step := range plan {
+		next := ""
+		if i+1 < len(plan) {
+			next = plan[i+1]
+		}
+		switch {
+		case strings.Contains(step, "Seq Scan on secret"): // which has one row
+		case strings.Contains(step, "Seq Scan"), strings.HasPrefix(step, "JIT:"),
+			pgTableRead.MatchString(step) && (!strings.Contains(next, "Cond: ") || pgCompanyAlone.MatchString(next)):
+			return step + "\n" + next
+		}
+	}
+	return ""
+}
+
+var (
+	pgTableRead    = regexp.MustCompile(`Scan .*\bon (accounts|login_ids|identities|acceptances|backup_codes|tallies|endings|seeds|history)\b`)
+	pgCompanyAlone = regexp.MustCompile(`Cond: \((\w+\.)?company = [^()]*\)$`)
+)
+
+func pgPlan(t testing.TB, conn *pgx.Conn, statement string) []string {
+	t.Helper()
+	_, err := conn.Exec(bg, "SET plan_cache_mode = force_generic_plan")
+	must(t, err)
+	prepared, err := conn.Prepare(bg, "planned", statement)
+	must(t, err)
+	defer conn.Deallocate(bg, "planned")
+	execute := "EXPLAIN EXECUTE planned"
+	if n := len(prepared.ParamOIDs); n > 0 {
+		execute += "(NULL" + strings.Repeat(", NULL", n-1) + ")"
+	}
+	rows, err := conn.Query(bg, execute, pgx.QueryExecModeSimpleProtocol)
+	must(t, err)
+	steps, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	must(t, err)
+	return steps
+}
+
+func TestPostgresPlansAreSeen(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	dsn := s.DSN(s.NewSchema(t))
+	startPostgres(t, dsn, PostgresOptions{})
+	conn, err := pgx.Connect(bg, dsn)
+	must(t, err)
+	defer conn.Close(bg)
+	_, err = conn.Exec(bg, "SET enable_seqscan = off")
+	must(t, err)
+	for statement, want := range map[string]string{
+		"DELETE FROM accounts WHERE role = $1":                       "Seq Scan on accounts",
+		"DELETE FROM accounts WHERE id = $1":                         "",
+		"DELETE FROM accounts WHERE company = $1 AND role = $2":      "Index Cond: (company = $1)",
+		"SELECT FROM login_ids WHERE company = $1 AND login_id = $2": "",
+	} {
+		if got := readsAll(pgPlan(t, conn, statement)); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("of %s: %q, want %q", statement, got, want)
+		}
+	}
+}
+
+// fillPostgres makes n accounts and all that belongs to some, without asking
+// whether it belongs.
+var fillPostgres = []string{
+	`SET session_replication_role = replica`,
+	`INSERT INTO accounts (company, mnemocode, role, phone, email, login_name, status, second_factor,
+		must_set_password, password_hash, question, answer_hash, created, updated)
+	SELECT 'company' || n % 10, 'm' || to_char(n, 'FM0000000'), 'user', '+3706' || n, n || '@example.com', '', 'active',
+		false, false, 'a hash', '', '', n, n FROM generate_series(1, 1000000) n ORDER BY 1, 2`,
+	`INSERT INTO login_ids SELECT company, email, id FROM accounts`,
+	`INSERT INTO identities SELECT company, 1, mnemocode, id FROM accounts WHERE id % 5 = 0`,
+	`INSERT INTO acceptances SELECT id, 'terms', '1', 1 FROM accounts WHERE id % 5 = 0`,
+	`INSERT INTO backup_codes SELECT id, 'hash' || n FROM accounts, generate_series(1, 2) n WHERE id % 10 = 0`,
+	`INSERT INTO tallies SELECT company, id, '', 'password', 1, 0, id FROM accounts WHERE id % 10 = 0`,
+	`INSERT INTO tallies SELECT 'company1', 0, 'unknown' || n, 'password', 1, 0, n FROM generate_series(1, 100000) n`,
+	`INSERT INTO endings SELECT company, id, 2 FROM accounts WHERE id % 10 = 0`,
+	`INSERT INTO eras SELECT 'company' || n, 1, 1 FROM generate_series(1, 1000) n`,
+	`INSERT INTO seeds SELECT company, mnemocode FROM accounts WHERE id % 10 = 0`,
+	`ANALYZE`,
+}
+
+func TestPostgresReadsNoTableOfAMillionAccountsWhole(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes a million accounts")
+	}
+	s := storetest.SharedPostgres(t)
+	schema := s.NewSchema(t)
+	must(t, openPostgres(t, s.DSN(schema), PostgresOptions{}).Start(bg))
+	conn, err := pgx.Connect(bg, s.DSN(schema))
+	must(t, err)
+	defer conn.Close(bg)
+	for _, statement := range fillPostgres {
+		_, err := conn.Exec(bg, statement)
+		must(t, err)
+	}
+	var log statementLog
+	p := openPostgres(t, s.DSN(schema), PostgresOptions{})
+	p.config.ConnConfig.Tracer = &log
+	must(t, p.Start(bg))
+	a := create(t, p.Accounts(), someone("company1", "m1"))
+	must(t, p.Accounts().SetBackupCodes(bg, "company1", a.ID, []string{"c"}))
+	for method, err := range callAllAccounts(bg, p.Accounts(), a) {
+		if err != nil && !record.IsAnswer(err) {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	subject := record.Subject{Company: "company1", LoginID: "unknown1"}
+	must(t, p.Accounts().Tally(bg, t0, subject, record.WrongPasswords, add(1)))
+	must(t, p.Accounts().Tally(bg, t0, subject, record.WrongPasswords, add(-2)))
+	must(t, p.Accounts().Sweep(bg, t0.Add(24*time.Hour)))
+
+	statements := log.take()
+	planner, err := p.open.Load().Acquire(bg) // with the settings that the statements were run with
+	must(t, err)
+	defer planner.Release()
+	for _, statement := range statements {
+		wantNoSeqScan(t, planner.Conn(), statement)
+	}
+	if len(statements) < 25 {
+		t.Errorf("only %d statements were seen", len(statements))
+	}
+}
