@@ -69,9 +69,9 @@ const (
 			SELECT queue FROM outbox_queues WHERE company = $1 AND due <= $2
 			ORDER BY due LIMIT $5 FOR UPDATE SKIP LOCKED
 		)
-		UPDATE outbox_queues q SET due = $3, claim = $4 FROM due
-		WHERE q.company = $1 AND q.queue = due.queue
-		RETURNING q.queue, q.tries`
+		UPDATE outbox_queues SET due = $3, claim = $4
+		WHERE company = $1 AND queue = ANY (ARRAY(SELECT queue FROM due)) -- a join would read all queues
+		RETURNING queue, tries`
 	postgresEventsOf = `
 		SELECT number, id, type, body, at FROM outbox WHERE company = $1 AND queue = $2 ORDER BY number LIMIT $3`
 )
