@@ -193,3 +193,24 @@ func (s *h3stream) reset(err error) error {
 	}
 	return fmt.Errorf("%w: %w", errReset, err)
 }
+
+// sendTrailers sends a request whose body has trailers behind it over HTTP/2 and
+// HTTP/3, frame by frame, and hands each answer on.
+func (s *h3site) sendTrailers(fields, trailers []string, answered func(version, status, body string)) {
+	s.t.Helper()
+	c2, c3 := s.h2(), s.h3()
+	c2.headers(false, fields...)
+	c2.data("abc", false)
+	c2.headers(true, trailers...)
+	status, body := c2.answer("")
+	answered("HTTP/2", status, body)
+	c3.headers(fields...)
+	c3.write(h3data, []byte("abc"))
+	c3.headers(trailers...)
+	_ = c3.stream.Close()
+	status, body, err := c3.answer("")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	answered("HTTP/3", status, body)
+}

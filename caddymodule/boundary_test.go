@@ -330,21 +330,10 @@ func noSpellingReaches(t *testing.T, id identity) {
 			for _, announced := range [][]string{nil, {"trailer", "x-sum"}, {"trailer", names[0]}} {
 				how := fmt.Sprintf(", announced: %q", announced)
 				fields := append(slices.Clone(fields), announced...)
-				c2, c3 := s.h2(), s.h3()
-				c2.headers(false, fields...)
-				c2.data("abc", false)
-				c2.headers(true, trailers...)
-				status, body := c2.answer("")
-				id.passesRaw(t, "raw trailers of HTTP/2"+how, status, body)
-				c3.headers(fields...)
-				c3.write(h3data, []byte("abc"))
-				c3.headers(trailers...)
-				_ = c3.stream.Close()
-				status, body, err := c3.answer("")
-				if err != nil {
-					t.Fatal(err)
-				}
-				id.passesRaw(t, "raw trailers of HTTP/3"+how, status, body)
+				s.sendTrailers(fields, trailers, func(version, status, body string) {
+					t.Helper()
+					id.passesRaw(t, "raw trailers of "+version+how, status, body)
+				})
 			}
 		}
 	})
@@ -426,21 +415,10 @@ func TestNoTrailerPassesForAHeader(t *testing.T) {
 				if strings.HasPrefix(announced, "X-Sum") && !strings.Contains(string(a.Body), "\r\nX-Sum: 9\r\n") {
 					t.Errorf("the other trailer is lost: %q", a.Body)
 				}
-				c2, c3 := s.h2(), s.h3()
-				c2.headers(false, fields...)
-				c2.data("abc", false)
-				c2.headers(true, trailers...)
-				status, body := c2.answer("")
-				check(t, "HTTP/2", status, body)
-				c3.headers(fields...)
-				c3.write(h3data, []byte("abc"))
-				c3.headers(trailers...)
-				_ = c3.stream.Close()
-				status, body, err := c3.answer("")
-				if err != nil {
-					t.Fatal(err)
-				}
-				check(t, "HTTP/3", status, body)
+				s.sendTrailers(fields, trailers, func(version, status, body string) {
+					t.Helper()
+					check(t, version, status, body)
+				})
 			})
 		}
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -53,8 +54,8 @@ type postgresLookup struct {
 }
 
 func (s postgresAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (record.Account, error) {
-	if !utf8.ValidString(loginID) {
-		return record.Account{}, record.ErrNotFound // PostgreSQL refuses to look for it
+	if !findable(loginID) {
+		return record.Account{}, record.ErrNotFound
 	}
 	l := &postgresLookup{company: company, loginID: loginID, alias: alias}
 	if err := s.lookUp(ctx, l); err != nil {
@@ -138,13 +139,19 @@ func (s postgresAccounts) List(ctx context.Context, company, after string, limit
 	return all, translatePostgres("listing accounts", err)
 }
 
-// load returns the one account of a query. What is no UTF-8 is found nowhere:
-// PostgreSQL refuses to look for it.
+// findable reports whether the texts among the arguments are UTF-8. What is not is
+// found nowhere, and PostgreSQL refuses to look for it.
+func findable(args ...any) bool {
+	return !slices.ContainsFunc(args, func(arg any) bool {
+		text, ok := arg.(string)
+		return ok && !utf8.ValidString(text)
+	})
+}
+
+// load returns the one account of a query.
 func (s postgresAccounts) load(ctx context.Context, query string, args ...any) (record.Account, error) {
-	for _, arg := range args {
-		if text, ok := arg.(string); ok && !utf8.ValidString(text) {
-			return record.Account{}, record.ErrNotFound
-		}
+	if !findable(args...) {
+		return record.Account{}, record.ErrNotFound
 	}
 	var a record.Account
 	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
