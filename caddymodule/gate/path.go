@@ -82,15 +82,25 @@ func classify(base, escaped string) target {
 		cleaned := clean(reading)
 		first, _ := split(base, reading)
 		firstCleaned, rest := split(base, cleaned)
-		if kindOf(firstCleaned, rest) == noAuthRoute {
+		segments := strings.Split(reading, "/")
+		up := slices.Contains(segments, "..")
+		if kindOf(firstCleaned, rest) == noAuthRoute || up && mayLeaveAuth(segments) {
 			return target{kind: noAuthRoute, company: firstCleaned}
 		}
 		t.others = append(t.others, first, firstCleaned)
-		if segments := strings.Split(reading, "/"); slices.Contains(segments, "..") {
+		if up {
 			t.others = append(t.others, segments...) // what is first depends on when dots go up
 		}
 	}
 	return t
+}
+
+// mayLeaveAuth reports whether an auth path can be left of segments once dots
+// have gone up. What they take away depends on what was a slash by then:
+// /acme/v2/x\y/../auth/login is one for who keeps the \.
+func mayLeaveAuth(segments []string) bool {
+	v2 := slices.Index(segments, "v2")
+	return v2 >= 0 && slices.Contains(segments[v2:len(segments)-1], "auth")
 }
 
 // split returns the first segment of what lies below base, and what follows
@@ -157,11 +167,15 @@ func readings(escaped string) []string {
 	return []string{decoded, strings.Join(segments, "/")}
 }
 
-// clean takes empty and dot segments out; a trailing slash stays.
+// clean takes empty and dot segments out; what ends in a slash or in dots ends
+// in a slash (RFC 3986, section 5.2.4).
 func clean(p string) string {
 	cleaned := path.Clean("/" + p)
-	if strings.HasSuffix(p, "/") && cleaned != "/" {
-		cleaned += "/"
+	switch p[strings.LastIndexByte(p, '/')+1:] {
+	case "", ".", "..":
+		if cleaned != "/" {
+			cleaned += "/"
+		}
 	}
 	return cleaned
 }

@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -101,7 +102,10 @@ func TestAProviderThatDoesNotAnswerIsLeftAlone(t *testing.T) {
 	if _, err := p.Start(ctx); err != nil {
 		t.Errorf("what is known needs nobody: %v", err)
 	}
-	if _, err := newIssuer(t).client(t).Start(ctx); err == nil {
+	silent, done := newIssuer(t), make(chan struct{})
+	defer close(done)
+	silent.handlers[path] = func(http.ResponseWriter, *http.Request) { <-done }
+	if _, err := silent.client(t).Start(ctx); err == nil {
 		t.Error("a caller who has left is answered")
 	}
 }
