@@ -13,6 +13,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
 
 var update = flag.Bool("update", false, "write the JSON of testdata/*.caddyfiletest and openapi.json anew")
@@ -21,23 +23,6 @@ const (
 	expects = "\n----------\n" // between a Caddyfile and what is expected of it
 	another = "\n==========\n" // between such pairs
 )
-
-// testSecret is what no output may hold.
-const testSecret = "whsec_c2VjcmV0IHNlY3JldCBzZWNyZXQ="
-
-// testEnvironment sets what the files in testdata refer to, and returns the
-// directory in which a database could have been created.
-func testEnvironment(t *testing.T) string {
-	dir := t.TempDir()
-	t.Setenv("XDG_DATA_HOME", dir)
-	t.Setenv("HOME", dir)
-	t.Setenv("MNEMOGATE_TEST_DIR", dir)
-	t.Setenv("MNEMOGATE_TEST_KEY", "key-of-acme")
-	t.Setenv("MNEMOGATE_TEST_SECRET", testSecret)
-	t.Setenv("MNEMOGATE_TEST_DSN", "postgres://mg:secret@10.0.0.9/mg?sslmode=require")
-	t.Setenv("MNEMOGATE_TEST_EMPTY", "")
-	return dir
-}
 
 // TestCaddyfiles adapts and validates each Caddyfile in testdata. What is
 // expected is the JSON it adapts to, or a part of the error.
@@ -62,7 +47,7 @@ func TestCaddyfiles(t *testing.T) {
 				if !ok {
 					t.Fatalf("there is no line of ten dashes in\n%s", pair)
 				}
-				dir := testEnvironment(t)
+				dir := guesttest.Environment(t)
 				adapted, err := adaptAndValidate(config)
 				if want = strings.TrimSpace(want); strings.HasPrefix(want, "{") || *update && want == "" {
 					checkAdapted(t, file, config, want, adapted, err)
@@ -99,7 +84,7 @@ func checkRefused(t *testing.T, want string, err error) {
 	if want == "" || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %q, want it to contain %q", err, want)
 	}
-	if strings.Contains(err.Error(), testSecret) {
+	if strings.Contains(err.Error(), guesttest.Secret) {
 		t.Errorf("the error tells a secret: %q", err)
 	}
 }
@@ -131,7 +116,7 @@ func indented(t *testing.T, raw []byte) string {
 
 // TestExampleIsValid keeps the example from rotting.
 func TestExampleIsValid(t *testing.T) {
-	testEnvironment(t)
+	guesttest.Environment(t)
 	example, err := os.ReadFile("../Caddyfile.example")
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +129,7 @@ func TestExampleIsValid(t *testing.T) {
 // TestConfigKeepsPlaceholders: what the admin API and the autosaved config show
 // holds no secret that came from the environment.
 func TestConfigKeepsPlaceholders(t *testing.T) {
-	testEnvironment(t)
+	guesttest.Environment(t)
 	raw, err := os.ReadFile("testdata/complete.caddyfiletest")
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +142,7 @@ func TestConfigKeepsPlaceholders(t *testing.T) {
 	if n := bytes.Count(adapted, []byte("{env.MNEMOGATE_TEST_SECRET}")); n != strings.Count(config, "{env.MNEMOGATE_TEST_SECRET}") {
 		t.Errorf("%d placeholders are left in the JSON", n)
 	}
-	if bytes.Contains(adapted, []byte(testSecret)) || bytes.Contains(adapted, []byte("key-of-acme")) {
+	if bytes.Contains(adapted, []byte(guesttest.Secret)) || bytes.Contains(adapted, []byte("key-of-acme")) {
 		t.Error("the JSON holds a secret")
 	}
 }
@@ -179,7 +164,7 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 		"sms webhook https://gateway.example {\ntimeout 2m\nsecret {env.X}\n}": "company acme: sms: timeout: '2m' is too long; choose at most 1m, at Caddyfile:7",
 		"oauth 1 oidc https://id.example {\nclient_id us\n}":                   "company acme: oauth 1: client_secret is missing; a client without one needs require_pkce, at Caddyfile:8",
 	} {
-		testEnvironment(t)
+		guesttest.Environment(t)
 		_, err := adaptAndValidate("{\nmnemogate {\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n" + mistake + "\n}\n}\n}")
 		if err == nil || !strings.HasSuffix(err.Error(), ": "+want) {
 			t.Errorf("%s\n\tgot  %v\n\twant %s", mistake, err, want)
@@ -248,7 +233,7 @@ func TestHTTPToAnotherMachineNeedsTheWordInsecure(t *testing.T) {
 		oauth2("http://id.example/t insecure", "https://id.example/u"):    "",
 		oauth2("http://me:pw@id.example/t insecure", "http://localhost/"): "write it without credentials",
 	} {
-		testEnvironment(t)
+		guesttest.Environment(t)
 		t.Setenv("MNEMOGATE_TEST_URL", "http://10.0.0.9/sms")
 		if !strings.Contains(config, "captcha") {
 			config += "\ncaptcha off"

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
 
 // A composeFile is what the test looks at.
@@ -57,7 +59,7 @@ func readCompose(t *testing.T, file string) (c composeFile) {
 // Without an engine: the files are what Compose reads, all that they refer to is
 // there, and the Caddyfiles in them are valid.
 func TestComposeFiles(t *testing.T) {
-	testEnvironment(t)
+	guesttest.Environment(t)
 	for _, file := range []string{"../store/compose.yaml", deployDir + "/compose.yaml"} {
 		t.Run(file, func(t *testing.T) { checkCompose(t, file) })
 	}

@@ -16,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -47,7 +48,7 @@ func checkSecrets(t *testing.T, caddyfile, directory string) []string {
 		names[parts[2]] = true
 		secret := map[string]string{"postgres": "postgres://mnemogate:pw@db/mnemogate?sslmode=verify-full", "redis": "rediss://redis:6379"}[parts[2]]
 		if secret == "" {
-			secret = testSecret
+			secret = guesttest.Secret
 		}
 		file := filepath.Join(dir, parts[2])
 		if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -174,7 +175,7 @@ const someToken = "mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 // What is said of a site names what is missing or wrong, and nothing else.
 func TestErrorOfTheAppIsNotTakenForNone(t *testing.T) {
-	testEnvironment(t)
+	guesttest.Environment(t)
 	const site = "\nhttp://localhost:8080 {\nmnemogate {\n%s\n}\n}"
 	acme, beta := "company acme {\napi_key a-key-of-theirs\ncaptcha off\n%s\n}\n", "company beta {\napi_key a-key-of-theirs\ncaptcha off\n}\n"
 	for _, test := range []struct{ config, want, not string }{

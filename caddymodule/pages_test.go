@@ -152,9 +152,9 @@ func blocks(page, language string) []string {
 
 // The listing of docs/configuration.md shows alternatives: see the next test.
 func TestCaddyfilesOfPagesAreValid(t *testing.T) {
-	testEnvironment(t)
+	guesttest.Environment(t)
 	for name, value := range map[string]string{
-		"ACME_API_KEY": "key-of-acme", "SMS_SECRET": testSecret, "TURNSTILE_SECRET": testSecret, "EVENTS_SECRET": testSecret, "MIGRATE_SECRET": testSecret, "SHOP_KEY": "key-of-the-shop",
+		"ACME_API_KEY": "key-of-acme", "SMS_SECRET": guesttest.Secret, "TURNSTILE_SECRET": guesttest.Secret, "EVENTS_SECRET": guesttest.Secret, "MIGRATE_SECRET": guesttest.Secret, "SHOP_KEY": "key-of-the-shop",
 		"MNEMOGATE_POSTGRES": "postgres://mg:pw@db.example.com/mg?sslmode=verify-full",
 		"MNEMOGATE_REDIS":    "rediss://mg:pw@redis.example.com:6379",
 	} {
@@ -219,7 +219,7 @@ func pageListing(t *testing.T) string {
 // something in each placeholder. Of alternatives such as the captchas, which it
 // shows side by side, each is in one of the configurations that are tried.
 func TestEveryOptionOfThePageIsOne(t *testing.T) {
-	testEnvironment(t)
+	guesttest.Environment(t)
 	fill := strings.NewReplacer(
 		"# and client_id … as above", "client_id a\nclient_secret b\nredirect_uri https://a.example.com",
 		"redis <url>...", "redis redis://10.0.0.9", "<dsn>", "postgres://10.0.0.9/a?sslmode=require", "[<file>]", "a.db", "<n>", "1",

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -163,7 +164,7 @@ func TestCleanupOfWhatWasNotProvisioned(t *testing.T) {
 
 // A secret comes from a file as it is, and no client could send this one.
 func TestConfiguredSecretsCanBeSent(t *testing.T) {
-	testEnvironment(t)
+	guesttest.Environment(t)
 	file := t.TempDir() + "/secret"
 	if err := os.WriteFile(file, []byte("a\x00b"), 0o600); err != nil {
 		t.Fatal(err)
@@ -180,7 +181,7 @@ func TestConfiguredSecretsCanBeSent(t *testing.T) {
 }
 
 func TestConfiguredAccounts(t *testing.T) {
-	testEnvironment(t)
+	guesttest.Environment(t)
 	file := t.TempDir() + "/a.db"
 	first := newApp(t, file, in("account alice", `
 		phone "00 370 (600) 12345"
@@ -202,7 +203,7 @@ func TestConfiguredAccounts(t *testing.T) {
 		len(a.Identities) != 1 || a.Identities[0] != (record.Identity{Provider: 2, Subject: "42"}) {
 		t.Errorf("got %+v", a)
 	}
-	if ok, _, err := hasher().Verify(t.Context(), password.Turn{Company: "acme"}, password.DefaultArgon2id, a.PasswordHash, testSecret); !ok || err != nil {
+	if ok, _, err := hasher().Verify(t.Context(), password.Turn{Company: "acme"}, password.DefaultArgon2id, a.PasswordHash, guesttest.Secret); !ok || err != nil {
 		t.Errorf("the password is not what the placeholder stands for: %v", err)
 	}
 
@@ -226,7 +227,7 @@ func TestConfiguredAccounts(t *testing.T) {
 
 // Each company is told what is weak about it, and no secret with it.
 func TestWeaknessesAreOfEachCompany(t *testing.T) {
-	testEnvironment(t)
+	guesttest.Environment(t)
 	app, err := provisioned(t, "store sqlite "+t.TempDir()+`/a.db
 		otp {
 			ttl 1h insecure
@@ -290,7 +291,7 @@ func TestWeaknessesAreOfEachCompany(t *testing.T) {
 }
 
 func TestAPIKeysAreKeptAsHashes(t *testing.T) {
-	testEnvironment(t)
+	guesttest.Environment(t)
 	want := sha256.Sum256([]byte("key-of-acme"))
 	app, err := provisioned(t, "company acme {\ncaptcha off\napi_key {env.MNEMOGATE_TEST_KEY} sha256:E3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n}")
 	if err != nil {

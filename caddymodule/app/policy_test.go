@@ -15,6 +15,7 @@ import (
 
 	_ "github.com/mnemogate/mnemogate/caddymodule/captcha"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	_ "github.com/mnemogate/mnemogate/caddymodule/oauth"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	_ "github.com/mnemogate/mnemogate/caddymodule/senders"
@@ -70,13 +71,13 @@ func (l leaf) String() string { return strings.Join(strings.Fields(strings.Trim(
 
 // Senders and a captcha that warn of nothing.
 const (
-	smsOption     = "sms webhook https://sms.example.com {\nsecret " + testSecret + "\n}\n"
-	mailOption    = "mail webhook https://mail.example.com {\nsecret " + testSecret + "\n}\n"
+	smsOption     = "sms webhook https://sms.example.com {\nsecret " + guesttest.Secret + "\n}\n"
+	mailOption    = "mail webhook https://mail.example.com {\nsecret " + guesttest.Secret + "\n}\n"
 	captchaOption = "captcha siteverify https://captcha.example.com secret\n"
 )
 
 func migrateOption(host string) string {
-	return in("password", in("migrate webhook https://"+host+".example.com", "secret "+testSecret))
+	return in("password", in("migrate webhook https://"+host+".example.com", "secret "+guesttest.Secret))
 }
 
 var leaves = []leaf{
@@ -142,7 +143,7 @@ func policyOf(t *testing.T, app, company string) *tenant.Company {
 }
 
 func TestPolicyIsInheritedLeafByLeaf(t *testing.T) {
-	testEnvironment(t)
+	guesttest.Environment(t)
 	unset := policyOf(t, "", "")
 	for _, l := range leaves {
 		t.Run(l.String(), func(t *testing.T) {

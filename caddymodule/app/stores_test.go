@@ -7,6 +7,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
+type accountsOnly struct{}
+
 func (*accountsOnly) Start(context.Context) error { return guest.ErrUnreachable }
 
 func (*accountsOnly) Close() error { return nil }

@@ -14,12 +14,16 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	_ "github.com/mnemogate/mnemogate/caddymodule"
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
 
 // Files are downloads that no proxy cuts; and what a browser keeps of them is its
 // user's.
 func TestFilesAreProtected(t *testing.T) {
-	testEnvironment(t)
+	guesttest.Environment(t)
 	dir, err := os.MkdirTemp("", "mg") // short, for the socket
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/bypass"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
@@ -188,7 +189,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.app = configured.(*app.App)
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
-		if err := h.app.StandIn(server, bypasses); err != nil {
+		if err := h.app.StandIn(server, bypass.Find); err != nil {
 			return err
 		}
 	}

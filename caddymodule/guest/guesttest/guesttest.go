@@ -1,5 +1,5 @@
 // Package guesttest helps to test guest modules: their Caddyfile, their start,
-// and that their errors tell no secret.
+// and that their errors tell no secret; and what configurations in tests refer to.
 package guesttest
 
 import (
@@ -24,6 +24,23 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/message"
 )
+
+// Secret is what no output may hold.
+const Secret = "whsec_c2VjcmV0IHNlY3JldCBzZWNyZXQ="
+
+// Environment sets the variables that configurations in tests refer to, and returns
+// the directory in which a database could have been created.
+func Environment(t *testing.T) (dir string) {
+	dir = t.TempDir()
+	for name, value := range map[string]string{
+		"HOME": dir, "XDG_DATA_HOME": dir, "XDG_CONFIG_HOME": dir, "MNEMOGATE_TEST_DIR": dir,
+		"MNEMOGATE_TEST_KEY": "key-of-acme", "MNEMOGATE_TEST_SECRET": Secret, "MNEMOGATE_TEST_EMPTY": "",
+		"MNEMOGATE_TEST_DSN": "postgres://mg:secret@10.0.0.9/mg?sslmode=require",
+	} {
+		t.Setenv(name, value)
+	}
+	return dir
+}
 
 // Answering is a provider that always answers the same.
 func Answering(status int, body string) http.HandlerFunc {

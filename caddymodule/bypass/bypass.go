@@ -1,4 +1,5 @@
-package gate
+// Package bypass finds requests that the routes of a server let past mnemogate.
+package bypass
 
 import (
 	"cmp"
@@ -19,12 +20,12 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
-// bypasses follows the requests of a server through its routes. What would let
+// Find follows the requests of a server through its routes. What would let
 // some past mnemogate to an application, which takes an identity from whoever
 // sends one, it refuses where the routes show it for sure; what may be meant is
 // a weakness. A server is looked at once, while it is provisioned, so that some
 // of its routes may be modules already and others still JSON.
-func bypasses(server *caddyhttp.Server) (found []app.Weakness, err error) {
+func Find(server *caddyhttp.Server) (found []app.Weakness, err error) {
 	routes, failed := bySite(server.Routes), map[string]caddyhttp.RouteList{}
 	if server.Errors != nil {
 		failed = bySite(server.Errors.Routes)
@@ -164,16 +165,6 @@ func (w *walk) handler(h any, in arrivals) arrivals {
 		return in
 	}
 	switch h := h.(type) {
-	case *Handler:
-		switch {
-		case in.none():
-			w.refuse("it stands behind " + in.end + ", which lets no request through to it; write it before that")
-		case !in.open:
-			w.refuse("the same requests meet it twice, and the second finds no token any more; leave one of the two")
-		case in.guarded:
-			w.twice = true
-		}
-		return arrivals{guarded: true}
 	case *caddyhttp.Subroute:
 		through := w.routes(h.Routes, in)
 		if h.Errors != nil {
@@ -192,10 +183,13 @@ func (w *walk) handler(h any, in arrivals) arrivals {
 		return in.taken("error")
 	case *rewrite.Rewrite:
 		in.matched = nil // what matches may differ from here on
-	default:
-		if is, passThru := fileServer(h); is {
+	case caddy.Module:
+		switch h.CaddyModule().ID {
+		case "http.handlers.mnemogate":
+			return w.guard(in)
+		case "http.handlers.file_server":
 			w.failing = w.failing || in.open
-			if !passThru {
+			if !passesThru(h) {
 				return in.taken("file_server")
 			}
 		}
@@ -203,21 +197,31 @@ func (w *walk) handler(h any, in arrivals) arrivals {
 	return in
 }
 
-// fileServer tells whether a handler is Caddy's file server, and whether that hands
-// on what it has no file for. Its package is not imported: the templates that it
-// brings take most of the time in which a test's process starts.
-func fileServer(h any) (is, passThru bool) {
-	if module, ok := h.(caddy.Module); !ok || module.CaddyModule().ID != "http.handlers.file_server" {
-		return false, false
+// guard is mnemogate.
+func (w *walk) guard(in arrivals) arrivals {
+	switch {
+	case in.none():
+		w.refuse("it stands behind " + in.end + ", which lets no request through to it; write it before that")
+	case !in.open:
+		w.refuse("the same requests meet it twice, and the second finds no token any more; leave one of the two")
+	case in.guarded:
+		w.twice = true
 	}
+	return arrivals{guarded: true}
+}
+
+// passesThru tells whether Caddy's file server hands on what it has no file for.
+// Its package is not imported: the templates that it brings take most of the time
+// in which a test's process starts.
+func passesThru(fileServer caddy.Module) bool {
 	var set struct {
 		PassThru bool `json:"pass_thru"`
 	}
-	raw, err := json.Marshal(h)
+	raw, err := json.Marshal(fileServer)
 	if err == nil {
 		err = json.Unmarshal(raw, &set)
 	}
-	return true, err == nil && set.PassThru
+	return err == nil && set.PassThru
 }
 
 func (w *walk) invoke(name string, in arrivals) arrivals {

@@ -1,4 +1,4 @@
-package gate_test
+package bypass_test
 
 import (
 	"bytes"
@@ -13,15 +13,8 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 
 	_ "github.com/mnemogate/mnemogate/caddymodule"
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
-
-// testEnvironment sets what the configurations refer to.
-func testEnvironment(t *testing.T) {
-	for _, name := range []string{"HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"} {
-		t.Setenv(name, t.TempDir())
-	}
-	t.Setenv("MNEMOGATE_TEST_KEY", "key-of-acme")
-}
 
 // warnings validates a configuration, as caddy validate does, and returns what
 // the log says of its routes.
@@ -51,7 +44,7 @@ func warnings(t *testing.T, config []byte) (told []string, err error) {
 
 // What may be meant is told of; what is as it should be is not.
 func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
-	testEnvironment(t)
+	guesttest.Environment(t)
 	past := func(site, address string) string {
 		return site + ": requests may also come to " + address + " without it, and with identity headers of their own making"
 	}
@@ -289,7 +282,7 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 
 // Routes in JSON may be written as no Caddyfile adapts to.
 func TestRoutesInJSONAreFollowed(t *testing.T) {
-	testEnvironment(t)
+	guesttest.Environment(t)
 	const (
 		guard  = `{"handler": "mnemogate"}`
 		app    = `{"handler": "reverse_proxy", "upstreams": [{"dial": "localhost:9000"}]}`
