@@ -77,14 +77,15 @@ func classify(base, escaped string) target {
 		}
 		return target{kind: kindOf(company, rest), company: company}
 	}
-	t := target{company: company}
-	for _, reading := range readings(escaped) {
+	t, all := target{company: company}, readings(escaped)
+	unsure := len(all) > 1 || strings.Count(all[0], "/") != strings.Count(escaped, "/")
+	for _, reading := range all {
 		cleaned := clean(reading)
 		first, _ := split(base, reading)
 		firstCleaned, rest := split(base, cleaned)
 		segments := strings.Split(reading, "/")
 		up := slices.Contains(segments, "..")
-		if kindOf(firstCleaned, rest) == noAuthRoute || up && mayLeaveAuth(segments) {
+		if kindOf(firstCleaned, rest) == noAuthRoute || up && unsure && mayLeaveAuth(segments) {
 			return target{kind: noAuthRoute, company: firstCleaned}
 		}
 		t.others = append(t.others, first, firstCleaned)
@@ -96,8 +97,8 @@ func classify(base, escaped string) target {
 }
 
 // mayLeaveAuth reports whether an auth path can be left of segments once dots
-// have gone up. What they take away depends on what was a slash by then:
-// /acme/v2/x\y/../auth/login is one for who keeps the \.
+// have gone up, where it is not sure what they take away: /acme/v2/x\y/../auth/login
+// is one for who takes \ for no slash.
 func mayLeaveAuth(segments []string) bool {
 	v2 := slices.Index(segments, "v2")
 	return v2 >= 0 && slices.Contains(segments[v2:len(segments)-1], "auth")
