@@ -50,7 +50,15 @@ func (p *Postgres) writeAndTell(
 	})
 }
 
-const postgresDue = `SELECT DISTINCT company FROM outbox_queues WHERE due <= $1`
+// Of each company the queue is read that is due first, and no other of a backlog.
+const postgresDue = `
+	WITH RECURSIVE first (company, due) AS (
+		(SELECT company, due FROM outbox_queues ORDER BY company, due LIMIT 1)
+		UNION ALL
+		SELECT next.* FROM first CROSS JOIN LATERAL
+			(SELECT company, due FROM outbox_queues WHERE company > first.company ORDER BY company, due LIMIT 1) AS next
+	)
+	SELECT company FROM first WHERE due <= $1`
 
 // Due implements record.Outbox.
 func (s postgresAccounts) Due(ctx context.Context, now time.Time) ([]string, error) {

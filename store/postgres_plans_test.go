@@ -215,3 +215,35 @@ func TestPostgresReadsNoTableOfAMillionAccountsWhole(t *testing.T) {
 		t.Errorf("only %d statements were seen", len(statements))
 	}
 }
+
+// What is due is asked for twice a second, also while very much waits.
+func TestPostgresDueReadsNoBacklog(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	p := openPostgres(t, s.DSN(s.NewSchema(t)), PostgresOptions{})
+	must(t, p.Start(bg))
+	conn, err := p.open.Load().Acquire(bg) // with the settings of all statements
+	must(t, err)
+	defer conn.Release()
+	for _, statement := range []string{
+		`INSERT INTO outbox_queues (company, queue, due) SELECT 'acme', 'm' || n, n FROM generate_series(1, 20000) n`,
+		`INSERT INTO outbox_queues (company, queue, due) VALUES ('other', 'm', 30000), ('third', 'm', 7)`,
+		`ANALYZE outbox_queues`,
+	} {
+		_, err := conn.Exec(bg, statement)
+		must(t, err)
+	}
+	companies, err := p.Accounts().(record.Outbox).Due(bg, fromMicros(20000))
+	must(t, err)
+	wantEqual(t, "due", companies, []string{"acme", "third"})
+	_, err = conn.Conn().Prepare(bg, "due", postgresDue)
+	must(t, err)
+	rows, err := conn.Query(bg, "EXPLAIN (ANALYZE, TIMING off) EXECUTE due(20000)", pgx.QueryExecModeSimpleProtocol)
+	must(t, err)
+	steps, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	must(t, err)
+	for _, step := range steps {
+		if strings.Contains(step, "on outbox_queues") && !regexp.MustCompile(`actual rows=[01] `).MatchString(step) {
+			t.Errorf("it reads more of a company than its first queue: %s", step)
+		}
+	}
+}

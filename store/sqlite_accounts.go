@@ -168,7 +168,7 @@ func (s sqliteAccounts) ByIdentity(ctx context.Context, company string, identity
 	return s.load(ctx, sqliteAccountByIdentity, company, identity.Provider, identity.Subject)
 }
 
-const sqliteAccountsOf = sqliteSelectAccount + ` WHERE company = ? AND mnemocode > ? ORDER BY mnemocode LIMIT ?`
+const sqliteAccountsOf = sqliteSelectAccount + ` WHERE company = ? AND mnemocode > ? ORDER BY mnemocode LIMIT +?`
 
 func (s sqliteAccounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {
 	var all []record.Account
@@ -276,7 +276,7 @@ func (tx *sqliteQueries) storeUpdate(ctx context.Context, a record.Account, ends
 
 const (
 	sqliteDeleteAccount = `DELETE FROM accounts WHERE company = ? AND id = ?` // and, by foreign keys, what belongs to it
-	sqliteDeleteTallies = `DELETE FROM tallies WHERE company = ? AND account = ?`
+	sqliteDeleteTallies = `DELETE FROM tallies WHERE company = ? AND account = +?`
 )
 
 func (s sqliteAccounts) Delete(ctx context.Context, company string, id int64, tell ...record.Tell) error {

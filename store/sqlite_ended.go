@@ -40,7 +40,7 @@ const (
 		SET epoch = max(epoch, excluded.epoch), expires = max(expires, excluded.expires), uncleared = 1`
 	sqliteClearEnded = `
 		DELETE FROM sessions WHERE hash IN
-			(SELECT hash FROM sessions WHERE company = ? AND account = ? AND epoch < ? LIMIT ?)`
+			(SELECT hash FROM sessions WHERE company = ? AND account = ? AND epoch < ? LIMIT +?)`
 	sqliteCleared = `UPDATE fences SET uncleared = 0 WHERE company = ? AND account = ? AND epoch = ?`
 )
 
@@ -74,15 +74,15 @@ func (tx *sqliteQueries) clearEnded(ctx context.Context, e record.Ending) error 
 // Each looks at no row that it leaves: it holds up all writes meanwhile.
 const (
 	sqliteSweepSessions = `
-		DELETE FROM sessions WHERE hash IN (SELECT hash FROM sessions WHERE expires > 0 AND expires < ? LIMIT ?)`
+		DELETE FROM sessions WHERE hash IN (SELECT hash FROM sessions WHERE expires > 0 AND expires < ? LIMIT +?)`
 	// What Expire has noted. SQLite would choose the index of expires by itself.
 	sqliteSweepExpired = `
 		DELETE FROM sessions WHERE hash IN
-			(SELECT hash FROM sessions INDEXED BY sessions_expired WHERE expires = 0 AND ends < ? LIMIT ?)`
-	sqliteSweepCounters = `DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until < ? LIMIT ?)`
+			(SELECT hash FROM sessions INDEXED BY sessions_expired WHERE expires = 0 AND ends < ? LIMIT +?)`
+	sqliteSweepCounters = `DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until < ? LIMIT +?)`
 	sqliteSweepFences   = `
 		DELETE FROM fences WHERE (company, account) IN
-			(SELECT company, account FROM fences WHERE expires < ? AND uncleared = 0 LIMIT ?)`
+			(SELECT company, account FROM fences WHERE expires < ? AND uncleared = 0 LIMIT +?)`
 )
 
 const sqliteUncleared = `SELECT company, account, epoch, x'' FROM fences WHERE uncleared = 1 LIMIT 1`
@@ -124,7 +124,7 @@ func (s sqliteSessions) sweepEnded(ctx context.Context) error {
 const (
 	// By the primary key, since no index knows eras. The + keeps SQLite from
 	// another one, whose order is not that of after.
-	sqliteBehindEra = `SELECT hash FROM sessions WHERE hash > ? AND +company = ? AND era < ? ORDER BY hash LIMIT ?`
+	sqliteBehindEra = `SELECT hash FROM sessions WHERE hash > ? AND +company = ? AND era < ? ORDER BY hash LIMIT +?`
 	sqliteDelete    = `DELETE FROM sessions WHERE hash = ?`
 )
 

@@ -21,10 +21,10 @@ func (s sqliteAccounts) NewEra(ctx context.Context, company string) (e record.En
 // An ending of a company is owed until its era is the one that was ended.
 const sqliteSelectEndings = `
 	SELECT * FROM (SELECT company, account, epoch, keep FROM endings WHERE (company, account) > (?1, ?2)
-		ORDER BY company, account LIMIT ?3)
+		ORDER BY company, account LIMIT +?3)
 	UNION ALL
-	SELECT * FROM (SELECT company, 0, era, x'' FROM eras WHERE company > ?1 AND ended < era ORDER BY company LIMIT ?3)
-	ORDER BY company, account LIMIT ?3`
+	SELECT * FROM (SELECT company, 0, era, x'' FROM eras WHERE company > ?1 AND ended < era ORDER BY company LIMIT +?3)
+	ORDER BY company, account LIMIT +?3`
 
 func (s sqliteAccounts) Endings(ctx context.Context, after record.Ending, limit int) ([]record.Ending, error) {
 	var endings []record.Ending

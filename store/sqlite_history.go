@@ -37,10 +37,10 @@ func (s sqliteAccounts) Record(ctx context.Context, events []record.Event) error
 
 const sqliteRecorded = `
 	SELECT at, event FROM (
-		SELECT * FROM (SELECT number, at, event FROM history WHERE account = ?2 AND noise = 0 ORDER BY number DESC LIMIT ?3)
+		SELECT * FROM (SELECT number, at, event FROM history WHERE account = ?2 AND noise = 0 ORDER BY number DESC LIMIT +?3)
 		UNION ALL
-		SELECT * FROM (SELECT number, at, event FROM history WHERE account = ?2 AND noise = 1 ORDER BY number DESC LIMIT ?3))
-	WHERE EXISTS (SELECT 1 FROM accounts WHERE company = ?1 AND id = ?2) ORDER BY number DESC LIMIT ?3`
+		SELECT * FROM (SELECT number, at, event FROM history WHERE account = ?2 AND noise = 1 ORDER BY number DESC LIMIT +?3))
+	WHERE EXISTS (SELECT 1 FROM accounts WHERE company = ?1 AND id = ?2) ORDER BY number DESC LIMIT +?3`
 
 // Recorded implements record.History.
 func (s sqliteAccounts) Recorded(ctx context.Context, company string, account int64, limit int) ([]record.Event, error) {
@@ -52,7 +52,7 @@ func (s sqliteAccounts) Recorded(ctx context.Context, company string, account in
 	return events, translateSQLite("reading a history", err)
 }
 
-const sqliteForget = `DELETE FROM history WHERE number IN (SELECT number FROM history WHERE at < ? LIMIT ?)`
+const sqliteForget = `DELETE FROM history WHERE number IN (SELECT number FROM history WHERE at < ? LIMIT +?)`
 
 // Forget implements record.History.
 func (s sqliteAccounts) Forget(ctx context.Context, before time.Time) error {

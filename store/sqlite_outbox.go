@@ -35,7 +35,16 @@ func (tx *sqliteQueries) tell(ctx context.Context, company string, account int64
 	return nil
 }
 
-const sqliteDue = `SELECT DISTINCT company FROM outbox_queues INDEXED BY outbox_queues_due WHERE due <= ?`
+// Of each company the queue is read that is due first, and no other of a backlog.
+const sqliteDue = `
+	WITH RECURSIVE waiting (company) AS (
+		SELECT min(company) FROM outbox_queues
+		UNION ALL
+		SELECT (SELECT min(company) FROM outbox_queues WHERE company > waiting.company)
+		FROM waiting WHERE company IS NOT NULL
+	)
+	SELECT company FROM waiting
+	WHERE (SELECT min(due) FROM outbox_queues INDEXED BY outbox_queues_turn WHERE company = waiting.company) <= ?`
 
 // Due implements record.Outbox.
 func (s sqliteAccounts) Due(ctx context.Context, now time.Time) ([]string, error) {
@@ -50,10 +59,10 @@ func (s sqliteAccounts) Due(ctx context.Context, now time.Time) ([]string, error
 const (
 	sqliteClaim = `
 		UPDATE outbox_queues SET due = ?3, claim = ?4
-		WHERE company = ?1 AND queue IN (SELECT queue FROM outbox_queues WHERE company = ?1 AND due <= ?2 ORDER BY due LIMIT ?5)
+		WHERE company = ?1 AND queue IN (SELECT queue FROM outbox_queues WHERE company = ?1 AND due <= ?2 ORDER BY due LIMIT +?5)
 		RETURNING queue, tries`
 	sqliteEventsOf = `
-		SELECT number, id, type, body, at FROM outbox WHERE company = ? AND queue = ? ORDER BY number LIMIT ?`
+		SELECT number, id, type, body, at FROM outbox WHERE company = ? AND queue = ? ORDER BY number LIMIT +?`
 )
 
 // Claim implements record.Outbox.

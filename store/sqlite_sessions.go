@@ -200,7 +200,7 @@ func (s sqliteSessions) Expire(ctx context.Context, now time.Time, hash record.T
 
 const sqliteSessionsByState = sqliteSelectSession + `
 	WHERE company = ? AND account = ? AND state = ? AND expires > ? AND` + sqliteNotEnded + `
-	ORDER BY created DESC LIMIT ?`
+	ORDER BY created DESC LIMIT +?`
 
 func (s sqliteSessions) List(ctx context.Context, now time.Time, company string, account int64) ([]record.Session, error) {
 	var all []record.Session

@@ -7,6 +7,10 @@ import (
 )
 
 // sqliteQueries runs statements, each prepared once, on a pool or a connection.
+//
+// SQLite looks at the value of a parameter that bounds a LIMIT, or stands beside a
+// column which the WHERE of a partial index compares, and compiles the statement again
+// each time it is bound. Written as +? it doesn't.
 type sqliteQueries struct {
 	on       preparer
 	mu       sync.Mutex

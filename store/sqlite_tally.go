@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	sqliteSelectTally = `SELECT count, until FROM tallies WHERE company = ? AND account = ? AND login_id = ? AND kind = ?`
-	sqliteDeleteTally = `DELETE FROM tallies WHERE company = ? AND account = ? AND login_id = ? AND kind = ?`
+	sqliteSelectTally = `SELECT count, until FROM tallies WHERE company = ? AND account = +? AND login_id = ? AND kind = ?`
+	sqliteDeleteTally = `DELETE FROM tallies WHERE company = ? AND account = +? AND login_id = ? AND kind = ?`
 	sqliteStoreTally  = `
 		INSERT INTO tallies (company, account, login_id, kind, count, until, changed) VALUES (?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (company, account, login_id, kind) DO UPDATE
@@ -48,7 +48,7 @@ func (s sqliteAccounts) Tally(
 	}))
 }
 
-const sqliteTalliesOf = `SELECT kind, count, until FROM tallies WHERE company = ? AND account = ? AND login_id = ?`
+const sqliteTalliesOf = `SELECT kind, count, until FROM tallies WHERE company = ? AND account = +? AND login_id = ?`
 
 func (s sqliteAccounts) Tallies(ctx context.Context, subject record.Subject) (map[record.Kind]record.Tally, error) {
 	tallies := map[record.Kind]record.Tally{}
@@ -69,7 +69,7 @@ func (s sqliteAccounts) Tallies(ctx context.Context, subject record.Subject) (ma
 
 const sqliteSweepTallies = `
 	DELETE FROM tallies WHERE account = 0 AND (company, login_id, kind) IN
-		(SELECT company, login_id, kind FROM tallies WHERE account = 0 AND changed < ? LIMIT ?)`
+		(SELECT company, login_id, kind FROM tallies WHERE account = 0 AND changed < ? LIMIT +?)`
 
 func (s sqliteAccounts) Sweep(ctx context.Context, now time.Time) error {
 	if err := s.sweep(ctx, sqliteSweepTallies, micros(now.Add(-24*time.Hour))); err != nil {
