@@ -185,6 +185,34 @@ func TestImportAnswersWhileItReads(t *testing.T) {
 	}
 }
 
+// What broke off with the old configuration is sent again.
+func TestAnImportOutlivesReloads(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{})
+	var lines strings.Builder
+	for i := range 10_000 {
+		lines.WriteString(importLine(i) + "\n")
+	}
+	done := make(chan error, 1)
+	go func() {
+		for range 3 {
+			if err := s.load(); err != nil {
+				done <- err
+				return
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		done <- nil
+	}()
+	counts := s.cli(lines.String(), "account", "import", "--json").want(0).object()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if counts["created"].(float64)+counts["skipped"].(float64) != 10_000 {
+		t.Errorf("got %v", counts)
+	}
+}
+
 func TestAnExportTakesItsUsersToAnotherStore(t *testing.T) {
 	t.Parallel()
 	from := adminSite(t, siteConfig{})
