@@ -61,7 +61,9 @@ func TestHealthTellsOfTheEnd(t *testing.T) {
 	}
 	s.wantHealth(t, http.StatusOK) // the listener goes on
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	storetest.Eventually(t, 20*time.Second, "503", func() bool { return s.ask("GET", "/health", "").Status == http.StatusServiceUnavailable })
+	for _, uri := range []string{"/health", "/health?ready"} {
+		storetest.Eventually(t, 20*time.Second, "503", func() bool { return s.ask("GET", uri, "").Status == http.StatusServiceUnavailable })
+	}
 	s.get("/", token).wantStatus(http.StatusOK)
 	s.stop(syscall.SIGKILL)
 }
@@ -70,7 +72,7 @@ func TestHealthTellsOfAStoreThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := ownServers(t)
 	s.redis.Kill() // health is told also before the first start
-	all := s.start(siteConfig{company: roomy, handler: "health /health"}, s.direct())
+	all := s.start(siteConfig{company: roomy + account("alice", ""), handler: "health /health"}, s.direct())
 	node := all.nodes[0]
 	becomes := func(status int) {
 		t.Helper()
@@ -79,11 +81,23 @@ func TestHealthTellsOfAStoreThatDoesNotAnswer(t *testing.T) {
 		})
 		node.wantHealth(t, status)
 	}
+	ready := func(status int) {
+		t.Helper()
+		for way, a := range map[string]answer{"site": node.ask("GET", "/health?ready", ""), "admin endpoint": node.adminRaw("GET", "health?ready", "")} {
+			if a.Status != status {
+				t.Errorf("%s: ready is %d, want %d", way, a.Status, status)
+			}
+		}
+	}
 	becomes(http.StatusServiceUnavailable)
+	ready(http.StatusServiceUnavailable)
 	restarted(t, s.redis.Start())
 	becomes(http.StatusOK)
+	token := node.login("alice")
 	s.postgres.Stop()
 	becomes(http.StatusServiceUnavailable)
+	ready(http.StatusOK)
+	node.get("/", token).wantStatus(http.StatusOK)
 	restarted(t, s.postgres.Start())
 	becomes(http.StatusOK)
 }

@@ -19,7 +19,7 @@ func init() { caddy.RegisterModule(API{}) }
 // that lets in, below /mnemogate/; and there
 //
 //	GET /mnemogate/doctor    what is wrong, and what to do
-//	GET /mnemogate/health    200 if this node can serve, else 503
+//	GET /mnemogate/health    200 if this node can serve, else 503; with ?ready stores are not asked
 //	GET /mnemogate/backup    a copy of the SQLite store
 //	POST /mnemogate/{company}/send-test    tries out a gateway
 //
@@ -72,7 +72,7 @@ func health(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Allow", "GET, HEAD")
 		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("use GET")}
 	}
-	if app, err := running(); err != nil || !app.Healthy() {
+	if app, err := running(); err != nil || !app.Healthy(r) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	return nil

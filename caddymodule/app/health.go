@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 
@@ -23,9 +24,14 @@ type health struct {
 	good bool
 }
 
-// Healthy reports whether this node has started and its stores answer within 2 s.
-// Whoever asks, they are asked once a second at most.
-func (a *App) Healthy() bool {
+// Healthy reports whether this node has started and its stores answer within 2 s or,
+// with the query `ready`, only whether it has started. Whoever asks, the stores are
+// asked once a second at most.
+func (a *App) Healthy(r *http.Request) bool {
+	if r.URL.Query().Has("ready") {
+		_, err := a.Service(r.Context())
+		return err == nil
+	}
 	h := &a.health
 	h.mu.Lock()
 	defer h.mu.Unlock()

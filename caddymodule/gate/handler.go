@@ -129,8 +129,10 @@ type Handler struct {
 
 	// The path at which load balancers and monitors find out about this node,
 	// such as `/health`: 200 if its stores answer, else 503, without a body. While
-	// Caddy's `shutdown_delay` lets a server go on that is about to end, it is 503. It
-	// needs no token and never reaches the application. Default: none.
+	// Caddy's `shutdown_delay` lets a server go on that is about to end, it is 503.
+	// `/health?ready` leaves the stores out, for what decides which node gets requests:
+	// a store that all nodes share would take them all away. It needs no token and
+	// never reaches the application. Default: none.
 	Health string `json:"health,omitempty"`
 
 	// The name of the cookie in which a session can go on, such as

@@ -20,7 +20,7 @@ func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	if leaves(r) || !h.app.Healthy() {
+	if leaves(r) || !h.app.Healthy(r) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 }
