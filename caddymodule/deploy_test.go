@@ -188,7 +188,8 @@ func TestDeployedManifests(t *testing.T) {
 		}
 	}
 	port := node.Ports[0].Name
-	if p := node.ReadinessProbe.HTTPGet; p.Port != port || !strings.Contains(caddyfile, "health "+p.Path+"\n") {
+	p := node.ReadinessProbe.HTTPGet
+	if path, ready := strings.CutSuffix(p.Path, "?ready"); p.Port != port || !ready || !strings.Contains(caddyfile, "health "+path+"\n") {
 		t.Errorf("the readiness probe asks %+v", p)
 	}
 	if node.LivenessProbe.TCPSocket.Port != port || byKind["Service"].Spec.Ports[0].TargetPort != port {
