@@ -93,12 +93,20 @@ func (r *Relay) wakeWhenDue(ctx context.Context, wake map[string]chan struct{}) 
 }
 
 func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan struct{}) {
-	settled := make(chan bool)
-	active, more := 0, false // more may be due
+	settled := make(chan outcome)
+	active, atOnce, more := 0, outboxAtOnce, false // more may be due
+	var pause <-chan time.Time                     // in which a store that did not answer is left alone
+	failed := func() {
+		// What can't be settled comes again: then no more than one at a time.
+		atOnce, pause = 1, time.After(outboxAgain)
+	}
 	for {
-		if more && active <= outboxAtOnce/2 {
-			limit := outboxAtOnce - active
-			queues := r.claimEvents(ctx, c, limit)
+		if more && pause == nil && active <= atOnce/2 {
+			limit := atOnce - active
+			queues, err := r.claimEvents(ctx, c, limit)
+			if err != nil {
+				failed()
+			}
 			for _, q := range queues {
 				go func() { settled <- r.deliverQueue(ctx, c, q) }()
 			}
@@ -106,11 +114,18 @@ func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan
 			more = len(queues) == limit
 		}
 		select {
-		case again := <-settled:
+		case o := <-settled:
 			active--
-			more = more || again
+			more = more || o.more
+			if o.err != nil {
+				failed()
+			} else {
+				atOnce = outboxAtOnce
+			}
 		case <-due:
 			more = true
+		case <-pause:
+			pause = nil
 		case <-ctx.Done():
 			for ; active > 0; active-- {
 				<-settled
@@ -120,25 +135,31 @@ func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan
 	}
 }
 
-func (r *Relay) claimEvents(ctx context.Context, c *tenant.Company, limit int) (queues []record.OutQueue) {
-	Maintain(r.Log, "claiming events", func() (err error) {
+// An outcome is what came of a queue that was claimed.
+type outcome struct {
+	more bool  // there may be more to send at once
+	err  error // of the store
+}
+
+func (r *Relay) claimEvents(ctx context.Context, c *tenant.Company, limit int) (queues []record.OutQueue, err error) {
+	err = Maintain(r.Log, "claiming events", func() (err error) {
 		now := r.Now()
 		queues, err = r.Outbox.Claim(ctx, now, now.Add(claimTimeouts*c.Events.Timeout), c.Code, limit)
 		return err
 	})
-	return queues
+	return queues, err
 }
 
 // deliverQueue sends the events of a claimed queue until one fails, and settles
-// the queue. It reports whether there may be more to send at once.
-func (r *Relay) deliverQueue(ctx context.Context, c *tenant.Company, q record.OutQueue) (more bool) {
-	Maintain(r.Log, "delivering events", func() error {
+// the queue.
+func (r *Relay) deliverQueue(ctx context.Context, c *tenant.Company, q record.OutQueue) (o outcome) {
+	o.err = Maintain(r.Log, "delivering events", func() error {
 		sent, pause, tries := r.sendEvents(ctx, c, q)
-		more = pause == 0
+		o.more = pause == 0 && ctx.Err() == nil
 		// What was delivered is not to be sent again, also where this node ends.
 		return r.Outbox.Settle(context.WithoutCancel(ctx), q, sent, r.Now().Add(pause), tries)
 	})
-	return more && ctx.Err() == nil
+	return o
 }
 
 // sendEvents returns which events are done with, and when the next one is to be

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -112,3 +114,70 @@ func TestSendEventsIsCutOff(t *testing.T) {
 		t.Errorf("got done %v, pause %v, tries %d", done, pause, tries)
 	}
 }
+
+// A fullOutbox has any number of queues that are due, whose store may take no writes
+// but claims.
+type fullOutbox struct {
+	full    atomic.Bool
+	claimed atomic.Int64
+	settled atomic.Int64
+	enough  func() // is called where very many were claimed
+}
+
+func (o *fullOutbox) Due(context.Context, time.Time) ([]string, error) {
+	return []string{"acme"}, nil
+}
+
+func (o *fullOutbox) Claim(_ context.Context, now, until time.Time, company string, limit int) ([]record.OutQueue, error) {
+	if o.claimed.Add(int64(limit)) > 10_000 {
+		o.enough()
+	}
+	event := record.Waiting{Outgoing: record.Outgoing{Type: record.TellChanged, At: now}}
+	return slices.Repeat([]record.OutQueue{{Company: company, Until: until, Events: []record.Waiting{event}}}, limit), nil
+}
+
+func (o *fullOutbox) Settle(context.Context, record.OutQueue, []int64, time.Time, int) error {
+	if o.full.Load() {
+		return errors.New("the disk is full")
+	}
+	o.settled.Add(1)
+	time.Sleep(time.Millisecond)
+	return nil
+}
+
+func (o *fullOutbox) Backlog(context.Context, string) (record.Backlog, error) {
+	return record.Backlog{}, record.ErrNotFound
+}
+
+// What was delivered and can't be settled is delivered again. So while the store takes
+// no writes little is, and once it does all goes on.
+func TestWhatCantBeSettledIsNotDeliveredAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		outbox := &fullOutbox{enough: cancel}
+		outbox.full.Store(true)
+		company := &tenant.Company{Code: "acme", Events: tenant.Events{Receiver: &taking{}, Timeout: 5 * time.Second, Retry: 5 * time.Second}}
+		relay := &Relay{
+			Outbox: outbox, Companies: map[string]*tenant.Company{"acme": company}, Now: time.Now,
+			Log: slog.New(slog.DiscardHandler), Warnings: new(Warnings), Waits: func([]record.Backlog) {},
+		}
+		go relay.Run(ctx)
+		time.Sleep(time.Minute)
+		if got := outbox.claimed.Load(); got < 20 || got > 50 {
+			t.Errorf("in a minute without writes %d queues were delivered, want some 45", got)
+		}
+		outbox.full.Store(false)
+		time.Sleep(3 * time.Second)
+		if got := outbox.settled.Load(); got < 1000 {
+			t.Errorf("in three seconds with writes %d queues were settled, want thousands", got)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// taking takes all events.
+type taking struct{}
+
+func (*taking) Deliver(context.Context, record.Outgoing) error { return nil }

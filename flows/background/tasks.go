@@ -73,12 +73,13 @@ func (t *Tasks) Close() {
 	t.all.Wait()
 }
 
-// Maintain does what is done again and again, and logs its error.
-func Maintain(log *slog.Logger, doing string, do func() error) {
+// Maintain does what is done again and again, and logs its error, which it returns.
+func Maintain(log *slog.Logger, doing string, do func() error) error {
 	err := panics.Contain(do)
 	if p, ok := errors.AsType[*panics.Error](err); ok {
 		p.Log(log, "doing", doing)
 	} else if err != nil && err != context.Canceled {
 		log.Warn("maintenance failed and will be tried again", "doing", doing, "error", err)
 	}
+	return err
 }
