@@ -1,9 +1,11 @@
 package flows_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -65,6 +67,32 @@ func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
 	}
 	if _, err := b.Sessions.Get(t.Context(), session.Hash); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("the session lives: %v", err)
+	}
+}
+
+// silent are sessions that answer nothing of an ending.
+type silent struct{ unwilling }
+
+func (*silent) List(context.Context, time.Time, string, int64) ([]record.Session, error) {
+	return nil, errors.New("connection refused")
+}
+
+// What is owed may be of very many accounts, and is tried again every few seconds.
+func TestEndingsThatAreOwedDoNotFloodTheLog(t *testing.T) {
+	b := newBench(t)
+	var lines bytes.Buffer
+	b.Log = slog.New(slog.NewTextHandler(&lines, nil))
+	b.Sessions = &silent{unwilling{b.Sessions, true}}
+	if err := b.admin().EndSessions(t.Context(), mnemocode); !errors.Is(err, flows.ErrOwed) {
+		t.Fatalf("got %v, want ErrOwed", err)
+	}
+	for range 20 {
+		if err := b.EndOwed(t.Context()); err == nil {
+			t.Fatal("the endings were made")
+		}
+	}
+	if got := strings.Count(lines.String(), "\n"); got != 1 || !strings.Contains(lines.String(), "could not be ended yet") {
+		t.Errorf("got %d lines, want one for the change:\n%s", got, lines.String())
 	}
 }
 

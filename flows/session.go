@@ -163,15 +163,18 @@ func (s *Service) abandon(ctx context.Context, hash record.TokenHash) {
 // tries until it is done.
 func (s *Service) end(ctx context.Context, e record.Ending, by record.Event) error {
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
-	events := s.endings(ctx, e, by)
+	events, unlisted := s.endings(ctx, e, by)
 	if err := s.Sessions.End(ctx, s.Now(), e); err != nil {
 		return wire.Unavailable("ending the sessions", err)
+	}
+	if unlisted != nil {
+		s.warnings.Warn(s.Log, "sessions were ended that could not be listed, so their endings are not in the audit log", "company", e.Company, "error", unlisted)
 	}
 	for _, event := range events {
 		s.Emit(ctx, event)
 	}
 	if err := s.Accounts.Ended(ctx, e); err != nil {
-		s.Log.Warn("an ending that was done will be done again", "error", err)
+		s.warnings.Warn(s.Log, "an ending that was done will be done again", "company", e.Company, "error", err)
 	}
 	return nil
 }
@@ -184,33 +187,30 @@ var ErrOwed = errors.New("the change is stored; its sessions could not be ended 
 // done yet.
 func (s *Service) EndNow(ctx context.Context, e record.Ending, by record.Event) error {
 	if err := s.end(ctx, e, by); err != nil {
-		s.Log.Warn("sessions that are to end could not be ended yet", "company", e.Company, "error", err)
+		s.warnings.Warn(s.Log, "sessions that are to end could not be ended yet", "company", e.Company, "error", err)
 		return ErrOwed
 	}
 	return nil
 }
 
 // endings returns the events of the sessions that an ending is about to end: one
-// for all of a company's.
-func (s *Service) endings(ctx context.Context, e record.Ending, by record.Event) []record.Event {
+// for all of a company's. It fails where they can't be listed.
+func (s *Service) endings(ctx context.Context, e record.Ending, by record.Event) ([]record.Event, error) {
 	if s.Observe == nil {
-		return nil
+		return nil, nil
 	}
 	if e.Account == 0 {
 		by.Name, by.Company = record.AllSessionsEnded, e.Company
-		return []record.Event{by}
+		return []record.Event{by}, nil
 	}
 	sessions, err := s.Sessions.List(ctx, s.Now(), e.Company, e.Account)
-	if err != nil {
-		s.Log.Warn("the sessions that end could not be listed, so their endings are not in the audit log", "error", err)
-	}
 	var events []record.Event
 	for _, session := range sessions {
 		if session.Epoch < e.Epoch && session.Hash != e.Keep {
 			events = append(events, session.Ended(by))
 		}
 	}
-	return events
+	return events, err
 }
 
 // maxUserAgent is how much of a user agent is kept, in bytes.
