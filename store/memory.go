@@ -41,9 +41,6 @@ const maxTouching = 256
 func NewMemory(sessions record.Sessions, limit int) *Memory {
 	m := &Memory{Sessions: sessions, Untouched: func(error) {}, touching: make(chan struct{}, maxTouching)}
 	m.SetLimit(limit)
-	for i := range m.shards {
-		m.shards[i].empty()
-	}
 	return m
 }
 
@@ -427,7 +424,7 @@ func (s *shard) place(limit int) int32 {
 		return i
 	}
 	if s.used < limit {
-		if s.used == len(s.chunks)*chunkLen {
+		if s.used%chunkLen == 0 {
 			s.chunks = append(s.chunks, new([chunkLen]entry))
 		}
 		s.used++
@@ -492,15 +489,7 @@ func (s *shard) flush() {
 	s.endings.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.empty()
-}
-
-// empty takes all out, and reserves room for the first 2,048 entries, 224 kB: what is
-// not touched yet takes none of the machine's memory, but makes collections rarer where
-// there are few sessions.
-func (s *shard) empty() {
-	s.chunks = []*[chunkLen]entry{new([chunkLen]entry), new([chunkLen]entry)}
-	s.slots, s.free, s.beside, s.rest = nil, nil, nil, nil
+	s.slots, s.chunks, s.free, s.beside, s.rest = nil, nil, nil, nil, nil
 	s.used, s.hand = 0, 0
 }
 
