@@ -190,20 +190,24 @@ func reloadsLoseNothing(t *testing.T, start starter) {
 			t.Errorf("goroutines or descriptors have grown: %s\n%s",
 				strings.Join(node.openFiles(), " "), node.fromAdmin("/debug/pprof/goroutine?debug=1"))
 		}
-		if after.heap > before[i].heap+(8<<20) || after.resident > before[i].resident+(128<<20) {
+		if after.heap > before[i].heap+(8<<20) || after.resident > before[i].resident+(64<<20) {
 			t.Errorf("memory has grown:\n%s", node.fromAdmin("/debug/pprof/heap?debug=1"))
 		}
 	}
-	// Whose connections end at the moment of a reload is chance: 14 where plain Caddy had
-	// dropped 5 have been seen, and 4 where it had dropped 7.
-	for what, dropped := range map[string][2]int64{
-		"requests":    {ours.dropped.Load(), bare.dropped.Load()},
-		"admin calls": {ours.adminDropped.Load(), bare.adminDropped.Load()},
-	} {
-		each := int64(len(nodes)) // plain Caddy was reloaded once where they all were
-		if chance := int64(3 + *reloads/5); dropped[0] > 2*each*(dropped[1]+chance) {
-			t.Errorf("%d %s were dropped, and %d by plain Caddy", dropped[0], what, dropped[1])
+	// Whose connections end at the moment of a reload is chance, which more reloads even out.
+	each, chance := int64(len(nodes)), int64(3+*reloads/5) // plain Caddy was reloaded once where they all were
+	for rounds := int64(1); ; rounds++ {
+		requests, admin := ours.dropped.Load(), ours.adminDropped.Load()
+		ofPlain, adminOfPlain := bare.dropped.Load(), bare.adminDropped.Load()
+		if requests <= each*(ofPlain+rounds*chance) && admin <= each*(adminOfPlain+rounds*chance) {
+			break
 		}
+		t.Logf("%d requests and %d admin calls were dropped, and %d and %d by plain Caddy", requests, admin, ofPlain, adminOfPlain)
+		if rounds == 3 {
+			t.Error("more are dropped than by plain Caddy")
+			break
+		}
+		under(*reloads)
 	}
 
 	for _, f := range plainStreams {
