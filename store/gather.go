@@ -2,21 +2,27 @@ package store
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
+	"time"
 )
 
-// A gather lets calls to a server share round trips: while as many are under way as
-// may be, further calls wait, and the next takes those that do, the first that came
-// first. A call that finds fewer under way begins at once, so on a quiet server none
-// waits for another.
+// A gather lets calls to a server share round trips. A call that finds none under way
+// begins one; before that leaves it lets go first whatever the CPU could run at once,
+// so that on a busy machine others come along, and on a quiet one none waits. Calls that
+// find as many under way as may be, or one that left just now, wait, and the next round
+// trip takes those that do, the first that came first.
 type gather[T any] struct {
-	atOnce int       // round trips under way
-	most   int       // calls of one
-	send   func([]T) // makes a round trip, and leaves in each call what came of it
+	atOnce   int           // round trips under way
+	most     int           // calls of one
+	patience time.Duration // between two that leave while one is under way
+	send     func([]T)     // makes a round trip, and leaves in each call what came of it
 
 	mu       sync.Mutex
 	underWay int
+	leaving  bool        // one is under way that has not left
+	left     time.Time   // the last
 	waiting  []*crowd[T] // all but the last are full
 }
 
@@ -44,37 +50,39 @@ func (g *gather[T]) do(ctx context.Context, call T) error {
 func (g *gather[T]) join(call T) <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.underWay < g.atOnce {
-		g.underWay++
-		c := &crowd[T]{[]T{call}, make(chan struct{})}
-		go g.run(c)
-		return c.done
-	}
 	last := len(g.waiting) - 1
 	if last < 0 || len(g.waiting[last].calls) == g.most {
 		g.waiting = append(g.waiting, &crowd[T]{done: make(chan struct{})})
 		last++
 	}
-	g.waiting[last].calls = append(g.waiting[last].calls, call)
-	return g.waiting[last].done
+	c := g.waiting[last]
+	c.calls = append(c.calls, call)
+	if g.underWay == 0 || g.underWay < g.atOnce && !g.leaving && time.Since(g.left) >= g.patience {
+		g.underWay++
+		g.leaving = true
+		go g.run()
+	}
+	return c.done
 }
 
-// run makes a round trip, and further ones for as long as calls wait.
-func (g *gather[T]) run(c *crowd[T]) {
-	for c != nil {
+// run makes round trips for as long as calls wait.
+func (g *gather[T]) run() {
+	runtime.Gosched()
+	for c := g.next(); c != nil; c = g.next() {
 		g.send(c.calls)
 		close(c.done)
-		c = g.next()
 	}
 }
 
 func (g *gather[T]) next() *crowd[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.leaving = false
 	if len(g.waiting) == 0 {
 		g.underWay--
 		return nil
 	}
+	g.left = time.Now()
 	c := g.waiting[0]
 	g.waiting = slices.Delete(g.waiting, 0, 1)
 	return c

@@ -53,6 +53,30 @@ func TestGather(t *testing.T) {
 	})
 }
 
+// Where one is slow to come back, those who wait need not wait for it.
+func TestGatherLeavesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gather[*time.Duration]{atOnce: 2, most: 5, patience: time.Second, send: func(calls []*time.Duration) { time.Sleep(*calls[0]) }}
+		began := time.Now()
+		var wg sync.WaitGroup
+		for _, c := range []struct{ at, takes, answered time.Duration }{
+			{0, time.Hour, time.Hour},
+			{time.Second / 2, time.Minute, time.Second + time.Minute},
+			{time.Second, time.Second, time.Second + time.Minute},       // goes with the one before,
+			{2 * time.Second, time.Second, 2*time.Second + time.Minute}, // and this one behind them
+		} {
+			wg.Go(func() {
+				time.Sleep(c.at)
+				must(t, g.do(t.Context(), &c.takes))
+				if took := time.Since(began); took != c.answered {
+					t.Errorf("a call at %v was answered after %v, want %v", c.at, took, c.answered)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
 func TestGatherAnswersEachOnce(t *testing.T) {
 	var answered, trips atomic.Int64
 	g := gather[*atomic.Int64]{atOnce: 3, most: 4, send: func(calls []*atomic.Int64) {

@@ -52,9 +52,10 @@ const (
 	postgresMigrateTimeout = time.Minute
 	postgresCloseTimeout   = 5 * time.Second
 	postgresMaxConns       = 8
-	postgresLookupsAtOnce  = 4  // statements that look login ids up,
-	postgresLookups        = 64 // and how many each
-	postgresTries          = 20 // of one call
+	postgresLookupsAtOnce  = 4                    // statements that look login ids up,
+	postgresLookups        = 64                   // how many each,
+	postgresPatience       = 2 * time.Millisecond // and between two
+	postgresTries          = 20                   // of one call
 	postgresSweepChunk     = 500
 	// A key of pg_advisory_xact_lock: "mnemogat".
 	postgresMigrationLock = int64(0x6d6e656d6f676174)
@@ -86,7 +87,8 @@ func OpenPostgres(dsn string, options PostgresOptions) (*Postgres, error) {
 		config.MaxConns = options.MaxConns
 	}
 	p := &Postgres{config: config}
-	p.lookups = gather[*postgresLookup]{atOnce: postgresLookupsAtOnce, most: postgresLookups, send: p.lookUpAll}
+	p.lookups = gather[*postgresLookup]{
+		atOnce: postgresLookupsAtOnce, most: postgresLookups, patience: postgresPatience, send: p.lookUpAll}
 	return p, nil
 }
 

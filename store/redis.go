@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -30,6 +32,7 @@ type Redis struct {
 	db      int
 	log     *slog.Logger
 	feed    atomic.Pointer[record.Feed] // of Run; nil before
+	trips   sync.Map                    // by a server's address; see tripsTo
 
 	deployment string   // stands in front of what a tag is made of; see SetDeployment
 	tags       []string // by bucket
@@ -79,6 +82,8 @@ const (
 	// redisWait is how long a server waits for replicas; less than
 	// redisTimeout, since its answer comes after.
 	redisWait = 200 * time.Millisecond
+	// redisTrip is how many calls share a round trip at most.
+	redisTrip = 64
 	// redisReload is how old what is known of a Cluster's nodes may be.
 	redisReload = time.Second
 	// redisHops is how often a call follows keys that move within a Cluster.
@@ -366,10 +371,56 @@ func (r *Redis) servers(ctx context.Context) (map[string]*redis.Client, error) {
 	return servers, err
 }
 
-// do sends commands over one connection. The error is the first's, unless no
-// answer came at all.
-func (p redisPlace) do(ctx context.Context, commands ...redis.Cmder) error {
-	return p.doOn(ctx, p.Client, commands...)
+// A redisCall is a command for a server, for as long as somebody waits for its answer.
+type redisCall struct {
+	ctx     context.Context
+	server  *redis.Client
+	command redis.Cmder
+}
+
+// do sends a command, together with others that are for its server. Where its error is
+// that of ctx, nobody may look at the command any more.
+func (r *Redis) do(ctx context.Context, p redisPlace, command redis.Cmder) error {
+	if p.asking {
+		return p.doOn(ctx, p.Client, command)
+	}
+	if err := r.tripsTo(p.Client).do(ctx, redisCall{ctx, p.Client, command}); err != nil {
+		return err
+	}
+	return command.Err()
+}
+
+// tripsTo returns the round trips to a server.
+func (r *Redis) tripsTo(server *redis.Client) *gather[redisCall] {
+	addr := server.Options().Addr
+	trips, ok := r.trips.Load(addr)
+	if !ok {
+		trips, _ = r.trips.LoadOrStore(addr, &gather[redisCall]{
+			atOnce: max(2, runtime.GOMAXPROCS(0)), most: redisTrip, send: sendRedis})
+	}
+	return trips.(*gather[redisCall])
+}
+
+// sendRedis sends the commands of those who still wait. No panic ends the process.
+func sendRedis(calls []redisCall) {
+	ctx := context.Background() // each has its own
+	err := panics.Contain(func() error {
+		pipe := calls[0].server.Pipeline()
+		for _, c := range calls {
+			if err := c.ctx.Err(); err != nil {
+				c.command.SetErr(err)
+			} else {
+				_ = pipe.Process(ctx, c.command) // never fails
+			}
+		}
+		_, _ = pipe.Exec(ctx) // each command has its error
+		return nil
+	})
+	if err != nil {
+		for _, c := range calls {
+			c.command.SetErr(err)
+		}
+	}
 }
 
 // A redisSender is a *redis.Client or *redis.Conn.
@@ -378,25 +429,14 @@ type redisSender interface {
 	Process(ctx context.Context, command redis.Cmder) error
 }
 
-func (p redisPlace) doOn(ctx context.Context, on redisSender, commands ...redis.Cmder) error {
-	if len(commands) == 1 && !p.asking {
-		return on.Process(ctx, commands[0])
+// doOn sends a command alone.
+func (p redisPlace) doOn(ctx context.Context, on redisSender, command redis.Cmder) error {
+	if !p.asking {
+		return on.Process(ctx, command)
 	}
 	pipe := on.Pipeline()
-	if p.asking {
-		pipe.Do(ctx, "asking")
-	}
-	for _, c := range commands {
-		if err := pipe.Process(ctx, c); err != nil {
-			return err
-		}
-	}
-	_, err := pipe.Exec(ctx)
-	if first := commands[0].Err(); first != nil {
-		return first
-	}
-	if _, answered := errors.AsType[redis.Error](err); answered {
-		return nil // another's
-	}
-	return err
+	pipe.Do(ctx, "asking")
+	_ = pipe.Process(ctx, command) // never fails
+	_, _ = pipe.Exec(ctx)          // each command has its error
+	return command.Err()
 }

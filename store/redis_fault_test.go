@@ -1,8 +1,12 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -242,6 +246,74 @@ func TestRedisLostAnswersAreErrors(t *testing.T) {
 	wantFull(t, "Charge", direct.Charge(bg, t0, counter), counter.Key, t0.Add(time.Minute))
 	wantEqual(t, "the next number", get[int64](t)(direct.OpenCode(bg, t0, hash("a"), record.CheckOTP)), 2)
 	wantErr(t, "Create", direct.Create(bg, t0, session("b", 1, 1, record.Authorized)), record.ErrConflict)
+}
+
+// Calls that come together share round trips, and each has its own answer.
+func TestRedisCallsTravelTogether(t *testing.T) {
+	s := storetest.StartRedis(t)
+	sessions := openServer(t, s).Sessions()
+	const calls = 4000
+	before := redisReads(t, s)
+	errs := callers(calls, 100, sessions, sessions, func(i int, n record.Sessions) error {
+		if i%2 == 0 {
+			return n.Charge(bg, t0, record.Counter{Key: fmt.Sprintf("acme/%d", i/4), Limit: 1, Window: time.Minute})
+		}
+		_, err := n.Get(bg, hash("nobody"))
+		return err
+	})
+	full := 0
+	for i, err := range errs {
+		if f, ok := errors.AsType[*record.Full](err); ok && i%2 == 0 {
+			wantEqual(t, "the full counter", f.Key, fmt.Sprintf("acme/%d", i/4))
+			full++
+		} else if i%2 == 0 {
+			must(t, err)
+		} else {
+			wantErr(t, "Get", err, record.ErrNotFound)
+		}
+	}
+	wantEqual(t, "full counters", full, calls/4) // of two charges each
+	if reads := redisReads(t, s) - before; reads > calls/2 {
+		t.Errorf("%d calls came in %d pieces", calls, reads)
+	}
+}
+
+// redisReads is how often a server has read from its clients.
+func redisReads(t *testing.T, s *storetest.Redis) int {
+	n, err := strconv.Atoi(infoField(s.Ask(t, "info", "stats"), "total_reads_processed"))
+	must(t, err)
+	return n
+}
+
+// What nobody waits for any more is not done.
+func TestRedisCallsThatWereGivenUp(t *testing.T) {
+	s, p, r := redisBehindProxy(t)
+	sessions := r.Sessions()
+	counter := record.Counter{Key: "acme/k", Limit: 1, Window: time.Minute}
+	must(t, sessions.Charge(bg, t0, record.Counter{Key: "acme/other", Limit: 1, Window: time.Minute})) // the script is there
+	p.Blackhole()
+	var wg sync.WaitGroup
+	for range max(2, runtime.GOMAXPROCS(0)) { // as many as may be under way
+		before := r.tripsTo(r.single).atWork()
+		wg.Go(func() { sessions.Get(bg, hash("nobody")) })
+		eventually(t, "a round trip", func() bool { return r.tripsTo(r.single).atWork() > before })
+	}
+	ctx, cancel := context.WithTimeout(bg, 20*time.Millisecond)
+	defer cancel()
+	wantErr(t, "Charge", sessions.Charge(ctx, t0, counter), context.DeadlineExceeded)
+	p.Heal()
+	wg.Wait()
+	must(t, openServer(t, s).Sessions().Charge(bg, t0, counter))
+}
+
+// atWork is how many round trips are under way and have left.
+func (g *gather[T]) atWork() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.leaving {
+		return 0
+	}
+	return g.underWay
 }
 
 // Replicas

@@ -176,14 +176,17 @@ func (s redisSessions) readTwice(ctx context.Context, key string) (map[string]st
 		var get *redis.MapStringStringCmd
 		err := s.at(ctx, key, func(p redisPlace) error {
 			get = redis.NewMapStringStringCmd(ctx, "evalsha", getScript.sha, 1, key)
-			err := p.do(ctx, get)
+			err := s.do(ctx, p, get)
 			if redis.HasErrorPrefix(err, "NOSCRIPT") {
 				get = redis.NewMapStringStringCmd(ctx, "eval", getScript.source, 1, key)
-				err = p.do(ctx, get)
+				err = s.do(ctx, p, get)
 			}
 			return err
 		})
-		return get.Val(), err
+		if err != nil {
+			return nil, err
+		}
+		return get.Val(), nil
 	}
 	fields, err := read()
 	if _, answered := errors.AsType[redis.Error](err); err == nil || answered {
