@@ -169,9 +169,9 @@ func scanPostgresRow(row scanner, behind ...any) (record.Account, error) {
 	var status string
 	var created, updated int64
 	var identities, accepted, tallies []byte
-	err := row.Scan(append([]any{&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
+	err := row.Scan(slices.Concat([]any{&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
 		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Epoch,
-		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era}, behind...)...)
+		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era}, behind)...)
 	if err != nil {
 		return record.Account{}, err
 	}

@@ -111,9 +111,20 @@ func (p *Postgres) sweep(ctx context.Context, query string, before int64) error 
 // PostgreSQL keeps no NUL in a text. What stands for it sorts before all other
 // bytes, as it does.
 var (
-	toText   = strings.NewReplacer("\x00", "\x01\x01", "\x01", "\x01\x02").Replace
-	fromText = strings.NewReplacer("\x01\x01", "\x00", "\x01\x02", "\x01").Replace
+	toText   = replacer("\x00", "\x01\x01", "\x01", "\x01\x02")
+	fromText = replacer("\x01\x01", "\x00", "\x01\x02", "\x01")
 )
+
+// replacer is a strings.Replacer's, which copies a text even where it replaces nothing.
+func replacer(oldnew ...string) func(string) string {
+	r := strings.NewReplacer(oldnew...)
+	return func(s string) string {
+		if !strings.ContainsAny(s, "\x00\x01") {
+			return s
+		}
+		return r.Replace(s)
+	}
+}
 
 // texts applies toText to the strings among the arguments of a statement.
 func texts(args []any) []any {
