@@ -118,6 +118,7 @@ func TestReloadsLoseNothing(t *testing.T) {
 func reloadsLoseNothing(t *testing.T, start starter) {
 	t.Parallel()
 	s := start(t, siteConfig{
+		env: []string{"GOGC=100"}, // garbage is not what is left behind
 		global: `captcha off
 		session {
 			temporary 15m

@@ -41,6 +41,9 @@ const maxTouching = 256
 func NewMemory(sessions record.Sessions, limit int) *Memory {
 	m := &Memory{Sessions: sessions, Untouched: func(error) {}, touching: make(chan struct{}, maxTouching)}
 	m.SetLimit(limit)
+	for i := range m.shards {
+		m.shards[i].empty()
+	}
 	return m
 }
 
@@ -424,7 +427,7 @@ func (s *shard) place(limit int) int32 {
 		return i
 	}
 	if s.used < limit {
-		if s.used%chunkLen == 0 {
+		if s.used == len(s.chunks)*chunkLen {
 			s.chunks = append(s.chunks, new([chunkLen]entry))
 		}
 		s.used++
@@ -489,7 +492,14 @@ func (s *shard) flush() {
 	s.endings.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.slots, s.chunks, s.free, s.beside, s.rest = nil, nil, nil, nil, nil
+	s.empty()
+}
+
+// empty takes all out. The room for the first 1,024 sessions is reserved: untouched it
+// takes none of the machine's memory, and it makes collections rarer where there are few.
+func (s *shard) empty() {
+	s.chunks = []*[chunkLen]entry{new([chunkLen]entry)}
+	s.slots, s.free, s.beside, s.rest = nil, nil, nil, nil
 	s.used, s.hand = 0, 0
 }
 
