@@ -8,15 +8,16 @@ import (
 	"time"
 )
 
-// A gather lets calls to a server share round trips. A call that finds none under way
+// A gather lets calls to a server share round trips. A call that finds few under way
 // begins one; before that leaves it lets go first whatever the CPU could run at once,
-// so that on a busy machine others come along, and on a quiet one none waits. Calls that
-// find as many under way as may be, or one that left just now, wait, and the next round
-// trip takes those that do, the first that came first.
+// so that on a busy machine others come along, and on a quiet one none waits. Other calls
+// wait, and the next round trip takes those that do, the first that came first: when one
+// is back, or with a call that finds that none left lately.
 type gather[T any] struct {
-	atOnce   int           // round trips under way
+	few      int           // round trips under way; more are
+	atOnce   int           // under way at most,
+	patience time.Duration // and leave so long after the last
 	most     int           // calls of one
-	patience time.Duration // between two that leave while one is under way
 	send     func([]T)     // makes a round trip, and leaves in each call what came of it
 
 	mu       sync.Mutex
@@ -57,7 +58,7 @@ func (g *gather[T]) join(call T) <-chan struct{} {
 	}
 	c := g.waiting[last]
 	c.calls = append(c.calls, call)
-	if g.underWay == 0 || g.underWay < g.atOnce && !g.leaving && time.Since(g.left) >= g.patience {
+	if !g.leaving && (g.underWay < g.few || g.underWay < g.atOnce && time.Since(g.left) >= g.patience) {
 		g.underWay++
 		g.leaving = true
 		go g.run()

@@ -15,7 +15,7 @@ func TestGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var trips []int // how many calls each took
-		g := gather[*int]{atOnce: 2, most: 5, send: func(calls []*int) {
+		g := gather[*int]{few: 2, atOnce: 2, most: 5, send: func(calls []*int) {
 			time.Sleep(time.Second)
 			mu.Lock()
 			defer mu.Unlock()
@@ -56,7 +56,7 @@ func TestGather(t *testing.T) {
 // Where one is slow to come back, those who wait need not wait for it.
 func TestGatherLeavesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := gather[*time.Duration]{atOnce: 2, most: 5, patience: time.Second, send: func(calls []*time.Duration) { time.Sleep(*calls[0]) }}
+		g := gather[*time.Duration]{few: 1, atOnce: 2, most: 5, patience: time.Second, send: func(calls []*time.Duration) { time.Sleep(*calls[0]) }}
 		began := time.Now()
 		var wg sync.WaitGroup
 		for _, c := range []struct{ at, takes, answered time.Duration }{
@@ -79,7 +79,7 @@ func TestGatherLeavesAgain(t *testing.T) {
 
 func TestGatherAnswersEachOnce(t *testing.T) {
 	var answered, trips atomic.Int64
-	g := gather[*atomic.Int64]{atOnce: 3, most: 4, send: func(calls []*atomic.Int64) {
+	g := gather[*atomic.Int64]{few: 3, atOnce: 3, most: 4, send: func(calls []*atomic.Int64) {
 		trips.Add(1)
 		if len(calls) > 4 {
 			t.Errorf("%d calls in a round trip", len(calls))

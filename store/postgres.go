@@ -54,7 +54,7 @@ const (
 	postgresMaxConns       = 8
 	postgresLookupsAtOnce  = 4                    // statements that look login ids up,
 	postgresLookups        = 64                   // how many each,
-	postgresPatience       = 2 * time.Millisecond // and between two
+	postgresPatience       = 2 * time.Millisecond // between two of them
 	postgresTries          = 20                   // of one call
 	postgresSweepChunk     = 500
 	// A key of pg_advisory_xact_lock: "mnemogat".
@@ -88,7 +88,7 @@ func OpenPostgres(dsn string, options PostgresOptions) (*Postgres, error) {
 	}
 	p := &Postgres{config: config}
 	p.lookups = gather[*postgresLookup]{
-		atOnce: postgresLookupsAtOnce, most: postgresLookups, patience: postgresPatience, send: p.lookUpAll}
+		few: 1, atOnce: postgresLookupsAtOnce, patience: postgresPatience, most: postgresLookups, send: p.lookUpAll}
 	return p, nil
 }
 

@@ -82,8 +82,10 @@ const (
 	// redisWait is how long a server waits for replicas; less than
 	// redisTimeout, since its answer comes after.
 	redisWait = 200 * time.Millisecond
-	// redisTrip is how many calls share a round trip at most.
-	redisTrip = 64
+	// redisTrip is how many calls share a round trip at most, and redisPatience how
+	// soon behind another one leaves where each CPU has one under way.
+	redisTrip     = 64
+	redisPatience = 250 * time.Microsecond
 	// redisReload is how old what is known of a Cluster's nodes may be.
 	redisReload = time.Second
 	// redisHops is how often a call follows keys that move within a Cluster.
@@ -396,7 +398,8 @@ func (r *Redis) tripsTo(server *redis.Client) *gather[redisCall] {
 	trips, ok := r.trips.Load(addr)
 	if !ok {
 		trips, _ = r.trips.LoadOrStore(addr, &gather[redisCall]{
-			atOnce: max(2, runtime.GOMAXPROCS(0)), most: redisTrip, send: sendRedis})
+			few: max(2, runtime.GOMAXPROCS(0)), atOnce: server.Options().PoolSize, patience: redisPatience,
+			most: redisTrip, send: sendRedis})
 	}
 	return trips.(*gather[redisCall])
 }
