@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// A gather lets calls to a server share round trips. A call that finds few under way
-// begins one; before that leaves it lets go first whatever the CPU could run at once,
-// so that on a busy machine others come along, and on a quiet one none waits. Other calls
-// wait, and the next round trip takes those that do, the first that came first: when one
-// is back, or with a call that finds that none left lately.
+// A gather lets calls to a server share round trips. With few under way a call begins
+// one; before that leaves it lets go first whatever the CPU could run at once, so that on
+// a busy machine others come along, and on a quiet one none waits. Other calls wait, and
+// the next round trip takes those that do, the first that came first: when one is back,
+// or patience after the last has left.
 type gather[T any] struct {
-	few      int           // round trips under way; more are
-	atOnce   int           // under way at most,
-	patience time.Duration // and leave so long after the last
-	most     int           // calls of one
-	send     func([]T)     // makes a round trip, and leaves in each call what came of it
+	few      int // with fewer under way, a call begins another
+	atOnce   int // no more than these are under way
+	patience time.Duration
+	most     int       // calls of a round trip
+	send     func([]T) // makes one, and leaves in each call what came of it
 
 	mu       sync.Mutex
 	underWay int
-	leaving  bool        // one is under way that has not left
+	leaving  bool        // one has begun, and none has left since
 	left     time.Time   // the last
+	waking   bool        // wake will be called
 	waiting  []*crowd[T] // all but the last are full
 }
 
@@ -58,12 +59,34 @@ func (g *gather[T]) join(call T) <-chan struct{} {
 	}
 	c := g.waiting[last]
 	c.calls = append(c.calls, call)
-	if !g.leaving && (g.underWay < g.few || g.underWay < g.atOnce && time.Since(g.left) >= g.patience) {
-		g.underWay++
-		g.leaving = true
-		go g.run()
+	switch soon := g.patience - time.Since(g.left); {
+	case g.underWay < g.few, g.underWay < g.atOnce && soon <= 0:
+		g.begin()
+	case g.underWay < g.atOnce && !g.waking:
+		g.waking = true
+		time.AfterFunc(soon, g.wake)
 	}
 	return c.done
+}
+
+// begin begins a round trip, unless one is about to leave.
+func (g *gather[T]) begin() {
+	if g.leaving {
+		return
+	}
+	g.underWay++
+	g.leaving = true
+	go g.run()
+}
+
+// wake begins a round trip if calls still wait.
+func (g *gather[T]) wake() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.waking = false
+	if len(g.waiting) > 0 && g.underWay < g.atOnce {
+		g.begin()
+	}
 }
 
 // run makes round trips for as long as calls wait.

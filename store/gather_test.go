@@ -62,8 +62,8 @@ func TestGatherLeavesAgain(t *testing.T) {
 		for _, c := range []struct{ at, takes, answered time.Duration }{
 			{0, time.Hour, time.Hour},
 			{time.Second / 2, time.Minute, time.Second + time.Minute},
-			{time.Second, time.Second, time.Second + time.Minute},       // goes with the one before,
-			{2 * time.Second, time.Second, 2*time.Second + time.Minute}, // and this one behind them
+			{time.Second * 3 / 4, time.Second, time.Second + time.Minute}, // goes with the one before,
+			{2 * time.Second, time.Second, 2*time.Second + time.Minute},   // and this one behind them
 		} {
 			wg.Go(func() {
 				time.Sleep(c.at)

@@ -115,7 +115,7 @@ var (
 	fromText = replacer("\x01\x01", "\x00", "\x01\x02", "\x01")
 )
 
-// replacer is a strings.Replacer's, which copies a text even where it replaces nothing.
+// replacer is a strings.Replacer's, which may copy a text where it replaces nothing.
 func replacer(oldnew ...string) func(string) string {
 	r := strings.NewReplacer(oldnew...)
 	return func(s string) string {

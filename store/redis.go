@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -96,6 +97,7 @@ var (
 	errRedisClosed    = errors.New("the Redis store is closed")
 	errRedisIsCluster = errors.New("the server is one of a Cluster; name several of its nodes")
 	errRedisReplicas  = errors.New("too few replicas have the change")
+	errRedisSilent    = errors.New("a script answered nothing")
 )
 
 // OpenRedis returns the store. It reads the CA file and connects to nothing.
@@ -310,9 +312,15 @@ func (r *Redis) limited(ctx context.Context, f func(context.Context) error) erro
 	r.calls.Add(1)
 	r.mu.RUnlock()
 	defer r.calls.Done()
-	ctx, done := record.StoreContext(ctx, redisCallTimeout)
+	// Who goes before the answer is there has nothing half done.
+	call, done := record.StoreContext(context.WithoutCancel(ctx), redisCallTimeout)
 	defer done()
-	return f(ctx)
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		call, cancel = context.WithDeadline(call, deadline)
+		defer cancel()
+	}
+	return f(call)
 }
 
 // A redisPlace is a server, and whether it must be told that it is asked for
@@ -320,6 +328,7 @@ func (r *Redis) limited(ctx context.Context, f func(context.Context) error) erro
 type redisPlace struct {
 	*redis.Client
 	asking bool
+	alone  bool // what is sent shares no round trip
 }
 
 // place returns the server that has a key.
@@ -375,7 +384,7 @@ func (r *Redis) servers(ctx context.Context) (map[string]*redis.Client, error) {
 
 // A redisCall is a command for a server, for as long as somebody waits for its answer.
 type redisCall struct {
-	ctx     context.Context
+	ctx     context.Context // has a deadline
 	server  *redis.Client
 	command redis.Cmder
 }
@@ -383,7 +392,7 @@ type redisCall struct {
 // do sends a command, together with others that are for its server. Where its error is
 // that of ctx, nobody may look at the command any more.
 func (r *Redis) do(ctx context.Context, p redisPlace, command redis.Cmder) error {
-	if p.asking {
+	if p.asking || p.alone {
 		return p.doOn(ctx, p.Client, command)
 	}
 	if err := r.tripsTo(p.Client).do(ctx, redisCall{ctx, p.Client, command}); err != nil {
@@ -397,33 +406,52 @@ func (r *Redis) tripsTo(server *redis.Client) *gather[redisCall] {
 	addr := server.Options().Addr
 	trips, ok := r.trips.Load(addr)
 	if !ok {
+		most := server.Options().PoolSize
 		trips, _ = r.trips.LoadOrStore(addr, &gather[redisCall]{
-			few: max(2, runtime.GOMAXPROCS(0)), atOnce: server.Options().PoolSize, patience: redisPatience,
+			few: min(max(2, runtime.GOMAXPROCS(0)), most), atOnce: most, patience: redisPatience,
 			most: redisTrip, send: sendRedis})
 	}
 	return trips.(*gather[redisCall])
 }
 
-// sendRedis sends the commands of those who still wait. No panic ends the process.
+// sendRedis sends the commands of those who still wait, for as long as any does. No
+// panic ends the process.
 func sendRedis(calls []redisCall) {
-	ctx := context.Background() // each has its own
 	err := panics.Contain(func() error {
-		pipe := calls[0].server.Pipeline()
+		pipe := calls[len(calls)-1].server.Pipeline()
+		var until time.Time
 		for _, c := range calls {
 			if err := c.ctx.Err(); err != nil {
 				c.command.SetErr(err)
-			} else {
-				_ = pipe.Process(ctx, c.command) // never fails
+				continue
+			}
+			_ = pipe.Process(c.ctx, c.command) // never fails
+			if deadline, _ := c.ctx.Deadline(); deadline.After(until) {
+				until = deadline
 			}
 		}
-		_, _ = pipe.Exec(ctx) // each command has its error
-		return nil
+		ctx, done := context.WithDeadline(context.Background(), until)
+		defer done()
+		return execRedis(ctx, pipe)
 	})
-	if err != nil {
-		for _, c := range calls {
+	if err == nil {
+		return
+	}
+	for _, c := range calls {
+		if c.command.Err() == nil {
 			c.command.SetErr(err)
 		}
 	}
+}
+
+// execRedis sends a pipeline's commands, and returns an error that none of them has. The
+// client library tells none why it got no connection, if a server said so.
+func execRedis(ctx context.Context, pipe redis.Pipeliner) error {
+	commands, err := pipe.Exec(ctx)
+	if slices.ContainsFunc(commands, func(c redis.Cmder) bool { return c.Err() != nil }) {
+		return nil
+	}
+	return err
 }
 
 // A redisSender is a *redis.Client or *redis.Conn.
@@ -440,6 +468,5 @@ func (p redisPlace) doOn(ctx context.Context, on redisSender, command redis.Cmde
 	pipe := on.Pipeline()
 	pipe.Do(ctx, "asking")
 	_ = pipe.Process(ctx, command) // never fails
-	_, _ = pipe.Exec(ctx)          // each command has its error
-	return command.Err()
+	return cmp.Or(execRedis(ctx, pipe), command.Err())
 }

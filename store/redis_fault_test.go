@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -306,6 +307,36 @@ func TestRedisCallsThatWereGivenUp(t *testing.T) {
 	p.Heal()
 	wg.Wait()
 	must(t, openServer(t, s).Sessions().Charge(bg, t0, counter))
+}
+
+// What is under way is seen through, also where the client has gone.
+func TestRedisCallsOfAClientThatWent(t *testing.T) {
+	_, p, r := redisBehindProxy(t)
+	sessions := r.Sessions()
+	must(t, sessions.Create(bg, t0, session("a", 1, 1, record.Authorized)))
+	wantErr(t, "Delete", sessions.Delete(bg, hash("nobody")), record.ErrNotFound) // the script is there
+	p.Delay(100 * time.Millisecond)
+	ctx, cancel := context.WithCancel(bg)
+	time.AfterFunc(50*time.Millisecond, cancel)
+	must(t, sessions.Delete(ctx, hash("a")))
+	wantErr(t, "Delete", sessions.Delete(ctx, hash("a")), context.Canceled)
+}
+
+// A server that lets nobody in has not said that a session is not there.
+func TestRedisLetsNobodyIn(t *testing.T) {
+	s := storetest.StartRedis(t)
+	sessions := openServer(t, s).Sessions()
+	must(t, sessions.Create(bg, t0, session("a", 1, 1, record.Authorized)))
+	s.Ask(t, "acl", "setuser", "default", "resetpass", ">secret")
+	wrong := strings.Replace(s.URL(), "unix://", "unix://:wrong@", 1)
+	for name, r := range map[string]*Redis{
+		"no password": openServer(t, s), "a wrong one": openRedis(t, RedisOptions{URLs: []string{wrong}}),
+	} {
+		_, err := r.Sessions().Get(bg, hash("a"))
+		if err == nil || record.IsAnswer(err) || !strings.Contains(err.Error(), "NOAUTH") && !strings.Contains(err.Error(), "WRONGPASS") {
+			t.Errorf("%s: got %v, want what the server says", name, err)
+		}
+	}
 }
 
 // Replicas

@@ -221,13 +221,13 @@ func (l *listener) end(e *ear) {
 
 var beatScript = newScript("beat")
 
-// beat sends one. A server of a Cluster that has not got the key any more is
-// not asked for another.
+// beat sends one, which waits for no calls. A server of a Cluster that has not got the
+// key any more is not asked for another.
 func (l *listener) beat(ctx context.Context, e *ear, subscription int64, key string) {
 	sent := time.Since(l.start)
 	text := fmt.Sprintf("%d %d ", subscription, sent)
 	err := l.redis.limited(ctx, func(ctx context.Context) error {
-		_, _, err := l.redis.runAt(ctx, redisPlace{Client: e.server}, beatScript, []string{key},
+		_, _, err := l.redis.runAt(ctx, redisPlace{Client: e.server, alone: true}, beatScript, []string{key},
 			[]any{randomName(), redisNameTTL.Milliseconds(), e.channel, text})
 		return err
 	})

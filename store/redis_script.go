@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -99,7 +98,7 @@ func (r *Redis) eval(ctx context.Context, p redisPlace, s *script, command []any
 
 func scriptAnswer(eval *redis.SliceCmd) (changed bool, answer []any, err error) {
 	if len(eval.Val()) == 0 {
-		return false, nil, errors.New("a script answered nothing")
+		return false, nil, errRedisSilent
 	}
 	return eval.Val()[0] == int64(1), eval.Val()[1:], nil
 }

@@ -186,6 +186,9 @@ func (s redisSessions) readTwice(ctx context.Context, key string) (map[string]st
 		if err != nil {
 			return nil, err
 		}
+		if get.Val() == nil {
+			return nil, errRedisSilent
+		}
 		return get.Val(), nil
 	}
 	fields, err := read()

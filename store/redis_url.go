@@ -1,11 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,6 +122,7 @@ func limitRedis(o *redis.Options) *redis.Options {
 	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = redisTimeout, redisTimeout, redisTimeout
 	o.ContextTimeoutEnabled = true
 	o.PipelinePoolSize = -1 // one pool for all
+	o.PoolSize = cmp.Or(o.PoolSize, 10*runtime.GOMAXPROCS(0))
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return o
