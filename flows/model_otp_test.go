@@ -152,14 +152,17 @@ func (m *model) hides(c *modelCall) bool {
 	return c.company.Hardened && c.session.state == record.RecoveryOTP
 }
 
-// tryCode spends the session's code. Only what is compared with one counts.
+// tryCode spends the session's code, also where a lock refuses the request: it is spent
+// before it is known whose it is. Only what is compared with one counts.
 func (m *model) tryCode(c *modelCall) {
+	m.allowed(c)
+	code := c.session.code
+	c.session.code = nil
+	m.codeStep(c)
 	if c.session.byApp {
 		m.tryApp(c)
 		return
 	}
-	code := c.session.code
-	c.session.code = nil
 	lives := code != nil && m.now.Before(code.expires)
 	if lives && code.digits == c.body["otp"] {
 		if m.hides(c) {
@@ -210,12 +213,12 @@ func (m *model) checkOTP(c *modelCall) modelAnswer {
 	if (otp == "") == (backup == "") {
 		refuse("request.validation.failed")
 	}
-	m.codeStep(c)
 	a := c.session.account
 	if otp != "" {
 		m.tryCode(c)
 		return m.proven(c, a, true)
 	}
+	m.codeStep(c)
 	if !slices.Contains(a.backup, backup) {
 		m.wrongCode(c)
 		refuse("auth.backupcode.invalid")
@@ -226,7 +229,6 @@ func (m *model) checkOTP(c *modelCall) modelAnswer {
 }
 
 func (m *model) recoveryCheckOTP(c *modelCall) modelAnswer {
-	m.codeStep(c)
 	m.tryCode(c)
 	return m.enter(c, &modelSession{account: c.session.account, state: record.RecoveryPassword})
 }
