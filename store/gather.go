@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/panics"
 )
 
 // A gather lets calls to a server share round trips. With few under way a call begins
@@ -17,8 +19,8 @@ type gather[T any] struct {
 	few      int // with fewer under way, a call begins another
 	atOnce   int // no more than these are under way
 	patience time.Duration
-	most     int       // calls of a round trip
-	send     func([]T) // makes one, and leaves in each call what came of it
+	most     int             // calls of a round trip
+	send     func([]T) error // makes one, and leaves in each call what came of it
 
 	mu       sync.Mutex
 	underWay int
@@ -32,24 +34,26 @@ type gather[T any] struct {
 type crowd[T any] struct {
 	calls []T
 	done  chan struct{} // closed once they are answered
+	err   error         // why none was
 }
 
-// do has a call made. If ctx ends first it returns ctx's error, and nobody may look at
-// the call any more.
+// do has a call made. The error is send's, for all calls of a round trip. If ctx ends
+// first it is ctx's, and nobody may look at the call any more.
 func (g *gather[T]) do(ctx context.Context, call T) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	c := g.join(call)
 	select {
-	case <-g.join(call):
-		return nil
+	case <-c.done:
+		return c.err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// join returns what is closed once the call is answered.
-func (g *gather[T]) join(call T) <-chan struct{} {
+// join returns the crowd that the call waits with.
+func (g *gather[T]) join(call T) *crowd[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	last := len(g.waiting) - 1
@@ -66,7 +70,7 @@ func (g *gather[T]) join(call T) <-chan struct{} {
 		g.waking = true
 		time.AfterFunc(soon, g.wake)
 	}
-	return c.done
+	return c
 }
 
 // begin begins a round trip, unless one is about to leave.
@@ -89,11 +93,11 @@ func (g *gather[T]) wake() {
 	}
 }
 
-// run makes round trips for as long as calls wait.
+// run makes round trips for as long as calls wait. No panic ends the process.
 func (g *gather[T]) run() {
 	runtime.Gosched()
 	for c := g.next(); c != nil; c = g.next() {
-		g.send(c.calls)
+		c.err = panics.Contain(func() error { return g.send(c.calls) })
 		close(c.done)
 	}
 }

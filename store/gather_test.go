@@ -9,13 +9,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/panics"
 )
 
 func TestGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var trips []int // how many calls each took
-		g := gather[*int]{few: 2, atOnce: 2, most: 5, send: func(calls []*int) {
+		g := gather[*int]{few: 2, atOnce: 2, most: 5, send: func(calls []*int) error {
 			time.Sleep(time.Second)
 			mu.Lock()
 			defer mu.Unlock()
@@ -23,6 +25,7 @@ func TestGather(t *testing.T) {
 			for _, c := range calls {
 				*c *= 2
 			}
+			return nil
 		}}
 		var wg sync.WaitGroup
 		began := time.Now()
@@ -56,7 +59,10 @@ func TestGather(t *testing.T) {
 // Where one is slow to come back, those who wait need not wait for it.
 func TestGatherLeavesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := gather[*time.Duration]{few: 1, atOnce: 2, most: 5, patience: time.Second, send: func(calls []*time.Duration) { time.Sleep(*calls[0]) }}
+		g := gather[*time.Duration]{few: 1, atOnce: 2, most: 5, patience: time.Second, send: func(calls []*time.Duration) error {
+			time.Sleep(*calls[0])
+			return nil
+		}}
 		began := time.Now()
 		var wg sync.WaitGroup
 		for _, c := range []struct{ at, takes, answered time.Duration }{
@@ -77,9 +83,23 @@ func TestGatherLeavesAgain(t *testing.T) {
 	})
 }
 
+// A panic is the error of those who travelled, and others go on.
+func TestGatherSurvivesAPanic(t *testing.T) {
+	g := gather[bool]{few: 1, atOnce: 1, most: 1, send: func(calls []bool) error {
+		if calls[0] {
+			panic("hunter2")
+		}
+		return nil
+	}}
+	if _, ok := errors.AsType[*panics.Error](g.do(t.Context(), true)); !ok {
+		t.Error("the caller was not told")
+	}
+	must(t, g.do(t.Context(), false))
+}
+
 func TestGatherAnswersEachOnce(t *testing.T) {
 	var answered, trips atomic.Int64
-	g := gather[*atomic.Int64]{few: 3, atOnce: 3, most: 4, send: func(calls []*atomic.Int64) {
+	g := gather[*atomic.Int64]{few: 3, atOnce: 3, most: 4, send: func(calls []*atomic.Int64) error {
 		trips.Add(1)
 		if len(calls) > 4 {
 			t.Errorf("%d calls in a round trip", len(calls))
@@ -88,6 +108,7 @@ func TestGatherAnswersEachOnce(t *testing.T) {
 			c.Add(1)
 			answered.Add(1)
 		}
+		return nil
 	}}
 	const callers, each = 16, 200
 	var wg sync.WaitGroup

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -75,16 +74,9 @@ func (p *Postgres) lookUp(ctx context.Context, l *postgresLookup) error {
 	return p.lookups.do(ctx, l)
 }
 
-// lookUpAll is for all that wait, so no request's context counts, and no panic ends
-// the process.
-func (p *Postgres) lookUpAll(lookups []*postgresLookup) {
-	err := panics.Contain(func() error { return p.lookUpIn(context.Background(), lookups...) })
-	if err == nil {
-		return
-	}
-	for _, l := range lookups {
-		l.account, l.err = record.Account{}, translatePostgres("loading account", err)
-	}
+// lookUpAll is for all that wait, so no request's context counts.
+func (p *Postgres) lookUpAll(lookups []*postgresLookup) error {
+	return p.lookUpIn(context.Background(), lookups...)
 }
 
 // lookUpIn looks login ids up in one statement.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -312,7 +311,7 @@ func (r *Redis) limited(ctx context.Context, f func(context.Context) error) erro
 	r.calls.Add(1)
 	r.mu.RUnlock()
 	defer r.calls.Done()
-	// Who goes before the answer is there has nothing half done.
+	// A change is seen through, also where nobody waits for its answer any more.
 	call, done := record.StoreContext(context.WithoutCancel(ctx), redisCallTimeout)
 	defer done()
 	if deadline, ok := ctx.Deadline(); ok {
@@ -323,11 +322,10 @@ func (r *Redis) limited(ctx context.Context, f func(context.Context) error) erro
 	return f(call)
 }
 
-// A redisPlace is a server, and whether it must be told that it is asked for
-// keys which are on their way to it.
+// A redisPlace is a server, and how it is asked.
 type redisPlace struct {
 	*redis.Client
-	asking bool
+	asking bool // for keys which are on their way to it, which it must be told
 	alone  bool // what is sent shares no round trip
 }
 
@@ -389,8 +387,8 @@ type redisCall struct {
 	command redis.Cmder
 }
 
-// do sends a command, together with others that are for its server. Where its error is
-// that of ctx, nobody may look at the command any more.
+// do sends a command, together with others that are for its server. Where it fails,
+// nobody may look at the command any more.
 func (r *Redis) do(ctx context.Context, p redisPlace, command redis.Cmder) error {
 	if p.asking || p.alone {
 		return p.doOn(ctx, p.Client, command)
@@ -414,34 +412,23 @@ func (r *Redis) tripsTo(server *redis.Client) *gather[redisCall] {
 	return trips.(*gather[redisCall])
 }
 
-// sendRedis sends the commands of those who still wait, for as long as any does. No
-// panic ends the process.
-func sendRedis(calls []redisCall) {
-	err := panics.Contain(func() error {
-		pipe := calls[len(calls)-1].server.Pipeline()
-		var until time.Time
-		for _, c := range calls {
-			if err := c.ctx.Err(); err != nil {
-				c.command.SetErr(err)
-				continue
-			}
-			_ = pipe.Process(c.ctx, c.command) // never fails
-			if deadline, _ := c.ctx.Deadline(); deadline.After(until) {
-				until = deadline
-			}
-		}
-		ctx, done := context.WithDeadline(context.Background(), until)
-		defer done()
-		return execRedis(ctx, pipe)
-	})
-	if err == nil {
-		return
-	}
+// sendRedis sends the commands of those who still wait, for as long as any does.
+func sendRedis(calls []redisCall) error {
+	pipe := calls[len(calls)-1].server.Pipeline()
+	var until time.Time
 	for _, c := range calls {
-		if c.command.Err() == nil {
+		if err := c.ctx.Err(); err != nil {
 			c.command.SetErr(err)
+			continue
+		}
+		_ = pipe.Process(c.ctx, c.command) // never fails
+		if deadline, _ := c.ctx.Deadline(); deadline.After(until) {
+			until = deadline
 		}
 	}
+	ctx, done := context.WithDeadline(context.Background(), until)
+	defer done()
+	return execRedis(ctx, pipe)
 }
 
 // execRedis sends a pipeline's commands, and returns an error that none of them has. The
