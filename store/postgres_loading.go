@@ -87,12 +87,14 @@ func (p *Postgres) lookUpIn(ctx context.Context, lookups ...*postgresLookup) err
 		l.err = record.ErrNotFound
 	}
 	return p.read(ctx, func(ctx context.Context, q postgresQueries) error {
-		_, err := collectPostgres(ctx, q, func(row scanner) (rank int, err error) {
-			a, err := scanPostgresRow(row, &rank)
+		var rank int
+		scan := postgresAccountScan(&rank)
+		_, err := collectPostgres(ctx, q, func(row scanner) (struct{}, error) {
+			a, err := scan(row)
 			if err == nil {
 				lookups[rank-1].found(a)
 			}
-			return rank, err
+			return struct{}{}, err
 		}, postgresAccountsByLoginID, companies, loginIDs, aliases, 0)
 		return err
 	})
@@ -125,7 +127,7 @@ func (s postgresAccounts) List(ctx context.Context, company, after string, limit
 	var all []record.Account
 	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
 		after = strings.ToValidUTF8(after, "\uFFFD")
-		all, err = collectPostgres(ctx, q, scanPostgresAccount, postgresAccountsOf, company, after, limit)
+		all, err = collectPostgres(ctx, q, postgresAccountScan(), postgresAccountsOf, company, after, limit)
 		return err
 	})
 	return all, translatePostgres("listing accounts", err)
@@ -153,35 +155,38 @@ func (s postgresAccounts) load(ctx context.Context, query string, args ...any) (
 	return a, translatePostgres("loading account", err)
 }
 
-func scanPostgresAccount(row scanner) (record.Account, error) { return scanPostgresRow(row) }
+func scanPostgresAccount(row scanner) (record.Account, error) { return postgresAccountScan()(row) }
 
-// scanPostgresRow reads an account, and what comes behind it.
-func scanPostgresRow(row scanner, behind ...any) (record.Account, error) {
+// postgresAccountScan returns what reads the accounts of a statement, row by row, and
+// what comes behind each. A row overwrites all of the row before.
+func postgresAccountScan(behind ...any) func(scanner) (record.Account, error) {
 	var a record.Account
 	var status string
 	var created, updated int64
 	var identities, accepted, tallies []byte
-	err := row.Scan(slices.Concat([]any{&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
+	columns := append([]any{&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
 		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Epoch,
-		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era}, behind)...)
-	if err != nil {
-		return record.Account{}, err
+		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era}, behind...)
+	return func(row scanner) (_ record.Account, err error) {
+		if err = row.Scan(columns...); err != nil {
+			return record.Account{}, err
+		}
+		if a.Tallies, err = decodeTallies(tallies, fromText); err != nil {
+			return record.Account{}, err
+		}
+		a.Status, a.Created, a.Updated = record.Status(status), fromMicros(created), fromMicros(updated)
+		if a.Identities, err = decodeIdentities(identities); err != nil {
+			return record.Account{}, err
+		}
+		for i := range a.Identities {
+			a.Identities[i].Subject = fromText(a.Identities[i].Subject)
+		}
+		if a.Accepted, err = decodeAcceptances(accepted); err != nil {
+			return record.Account{}, err
+		}
+		for i := range a.Accepted {
+			a.Accepted[i].Code, a.Accepted[i].Version = fromText(a.Accepted[i].Code), fromText(a.Accepted[i].Version)
+		}
+		return a, nil
 	}
-	if a.Tallies, err = decodeTallies(tallies, fromText); err != nil {
-		return record.Account{}, err
-	}
-	a.Status, a.Created, a.Updated = record.Status(status), fromMicros(created), fromMicros(updated)
-	if a.Identities, err = decodeIdentities(identities); err != nil {
-		return record.Account{}, err
-	}
-	for i := range a.Identities {
-		a.Identities[i].Subject = fromText(a.Identities[i].Subject)
-	}
-	if a.Accepted, err = decodeAcceptances(accepted); err != nil {
-		return record.Account{}, err
-	}
-	for i := range a.Accepted {
-		a.Accepted[i].Code, a.Accepted[i].Version = fromText(a.Accepted[i].Code), fromText(a.Accepted[i].Version)
-	}
-	return a, nil
 }

@@ -64,9 +64,10 @@ func newWatcher(ctx caddy.Context) *watcher {
 func (w *watcher) observe(_ context.Context, e record.Event) {
 	countEvent(e)
 	if line := w.audit.Check(zapcore.InfoLevel, e.Name); line != nil {
-		fields := make([]zap.Field, 0, 11)
-		eachField(e, func(name, value string) { fields = append(fields, zap.String(name, value)) })
-		line.Write(fields...)
+		line.Write(zap.Inline(zapcore.ObjectMarshalerFunc(func(fields zapcore.ObjectEncoder) error {
+			eachField(e, fields.AddString)
+			return nil
+		})))
 	}
 	if w.settled.Load() && !w.wanted(e.Name) {
 		return

@@ -55,7 +55,8 @@ func (k *Keys) Seal(s record.Session) string {
 	var alias [aliasBytes]byte
 	hex.Decode(alias[:], []byte(s.LoginID)) // the alias is hex
 	text = append(text, alias[:]...)
-	return Prefix + base64.RawURLEncoding.EncodeToString(k.sessions.Seal(nonce, nonce, text, []byte(record.CheckPassword)))
+	token := append(make([]byte, 0, sealedLength), Prefix...)
+	return string(base64.RawURLEncoding.AppendEncode(token, k.sessions.Seal(nonce, nonce, text, []byte(record.CheckPassword))))
 }
 
 // Unseal returns the session in a token, with nothing in Company, and the tag of
