@@ -116,7 +116,9 @@ func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan
 		select {
 		case o := <-settled:
 			active--
-			more = more || o.more
+			// A receiver that refuses gets none of the others before one was delivered, or
+			// it is looked again for what is due: as many a look as are sent at once.
+			more = o.more || more && !o.refused
 			if o.err != nil {
 				failed()
 			} else {
@@ -137,8 +139,9 @@ func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan
 
 // An outcome is what came of a queue that was claimed.
 type outcome struct {
-	more bool  // there may be more to send at once
-	err  error // of the store
+	more    bool  // there may be more to send at once
+	refused bool  // by the receiver
+	err     error // of the store
 }
 
 func (r *Relay) claimEvents(ctx context.Context, c *tenant.Company, limit int) (queues []record.OutQueue, err error) {
@@ -155,7 +158,8 @@ func (r *Relay) claimEvents(ctx context.Context, c *tenant.Company, limit int) (
 func (r *Relay) deliverQueue(ctx context.Context, c *tenant.Company, q record.OutQueue) (o outcome) {
 	o.err = Maintain(r.Log, "delivering events", func() error {
 		sent, pause, tries := r.sendEvents(ctx, c, q)
-		o.more = pause == 0 && ctx.Err() == nil
+		o.refused = pause > 0
+		o.more = !o.refused && ctx.Err() == nil
 		// What was delivered is not to be sent again, also where this node ends.
 		return r.Outbox.Settle(context.WithoutCancel(ctx), q, sent, r.Now().Add(pause), tries)
 	})

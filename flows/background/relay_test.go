@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -129,7 +130,7 @@ func (o *fullOutbox) Due(context.Context, time.Time) ([]string, error) {
 }
 
 func (o *fullOutbox) Claim(_ context.Context, now, until time.Time, company string, limit int) ([]record.OutQueue, error) {
-	if o.claimed.Add(int64(limit)) > 10_000 {
+	if o.claimed.Add(int64(limit)) > 20_000 {
 		o.enough()
 	}
 	event := record.Waiting{Outgoing: record.Outgoing{Type: record.TellChanged, At: now}}
@@ -153,16 +154,9 @@ func (o *fullOutbox) Backlog(context.Context, string) (record.Backlog, error) {
 // no writes little is, and once it does all goes on.
 func TestWhatCantBeSettledIsNotDeliveredAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		outbox := &fullOutbox{enough: cancel}
+		outbox := &fullOutbox{}
 		outbox.full.Store(true)
-		company := &tenant.Company{Code: "acme", Events: tenant.Events{Receiver: &taking{}, Timeout: 5 * time.Second, Retry: 5 * time.Second}}
-		relay := &Relay{
-			Outbox: outbox, Companies: map[string]*tenant.Company{"acme": company}, Now: time.Now,
-			Log: slog.New(slog.DiscardHandler), Warnings: new(Warnings), Waits: func([]record.Backlog) {},
-		}
-		go relay.Run(ctx)
+		stop := outbox.relayTo(&refusing{})
 		time.Sleep(time.Minute)
 		if got := outbox.claimed.Load(); got < 20 || got > 50 {
 			t.Errorf("in a minute without writes %d queues were delivered, want some 45", got)
@@ -172,12 +166,58 @@ func TestWhatCantBeSettledIsNotDeliveredAllTheTime(t *testing.T) {
 		if got := outbox.settled.Load(); got < 1000 {
 			t.Errorf("in three seconds with writes %d queues were settled, want thousands", got)
 		}
-		cancel()
-		synctest.Wait()
+		stop()
 	})
 }
 
-// taking takes all events.
-type taking struct{}
+// A receiver that is down is not asked about every queue that waits; once it is back, all
+// go out.
+func TestAReceiverThatRefusesIsNotAskedAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		outbox, receiver := &fullOutbox{}, &refusing{}
+		receiver.down.Store(true)
+		stop := outbox.relayTo(receiver)
+		time.Sleep(time.Minute)
+		if got := receiver.asked.Load(); got < 1000 || got > 2000 {
+			t.Errorf("in a minute a receiver that refuses was asked %d times, want some 1920", got)
+		}
+		receiver.down.Store(false)
+		receiver.asked.Store(0)
+		time.Sleep(time.Second)
+		if got := receiver.asked.Load(); got < 1000 {
+			t.Errorf("in the second after it was back it was asked %d times, want thousands", got)
+		}
+		stop()
+	})
+}
 
-func (*taking) Deliver(context.Context, record.Outgoing) error { return nil }
+// relayTo delivers the events to a receiver until stop.
+func (o *fullOutbox) relayTo(receiver tenant.EventReceiver) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	o.enough = cancel
+	company := &tenant.Company{Code: "acme", Events: tenant.Events{Receiver: receiver, Timeout: 5 * time.Second, Retry: 5 * time.Second}}
+	relay := &Relay{
+		Outbox: o, Companies: map[string]*tenant.Company{"acme": company}, Now: time.Now,
+		Log: slog.New(slog.DiscardHandler), Warnings: new(Warnings), Waits: func([]record.Backlog) {},
+	}
+	var running sync.WaitGroup
+	running.Go(func() { relay.Run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// refusing takes events unless it is down.
+type refusing struct {
+	down  atomic.Bool
+	asked atomic.Int64
+}
+
+func (r *refusing) Deliver(context.Context, record.Outgoing) error {
+	r.asked.Add(1)
+	if r.down.Load() {
+		return errors.New("connection refused")
+	}
+	return nil
+}
