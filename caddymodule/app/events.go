@@ -64,10 +64,7 @@ func newWatcher(ctx caddy.Context) *watcher {
 func (w *watcher) observe(_ context.Context, e record.Event) {
 	countEvent(e)
 	if line := w.audit.Check(zapcore.InfoLevel, e.Name); line != nil {
-		line.Write(zap.Inline(zapcore.ObjectMarshalerFunc(func(fields zapcore.ObjectEncoder) error {
-			eachField(e, fields.AddString)
-			return nil
-		})))
+		line.Write(zap.Inline(auditLine(e)))
 	}
 	if w.settled.Load() && !w.wanted(e.Name) {
 		return
@@ -77,6 +74,15 @@ func (w *watcher) observe(_ context.Context, e record.Event) {
 	default:
 		eventsDropped.Inc()
 	}
+}
+
+// An auditLine is an event as a line of the audit log.
+type auditLine record.Event
+
+// MarshalLogObject implements zapcore.ObjectMarshaler.
+func (l auditLine) MarshalLogObject(fields zapcore.ObjectEncoder) error {
+	eachField(record.Event(l), fields.AddString)
+	return nil
 }
 
 // eachField calls f with each field that the event has, beside name and time.
