@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -456,4 +458,82 @@ func TestRedisPlannedFailover(t *testing.T) {
 	eventually(t, "an answer", func() bool { return r.Sessions().Create(bg, t0, s) == nil })
 	must(t, r.Sessions().Delete(bg, s.Hash))
 	eventually(t, "an ending", func() bool { return heard.hears(s.Hash) })
+}
+
+// Where one address leads to the master, as a managed Redis has it, the connections to an
+// old master stay when it is made a replica, and it may not follow the new one yet: what
+// ended there since must not be found on them for long.
+func TestRedisLeavesAMasterThatWasMadeAReplica(t *testing.T) {
+	t.Parallel()
+	ports := storetest.FreePorts(t, 3)
+	before := storetest.NewRedis(t, ports[0])
+	now := storetest.NewRedis(t, ports[1], "--replicaof", "127.0.0.1 "+strconv.Itoa(ports[0]))
+	must(t, before.Start())
+	must(t, now.Start())
+	var master atomic.Pointer[storetest.Redis]
+	master.Store(before)
+	address := forward(t, &master)
+	one := openRedis(t, RedisOptions{URLs: []string{"redis://" + address}})
+	heard := listenTo(t, one)
+	s := session("a", 1, 1, record.Authorized)
+	must(t, one.Sessions().Create(bg, t0, s))
+	before.Ask(t, "client", "pause", 150) // it is slow for a moment, so that there are many connections
+	var calls sync.WaitGroup
+	for i := range 300 {
+		calls.Go(func() {
+			time.Sleep(time.Duration(i%120) * time.Millisecond)
+			_, _ = one.Sessions().Get(bg, s.Hash)
+		})
+	}
+	calls.Wait()
+	storetest.Eventually(t, 10*time.Second, "replica that follows", func() bool { return now.Ask(t, "dbsize") == before.Ask(t, "dbsize") })
+	t.Logf("%d connections", one.single.PoolStats().TotalConns)
+
+	now.Ask(t, "replicaof", "no", "one")
+	master.Store(now)
+	before.Ask(t, "replicaof", "127.0.0.1", ports[2]) // where nobody is
+	must(t, openRedis(t, RedisOptions{URLs: []string{now.URL()}}).Sessions().Delete(bg, s.Hash))
+	ended, lived := storetest.StartWatch(), time.Duration(0)
+	for ended.Took() < 4*time.Second {
+		for range 4 {
+			calls.Go(func() { _, _ = one.Sessions().Get(bg, s.Hash) })
+		}
+		if _, err := one.Sessions().Get(bg, s.Hash); err == nil {
+			lived = ended.Took()
+		}
+		calls.Wait()
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Logf("found for %v", lived)
+	if lived > 2*time.Second {
+		t.Errorf("a session is found %v after it was ended", lived)
+	}
+	storetest.Eventually(t, 5*time.Second, "trust", heard.trusted)
+}
+
+// forward returns an address that leads to whoever is the master when a connection is made.
+func forward(t *testing.T, master *atomic.Pointer[storetest.Redis]) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { listener.Close() })
+	pass := func(to, from net.Conn) {
+		_, _ = io.Copy(to, from)
+		to.Close()
+	}
+	go func() {
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", master.Load().Addr())
+			if err != nil {
+				in.Close()
+				continue
+			}
+			go pass(out, in)
+			go pass(in, out)
+		}
+	}()
+	return listener.Addr().String()
 }

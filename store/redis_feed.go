@@ -226,11 +226,18 @@ var beatScript = newScript("beat")
 func (l *listener) beat(ctx context.Context, e *ear, subscription int64, key string) {
 	sent := time.Since(l.start)
 	text := fmt.Sprintf("%d %d ", subscription, sent)
-	err := l.redis.limited(ctx, func(ctx context.Context) error {
+	send := func(ctx context.Context) error {
 		_, _, err := l.redis.runAt(ctx, redisPlace{Client: e.server, alone: true}, beatScript, []string{key},
 			[]any{randomName(), redisNameTTL.Milliseconds(), e.channel, text})
 		return err
-	})
+	}
+	err := l.redis.limited(ctx, send)
+	// A master that was made a replica keeps its connections, and reads on them find what
+	// has ended since. The library closes one that takes no write, so all that are idle
+	// are made to write.
+	for idle := e.server.PoolStats().IdleConns; idle > 0 && redis.HasErrorPrefix(err, "READONLY"); idle-- {
+		err = l.redis.limited(ctx, send)
+	}
 	if err != nil {
 		return // hear notices that it does not come back
 	}
