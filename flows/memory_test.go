@@ -503,3 +503,11 @@ func gcTime() float64 {
 	metrics.Read(sample)
 	return sample[0].Value.Float64()
 }
+
+// Where another process writes to the same file, all is forgotten again and again.
+func TestForgettingAllTakesNoMemory(t *testing.T) {
+	memory := store.NewMemory(nil, 250_000)
+	if n := testing.AllocsPerRun(10, memory.Flush); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
