@@ -60,6 +60,9 @@ func SendOnce(h http.Header) { h["Idempotency-Key"] = []string{} }
 type Transport struct {
 	MaxAnswer int64
 	HTTPSOnly bool // but for this machine
+	// Once: what may have reached the server is not sent again, as the code of a
+	// login, which the server may have taken.
+	Once bool
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -71,7 +74,9 @@ func (w Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errInsecure
 	}
 	r = r.Clone(r.Context())
-	SendOnce(r.Header)
+	if !w.Once {
+		SendOnce(r.Header)
+	}
 	resp, err := Outbound.RoundTrip(r)
 	if err != nil {
 		return nil, err

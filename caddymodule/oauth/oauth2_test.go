@@ -72,6 +72,28 @@ func TestOAuth2LogsIn(t *testing.T) {
 	}
 }
 
+// A provider that closes the connection may have taken the code before.
+func TestOAuth2SendsACodeOnceWhateverBecomesOfTheConnection(t *testing.T) {
+	sent := map[string]int{}
+	p := newOAuth2(t, func(w http.ResponseWriter, r *http.Request) {
+		r.ParseForm()
+		if sent[r.PostForm.Get("code")]++; r.PostForm.Get("code") == "taken" {
+			conn, _, _ := http.NewResponseController(w).Hijack()
+			conn.Close()
+			return
+		}
+		goodToken(w, r)
+	}, func(w http.ResponseWriter, r *http.Request) { w.Write([]byte(`{"id":"ana"}`)) })
+	if _, err := p.Exchange(t.Context(), grant); err != nil { // which leaves a connection
+		t.Fatal(err)
+	}
+	taken := grant
+	taken.Code = "taken"
+	if _, err := p.Exchange(t.Context(), taken); err == nil || errors.Is(err, wire.ErrOAuthFailed) || sent["taken"] != 1 {
+		t.Errorf("sent %d times: %v", sent["taken"], err)
+	}
+}
+
 func TestOAuth2WithoutVerifierSendsNone(t *testing.T) {
 	p := newOAuth2(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.ParseForm(); r.PostForm.Has("code_verifier") {
