@@ -14,7 +14,10 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
+	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 func (b *bench) admin() *manage.Admin {
@@ -67,6 +70,84 @@ func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
 	}
 	if _, err := b.Sessions.Get(t.Context(), session.Hash); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("the session lives: %v", err)
+	}
+}
+
+// Who repeats a change that is stored is told that it is done only once its sessions
+// have ended.
+func TestAChangeThatIsRepeatedIsNotDoneBeforeItsEnding(t *testing.T) {
+	b := newBench(t)
+	token := b.sessionIn(record.Authorized)
+	sessions := &unwilling{Sessions: b.Sessions, broken: true}
+	b.Sessions = sessions
+	closeIt := func() error {
+		_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
+			a.Status = record.StatusClosed
+			return nil
+		}})
+		return err
+	}
+	for range 2 {
+		if err := closeIt(); !errors.Is(err, flows.ErrOwed) {
+			t.Errorf("got %v, want ErrOwed", err)
+		}
+	}
+	sessions.broken = false
+	if err := closeIt(); err != nil {
+		t.Error(err)
+	}
+	b.wantLive(token, wire.ErrTokenInvalid)
+	if owed, err := b.Accounts.Endings(t.Context(), record.Ending{}, 10); err != nil || len(owed) != 0 {
+		t.Errorf("still owed: %v, %v", owed, err)
+	}
+}
+
+// failing are accounts whose tallies and backup codes can't be changed, and that can't be
+// deleted.
+type failing struct{ record.Accounts }
+
+func (failing) Tally(context.Context, time.Time, record.Subject, record.Kind, func(*record.Tally) error, ...record.Tell) error {
+	return errors.New("connection refused")
+}
+
+func (failing) SetBackupCodes(context.Context, string, int64, []string, ...record.Tell) error {
+	return errors.New("connection refused")
+}
+
+func (failing) Delete(context.Context, string, int64, ...record.Tell) error {
+	return errors.New("connection refused")
+}
+
+func TestAPasswordThatWasSetIsToldWhateverFailsThen(t *testing.T) {
+	b := newBench(t)
+	events := b.record()
+	b.Accounts = failing{b.Accounts}
+	if _, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Password: "some other secret"}); !errors.Is(err, wire.ErrUnavailable) {
+		t.Fatalf("got %v", err)
+	}
+	if !slices.ContainsFunc(*events, func(e record.Event) bool { return e.Name == record.AccountChanged && e.Reason == "password" }) {
+		t.Errorf("got %+v", *events)
+	}
+	storetest.Eventually(t, 10*time.Second, "notice", func() bool { return b.mail.count() == 1 })
+}
+
+// An account that an import has begun is skipped when the import is run again, so
+// nothing of it may be left out.
+func TestAnAccountIsCreatedWithItsBackupCodes(t *testing.T) {
+	b := newBench(t)
+	whole := b.Accounts
+	b.Accounts = failing{whole}
+	hashes, err := b.Hasher.HashSet(t.Context(), pw.Turn{Company: code}, cheap, []string{"ABCDE23456"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, failed := b.admin().Create(t.Context(), manage.Change{
+		Apply:       func(a *record.Account) error { a.Mnemocode = "carol"; return nil },
+		BackupCodes: hashes,
+	})
+	b.Accounts = whole
+	if a, err := b.admin().ByMnemocode(t.Context(), "carol"); failed != nil || err != nil || a.BackupCodes != 1 {
+		t.Errorf("%v; there are %d codes, %v", failed, a.BackupCodes, err)
 	}
 }
 

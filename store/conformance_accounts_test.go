@@ -68,6 +68,22 @@ var createCases = []accountsCase{
 		},
 	},
 	{
+		name:    "create with backup codes",
+		promise: "Create stores the account's backup codes in the same step, each once.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			want := someone("acme", "m1")
+			want.NewBackupCodes = []string{odd, "a", "a"}
+			a := create(t, one, want)
+			wantEqual(t, "count", a.BackupCodes, 2)
+			wantEqual(t, "codes", get[[]string](t)(two.BackupCodes(bg, "acme", a.ID)), []string{"a", odd})
+			taken := plain("acme", "m1")
+			taken.NewBackupCodes = []string{"b"}
+			_, err := two.Create(bg, t0, taken)
+			wantTaken(t, "Create", err, "profile_mnemocode")
+			wantEqual(t, "codes", get[[]string](t)(one.BackupCodes(bg, "acme", a.ID)), []string{"a", odd})
+		},
+	},
+	{
 		name:    "an account with nothing",
 		promise: "Empty fields are for none: accounts without login ids do not collide.",
 		run: func(t *testing.T, one, _ record.Accounts) {

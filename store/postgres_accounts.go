@@ -116,6 +116,9 @@ const postgresCreateAccount = `
 		SELECT DISTINCT ON (new.code) id, new.code, new.version, new.at
 		FROM created, unnest($19::text[], $20::text[], $21::bigint[]) WITH ORDINALITY AS new (code, version, at, rank)
 		ORDER BY new.code, new.rank DESC
+	), codes AS (
+		INSERT INTO backup_codes (account, hash)
+		SELECT DISTINCT id, new.hash FROM created, unnest($25::text[]) AS new (hash)
 	)
 	SELECT coalesce((SELECT id FROM created), 0), coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
 
@@ -123,7 +126,8 @@ func (s postgresAccounts) Create(ctx context.Context, now time.Time, a record.Ac
 	a.ID = 0
 	codes, versions, ats := columns(a.Accepted)
 	args := append(postgresKeyArgs(a), a.Role, a.Phone, a.Email, a.LoginName, string(a.Status), a.SecondFactor,
-		a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, micros(now), codes, versions, ats, a.TOTP, a.TOTPPending, a.Locale)
+		a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, micros(now), codes, versions, ats, a.TOTP, a.TOTPPending, a.Locale,
+		append([]string{}, a.NewBackupCodes...)) // nil would be NULL
 	var id int64
 	err := s.writeAndTell(ctx, a.Company, &id, tell, func(ctx context.Context, q postgresQueries) error {
 		var taken string

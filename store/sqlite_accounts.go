@@ -39,6 +39,9 @@ func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a record.Acco
 		if err := tx.accept(ctx, a.Company, a.ID, a.Accepted); err != nil {
 			return err
 		}
+		if err := tx.insertBackupCodes(ctx, a.ID, a.NewBackupCodes); err != nil {
+			return err
+		}
 		return tx.tell(ctx, a.Company, a.ID, tell)
 	})
 	if err != nil {

@@ -22,13 +22,20 @@ func (s sqliteAccounts) SetBackupCodes(
 		if _, err := tx.exec(ctx, sqliteDeleteBackupCodes, id); err != nil {
 			return err
 		}
-		for _, hash := range hashes {
-			if _, err := tx.exec(ctx, sqliteInsertBackupCode, id, hash); err != nil {
-				return err
-			}
+		if err := tx.insertBackupCodes(ctx, id, hashes); err != nil {
+			return err
 		}
 		return tx.tell(ctx, company, id, tell)
 	}))
+}
+
+func (tx *sqliteQueries) insertBackupCodes(ctx context.Context, id int64, hashes []string) error {
+	for _, hash := range hashes {
+		if _, err := tx.exec(ctx, sqliteInsertBackupCode, id, hash); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const sqliteBackupCodes = `

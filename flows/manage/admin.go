@@ -112,19 +112,14 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 		return record.Account{}, err
 	}
 	setTOTP(&a)
-	a.Accepted = ch.Accepted
+	a.Accepted, a.NewBackupCodes = ch.Accepted, ch.BackupCodes
 	a.Created = cmp.Or(a.Created, ad.Now()).UTC().Truncate(time.Microsecond)
 	a.Updated = a.Created
 	created := ad.TellOf(ad.Company, background.Fact{Kind: record.TellCreated, Mnemocode: a.Mnemocode})
 	if a.ID, err = ad.Accounts.Create(ctx, a.Created, a, created...); err != nil {
 		return record.Account{}, adminError("creating the account", err)
 	}
-	if err := ad.storeCodes(ctx, a, ch.BackupCodes); err != nil {
-		// Half an account would stay as it is: whoever tries again finds it there.
-		_ = ad.Accounts.Delete(context.WithoutCancel(ctx), a.Company, a.ID, ad.tellDeleted(a)...)
-		return record.Account{}, err
-	}
-	a.BackupCodes = len(ch.BackupCodes)
+	a.BackupCodes, a.NewBackupCodes = len(ch.BackupCodes), nil
 	ad.audit(ctx, record.AccountCreated, a, "admin")
 	return a, nil
 }
@@ -167,14 +162,16 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 		after = *a
 		return slices.ContainsFunc(fields, endsSessions), nil
 	}, told...)
+	var owed error
 	if errors.Is(err, errUnchanged) {
 		stored, err = before, nil
+		owed = ad.endOwed(ctx, stored)
 	}
 	if err != nil {
 		return record.Account{}, false, adminError("changing the account", err)
 	}
 	fields, err = ad.finish(ctx, before, stored, fields, ch)
-	if err != nil || len(fields) == 0 {
+	if err = cmp.Or(err, owed); err != nil || len(fields) == 0 {
 		return stored, false, err
 	}
 	a, err = ad.Accounts.ByID(ctx, stored.Company, stored.ID)
@@ -184,21 +181,41 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 // errUnchanged is why a change stores nothing.
 var errUnchanged = errors.New("nothing changes")
 
+// endOwed ends the sessions that an earlier change of the account owes. Who repeats a
+// change that was stored, and whose sessions could not be ended, is not told that all is
+// done before they are.
+func (ad *Admin) endOwed(ctx context.Context, a record.Account) error {
+	owed, err := ad.Accounts.Endings(ctx, record.Ending{Company: a.Company, Account: a.ID - 1}, 1)
+	if err != nil {
+		return adminError("asking whose sessions are to end", err)
+	}
+	if len(owed) == 0 || owed[0].Company != a.Company || owed[0].Account != a.ID {
+		return nil
+	}
+	return ad.EndNow(ctx, owed[0], ad.by(record.EndedByChange))
+}
+
 // finish does what comes after a change was stored, and returns all fields that
-// changed. Endings come first: they must not wait for anything.
+// changed. Endings come first: they must not wait for anything. Whatever fails then,
+// what was changed is told.
 func (ad *Admin) finish(ctx context.Context, before, stored record.Account, fields []string, ch Change) ([]string, error) {
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
+	defer func() {
+		if len(fields) > 0 {
+			ad.audit(ctx, record.AccountChanged, stored, strings.Join(fields, ", "))
+		}
+	}()
 	var owed error
 	if stored.Epoch != before.Epoch {
 		e := record.Ending{Company: stored.Company, Account: stored.ID, Epoch: stored.Epoch}
 		owed = ad.EndNow(ctx, e, ad.by(record.EndedByChange))
 	}
 	if slices.Contains(fields, "password") && stored.PasswordHash != "" {
-		if err := ad.clear(ctx, stored, []record.Kind{record.WrongPasswords}); err != nil {
-			return nil, err
-		}
 		if !ad.Bulk {
 			ad.Notify(ad.Company, before, message.NoticePasswordChanged) // where the owner was to be reached until now
+		}
+		if err := ad.clear(ctx, stored, []record.Kind{record.WrongPasswords}); err != nil {
+			return nil, err
 		}
 	}
 	if accepted := news(before.Accepted, ch.Accepted); len(accepted) > 0 {
@@ -218,9 +235,6 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, fiel
 			}
 			fields = append(fields, "backup_codes")
 		}
-	}
-	if len(fields) > 0 {
-		ad.audit(ctx, record.AccountChanged, stored, strings.Join(fields, ", "))
 	}
 	return fields, owed
 }

@@ -136,7 +136,7 @@ func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, change func(*
 		return true, nil
 	}, told...)
 	if errors.Is(err, errUnchanged) {
-		return before, nil
+		return before, ad.endOwed(ctx, before)
 	}
 	if errors.Is(err, ErrAppCode) {
 		return record.Account{}, err

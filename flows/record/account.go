@@ -33,6 +33,7 @@ type Account struct {
 	Identities      []Identity     // ordered by provider and subject
 	Accepted        []Acceptance   // ordered by code
 	BackupCodes     int            // how many are left
+	NewBackupCodes  []string       // for Create, which stores these hashes with the account; never loaded
 	Epoch           int64          // grows with each change that ends the account's sessions
 	Era             int64          // the company's: grows with each ending of all its sessions
 	Tallies         map[Kind]Tally // wrong attempts when the account was loaded; nil without any

@@ -79,9 +79,10 @@ type AccountReader interface {
 // change (see Tell) is handed only to one that is an Outbox, as by Tally and
 // SetBackupCodes.
 type AccountWriter interface {
-	// Create stores a new account and returns its id; a.ID, Epoch, Era, Created
-	// and Updated are ignored. Its login ids are LoginIDs(a). A TakenError tells
-	// what another account of the company holds already.
+	// Create stores a new account and returns its id; a.ID, Epoch, Era, Created,
+	// Updated and BackupCodes are ignored. Its login ids are LoginIDs(a), its backup
+	// codes NewBackupCodes. A TakenError tells what another account of the company
+	// holds already.
 	Create(ctx context.Context, now time.Time, a Account, tell ...Tell) (int64, error)
 	// Update loads the account, lets change alter it and stores it, in one
 	// step that no other write to the account can come between. It ignores
