@@ -60,9 +60,9 @@ func SendOnce(h http.Header) { h["Idempotency-Key"] = []string{} }
 type Transport struct {
 	MaxAnswer int64
 	HTTPSOnly bool // but for this machine
-	// Once: what may have reached the server is not sent again, as the code of a
+	// Unrepeated: what may have reached the server is not sent again, as the code of a
 	// login, which the server may have taken.
-	Once bool
+	Unrepeated bool
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -74,7 +74,7 @@ func (w Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errInsecure
 	}
 	r = r.Clone(r.Context())
-	if !w.Once {
+	if !w.Unrepeated {
 		SendOnce(r.Header)
 	}
 	resp, err := Outbound.RoundTrip(r)

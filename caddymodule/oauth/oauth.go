@@ -112,7 +112,7 @@ func (c *oauthClient) provision(what string) error {
 	if c.Timeout == 0 {
 		c.Timeout = defaultOAuthTimeout
 	}
-	c.client = guest.Client(guest.Transport{MaxAnswer: maxOAuthAnswer, HTTPSOnly: !c.Insecure, Once: true}, c.Timeout)
+	c.client = guest.Client(guest.Transport{MaxAnswer: maxOAuthAnswer, HTTPSOnly: !c.Insecure, Unrepeated: true}, c.Timeout)
 	return errors.Join(
 		guest.ResolveInto(what+": client_id", &c.ClientID),
 		guest.ResolveInto(what+": client_secret", &c.ClientSecret))
