@@ -124,7 +124,10 @@ func (s *Service) store(ctx context.Context, c *call, next record.Session, count
 	if full, ok := errors.AsType[*record.Full](err); ok {
 		return c.Refused(full)
 	}
-	if err != nil { // also where the account was changed while its owner logged in
+	if errors.Is(err, record.ErrConflict) { // the account was changed while its owner logged in, or
+		return wire.Unavailable("storing the session: the account's sessions have ended meanwhile; if it comes again, the accounts store has lost a change, as in a failover: end the sessions once more", err)
+	}
+	if err != nil {
 		return wire.Unavailable("storing the session", err)
 	}
 	return nil

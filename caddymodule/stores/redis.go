@@ -30,7 +30,8 @@ type Redis struct {
 	Sentinel string `json:"sentinel,omitempty"`
 
 	// How many replicas must have a change before it is acknowledged. With at
-	// least 1 what was spent or ended does not come back when the master is lost.
+	// least 1 what was spent or ended does not come back when the master is lost, if
+	// what is promoted is one of those that had it.
 	// Where so few answer, so do we: `service.unavailable`. Default: 0.
 	WaitReplicas int `json:"wait_replicas,omitempty"`
 
