@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -314,6 +316,33 @@ func TestBrowserIsSentToThePageWhenItsSessionEnds(t *testing.T) {
 	b.logsIn(s.URL+"/orders?page=2", "frank", testPassword)
 	b.isUser("frank")
 	b.waits(`location.pathname + location.search === '/orders?page=2'`)
+}
+
+// A link from a mail also counts where it is pasted into a tab that shows the page, which
+// loads nothing then; and its token does not stay in the address.
+func TestBrowserTakesALinkThatIsPasted(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+	b := newBrowser(t)
+	b.open(s.URL + "/acme/login")
+	b.waits(`document.querySelector('#screen:not([aria-busy]) #login')`)
+	b.eval(`void (location.hash = 'recover=mgl_pasted')`)
+	b.waits(`document.querySelector('#screen:not([aria-busy]) .lead')?.textContent === ` + quote(pageTexts()["link.text"]))
+	b.waits(`location.hash === ''`)
+}
+
+// A browser that keeps nothing of the site is told why it can't log in, and not left
+// before an empty page.
+func TestBrowserWithoutCookiesIsToldSo(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+	b := newBrowser(t)
+	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `
+			Object.defineProperty(navigator, 'cookieEnabled', { value: false });
+			Object.defineProperty(globalThis, 'sessionStorage', { get() { throw new DOMException('denied', 'SecurityError'); } });`})
+		return err
+	}))
+	b.open(s.URL + "/acme/login")
+	b.waits(`document.querySelector('#screen:not([aria-busy]) .alert')?.textContent === ` + quote(pageTexts()["error.cookies"]))
 }
 
 // screenshots is a directory that pictures of all screens are put into, if it is set.

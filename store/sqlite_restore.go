@@ -48,7 +48,7 @@ func (r SQLiteRestore) Run(ctx context.Context) (done SQLiteRestored, err error)
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return done, err
 	}
-	made, err := copyPrivately(r.From, filepath.Dir(to))
+	made, err := copyPrivately(ctx, r.From, filepath.Dir(to))
 	if err != nil {
 		return done, fmt.Errorf("copying %s: %w", r.From, err)
 	}
@@ -114,7 +114,7 @@ func checkSQLiteHeader(file string) error {
 }
 
 // copyPrivately copies a file to a new one in dir that nobody else can read.
-func copyPrivately(from, dir string) (name string, err error) {
+func copyPrivately(ctx context.Context, from, dir string) (name string, err error) {
 	source, err := os.Open(from)
 	if err != nil {
 		return "", err
@@ -124,12 +124,21 @@ func copyPrivately(from, dir string) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = io.Copy(made, source)
+	_, err = io.Copy(made, readerFunc(func(p []byte) (int, error) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		return source.Read(p)
+	}))
 	if err = errors.Join(err, made.Close()); err != nil {
 		os.Remove(made.Name())
 	}
 	return made.Name(), err
 }
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 const (
 	sqliteIsOurs = `SELECT count(*) = 3 FROM sqlite_schema WHERE type = 'table' AND name IN ('migrations', 'accounts', 'secret')`

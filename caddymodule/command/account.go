@@ -33,7 +33,7 @@ func (c *cli) accountCommand() *cobra.Command {
 		c.importCommand(), c.exportCommand(),
 		c.historyCommand(),
 	)
-	return cmd
+	return group(cmd)
 }
 
 // An accountFlags holds the flags of add and set.

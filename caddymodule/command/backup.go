@@ -35,7 +35,11 @@ Accounts in PostgreSQL are backed up by its own means.`,
 			if output == "" {
 				output = "mnemogate-" + time.Now().UTC().Format("20060102T150405Z") + ".db"
 			}
-			size, err := c.backup(cmd.Context(), output, force)
+			var size int64
+			err := untilInterrupted(cmd.Context(), func(ctx context.Context) (err error) {
+				size, err = c.backup(ctx, output, force)
+				return err
+			})
 			if err != nil {
 				return err
 			}
@@ -111,7 +115,11 @@ any more, as before a move to another machine.`,
 					return err
 				}
 			}
-			done, err := r.Run(cmd.Context())
+			var done store.SQLiteRestored
+			err = untilInterrupted(cmd.Context(), func(ctx context.Context) (err error) {
+				done, err = r.Run(ctx)
+				return err
+			})
 			if err != nil {
 				return err
 			}

@@ -13,7 +13,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -63,6 +66,7 @@ server or one of its stores did not answer.`,
   $ caddy mnemogate doctor`
 			c := new(cli)
 			c.flags(cmd)
+			group(cmd)
 			cmd.AddCommand(c.accountCommand(), c.backupCodesCommand(), c.totpCommand(), c.sessionsCommand(), c.importCommand(), c.exportCommand(), c.backupCommand(), c.restoreCommand(), c.doctorCommand())
 		},
 	})
@@ -142,6 +146,32 @@ func (c *cli) command(use, short, long string, args cobra.PositionalArgs, f func
 			return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return ended.exit, nil })(cmd, args)
 		},
 	}
+}
+
+// group has a command that only leads to others refuse one that there is not. Cobra
+// would show the manual and end with status 0, as if all was done.
+func group(cmd *cobra.Command) *cobra.Command {
+	cmd.DisableFlagsInUseLine = true
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return fmt.Errorf("there is no command %q; '%s --help' shows those that there are", args[0], cmd.CommandPath())
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmd
+}
+
+// untilInterrupted does what a signal is not to leave half done: f takes away what it
+// has begun, once its context ends.
+func untilInterrupted(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := f(ctx)
+	if err != nil && ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	return err
 }
 
 func (c *cli) tell(w io.Writer, e *cliError) {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/signal"
@@ -423,6 +424,9 @@ func (c *csvRecords) next() (int, []byte, error) {
 		if errors.Is(err, csv.ErrFieldCount) {
 			return wrong.StartLine, nil, fmt.Errorf("it has %d cells, the first line %d", len(record), len(c.columns))
 		}
+		if wrong.Line > wrong.StartLine { // to the next quote, or the end of the file
+			return wrong.StartLine, nil, fmt.Errorf("a quote is missing or one too many, and all lines up to %d were taken for a part of this one: none of them is imported", wrong.Line)
+		}
 		return wrong.StartLine, nil, wrong.Err
 	}
 	if err != nil {
@@ -488,30 +492,47 @@ apps again.`,
 			if secrets {
 				query = "?secrets=true"
 			}
-			response, err := c.open(cmd.Context(), http.MethodGet, company+"/export"+query, nil)
-			if err != nil {
-				return err
-			}
-			defer response.Body.Close()
-			out := cmd.OutOrStdout()
-			if file != "" {
-				f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // for its owner only
+			return untilInterrupted(cmd.Context(), func(ctx context.Context) error {
+				response, err := c.open(ctx, http.MethodGet, company+"/export"+query, nil)
 				if err != nil {
 					return err
 				}
-				defer f.Close()
-				out = f
-			}
-			if _, err := io.Copy(out, response.Body); err != nil {
-				return &cliError{exit: exitUnreachable, message: "the export is not complete: " + err.Error()}
-			}
-			if f, ok := out.(*os.File); ok && file != "" {
-				return f.Sync()
-			}
-			return nil
+				defer response.Body.Close()
+				if file == "" {
+					return copyExport(cmd.OutOrStdout(), response.Body)
+				}
+				return writeExport(file, response.Body)
+			})
 		})
 	cmd.Flags().StringVarP(&file, "output", "o", "", "Write to this new file, which only you can read")
 	cmd.Flags().BoolVar(&secrets, "with-secrets", false, "Export the secrets of authenticator apps, too")
 	_ = cmd.MarkFlagFilename("output")
 	return cmd
+}
+
+// writeExport writes a new file. One that is not whole could be taken for one that is.
+func writeExport(file string, export io.Reader) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // for its owner only
+	if err != nil {
+		return err
+	}
+	err = copyExport(f, export)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		os.Remove(file)
+	}
+	return err
+}
+
+func copyExport(w io.Writer, export io.Reader) error {
+	_, err := io.Copy(w, export)
+	if _, local := errors.AsType[*fs.PathError](err); err != nil && !local {
+		return &cliError{exit: exitUnreachable, message: "the export is not complete: " + err.Error()}
+	}
+	return err
 }

@@ -23,7 +23,7 @@ func (c *cli) sessionsCommand() *cobra.Command {
 		Long:  "Lists an account's sessions, and ends one, all of them, or all of a company.",
 	}
 	cmd.AddCommand(c.listSessionsCommand(), c.endSessionsCommand())
-	return cmd
+	return group(cmd)
 }
 
 func (c *cli) listSessionsCommand() *cobra.Command {

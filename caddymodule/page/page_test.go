@@ -91,7 +91,7 @@ func TestEachLanguageHasAllTexts(t *testing.T) {
 
 // madeKeys are those of texts that the page puts together, and that the markup has.
 func madeKeys() []string {
-	keys := []string{"language", "language.choose", "noscript", "login.heading", "logout.heading", "error.auth.password.invalid.same"}
+	keys := []string{"language", "language.choose", "noscript", "login.heading", "logout.heading", "error.auth.password.invalid.same", "error.cookies"}
 	for _, method := range []tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion} {
 		keys = append(keys, "recover."+string(method))
 	}

@@ -5,8 +5,16 @@ import { $, el, alert, complain, forgive, say } from './ui.js';
 import { t, has, time, speak, language } from './texts.js';
 import { screens, openLink, logout, loggedOut, going } from './screens.js';
 
-const remembered = (name) => sessionStorage.getItem(`mnemogate-page ${name}`);
-const remember = (name, value) => sessionStorage.setItem(`mnemogate-page ${name}`, value);
+// A browser that keeps no cookies of this site has no storage for it, either.
+function stored() {
+  try {
+    return sessionStorage;
+  } catch {
+    return null;
+  }
+}
+const remembered = (name) => stored()?.getItem(`mnemogate-page ${name}`) ?? null;
+const remember = (name, value) => stored()?.setItem(`mnemogate-page ${name}`, value);
 
 // What came in the address is taken out of it before anything else: a link's token,
 // or what a provider sends. Where the login leads stays, for a reload.
@@ -233,6 +241,7 @@ async function start() {
 // begin finds out where the login is. Without an answer it can be tried again.
 async function begin() {
   try {
+    if (!navigator.cookieEnabled) throw new MnemogateError('cookies', 'the session could not be kept');
     page.config = await client.config();
     const leaving = main.dataset.kind === 'logout';
     if (link && !leaving) return page.show(client.start(), { screen: openLink });
@@ -245,10 +254,14 @@ async function begin() {
   } catch (error) {
     if (!(error instanceof MnemogateError)) throw error;
     if (error.step) return page.show(error.step, { error });
+    screen.removeAttribute('aria-busy');
     screen.replaceChildren(el('h1', { tabindex: '-1' }, t('login.heading')), el('p', { class: 'stack' }, el('button', { type: 'button', class: 'main', onclick: begin }, t('error.again'))));
     alert(el('span', {}, textOf(error)));
   }
 }
+
+// A link from a mail that is pasted where this page is open loads nothing by itself.
+addEventListener('hashchange', () => location.hash.startsWith('#recover=') && location.reload());
 
 // What the browser kept of the page may be of somebody who has left.
 addEventListener('pageshow', ({ persisted }) => persisted && location.reload());
