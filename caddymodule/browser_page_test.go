@@ -334,15 +334,20 @@ func TestBrowserTakesALinkThatIsPasted(t *testing.T) {
 // before an empty page.
 func TestBrowserWithoutCookiesIsToldSo(t *testing.T) {
 	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
-	b := newBrowser(t)
-	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: `
-			Object.defineProperty(navigator, 'cookieEnabled', { value: false });
-			Object.defineProperty(globalThis, 'sessionStorage', { get() { throw new DOMException('denied', 'SecurityError'); } });`})
-		return err
-	}))
-	b.open(s.URL + "/acme/login")
-	b.waits(`document.querySelector('#screen:not([aria-busy]) .alert')?.textContent === ` + quote(pageTexts()["error.cookies"]))
+	for name, script := range map[string]string{
+		"Chromium, by its settings": `Object.defineProperty(globalThis, 'sessionStorage', { get() { throw new DOMException('denied', 'SecurityError'); } })`,
+		"a browser that says so":    `Object.defineProperty(navigator, 'cookieEnabled', { value: false })`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBrowser(t)
+			b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+				_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+				return err
+			}))
+			b.open(s.URL + "/acme/login")
+			b.waits(`document.querySelector('#screen:not([aria-busy]) .alert')?.textContent === ` + quote(pageTexts()["error.cookies"]))
+		})
+	}
 }
 
 // screenshots is a directory that pictures of all screens are put into, if it is set.

@@ -241,7 +241,7 @@ async function start() {
 // begin finds out where the login is. Without an answer it can be tried again.
 async function begin() {
   try {
-    if (!navigator.cookieEnabled) throw new MnemogateError('cookies', 'the session could not be kept');
+    if (!navigator.cookieEnabled || !stored()) throw new MnemogateError('cookies', 'the session could not be kept');
     page.config = await client.config();
     const leaving = main.dataset.kind === 'logout';
     if (link && !leaving) return page.show(client.start(), { screen: openLink });
