@@ -305,6 +305,16 @@ func TestIdleAndLifetime(t *testing.T) {
 		b.clock.advance(time.Microsecond)
 		b.wantLive(token, wire.ErrTokenExpired)
 	})
+	t.Run("shortened while it lives", func(t *testing.T) {
+		b := newBench(t)
+		token := b.sessionIn(record.Authorized)
+		idle := b.company.Idle
+		b.company.Idle, b.company.Lifetime = time.Minute, 10*time.Minute
+		b.clock.advance(idle - time.Microsecond)
+		b.wantLive(token, nil) // as its login promised; from here on the new idle holds
+		b.clock.advance(time.Minute)
+		b.wantLive(token, wire.ErrTokenExpired)
+	})
 	t.Run("the clock jumps back", func(t *testing.T) {
 		b := newBench(t)
 		token := b.sessionIn(record.Authorized)
