@@ -14,6 +14,7 @@ var spellings = map[string][]string{
 	phone: {
 		"+37060012345", "0037060012345", "+370 600 12345", "+370 (600) 12-345", "00 370 600.12.345", " +370-600-12345 ",
 		"+370[600]12345", "+３７０６００１２３４５", "+370\u00a0600\u00a012345", "+370\u2011600\u201112345", "+370–600–12345",
+		"\u202a+370 600 12345\u202c", "\u2068\u200e+37060012345\u2069",
 	},
 	email:      {"alice@example.com", "ALICE@Example.COM", "  alice@example.com\t", "ａｌｉｃｅ@example.com", "Alice@EXAMPLE.com\u00a0"},
 	"Straße-7": {"Straße-7", "STRASSE-7", "strasse-7", "\u3000straẞe-7", "Stra\u017fse-7"},

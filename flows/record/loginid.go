@@ -45,10 +45,11 @@ func fold(s string) string { return password.Fold(s) }
 func FoldAnswer(s string) string { return strings.Join(strings.Fields(fold(s)), " ") }
 
 // phoneDigits returns + and the digits of an international number of 7 to 15
-// digits (ITU-T E.164), or "".
+// digits (ITU-T E.164), or "". Marks that nobody sees come along where a number
+// is copied out of a list of contacts: they say that it is written left to right.
 func phoneDigits(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r == '.' || unicode.In(r, unicode.White_Space, unicode.Dash, unicode.Ps, unicode.Pe) {
+		if r == '.' || unicode.In(r, unicode.White_Space, unicode.Dash, unicode.Ps, unicode.Pe, unicode.Cf) {
 			return -1
 		}
 		return r
