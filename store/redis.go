@@ -28,6 +28,7 @@ import (
 type Redis struct {
 	single  *redis.Client        // nil where cluster is not
 	cluster *redis.ClusterClient // nil where single is not
+	master  string               // SentinelMaster
 	wait    int
 	db      int
 	log     *slog.Logger
@@ -115,7 +116,7 @@ func OpenRedis(o RedisOptions) (*Redis, error) {
 	}
 	log := cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	redisLogging.Do(func() { redis.SetLogger(redisLog{log}) })
-	r := &Redis{wait: o.WaitReplicas, db: target.options.DB, log: log, tags: bucketTags("")}
+	r := &Redis{master: o.SentinelMaster, wait: o.WaitReplicas, db: target.options.DB, log: log, tags: bucketTags("")}
 	switch {
 	case o.SentinelMaster != "":
 		r.single, err = target.sentinel(o.SentinelMaster, addrs)
@@ -203,7 +204,7 @@ func (r *Redis) Start(ctx context.Context) error {
 
 // A Fault is a setting of a server by which it can lose what it was given.
 type Fault struct {
-	What   string // is wrong, with the server's address
+	What   string // is wrong, with the server's address, or the sentinels' name of it
 	Advice string
 }
 
@@ -220,7 +221,8 @@ func (r *Redis) Faults(ctx context.Context) (faults []Fault, err error) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		faults = append(faults, faultsOf(server.Options().Addr, info)...)
+		// Of a sentinels' master the client library tells no address.
+		faults = append(faults, faultsOf(cmp.Or(r.master, server.Options().Addr), info)...)
 		return nil
 	}
 	err = r.call(ctx, "connecting to Redis", func(ctx context.Context) error {

@@ -179,6 +179,16 @@ func TestRedisTellsOfAServerThatLosesThings(t *testing.T) {
 	}
 }
 
+func TestRedisNamesTheMasterThatLosesThings(t *testing.T) {
+	t.Parallel()
+	f := storetest.NewFailover(t)
+	r := openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName})
+	faults := get[[]Fault](t)(r.Faults(bg))
+	if len(faults) != 1 || !strings.HasPrefix(faults[0].What, "Redis at "+storetest.MasterName+" forgets") {
+		t.Errorf("got %q", faults)
+	}
+}
+
 func TestRedisNeedNotBeThereAtStart(t *testing.T) {
 	s := storetest.NewRedis(t, 0)
 	r := openServer(t, s)
