@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -381,6 +382,36 @@ func TestRedisWaitsForReplicas(t *testing.T) {
 	wantFull(t, "Charge", with.Charge(bg, t0, counter), counter.Key, t0.Add(time.Minute))
 	must(t, with.Touch(bg, t0, hash("touched"), t0.Add(time.Hour)))
 	wantGone(t, with, "deleted")
+}
+
+// A lockedBuffer is a log that is read while it is written.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// A master that its replicas do not follow any more can't be trusted, and the log says so.
+func TestRedisWithoutItsReplicasIsTold(t *testing.T) {
+	t.Parallel()
+	f := storetest.NewFailover(t)
+	var log lockedBuffer
+	r := openRedis(t, RedisOptions{URLs: []string{f.Master.URL()}, WaitReplicas: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	feed := listenTo(t, r)
+	f.Replica.Freeze()
+	eventually(t, "distrust", func() bool { return !feed.trusted() })
+	eventually(t, "a warning", func() bool { return strings.Contains(log.String(), "can't be heard") })
 }
 
 // What was spent or ended does not come back when the master dies at once

@@ -80,6 +80,7 @@ type ear struct {
 	// Guarded by the listener's mu. The beats are times of sending, zero until
 	// there is one of this subscription.
 	subscription int64         // its number; 0 while there is none
+	began        time.Duration // it did
 	heard        time.Duration // the last beat that came back
 	written      time.Duration // the last beat that the server has acknowledged
 	name         string        // of the server's data
@@ -208,6 +209,7 @@ func (l *listener) begin(e *ear) {
 	defer l.mu.Unlock()
 	l.subscriptions++
 	e.subscription, e.heard, e.written, e.name = l.subscriptions, 0, 0, ""
+	e.began = time.Since(l.start)
 	l.feed.Flush()
 }
 
@@ -238,14 +240,15 @@ func (l *listener) beat(ctx context.Context, e *ear, subscription int64, key str
 	for idle := e.server.PoolStats().IdleConns; idle > 0 && redis.HasErrorPrefix(err, "READONLY"); idle-- {
 		err = l.redis.limited(ctx, send)
 	}
-	if err != nil {
-		return // hear notices that it does not come back
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e.subscription == subscription {
+	switch {
+	case e.subscription != subscription:
+	case err == nil:
 		e.written = max(e.written, sent)
 		l.trust()
+	case sent-max(e.began, e.written) > feedLease:
+		l.warn(err) // a beat that comes back, though too few replicas have it, nobody else tells of
 	}
 }
 
@@ -292,6 +295,11 @@ func (l *listener) trust() {
 func (l *listener) report(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.warn(err)
+}
+
+// warn is report for who holds mu.
+func (l *listener) warn(err error) {
 	if !l.deaf {
 		l.deaf = true
 		l.redis.log.Warn("the endings of sessions can't be heard; Redis is asked for each request until they can", "error", err)
