@@ -111,7 +111,7 @@ func (d *doctor) timed(check, advice string, trip func() error) {
 	d.found(f)
 }
 
-const storeAdvice = "see that the server runs, is reached from here and has room, on its disk or, if it is Redis, in its maxmemory; until it answers, so do the routes with service.unavailable"
+const storeAdvice = "see that the server runs and is reached from here, has room (on its disk, Redis in its maxmemory), and that its replicas follow if wait_replicas is set; until it answers, so do the routes with service.unavailable"
 
 // accounts counts a wrong attempt of a login id that no one can have, and
 // forgets it.
