@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,10 +75,10 @@ func TestOAuth2LogsIn(t *testing.T) {
 
 // A provider that closes the connection may have taken the code before.
 func TestOAuth2SendsACodeOnceWhateverBecomesOfTheConnection(t *testing.T) {
-	sent := map[string]int{}
+	var taken atomic.Int32 // how often the code that is taken came
 	p := newOAuth2(t, func(w http.ResponseWriter, r *http.Request) {
-		r.ParseForm()
-		if sent[r.PostForm.Get("code")]++; r.PostForm.Get("code") == "taken" {
+		if r.ParseForm(); r.PostForm.Get("code") == "taken" {
+			taken.Add(1)
 			conn, _, _ := http.NewResponseController(w).Hijack()
 			conn.Close()
 			return
@@ -87,10 +88,10 @@ func TestOAuth2SendsACodeOnceWhateverBecomesOfTheConnection(t *testing.T) {
 	if _, err := p.Exchange(t.Context(), grant); err != nil { // which leaves a connection
 		t.Fatal(err)
 	}
-	taken := grant
-	taken.Code = "taken"
-	if _, err := p.Exchange(t.Context(), taken); err == nil || errors.Is(err, wire.ErrOAuthFailed) || sent["taken"] != 1 {
-		t.Errorf("sent %d times: %v", sent["taken"], err)
+	again := grant
+	again.Code = "taken"
+	if _, err := p.Exchange(t.Context(), again); err == nil || errors.Is(err, wire.ErrOAuthFailed) || taken.Load() != 1 {
+		t.Errorf("sent %d times: %v", taken.Load(), err)
 	}
 }
 
