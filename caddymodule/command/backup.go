@@ -74,23 +74,35 @@ func (c *cli) backup(ctx context.Context, output string, force bool) (size int64
 		return 0, err
 	}
 	defer os.Remove(part.Name()) // of no effect once it has its name
-	size, err = io.Copy(part, response.Body)
-	if _, local := errors.AsType[*fs.PathError](err); err != nil && !local {
-		err = &cliError{exit: exitUnreachable, message: "the backup broke off, and there is no file: " + err.Error()}
-	}
-	if err == nil {
-		err = part.Sync()
-	}
-	if closed := part.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
+	if size, err = fill(part, response.Body, "the backup broke off, and there is no file"); err != nil {
 		return 0, err
 	}
 	if err := os.Rename(part.Name(), output); err != nil {
 		return 0, err
 	}
 	return size, store.SyncFile(filepath.Dir(output))
+}
+
+// fill writes an answer of the server to a new file, and closes it. What is said of an
+// answer that breaks off begins with broken.
+func fill(f *os.File, answer io.Reader, broken string) (size int64, err error) {
+	size, err = copyAnswer(f, answer, broken)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return size, err
+}
+
+// copyAnswer tells an answer that breaks off from a file that can't be written.
+func copyAnswer(w io.Writer, answer io.Reader, broken string) (size int64, err error) {
+	size, err = io.Copy(w, answer)
+	if _, local := errors.AsType[*fs.PathError](err); err != nil && !local {
+		err = &cliError{exit: exitUnreachable, message: broken + ": " + err.Error()}
+	}
+	return size, err
 }
 
 func (c *cli) restoreCommand() *cobra.Command {

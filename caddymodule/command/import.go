@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"os/signal"
@@ -498,10 +497,11 @@ apps again.`,
 					return err
 				}
 				defer response.Body.Close()
-				if file == "" {
-					return copyExport(cmd.OutOrStdout(), response.Body)
+				if file != "" {
+					return writeExport(file, response.Body)
 				}
-				return writeExport(file, response.Body)
+				_, err = copyAnswer(cmd.OutOrStdout(), response.Body, exportBroken)
+				return err
 			})
 		})
 	cmd.Flags().StringVarP(&file, "output", "o", "", "Write to this new file, which only you can read")
@@ -516,23 +516,10 @@ func writeExport(file string, export io.Reader) error {
 	if err != nil {
 		return err
 	}
-	err = copyExport(f, export)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
+	if _, err = fill(f, export, exportBroken); err != nil {
 		os.Remove(file)
 	}
 	return err
 }
 
-func copyExport(w io.Writer, export io.Reader) error {
-	_, err := io.Copy(w, export)
-	if _, local := errors.AsType[*fs.PathError](err); err != nil && !local {
-		return &cliError{exit: exitUnreachable, message: "the export is not complete: " + err.Error()}
-	}
-	return err
-}
+const exportBroken = "the export is not complete"
