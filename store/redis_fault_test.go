@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -501,10 +499,8 @@ func TestRedisLeavesAMasterThatWasMadeAReplica(t *testing.T) {
 	now := storetest.NewRedis(t, ports[1], "--replicaof", "127.0.0.1 "+strconv.Itoa(ports[0]))
 	must(t, before.Start())
 	must(t, now.Start())
-	var master atomic.Pointer[storetest.Redis]
-	master.Store(before)
-	address := forward(t, &master)
-	one := openRedis(t, RedisOptions{URLs: []string{"redis://" + address}})
+	master := storetest.NewProxy(t, "tcp", before.Addr())
+	one := openRedis(t, RedisOptions{URLs: []string{"redis://" + master.Addr()}})
 	heard := listenTo(t, one)
 	s := session("a", 1, 1, record.Authorized)
 	must(t, one.Sessions().Create(bg, t0, s))
@@ -521,7 +517,7 @@ func TestRedisLeavesAMasterThatWasMadeAReplica(t *testing.T) {
 	t.Logf("%d connections", one.single.PoolStats().TotalConns)
 
 	now.Ask(t, "replicaof", "no", "one")
-	master.Store(now)
+	master.LeadTo(now.Addr())
 	before.Ask(t, "replicaof", "127.0.0.1", ports[2]) // where nobody is
 	must(t, openRedis(t, RedisOptions{URLs: []string{now.URL()}}).Sessions().Delete(bg, s.Hash))
 	ended, lived := storetest.StartWatch(), time.Duration(0)
@@ -540,31 +536,4 @@ func TestRedisLeavesAMasterThatWasMadeAReplica(t *testing.T) {
 		t.Errorf("a session is found %v after it was ended", lived)
 	}
 	storetest.Eventually(t, 5*time.Second, "trust", heard.trusted)
-}
-
-// forward returns an address that leads to whoever is the master when a connection is made.
-func forward(t *testing.T, master *atomic.Pointer[storetest.Redis]) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	t.Cleanup(func() { listener.Close() })
-	pass := func(to, from net.Conn) {
-		_, _ = io.Copy(to, from)
-		to.Close()
-	}
-	go func() {
-		for {
-			in, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", master.Load().Addr())
-			if err != nil {
-				in.Close()
-				continue
-			}
-			go pass(out, in)
-			go pass(in, out)
-		}
-	}()
-	return listener.Addr().String()
 }

@@ -13,9 +13,9 @@ import (
 type Proxy struct {
 	listener net.Listener
 	network  string // of the server
-	address  string
 
 	mu      sync.Mutex
+	address string
 	fault   fault
 	changed chan struct{} // closed when fault changes
 	links   map[*link]bool
@@ -49,6 +49,14 @@ func NewProxy(t testing.TB, network, address string) *Proxy {
 
 // Addr is where the proxy listens: host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// LeadTo has new connections lead to another server of the same network; those that
+// are there stay.
+func (p *Proxy) LeadTo(address string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.address = address
+}
 
 // Refuse resets all connections, and new ones at once.
 func (p *Proxy) Refuse() {
@@ -137,6 +145,7 @@ func (p *Proxy) serve(client net.Conn) {
 	l := &link{proxy: p, client: client, closed: make(chan struct{})}
 	p.mu.Lock()
 	p.links[l] = true
+	address := p.address
 	p.mu.Unlock()
 	defer func() {
 		l.close()
@@ -147,7 +156,7 @@ func (p *Proxy) serve(client net.Conn) {
 	if !l.open() {
 		return
 	}
-	server, err := net.Dial(p.network, p.address)
+	server, err := net.Dial(p.network, address)
 	if err != nil {
 		return
 	}
