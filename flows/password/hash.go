@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/argon2"
 	"golang.org/x/crypto/bcrypt"
@@ -70,9 +71,6 @@ const (
 	keyBytes  = 32
 )
 
-// unhashed is the PHC string of a hash with this salt whose key is not yet known.
-func (p Argon2id) unhashed(salt []byte) string { return p.encode(salt, make([]byte, keyBytes)) }
-
 func (p Argon2id) encode(salt, key []byte) string {
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, p.MemoryKiB, p.Iterations, p.Parallelism,
 		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(key))
@@ -87,17 +85,45 @@ func LooksLikeHash(s string) bool {
 	return known
 }
 
+const (
+	// maxCost is how much CPU time an attempt may take (contract, section 4).
+	maxCost = time.Second
+	// maxStored times as much is what Verify takes: older versions stored more
+	// expensive hashes, and operators may set more expensive parameters.
+	maxStored = 4
+)
+
 // CheckHash refuses a hash from elsewhere that can't be verified here, or would
-// take absurd memory or time: tens of logins a minute must not stop a server.
+// take absurd memory or time.
 func CheckHash(hash string) error {
 	d, err := parseHash(hash)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case d.argon2.MemoryKiB > 256<<10:
+		return errors.New("the argon2 hash asks for more than 256 MiB of memory; leave it out, and let the user set a new one")
+	case d.cost > maxCost:
+		return d.tooExpensive()
 	}
-	// What an operator has set may cost more than what is brought along, so
-	// parseHash lets more pass.
-	if d.argon2.MemoryKiB > 256<<10 || d.argon2.Iterations > 20 {
-		return errors.New("the argon2 hash asks for more than 256 MiB or 20 iterations")
+	return nil
+}
+
+// CheckHashes refuses hashes that CheckHash refuses, and a set that together takes
+// too long: a secret is compared with one hash for each salt.
+func CheckHashes(hashes []string) error {
+	costs := map[string]time.Duration{}
+	var sum time.Duration
+	for _, hash := range hashes {
+		if err := CheckHash(hash); err != nil {
+			return err
+		}
+		d, _ := parseHash(hash)
+		sum += d.cost - costs[d.salted]
+		costs[d.salted] = d.cost
+	}
+	if sum > maxCost {
+		return errors.New("together the hashes take too long to check, because each salt among them costs a hash;" +
+			" use one salt for all, or leave them out and let the user get new ones")
 	}
 	return nil
 }
@@ -114,14 +140,22 @@ func DeriveKey(hash, secret string) ([]byte, error) {
 
 // A digest is a parsed hash.
 type digest struct {
+	hash   string
 	kind   string
 	argon2 Argon2id // with argon2id and argon2i
 	salt   []byte   // not with bcrypt
 	key    []byte
 	// sees is how many bytes of a secret are looked at; 0: all.
 	sees int
+	// forms returns those of a secret that may have been hashed; nil: it is the
+	// only one.
+	forms func(secret string) []string
 	// derive returns key for the right secret.
 	derive func(secret string) ([]byte, error)
+	// cost is about how long a CPU takes to derive the key.
+	cost time.Duration
+	// bound is what costs maxCost, in words.
+	bound string
 	// salted is all but the key: hashes that have it in common derive the same.
 	salted string
 }
@@ -130,6 +164,28 @@ type digest struct {
 // is made with p.
 func (d digest) weaker(p Argon2id) bool {
 	return d.kind != "argon2id" || !d.argon2.covers(p) || len(d.salt) < saltBytes || len(d.key) < keyBytes
+}
+
+// hashed returns the forms of a secret that may have been hashed.
+func (d digest) hashed(secret string) []string {
+	if d.forms == nil {
+		return []string{secret}
+	}
+	return d.forms(secret)
+}
+
+// costing returns the digest with the cost of n units, of which most cost maxCost.
+func (d digest) costing(n, most uint64, bound string) (digest, error) {
+	d.bound = bound
+	if n > maxStored*most {
+		return d, d.tooExpensive()
+	}
+	d.cost = maxCost * time.Duration(n) / time.Duration(most)
+	return d, nil
+}
+
+func (d digest) tooExpensive() error {
+	return errors.New("the hash takes too long to check: " + d.bound + " is the most; leave it out, and let the user set a new one")
 }
 
 // seesAll reports whether the hash is surely of all of the secret: of one that
@@ -226,7 +282,7 @@ func parseHash(hash string) (digest, error) {
 	if err != nil {
 		return digest{}, err
 	}
-	d.kind = kind
+	d.hash, d.kind = hash, kind
 	if d.salted == "" {
 		// The key's length goes into argon2's computation.
 		d.salted = hash[:strings.LastIndexByte(hash, '$')] + "$" + strconv.Itoa(len(d.key))
@@ -247,6 +303,9 @@ func parseArgon2(kind string, fields []string) (d digest, err error) {
 	}
 	d.argon2 = Argon2id{uint32(n["m"]), uint32(n["t"]), uint8(n["p"])}
 	if err := d.argon2.Bounded(); err != nil { // a zero, where one is missing, too
+		return d, err
+	}
+	if d, err = d.costing(n["m"]*n["t"], 1<<20, "argon2 with 1048576 as memory in KiB times iterations"); err != nil {
 		return d, err
 	}
 	if d.salt, d.key, err = saltAndKey(fields[2:]); err != nil {
@@ -273,8 +332,11 @@ func parseBcrypt(kind string, fields []string) (d digest, err error) {
 		return d, hashForm("$2b$<cost>$<53 characters>")
 	}
 	cost, err := strconv.ParseUint(fields[0], 10, 8)
-	if err != nil || cost < 4 || cost > 15 {
-		return d, errors.New("the cost of a bcrypt hash must be 04 to 15")
+	if err != nil || cost < 4 || cost > 31 {
+		return d, errors.New("the cost of a bcrypt hash must be 04 to 14")
+	}
+	if d, err = d.costing(1<<cost, 1<<14, "bcrypt of cost 14"); err != nil {
+		return d, err
 	}
 	// x/crypto compares, but does not derive: for the right secret, derive
 	// returns the key that it already has.
@@ -340,13 +402,13 @@ func (d digest) scrypt(ln, r, p uint64) (digest, error) {
 		return d, errors.New("the parameters of a scrypt hash are out of range")
 	}
 	n := uint64(1) << ln
-	if 128*r*max(n, p) > 256<<20 || 128*r*n*p > 1<<30 {
-		return d, errors.New("the scrypt hash asks for more than 256 MiB, or to fill 1 GiB in all")
+	if 128*r*max(n, p) > 256<<20 {
+		return d, errors.New("the scrypt hash asks for more than 256 MiB of memory; leave it out, and let the user set a new one")
 	}
 	d.derive = func(secret string) ([]byte, error) {
 		return scrypt.Key([]byte(secret), d.salt, int(n), int(r), int(p), len(d.key))
 	}
-	return d, nil
+	return d.costing(n*r*p, 1<<21, "scrypt with 2097152 as N times r times p")
 }
 
 // parsePBKDF2 reads i=600000,l=32$salt$key, as PHC has it, the l optional, or
@@ -372,22 +434,22 @@ func parsePBKDF2(kind string, fields []string) (d digest, err error) {
 
 // pbkdf2 completes a digest that has salt and key.
 func (d digest) pbkdf2(kind string, iterations uint64) (digest, error) {
-	function, size := sha1.New, sha1.Size
+	function, size, most := sha1.New, sha1.Size, uint64(4_000_000)
 	switch kind {
 	case "pbkdf2-sha256":
-		function, size = sha256.New, sha256.Size
+		function, size, most = sha256.New, sha256.Size, 3_000_000
 	case "pbkdf2-sha512":
-		function, size = sha512.New, sha512.Size
+		function, size, most = sha512.New, sha512.Size, 1_500_000
 	}
-	// Each further block of the key is as much work again.
-	blocks := uint64(len(d.key)+size-1) / uint64(size)
-	if iterations < 1 || iterations*blocks > 5_000_000 {
-		return d, errors.New("the iterations of a pbkdf2 hash must be 1 to 5000000, in all blocks of its key together")
+	if iterations < 1 {
+		return d, errors.New("a pbkdf2 hash must have at least 1 iteration")
 	}
 	d.derive = func(secret string) ([]byte, error) {
 		return pbkdf2.Key[hash.Hash](function, secret, d.salt, int(iterations), len(d.key))
 	}
-	return d, nil
+	// Each further block of the key is as much work again.
+	blocks := uint64(len(d.key)+size-1) / uint64(size)
+	return d.costing(iterations*blocks, most, fmt.Sprintf("%s with %d iterations, in all blocks of its key together,", kind, most))
 }
 
 // parameters reads numbers with names: m=65536,t=2,p=1.

@@ -10,12 +10,7 @@ import (
 	"github.com/go-crypt/x/crypt"
 )
 
-const (
-	shaCryptRounds = 5000 // of a hash that does not tell
-	// maxSHACryptRounds is a little more than passlib and Ansible take, 656,000:
-	// of the longest password that is two seconds' work.
-	maxSHACryptRounds = 700_000
-)
+const shaCryptRounds = 5000 // of a hash that does not tell
 
 // parseSHACrypt reads salt$key or rounds=656000$salt$key, as crypt(3) writes
 // it. The salt is used as it stands, and the key compared as it is written.
@@ -27,8 +22,8 @@ func parseSHACrypt(kind string, fields []string) (d digest, err error) {
 	rounds := uint64(shaCryptRounds)
 	if digits, given := strings.CutPrefix(fields[0], "rounds="); given {
 		// crypt(3) itself never writes less than 1000.
-		if rounds, err = strconv.ParseUint(digits, 10, 32); err != nil || rounds < 1000 || rounds > maxSHACryptRounds {
-			return d, errors.New("the rounds of a sha256crypt or sha512crypt hash must be 1000 to 700000")
+		if rounds, err = strconv.ParseUint(digits, 10, 32); err != nil || rounds < 1000 {
+			return d, errors.New("the rounds of a sha256crypt or sha512crypt hash must be 1000 to 1000000")
 		}
 		fields = fields[1:]
 	}
@@ -39,5 +34,5 @@ func parseSHACrypt(kind string, fields []string) (d digest, err error) {
 	d.derive = func(secret string) ([]byte, error) {
 		return crypt.KeySHACrypt(function, []byte(secret), d.salt, int(rounds)), nil
 	}
-	return d, nil
+	return d.costing(rounds, 1_000_000, "sha256crypt or sha512crypt of 1000000 rounds")
 }

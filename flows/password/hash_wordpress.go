@@ -4,9 +4,9 @@ import (
 	"crypto/hmac"
 	"crypto/md5"
 	"crypto/sha512"
-	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -21,8 +21,9 @@ func parsePHPass(_ string, fields []string) (d digest, err error) {
 		return d, errors.New("a $P$ hash must apply MD5 2^7 to 2^18 times, which the characters 5 to G behind the second $ stand for")
 	}
 	d.salt, d.key = []byte(fields[0][1:9]), []byte(fields[0][9:])
-	d.salted = "$P$" + fields[0] // since derive looks at the key
-	d.derive = wordPressForms(d.key, func(secret string) ([]byte, error) {
+	d.salted = "$P$" + fields[0][:9]
+	d.forms = wordPressForms
+	d.derive = func(secret string) ([]byte, error) {
 		sum := md5.Sum(append(d.salt[:8:8], secret...))
 		text := append(sum[:], secret...)
 		for range 1 << log2 {
@@ -30,8 +31,8 @@ func parsePHPass(_ string, fields []string) (d digest, err error) {
 			copy(text, sum[:])
 		}
 		return crypt64Text(sum[:]), nil
-	})
-	return d, nil
+	}
+	return d.costing(1<<log2, 1<<22, "MD5 applied 2^18 times")
 }
 
 // parseWordPress reads 2y$10$ and 53 characters: bcrypt of an HMAC of the
@@ -45,28 +46,22 @@ func parseWordPress(_ string, fields []string) (d digest, err error) {
 	}
 	plain := d.derive
 	d.sees = 0
-	d.derive = wordPressForms(d.key, func(secret string) ([]byte, error) {
+	d.forms = wordPressForms
+	d.derive = func(secret string) ([]byte, error) {
 		mac := hmac.New(sha512.New384, []byte("wp-sha384"))
 		mac.Write([]byte(secret))
 		return plain(base64.StdEncoding.EncodeToString(mac.Sum(nil)))
-	})
+	}
 	return d, nil
 }
 
-// wordPressForms derives from a password what WordPress does: without the space
-// around it and, of a password that was typed into its forms, with a backslash
-// before quotes and backslashes. One that a program set has none.
-func wordPressForms(key []byte, derive func(string) ([]byte, error)) func(string) ([]byte, error) {
-	slashes := strings.NewReplacer(`\`, `\\`, `'`, `\'`, `"`, `\"`)
-	return func(secret string) ([]byte, error) {
-		secret = strings.Trim(secret, " \t\n\r\x00\x0b")
-		derived, err := derive(secret)
-		typed := slashes.Replace(secret)
-		if err != nil || typed == secret || subtle.ConstantTimeCompare(derived, key) == 1 {
-			return derived, err
-		}
-		return derive(typed)
-	}
+// wordPressForms are those of a password that WordPress may have hashed: without
+// the space around it and, of a password that was typed into its forms, with a
+// backslash before quotes and backslashes. One that a program set has none.
+func wordPressForms(secret string) []string {
+	secret = strings.Trim(secret, " \t\n\r\x00\x0b")
+	typed := strings.NewReplacer(`\`, `\\`, `'`, `\'`, `"`, `\"`).Replace(secret)
+	return slices.Compact([]string{secret, typed})
 }
 
 // crypt64Text writes bytes in crypt64, the lowest digit first.

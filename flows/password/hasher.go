@@ -32,14 +32,15 @@ type Turn struct {
 	Address string // empty for what no client asked for
 }
 
-// A Hasher hashes secrets and compares them with hashes, a few at a time:
-// each takes megabytes and a whole CPU, and strangers can ask for it. Each Turn
-// has its share of that, so that nobody is shut out by the storm of another. Its
-// methods may be called concurrently. They return ErrBusy to those that it has no
-// time for, and the context's error if that ends before their turn. No error
-// holds anything of a secret or a hash.
+// A Hasher hashes secrets and compares them with hashes, a few at a time: each
+// takes megabytes and a whole CPU, and strangers can ask for it. Each hash waits
+// for its turn, and each Turn has its share of the time, so that no client is shut
+// out by another's storm or by another's expensive hashes. Its methods may be
+// called concurrently. They return ErrBusy if the caller would wait too long, and
+// the context's error if that ends before the last turn. No error holds anything
+// of a secret or a hash.
 type Hasher struct {
-	// Waited is told how long each caller waited for its turn, and whether it
+	// Waited is told how long each hash waited for its turn, and whether it
 	// got it; nil for nobody.
 	Waited func(d time.Duration, got bool)
 	// Derive stands in for DeriveKey, which nil means: it can do the work in
@@ -64,30 +65,48 @@ func (h *Hasher) Slots() int { return h.turns.slots }
 // Queue returns how many callers wait or are at work, and how many may at once.
 func (h *Hasher) Queue() (length, limit int) { return h.turns.count() }
 
-// do runs work once it is its turn.
-func (h *Hasher) do(ctx context.Context, turn Turn, work func() error) error {
+// A caller takes a turn for each of its hashes, and waits for maxWait in all.
+type caller struct {
+	h    *Hasher
+	turn Turn
+	left time.Duration // of maxWait
+}
+
+func (h *Hasher) caller(turn Turn) *caller { return &caller{h, turn, maxWait} }
+
+// derive computes the key that d must have to be the secret's.
+func (c *caller) derive(ctx context.Context, d digest, secret string) (key []byte, err error) {
+	err = c.do(ctx, d.cost, func() (err error) {
+		if c.h.Derive != nil {
+			key, err = c.h.Derive(d.hash, secret)
+		} else {
+			key, err = d.derive(secret)
+		}
+		return err
+	})
+	return key, err
+}
+
+// do runs work once it is the caller's turn. The estimate is how long that takes.
+func (c *caller) do(ctx context.Context, estimate time.Duration, work func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	began := time.Now()
-	err := h.turns.await(ctx, turn)
+	w, err := c.h.turns.await(ctx, c.turn, estimate, c.left)
+	waited := time.Since(began)
+	c.left -= waited
 	if err == nil {
-		defer h.turns.pass()
+		began := time.Now()
+		defer func() { c.h.turns.pass(w, time.Since(began)) }()
 	}
-	if h.Waited != nil && (err == nil || err == ErrBusy) {
-		h.Waited(time.Since(began), err == nil)
+	if c.h.Waited != nil && (err == nil || err == ErrBusy) {
+		c.h.Waited(waited, err == nil)
 	}
 	if err != nil {
 		return err
 	}
 	return work()
-}
-
-func (h *Hasher) derive(hash, secret string) ([]byte, error) {
-	if h.Derive != nil {
-		return h.Derive(hash, secret)
-	}
-	return DeriveKey(hash, secret)
 }
 
 // Hash returns the argon2id hash of a secret, which is taken byte for byte, as
@@ -108,24 +127,19 @@ func (h *Hasher) HashSet(ctx context.Context, turn Turn, p Argon2id, secrets []s
 		return nil, err
 	}
 	salt := make([]byte, saltBytes)
-	rand.Read(salt) // never fails: it ends the process instead
-	unhashed := p.unhashed(salt)
-	var hashes []string
-	err := h.do(ctx, turn, func() error {
-		for _, secret := range secrets {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			key, err := h.derive(unhashed, secret)
-			if err != nil {
-				return err
-			}
-			hashes = append(hashes, p.encode(salt, key))
-		}
-		return nil
-	})
+	rand.Read(salt)                                             // never fails: it ends the process instead
+	d, err := parseHash(p.encode(salt, make([]byte, keyBytes))) // whose key is not yet known
 	if err != nil {
 		return nil, err
+	}
+	var hashes []string
+	c := h.caller(turn)
+	for _, secret := range secrets {
+		key, err := c.derive(ctx, d, secret)
+		if err != nil {
+			return nil, err
+		}
+		hashes = append(hashes, p.encode(salt, key))
 	}
 	return hashes, nil
 }
@@ -143,23 +157,19 @@ func (h *Hasher) Verify(ctx context.Context, turn Turn, p Argon2id, hash string,
 	if err != nil {
 		return false, false, err
 	}
-	err = h.do(ctx, turn, func() error {
-		for i, form := range forms {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			key, err := h.derive(hash, form)
+	c := h.caller(turn)
+	for i, form := range forms {
+		for _, hashed := range d.hashed(form) {
+			key, err := c.derive(ctx, d, hashed)
 			if err != nil {
-				return err
+				return false, false, err
 			}
 			if subtle.ConstantTimeCompare(key, d.key) == 1 {
-				ok, stale = true, d.seesAll(form) && (i > 0 || d.weaker(p))
-				return nil
+				return true, d.seesAll(form) && (i > 0 || d.weaker(p)), nil
 			}
 		}
-		return nil
-	})
-	return ok, stale, err
+	}
+	return false, false, nil
 }
 
 // Match returns that of the hashes which is the secret's, or "". It computes
@@ -175,27 +185,25 @@ func (h *Hasher) Match(ctx context.Context, turn Turn, p Argon2id, hashes []stri
 			return "", err
 		}
 	}
-	err = h.do(ctx, turn, func() error {
-		keys := map[string][]byte{}
-		for i, d := range digests {
-			key, derived := keys[d.salted]
-			if !derived {
-				if err := ctx.Err(); err != nil {
-					return err
+	c := h.caller(turn)
+	keys := map[string][][]byte{} // for each salt, those of all forms of the secret
+	for _, d := range digests {
+		if keys[d.salted] == nil {
+			for _, hashed := range d.hashed(secret) {
+				key, err := c.derive(ctx, d, hashed)
+				if err != nil {
+					return "", err
 				}
-				var err error
-				if key, err = h.derive(hashes[i], secret); err != nil {
-					return err
-				}
-				keys[d.salted] = key
-			}
-			if subtle.ConstantTimeCompare(key, d.key) == 1 {
-				match = hashes[i]
+				keys[d.salted] = append(keys[d.salted], key)
 			}
 		}
-		return nil
-	})
-	return match, err
+		for _, key := range keys[d.salted] {
+			if subtle.ConstantTimeCompare(key, d.key) == 1 {
+				match = d.hash
+			}
+		}
+	}
+	return match, nil
 }
 
 // waste takes the time of hashes.
@@ -204,71 +212,99 @@ func (h *Hasher) waste(ctx context.Context, turn Turn, p Argon2id, secrets ...st
 	return err
 }
 
-// turns are those of callers that wait for one of a few slots.
+// turns are those of callers that wait for one of a few slots. A slot goes to the
+// company that has used the least time, and within it to the address that has:
+// fair queuing, with the time that a turn should take charged when it begins, and
+// corrected when it ends.
 type turns struct {
-	slots   int
-	mu      sync.Mutex // guards all below
-	taken   int
-	waiting line // of a line for each company, of a line for each address
+	slots int
+	mu    sync.Mutex // guards all below
+	taken int
+	all   line // of companies
+}
+
+// newcomer is how far an address that comes anew is put behind the one whose turn
+// began last: about as much as a hash takes. Otherwise an endless number of new
+// addresses would keep all others from a second turn.
+const newcomer = 20 * time.Millisecond
+
+// A line is of waiters, who are served in order, or of lines: one of companies, in
+// which each company has one of addresses.
+type line struct {
+	name    string
+	used    time.Duration // by its turns; what others had used when it came, at least
+	began   time.Duration // the most that a line within had used when its turn began
+	behind  time.Duration // newcomer, in a line of addresses
+	running int           // how many turns it has now
+	length  int           // how many wait
+	waiters []*waiter     // of an address
+	lines   []*line       // in the order of their last turns
 }
 
 // A waiter waits to be told true when it is its turn, false if its place was
 // given away.
 type waiter struct {
-	path []string // to its line
-	told chan bool
+	estimate time.Duration
+	path     []*line // all, its company's, its address's
+	told     chan bool
 }
 
 func (t *turns) count() (length, limit int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.taken + t.waiting.length, t.slots * (1 + waitersPerSlot)
+	return t.taken + t.all.length, t.slots * (1 + waitersPerSlot)
 }
 
 // await waits for a slot, which pass gives back.
-func (t *turns) await(ctx context.Context, turn Turn) error {
-	w := &waiter{path: []string{turn.Company, turn.Address}, told: make(chan bool, 1)}
-	if !t.enqueue(w) {
-		return ErrBusy
+func (t *turns) await(ctx context.Context, turn Turn, estimate, limit time.Duration) (*waiter, error) {
+	w := &waiter{estimate: estimate, told: make(chan bool, 1)}
+	if !t.enqueue(w, turn) {
+		return nil, ErrBusy
 	}
-	timeout := time.NewTimer(maxWait)
+	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	var err error
 	select {
 	case got := <-w.told:
 		if !got {
-			return ErrBusy
+			return nil, ErrBusy
 		}
-		return nil
+		return w, nil
 	case <-timeout.C:
 		err = ErrBusy
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	if !t.leave(w) && <-w.told {
-		t.pass() // its turn came at the same moment
+		t.pass(w, 0) // its turn came at the same moment
 	}
-	return err
+	return nil, err
 }
 
 // enqueue reports whether there was a slot for the waiter, or a place to wait.
-func (t *turns) enqueue(w *waiter) bool {
+func (t *turns) enqueue(w *waiter, turn Turn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.taken < t.slots {
-		t.taken++
-		w.told <- true
-		return true
-	}
-	if t.waiting.length == t.slots*waitersPerSlot {
-		other := t.waiting.displaced(w.path)
+	if t.all.length == t.slots*waitersPerSlot {
+		other := t.all.displaced(turn.Company, turn.Address)
 		if other == nil {
 			return false
 		}
-		t.waiting.remove(other, other.path)
+		other.leave()
 		other.told <- false
 	}
-	t.waiting.add(w, w.path)
+	company := t.all.enter(turn.Company)
+	address := company.enter(turn.Address)
+	w.path = []*line{&t.all, company, address}
+	if t.taken < t.slots {
+		t.taken++
+		w.begin()
+		return true
+	}
+	address.waiters = append(address.waiters, w)
+	for _, l := range w.path {
+		l.length++
+	}
 	return true
 }
 
@@ -276,104 +312,120 @@ func (t *turns) enqueue(w *waiter) bool {
 func (t *turns) leave(w *waiter) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.waiting.remove(w, w.path)
+	return w.leave()
 }
 
-// pass gives a slot to whose turn it is.
-func (t *turns) pass() {
+// pass ends the turn of w, which took so long, and gives its slot to the next.
+func (t *turns) pass(w *waiter, took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.waiting.length == 0 {
-		t.taken--
-		return
+	for _, l := range w.path[1:] {
+		l.used += took - w.estimate
+		l.running--
 	}
-	t.waiting.first().told <- true
-}
-
-// A line is of waiters, who are served in order, or of lines, which take turns.
-// Its zero value is an empty one.
-type line struct {
-	length  int // how many wait in all
-	waiters []*waiter
-	lines   map[string]*line // those that are not empty
-	next    []string         // their names, in the order of their turns
-}
-
-func (l *line) add(w *waiter, path []string) {
-	l.length++
-	if len(path) == 0 {
-		l.waiters = append(l.waiters, w)
-		return
-	}
-	name := path[0]
-	if l.lines == nil {
-		l.lines = map[string]*line{}
-	}
-	if l.lines[name] == nil {
-		l.lines[name] = &line{}
-		l.next = append(l.next, name)
-	}
-	l.lines[name].add(w, path[1:])
-}
-
-// first takes out the waiter whose turn it is.
-func (l *line) first() *waiter {
-	l.length--
-	if len(l.lines) == 0 {
-		w := l.waiters[0]
-		l.waiters = l.waiters[1:]
-		return w
-	}
-	name := l.next[0]
-	l.next = l.next[1:]
-	within := l.lines[name]
-	w := within.first()
-	if within.length > 0 {
-		l.next = append(l.next, name)
+	if t.all.length > 0 {
+		next := t.all.next()
+		next.leave()
+		next.begin()
 	} else {
-		delete(l.lines, name)
+		t.taken--
 	}
-	return w
+	for _, l := range w.path[:2] {
+		l.forget(t.taken < t.slots)
+	}
 }
 
-// remove takes out a waiter, and reports whether it was there.
-func (l *line) remove(w *waiter, path []string) bool {
-	if len(path) == 0 {
-		i := slices.Index(l.waiters, w)
-		if i < 0 {
-			return false
-		}
-		l.waiters = slices.Delete(l.waiters, i, i+1)
-		l.length--
-		return true
+// begin tells the waiter that it is its turn.
+func (w *waiter) begin() {
+	for i, l := range w.path[1:] {
+		w.path[i].began = max(w.path[i].began, l.used)
+		l.used += w.estimate
+		l.running++
 	}
-	name := path[0]
-	within := l.lines[name]
-	if within == nil || !within.remove(w, path[1:]) {
+	w.told <- true
+}
+
+// leave reports whether the waiter still waited.
+func (w *waiter) leave() bool {
+	address := w.path[len(w.path)-1]
+	i := slices.Index(address.waiters, w)
+	if i < 0 {
 		return false
 	}
-	l.length--
-	if within.length == 0 {
-		delete(l.lines, name)
-		l.next = slices.DeleteFunc(l.next, func(other string) bool { return other == name })
+	address.waiters = slices.Delete(address.waiters, i, i+1)
+	for _, l := range w.path {
+		l.length--
 	}
 	return true
 }
 
+// enter returns the line of a name, a new one if there is none. One that was
+// empty has no credit from that time.
+func (l *line) enter(name string) *line {
+	within := l.find(name)
+	if within == nil {
+		within = &line{name: name, behind: newcomer}
+		l.lines = append(l.lines, within)
+	}
+	if within.empty() {
+		within.used = max(within.used, l.entry())
+	}
+	return within
+}
+
+// entry is what a line within is taken to have used when it comes anew.
+func (l *line) entry() time.Duration { return l.began + l.behind }
+
+// forget drops the empty lines within that owe no time; if there is time for
+// all, those that do, too.
+func (l *line) forget(all bool) {
+	l.lines = slices.DeleteFunc(l.lines, func(within *line) bool {
+		return within.empty() && (all || within.used <= l.entry())
+	})
+}
+
+func (l *line) find(name string) *line {
+	for _, within := range l.lines {
+		if within.name == name {
+			return within
+		}
+	}
+	return nil
+}
+
+// empty reports whether nobody waits in the line or has a turn.
+func (l *line) empty() bool { return l.length == 0 && l.running == 0 }
+
+// next returns the waiter whose turn it is.
+func (l *line) next() *waiter {
+	if len(l.waiters) > 0 {
+		return l.waiters[0]
+	}
+	least := -1
+	for i, within := range l.lines {
+		if within.length > 0 && (least < 0 || within.used < l.lines[least].used) {
+			least = i
+		}
+	}
+	within := l.lines[least]
+	l.lines = append(slices.Delete(l.lines, least, least+1), within)
+	return within.next()
+}
+
 // displaced returns who gives its place to one more waiter on path: the last of
 // the longest line, if the one on path then is no longer than that; else nil.
-func (l *line) displaced(path []string) *waiter {
+func (l *line) displaced(path ...string) *waiter {
 	if len(path) == 0 {
 		return nil
 	}
-	own := l.lines[path[0]]
+	own := l.find(path[0])
 	if own == nil {
 		own = &line{}
 	}
 	if longest := l.longest(); longest.length > own.length+1 {
 		return longest.last()
 	}
-	return own.displaced(path[1:])
+	return own.displaced(path[1:]...)
 }
 
 // last returns the last waiter of the longest line.

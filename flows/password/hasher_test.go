@@ -18,7 +18,7 @@ var acme = Turn{Company: "acme", Address: "192.0.2.1"}
 func occupy(h *Hasher) (release func()) {
 	done := make(chan struct{})
 	for range h.Slots() {
-		go h.do(context.Background(), acme, func() error { <-done; return nil })
+		go h.caller(acme).do(context.Background(), 0, func() error { <-done; return nil })
 	}
 	synctest.Wait()
 	return func() { close(done); synctest.Wait() }
@@ -31,7 +31,7 @@ func TestHasherRunsNoMoreThanItsSlots(t *testing.T) {
 		running, most, done := 0, 0, 0
 		for range 20 {
 			go func() {
-				err := h.do(t.Context(), acme, func() error {
+				err := h.caller(acme).do(t.Context(), 0, func() error {
 					mu.Lock()
 					running++
 					most = max(most, running)
@@ -78,7 +78,7 @@ func TestHasherRefusesAtOnceWhoWouldWaitInVain(t *testing.T) {
 		release := occupy(h)
 		results := make(chan error, waitersPerSlot)
 		for range waitersPerSlot {
-			go func() { results <- h.do(t.Context(), acme, func() error { return nil }) }()
+			go func() { results <- h.caller(acme).do(t.Context(), 0, func() error { return nil }) }()
 		}
 		synctest.Wait()
 		start := time.Now()
@@ -101,7 +101,7 @@ func TestHasherServesInOrder(t *testing.T) {
 		release := occupy(h)
 		var got []int
 		for i := range 10 {
-			go h.do(t.Context(), acme, func() error { got = append(got, i); return nil })
+			go h.caller(acme).do(t.Context(), 0, func() error { got = append(got, i); return nil })
 			synctest.Wait()
 		}
 		release()
@@ -134,7 +134,7 @@ func TestHasherSurvivesAPanic(t *testing.T) {
 	h := NewHasher(1)
 	func() {
 		defer func() { recover() }()
-		h.do(t.Context(), acme, func() error { panic("a defect") })
+		h.caller(acme).do(t.Context(), 0, func() error { panic("a defect") })
 	}()
 	if _, err := h.Hash(t.Context(), acme, quick, "secret"); err != nil {
 		t.Error(err)
@@ -153,8 +153,8 @@ func TestNewHasherLeavesACPU(t *testing.T) {
 // wantEmpty: nobody waits or is at work, and nothing is kept of those that did.
 func wantEmpty(t *testing.T, h *Hasher) {
 	t.Helper()
-	if n, _ := h.Queue(); n != 0 || len(h.turns.waiting.lines) != 0 || len(h.turns.waiting.next) != 0 {
-		t.Errorf("%d still wait or are at work, of %d companies", n, len(h.turns.waiting.lines))
+	if n, _ := h.Queue(); n != 0 || len(h.turns.all.lines) != 0 {
+		t.Errorf("%d still wait or are at work, of %d companies", n, len(h.turns.all.lines))
 	}
 }
 
@@ -172,7 +172,7 @@ func TestHasherLetsCompaniesAndAddressesTakeTurns(t *testing.T) {
 				release := occupy(h)
 				var served []string
 				for _, who := range strings.Fields(c.come) {
-					go h.do(t.Context(), Turn{who[:1], who[1:]}, func() error { served = append(served, who); return nil })
+					go h.caller(Turn{who[:1], who[1:]}).do(t.Context(), 0, func() error { served = append(served, who); return nil })
 					synctest.Wait()
 				}
 				release()
@@ -199,12 +199,12 @@ func TestHasherStormLeavesOthersTheirPlace(t *testing.T) {
 				_, limit := h.Queue()
 				storm := make(chan error, limit)
 				for range limit {
-					go func() { storm <- h.do(t.Context(), acme, func() error { return nil }) }()
+					go func() { storm <- h.caller(acme).do(t.Context(), 0, func() error { return nil }) }()
 				}
 				synctest.Wait()
 				others := make(chan error, 10)
 				for i := range 10 {
-					go func() { others <- h.do(t.Context(), other(i), func() error { return nil }) }()
+					go func() { others <- h.caller(other(i)).do(t.Context(), 0, func() error { return nil }) }()
 					synctest.Wait()
 				}
 				if n, _ := h.Queue(); n != limit {
@@ -241,17 +241,17 @@ func TestHasherSharesPlacesEvenly(t *testing.T) {
 		release := occupy(h)
 		for _, turn := range []Turn{{"a", "1"}, {"a", "2"}, {"a", "3"}, {"a", "4"}, {"b", "1"}, {"b", "1"}} {
 			for range 2 * waitersPerSlot {
-				go h.do(t.Context(), turn, func() error { return nil })
+				go h.caller(turn).do(t.Context(), 0, func() error { return nil })
 			}
 			synctest.Wait()
 		}
 		waiting := func(l *line, path ...string) int {
 			for _, name := range path {
-				l = l.lines[name]
+				l = l.find(name)
 			}
 			return l.length
 		}
-		all := &h.turns.waiting
+		all := &h.turns.all
 		if a, b := waiting(all, "a"), waiting(all, "b"); a+b != waitersPerSlot || a < b || a > b+1 {
 			t.Errorf("%d and %d wait of two companies", a, b)
 		}
@@ -273,7 +273,7 @@ func TestHasherLosesNoSlot(t *testing.T) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%20)*time.Millisecond)
 			defer cancel()
-			h.do(ctx, Turn{fmt.Sprint(i % 3), fmt.Sprint(i % 7)}, func() error { time.Sleep(time.Millisecond); return nil })
+			h.caller(Turn{fmt.Sprint(i % 3), fmt.Sprint(i % 7)}).do(ctx, 0, func() error { time.Sleep(time.Millisecond); return nil })
 		})
 	}
 	all.Wait()
