@@ -279,3 +279,219 @@ func TestHasherLosesNoSlot(t *testing.T) {
 	all.Wait()
 	wantEmpty(t, h)
 }
+
+// timed makes a hash of pbkdf2-sha256 take a second for each 3,000,000 iterations,
+// by the clock of synctest.
+func timed(h *Hasher) *Hasher {
+	h.Derive = func(hash, _ string) ([]byte, error) {
+		d, err := parseHash(hash)
+		time.Sleep(d.cost)
+		return nil, err
+	}
+	return h
+}
+
+// hashOf is a hash that takes so long, with a salt of its own for each i.
+func hashOf(took time.Duration, i int) string {
+	return fmt.Sprintf("$pbkdf2-sha256$%d$MDEyMzQ1N%03d$%043d", took*3_000_000/time.Second, i, 0)
+}
+
+// verify returns how long it took until a wrong secret was compared.
+func verify(t *testing.T, h *Hasher, turn Turn, hash string) (time.Duration, error) {
+	start := time.Now()
+	_, _, err := h.Verify(t.Context(), turn, quick, hash, "wrong")
+	return time.Since(start), err
+}
+
+// A company's expensive hashes are one turn each, and cost it the turns of others:
+// all of theirs come before its second one.
+func TestExpensiveHashesHoldOthersUpForOneOfThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := timed(NewHasher(1))
+		for range 6 {
+			go verify(t, h, acme, hashOf(time.Second, 0))
+		}
+		synctest.Wait()
+		var others sync.WaitGroup
+		for range 8 {
+			others.Go(func() {
+				took, err := verify(t, h, Turn{Company: "calm"}, hashOf(20*time.Millisecond, 0))
+				if most := time.Second + 8*20*time.Millisecond; err != nil || took > most {
+					t.Errorf("another company's login: %v after %v, want at most %v", err, took, most)
+				}
+			})
+		}
+		others.Wait()
+		time.Sleep(6 * time.Second)
+		wantEmpty(t, h)
+	})
+}
+
+// A set of many salts, as older versions stored, gives its slot back after each,
+// and stops when nobody waits for the answer any more.
+func TestEachSaltOfASetHasATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := timed(NewHasher(1))
+		var hashes []string
+		for i := range 100 {
+			hashes = append(hashes, hashOf(600*time.Millisecond, i))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		matched := make(chan error)
+		go func() {
+			_, err := h.Match(ctx, acme, quick, hashes, "wrong")
+			matched <- err
+		}()
+		for range 8 {
+			time.Sleep(time.Second)
+			if took, err := verify(t, h, Turn{Company: "calm"}, hashOf(20*time.Millisecond, 0)); err != nil || took > 620*time.Millisecond {
+				t.Errorf("another company's login: %v after %v", err, took)
+			}
+			if took, err := verify(t, h, Turn{acme.Company, "192.0.2.2"}, hashOf(20*time.Millisecond, 0)); err != nil || took > 620*time.Millisecond {
+				t.Errorf("a login from another address: %v after %v", err, took)
+			}
+		}
+		cancel()
+		start := time.Now()
+		if err := <-matched; err != context.Canceled || time.Since(start) > 600*time.Millisecond {
+			t.Errorf("%v, %v after the client was gone", err, time.Since(start))
+		}
+		wantEmpty(t, h)
+
+		start = time.Now()
+		if match, err := h.Match(t.Context(), acme, quick, hashes, "wrong"); match != "" || err != nil || time.Since(start) != time.Minute {
+			t.Errorf("alone: %q, %v after %v, want none after 1m", match, err, time.Since(start))
+		}
+	})
+}
+
+// Between its turns a caller waits no longer than for a single one.
+func TestWaitingIsBoundedOverAllTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := timed(NewHasher(1))
+		stop := time.Now().Add(10 * time.Second)
+		var storm sync.WaitGroup
+		for range 2 {
+			storm.Go(func() {
+				for time.Now().Before(stop) {
+					verify(t, h, Turn{Company: "calm"}, hashOf(100*time.Millisecond, 0))
+				}
+			})
+		}
+		synctest.Wait()
+		var hashes []string
+		for i := range 100 {
+			hashes = append(hashes, hashOf(100*time.Millisecond, i))
+		}
+		start := time.Now()
+		_, err := h.Match(t.Context(), acme, quick, hashes, "wrong")
+		if took := time.Since(start); err != ErrBusy || took < 3*time.Second || took > 4*time.Second {
+			t.Errorf("%v after %v, want ErrBusy after 1.8s of waiting and as much work", err, took)
+		}
+		storm.Wait()
+	})
+}
+
+// Companies get as much time as each other, and so do the addresses of one, also if
+// one of them comes again only when its turn is over.
+func TestTurnsAreFairByTime(t *testing.T) {
+	for name, other := range map[string]Turn{"companies": {"calm", acme.Address}, "addresses": {acme.Company, "192.0.2.2"}} {
+		for _, slots := range []int{1, 3} {
+			t.Run(fmt.Sprint(name, slots), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := NewHasher(slots)
+					begun := time.Now()
+					used := map[Turn]time.Duration{}
+					var mu sync.Mutex
+					var all sync.WaitGroup
+					for turn, takes := range map[Turn]time.Duration{acme: 500 * time.Millisecond, other: 20 * time.Millisecond} {
+						clients := slots
+						if turn == other {
+							clients *= 3
+						}
+						for range clients {
+							all.Go(func() {
+								for time.Since(begun) < time.Minute {
+									h.caller(turn).do(t.Context(), takes, func() error {
+										time.Sleep(takes)
+										mu.Lock()
+										defer mu.Unlock()
+										used[turn] += takes
+										return nil
+									})
+								}
+							})
+						}
+					}
+					all.Wait()
+					if ratio := float64(used[acme]) / float64(used[other]); ratio < 0.9 || ratio > 1.1 {
+						t.Errorf("used %v, want as much", used)
+					}
+					wantEmpty(t, h)
+				})
+			})
+		}
+	}
+}
+
+// A company with expensive hashes takes no more slots than one while others have
+// something waiting and use theirs.
+func TestExpensiveHashesLeaveOthersASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := timed(NewHasher(3))
+		release := occupy(h)
+		for range 20 {
+			go verify(t, h, Turn{Company: "dear"}, hashOf(time.Second, 0))
+		}
+		synctest.Wait()
+		stop := time.Now().Add(1500 * time.Millisecond)
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() {
+				for time.Now().Before(stop) {
+					if took, err := verify(t, h, Turn{Company: "calm"}, hashOf(20*time.Millisecond, 0)); err != nil || took > 200*time.Millisecond {
+						t.Errorf("%v after %v", err, took)
+					}
+				}
+			})
+		}
+		synctest.Wait()
+		release()
+		all.Wait()
+		time.Sleep(20 * time.Second)
+		wantEmpty(t, h)
+	})
+}
+
+// An address that had its turn gets another, however many new ones come; and
+// nothing is kept of those that are gone.
+func TestNewAddressesKeepNobodyFromASecondTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := timed(NewHasher(1))
+		var all sync.WaitGroup
+		most := 0
+		for i := range 520 { // as many as can be served, behind 20 at once
+			all.Go(func() {
+				time.Sleep(time.Duration(max(0, i-20)) * 20 * time.Millisecond)
+				if took, err := verify(t, h, Turn{acme.Company, fmt.Sprint(i)}, hashOf(20*time.Millisecond, 0)); err != nil {
+					t.Errorf("a new address: %v after %v", err, took)
+				}
+				h.turns.mu.Lock()
+				defer h.turns.mu.Unlock()
+				if company := h.turns.all.find(acme.Company); company != nil {
+					most = max(most, len(company.lines))
+				}
+			})
+		}
+		for range 5 {
+			if took, err := verify(t, h, acme, hashOf(20*time.Millisecond, 0)); err != nil || took > time.Second {
+				t.Errorf("one that comes again: %v after %v", err, took)
+			}
+		}
+		all.Wait()
+		if most > 100 {
+			t.Errorf("%d addresses were kept, of those that had come", most)
+		}
+		wantEmpty(t, h)
+	})
+}
