@@ -158,7 +158,7 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 		"second_factor always":                                                 `company acme: second_factor: "always" is unknown; choose per_account, required or off, at Caddyfile:6`,
 		"recovery {\nlink http://a.example/#{token}\n}":                        "company acme: recovery link: write an https URL without credentials; http is taken for this machine only, at Caddyfile:7",
 		"disclaimer terms {\nlink terms.html\n}":                               "company acme: disclaimer terms: link: write a URL like https://host/path, at Caddyfile:7",
-		"account a {\nphone 60012345\n}":                                       "company acme: account a: phone: write it as an international number, as in +37060012345, at Caddyfile:8",
+		"account a {\nphone 60012345\n}":                                       "company acme: account a: phone: write it as an international number, as in +37060012345, at Caddyfile:7",
 		"sms webhook gateway {\nsecret x\n}":                                   "company acme: sms: write a URL like https://host/path, at Caddyfile:6",
 		"sms webhook https://gateway.example {\nsecret whsec_?\n}":             "company acme: sms: secret: what follows whsec_ must be base64, at Caddyfile:7",
 		"sms webhook https://gateway.example {\ntimeout 2m\nsecret {env.X}\n}": "company acme: sms: timeout: '2m' is too long; choose at most 1m, at Caddyfile:7",

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/mnemogate/mnemogate/flows/manage"
+	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -171,4 +173,23 @@ func TestThePresentPasswordIsKnownAsItWasTyped(t *testing.T) {
 	b := newBench(t)
 	b.withHash(bcryptHash(t, "flat of 50m²"))
 	b.wrong(wire.ErrPasswordSame, "auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "flat of 50m²"})
+}
+
+// The company's own parameters may make more expensive hashes than those that are
+// taken from elsewhere.
+func TestPlainPasswordsAreHashedWithParametersThatNoImportMayHave(t *testing.T) {
+	b := newBench(t)
+	b.company.Password.Argon2id = pw.Argon2id{MemoryKiB: 262144, Iterations: 5, Parallelism: 1}
+	b.Hasher.Derive = func(string, string) ([]byte, error) { return make([]byte, 32), nil } // at once
+	b.seed(manage.Seed{
+		Account:  record.Account{Mnemocode: "bob", LoginName: "bob", Question: "Name of your first cat?"},
+		Password: password, Answer: answer,
+	})
+	bob, err := b.Accounts.ByMnemocode(t.Context(), code, "bob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pw.CheckHash(bob.PasswordHash) == nil || pw.CheckHash(bob.AnswerHash) == nil {
+		t.Error("these hashes could be imported, so this shows nothing")
+	}
 }

@@ -214,7 +214,8 @@ func (c *Company) parseOAuth(d *caddyfile.Dispenser) error {
 //	}
 func (a *Account) parse(d *caddyfile.Dispenser) error {
 	mnemocode := d.Val()
-	err := guest.Options(d, map[string]func() error{
+	check := func() error { return a.check(mnemocode) }
+	err := guest.CheckedOptions(d, check, guest.Naming(map[string]func() error{
 		"phone":             guest.Text(d, &a.Phone),
 		"email":             guest.Text(d, &a.Email),
 		"login":             guest.Text(d, &a.Login),
@@ -224,8 +225,8 @@ func (a *Account) parse(d *caddyfile.Dispenser) error {
 		"second_factor":     guest.Flag(d, &a.SecondFactor),
 		"must_set_password": guest.Flag(d, &a.MustSetPassword),
 		"identity":          func() error { return a.parseIdentity(d) },
-	}, "identity")
-	return guest.Complete(d, err, func() error { return a.check(mnemocode) })
+	}), "identity")
+	return guest.Complete(d, err, check)
 }
 
 func (a *Account) parseQuestion(d *caddyfile.Dispenser) error {

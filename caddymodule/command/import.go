@@ -52,7 +52,8 @@ The fields are those of 'account show' that can be written, and
                        as $fbscrypt$v=1,n=<mem_cost>,r=<rounds>,p=1,
                        ss=<salt separator>,sk=<signer key>$<salt>$<hash>;
                        Keycloak's as its credential object. It is replaced by
-                       argon2id at the first good login. Of another kind, leave
+                       argon2id at the first good login. Of another kind, or
+                       if it takes longer than about a second to check, leave
                        it out: the user sets a password by recovery.
   control_answer       in plain, or control_answer_hash
   backup_code_hashes   as 'export' writes them

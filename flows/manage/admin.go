@@ -437,10 +437,8 @@ func (ch Change) check(a, before record.Account) error {
 			return &FieldError{"control_answer_hash", err.Error()}
 		}
 	}
-	for _, hash := range ch.BackupCodes {
-		if err := password.CheckHash(hash); err != nil {
-			return &FieldError{"backup_code_hashes", err.Error()}
-		}
+	if err := password.CheckHashes(ch.BackupCodes); err != nil {
+		return &FieldError{"backup_code_hashes", err.Error()}
 	}
 	return CheckAccount(a)
 }

@@ -97,8 +97,17 @@ func (ad *Admin) Seed(ctx context.Context, seed Seed) error {
 func (ad *Admin) createSeed(ctx context.Context, seed Seed) (err error) {
 	a := seed.Account
 	a.Company = ad.Company.Code
-	a.PasswordHash = seed.Password
-	if seed.Password != "" && !password.LooksLikeHash(seed.Password) {
+	plain := seed.Password != "" && !password.LooksLikeHash(seed.Password)
+	if !plain {
+		a.PasswordHash = seed.Password
+	}
+	a.AnswerHash = seed.Answer // it will have one
+	// Before hashing: what the company's parameters make may be more expensive
+	// than what is taken from elsewhere.
+	if err := CheckAccount(a); err != nil {
+		return err
+	}
+	if plain {
 		if a.PasswordHash, err = ad.Hasher.Hash(ctx, password.Turn{Company: ad.Company.Code}, ad.Company.Password.Argon2id, password.Normalize(seed.Password)); err != nil {
 			return fmt.Errorf("hashing the password: %w", err)
 		}
@@ -107,9 +116,6 @@ func (ad *Admin) createSeed(ctx context.Context, seed Seed) (err error) {
 		if a.AnswerHash, err = ad.Hasher.Hash(ctx, password.Turn{Company: ad.Company.Code}, ad.Company.Password.Argon2id, record.FoldAnswer(seed.Answer)); err != nil {
 			return fmt.Errorf("hashing the control answer: %w", err)
 		}
-	}
-	if err := CheckAccount(a); err != nil {
-		return err
 	}
 	created := ad.TellOf(ad.Company, background.Fact{Kind: record.TellCreated, Mnemocode: a.Mnemocode})
 	if a.ID, err = ad.Accounts.Create(ctx, ad.Now(), a, created...); err != nil {

@@ -448,8 +448,8 @@ func (d digest) pbkdf2(kind string, iterations uint64) (digest, error) {
 		return pbkdf2.Key[hash.Hash](function, secret, d.salt, int(iterations), len(d.key))
 	}
 	// Each further block of the key is as much work again.
-	blocks := uint64(len(d.key)+size-1) / uint64(size)
-	return d.costing(iterations*blocks, most, fmt.Sprintf("%s with %d iterations, in all blocks of its key together,", kind, most))
+	most /= uint64(len(d.key)+size-1) / uint64(size)
+	return d.costing(iterations, most, fmt.Sprintf("%s with %d iterations and a key of %d bytes", kind, most, len(d.key)))
 }
 
 // parameters reads numbers with names: m=65536,t=2,p=1.
