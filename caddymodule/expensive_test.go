@@ -31,7 +31,9 @@ func TestExpensiveHashesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{})
 	const key = "EH3db6XWEF3n9fsrwHbnCqN7+QWH4nsUZqWS3H0zQ4w"
-	pbkdf2 := func(iterations int) string { return fmt.Sprintf("$pbkdf2-sha256$%d$MDEyMzQ1Njc4OTAx$%s", iterations, key) }
+	pbkdf2 := func(iterations int) string {
+		return fmt.Sprintf("$pbkdf2-sha256$%d$MDEyMzQ1Njc4OTAx$%s", iterations, key)
+	}
 	const advice = "the hash takes too long to check: pbkdf2-sha256 with 3000000 iterations and a key of 32 bytes is the most; leave it out, and let the user set a new one"
 	const together = "together the hashes take too long to check, because each salt among them costs a hash; use one salt for all, or leave them out and let the user get new ones"
 
