@@ -16,8 +16,8 @@ import (
 var ErrBusy = errors.New("too many passwords are being hashed at once")
 
 const (
-	// maxWait is how long a caller waits for its turn: less than the 2 s within
-	// which it is told that there is none (contract, section 4).
+	// maxWait is how long a caller waits for its turns in all: less than the 2 s
+	// within which it is told that there is none (contract, section 4).
 	maxWait = 1800 * time.Millisecond
 	// waitersPerSlot bounds the memory of those that wait. A hash with the
 	// default parameters takes 15 to 30 ms, so whoever comes behind 128 others
@@ -127,8 +127,9 @@ func (h *Hasher) HashSet(ctx context.Context, turn Turn, p Argon2id, secrets []s
 		return nil, err
 	}
 	salt := make([]byte, saltBytes)
-	rand.Read(salt)                                             // never fails: it ends the process instead
-	d, err := parseHash(p.encode(salt, make([]byte, keyBytes))) // whose key is not yet known
+	rand.Read(salt) // never fails: it ends the process instead
+	unknown := make([]byte, keyBytes)
+	d, err := parseHash(p.encode(salt, unknown))
 	if err != nil {
 		return nil, err
 	}
@@ -212,10 +213,10 @@ func (h *Hasher) waste(ctx context.Context, turn Turn, p Argon2id, secrets ...st
 	return err
 }
 
-// turns are those of callers that wait for one of a few slots. A slot goes to the
-// company that has used the least time, and within it to the address that has:
-// fair queuing, with the time that a turn should take charged when it begins, and
-// corrected when it ends.
+// turns gives a few slots to callers by fair queuing: a slot goes to the company
+// that has used the least time, and within it to the address that has. A turn is
+// charged with its estimate when it begins, so that a company can't begin many
+// long ones at once, and with the time that it took when it ends.
 type turns struct {
 	slots int
 	mu    sync.Mutex // guards all below
@@ -223,18 +224,18 @@ type turns struct {
 	all   line // of companies
 }
 
-// newcomer is how far an address that comes anew is put behind the one whose turn
-// began last: about as much as a hash takes. Otherwise an endless number of new
-// addresses would keep all others from a second turn.
+// newcomer is how far a new address is put behind the one whose turn began last:
+// about as much as a hash takes. Otherwise an endless number of new addresses would
+// keep all others from a second turn.
 const newcomer = 20 * time.Millisecond
 
 // A line is of waiters, who are served in order, or of lines: one of companies, in
 // which each company has one of addresses.
 type line struct {
 	name    string
-	used    time.Duration // by its turns; what others had used when it came, at least
+	used    time.Duration // by its turns, counted from what others had used when it came
 	began   time.Duration // the most that a line within had used when its turn began
-	behind  time.Duration // newcomer, in a line of addresses
+	behind  time.Duration // how far behind that a new line begins
 	running int           // how many turns it has now
 	length  int           // how many wait
 	waiters []*waiter     // of an address
@@ -275,8 +276,12 @@ func (t *turns) await(ctx context.Context, turn Turn, estimate, limit time.Durat
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	if !t.leave(w) && <-w.told {
-		t.pass(w, 0) // its turn came at the same moment
+	got := !t.leave(w) && <-w.told // its turn may come at the same moment
+	if got && err == ErrBusy {
+		return w, nil
+	}
+	if got {
+		t.pass(w, 0)
 	}
 	return nil, err
 }
@@ -359,8 +364,8 @@ func (w *waiter) leave() bool {
 	return true
 }
 
-// enter returns the line of a name, a new one if there is none. One that was
-// empty has no credit from that time.
+// enter returns the line of a name, a new one if there is none. The time while
+// nobody was in it gives it no credit.
 func (l *line) enter(name string) *line {
 	within := l.find(name)
 	if within == nil {
@@ -376,8 +381,8 @@ func (l *line) enter(name string) *line {
 // entry is what a line within is taken to have used when it comes anew.
 func (l *line) entry() time.Duration { return l.began + l.behind }
 
-// forget drops the empty lines within that owe no time; if there is time for
-// all, those that do, too.
+// forget drops the empty lines within that have used no more than a new one, or,
+// while nobody waits, all empty ones.
 func (l *line) forget(all bool) {
 	l.lines = slices.DeleteFunc(l.lines, func(within *line) bool {
 		return within.empty() && (all || within.used <= l.entry())
