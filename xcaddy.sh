@@ -46,7 +46,7 @@ version=$(sed -n 's/^const version = "\(.*\)"$/\1/p' "$here/caddymodule/app/vers
 caddy=$(cd "$here" && go list -m -f '{{.Version}}' github.com/caddyserver/caddy/v2)
 revision=
 case $version in
-*-dev) [ ! -e "$here/.git" ] || revision=$(git -C "$here" describe --always --exclude='*' --abbrev=12 --dirty || true) ;;
+*-dev) [ ! -e "$here"/.git ] || revision=$(git -C "$here" describe --always --exclude='*' --abbrev=12 --dirty || true) ;;
 esac
 
 from_xcaddy() {
