@@ -4,9 +4,10 @@
 #   ./xcaddy.sh [--with module[@version][=path]]...              builds ./caddy
 #   ./xcaddy.sh [--with module[@version][=path]]... run [arg]... builds it, then: caddy run [arg]...
 #
-# With xcaddy on the PATH that does the work; else the same is done with go
-# alone. Either way mnemogate comes from this directory and Caddy in the version
-# that go.mod pins. CADDY_OUTPUT names another file than ./caddy.
+# The source is this directory, and Caddy has the version that go.mod pins. If xcaddy
+# is on the PATH, it writes the module to build; if it is missing or fails, Go alone
+# does the same with the versions of go.sum. CADDY_OUTPUT names another file than
+# ./caddy. Builds of one commit are identical, wherever they are made.
 set -eu
 
 module=github.com/mnemogate/mnemogate
@@ -25,7 +26,10 @@ while [ $# -gt 0 ]; do
 	case $1 in
 	--with)
 		[ $# -ge 2 ] || fail "--with needs a module, as in --with github.com/caddyserver/transform-encoder"
-		extra="$extra $2"
+		case $2 in
+		*=.*) extra="$extra ${2%%=*}=$PWD/${2#*=}" ;;
+		*) extra="$extra $2" ;;
+		esac
 		shift 2
 		;;
 	run) break ;;
@@ -37,24 +41,26 @@ while [ $# -gt 0 ]; do
 	esac
 done
 
-version=$(sed -n 's/^## \(v[^ ]*\) .*/\1/p' "$here/CHANGELOG.md" | head -n 1)
+case $output in /*) ;; *) output=$PWD/$output ;; esac
+version=$(sed -n 's/^const version = "\(.*\)"$/\1/p' "$here/caddymodule/app/version.go")
 caddy=$(cd "$here" && go list -m -f '{{.Version}}' github.com/caddyserver/caddy/v2)
+revision=
+case $version in
+*-dev) [ ! -e "$here"/.git ] || revision=$(git -C "$here" describe --always --exclude='*' --abbrev=12 --dirty || true) ;;
+esac
 
-with_xcaddy() {
-	set -- "$caddy" --output "$output" --with "$module/caddymodule" --replace "$module=$here"
+from_xcaddy() {
+	set -- "$caddy" --with "$module/caddymodule" --replace "$module=$here"
 	for m in $extra; do
 		set -- "$@" --with "$m"
 	done
-	xcaddy build "$@"
+	mkdir xcaddy
+	(cd xcaddy && TMPDIR=$PWD XCADDY_SKIP_BUILD=1 xcaddy build "$@") && mv xcaddy/*/main.go xcaddy/*/go.mod xcaddy/*/go.sum .
 }
 
-# What xcaddy generates, but from the versions of our go.sum.
-with_go() {
-	dir=$(mktemp -d)
-	trap 'rm -rf "$dir"' EXIT
-	sed "s|^module .*|module caddy|" "$here/go.mod" >"$dir/go.mod"
-	cp "$here/go.sum" "$dir/go.sum"
-	cd "$dir"
+from_go() {
+	sed "s|^module .*|module caddy|" "$here/go.mod" >go.mod
+	cp "$here/go.sum" go.sum
 	go mod edit -require "$module@$version" -replace "$module=$here"
 	{
 		echo 'package main'
@@ -77,17 +83,25 @@ with_go() {
 		*) go get "$package" ;;
 		esac
 	done
-	CGO_ENABLED=0 go build -mod=mod -trimpath -ldflags '-w -s' -tags nobadger,nomysql,nopgx -o "$output" .
-	cd "$here"
-	rm -rf "$dir"
-	trap - EXIT
 }
 
-if command -v xcaddy >/dev/null; then
-	with_xcaddy
-else
-	with_go
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir"
+if ! command -v xcaddy >/dev/null; then
+	from_go
+elif ! from_xcaddy; then
+	echo "xcaddy.sh: xcaddy failed; building with go alone" >&2
+	from_go
 fi
+# The program names this path: it is the same wherever this directory is.
+ln -s "$here" mnemogate
+go mod edit -require "$module@$version" -replace "$module=./mnemogate"
+CGO_ENABLED=0 go build -mod=mod -buildvcs=false -trimpath -tags nobadger,nomysql,nopgx \
+	-ldflags "-w -s -X $module/caddymodule/app.revision=$revision" -o "$output" .
+cd "$here"
+rm -rf "$dir"
+trap - EXIT
 
 if [ "${1:-}" = run ]; then
 	exec "$output" "$@"

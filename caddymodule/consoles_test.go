@@ -92,7 +92,7 @@ func (s *site) runConsoles(page string, anew *regexp.Regexp) {
 			}
 			continue
 		}
-		out, _ := s.shell(strings.ReplaceAll(step.command, "/var/log/caddy/", s.dir+"/")).CombinedOutput() // the page shows what failed
+		out, _ := s.shell(strings.ReplaceAll(step.command, "/var/log/mnemogate/", s.dir+"/")).CombinedOutput() // the page shows what failed
 		step.compare(s.t, string(out), anew)
 	}
 }

@@ -89,6 +89,9 @@ func TestDeployedUnits(t *testing.T) {
 	analyze("security", "--no-pager", "--offline=true", "--threshold=10", filepath.Join(dir, "mnemogate-backup.service"))
 
 	unit := readDeploy(t, "mnemogate.service")
+	if !strings.Contains(unit, "\nLimitCORE=0\n") {
+		t.Error("a core dump would show what docs/security.md says of the memory")
+	}
 	for _, name := range checkSecrets(t, readDeploy(t, "Caddyfile"), "/run/credentials/mnemogate.service/") {
 		if !strings.Contains(unit, "LoadCredential="+name+":") {
 			t.Errorf("the unit gives no %s", name)
@@ -132,7 +135,8 @@ type manifest struct {
 	Spec             struct {
 		Ports    []struct{ TargetPort string }
 		Template struct {
-			Spec struct {
+			Metadata struct{ Annotations map[string]string }
+			Spec     struct {
 				Containers []struct {
 					Ports          []struct{ Name string }
 					ReadinessProbe struct{ HTTPGet struct{ Path, Port string } }
@@ -148,6 +152,9 @@ type manifest struct {
 		}
 	}
 }
+
+// checksumLine is what the manifests say prints the annotation.
+var checksumLine = regexp.MustCompile(`(?m)^ +# (sed .*)$`)
 
 // The manifests have no field that Kubernetes does not know, and fit together: names,
 // ports, mounts, the probe's path, and the secrets that the Caddyfile reads.
@@ -187,6 +194,14 @@ func TestDeployedManifests(t *testing.T) {
 			t.Errorf("no command makes the secret %s", name)
 		}
 	}
+	out, err := exec.Command("sh", "-c", "cd "+deployDir+" && "+checksumLine.FindStringSubmatch(text)[1]).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, _, _ := strings.Cut(string(out), " ")
+	if got := byKind["Deployment"].Spec.Template.Metadata.Annotations["checksum/caddyfile"]; got != sum {
+		t.Errorf("the annotation checksum/caddyfile is %s; write %s", got, sum)
+	}
 	port := node.Ports[0].Name
 	p := node.ReadinessProbe.HTTPGet
 	if path, ready := strings.CutSuffix(p.Path, "?ready"); p.Port != port || !ready || !strings.Contains(caddyfile, "health "+path+"\n") {
@@ -194,6 +209,64 @@ func TestDeployedManifests(t *testing.T) {
 	}
 	if node.LivenessProbe.TCPSocket.Port != port || byKind["Service"].Spec.Ports[0].TargetPort != port {
 		t.Errorf("not all use the port %s", port)
+	}
+}
+
+// The Caddyfile of each deployment has a site that answers with the metrics, at the
+// port that docs/deploy/README.md names.
+func TestDeployedMetrics(t *testing.T) {
+	t.Parallel()
+	needCurl(t)
+	metrics := regexp.MustCompile(`(?m)^ *http://:9180 \{\n(?:\s*bind 127.0.0.1\n)?(\s*metrics\n\s*\})$`)
+	s := adminSite(t, siteConfig{})
+	config := s.config
+	for _, file := range []string{"Caddyfile", "compose.yaml", "kubernetes.yaml"} {
+		found := metrics.FindStringSubmatch(readDeploy(t, file))
+		if found == nil {
+			t.Errorf("%s has no site of the metrics", file)
+			continue
+		}
+		socket := filepath.Join(s.dir, "metrics.sock")
+		s.config = config + "\nhttp:// {\nbind unix/" + socket + "\n" + found[1] + "\n"
+		if err := s.load(); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		out, err := exec.Command("curl", "-sS", "--unix-socket", socket, "http://localhost/metrics").Output()
+		if err != nil || !bytes.Contains(out, []byte("\nmnemogate_up 1\n")) {
+			t.Errorf("%s: %v: %s", file, err, out)
+		}
+	}
+}
+
+// What docs/deploy/README.md has Prometheus ask is a configuration of it, and the job
+// has the name that the alerts expect.
+func TestDeployedScrapeConfigs(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		storetest.SkipOrFail(t, "no promtool")
+	}
+	for _, config := range blocks(section(t, "docs/deploy/README.md", "Metrics"), "yaml") {
+		file := filepath.Join(t.TempDir(), "prometheus.yaml")
+		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(promtool, "check", "config", file).CombinedOutput(); err != nil || !strings.Contains(config, "job_name: mnemogate\n") {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+}
+
+// The audit log has one path, in files and pages.
+func TestTheAuditLogHasOnePath(t *testing.T) {
+	path := regexp.MustCompile(`/[\w/-]*audit\.log`)
+	texts := pages(t)
+	texts["docs/deploy/Caddyfile"] = readDeploy(t, "Caddyfile")
+	for name, text := range texts {
+		for _, found := range path.FindAllString(text, -1) {
+			if found != "/var/log/mnemogate/audit.log" {
+				t.Errorf("%s has the audit log at %s", name, found)
+			}
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package caddymodule
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,16 +114,24 @@ func (s *site) wantHealth(t *testing.T, status int) {
 	}
 }
 
-// newestRelease is what users take the version from.
-func newestRelease(t *testing.T) string {
+// changelogVersion is the version that the source has by its changelog: the release
+// on top or, below "Unreleased", the minor version after it with -dev.
+func changelogVersion(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../CHANGELOG.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	release := regexp.MustCompile(`(?m)^## (v\d+\.\d+\.\d+) \(\d{4}-\d\d-\d\d\)$`).FindSubmatch(text)
-	if release == nil {
-		t.Fatal("CHANGELOG.md has no release")
+	top := regexp.MustCompile(`^# Changelog\n\n## (Unreleased\n(?s:.*?)\n## )?v(\d+)\.(\d+)\.(\d+) \(\d{4}-\d\d-\d\d\)\n`).FindStringSubmatch(string(text))
+	if top == nil {
+		t.Fatal("CHANGELOG.md begins with neither a release nor Unreleased")
 	}
-	return string(release[1])
+	if top[1] == "" {
+		return "v" + strings.Join(top[2:], ".")
+	}
+	minor, err := strconv.Atoi(top[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("v%s.%d.0-dev", top[2], minor+1)
 }

@@ -115,7 +115,8 @@ func TestTheGatewaysKeyIsCaddysAlone(t *testing.T) {
 // The manifests let these nodes and nobody else reach the application, at the port
 // that the Caddyfile sends to, and Prometheus their metrics.
 func TestDeployedPortsAreTheCaddyfiles(t *testing.T) {
-	var caddyfile, labels, policy, ports string
+	var caddyfile, labels, ports string
+	policies := map[string]string{}
 	for _, document := range documents(t, readDeploy(t, "kubernetes.yaml")) {
 		spec, _ := document["spec"].(map[string]any)
 		switch document["kind"] {
@@ -126,18 +127,20 @@ func TestDeployedPortsAreTheCaddyfiles(t *testing.T) {
 			labels = fmt.Sprint(template["metadata"].(map[string]any)["labels"])
 			ports = fmt.Sprint(template["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["ports"])
 		case "NetworkPolicy":
-			policy = fmt.Sprint(spec)
+			policies[document["metadata"].(map[string]any)["name"].(string)] = fmt.Sprint(spec)
 		}
 	}
 	for text, want := range map[string]string{
-		policy: "ingress:[map[from:[map[podSelector:map[matchLabels:" + labels + "]]] ports:[map[port:9000]]]] podSelector:map[matchLabels:map[app.kubernetes.io/name:profile-api]] policyTypes:[Ingress]",
-		ports:  "map[containerPort:9100 name:metrics]",
+		policies["mnemogate"]: "ingress:[map[ports:[map[port:http]]] map[from:[map[namespaceSelector:map[matchLabels:map[kubernetes.io/metadata.name:monitoring]] " +
+			"podSelector:map[matchLabels:map[app.kubernetes.io/name:prometheus]]]] ports:[map[port:metrics]]]] podSelector:map[matchLabels:" + labels + "] policyTypes:[Ingress]",
+		policies["profile-api"]: "ingress:[map[from:[map[podSelector:map[matchLabels:" + labels + "]]] ports:[map[port:9000]]]] podSelector:map[matchLabels:map[app.kubernetes.io/name:profile-api]] policyTypes:[Ingress]",
+		ports:                   "map[containerPort:9180 name:metrics]",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the manifests have %s, want %s", text, want)
 		}
 	}
-	for _, line := range []string{"\treverse_proxy profile-api:9000\n", "\nhttp://:9100 {\n\tmetrics\n}\n"} {
+	for _, line := range []string{"\treverse_proxy profile-api:9000\n", "\nhttp://:9180 {\n\tmetrics\n}\n"} {
 		if !strings.Contains(caddyfile, line) {
 			t.Errorf("the Caddyfile does not have %q", line)
 		}

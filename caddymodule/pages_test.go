@@ -170,7 +170,7 @@ func TestCaddyfilesOfPagesAreValid(t *testing.T) {
 			if !strings.HasPrefix(block, "{") {
 				block = company + block // it shows a site only
 			}
-			block = strings.ReplaceAll(block, "/var/log/caddy/", t.TempDir()+"/")
+			block = strings.ReplaceAll(block, "/var/log/mnemogate/", t.TempDir()+"/")
 			block = strings.ReplaceAll(block, "file_server", "respond 404") // see harness_test.go
 			if _, err := adaptAndValidate(block); err != nil {
 				t.Errorf("%s: %v\n%s", page, err, block)
@@ -403,7 +403,7 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 			})
 		}
 		run := func() []byte {
-			cmd := s.shell(strings.NewReplacer(listed, now, "/var/log/caddy/", s.dir+"/").Replace(step.command))
+			cmd := s.shell(strings.NewReplacer(listed, now, "/var/log/mnemogate/", s.dir+"/").Replace(step.command))
 			cmd.Env = append(cmd.Env, "CURL_HOME="+s.dir)
 			cmd.Stdin = strings.NewReader(testPassword + "\n")
 			out, _ := cmd.CombinedOutput() // some fail, as they are shown to

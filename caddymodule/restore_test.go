@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +33,37 @@ func TestRestoreGuessesNoFile(t *testing.T) {
 			restore("--to", filepath.Join(t.TempDir(), "to.db")).want(0, "1 accounts restored")
 		})
 	}
-	s.run("no configuration", func(*testing.T) {
-		s.cliAt("", "", "restore", backup).want(0, filepath.Join(s.dir, "data", "caddy", "mnemogate", "mnemogate.db")+": 1 accounts restored")
+	s.run("no configuration", func(t *testing.T) {
+		s.cliAt("", "", "restore", backup).want(1, "--config", "--to")
+		if _, err := os.Stat(filepath.Join(s.dir, "data", "caddy", "mnemogate")); err == nil {
+			t.Error("it restored into the data directory")
+		}
 	})
+}
+
+// A backup ends with a checksum, without which SQLite would not notice what was
+// changed inside a row.
+func TestRestoreRefusesAChangedBackup(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{company: account("alice", "email customer@example.com")})
+	file := filepath.Join(t.TempDir(), "backup.db")
+	s.cli("", "backup", "--output", file).want(0)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore := func(data []byte, args ...string) outcome {
+		t.Helper()
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return s.cliAt("", "", append([]string{"restore", file, "--to", filepath.Join(t.TempDir(), "restored.db")}, args...)...)
+	}
+	changed := bytes.Replace(data, []byte("customer"), []byte("operator"), 1)
+	restore(changed).want(1, "does not match its checksum")
+	restore(changed, "--unverified").want(1, "does not match its checksum")
+	restore(data).want(0, "1 accounts restored")
+	older := data[:len(data)/4096*4096]
+	restore(older).want(1, "has no checksum", "--unverified")
+	restore(older, "--unverified").want(0, "1 accounts restored")
 }

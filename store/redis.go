@@ -194,7 +194,9 @@ func (t redisTarget) cluster(addrs []string) (*redis.ClusterClient, error) {
 func (r *Redis) Start(ctx context.Context) error {
 	faults, err := r.Faults(ctx)
 	for _, f := range faults {
-		r.log.Warn(f.What, "advice", f.Advice)
+		if f.Advice != "" {
+			r.log.Warn(f.What, "advice", f.Advice)
+		}
 	}
 	if err != nil && !errors.Is(err, errRedisIsCluster) {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
@@ -205,7 +207,7 @@ func (r *Redis) Start(ctx context.Context) error {
 // A Fault is a setting of a server by which it can lose what it was given.
 type Fault struct {
 	What   string // is wrong, with the server's address, or the sentinels' name of it
-	Advice string
+	Advice string // empty if the setting could not be asked for, and may be right
 }
 
 // Faults asks each server for its settings.
@@ -219,10 +221,15 @@ func (r *Redis) Faults(ctx context.Context) (faults []Fault, err error) {
 		if r.cluster == nil && infoField(info, "cluster_enabled") == "1" {
 			return errRedisIsCluster
 		}
+		// Of a sentinels' master the client library tells no address.
+		name := cmp.Or(r.master, server.Options().Addr)
+		found := faultsOf(name, info)
+		if infoField(info, "aof_enabled") == "1" {
+			found = append(found, faultsOfDefaultUser(name, server.Do(ctx, "acl", "getuser", "default"))...)
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		// Of a sentinels' master the client library tells no address.
-		faults = append(faults, faultsOf(cmp.Or(r.master, server.Options().Addr), info)...)
+		faults = append(faults, found...)
 		return nil
 	}
 	err = r.call(ctx, "connecting to Redis", func(ctx context.Context) error {
@@ -249,6 +256,25 @@ func faultsOf(server, info string) (faults []Fault) {
 		})
 	}
 	return faults
+}
+
+// faultsOfDefaultUser takes the answer to ACL GETUSER default. After its restart Redis
+// replays the append-only file with the rights of this user, also if it is off. It drops
+// transactions that the user may not make, and says nothing.
+func faultsOfDefaultUser(server string, answer *redis.Cmd) []Fault {
+	user, err := answer.Result()
+	if redis.HasErrorPrefix(err, "NOPERM") {
+		return []Fault{{What: fmt.Sprintf("Redis at %s does not let this user ask for the rights of the default user (ACL GETUSER): "+
+			"if it is off, see that it has all rights, as 'user default off ~* &* +@all' gives them", server)}}
+	}
+	rights, ok := user.(map[any]any)
+	if err != nil || !ok || rights["keys"] == "~*" && rights["channels"] == "&*" && rights["commands"] == "+@all" {
+		return nil
+	}
+	return []Fault{{
+		What:   fmt.Sprintf("Redis at %s forgets at its restart that sessions were ended and codes spent: its default user has not all rights, and Redis needs them to replay its append-only file", server),
+		Advice: "write 'user default off ~* &* +@all' into Redis' configuration or its ACL file; nobody can log in as a user that is off",
+	}}
 }
 
 // infoField returns a field of what INFO answers.
@@ -285,6 +311,9 @@ func (r *Redis) SetDeployment(name string) {
 	r.deployment = name + ":"
 	r.tags = bucketTags(r.deployment)
 }
+
+// KeyPrefix is what all keys of the deployment begin with.
+func (r *Redis) KeyPrefix() string { return "{mg:" + r.deployment }
 
 // Sessions returns the sessions in Redis.
 func (r *Redis) Sessions() record.Sessions { return redisSessions{r} }

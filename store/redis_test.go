@@ -162,6 +162,8 @@ func TestRedisTellsOfAServerThatLosesThings(t *testing.T) {
 		{[]string{"--maxmemory-policy", "noeviction", "--appendonly", "yes"}, nil},
 		{[]string{"--maxmemory-policy", "allkeys-lru", "--appendonly", "yes"}, []string{"maxmemory-policy is allkeys-lru"}},
 		{[]string{"--maxmemory-policy", "volatile-ttl", "--appendonly", "no"}, []string{"maxmemory-policy is volatile-ttl", "appendonly is off"}},
+		{[]string{"--maxmemory-policy", "noeviction", "--appendonly", "yes", "--user default on nopass ~* +@all -flushall"}, []string{"its default user has not all rights"}},
+		{[]string{"--maxmemory-policy", "noeviction", "--appendonly", "no", "--user default on nopass ~* +@all -flushall"}, []string{"appendonly is off"}},
 	} {
 		var log bytes.Buffer
 		s := storetest.StartRedis(t, test.settings...)
@@ -175,6 +177,37 @@ func TestRedisTellsOfAServerThatLosesThings(t *testing.T) {
 			if !strings.Contains(f.What, test.want[i]) || f.Advice == "" || !strings.Contains(log.String(), test.want[i]) {
 				t.Errorf("%q: got %q and logged %q", test.settings, f, log.String())
 			}
+		}
+	}
+}
+
+// A default user that is off, as in "user default off", has no rights, and Redis replays
+// its append-only file with these.
+func TestRedisTellsOfADefaultUserWithoutRights(t *testing.T) {
+	const ours = "~{mg:* &mnemogate:* +@all -@admin -@dangerous +info"
+	for _, test := range []struct {
+		defaultUser, user string
+		want              string
+		advice            bool
+	}{
+		{"off", ours + " +acl|getuser", "its default user has not all rights", true},
+		{"off ~* &* +@all", ours + " +acl|getuser", "", false},
+		{"off", ours, "does not let this user ask", false},
+	} {
+		var log bytes.Buffer
+		s := storetest.StartRedis(t, "--appendonly", "yes", "--user default "+test.defaultUser, "--user mg on >pw "+test.user)
+		r := openRedis(t, RedisOptions{URLs: []string{"unix://mg:pw@" + s.Socket()}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		must(t, r.Start(bg))
+		faults := get[[]Fault](t)(r.Faults(bg))
+		var got Fault
+		if len(faults) > 0 {
+			got = faults[0]
+		}
+		if len(faults) > 1 || (got.What == "") != (test.want == "") || !strings.Contains(got.What, test.want) || (got.Advice != "") != test.advice {
+			t.Errorf("%s, %s: got %q", test.defaultUser, test.user, faults)
+		}
+		if strings.Contains(log.String(), "default user") != test.advice {
+			t.Errorf("%s, %s: logged %q", test.defaultUser, test.user, log.String())
 		}
 	}
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"fmt"
 	"io"
@@ -16,10 +17,18 @@ const (
 	sqliteBackupRest  = 7
 )
 
+// The last line of a backup is the SHA-256 of all bytes before it, in hex. SQLite does
+// not read it, since the header of the file says where the pages end. The first change
+// makes the file longer, so that the line is not its last one any more.
+const (
+	sqliteChecksumLine = "\nmnemogate backup sha256 %x\n"
+	sqliteChecksumSize = int64(len(sqliteChecksumLine) - len("%x") + 2*sha256.Size)
+)
+
 // Backup writes the file as it is at this moment, with what is still in its log,
-// to the writer that begin returns for this many bytes. Others read and write
-// meanwhile; until it returns the log can only grow, so the writer must not wait
-// for long. After an error what was written is of no use.
+// and a checksum, to the writer that begin returns for this many bytes. Others read
+// and write meanwhile; until it returns the log can only grow, so the writer must
+// not wait for long. After an error what was written is of no use.
 func (s *SQLite) Backup(ctx context.Context, begin func(size int64) io.Writer) error {
 	if err := s.beginCall(); err != nil {
 		return err
@@ -65,7 +74,8 @@ func (s *SQLite) copyPages(ctx context.Context, begin func(size int64) io.Writer
 		return err
 	}
 	defer rows.Close()
-	w := begin(pages * size)
+	w := begin(pages*size + sqliteChecksumSize)
+	sum := sha256.New()
 	chunk := make([]byte, 0, sqliteBackupChunk*size)
 	for n := int64(0); n < pages; {
 		if err := ctx.Err(); err != nil {
@@ -86,11 +96,12 @@ func (s *SQLite) copyPages(ctx context.Context, begin func(size int64) io.Writer
 		if len(chunk) == 0 {
 			return fmt.Errorf("it has %d pages and should have %d", n, pages)
 		}
+		sum.Write(chunk)
 		if _, err := w.Write(chunk); err != nil {
 			return err
 		}
 		if n == pages {
-			break // who has it all may be gone
+			break
 		}
 		select {
 		case <-time.After(rest):
@@ -100,5 +111,6 @@ func (s *SQLite) copyPages(ctx context.Context, begin func(size int64) io.Writer
 			return errSQLiteNotOpen
 		}
 	}
-	return nil
+	_, err = fmt.Fprintf(w, sqliteChecksumLine, sum.Sum(nil))
+	return err
 }

@@ -126,7 +126,8 @@ func TestSQLiteRestoreRefuses(t *testing.T) {
 		a.LoginName = name
 		create(t, s.Accounts(), a)
 	}
-	whole := backup(t, s)
+	complete := backup(t, s)
+	whole := complete[:len(complete)-int(sqliteChecksumSize)]
 	change := func(statements ...string) []byte {
 		t.Helper()
 		file := writeFile(t, whole)
@@ -155,6 +156,7 @@ func TestSQLiteRestoreRefuses(t *testing.T) {
 		{"a header alone", whole[:100], "is cut off: it has 100 of"},
 		{"cut off", whole[:len(whole)-4096], "is cut off"},
 		{"cut off by a byte", whole[:len(whole)-1], "is cut off"},
+		{"cut off in its checksum", complete[:len(complete)-1], fmt.Sprintf("is cut off: it has %d of %d bytes", len(complete)-1, len(complete))},
 		{"JSON lines", bytes.Repeat([]byte(`{"profile_mnemocode":"alice"}`+"\n"), 9), "is no backup of mnemogate"},
 		{"of another program", get[[]byte](t)(os.ReadFile(other)), "is of another program"},
 		{"of a newer version", change(`INSERT INTO migrations VALUES ('999_later.sql')`), `"999_later.sql" is not known here`},
@@ -164,7 +166,7 @@ func TestSQLiteRestoreRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			to := tempFile(t)
-			_, err := SQLiteRestore{From: writeFile(t, c.data), To: to}.Run(bg)
+			_, err := SQLiteRestore{From: writeFile(t, c.data), To: to, Unverified: true}.Run(bg)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -176,13 +178,76 @@ func TestSQLiteRestoreRefuses(t *testing.T) {
 	if _, err := (SQLiteRestore{From: s.file, To: tempFile(t)}).Run(bg); err == nil || !strings.Contains(err.Error(), "a store's own file") {
 		t.Errorf("a file with its log: %v", err)
 	}
-	file := writeFile(t, whole)
+	file := writeFile(t, complete)
 	if _, err := (SQLiteRestore{From: file, To: file, Replace: true}).Run(bg); err == nil || !strings.Contains(err.Error(), "--to") {
 		t.Errorf("onto itself: %v", err)
 	}
 	if _, err := (SQLiteRestore{From: file + "-none", To: tempFile(t)}).Run(bg); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no backup: %v", err)
 	}
+}
+
+// A backup whose rows were changed in ways that SQLite can't see is refused.
+func TestSQLiteRestoreVerifiesTheChecksum(t *testing.T) {
+	t.Parallel()
+	s := startSQLite(t, tempFile(t))
+	a := plain("acme", "alice")
+	a.Role = "customer-role"
+	create(t, s.Accounts(), a)
+	complete := backup(t, s)
+	without := complete[:len(complete)-int(sqliteChecksumSize)]
+	changed := bytes.Replace(complete, []byte("customer-role"), []byte("operator-role"), 1)
+	if bytes.Equal(changed, complete) {
+		t.Fatal("the role is not in the file")
+	}
+	restore := func(data []byte, unverified bool) (*SQLite, error) {
+		to := tempFile(t)
+		_, err := SQLiteRestore{From: writeFile(t, data), To: to, Unverified: unverified}.Run(bg)
+		if err != nil {
+			return nil, err
+		}
+		if info := get[os.FileInfo](t)(os.Stat(to)); info.Size()%4096 != 0 {
+			t.Errorf("the store has %d bytes: is the checksum of the backup still there?", info.Size())
+		}
+		return startSQLite(t, to), nil
+	}
+	role := func(data []byte, unverified bool, want string) {
+		t.Helper()
+		restored, err := restore(data, unverified)
+		must(t, err)
+		wantEqual(t, "role", get[record.Account](t)(restored.Accounts().ByMnemocode(bg, "acme", "alice")).Role, want)
+	}
+	refused := func(data []byte, unverified bool, want string) {
+		t.Helper()
+		if _, err := restore(data, unverified); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	role(complete, false, "customer-role")
+	role(complete, true, "customer-role")
+	refused(changed, false, "does not match its checksum")
+	refused(changed, true, "does not match its checksum")
+	refused(without, false, "--unverified")
+	role(without, true, "customer-role")
+	role(changed[:len(without)], true, "operator-role") // SQLite finds nothing wrong with it
+}
+
+// A backup can be used as a store as it is. Its checksum goes with the first change.
+func TestSQLiteBackupIsAStore(t *testing.T) {
+	t.Parallel()
+	s := startSQLite(t, tempFile(t))
+	create(t, s.Accounts(), plain("acme", "alice"))
+	file := writeFile(t, backup(t, s))
+	used := startSQLite(t, file)
+	create(t, used.Accounts(), plain("acme", "bob"))
+	again := backup(t, used)
+	must(t, used.Close())
+	if _, err := (SQLiteRestore{From: file, To: tempFile(t)}).Run(bg); err == nil || !strings.Contains(err.Error(), "has no checksum") {
+		t.Errorf("a store that was in use: %v", err)
+	}
+	done, err := SQLiteRestore{From: writeFile(t, again), To: tempFile(t)}.Run(bg)
+	must(t, err)
+	wantEqual(t, "accounts", done.Accounts, 2)
 }
 
 func TestSQLiteRestoreReplaces(t *testing.T) {

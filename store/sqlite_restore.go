@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"encoding/binary"
 	"errors"
@@ -21,6 +22,8 @@ type SQLiteRestore struct {
 	From, To string
 	// Replace a file that is there.
 	Replace bool
+	// Unverified takes a file without a checksum, which an older version made.
+	Unverified bool
 	// KeepSessions goes on with the sessions, codes and links in the backup. What
 	// was ended or spent since it was made is then good again.
 	KeepSessions bool
@@ -35,8 +38,12 @@ type SQLiteRestored struct {
 // Run does it. Nobody may have the file open that is replaced. Until all is
 // right and on the disk that stays as it is, and after an error all is as it was.
 func (r SQLiteRestore) Run(ctx context.Context) (done SQLiteRestored, err error) {
-	if err := checkSQLiteHeader(r.From); err != nil {
+	size, line, err := checkSQLiteHeader(r.From)
+	if err != nil {
 		return done, err
+	}
+	if line == "" && !r.Unverified {
+		return done, fmt.Errorf("%s has no checksum: a version before v0.2.0 made it, which --unverified restores, or it was changed since; then take another backup", r.From)
 	}
 	to, err := filepath.Abs(r.To)
 	if err != nil {
@@ -48,11 +55,14 @@ func (r SQLiteRestore) Run(ctx context.Context) (done SQLiteRestored, err error)
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return done, err
 	}
-	made, err := copyPrivately(ctx, r.From, filepath.Dir(to))
+	made, sum, err := copyPrivately(ctx, r.From, filepath.Dir(to), size)
 	if err != nil {
 		return done, fmt.Errorf("copying %s: %w", r.From, err)
 	}
 	defer removeSQLite(made)
+	if line != "" && line != fmt.Sprintf(sqliteChecksumLine, sum) {
+		return done, fmt.Errorf("%s does not match its checksum: it has been changed since it was made; take another backup", r.From)
+	}
 	if done, err = r.prepare(ctx, made); err != nil {
 		return done, err
 	}
@@ -84,56 +94,67 @@ func sameFile(a, b string) (bool, error) {
 	return err == nil && os.SameFile(first, second), nil
 }
 
-// checkSQLiteHeader tells what no SQLite file is, or not a whole one.
-func checkSQLiteHeader(file string) error {
+// checkSQLiteHeader refuses a file that is not SQLite's, or not whole. It returns the
+// size of its pages, and the line that follows them if it is as long as that of a checksum.
+func checkSQLiteHeader(file string) (size int64, line string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return err
+		return 0, "", err
 	}
 	defer f.Close()
 	var header [100]byte
 	if _, err := io.ReadFull(f, header[:]); err != nil || !bytes.HasPrefix(header[:], []byte("SQLite format 3\x00")) {
-		return fmt.Errorf("%s is no backup of mnemogate", file)
+		return 0, "", fmt.Errorf("%s is no backup of mnemogate", file)
 	}
+	page := int64(binary.BigEndian.Uint16(header[16:]))
+	if page == 1 {
+		page = 65536
+	}
+	size = page * int64(binary.BigEndian.Uint32(header[28:]))
 	info, err := f.Stat()
 	if err != nil {
-		return err
+		return 0, "", err
 	}
-	size := int64(binary.BigEndian.Uint16(header[16:]))
-	if size == 1 {
-		size = 65536
-	}
-	if whole := size * int64(binary.BigEndian.Uint32(header[28:])); info.Size() < whole {
-		return fmt.Errorf("%s is cut off: it has %d of %d bytes", file, info.Size(), whole)
+	switch behind := info.Size() - size; {
+	case behind < 0, behind > 0 && behind < sqliteChecksumSize:
+		return 0, "", fmt.Errorf("%s is cut off: it has %d of %d bytes", file, info.Size(), size+sqliteChecksumSize)
+	case behind == sqliteChecksumSize:
+		last := make([]byte, behind)
+		if _, err := f.ReadAt(last, size); err != nil {
+			return 0, "", err
+		}
+		line = string(last)
 	}
 	if log, err := os.Stat(file + "-wal"); err == nil && log.Size() > 0 {
-		return fmt.Errorf("%s is not a backup but a store's own file, and what changed last is in %s-wal: "+
+		return 0, "", fmt.Errorf("%s is not a backup but a store's own file, and what changed last is in %s-wal: "+
 			"make a backup of it with caddy mnemogate backup", file, file)
 	}
-	return nil
+	return size, line, nil
 }
 
-// copyPrivately copies a file to a new one in dir that nobody else can read.
-func copyPrivately(ctx context.Context, from, dir string) (name string, err error) {
+// copyPrivately copies the first bytes of a file to a new one in dir that nobody else can
+// read, and returns their checksum.
+func copyPrivately(ctx context.Context, from, dir string, size int64) (name string, sum []byte, err error) {
 	source, err := os.Open(from)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	defer source.Close()
 	made, err := os.CreateTemp(dir, ".mnemogate-restore-*") // 0600
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	_, err = io.Copy(made, readerFunc(func(p []byte) (int, error) {
+	hash := sha256.New()
+	_, err = io.CopyN(io.MultiWriter(made, hash), readerFunc(func(p []byte) (int, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
 		return source.Read(p)
-	}))
+	}), size)
 	if err = errors.Join(err, made.Close()); err != nil {
 		os.Remove(made.Name())
 	}
-	return made.Name(), err
+	return made.Name(), hash.Sum(nil), err
 }
 
 type readerFunc func(p []byte) (int, error)

@@ -66,6 +66,7 @@ func (d *doctor) run(ctx context.Context) {
 		check("accounts store", func() { d.accounts(ctx) })
 		check("sessions store", func() { d.sessions(ctx) })
 		check("clock", func() { d.clocks(ctx) })
+		check("keys", d.prefixes)
 		check("settings of the stores", func() { d.faults(ctx) })
 		check("events", func() { d.backlogs(ctx) })
 		check("company", func() { d.weak(d.app.Orphans(ctx)) })
@@ -166,6 +167,15 @@ func (d *doctor) clocks(ctx context.Context) {
 	}
 }
 
+// prefixes tells what the keys of this deployment begin with.
+func (d *doctor) prefixes() {
+	for s := range d.app.Stores() {
+		if keeps, ok := s.(guest.PrefixStore); ok {
+			d.found(api.Finding{Check: "sessions store", Result: api.OK, Message: "the keys of this deployment begin with " + keeps.KeyPrefix()})
+		}
+	}
+}
+
 // faults tells of servers that can lose what they keep.
 func (d *doctor) faults(ctx context.Context) {
 	for s := range d.app.Stores() {
@@ -175,7 +185,11 @@ func (d *doctor) faults(ctx context.Context) {
 		}
 		faults, _ := server.Faults(ctx) // that it does not answer is said by the store's own check
 		for _, f := range faults {
-			d.found(api.Finding{Check: "settings of the stores", Result: api.Warning, Message: f.What, Advice: f.Advice})
+			result := api.Warning
+			if f.Advice == "" {
+				result = api.OK
+			}
+			d.found(api.Finding{Check: "settings of the stores", Result: result, Message: f.What, Advice: f.Advice})
 		}
 	}
 }

@@ -25,7 +25,7 @@ import (
 //	{
 //		log audit {
 //			include mnemogate.audit
-//			output file /var/log/caddy/audit.log
+//			output file /var/log/mnemogate/audit.log
 //			format json
 //		}
 //	}

@@ -367,7 +367,7 @@ func (live) Collect(to chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, value uint64) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value))
 	}
-	gauge(buildInfo, 1, Version)
+	gauge(buildInfo, 1, Version())
 	service := app.service.Load()
 	gauge(up, number(service != nil))
 	if service != nil {

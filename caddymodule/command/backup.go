@@ -28,7 +28,8 @@ func (c *cli) backupCommand() *cobra.Command {
 to a file that only you can read: by default mnemogate-<time in UTC>.db in this
 directory. The file is there once the copy is whole and on the disk, or not at
 all. It holds all that the store does: keep it as you keep that. 'restore' puts
-it back.
+it back. It is a SQLite file that ends with a checksum, so that 'restore' can
+refuse a file that was changed.
 
 Accounts in PostgreSQL are backed up by its own means.`,
 		cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
@@ -107,10 +108,13 @@ func copyAnswer(w io.Writer, answer io.Reader, broken string) (size int64, err e
 
 func (c *cli) restoreCommand() *cobra.Command {
 	var r store.SQLiteRestore
-	cmd := c.command("restore <file> [--to <file>] [--force] [--keep-sessions]", "Puts a backup of the store back", `Checks a file that 'backup' made and puts it where the store is: where --to
-says, else 'store sqlite <file>' in --config, else, without --config, into the
-data directory that Caddy has in the environment of this command. Caddy must not
-run meanwhile. A file that is there is replaced only with --force.
+	cmd := c.command("restore <file> (--config <Caddyfile> | --to <file>) [--force] [--keep-sessions] [--unverified]", "Puts a backup of the store back", `Checks a file that 'backup' made and puts it where the store is: at 'store
+sqlite <file>' in the configuration, or at --to. Caddy must not run meanwhile. A
+file that is there is replaced only with --force.
+
+A backup ends with a checksum, and a file that does not match it is refused. A
+file that has none was made by an older version, or was changed since: it is
+restored with --unverified only.
 
 All is then as it was when the backup was made, also passwords and backup codes
 that were changed or used since. But sessions, pending logins, one-time codes
@@ -148,42 +152,43 @@ any more, as before a move to another machine.`,
 	cmd.ValidArgsFunction = nil // complete files
 	cmd.Flags().StringVar(&r.To, "to", "", "The file of the store")
 	cmd.Flags().BoolVar(&r.Replace, "force", false, "Replace a file that is there")
+	cmd.Flags().BoolVar(&r.Unverified, "unverified", false, "Restore a file without a checksum, from an older version")
 	cmd.Flags().BoolVar(&r.KeepSessions, "keep-sessions", false, "End no sessions, codes and links")
 	_ = cmd.MarkFlagFilename("to")
 	return cmd
 }
 
-// configuredFile is where the SQLite store is.
+// configuredFile is where the configuration has the SQLite store.
 func (c *cli) configuredFile() (string, error) {
-	var sqlite stores.SQLite
-	if c.config != "" {
-		config, _, _, err := caddycmd.LoadConfig(c.config, c.adapter)
-		if err != nil {
-			return "", err
-		}
-		var parsed struct {
-			Apps struct {
-				Mnemogate *struct {
-					Store struct{ Module, File string }
-				}
+	if c.config == "" {
+		return "", errors.New("restore needs to know where the store is: name the configuration with --config, or the file with --to")
+	}
+	config, _, _, err := caddycmd.LoadConfig(c.config, c.adapter)
+	if err != nil {
+		return "", err
+	}
+	var parsed struct {
+		Apps struct {
+			Mnemogate *struct {
+				Store struct{ Module, File string }
 			}
 		}
-		if err := json.Unmarshal(config, &parsed); err != nil {
-			return "", err
-		}
-		if parsed.Apps.Mnemogate == nil {
-			return "", fmt.Errorf("%s has no mnemogate: name the file with --to", c.config)
-		}
-		kept := parsed.Apps.Mnemogate.Store
-		if kept.Module != "" && kept.Module != "sqlite" {
-			return "", fmt.Errorf("%s keeps accounts in %s, which is restored by its own means; name a file for the store sqlite with --to", c.config, kept.Module)
-		}
-		if kept.File == "" { // the service's environment need not be this one's
-			return "", fmt.Errorf("%s names no file for the store, and where Caddy keeps it then depends on the environment it runs in: "+
-				"name the file with --to, or write 'store sqlite <file>' into the configuration", c.config)
-		}
-		sqlite.File = kept.File
 	}
-	err := sqlite.Resolve()
+	if err := json.Unmarshal(config, &parsed); err != nil {
+		return "", err
+	}
+	if parsed.Apps.Mnemogate == nil {
+		return "", fmt.Errorf("%s has no mnemogate: name the file with --to", c.config)
+	}
+	kept := parsed.Apps.Mnemogate.Store
+	if kept.Module != "" && kept.Module != "sqlite" {
+		return "", fmt.Errorf("%s keeps accounts in %s, which is restored by its own means; name a file for the store sqlite with --to", c.config, kept.Module)
+	}
+	if kept.File == "" { // the service's environment need not be this one's
+		return "", fmt.Errorf("%s names no file for the store, and where Caddy keeps it then depends on the environment it runs in: "+
+			"name the file with --to, or write 'store sqlite <file>' into the configuration", c.config)
+	}
+	sqlite := stores.SQLite{File: kept.File}
+	err = sqlite.Resolve()
 	return sqlite.File, err
 }

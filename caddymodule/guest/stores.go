@@ -20,6 +20,12 @@ type FaultyStore interface {
 	Faults(context.Context) ([]store.Fault, error)
 }
 
+// A PrefixStore is a Store whose keys are beside those of others.
+type PrefixStore interface {
+	// KeyPrefix is what all its keys begin with.
+	KeyPrefix() string
+}
+
 // A BackupStore is a Store that can be copied while it is in use.
 type BackupStore interface {
 	// Backup writes what the store has at this moment, to the writer that begin
