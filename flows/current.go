@@ -139,7 +139,11 @@ func (s *Service) findOf(ctx context.Context, company *tenant.Company, want Dema
 	if err != nil {
 		return nil, err
 	}
-	c := &call{Attempt: s.Attempt(company, r.Address), userAgent: keptUserAgent(r.UserAgent), token: token, languages: r.Languages}
+	at, err := s.Attempt(ctx, company, r.Address)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{Attempt: at, userAgent: keptUserAgent(r.UserAgent), token: token, languages: r.Languages}
 	if err := s.find(ctx, c, want, s.Sessions.Get); err != nil {
 		return nil, err
 	}

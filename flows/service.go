@@ -111,7 +111,15 @@ type call struct {
 }
 
 // Attempt is one of a client at that address.
-func (s *Service) Attempt(company *tenant.Company, address string) limits.Attempt {
+func (s *Service) Attempt(ctx context.Context, company *tenant.Company, address string) (limits.Attempt, error) {
+	keys, err := s.Keys(ctx)
+	at := s.attempt(company, address)
+	at.Keys = keys
+	return at, err
+}
+
+// attempt is an Attempt that lacks its Keys.
+func (s *Service) attempt(company *tenant.Company, address string) limits.Attempt {
 	at := limits.Attempt{Company: company, Address: address, Now: s.Now(), Counters: s.Sessions, Tallies: s.Accounts, Tell: s.Tell}
 	if s.Observe != nil {
 		at.Told = &s.told
@@ -123,7 +131,7 @@ func (s *Service) Attempt(company *tenant.Company, address string) limits.Attemp
 // route lists.
 func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error) {
 	c := &call{
-		Attempt:   s.Attempt(nil, r.Address),
+		Attempt:   s.attempt(nil, r.Address),
 		userAgent: keptUserAgent(r.UserAgent),
 		languages: r.Languages,
 		forwarded: s.Forwarded,
@@ -145,6 +153,9 @@ func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error
 func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error) {
 	var err error
 	if c.Company, c.key, err = s.clientOf(ctx, r.Company, r.APIKeys); err != nil {
+		return Reply{}, err
+	}
+	if c.Keys, err = s.Keys(ctx); err != nil {
 		return Reply{}, err
 	}
 	if r.Route.TakesToken() {
