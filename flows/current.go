@@ -70,8 +70,7 @@ func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
 // pendingNow is what the session's next step must still accept. In a hardened
 // company that is everything, until something of the account's owner is proven.
 func (c *call) pendingNow(a record.Account) []wire.Disclaimer {
-	unproven := c.session.State == record.CheckPassword || c.session.State == record.CheckOTP && a.PasswordHash == ""
-	if c.Company.Hardened && unproven {
+	if c.Company.Hardened && !c.proven(a) {
 		return c.pending(record.Account{}, nil)
 	}
 	return c.pending(a, c.session.Accepted)

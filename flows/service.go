@@ -101,6 +101,10 @@ type call struct {
 	languages func() []language.Tag // as the Request has it
 	forwarded []record.ProfileField
 
+	// tellsStatus: the route answers with the status of an account which has revoked
+	// the token.
+	tellsStatus bool
+
 	// What looking for the session has shown already.
 	limited *record.Full    // why the address may not go on
 	loaded  *record.Account // the session's
@@ -136,11 +140,16 @@ func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error
 		languages: r.Languages,
 		forwarded: s.Forwarded,
 		body:      r.Body,
+
+		tellsStatus: r.Route.MayFail(wire.ErrUserRestricted),
 	}
 	ctx = record.WithStoreTime(ctx)
 	err = wire.ErrService // should it panic
 	defer func() { s.emit(ctx, r, c, reply, err) }()
 	reply, err = s.serve(ctx, r, c)
+	if errors.Is(err, wire.ErrTokenInvalid) && r.Route.TakesToken() {
+		err = s.whyRevoked(ctx, c, tokens.Prefix, c.token)
+	}
 	if err != nil {
 		return Reply{}, s.checked(r, err)
 	}
