@@ -39,8 +39,8 @@ const (
 		ON CONFLICT (company, account) DO UPDATE
 		SET epoch = max(epoch, excluded.epoch), expires = max(expires, excluded.expires), uncleared = 1`
 	sqliteMakeDecoys = `
-		UPDATE sessions SET account = 0, epoch = 0, mnemocode = '', profile = '', code_phone = ''
-		WHERE company = ? AND account = ? AND epoch < ? AND login_id <> ''`
+		UPDATE sessions SET account = 0, epoch = 0, mnemocode = '', code_phone = ''
+		WHERE company = ? AND account = ? AND epoch < ? AND state = ? AND login_id <> ''`
 	sqliteClearEnded = `
 		DELETE FROM sessions WHERE hash IN
 			(SELECT hash FROM sessions WHERE company = ? AND account = ? AND epoch < ? LIMIT +?)
@@ -62,7 +62,7 @@ func (s sqliteSessions) End(ctx context.Context, now time.Time, e record.Ending)
 		if err != nil || e.Account == 0 {
 			return err
 		}
-		if _, err = tx.exec(ctx, sqliteMakeDecoys, e.Company, e.Account, e.Epoch); err != nil {
+		if _, err = tx.exec(ctx, sqliteMakeDecoys, e.Company, e.Account, e.Epoch, string(record.RecoveryOTP)); err != nil {
 			return err
 		}
 		return tx.clearEnded(ctx, now, e)

@@ -234,8 +234,8 @@ type SessionWriter interface {
 	// refuse such from now on. It takes no longer for a million of them than for
 	// MaxSessions. In the same step the session e.Keep of the account is raised
 	// to e.Epoch, and so goes on, if it is Authorized and of the epoch just before.
-	// A session of the account that has a LoginID becomes a decoy of it instead of
-	// being ended. Of what an account's Ending ends, Revoked tells.
+	// A session in RecoveryOTP that has a LoginID becomes a decoy of that instead of
+	// being ended. Revoked tells of what an account's Ending has ended.
 	End(ctx context.Context, now time.Time, e Ending) error
 }
 
