@@ -113,9 +113,9 @@ func (m *model) statusChanged(a *modelAccount, before record.Status) {
 		switch {
 		case a.status == record.StatusActive && s.barred == a:
 			s.barred = nil
-		case before == record.StatusActive && s.account == a && !s.ended && !s.expired && !s.passed && m.now.Before(s.expires) &&
+		case before == record.StatusActive && s.account == a && !s.ended && !s.expired && m.now.Before(s.expires) &&
 			!(s.company.Hardened && s.state == record.RecoveryOTP):
-			s.barred, s.unsure = a, s.crowded || s.forgotten || !m.now.Before(s.early)
+			s.barred, s.unsure = a, s.crowded || s.forgotten || s.passed || !m.now.Before(s.early)
 		}
 	}
 	m.endAll(a)

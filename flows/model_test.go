@@ -252,9 +252,9 @@ func (m *model) find(c *modelCall, token string, link bool) (code string) {
 	maybe := !m.now.Before(s.early)
 	kept := s.state != record.CheckPassword // else nobody notes what became of it
 	own := link == (s.state == record.MailedLink) && (c.company == nil || s.company == c.company)
-	if own && s.ended && s.barred != nil && m.now.Before(s.expires) && c.path != "" && c.path != "auth/logout" &&
+	if own && (s.ended || s.unsure) && s.barred != nil && m.now.Before(s.expires) && c.path != "" && c.path != "auth/logout" &&
 		!(s.company.Hardened && s.state == record.CheckOTP && s.barred.password == "") &&
-		!(c.got.Code == "auth.token.invalid" && (s.unsure || !m.now.Before(s.early))) {
+		!((c.got.Code == "auth.token.invalid" || c.got.Code == "auth.token.expired") && (s.unsure || !m.now.Before(s.early))) {
 		return "auth.user." + string(s.barred.status)
 	}
 	switch {
