@@ -70,8 +70,7 @@ func (s *Service) tellCurrent(ctx context.Context, c *call) (Reply, error) {
 // pendingNow is what the session's next step must still accept. In a hardened
 // company that is everything, until something of the account's owner is proven.
 func (c *call) pendingNow(a record.Account) []wire.Disclaimer {
-	unproven := c.session.State == record.CheckPassword || c.session.State == record.CheckOTP && a.PasswordHash == ""
-	if c.Company.Hardened && unproven {
+	if c.Company.Hardened && !c.proven(a) {
 		return c.pending(record.Account{}, nil)
 	}
 	return c.pending(a, c.session.Accepted)
@@ -139,7 +138,11 @@ func (s *Service) findOf(ctx context.Context, company *tenant.Company, want Dema
 	if err != nil {
 		return nil, err
 	}
-	c := &call{Attempt: s.Attempt(company, r.Address), userAgent: keptUserAgent(r.UserAgent), token: token, languages: r.Languages}
+	at, err := s.Attempt(ctx, company, r.Address)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{Attempt: at, userAgent: keptUserAgent(r.UserAgent), token: token, languages: r.Languages}
 	if err := s.find(ctx, c, want, s.Sessions.Get); err != nil {
 		return nil, err
 	}

@@ -102,6 +102,7 @@ func (m *machine) administer(t *rapid.T) {
 	case "end the company's":
 		err = ad.EndAllSessions(t.Context())
 		m.endThose(func(s *modelSession) bool { return s.company == c })
+		m.forgetBarred(func(s *modelSession) bool { return s.company == c })
 	case "backup codes":
 		a.backup, err = ad.NewBackupCodes(t.Context(), a.mnemocode)
 	case "app":
@@ -115,6 +116,7 @@ func (m *machine) administer(t *rapid.T) {
 	case "delete":
 		err = ad.Delete(t.Context(), a.mnemocode)
 		m.endAll(a)
+		m.forgetBarred(func(s *modelSession) bool { return s.barred == a })
 		c.accounts = slices.DeleteFunc(c.accounts, func(b *modelAccount) bool { return a == b })
 	}
 	m.noError(t, err)
@@ -211,7 +213,9 @@ func (m *machine) change(t *rapid.T, c *modelCompany, a *modelAccount, ad *manag
 		a.passwords = modelCount{}
 		c.forgive(a, false)
 		m.endAll(a)
-	case a.status != before.status, a.phone != before.phone, a.email != before.email,
+	case a.status != before.status:
+		m.statusChanged(a, before.status)
+	case a.phone != before.phone, a.email != before.email,
 		a.secondFactor != before.secondFactor, a.password != before.password:
 		m.endAll(a)
 	}

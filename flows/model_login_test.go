@@ -1,6 +1,7 @@
 package flows_test
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -49,7 +50,7 @@ func (m *model) login(c *modelCall) modelAnswer {
 }
 
 func (m *model) checkPassword(c *modelCall) modelAnswer {
-	a := c.session.account
+	a := cmp.Or(c.session.account, c.session.barred) // whose status shows behind the password
 	before := func() { admit(a) }
 	if c.company.Hardened {
 		before = func() {}

@@ -91,10 +91,43 @@ func (c *modelCompany) sendsTo(phone string) bool {
 	return len(c.Limits.SMSCountries) == 0 || slices.Contains(c.Limits.SMSCountries, phone)
 }
 
-// endAll ends an account's sessions, codes and links. Whether the tokens of those
-// that had expired before are now invalid is the store's choice.
+// endAll ends all that an account has. In a hardened company what strangers can
+// have of anyone goes on as a decoy.
 func (m *model) endAll(a *modelAccount) {
+	for _, s := range m.sessions {
+		if s.account == a && !s.ended && s.company.Hardened && (s.state == record.CheckPassword || s.state == record.RecoveryOTP) {
+			s.account = nil
+			if s.code != nil {
+				s.code.digits = ""
+			}
+		}
+	}
 	m.endThose(func(s *modelSession) bool { return s.account == a })
+}
+
+// statusChanged does what a change of status does to sessions: it ends them, and
+// the tokens that it ends as the account stops being active tell of it until it
+// is active again.
+func (m *model) statusChanged(a *modelAccount, before record.Status) {
+	for _, s := range m.sessions {
+		switch {
+		case a.status == record.StatusActive && s.barred == a:
+			s.barred = nil
+		case before == record.StatusActive && s.account == a && !s.ended && !s.expired && m.now.Before(s.expires) &&
+			!(s.company.Hardened && s.state == record.RecoveryOTP):
+			s.barred, s.unsure = a, s.crowded || s.forgotten || s.passed || !m.now.Before(s.early)
+		}
+	}
+	m.endAll(a)
+}
+
+// forgetBarred: these tokens tell of no status any more.
+func (m *model) forgetBarred(which func(*modelSession) bool) {
+	for _, s := range m.sessions {
+		if which(s) {
+			s.barred = nil
+		}
+	}
 }
 
 // endThose is endAll of a choice.

@@ -64,6 +64,8 @@ type modelSession struct {
 	of        string        // the login id that a decoy stands for
 	state     record.State  // record.MailedLink for a link
 	ended     bool          // logged out, replaced or ended with its account's others
+	barred    *modelAccount // whose status ended it, for as long as that is not active again
+	unsure    bool          // it may have been gone already when that ended it
 	expired   bool          // its client was told so
 	forgotten bool          // the store may have forgotten that it was there
 	crowded   bool          // it may have made room for a younger one
@@ -249,6 +251,12 @@ func (m *model) find(c *modelCall, token string, link bool) (code string) {
 	past := s.expired || !m.now.Before(s.expires)
 	maybe := !m.now.Before(s.early)
 	kept := s.state != record.CheckPassword // else nobody notes what became of it
+	own := link == (s.state == record.MailedLink) && (c.company == nil || s.company == c.company)
+	if own && (s.ended || s.unsure) && s.barred != nil && m.now.Before(s.expires) && c.path != "" && c.path != "auth/logout" &&
+		!(s.company.Hardened && s.state == record.CheckOTP && s.barred.password == "") &&
+		!((c.got.Code == "auth.token.invalid" || c.got.Code == "auth.token.expired") && (s.unsure || !m.now.Before(s.early))) {
+		return "auth.user." + string(s.barred.status)
+	}
 	switch {
 	case s.ended, link != (s.state == record.MailedLink), c.company != nil && s.company != c.company:
 		return "auth.token.invalid"

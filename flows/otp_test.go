@@ -320,6 +320,16 @@ func TestABackupCodeIsSpentOnlyByAStepThatSucceeds(t *testing.T) {
 	b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "FGHJK23456"})
 }
 
+// A user who gets no more SMS is not locked out by a wrong code: that asks for a
+// renewal before the next otp, not before a backup code.
+func TestABackupCodeNeedsNoRenewal(t *testing.T) {
+	b := benchWithCodes(t)
+	token, otp := b.awaiting()
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "no code"})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
+	wantStep(t, b.must("auth/checkotp", token, object{"backup_code": "ABCDE23456"}), record.Authorized)
+}
+
 func TestABackupCodeIsGoodOnceUnderRaces(t *testing.T) {
 	for _, sessions := range []int{1, 20} {
 		t.Run(fmt.Sprint(sessions), func(t *testing.T) {

@@ -5,9 +5,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -47,6 +50,82 @@ func TestPagesShowTheTables(t *testing.T) {
 			}
 		}
 	}
+}
+
+// listed are the error codes that the interface lists for each route beside
+// API-KEY and request.validation.failed. It does not show checklink, which the
+// contract settles.
+var listed = map[string]string{
+	"auth/login":                  "USER auth.loginid.notfound auth.restricted",
+	"auth/checkpassword":          "TOKEN USER auth.captcha.missing auth.captcha.invalid auth.password.invalid auth.disclaimer.invalid auth.restricted",
+	"auth/checkotp":               "TOKEN USER auth.otp.invalid auth.backupcode.invalid auth.disclaimer.invalid auth.restricted",
+	"auth/renewotp":               "TOKEN USER",
+	"auth/setpassword":            "TOKEN auth.password.invalid USER",
+	"auth/checkcredentials":       "auth.captcha.missing auth.captcha.invalid auth.credentials.invalid auth.disclaimer.invalid USER auth.restricted",
+	"auth/oauth":                  "TOKEN auth.oauth.notfound auth.oauth.failed USER",
+	"auth/acceptdisclaimers":      "TOKEN USER auth.disclaimer.invalid auth.restricted",
+	"auth/logout":                 "auth.token.invalid auth.token.expired auth.session.invalid",
+	"auth/recovery/recover":       "auth.loginid.notfound auth.captcha.invalid recovery.method.restricted recovery.phone.notset recovery.email.notset recovery.question.notset USER",
+	"auth/recovery/checkotp":      "TOKEN auth.otp.invalid USER",
+	"auth/recovery/renewotp":      "TOKEN USER",
+	"auth/recovery/checkquestion": "TOKEN auth.controlanswer.invalid USER",
+	"auth/recovery/checklink":     "auth.token.invalid auth.token.expired USER auth.restricted",
+}
+
+// The table of departures in docs/api.md has each error code that a route answers
+// and the interface does not list for it, and each that it lists and the route
+// never answers; it has no others.
+func TestPagesNameTheDepartures(t *testing.T) {
+	raw, err := os.ReadFile("../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(raw), "\n## Departures\n")
+	section, _, _ := strings.Cut(rest, "\n## ")
+	type departure struct{ route, code string }
+	got := map[departure]bool{}
+	code := regexp.MustCompile("`([a-z]+\\.[a-z.]+)`")
+	for line := range strings.Lines(section) {
+		columns := strings.Split(line, "|")
+		if len(columns) != 5 || strings.Contains(columns[2], "`hardened`") || strings.Contains(columns[2], "succeeds") {
+			continue
+		}
+		routes := strings.Split(strings.NewReplacer("`", "", " ", "").Replace(columns[1]), ",")
+		for _, found := range code.FindAllStringSubmatch(columns[2], -1) {
+			for _, route := range routes {
+				got[departure{route, found[1]}] = true
+			}
+		}
+	}
+	groups := strings.NewReplacer("TOKEN", errorCodes(flows.TokenErrors), "USER", "auth.user.restricted auth.user.closed auth.user.denied")
+	want := map[departure]bool{
+		{"everyroute", "service.unavailable"}: true, {"everyroute", "service.error"}: true, {"everyroute", "request.validation.failed"}: true,
+		{"auth/logout", "request.validation.failed"}: true, // the one route that does not list it
+	}
+	for i := range flows.Routes {
+		r := &flows.Routes[i]
+		lists, answers := strings.Fields(groups.Replace(listed[r.Path])), strings.Fields(errorCodes(r.Fails))
+		if r.TakesToken() {
+			answers = append(answers, strings.Fields(errorCodes(flows.TokenErrors))...)
+		}
+		for _, c := range slices.Concat(lists, answers) {
+			if slices.Contains(lists, c) != slices.Contains(answers, c) && c != wire.ErrValidation.Code {
+				want[departure{r.Path, c}] = true
+			}
+		}
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("the departures (-routes +page):\n%s", diff)
+	}
+}
+
+// errorCodes are the codes of errors, with spaces between.
+func errorCodes(errs []*wire.Error) string {
+	var all []string
+	for _, e := range errs {
+		all = append(all, e.Code)
+	}
+	return strings.Join(all, " ")
 }
 
 // stateDiagram is in Mermaid, which shows on a page of Markdown.

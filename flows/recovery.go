@@ -148,6 +148,9 @@ func (s *Service) checkLink(ctx context.Context, c *call, req *checkLinkRequest)
 	}
 	link, err := s.lookup(ctx, tokens.LinkPrefix, req.Token, Demand{Company: c.Company.Code}, c.Now, s.Sessions.Get)
 	if errors.Is(err, wire.ErrTokenInvalid) {
+		err = s.whyRevoked(ctx, c, tokens.LinkPrefix, req.Token)
+	}
+	if errors.Is(err, wire.ErrTokenInvalid) {
 		if err := c.FailAddress(ctx); err != nil {
 			return Reply{}, err
 		}

@@ -38,8 +38,8 @@ var (
 	userErrors  = []*wire.Error{wire.ErrUserRestricted, wire.ErrUserClosed, wire.ErrUserDenied}
 )
 
-// Routes is the state machine, in the order of the interface document. Where
-// that lists no auth.restricted, rates and locks need it all the same. After
+// Routes is the state machine, in the order of the interface document. Where it
+// departs from that, docs/api.md (Departures) gives the reason. After
 // an unknown login id a hardened company issues decoys, which pass nowhere.
 var Routes = []Route{
 	{ // login.go

@@ -80,7 +80,7 @@ func (s *Service) tagged(tag tokens.CompanyTag) *tenant.Company {
 
 // refuseSealed says why a sealed token does not open the protected path.
 func (s *Service) refuseSealed(ctx context.Context, want Demand, token string, now time.Time) error {
-	c := &call{Attempt: s.Attempt(nil, ""), token: token}
+	c := &call{Attempt: s.attempt(nil, ""), token: token}
 	c.Now = now
 	if err := s.openSealed(ctx, c, want); err != nil {
 		return err

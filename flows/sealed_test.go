@@ -97,7 +97,7 @@ func TestALoginEndsWithTheAccountsSessions(t *testing.T) {
 		"a new password": func(b *bench) {
 			b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), b.goodBody("auth/setpassword"))
 		},
-		"the account closed": func(b *bench) { b.update(true, func(a *record.Account) { a.Status = record.StatusClosed }) },
+		"another phone": func(b *bench) { b.update(true, func(a *record.Account) { a.Phone = "+37060000099" }) },
 		"the account deleted": func(b *bench) {
 			if err := b.admin().Delete(b.t.Context(), mnemocode); err != nil {
 				b.t.Fatal(err)

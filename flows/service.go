@@ -101,6 +101,10 @@ type call struct {
 	languages func() []language.Tag // as the Request has it
 	forwarded []record.ProfileField
 
+	// tellsStatus: the route answers with the status of an account which has revoked
+	// the token.
+	tellsStatus bool
+
 	// What looking for the session has shown already.
 	limited *record.Full    // why the address may not go on
 	loaded  *record.Account // the session's
@@ -111,7 +115,15 @@ type call struct {
 }
 
 // Attempt is one of a client at that address.
-func (s *Service) Attempt(company *tenant.Company, address string) limits.Attempt {
+func (s *Service) Attempt(ctx context.Context, company *tenant.Company, address string) (limits.Attempt, error) {
+	keys, err := s.Keys(ctx)
+	at := s.attempt(company, address)
+	at.Keys = keys
+	return at, err
+}
+
+// attempt is an Attempt that lacks its Keys.
+func (s *Service) attempt(company *tenant.Company, address string) limits.Attempt {
 	at := limits.Attempt{Company: company, Address: address, Now: s.Now(), Counters: s.Sessions, Tallies: s.Accounts, Tell: s.Tell}
 	if s.Observe != nil {
 		at.Told = &s.told
@@ -123,16 +135,21 @@ func (s *Service) Attempt(company *tenant.Company, address string) limits.Attemp
 // route lists.
 func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error) {
 	c := &call{
-		Attempt:   s.Attempt(nil, r.Address),
+		Attempt:   s.attempt(nil, r.Address),
 		userAgent: keptUserAgent(r.UserAgent),
 		languages: r.Languages,
 		forwarded: s.Forwarded,
 		body:      r.Body,
+
+		tellsStatus: r.Route.MayFail(wire.ErrUserRestricted),
 	}
 	ctx = record.WithStoreTime(ctx)
 	err = wire.ErrService // should it panic
 	defer func() { s.emit(ctx, r, c, reply, err) }()
 	reply, err = s.serve(ctx, r, c)
+	if errors.Is(err, wire.ErrTokenInvalid) && r.Route.TakesToken() {
+		err = s.whyRevoked(ctx, c, tokens.Prefix, c.token)
+	}
 	if err != nil {
 		return Reply{}, s.checked(r, err)
 	}
@@ -145,6 +162,9 @@ func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error
 func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error) {
 	var err error
 	if c.Company, c.key, err = s.clientOf(ctx, r.Company, r.APIKeys); err != nil {
+		return Reply{}, err
+	}
+	if c.Keys, err = s.Keys(ctx); err != nil {
 		return Reply{}, err
 	}
 	if r.Route.TakesToken() {

@@ -33,6 +33,65 @@ var endCases = []sessionsCase{
 		},
 	},
 	{
+		name:    "revoked",
+		promise: "Revoked tells of what an account's Ending has ended, for as long as it would have lived.",
+		run: func(t *testing.T, one, two record.Sessions) {
+			known := map[string]record.State{"step": record.CheckOTP, "login": record.Authorized, "link": record.MailedLink}
+			for name, state := range known {
+				must(t, one.Create(bg, t0, ofEra(3, session(name, 1, 2, state))))
+			}
+			past := session("past", 1, 2, record.SetPassword)
+			past.Expires = t0
+			must(t, one.Create(bg, t0, past))
+			for _, name := range []string{"logged out", "replaced", "elsewhere@other/1"} {
+				account := session(name, 1, 2, record.CheckOTP)
+				must(t, one.Create(bg, t0, account))
+			}
+			must(t, one.Delete(bg, hash("logged out")))
+			must(t, one.Replace(bg, t0, hash("replaced"), record.CheckOTP, session("next", 1, 3, record.Authorized)))
+			none := func(now time.Time, names ...string) {
+				t.Helper()
+				for _, name := range names {
+					if s, err := two.Revoked(bg, hash(name)); err == nil && now.Before(s.Expires) {
+						t.Errorf("Revoked tells of %s: %+v", name, s)
+					}
+				}
+			}
+			none(t0, "step", "login", "link", "past", "logged out", "replaced", "next")
+			must(t, one.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 3}))
+			for name, state := range known {
+				want := record.Session{Hash: hash(name), Company: "acme", Account: 1, Epoch: 2, Era: 3, State: state, Expires: t0.Add(10 * time.Minute)}
+				wantEqual(t, name, get[record.Session](t)(two.Revoked(bg, hash(name))), want)
+			}
+			none(t0, "past", "logged out", "replaced", "next", "elsewhere@other/1", "never was")
+			must(t, one.Sweep(bg, t0.Add(10*time.Minute).Add(record.Keep+time.Second)))
+			none(t0.Add(10*time.Minute), "step", "login", "link")
+		},
+	},
+	{
+		name:    "recoveries that become decoys",
+		promise: "A session in RecoveryOTP that has a LoginID becomes a decoy of that instead of being ended.",
+		run: func(t *testing.T, one, two record.Sessions) {
+			s := session("a", 1, 2, record.RecoveryOTP)
+			code := newCode("c")
+			s.LoginID, s.Code, s.Profile = "alias", &code, ""
+			must(t, one.Create(bg, t0, s))
+			s.State, s.Hash = record.CheckOTP, hash("b")
+			must(t, one.Create(bg, t0, s))
+			must(t, one.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: record.AllEpochs}))
+			wantGone(t, two, "b")
+			s.State, s.Hash, s.Account, s.Epoch, s.Mnemocode, code.Phone = record.RecoveryOTP, hash("a"), 0, 0, "", ""
+			wantSession(t, two, s)
+			_, err := two.Revoked(bg, s.Hash)
+			wantErr(t, "Revoked", err, record.ErrNotFound)
+			wantEqual(t, "sessions of the account", len(get[[]record.Session](t)(two.List(bg, t0, "acme", 1))), 0)
+			number := get[int64](t)(two.OpenCode(bg, t0, s.Hash, record.RecoveryOTP))
+			must(t, one.SetCode(bg, s.Hash, number, newCode("d")))
+			must(t, one.End(bg, t0, record.Ending{Company: "acme", Epoch: s.Era + 1}))
+			wantGone(t, two, "a")
+		},
+	},
+	{
 		name: "room",
 		promise: "If the account then has more than AtMost sessions in the state of s, the oldest of them that live " +
 			"are ended, and a Feed is told of each before Create returns.",

@@ -82,6 +82,31 @@ var updateCases = []accountsCase{
 		},
 	},
 	{
+		name:    "update that bars",
+		promise: "If it also changes Status from active, Barred becomes that Epoch.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := create(t, one, plain("acme", "m1"))
+			set := func(status record.Status, ends bool, barred int64) {
+				t.Helper()
+				got := get[record.Account](t)(one.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
+					a.Status, a.Barred = status, 99
+					return ends, nil
+				}))
+				wantEqual(t, "barred", got.Barred, barred)
+				for _, id := range record.LoginIDs(got) {
+					wantEqual(t, "barred", get[record.Account](t)(two.ByLoginID(bg, "acme", id, "")).Barred, barred)
+				}
+			}
+			set(record.StatusActive, true, 0)
+			set(record.StatusClosed, true, a.Epoch+2)
+			set(record.StatusDenied, true, a.Epoch+2)
+			set(record.StatusActive, true, a.Epoch+2)
+			set(record.StatusDenied, false, a.Epoch+2)
+			set(record.StatusActive, false, a.Epoch+2)
+			set(record.StatusRestricted, true, a.Epoch+5)
+		},
+	},
+	{
 		name:    "update that fails",
 		promise: "If change fails, nothing is stored and its error returned.",
 		run: func(t *testing.T, one, _ record.Accounts) {

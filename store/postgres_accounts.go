@@ -168,7 +168,7 @@ const (
 		WITH` + postgresTaken + `, changed AS (
 			UPDATE accounts SET mnemocode = $2, role = $8, phone = $9, email = $10, login_name = $11, status = $12,
 				second_factor = $13, must_set_password = $14, password_hash = $15, question = $16, answer_hash = $17,
-				epoch = $18, updated = $19, totp = $21, totp_pending = $22, locale = $23
+				epoch = $18, updated = $19, totp = $21, totp_pending = $22, locale = $23, barred = $24
 			WHERE id = $3 AND NOT EXISTS (SELECT 1 FROM taken)
 			RETURNING id, company, epoch
 		), left_l AS (
@@ -212,10 +212,8 @@ func (s postgresAccounts) Update(
 		if err != nil {
 			return refusal{err}
 		}
-		after.ID, after.Company, after.Epoch = id, company, before.Epoch
-		if ends {
-			after.Epoch++
-		}
+		after.ID, after.Company = id, company
+		setEpoch(&after, before, ends)
 		if stored, err = storePostgresUpdate(ctx, q, before, after, ends); err != nil {
 			return err
 		}
@@ -247,7 +245,7 @@ func storePostgresUpdate(
 ) (stored record.Account, err error) {
 	args := append(postgresKeyArgs(after), after.Role, after.Phone, after.Email, after.LoginName, string(after.Status),
 		after.SecondFactor, after.MustSetPassword, after.PasswordHash, after.Question, after.AnswerHash, after.Epoch,
-		micros(after.Updated), ends, after.TOTP, after.TOTPPending, after.Locale)
+		micros(after.Updated), ends, after.TOTP, after.TOTPPending, after.Locale, after.Barred)
 	var taken string
 	var b postgresBatch
 	b.add(postgresLockKeys, newPostgresKeys(before, after))

@@ -12,7 +12,7 @@ import (
 const (
 	postgresSelectAccount = `
 		SELECT id, company, mnemocode, role, phone, email, login_name, status, second_factor, must_set_password,
-			password_hash, question, answer_hash, totp, totp_pending, locale, epoch, created, updated,
+			password_hash, question, answer_hash, totp, totp_pending, locale, epoch, barred, created, updated,
 			array_to_json(ARRAY(SELECT json_build_object('provider', provider, 'subject', subject)
 				FROM identities WHERE account = accounts.id)),
 			array_to_json(ARRAY(SELECT json_build_object('code', code, 'version', version, 'at', at)
@@ -33,7 +33,7 @@ const (
 		CROSS JOIN LATERAL (` + postgresSelectAccount + `
 			WHERE id = (SELECT account FROM login_ids WHERE company = wanted.company AND login_id = wanted.login_id)
 			UNION ALL
-			SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', '', '', '', 0, 0, 0, '[]', '[]', 0,
+			SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', '', '', '', 0, 0, 0, 0, '[]', '[]', 0,
 				array_to_json(ARRAY(SELECT json_build_object('kind', kind, 'count', count, 'until', until) FROM tallies
 					WHERE company = wanted.company AND account = $4 AND login_id = wanted.alias)),
 				coalesce((SELECT era FROM eras WHERE company = wanted.company), 0)
@@ -165,7 +165,7 @@ func postgresAccountScan(behind ...any) func(scanner) (record.Account, error) {
 	var created, updated int64
 	var identities, accepted, tallies []byte
 	columns := append([]any{&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
-		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Epoch,
+		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Epoch, &a.Barred,
 		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era}, behind...)
 	return func(row scanner) (_ record.Account, err error) {
 		if err = row.Scan(columns...); err != nil {

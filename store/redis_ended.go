@@ -52,7 +52,7 @@ func (s redisSessions) End(ctx context.Context, now time.Time, e record.Ending) 
 		}
 		keys := append([]string{s.accountKey("f", e.Company, e.Account)}, s.indexes(e.Company, e.Account)...)
 		_, _, err := s.run(ctx, endScript, keys, e.Epoch, fenceLife(e).Milliseconds(), s.channel(), encodeEnding(e),
-			keptBytes(e.Keep), string(record.Authorized))
+			keptBytes(e.Keep), string(record.Authorized), micros(now), string(record.RecoveryOTP))
 		return err
 	})
 }

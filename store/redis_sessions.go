@@ -21,6 +21,7 @@ import (
 // The keys, each with its tag before it:
 //
 //	s<hash>                       a session, a Redis hash (see encodeRedisSession)
+//	r<hash>                       what Revoked returns of a session
 //	i<state>/<company>/<account>  the account's sessions in a state, a sorted set of hashes, the oldest first
 //	f<company>/<account>          the fence: sessions with a lower epoch are refused
 //	f<company>/0                  the company's, in each bucket: those of a lower era are as good as gone
@@ -154,9 +155,17 @@ func (s redisSessions) changes(ctx context.Context, otherwise error, script *scr
 }
 
 func (s redisSessions) Get(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+	return s.get(ctx, "loading session", hash, s.sessionKey(hash))
+}
+
+func (s redisSessions) Revoked(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+	return s.get(ctx, "loading revoked session", hash, s.tags[hash.Bucket()]+"r"+string(hash[:]))
+}
+
+func (s redisSessions) get(ctx context.Context, doing string, hash record.TokenHash, key string) (record.Session, error) {
 	var sess record.Session
-	err := s.call(ctx, "loading session", func(ctx context.Context) error {
-		fields, err := s.readTwice(ctx, s.sessionKey(hash))
+	err := s.call(ctx, doing, func(ctx context.Context) error {
+		fields, err := s.readTwice(ctx, key)
 		if err != nil {
 			return err
 		}

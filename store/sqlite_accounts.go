@@ -125,7 +125,7 @@ func (tx *sqliteQueries) storeKeys(ctx context.Context, a record.Account) error 
 const (
 	sqliteSelectAccount = `
 		SELECT id, company, mnemocode, role, phone, email, login_name, status, second_factor, must_set_password,
-			password_hash, question, answer_hash, totp, totp_pending, locale, epoch, created, updated,
+			password_hash, question, answer_hash, totp, totp_pending, locale, epoch, barred, created, updated,
 			(SELECT json_group_array(json_object('provider', provider, 'subject', subject))
 				FROM identities WHERE account = accounts.id),
 			(SELECT json_group_array(json_object('code', code, 'version', version, 'at', at))
@@ -142,7 +142,7 @@ const (
 	sqliteAccountByLoginID = sqliteSelectAccount + `
 		WHERE id = (SELECT account FROM login_ids WHERE company = ?1 AND login_id = ?2)
 		UNION ALL
-		SELECT 0, '', '', '', '', '', '', '', 0, 0, '', '', '', '', '', '', 0, 0, 0, '[]', '[]', 0,
+		SELECT 0, '', '', '', '', '', '', '', 0, 0, '', '', '', '', '', '', 0, 0, 0, 0, '[]', '[]', 0,
 			(SELECT json_group_array(json_object('kind', kind, 'count', count, 'until', until)) FROM tallies
 				WHERE company = ?1 AND account = 0 AND login_id = ?3),
 			coalesce((SELECT era FROM eras WHERE company = ?1), 0)
@@ -196,7 +196,7 @@ func scanSQLiteAccount(row scanner) (record.Account, error) {
 	var created, updated int64
 	var identities, accepted, tallies []byte
 	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &a.Status,
-		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Epoch,
+		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Epoch, &a.Barred,
 		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era)
 	if err != nil {
 		return record.Account{}, err
@@ -218,7 +218,7 @@ const (
 	sqliteUpdateAccount = `
 		UPDATE accounts SET mnemocode = ?, role = ?, phone = ?, email = ?, login_name = ?, status = ?,
 			second_factor = ?, must_set_password = ?, password_hash = ?, question = ?, answer_hash = ?,
-			totp = ?, totp_pending = ?, locale = ?, epoch = ?, updated = ?
+			totp = ?, totp_pending = ?, locale = ?, epoch = ?, barred = ?, updated = ?
 		WHERE id = ?`
 	sqliteOweEnding = `
 		INSERT INTO endings (company, account, epoch, keep) VALUES (?, ?, ?, ?)
@@ -231,19 +231,17 @@ func (s sqliteAccounts) Update(
 ) (record.Account, error) {
 	var stored record.Account
 	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		a, err := scanSQLiteAccount(tx.row(ctx, sqliteAccountByID, company, id))
+		before, err := scanSQLiteAccount(tx.row(ctx, sqliteAccountByID, company, id))
 		if err != nil {
 			return err
 		}
-		epoch := a.Epoch
+		a := before
 		ends, err := change(&a)
 		if err != nil {
 			return refusal{err}
 		}
-		a.ID, a.Company, a.Epoch = id, company, epoch
-		if ends {
-			a.Epoch++
-		}
+		a.ID, a.Company = id, company
+		setEpoch(&a, before, ends)
 		if err := tx.storeUpdate(ctx, a, ends); err != nil {
 			return err
 		}
@@ -265,7 +263,7 @@ func (tx *sqliteQueries) storeUpdate(ctx context.Context, a record.Account, ends
 	}
 	_, err := tx.exec(ctx, sqliteUpdateAccount, a.Mnemocode, a.Role, a.Phone, a.Email, a.LoginName, string(a.Status),
 		a.SecondFactor, a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, a.TOTP, a.TOTPPending, a.Locale,
-		a.Epoch, micros(a.Updated), a.ID)
+		a.Epoch, a.Barred, micros(a.Updated), a.ID)
 	if err != nil {
 		return err
 	}

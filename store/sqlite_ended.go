@@ -38,9 +38,15 @@ const (
 		INSERT INTO fences (company, account, epoch, expires, uncleared) VALUES (?, ?, ?, ?, 1)
 		ON CONFLICT (company, account) DO UPDATE
 		SET epoch = max(epoch, excluded.epoch), expires = max(expires, excluded.expires), uncleared = 1`
+	sqliteMakeDecoys = `
+		UPDATE sessions SET account = 0, epoch = 0, mnemocode = '', code_phone = ''
+		WHERE company = ? AND account = ? AND epoch < ? AND state = ? AND login_id <> ''`
 	sqliteClearEnded = `
 		DELETE FROM sessions WHERE hash IN
-			(SELECT hash FROM sessions WHERE company = ? AND account = ? AND epoch < ? LIMIT +?)`
+			(SELECT hash FROM sessions WHERE company = ? AND account = ? AND epoch < ? LIMIT +?)
+		RETURNING ` + sqliteSessionColumns
+	sqliteInsertRevoked = `
+		INSERT OR IGNORE INTO revoked (hash, company, account, epoch, era, state, expires) VALUES (?, ?, ?, ?, ?, ?, ?)`
 	sqliteCleared = `UPDATE fences SET uncleared = 0 WHERE company = ? AND account = ? AND epoch = ?`
 )
 
@@ -56,16 +62,31 @@ func (s sqliteSessions) End(ctx context.Context, now time.Time, e record.Ending)
 		if err != nil || e.Account == 0 {
 			return err
 		}
-		return tx.clearEnded(ctx, e)
+		if _, err = tx.exec(ctx, sqliteMakeDecoys, e.Company, e.Account, e.Epoch, string(record.RecoveryOTP)); err != nil {
+			return err
+		}
+		return tx.clearEnded(ctx, now, e)
 	}))
 }
 
 // clearEnded deletes some of the rows behind an account's fence, and notes if
-// these were all.
-func (tx *sqliteQueries) clearEnded(ctx context.Context, e record.Ending) error {
-	n, err := tx.exec(ctx, sqliteClearEnded, e.Company, e.Account, e.Epoch, sqliteClearChunk)
-	if err != nil || n == sqliteClearChunk {
+// these were all. Of those that live it keeps what Revoked returns.
+func (tx *sqliteQueries) clearEnded(ctx context.Context, now time.Time, e record.Ending) error {
+	ended, err := collectSQLite(ctx, tx, scanSQLiteSession, sqliteClearEnded, e.Company, e.Account, e.Epoch, sqliteClearChunk)
+	if err != nil {
 		return err
+	}
+	for _, s := range ended {
+		if !s.Expires.After(now) {
+			continue
+		}
+		_, err := tx.exec(ctx, sqliteInsertRevoked, s.Hash[:], s.Company, s.Account, s.Epoch, s.Era, string(s.State), micros(s.Expires))
+		if err != nil {
+			return err
+		}
+	}
+	if len(ended) == sqliteClearChunk {
+		return nil
 	}
 	_, err = tx.exec(ctx, sqliteCleared, e.Company, e.Account, e.Epoch)
 	return err
@@ -80,6 +101,7 @@ const (
 		DELETE FROM sessions WHERE hash IN
 			(SELECT hash FROM sessions INDEXED BY sessions_expired WHERE expires = 0 AND ends < ? LIMIT +?)`
 	sqliteSweepCounters = `DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until < ? LIMIT +?)`
+	sqliteSweepRevoked  = `DELETE FROM revoked WHERE hash IN (SELECT hash FROM revoked WHERE expires < ? LIMIT +?)`
 	sqliteSweepFences   = `
 		DELETE FROM fences WHERE (company, account) IN
 			(SELECT company, account FROM fences WHERE expires < ? AND uncleared = 0 LIMIT +?)`
@@ -89,17 +111,17 @@ const sqliteUncleared = `SELECT company, account, epoch, x'' FROM fences WHERE u
 
 func (s sqliteSessions) Sweep(ctx context.Context, now time.Time) error {
 	before := micros(now.Add(-record.Keep))
-	for _, query := range []string{sqliteSweepSessions, sqliteSweepExpired, sqliteSweepCounters, sqliteSweepFences} {
+	for _, query := range []string{sqliteSweepSessions, sqliteSweepExpired, sqliteSweepRevoked, sqliteSweepCounters, sqliteSweepFences} {
 		if err := s.sweep(ctx, query, before); err != nil {
 			return translateSQLite("sweeping sessions", err)
 		}
 	}
-	return translateSQLite("sweeping ended sessions", s.sweepEnded(ctx))
+	return translateSQLite("sweeping ended sessions", s.sweepEnded(ctx, now))
 }
 
 // sweepEnded deletes what endings have left over, each chunk in a write of its
 // own.
-func (s sqliteSessions) sweepEnded(ctx context.Context) error {
+func (s sqliteSessions) sweepEnded(ctx context.Context, now time.Time) error {
 	for {
 		var e record.Ending
 		err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
@@ -113,7 +135,7 @@ func (s sqliteSessions) sweepEnded(ctx context.Context) error {
 		case e.Account == 0:
 			err = s.sweepCompany(ctx, e)
 		default:
-			err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error { return tx.clearEnded(ctx, e) })
+			err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error { return tx.clearEnded(ctx, now, e) })
 		}
 		if err != nil {
 			return err

@@ -167,6 +167,25 @@ func makeCode(hash []byte, phone string, expires int64) *record.Code {
 	return code
 }
 
+// What the sweep has not come to yet is still among the sessions, behind its fence.
+const sqliteRevoked = `
+	SELECT company, account, epoch, era, state, expires FROM revoked WHERE hash = ?1
+	UNION ALL
+	SELECT company, account, epoch, era, state, expires FROM sessions
+	WHERE hash = ?1 AND EXISTS (SELECT 1 FROM fences
+		WHERE company = sessions.company AND account = sessions.account AND account <> 0 AND epoch > sessions.epoch)`
+
+func (s sqliteSessions) Revoked(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+	sess := record.Session{Hash: hash}
+	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
+		var expires int64
+		err := q.row(ctx, sqliteRevoked, hash[:]).Scan(&sess.Company, &sess.Account, &sess.Epoch, &sess.Era, &sess.State, &expires)
+		sess.Expires = fromMicros(expires)
+		return err
+	})
+	return sess, translateSQLite("loading revoked session", err)
+}
+
 const sqliteTakeSession = `DELETE FROM sessions WHERE hash = ? AND state = ? AND expires > ? AND` + sqliteNotEnded
 
 func (s sqliteSessions) Replace(

@@ -85,6 +85,18 @@ func isCharged(c record.Counter) bool { return !c.Look }
 // taken the same one is told each time.
 var loginIDFields = []string{"primary_phone", "primary_email", "login_name"}
 
+// setEpoch gives an account that Update changes its Epoch and Barred.
+func setEpoch(a *record.Account, before record.Account, ends bool) {
+	a.Epoch, a.Barred = before.Epoch, before.Barred
+	if !ends {
+		return
+	}
+	a.Epoch++
+	if before.Status == record.StatusActive && a.Status != record.StatusActive {
+		a.Barred = a.Epoch
+	}
+}
+
 // Rows
 
 // A scanner is a row.

@@ -146,6 +146,11 @@ func (t timedSessions) Get(ctx context.Context, hash record.TokenHash) (found re
 	return t.Sessions.Get(ctx, hash)
 }
 
+func (t timedSessions) Revoked(ctx context.Context, hash record.TokenHash) (found record.Session, err error) {
+	defer observeCall("sessions", "revoked", time.Now(), &err)
+	return t.Sessions.Revoked(ctx, hash)
+}
+
 func (t timedSessions) Replace(ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter) (err error) {
 	defer observeCall("sessions", "replace", time.Now(), &err)
 	return t.Sessions.Replace(ctx, now, old, from, next, counters...)

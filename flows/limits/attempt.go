@@ -21,6 +21,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -31,6 +32,7 @@ type Attempt struct {
 	Address string // the client's
 	Nowhere bool   // it comes from no address: of a backend's user who it does not tell
 	Now     time.Time
+	Keys    *tokens.Keys
 
 	Counters record.Counters
 	Tallies  record.Tallies
@@ -55,9 +57,20 @@ func (at *Attempt) Happened(name, reason string) {
 // that all share. A code has no slash and is never empty, so no two have the same.
 func Key(company, name, of string) string { return company + "/" + name + "/" + of }
 
-// Counter counts something of the company.
+// Counter counts something of the company. For an address or a phone use
+// PersonalCounter.
 func (at *Attempt) Counter(name, of string, rate tenant.Rate) record.Counter {
 	return record.Counter{Key: Key(at.Company.Code, name, of), Limit: rate.N, Window: rate.Per}
+}
+
+// PersonalCounter is Counter for an address or a phone, which its key does not show.
+func (at *Attempt) PersonalCounter(name, of string, rate tenant.Rate) record.Counter {
+	return personalCounter(at.Keys, at.Company.Code, name, of, rate)
+}
+
+func personalCounter(keys *tokens.Keys, company, name, of string, rate tenant.Rate) record.Counter {
+	key := Key(company, name, keys.CounterName(Key(company, name, of)))
+	return record.Counter{Key: key, Limit: rate.N, Window: rate.Per}
 }
 
 // addressRanges are what an address is counted as: one of IPv6 as its /64, which
@@ -90,16 +103,17 @@ func (at *Attempt) perAddress(name string, rate tenant.Rate) []record.Counter {
 	if at.Nowhere {
 		return nil
 	}
-	return PerAddress(at.Company.Code, name, at.Address, rate)
+	return PerAddress(at.Keys, at.Company.Code, name, at.Address, rate)
 }
 
 // PerAddress are an address's counters in a company or, with an empty code, in
 // all.
-func PerAddress(company, name, address string, rate tenant.Rate) []record.Counter {
+func PerAddress(keys *tokens.Keys, company, name, address string, rate tenant.Rate) []record.Counter {
 	narrow, wide := addressRanges(address)
-	counters := []record.Counter{{Key: Key(company, name, narrow), Limit: rate.N, Window: rate.Per}}
+	counters := []record.Counter{personalCounter(keys, company, name, narrow, rate)}
 	if wide != narrow {
-		counters = append(counters, record.Counter{Key: Key(company, name, wide), Limit: wideTimes * rate.N, Window: rate.Per})
+		rate.N *= wideTimes
+		counters = append(counters, personalCounter(keys, company, name, wide, rate))
 	}
 	return counters
 }

@@ -29,7 +29,7 @@ func (at *Attempt) SMSCounters(a record.Account, decoyOf string) []record.Counte
 // AccountSMS are the budgets of an account and its phone.
 func (at *Attempt) AccountSMS(account, phone string) []record.Counter {
 	l := &at.Company.Limits
-	return []record.Counter{at.Counter("sms-per-account", account, l.SMSPerAccount), at.Counter("sms-per-phone", phone, l.SMSPerPhone)}
+	return []record.Counter{at.Counter("sms-per-account", account, l.SMSPerAccount), at.PersonalCounter("sms-per-phone", phone, l.SMSPerPhone)}
 }
 
 // CompanySMS is the company's own budget, if it has one.

@@ -36,15 +36,19 @@ func (ad *Admin) CheckPassword(ctx context.Context, mnemocode, current, address 
 	if err != nil {
 		return err
 	}
-	return ad.tryOwn(ctx, ad.attemptOf(a, address), a, current)
+	at, err := ad.attemptOf(ctx, a, address)
+	if err != nil {
+		return err
+	}
+	return ad.tryOwn(ctx, at, a, current)
 }
 
 // attemptOf is an attempt of the account's user, at that address or at none.
-func (ad *Admin) attemptOf(a record.Account, address string) *limits.Attempt {
-	at := ad.Attempt(ad.Company, address)
+func (ad *Admin) attemptOf(ctx context.Context, a record.Account, address string) (*limits.Attempt, error) {
+	at, err := ad.Attempt(ctx, ad.Company, address)
 	at.Nowhere = address == ""
 	at.Account, at.Mnemocode = a.ID, a.Mnemocode
-	return &at
+	return &at, err
 }
 
 // tryOwn is a login's attempt with a password, of somebody who needs no captcha.
@@ -82,10 +86,13 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	if err != nil {
 		return err
 	}
-	if err := ad.tryOwn(ctx, ad.attemptOf(a, ch.Address), a, ch.Current); err != nil {
+	at, err := ad.attemptOf(ctx, a, ch.Address)
+	if err != nil {
 		return err
 	}
-	at := ad.attemptOf(a, ch.Address)
+	if err := ad.tryOwn(ctx, at, a, ch.Current); err != nil {
+		return err
+	}
 	wanted := password.Normalize(ch.New)
 	if err := ad.Company.CheckPassword("new_password", ch.New, a); err != nil {
 		return err

@@ -34,7 +34,10 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 	case tenant.Admitted(a) != nil:
 		return &NoWelcomeError{"status", "status: who is not active could not use the link"}
 	}
-	at := ad.Attempt(ad.Company, ad.Address)
+	at, err := ad.Attempt(ctx, ad.Company, ad.Address)
+	if err != nil {
+		return err
+	}
 	err = ad.MailLink(ctx, &at, a, message.WelcomeLink)
 	for _, lock := range at.Events {
 		ad.audit(ctx, lock.Name, a, "")

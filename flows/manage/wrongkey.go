@@ -19,9 +19,12 @@ var wrongKeys = tenant.Rate{N: 30, Per: 5 * time.Minute}
 // WrongKey counts a wrong key for the accounts API. Its error is
 // wire.ErrRestricted if the address has sent too many, or wire.ErrUnavailable.
 func WrongKey(ctx context.Context, s *flows.Service, address string) error {
-	at := s.Attempt(nil, address)
+	at, err := s.Attempt(ctx, nil, address)
+	if err != nil {
+		return err
+	}
 	e := record.Event{Name: record.KeyWrong, Address: address}
-	err := s.Sessions.Charge(ctx, at.Now, limits.PerAddress("", "wrong-keys", address, wrongKeys)...)
+	err = s.Sessions.Charge(ctx, at.Now, limits.PerAddress(at.Keys, "", "wrong-keys", address, wrongKeys)...)
 	full, limited := errors.AsType[*record.Full](err)
 	switch {
 	case limited:

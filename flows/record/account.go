@@ -35,6 +35,7 @@ type Account struct {
 	BackupCodes     int            // how many are left
 	NewBackupCodes  []string       // for Create, which stores these hashes with the account; never loaded
 	Epoch           int64          // grows with each change that ends the account's sessions
+	Barred          int64          // the Epoch that began when Status was last changed from active; 0: never
 	Era             int64          // the company's: grows with each ending of all its sessions
 	Tallies         map[Kind]Tally // wrong attempts when the account was loaded; nil without any
 	Created         time.Time

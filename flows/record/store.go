@@ -79,18 +79,19 @@ type AccountReader interface {
 // change (see Tell) is handed only to one that is an Outbox, as by Tally and
 // SetBackupCodes.
 type AccountWriter interface {
-	// Create stores a new account and returns its id; a.ID, Epoch, Era, Created,
+	// Create stores a new account and returns its id; a.ID, Epoch, Barred, Era, Created,
 	// Updated and BackupCodes are ignored. Its login ids are LoginIDs(a), its backup
 	// codes NewBackupCodes. A TakenError tells what another account of the company
 	// holds already.
 	Create(ctx context.Context, now time.Time, a Account, tell ...Tell) (int64, error)
 	// Update loads the account, lets change alter it and stores it, in one
 	// step that no other write to the account can come between. It ignores
-	// changes of ID, Company, Epoch, Era, Accepted, BackupCodes, Tallies and Created;
+	// changes of ID, Company, Epoch, Barred, Era, Accepted, BackupCodes, Tallies and Created;
 	// Updated, too, is what change makes of it. If change fails, nothing is
 	// stored and its error returned. ErrNotFound; a TakenError. If change says
 	// that it ends the account's sessions, the Epoch grows by one and the ending
-	// is owed (see Endings). The account is returned as stored.
+	// is owed (see Endings); if it then also changes Status from active, Barred
+	// becomes that Epoch. The account is returned as stored.
 	Update(ctx context.Context, company string, id int64, change func(*Account) (ends bool, err error), tell ...Tell) (Account, error)
 	// SetPassword stores a password hash, clears MustSetPassword and the tally
 	// of wrong passwords, raises the Epoch to epoch+1 and owes the ending, which
@@ -186,6 +187,10 @@ type SessionReader interface {
 	// Get returns a session, also an expired one. ErrNotFound if it was ended
 	// or never was.
 	Get(ctx context.Context, hash TokenHash) (Session, error)
+	// Revoked returns what is kept of a session or link that End has ended, for as
+	// long as it would have lived: Company, Account, Epoch, Era, State and Expires.
+	// ErrNotFound if End did not end it or it has been forgotten.
+	Revoked(ctx context.Context, hash TokenHash) (Session, error)
 	// List returns an account's sessions that are not expired, links among
 	// them, oldest first. Of more than MaxSessions in a state it returns the
 	// newest.
@@ -229,6 +234,8 @@ type SessionWriter interface {
 	// refuse such from now on. It takes no longer for a million of them than for
 	// MaxSessions. In the same step the session e.Keep of the account is raised
 	// to e.Epoch, and so goes on, if it is Authorized and of the epoch just before.
+	// A session in RecoveryOTP that has a LoginID becomes a decoy of that instead of
+	// being ended. Revoked tells of what an account's Ending has ended.
 	End(ctx context.Context, now time.Time, e Ending) error
 }
 

@@ -26,6 +26,7 @@ type Keys struct {
 	sessions   cipher.AEAD
 	apps       cipher.AEAD
 	challenges []byte
+	counters   []byte
 	pages      []byte
 }
 
@@ -45,6 +46,7 @@ func NewKeys(secret []byte) (*Keys, error) {
 	}
 	k.sessions, k.apps = sealer("mnemogate sealed sessions"), sealer("mnemogate authenticator apps")
 	k.challenges, k.pages = derive("mnemogate captcha challenges"), derive("mnemogate page keys")
+	k.counters = derive("mnemogate counters")
 	return k, err
 }
 
@@ -54,4 +56,12 @@ func (k *Keys) Alias(company, loginID string) string {
 	mac := hmac.New(sha256.New, k.alias)
 	mac.Write([]byte(company + "/alias/" + loginID))
 	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// CounterName replaces an address or a phone in the key of a counter, so that
+// neither can be read in a store.
+func (k *Keys) CounterName(key string) string {
+	mac := hmac.New(sha256.New, k.counters)
+	mac.Write([]byte(key))
+	return hex.EncodeToString(mac.Sum(nil)[:16])
 }

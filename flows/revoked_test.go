@@ -1,0 +1,190 @@
+package flows_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+var statusErrors = map[record.Status]*wire.Error{
+	record.StatusRestricted: wire.ErrUserRestricted, record.StatusClosed: wire.ErrUserClosed, record.StatusDenied: wire.ErrUserDenied,
+}
+
+// changeStatus ends the account's sessions, as an operator's change does.
+func (b *bench) changeStatus(status record.Status) {
+	b.t.Helper()
+	b.update(true, func(a *record.Account) { a.Status = status })
+}
+
+// wantRevoked checks what a revoked token answers: status on the routes that list
+// it, nil for none, and auth.token.invalid everywhere else.
+func (b *bench) wantRevoked(token string, status *wire.Error) {
+	b.t.Helper()
+	for i := range flows.Routes {
+		r := &flows.Routes[i]
+		want := wire.ErrTokenInvalid
+		if status != nil && r.MayFail(status) {
+			want = status
+		}
+		if r.TakesToken() {
+			b.wrong(want, r.Path, token, b.goodBody(r.Path))
+		}
+	}
+	b.wantLive(token, wire.ErrTokenInvalid)
+	if _, err := b.Current(b.t.Context(), asking(token)); !errors.Is(err, wire.ErrTokenInvalid) {
+		b.t.Errorf("GET session: got %v", err)
+	}
+}
+
+func TestATokenTellsOfTheStatusThatRevokedIt(t *testing.T) {
+	for _, state := range record.States[1:] {
+		for status, want := range statusErrors {
+			t.Run(string(state)+"/"+string(status), func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t)
+				token := b.sessionIn(state)
+				b.changeStatus(status)
+				b.wantRevoked(token, want)
+				b.update(true, func(a *record.Account) { a.Email = "other@example.com" })
+				b.changeStatus(record.StatusDenied)
+				b.wantRevoked(token, wire.ErrUserDenied)
+				b.changeStatus(record.StatusActive)
+				b.wantRevoked(token, nil)
+				b.changeStatus(status)
+				b.wantRevoked(token, nil)
+			})
+		}
+		t.Run(string(state)+"/expired", func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			token := b.sessionIn(state)
+			b.changeStatus(record.StatusClosed)
+			b.clock.advance(b.company.Temporary)
+			if state == record.Authorized {
+				b.wantRevoked(token, wire.ErrUserClosed)
+				b.clock.advance(b.company.Idle)
+			}
+			b.wantRevoked(token, nil)
+		})
+		t.Run(string(state)+"/revoked before", func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			token, second := b.sessionIn(state), b.sessionIn(state)
+			b.must("auth/logout", second, nil)
+			b.update(true, func(*record.Account) {})
+			b.changeStatus(record.StatusClosed)
+			b.wantRevoked(token, nil)
+			b.wantRevoked(second, nil)
+		})
+		t.Run(string(state)+"/deleted", func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			token := b.sessionIn(state)
+			b.changeStatus(record.StatusClosed)
+			if err := b.admin().Delete(t.Context(), mnemocode); err != nil {
+				t.Fatal(err)
+			}
+			b.wantRevoked(token, nil)
+		})
+	}
+	t.Run("a link", func(t *testing.T) {
+		b := newBench(t)
+		b.company.Limits.FailuresPerAddress.N = 1
+		link := object{"token": b.mailed()}
+		b.changeStatus(record.StatusClosed)
+		for range 3 { // it is no guess
+			b.wrong(wire.ErrUserClosed, "auth/recovery/checklink", "", link)
+		}
+		b.changeStatus(record.StatusActive)
+		b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", link)
+	})
+}
+
+// A token of another company tells of nothing, nor does a used one.
+func TestAStatusIsToldToItsOwnTokensOnly(t *testing.T) {
+	b := newBench(t)
+	b.addCompany("other")
+	token := b.sessionIn(record.RecoveryQuestion)
+	used := b.sessionIn(record.CheckPassword)
+	b.must("auth/checkpassword", used, b.goodBody("auth/checkpassword"))
+	b.changeStatus(record.StatusClosed)
+	_, err := b.serveAs("other", "192.0.2.1", "auth/recovery/checkquestion", token, b.goodBody("auth/recovery/checkquestion"))
+	wantError(t, err, wire.ErrTokenInvalid)
+	b.wantRevoked(used, nil)
+}
+
+// Whatever revokes the tokens of an account, those that strangers can have of
+// anyone go on answering as for an unknown login id.
+func TestRevokedTokensOfAHardenedCompanyAnswerAlike(t *testing.T) {
+	for name, end := range map[string]func(*bench){
+		"nothing":        func(*bench) {},
+		"closed":         func(b *bench) { b.changeStatus(record.StatusClosed) },
+		"closed, active": func(b *bench) { b.changeStatus(record.StatusClosed); b.changeStatus(record.StatusActive) },
+		"another phone":  func(b *bench) { b.update(true, func(a *record.Account) { a.Phone = "+37060000099" }) },
+		"deleted": func(b *bench) {
+			if err := b.admin().Delete(b.t.Context(), mnemocode); err != nil {
+				b.t.Fatal(err)
+			}
+		},
+		"all of the company's": (*bench).endAllSessions,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			transcript := func(id string) (said []string) {
+				b := hardenedBench(t)
+				b.company.Captcha = nil
+				say := func(reply flows.Reply, err error) { said = append(said, shape(reply, err)) }
+				login := b.must("auth/login", "", object{"login_id": id}).SessionToken
+				recover := b.must("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"})).SessionToken
+				settle(b.Service)
+				end(b)
+				for range 12 {
+					say(b.Current(t.Context(), asking(login)))
+					say(b.serve("auth/checkpassword", login, object{"password": "wrong"}))
+					say(b.Current(t.Context(), asking(recover)))
+					say(b.serve("auth/recovery/checkotp", recover, object{"otp": "no code"}))
+					say(b.serve("auth/recovery/renewotp", recover, nil))
+					settle(b.Service)
+				}
+				say(flows.Reply{}, authorize(b, login))
+				say(flows.Reply{}, authorize(b, recover))
+				b.clock.advance(b.company.Temporary)
+				say(b.serve("auth/checkpassword", login, object{"password": "wrong"}))
+				say(b.serve("auth/recovery/checkotp", recover, object{"otp": "no code"}))
+				return said
+			}
+			known, unknown := transcript(email), transcript("nobody@example.com")
+			for i := range known {
+				if known[i] != unknown[i] {
+					t.Fatalf("answer %d: of a known login id %q, of an unknown one %q", i, known[i], unknown[i])
+				}
+			}
+		})
+	}
+}
+
+// The password shows the status, and a revoked token passes nowhere even with it.
+func TestRevokedTokensOfAHardenedCompanyPassNowhere(t *testing.T) {
+	b := hardenedBench(t)
+	b.company.Captcha = nil
+	login := b.sessionIn(record.CheckPassword)
+	recover := b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"})).SessionToken
+	b.sms.await(1)
+	settle(b.Service)
+	authorized := b.sessionIn(record.Authorized)
+	b.changeStatus(record.StatusClosed)
+	b.wrong(wire.ErrUserClosed, "auth/checkpassword", login, b.goodBody("auth/checkpassword"))
+	b.wrong(wire.ErrUserClosed, "auth/checkpassword", authorized, b.goodBody("auth/checkpassword"))
+	b.changeStatus(record.StatusActive)
+	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", login, b.goodBody("auth/checkpassword"))
+	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", authorized, b.goodBody("auth/checkpassword"))
+	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", recover, b.goodBody("auth/recovery/checkotp"))
+
+	b.withoutPassword() // so a code is the first secret
+	token := b.sessionIn(record.CheckPassword)
+	b.changeStatus(record.StatusClosed)
+	b.wrong(wire.ErrTokenInvalid, "auth/checkotp", token, b.goodBody("auth/checkotp"))
+}
