@@ -26,7 +26,7 @@ const clientPath = "v2/client.json"
 func (h *Handler) serveChallenge(w http.ResponseWriter, r *http.Request, t target) {
 	var made flows.Challenge
 	err := h.get(w, r, func(service *flows.Service) (err error) {
-		made, err = service.Challenge(r.Context(), t.company, r.Header[apiKeyHeader])
+		made, err = service.Challenge(r.Context(), &flows.Request{Company: t.company, APIKeys: r.Header[apiKeyHeader], PageKey: h.hasPage(t.company)})
 		return err
 	})
 	if err != nil {
@@ -59,7 +59,9 @@ func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t ta
 	w.Header().Add("Vary", "Accept-Language")
 	var config tenant.ClientConfig
 	err := h.get(w, r, func(service *flows.Service) (err error) {
-		config, err = service.ClientConfig(r.Context(), &flows.Request{Company: t.company, APIKeys: r.Header[apiKeyHeader], Languages: languagesOf(r)})
+		config, err = service.ClientConfig(r.Context(), &flows.Request{
+			Company: t.company, APIKeys: r.Header[apiKeyHeader], PageKey: h.hasPage(t.company), Languages: languagesOf(r),
+		})
 		return err
 	})
 	if err != nil {

@@ -158,9 +158,9 @@ type Handler struct {
 	WebSocketToken bool `json:"websocket_token,omitempty"`
 
 	// The login page, `GET /{company_code}/login`. It sets the cookie, whose name is
-	// `__Host-mnemogate` then unless `cookie` gives another. Whoever may load the
-	// page can call the auth routes with the key in it: an API key keeps nobody out
-	// any more. Default: none.
+	// `__Host-mnemogate` then unless `cookie` gives another. Anyone who can load the
+	// page can call the auth routes of its company on this site with the key in it:
+	// there an API key keeps nobody out any more. Default: none.
 	LoginPage *LoginPage `json:"login_page,omitempty"`
 
 	app      *app.App
@@ -251,7 +251,7 @@ func (h *Handler) check() error {
 		if !headerName.MatchString(name) {
 			return fmt.Errorf("%s: %q is no name for a header here; use letters, digits and dashes", directive, name)
 		}
-		if slices.Contains(otherHeaders, http.CanonicalHeaderKey(name)) {
+		if isAmong(otherHeaders, name) || isAmong(rewriteHeaders, name) {
 			return fmt.Errorf("%s: %s has another meaning; choose another name", directive, name)
 		}
 	}
@@ -373,6 +373,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (repl
 		Company:       t.company,
 		Route:         t.route,
 		APIKeys:       r.Header[apiKeyHeader],
+		PageKey:       h.hasPage(t.company),
 		Authorization: r.Header["Authorization"],
 		Address:       clientAddress(r),
 		UserAgent:     r.UserAgent(),
@@ -431,7 +432,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		health <path>
 //		cookie [<name>]
 //		websocket_token
-//		login_page [<company>] {
+//		login_page [<company>...] {
 //			title <text>
 //			logo <file>
 //			color <css color>

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/mnemogate/mnemogate/caddymodule/page"
@@ -31,7 +32,7 @@ func pageKind(rest string) (targetKind, bool) {
 
 // hasPage reports whether the site has a page of the company.
 func (h *Handler) hasPage(company string) bool {
-	return h.page != nil && h.serves(company) && h.app.Companies[company] != nil
+	return h.LoginPage != nil && slices.Contains(h.LoginPage.Companies, company)
 }
 
 func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) {

@@ -17,6 +17,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	request := flows.Request{
 		Company:       t.company,
 		APIKeys:       r.Header[apiKeyHeader],
+		PageKey:       h.hasPage(t.company),
 		Authorization: r.Header["Authorization"],
 		Address:       clientAddress(r),
 		UserAgent:     r.UserAgent(),

@@ -120,7 +120,7 @@ func (p *Page) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
 }
 
 // preloaded are what the page will load, so that a browser need not find out one by one.
-var preloaded = []string{"client.js", "ui.js", "texts.js", "screens.js", "captcha.js"}
+var preloaded = []string{"client.js", "ui.js", "texts.js", "returnto.js", "screens.js", "captcha.js"}
 
 func (f *file) serve(w http.ResponseWriter, r *http.Request, keep string) {
 	header := w.Header()
