@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -24,6 +23,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/caddymodule/bypass"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
@@ -290,25 +290,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	t := targetOf(h.BasePath, r.URL)
+	if h.isHealth(r) {
+		t.kind = health
+	}
 	if h.crossOrigin(w, r) {
 		w = &corsWriter{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, origin: r.Header.Get("Origin"), credentials: h.Cookie != ""}
 		if isPreflight(r) {
-			answerPreflight(w, r)
-			return nil
+			t.kind = preflight
 		}
 	}
-	if h.isHealth(r) {
-		h.serveHealth(w, r)
-		return nil
-	}
-	t := targetOf(h.BasePath, r.URL)
 	switch t.kind {
 	case loginPage, logoutPage, pageFile:
-		if h.hasPage(t.company) {
-			h.servePage(w, r, t)
-			return nil
+		if !h.hasPage(t.company) {
+			return h.guard(w, r, t, next)
 		}
-		fallthrough
 	case protectedPath:
 		return h.guard(w, r, t, next)
 	case authRoute, apiDocument, challenge, sessionRoute, clientConfig:
@@ -316,31 +312,39 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 			t.company = "" // as one that there is not
 		}
 	}
+	bodies.Await(w, r)
 	switch t.kind {
+	case preflight:
+		answerPreflight(w, r)
+	case health:
+		h.serveHealth(w, r)
+	case loginPage, logoutPage, pageFile:
+		h.servePage(w, r, t)
 	case apiDocument:
 		h.serveDocument(w, r, t)
-		return nil
 	case challenge:
 		h.serveChallenge(w, r, t)
-		return nil
 	case sessionRoute:
 		h.serveSession(w, r, t)
-		return nil
 	case clientConfig:
 		h.serveClientConfig(w, r, t)
-		return nil
 	case clientModule:
 		h.serveModule(w, r)
-		return nil
+	default:
+		h.serveRoute(w, r, t)
 	}
+	return nil
+}
+
+// serveRoute answers an auth route, or a path that could be taken for one.
+func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, t target) {
 	reply, err := h.answer(w, r, t)
 	h.app.CountRequest(t.company, t.route, reply.SessionState, err)
 	if err != nil {
 		h.refuse(w, err)
-		return nil
+		return
 	}
 	writeJSON(w, http.StatusOK, success{Status: "success", Reply: reply})
-	return nil
 }
 
 // serves reports whether a company is one of this site's.
@@ -352,12 +356,6 @@ func (h *Handler) serves(company string) bool {
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (reply flows.Reply, err error) {
 	h.app.Enter()
 	defer h.app.Leave()
-	bodyUntil, read := time.Now().Add(bodyWithin), false
-	defer func() {
-		if !read {
-			leaveUnread(w, r, bodyUntil)
-		}
-	}()
 	defer h.contain(&err)
 	if t.kind == noAuthRoute {
 		return flows.Reply{}, wire.ErrNoRoute
@@ -378,11 +376,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (repl
 		Address:       clientAddress(r),
 		UserAgent:     r.UserAgent(),
 		Languages:     languagesOf(r),
-		Body: func() ([]byte, error) {
-			body, err := readBody(w, r, h.MaxBody, bodyUntil)
-			read = err == nil
-			return body, err
-		},
+		Body:          func() ([]byte, error) { return readBody(w, r, h.MaxBody) },
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -28,7 +29,7 @@ func (h *Handler) toLogin(w http.ResponseWriter, r *http.Request, t target, err 
 	if company == "" {
 		return false
 	}
-	leaveUnread(w, r, time.Now().Add(bodyWithin))
+	bodies.Await(w, r)
 	header := w.Header()
 	header.Add("Vary", h.vary())
 	header.Set("Cache-Control", "no-store")
