@@ -154,6 +154,9 @@ func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error)
 		}
 	}
 	request, bodyErr := r.Route.run.decode(c) // told behind what the token is refused for
+	if bodyErr != nil && ctx.Err() != nil {
+		return Reply{}, bodyErr // the connection ended with it, so no store would be asked
+	}
 	if r.Route.TakesToken() {
 		get := s.Sessions.Get
 		if req, ok := request.(codeRequest); ok && bodyErr == nil && req.bringsCode() {
