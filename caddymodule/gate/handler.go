@@ -21,6 +21,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/dustin/go-humanize"
+	"go.uber.org/zap"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
@@ -152,9 +153,10 @@ type Handler struct {
 	// `Sec-WebSocket-Protocol: mnemogate.bearer.<token>, <protocol>`. It is taken
 	// out for the application, which must accept the other one; alone it is
 	// `auth.header.invalid`. With Authorization it is taken out and not looked at.
-	// A cookie is not looked at beside it. Such a request is not in Caddy's access
-	// log, which would show the token, nor do errors of it come to handle_errors: a
-	// line in the log tells of it. Default: false.
+	// A cookie is not looked at beside it. Caddy's access log would show the token: a
+	// line of this handler's logger stands there for a handshake, and for any other
+	// request an entry without the token. Errors of such requests do not come to
+	// handle_errors. Default: false.
 	WebSocketToken bool `json:"websocket_token,omitempty"`
 
 	// The login page, `GET /{company_code}/login`. It sets the cookie, whose name is
@@ -163,11 +165,12 @@ type Handler struct {
 	// there an API key keeps nobody out any more. Default: none.
 	LoginPage *LoginPage `json:"login_page,omitempty"`
 
-	app      *app.App
-	log      *slog.Logger
-	document []byte // the OpenAPI document
-	profile  []profileHeader
-	page     *page.Page // nil for none
+	app       *app.App
+	log       *slog.Logger
+	accessLog *zap.Logger // Caddy's
+	document  []byte      // the OpenAPI document
+	profile   []profileHeader
+	page      *page.Page // nil for none
 }
 
 // CaddyModule returns the Caddy module information.
@@ -181,6 +184,7 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 // Provision sets the defaults and finds the app.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	h.log = ctx.Slogger()
+	h.accessLog = ctx.Logger(new(caddyhttp.App)).Named("log.access")
 	h.setDefaults()
 	configured, err := ctx.AppIfConfigured("mnemogate")
 	if errors.Is(err, caddy.ErrNotConfigured) {
