@@ -17,7 +17,7 @@ func TestAnAPIKeyThatIsUsedIsSeen(t *testing.T) {
 	t.Parallel()
 	const first, second = "the-first-key-of-globex", "the-second-key-of-globex"
 	s := startSite(t, siteConfig{
-		company: people, handler: "login_page acme\nrequire_api_key",
+		company: people, handler: "login_page acme globex\nrequire_api_key",
 		more: "company globex {\napi_key " + first + " " + second + "\ncaptcha off\n" + account("gloria", "") + "}",
 	})
 	ask := func(method, path, key, token string) answer {

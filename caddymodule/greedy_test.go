@@ -155,6 +155,170 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 	all.Wait()
 }
 
+// Whatever is answered here, a body for it has its time, also where nothing reads it:
+// the connection ends then, and so can Caddy.
+func TestBodiesThatNeverEnd(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, site: `
+		handle_path /manage/* {
+			mnemogate_accounts {
+				key backend a-key-of-a-backend {
+					may read
+				}
+				key writer a-key-of-a-writer {
+					may write introspect
+				}
+			}
+		}
+		handle {
+			mnemogate {
+				login_page
+				cors https://app.example.com
+				health /health
+			}
+			reverse_proxy BACKEND
+		}`})
+	const (
+		reader    = "Authorization: Bearer a-key-of-a-backend\r\n"
+		writer    = "Authorization: Bearer a-key-of-a-writer\r\nContent-Type: application/json\r\n"
+		preflight = "Origin: https://app.example.com\r\nAccess-Control-Request-Method: POST\r\n"
+		json      = sessionKey + "Content-Type: application/json\r\n"
+	)
+	token := bearer(s.login("alice@example.com"))
+	tests := []struct {
+		request, headers string
+		status           int
+	}{
+		{"GET /acme/v2/client.js", "", 200},
+		{"HEAD /acme/v2/client.js", "", 200},
+		{"POST /acme/v2/client.js", "", 405},
+		{"GET /nobody/v2/client.d.ts", "", 200},
+		{"GET /acme/v2/page/1/page.css", "", 200},
+		{"GET /acme/v2/page/1/none", "", 404},
+		{"POST /acme/v2/page/1/page.css", "", 405},
+		{"GET /acme/login", "", 200},
+		{"POST /acme/login", "", 405},
+		{"GET /acme/logout", "", 200},
+		{"PUT /acme/logout", "", 405},
+		{"GET /acme/v2/openapi.json", sessionKey, 200},
+		{"POST /acme/v2/openapi.json", sessionKey, 405},
+		{"GET /acme/v2/client.json", sessionKey, 200},
+		{"GET /acme/v2/captcha", sessionKey, 404},
+		{"GET /acme/v2/session", sessionKey + token, 200},
+		{"POST /acme/v2/session", sessionKey, 401},
+		{"DELETE /acme/v2/session", "", 401},
+		{"PUT /acme/v2/session", sessionKey, 405},
+		{"POST /acme/v2/auth/login", json, 400},
+		{"POST /acme/v2/auth/login", "", 401},
+		{"GET /acme/v2/auth/login", sessionKey, 405},
+		{"POST /acme/v2/auth/none", sessionKey, 404},
+		{"POST /acme/v2/auth/logout", json + token, 400},
+		{"GET /health", "", 200},
+		{"POST /health", "", 405},
+		{"OPTIONS /acme/v2/auth/login", preflight, 204},
+		{"OPTIONS /orders", preflight, 204},
+		{"GET /orders", "", 401},
+		{"GET /orders", navigates, 303},
+		{"GET /manage/", "", 401},
+		{"POST /manage/acme/accounts", "", 401},
+		{"GET /manage/", reader + "Origin: https://app.example.com\r\n", 403},
+		{"POST /manage/acme/accounts", reader, 403},
+		{"GET /manage/none", reader, 404},
+		{"PUT /manage/", reader, 405},
+		{"GET /manage/openapi.json", reader, 200},
+		{"GET /manage/acme/accounts", reader, 200},
+		{"POST /manage/acme/accounts", writer, 400},
+		{"PATCH /manage/acme/accounts/alice", writer, 400},
+		{"POST /manage/acme/introspect", writer, 400},
+	}
+	quit := make(chan struct{})
+	var drips sync.WaitGroup
+	defer drips.Wait()
+	defer close(quit)
+	drip := func(to io.Writer) {
+		drips.Go(func() {
+			ticks := time.NewTicker(bodyWithin / 100)
+			defer ticks.Stop()
+			for {
+				select {
+				case <-quit:
+					return
+				case <-ticks.C:
+					if _, err := to.Write([]byte{' '}); err != nil {
+						return
+					}
+				}
+			}
+		})
+	}
+	begin := func(request, headers string) net.Conn {
+		conn, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(4 * bodyWithin))
+		if _, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 10000\r\n\r\n{", request, headers); err != nil {
+			t.Fatal(err)
+		}
+		drip(conn)
+		return conn
+	}
+	var all sync.WaitGroup
+	for _, test := range tests {
+		method, path, _ := strings.Cut(test.request, " ")
+		conn := begin(test.request, test.headers)
+		began := time.Now()
+		all.Go(func() {
+			reader := bufio.NewReader(conn)
+			response, err := http.ReadResponse(reader, &http.Request{Method: method})
+			if err != nil {
+				t.Errorf("%s: no answer: %v", test.request, err)
+				return
+			}
+			if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != test.status {
+				t.Errorf("%s: %s, %v; want %d", test.request, response.Status, err, test.status)
+			}
+			for err == nil {
+				_, err = reader.ReadByte()
+			}
+			if took := time.Since(began); took > bodyWithin*3/2 {
+				t.Errorf("%s: the connection ends after %v: %v", test.request, took, err)
+			}
+		})
+		all.Go(func() {
+			body, rest := io.Pipe()
+			defer rest.Close()
+			drip(rest)
+			r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, body)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for line := range strings.SplitSeq(test.headers, "\r\n") {
+				if name, value, ok := strings.Cut(line, ": "); ok {
+					r.Header.Set(name, value)
+				}
+			}
+			h2 := http.Client{Transport: h2client.Transport, CheckRedirect: client.CheckRedirect, Timeout: 4 * bodyWithin}
+			if a, err := exchanged(t, &h2, r); err != nil || a.Status != test.status || time.Since(began) > bodyWithin*3/2 {
+				t.Errorf("%s over HTTP/2: %d, %v after %v; want %d", test.request, a.Status, err, time.Since(began), test.status)
+			}
+		})
+	}
+	all.Wait()
+
+	for _, test := range tests {
+		begin(test.request, test.headers)
+	}
+	s.ask("GET", "/health", "").is(200)
+	began := time.Now()
+	s.stop(syscall.SIGTERM)
+	if took := time.Since(began); took > bodyWithin*3/2 {
+		t.Errorf("caddy ends after %v", took)
+	}
+}
+
 // raiseLimit lets this process, and those that it starts, open n files.
 func raiseLimit(t *testing.T, n uint64) {
 	t.Helper()

@@ -63,7 +63,7 @@ func TestOnlyOurIdentityHeadersReachTheApplication(t *testing.T) {
 				t.Helper()
 				requests := s.backend.requests()
 				got := requests[len(requests)-1]
-				if lines := linesNamed(got, append(profileHeaders, setup.user, setup.company)...); !slices.Equal(lines, want) {
+				if lines := linesNamed(got, append(guardedHeaders, setup.user, setup.company)...); !slices.Equal(lines, want) {
 					t.Errorf("%s: the application got %q, want %q", how, lines, want)
 				}
 				return got
@@ -74,7 +74,7 @@ func TestOnlyOurIdentityHeadersReachTheApplication(t *testing.T) {
 			case setup.profile != nil:
 				names = append(spellings("X-Profile-Role"), spellings("X-Profile-Phone")...)
 			default:
-				for _, name := range profileHeaders {
+				for _, name := range guardedHeaders {
 					names = append(names, name, strings.ReplaceAll(strings.ToLower(name), "-", "_"))
 				}
 			}
@@ -169,5 +169,29 @@ func TestOnlyOurIdentityHeadersReachTheApplication(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Contract, 7: from these an application may take another path or user than what was
+// decided on, so they never reach it from a client, on no path.
+func TestNoGuardedHeaderReachesTheApplication(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, handler: "header X-User\ncompany_header X-Tenant\npublic /open"})
+	token := s.login("alice@example.com")
+	for path, want := range map[string][]string{"/open": nil, "/x": {"X-Tenant: acme", "X-User: alice"}} {
+		head := "POST " + path + " HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n"
+		if want != nil {
+			head += bearer(token)
+		}
+		for _, name := range append(guardedHeaders, "X-User", "X-Tenant") {
+			for _, spelling := range spellings(name) {
+				forged := spelling + ": forged\r\n"
+				s.exchange(head + forged + "Trailer: " + spelling + "\r\n\r\n3\r\nabc\r\n0\r\n" + forged + "\r\n").is(200)
+				requests := s.backend.requests()
+				if got := linesNamed(requests[len(requests)-1], append(guardedHeaders, "X-User", "X-Tenant")...); !slices.Equal(got, want) {
+					t.Errorf("%s with %s: the application got %q, want %q", path, spelling, got, want)
+				}
+			}
+		}
 	}
 }

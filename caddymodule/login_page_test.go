@@ -179,3 +179,67 @@ func TestThePagesKeyIsOfItsCompanyAlone(t *testing.T) {
 		}
 	})
 }
+
+// Contract, 16: of several companies, a site has the page of those that login_page
+// names, and takes the key of no other's page, wherever that was made.
+func TestALoginPageIsOfTheCompaniesThatItNames(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, more: umbra, site: `
+		handle_path /both/* {
+			mnemogate {
+				login_page umbra acme
+			}
+			reverse_proxy BACKEND
+		}
+		handle_path /one/* {
+			mnemogate {
+				login_page acme
+			}
+			reverse_proxy BACKEND
+		}
+		handle_path /none/* {
+			mnemogate
+			reverse_proxy BACKEND
+		}`})
+	keyAt := func(path string) string {
+		_, markup := s.loaded(path, "")
+		key := keyOfPage.FindStringSubmatch(markup)
+		if key == nil {
+			t.Fatalf("no key in %s", markup)
+		}
+		return "X-Api-Key: " + key[1] + "\r\n"
+	}
+	keys := map[string]string{"acme": keyAt("/one/acme/login"), "umbra": keyAt("/both/umbra/login")}
+	keyAt("/both/acme/logout")
+	for site, companies := range map[string][]string{"/both": {"acme", "umbra"}, "/one": {"acme"}, "/none": {}} {
+		for company, key := range keys {
+			good := slices.Contains(companies, company)
+			for path, want := range map[string]*wire.Error{
+				"POST /v2/auth/login": wire.ErrValidation, "POST /v2/auth/logout": wire.ErrHeaderMissing, "GET /v2/captcha": wire.ErrNoRoute,
+				"GET /v2/session": wire.ErrHeaderMissing, "GET /v2/client.json": nil,
+			} {
+				method, path, _ := strings.Cut(path, " ")
+				a := s.ask(method, site+"/"+company+path, key)
+				switch {
+				case !good:
+					a.want(wire.ErrAPIKeyInvalid)
+				case want == nil:
+					a.is(200)
+				default:
+					a.want(want)
+				}
+			}
+			for _, path := range []string{"/login", "/logout", "/v2/page/1/page.css"} {
+				if a := s.ask("GET", site+"/"+company+path, ""); good != (a.Status == 200) || !good && a.str("error_code") != wire.ErrHeaderMissing.Code {
+					t.Errorf("%s/%s%s: got %d %s", site, company, path, a.Status, a.Body)
+				}
+			}
+			s.ask("GET", site+"/"+company+"/v2/client.js", "").is(200)
+		}
+	}
+	s.ask("GET", "/both/x", navigates).wantRedirect("/both/umbra/login?return_to=%2Fboth%2Fx")
+	s.ask("GET", "/both/acme/x", navigates).wantRedirect("/both/acme/login?return_to=%2Fboth%2Facme%2Fx")
+	s.ask("GET", "/one/x", navigates).wantRedirect("/one/acme/login?return_to=%2Fone%2Fx")
+	s.ask("GET", "/one/umbra/x", navigates).want(wire.ErrHeaderMissing)
+	s.ask("GET", "/one/umbra/login", navigates).want(wire.ErrHeaderMissing)
+}

@@ -32,7 +32,7 @@ func TestABrowserWithoutASessionIsSentToTheLoginPage(t *testing.T) {
 	onEachDeployment(t, func(t *testing.T, start starter) {
 		t.Parallel()
 		s := start(t, siteConfig{company: people, more: umbra, handler: `
-			login_page umbra
+			login_page umbra acme
 			public /open/*
 			fresh 1h /fresh /acme/fresh`})
 		s.run("where to", func(t *testing.T) {

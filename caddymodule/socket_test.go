@@ -1,8 +1,10 @@
 package caddymodule
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -129,6 +131,116 @@ func TestAWebSocketMayBringItsTokenAsAProtocol(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A handshake is not in Caddy's access log, but in a line that tells as much. Any other
+// request is in the access log, and a token that it has there is not.
+func TestNoTokenAmongProtocolsIsLogged(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "access.log")
+	s := startSite(t, siteConfig{company: people, env: []string{"GODEBUG=http2xconnect=1"}, site: `
+		log {
+			output file ` + file + `
+		}
+		log_skip /skipped
+		mnemogate {
+			websocket_token
+			public /open /skipped
+		}
+		reverse_proxy /away 127.0.0.1:1
+		reverse_proxy BACKEND`})
+	token := s.login("alice@example.com")
+	protocols := "Sec-WebSocket-Protocol: chat, mnemogate.bearer." + token + "\r\nUser-Agent: curious/1\r\n"
+	const upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+	ask := func(line, headers string, status int) {
+		t.Helper()
+		s.exchange(line + "\r\nHost: example.com\r\nContent-Length: 0\r\n" + headers + "\r\n").is(status)
+	}
+	ask("POST /post?q=1 HTTP/1.1", protocols+upgrade, 401)
+	ask("GET /open?q=1 HTTP/1.1", protocols, 200)
+	ask("GET /skipped HTTP/1.1", protocols, 200)
+	ask("GET /close HTTP/1.1", protocols+"Connection: close\r\nUpgrade: websocket\r\n", 401)
+	ask("GET /old HTTP/1.0", protocols+upgrade, 401)
+	ask("PUT /away HTTP/1.1", protocols+bearer(token), 502)
+	ask("POST /acme/v2/auth/login HTTP/1.1", protocols, 401)
+	r := s.request("POST", "/two", "")
+	r.Header.Set("Sec-WebSocket-Protocol", "mnemogate.bearer."+token)
+	r.Header.Set("User-Agent", "curious/1")
+	s.doH2(r).is(401)
+	for _, path := range []string{"/skipped?handshake", "/handshake?q=1"} {
+		conn, _ := s.open(path, protocols+upgrade, 101)
+		_ = conn.Close()
+	}
+	c := s.h2()
+	c.headers(false, ":method", "CONNECT", ":authority", "example.com", ":scheme", "http", ":path", "/extended?q=1", ":protocol", "websocket",
+		"sec-websocket-version", "13", "sec-websocket-protocol", "chat, mnemogate.bearer."+token+"x", "user-agent", "curious/1")
+	if status, _ := c.answer(""); status != "401" {
+		t.Errorf("got %s", status)
+	}
+	s.get("/last", "").is(401)
+
+	var log []byte
+	s.eventually("the last entry", func() bool {
+		log, _ = os.ReadFile(file)
+		return strings.Contains(string(log), `"/last"`)
+	})
+	var entries []string
+	for line := range strings.Lines(string(log)) {
+		var entry struct {
+			Level, Msg string
+			Request    struct {
+				ClientIP string `json:"client_ip"`
+				Method   string
+				URI      string
+				Host     string
+				Headers  http.Header
+			}
+			Status   int
+			Duration float64
+			UserID   string `json:"user_id"`
+		}
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if r := entry.Request; r.Headers.Get("User-Agent") == "curious/1" {
+			entries = append(entries, fmt.Sprint(entry.Level, " ", r.Method, " ", r.URI, " ", entry.Status, " ", entry.UserID))
+			if entry.Msg != "handled request" || r.ClientIP != "127.0.0.1" || entry.Duration <= 0 || r.Headers.Get("Sec-Websocket-Protocol") != "REDACTED" {
+				t.Errorf("got %s", line)
+			}
+		}
+	}
+	want := []string{
+		"error PUT /away 502 alice", "info GET /close 401 ", "info GET /old 401 ", "info GET /open?q=1 200 ",
+		"info POST /acme/v2/auth/login 401 ", "info POST /post?q=1 401 ", "info POST /two 401 ",
+	}
+	if slices.Sort(entries); !slices.Equal(entries, want) {
+		t.Errorf("the access log has %q, want %q", entries, want)
+	}
+	told := map[string]string{}
+	s.eventually("the handshakes in the log", func() bool {
+		clear(told)
+		for line := range strings.Lines(s.log()) {
+			var entry struct {
+				Logger, Path, Method, Host string
+				ClientIP                   string `json:"client_ip"`
+				UserAgent                  string `json:"user_agent"`
+				Status                     int
+				Duration                   float64
+			}
+			if json.Unmarshal([]byte(line), &entry) == nil && entry.Logger == "http.handlers.mnemogate" && entry.Duration > 0 {
+				told[entry.Path] = fmt.Sprint(entry.Method, " ", entry.Host, " ", entry.ClientIP, " ", entry.UserAgent, " ", entry.Status)
+			}
+		}
+		return len(told) >= 3
+	})
+	if want := map[string]string{
+		"/handshake": "GET x 127.0.0.1 curious/1 101", "/extended": "CONNECT example.com 127.0.0.1 curious/1 401", "/away": "PUT example.com 127.0.0.1 curious/1 502",
+	}; !maps.Equal(told, want) {
+		t.Errorf("the log tells of %q, want %q", told, want)
+	}
+	if all := s.log() + string(log); strings.Contains(all, token) || strings.Contains(all, "mnemogate.bearer.") {
+		t.Error("a token is in the log")
+	}
 }
 
 // chat is an application with a WebSocket. It takes the first protocol that it is

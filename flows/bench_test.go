@@ -36,6 +36,7 @@ type bench struct {
 	mail    *outbox
 	clock   *clock
 	account int64
+	pages   bool // whether the site has a login page
 }
 
 const (

@@ -16,11 +16,11 @@ import (
 
 // ClientConfig returns that of the company whose API key was sent. A provider that
 // does not say in time where logins begin has none there. Of the Request its Company,
-// APIKeys and Languages are looked at.
+// APIKeys, PageKey and Languages are looked at.
 func (s *Service) ClientConfig(ctx context.Context, r *Request) (config tenant.ClientConfig, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "client.json") }()
-	c, _, err := s.clientOf(ctx, r.Company, r.APIKeys)
+	c, _, err := s.clientOf(ctx, r)
 	if err != nil {
 		return tenant.ClientConfig{}, err
 	}

@@ -18,7 +18,7 @@ import (
 func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "session") }()
-	company, _, err := s.clientOf(ctx, r.Company, r.APIKeys)
+	company, _, err := s.clientOf(ctx, r)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -83,7 +83,7 @@ func (c *call) pendingNow(a record.Account) []wire.Disclaimer {
 func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "session") }()
-	company, key, err := s.clientOf(ctx, r.Company, r.APIKeys)
+	company, key, err := s.clientOf(ctx, r)
 	if err != nil {
 		return Reply{}, err
 	}

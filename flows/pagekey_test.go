@@ -22,6 +22,7 @@ func (b *bench) pageKey(company string) string {
 // newKeyedBench is a bench of two companies with API keys, whose captcha is pow.
 func newKeyedBench(t *testing.T) *bench {
 	b := newWorkBench(t)
+	b.pages = true
 	b.company.NoAPIKey, b.company.APIKeys = false, [][sha256.Size]byte{sha256.Sum256([]byte("key"))}
 	b.addCompany("other")
 	return b
@@ -29,11 +30,13 @@ func newKeyedBench(t *testing.T) *bench {
 
 // asks are what a login page asks of a company.
 func (b *bench) asks(company string, keys ...string) map[string]error {
-	r := func() *flows.Request { return &flows.Request{Company: company, APIKeys: keys, Address: "192.0.2.1"} }
+	r := func() *flows.Request {
+		return &flows.Request{Company: company, APIKeys: keys, PageKey: b.pages, Address: "192.0.2.1"}
+	}
 	asked := map[string]error{}
 	_, asked["v2/session"] = b.Current(b.t.Context(), r())
 	_, asked["POST v2/session"] = b.Succeed(b.t.Context(), r())
-	_, asked["v2/captcha"] = b.Challenge(b.t.Context(), company, keys)
+	_, asked["v2/captcha"] = b.Challenge(b.t.Context(), r())
 	for _, route := range flows.Routes {
 		r := r()
 		r.Route = &route
@@ -68,7 +71,20 @@ func TestAPageKeyIsGoodForOneCompanyForAnHour(t *testing.T) {
 	b.wantKey(wire.ErrAPIKeyMissing, code)
 	b.wantKey(nil, code, "key")
 
-	b.clock.advance(time.Hour - time.Microsecond)
+	b.pages = false
+	b.wantKey(wire.ErrAPIKeyInvalid, code, key)
+	b.wantKey(nil, code, "key")
+	b.pages = true
+
+	b.clock.advance(time.Minute - time.Microsecond)
+	if b.pageKey(code) != key {
+		t.Error("within a minute it is another")
+	}
+	b.clock.advance(time.Microsecond)
+	if b.pageKey(code) == key {
+		t.Error("it is the same after a minute")
+	}
+	b.clock.advance(time.Hour - time.Minute - time.Microsecond)
 	b.wantKey(nil, code, key)
 	b.clock.advance(time.Microsecond)
 	b.wantKey(wire.ErrAPIKeyInvalid, code, key)

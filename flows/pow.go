@@ -20,11 +20,12 @@ type Challenge struct {
 }
 
 // Challenge returns a new challenge of the company whose API key was sent. The
-// error is wire.ErrNoRoute if its captcha is another.
-func (s *Service) Challenge(ctx context.Context, code string, apiKeys []string) (c Challenge, err error) {
+// error is wire.ErrNoRoute if its captcha is another. Of the Request its Company,
+// APIKeys and PageKey are looked at.
+func (s *Service) Challenge(ctx context.Context, r *Request) (c Challenge, err error) {
 	ctx = record.WithStoreTime(ctx)
-	defer func() { s.warnings.Unanswered(s.Log, err, "company", code, "route", "captcha") }()
-	company, _, err := s.clientOf(ctx, code, apiKeys)
+	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "captcha") }()
+	company, _, err := s.clientOf(ctx, r)
 	if err != nil {
 		return Challenge{}, err
 	}
@@ -36,6 +37,6 @@ func (s *Service) Challenge(ctx context.Context, code string, apiKeys []string) 
 	if err != nil {
 		return Challenge{}, err
 	}
-	challenge := keys.NewChallenge(code, s.Now().Add(challengeLife))
+	challenge := keys.NewChallenge(r.Company, s.Now().Add(challengeLife))
 	return Challenge{challenge, work.Bits(), int(challengeLife / time.Second)}, nil
 }

@@ -36,7 +36,7 @@ func newWorkBench(t *testing.T) *bench {
 
 func (b *bench) challenge(company string) flows.Challenge {
 	b.t.Helper()
-	c, err := b.Challenge(b.t.Context(), company, nil)
+	c, err := b.Challenge(b.t.Context(), &flows.Request{Company: company})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestChallengesAreOfCompaniesWithWork(t *testing.T) {
 		{"other", work(30), []string{"key"}, nil},
 	} {
 		other.Captcha = c.captcha
-		if got, err := b.Challenge(t.Context(), c.company, c.keys); !errors.Is(err, c.want) || (got.Challenge == "") != (c.want != nil) {
+		if got, err := b.Challenge(t.Context(), &flows.Request{Company: c.company, APIKeys: c.keys}); !errors.Is(err, c.want) || (got.Challenge == "") != (c.want != nil) {
 			t.Errorf("%s with %T and %q: got %v, %v, want %v", c.company, c.captcha, c.keys, got, err, c.want)
 		}
 	}
@@ -152,7 +152,7 @@ func TestWithoutTheSecretNoWorkIsGood(t *testing.T) {
 	down := &flows.Service{
 		Accounts: secretless{b.Accounts}, Sessions: b.Sessions, Companies: b.Companies, Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe,
 	}
-	if _, err := down.Challenge(t.Context(), code, nil); !errors.Is(err, wire.ErrUnavailable) {
+	if _, err := down.Challenge(t.Context(), &flows.Request{Company: code}); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 	b.Service = down

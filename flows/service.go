@@ -61,6 +61,7 @@ type Request struct {
 	Company       string // from the path
 	Route         *Route
 	APIKeys       []string
+	PageKey       bool // whether the site has a login page of the company, whose key will do, too
 	Authorization []string
 	Address       string // the client's, for its limits
 	UserAgent     string // as it came; sessions keep its beginning
@@ -161,7 +162,7 @@ func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error
 
 func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error) {
 	var err error
-	if c.Company, c.key, err = s.clientOf(ctx, r.Company, r.APIKeys); err != nil {
+	if c.Company, c.key, err = s.clientOf(ctx, r); err != nil {
 		return Reply{}, err
 	}
 	if c.Keys, err = s.Keys(ctx); err != nil {
@@ -173,6 +174,9 @@ func (s *Service) serve(ctx context.Context, r *Request, c *call) (Reply, error)
 		}
 	}
 	request, bodyErr := r.Route.run.decode(c) // told behind what the token is refused for
+	if bodyErr != nil && ctx.Err() != nil {
+		return Reply{}, bodyErr // the connection ended with it, so no store would be asked
+	}
 	if r.Route.TakesToken() {
 		get := s.Sessions.Get
 		if req, ok := request.(codeRequest); ok && bodyErr == nil && req.bringsCode() {

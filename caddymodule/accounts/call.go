@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/panics"
@@ -79,6 +81,7 @@ var ErrBroken = errors.New("the answer broke off")
 // path that is left. It answers errors, too: what Caddy makes of them has no
 // field.
 func (d *Door) Serve(w http.ResponseWriter, r *http.Request, address, before string) {
+	bodies.Await(w, r)
 	c := &Call{Request: r, W: w, Address: address, root: before + d.Root}
 	err := panics.Contain(func() error { return c.serve(d) })
 	if err == ErrBroken {
@@ -245,12 +248,15 @@ func (c *Call) body() ([]byte, error) {
 	} else {
 		data, err = io.ReadAll(io.LimitReader(c.Body, api.MaxAccount+1))
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &Error{Status: http.StatusBadRequest, Message: "the body did not come in time; send it at once"}
+	case err != nil:
 		return nil, &Error{Status: http.StatusBadRequest, Message: "the body could not be read"}
-	}
-	if len(data) > api.MaxAccount {
+	case len(data) > api.MaxAccount:
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the body has more than %d bytes", api.MaxAccount)}
 	}
+	bodies.Read(c.W, c.Request)
 	return data, nil
 }
 

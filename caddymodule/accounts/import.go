@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -41,6 +42,7 @@ func (c *Call) importLines() error {
 	if err != nil {
 		return err
 	}
+	bodies.Read(c.W, c.Request)
 	control := http.NewResponseController(c.W)
 	_ = control.EnableFullDuplex() // HTTP/2 needs none
 	c.W.Header().Set("Content-Type", "application/x-ndjson")

@@ -8,28 +8,14 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
-	"time"
 
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// bodyWithin is how long a client may take to send a body that goes no further
-// than here. Caddy by itself lets it take any time, as long as a byte comes now
-// and then, and each such client costs memory.
-const bodyWithin = 10 * time.Second
-
-// readUntil bounds the time for reading what is left of the body, unless the
-// server has a stricter bound (timeouts read_body). The zero time lifts it.
-func readUntil(w http.ResponseWriter, r *http.Request, until time.Time) {
-	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && 0 < s.ReadTimeout && s.ReadTimeout < bodyWithin {
-		return
-	}
-	_ = http.NewResponseController(w).SetReadDeadline(until) // where a server can't, there is no bound
-}
-
 // readBody reads a JSON body, unless its headers say that it won't do. An empty
 // one needs no Content-Type: whether it will do is the route's to say.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64, until time.Time) ([]byte, error) {
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, wire.ErrTooLarge
 	}
@@ -39,10 +25,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, until time.Ti
 	if r.ContentLength == 0 {
 		return nil, nil
 	}
-	readUntil(w, r, until)
 	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	if err == nil && int64(len(body)) <= limit {
-		readUntil(w, r, time.Time{}) // it would else end the request
+		bodies.Read(w, r)
 	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -67,16 +52,6 @@ func isJSON(header http.Header) bool {
 	mediaType, params, err := mime.ParseMediaType(types[0])
 	charset, given := params["charset"]
 	return err == nil && mediaType == "application/json" && (!given || strings.EqualFold(charset, "utf-8"))
-}
-
-// leaveUnread makes the server close the connection behind the answer: it would
-// else first read what it can of the body. Once it has answered it still does,
-// so that the client gets to see the answer, but only until then.
-func leaveUnread(w http.ResponseWriter, r *http.Request, until time.Time) {
-	if r.ContentLength != 0 && r.ProtoMajor == 1 {
-		w.Header().Set("Connection", "close")
-		readUntil(w, r, until)
-	}
 }
 
 // A chunkedBody notes that it is malformed: what then follows on the connection

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
@@ -25,8 +24,8 @@ const clientPath = "v2/client.json"
 // there is no such route.
 func (h *Handler) serveChallenge(w http.ResponseWriter, r *http.Request, t target) {
 	var made flows.Challenge
-	err := h.get(w, r, func(service *flows.Service) (err error) {
-		made, err = service.Challenge(r.Context(), t.company, r.Header[apiKeyHeader])
+	err := h.get(r, func(service *flows.Service) (err error) {
+		made, err = service.Challenge(r.Context(), &flows.Request{Company: t.company, APIKeys: r.Header[apiKeyHeader], PageKey: h.hasPage(t.company)})
 		return err
 	})
 	if err != nil {
@@ -58,8 +57,10 @@ func (h *Handler) serveModule(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t target) {
 	w.Header().Add("Vary", "Accept-Language")
 	var config tenant.ClientConfig
-	err := h.get(w, r, func(service *flows.Service) (err error) {
-		config, err = service.ClientConfig(r.Context(), &flows.Request{Company: t.company, APIKeys: r.Header[apiKeyHeader], Languages: languagesOf(r)})
+	err := h.get(r, func(service *flows.Service) (err error) {
+		config, err = service.ClientConfig(r.Context(), &flows.Request{
+			Company: t.company, APIKeys: r.Header[apiKeyHeader], PageKey: h.hasPage(t.company), Languages: languagesOf(r),
+		})
 		return err
 	})
 	if err != nil {
@@ -73,19 +74,18 @@ func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t ta
 }
 
 // get is own for what only GET will do.
-func (h *Handler) get(w http.ResponseWriter, r *http.Request, do func(*flows.Service) error) error {
+func (h *Handler) get(r *http.Request, do func(*flows.Service) error) error {
 	if r.Method != http.MethodGet {
 		do = nil
 	}
-	return h.own(w, r, do, errGetOnly)
+	return h.own(r, do, errGetOnly)
 }
 
 // own does what a request is for that goes no further. With nothing to do its method
 // is wrong, and otherwise is the answer.
-func (h *Handler) own(w http.ResponseWriter, r *http.Request, do func(*flows.Service) error, otherwise *wire.Error) (err error) {
+func (h *Handler) own(r *http.Request, do func(*flows.Service) error, otherwise *wire.Error) (err error) {
 	h.app.Enter()
 	defer h.app.Leave()
-	leaveUnread(w, r, time.Now().Add(bodyWithin))
 	defer h.contain(&err)
 	if do == nil {
 		return otherwise

@@ -2,11 +2,11 @@ package gate
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -30,7 +30,7 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 
 // deny answers a request that does not pass, or no more.
 func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) {
-	leaveUnread(w, r, time.Now().Add(bodyWithin))
+	bodies.Await(w, r)
 	w.Header().Add("Vary", h.vary())
 	h.refuse(w, err)
 }

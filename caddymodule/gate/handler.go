@@ -15,15 +15,16 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/dustin/go-humanize"
+	"go.uber.org/zap"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/caddymodule/bypass"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
@@ -152,22 +153,24 @@ type Handler struct {
 	// `Sec-WebSocket-Protocol: mnemogate.bearer.<token>, <protocol>`. It is taken
 	// out for the application, which must accept the other one; alone it is
 	// `auth.header.invalid`. With Authorization it is taken out and not looked at.
-	// A cookie is not looked at beside it. Such a request is not in Caddy's access
-	// log, which would show the token, nor do errors of it come to handle_errors: a
-	// line in the log tells of it. Default: false.
+	// A cookie is not looked at beside it. Caddy's access log would show the token: a
+	// line of this handler's logger stands there for a handshake, and for any other
+	// request an entry without the token. Errors of such requests do not come to
+	// handle_errors. Default: false.
 	WebSocketToken bool `json:"websocket_token,omitempty"`
 
 	// The login page, `GET /{company_code}/login`. It sets the cookie, whose name is
-	// `__Host-mnemogate` then unless `cookie` gives another. Whoever may load the
-	// page can call the auth routes with the key in it: an API key keeps nobody out
-	// any more. Default: none.
+	// `__Host-mnemogate` then unless `cookie` gives another. Anyone who can load the
+	// page can call the auth routes of its company on this site with the key in it:
+	// there an API key keeps nobody out any more. Default: none.
 	LoginPage *LoginPage `json:"login_page,omitempty"`
 
-	app      *app.App
-	log      *slog.Logger
-	document []byte // the OpenAPI document
-	profile  []profileHeader
-	page     *page.Page // nil for none
+	app       *app.App
+	log       *slog.Logger
+	accessLog *zap.Logger // Caddy's
+	document  []byte      // the OpenAPI document
+	profile   []profileHeader
+	page      *page.Page // nil for none
 }
 
 // CaddyModule returns the Caddy module information.
@@ -181,6 +184,7 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 // Provision sets the defaults and finds the app.
 func (h *Handler) Provision(ctx caddy.Context) error {
 	h.log = ctx.Slogger()
+	h.accessLog = ctx.Logger(new(caddyhttp.App)).Named("log.access")
 	h.setDefaults()
 	configured, err := ctx.AppIfConfigured("mnemogate")
 	if errors.Is(err, caddy.ErrNotConfigured) {
@@ -251,7 +255,7 @@ func (h *Handler) check() error {
 		if !headerName.MatchString(name) {
 			return fmt.Errorf("%s: %q is no name for a header here; use letters, digits and dashes", directive, name)
 		}
-		if slices.Contains(otherHeaders, http.CanonicalHeaderKey(name)) {
+		if isAmong(otherHeaders, name) || isAmong(rewriteHeaders, name) {
 			return fmt.Errorf("%s: %s has another meaning; choose another name", directive, name)
 		}
 	}
@@ -290,25 +294,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	t := targetOf(h.BasePath, r.URL)
+	if h.isHealth(r) {
+		t.kind = health
+	}
 	if h.crossOrigin(w, r) {
 		w = &corsWriter{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, origin: r.Header.Get("Origin"), credentials: h.Cookie != ""}
 		if isPreflight(r) {
-			answerPreflight(w, r)
-			return nil
+			t.kind = preflight
 		}
 	}
-	if h.isHealth(r) {
-		h.serveHealth(w, r)
-		return nil
-	}
-	t := targetOf(h.BasePath, r.URL)
 	switch t.kind {
 	case loginPage, logoutPage, pageFile:
-		if h.hasPage(t.company) {
-			h.servePage(w, r, t)
-			return nil
+		if !h.hasPage(t.company) {
+			return h.guard(w, r, t, next)
 		}
-		fallthrough
 	case protectedPath:
 		return h.guard(w, r, t, next)
 	case authRoute, apiDocument, challenge, sessionRoute, clientConfig:
@@ -316,31 +316,39 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 			t.company = "" // as one that there is not
 		}
 	}
+	bodies.Await(w, r)
 	switch t.kind {
+	case preflight:
+		answerPreflight(w, r)
+	case health:
+		h.serveHealth(w, r)
+	case loginPage, logoutPage, pageFile:
+		h.servePage(w, r, t)
 	case apiDocument:
 		h.serveDocument(w, r, t)
-		return nil
 	case challenge:
 		h.serveChallenge(w, r, t)
-		return nil
 	case sessionRoute:
 		h.serveSession(w, r, t)
-		return nil
 	case clientConfig:
 		h.serveClientConfig(w, r, t)
-		return nil
 	case clientModule:
 		h.serveModule(w, r)
-		return nil
+	default:
+		h.serveRoute(w, r, t)
 	}
+	return nil
+}
+
+// serveRoute answers an auth route, or a path that could be taken for one.
+func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, t target) {
 	reply, err := h.answer(w, r, t)
 	h.app.CountRequest(t.company, t.route, reply.SessionState, err)
 	if err != nil {
 		h.refuse(w, err)
-		return nil
+		return
 	}
 	writeJSON(w, http.StatusOK, success{Status: "success", Reply: reply})
-	return nil
 }
 
 // serves reports whether a company is one of this site's.
@@ -352,12 +360,6 @@ func (h *Handler) serves(company string) bool {
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (reply flows.Reply, err error) {
 	h.app.Enter()
 	defer h.app.Leave()
-	bodyUntil, read := time.Now().Add(bodyWithin), false
-	defer func() {
-		if !read {
-			leaveUnread(w, r, bodyUntil)
-		}
-	}()
 	defer h.contain(&err)
 	if t.kind == noAuthRoute {
 		return flows.Reply{}, wire.ErrNoRoute
@@ -373,15 +375,12 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (repl
 		Company:       t.company,
 		Route:         t.route,
 		APIKeys:       r.Header[apiKeyHeader],
+		PageKey:       h.hasPage(t.company),
 		Authorization: r.Header["Authorization"],
 		Address:       clientAddress(r),
 		UserAgent:     r.UserAgent(),
 		Languages:     languagesOf(r),
-		Body: func() ([]byte, error) {
-			body, err := readBody(w, r, h.MaxBody, bodyUntil)
-			read = err == nil
-			return body, err
-		},
+		Body:          func() ([]byte, error) { return readBody(w, r, h.MaxBody) },
 	})
 }
 
@@ -431,7 +430,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		health <path>
 //		cookie [<name>]
 //		websocket_token
-//		login_page [<company>] {
+//		login_page [<company>...] {
 //			title <text>
 //			logo <file>
 //			color <css color>

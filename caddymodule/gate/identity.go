@@ -18,12 +18,31 @@ func isExtendedWebSocket(r *http.Request) bool {
 	return r.ProtoMajor == 2 && r.Header.Get(":protocol") == "websocket" || r.ProtoMajor == 3 && r.Proto == "websocket"
 }
 
-// strip removes what a client could pass for our own word: every spelling of
-// the identity headers that some upstream reads as theirs, also as trailers,
-// and what would make a proxy behind us drop or reinterpret them.
+// rewriteHeaders are those from which some applications take another path than the
+// one that was decided on.
+var rewriteHeaders = []string{"X-Original-Url", "X-Original-Uri", "X-Rewrite-Url"}
+
+// guardedHeaders never reach the application as a client sent them, beside the
+// configured names of the identity headers: an application may still read a name that
+// is no longer configured.
+var guardedHeaders = func() []string {
+	guarded := append([]string{defaultHeader, defaultCompanyHeader}, rewriteHeaders...)
+	for _, profile := range profileHeaders {
+		guarded = append(guarded, profile.name)
+	}
+	return guarded
+}()
+
+func (h *Handler) isGuarded(name string) bool {
+	return sameName(name, h.Header) || sameName(name, h.CompanyHeader) || isAmong(guardedHeaders, name)
+}
+
+// strip removes every spelling of the guarded headers that some application reads as
+// theirs, also as trailers, and what would make a proxy behind us drop or reinterpret
+// the identity headers.
 func (h *Handler) strip(r *http.Request) {
 	for name := range r.Header {
-		if h.isIdentity(name) {
+		if h.isGuarded(name) {
 			delete(r.Header, name)
 		}
 	}
@@ -63,16 +82,12 @@ func keepConnection(header http.Header, values []string) {
 	header["Connection"] = []string{strings.Join(kept, ", ")}
 }
 
-func (h *Handler) isIdentity(name string) bool {
-	return sameName(name, h.Header) || sameName(name, h.CompanyHeader) || isProfile(name)
-}
-
 // stripTrailer also removes what has a meaning only as a header: an upstream
 // that adds trailers to the headers would else find what was decided on, or set
 // by the proxy, in a client's words.
 func (h *Handler) stripTrailer(trailer http.Header) {
 	for name := range trailer {
-		if h.isIdentity(name) || isForwarded(name) || slices.ContainsFunc(otherHeaders, func(o string) bool { return sameName(name, o) }) {
+		if h.isGuarded(name) || isForwarded(name) || isAmong(otherHeaders, name) {
 			delete(trailer, name)
 		}
 	}
@@ -81,6 +96,10 @@ func (h *Handler) stripTrailer(trailer http.Header) {
 func isForwarded(name string) bool {
 	const prefix = "X-Forwarded-"
 	return len(name) > len(prefix) && sameName(name[:len(prefix)], prefix)
+}
+
+func isAmong(names []string, name string) bool {
+	return slices.ContainsFunc(names, func(other string) bool { return sameName(name, other) })
 }
 
 // sameName reports whether two header names are equal once lower-cased and

@@ -3,6 +3,7 @@ package gate
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -13,9 +14,10 @@ import (
 
 // LoginPage is the page at which users log in and out with a browser.
 type LoginPage struct {
-	// The company at whose page a browser logs in that asked for a path which
-	// names none. Default: the site's only one; where it has several, it is needed.
-	Company string `json:"company,omitempty"`
+	// The companies that have the page on this site. A browser that asks for a path
+	// which names no company is sent to the page of the first. Default: the site's
+	// only company; where the site has several, name those that have the page.
+	Companies []string `json:"companies,omitempty"`
 
 	// The title of the page and of the browser's window. Default: a word for
 	// logging in, in the user's language.
@@ -40,7 +42,7 @@ func (p *LoginPage) options() page.Options {
 	return page.Options{Title: p.Title, Logo: p.Logo, Color: p.Color, Texts: p.Texts}
 }
 
-// checkLoginPage refuses a page of no company. It sets the only one that there is.
+// checkLoginPage refuses a page without a company. The default is the site's only one.
 func (h *Handler) checkLoginPage() error {
 	p := h.LoginPage
 	if p == nil {
@@ -52,15 +54,19 @@ func (h *Handler) checkLoginPage() error {
 			served = append(served, code)
 		}
 	}
-	switch {
-	case p.Company != "" && !slices.Contains(served, p.Company):
-		return fmt.Errorf("login_page: this site serves no company %q; name one that it does", p.Company)
-	case p.Company == "" && len(served) > 1:
-		return fmt.Errorf("login_page: this site serves several companies; name the one at whose page to log in for paths that name none, as in login_page %s", served[0])
-	case p.Company == "":
-		p.Company = served[0]
+	if len(p.Companies) == 0 {
+		if len(served) > 1 {
+			return fmt.Errorf("login_page: this site serves several companies; name those that have the page, first the one for paths that name no company, as in login_page %s", strings.Join(served, " "))
+		}
+		p.Companies = served
 	}
-	for _, code := range served {
+	for i, code := range p.Companies {
+		if !slices.Contains(served, code) {
+			return fmt.Errorf("login_page: this site serves no company %q; name one that it does", code)
+		}
+		if slices.Contains(p.Companies[:i], code) {
+			return fmt.Errorf("login_page: it names the company %q twice; remove one", code)
+		}
 		for _, g := range h.app.Companies[code].Guests() {
 			if kind := widgetWithoutKey(g.Module); kind != "" {
 				return fmt.Errorf("login_page: the page can't show the captcha of company %s without a key; set site_key in the block of captcha %s", code, kind)
@@ -83,15 +89,10 @@ func widgetWithoutKey(captcha any) string {
 	return ""
 }
 
-// parseLoginPage parses a company, or none, and what the page looks like.
+// parseLoginPage parses companies, or none, and what the page looks like.
 func (h *Handler) parseLoginPage(d *caddyfile.Dispenser) func() error {
 	return func() error {
-		p := new(LoginPage)
-		args := d.RemainingArgs()
-		if len(args) > 1 || len(args) == 1 && args[0] == "" {
-			return d.ArgErr()
-		}
-		p.Company = append(args, "")[0]
+		p := &LoginPage{Companies: d.RemainingArgs()}
 		h.LoginPage = p
 		return guest.Options(d, map[string]func() error{
 			"title": guest.Text(d, &p.Title),

@@ -14,7 +14,7 @@ const documentPath = "v2/openapi.json"
 // serveDocument answers with the OpenAPI document of the auth routes, which
 // takes the API key that they take.
 func (h *Handler) serveDocument(w http.ResponseWriter, r *http.Request, t target) {
-	err := h.get(w, r, func(service *flows.Service) error {
+	err := h.get(r, func(service *flows.Service) error {
 		_, _, err := service.Company(t.company, r.Header[apiKeyHeader])
 		return err
 	})

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/mnemogate/mnemogate/caddymodule/page"
@@ -31,7 +32,7 @@ func pageKind(rest string) (targetKind, bool) {
 
 // hasPage reports whether the site has a page of the company.
 func (h *Handler) hasPage(company string) bool {
-	return h.page != nil && h.serves(company) && h.app.Companies[company] != nil
+	return h.LoginPage != nil && slices.Contains(h.LoginPage.Companies, company)
 }
 
 func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) {
@@ -45,7 +46,7 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	view := page.View{Company: t.company, Base: h.base(r), Cookie: h.cookies(r, nil) != nil, Languages: languagesOf(r)}
-	err := h.own(w, r, func(service *flows.Service) (err error) {
+	err := h.own(r, func(service *flows.Service) (err error) {
 		view.Captcha = service.Companies[t.company].CaptchaType
 		view.Key, err = service.PageKey(r.Context(), t.company)
 		return err

@@ -34,6 +34,8 @@ const (
 	loginPage    // these three where the site has a page of the company, else a protectedPath
 	logoutPage
 	pageFile
+	preflight // these two are told by more than their path
+	health
 )
 
 // targetOf classifies the path of a URL. One that does not begin with a slash

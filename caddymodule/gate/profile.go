@@ -29,13 +29,6 @@ func profileOf(forward []string) (headers []profileHeader) {
 	return headers
 }
 
-// isProfile reports whether a name may be taken for that of a profile's header.
-// These are taken out also where none is set: an application that goes on to read
-// one which is no longer forwarded must not find a client's.
-func isProfile(name string) bool {
-	return sameName(name, "X-Profile-Role") || sameName(name, "X-Profile-Email") || sameName(name, "X-Profile-Phone")
-}
-
 // checkForward refuses what the option forward can't mean.
 func (h *Handler) checkForward() error {
 	for i, word := range h.Forward {

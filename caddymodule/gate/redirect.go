@@ -3,13 +3,16 @@ package gate
 import (
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -26,7 +29,7 @@ func (h *Handler) toLogin(w http.ResponseWriter, r *http.Request, t target, err 
 	if company == "" {
 		return false
 	}
-	leaveUnread(w, r, time.Now().Add(bodyWithin))
+	bodies.Await(w, r)
 	header := w.Header()
 	header.Add("Vary", h.vary())
 	header.Set("Cache-Control", "no-store")
@@ -45,14 +48,21 @@ func isNavigation(r *http.Request) bool {
 		return false
 	}
 	for _, line := range r.Header["Accept"] {
-		for media := range strings.SplitSeq(line, ",") {
-			media, _, _ = strings.Cut(media, ";")
-			if strings.EqualFold(strings.TrimSpace(media), "text/html") {
+		for accepted := range strings.SplitSeq(line, ",") {
+			if media, params, err := mime.ParseMediaType(accepted); err == nil && media == "text/html" && isWanted(params) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// isWanted reports whether the parameters of a media range have no weight, or a
+// positive one (RFC 9110, 12.4.2).
+func isWanted(params map[string]string) bool {
+	q, weighted := params["q"]
+	weight, _ := strconv.ParseFloat(q, 64)
+	return !weighted || weight > 0
 }
 
 // needsLogin reports whether a login mends what a request was refused for.
@@ -72,12 +82,12 @@ func (h *Handler) loginCompany(r *http.Request, t target) string {
 		return ""
 	}
 	switch company, ambiguous := named(service, t); {
-	case ambiguous || !h.serves(company) && company != "":
+	case ambiguous || company != "" && !h.hasPage(company):
 		return ""
 	case company != "":
 		return company
 	}
-	return h.LoginPage.Company
+	return h.LoginPage.Companies[0]
 }
 
 // loginURL is where the page is, with what it must know: where to go behind the login
@@ -121,7 +131,8 @@ const maxReturnTo = 2048
 
 // isReturnTo reports whether a login may go on to s: a path of this origin, with a
 // query and a fragment, for each browser and for whoever decodes it once more or
-// takes dots and slashes out of it. What it leaves out is safe, too, at worst.
+// takes dots and slashes out of it. What it leaves out is safe, too, at worst. The
+// page has the same rule (returnto.js).
 func isReturnTo(s string) bool {
 	if s == "" || len(s) > maxReturnTo || strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
 		return false // a browser drops some of these (WHATWG URL, 4.4)

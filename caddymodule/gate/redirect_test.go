@@ -1,10 +1,12 @@
 package gate
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -12,23 +14,55 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-func TestWhereALoginMayGoOn(t *testing.T) {
-	for _, s := range []string{
-		"/", "/x", "/a/b/", "/x?y=z", "/?", "/x?to=https://evil.example/&p=//evil.example", "/x#y", "/%C4%97?q=%09", "/a%2Fb", "/@evil.example", "/:443", "/a:b", "/x?y\\z", "/..", "/a/../b",
-	} {
-		if !isReturnTo(s) {
-			t.Errorf("%q: no", s)
-		}
-	}
-	for _, s := range []string{
+// returnTos are what a login may go on to, and what it may not.
+var returnTos = map[bool][]string{
+	true: {
+		"/", "/x", "/a/b/", "/x?y=z", "/?", "/x?to=https://evil.example/&p=//evil.example", "/x#y", "/%C4%97?q=%09", "/a%2Fb", "/@evil.example", "/:443", "/a:b", "/x?y\\z", "/..", "/a/../b", "/%ff", "/x?%zz", "/x#//y",
+	},
+	false: {
 		"", "x", "?x", "#x", ".", "//evil.example", "///evil.example", "/\\evil.example", "\\/evil.example", "\\\\evil.example", "/\t/evil.example", "/%09/evil.example", " //evil.example", "/\n/evil.example",
-		"https://evil.example", "https:evil.example", "https:/evil.example", "javascript:alert(1)", "data:text/html,x", "//evil.example@app.example.com", "/.//evil.example", "/a/..//evil.example", "/%2e//evil.example",
-		"/%2Fevil.example", "/%5Cevil.example", "/%5cevil.example", "/x\u00a0", "/ė", "/x y", "/x\x00", "/x%00", "/%", "/%zz", "/x\x7f", "/x%7f", "*", "/" + strings.Repeat("x", maxReturnTo),
-	} {
-		if isReturnTo(s) {
-			t.Errorf("%q: yes", s)
+		"https://evil.example", "https:evil.example", "https:/evil.example", "javascript:alert(1)", "data:text/html,x", "//evil.example@app.example.com", "/.//evil.example", "/a/..//evil.example", "/..//evil.example", "/%2e%2e%2f/evil.example", "/x/%2F", "/%2e//evil.example",
+		"/%2Fevil.example", "/%5Cevil.example", "/%5cevil.example", "/x\u00a0", "/ė", "/x y", "/x\x00", "/x%00", "/%", "/%zz", "/x\x7f", "/x%7f", "*", "/%2", "/%u0041", "/" + strings.Repeat("x", maxReturnTo),
+	},
+}
+
+// The server and the page have one rule.
+func TestWhereALoginMayGoOn(t *testing.T) {
+	for want, all := range returnTos {
+		byPage := inNode[bool](t, `(s) => isReturnTo(s)`, all)
+		for i, s := range all {
+			if isReturnTo(s) != want || byPage[i] != want {
+				t.Errorf("%q: by the server %t, by the page %t, want %t", s, isReturnTo(s), byPage[i], want)
+			}
 		}
 	}
+}
+
+// inNode returns what a function of JavaScript makes of each string. It can call what
+// returnto.js exports.
+func inNode[T any](t *testing.T, function string, all []string) (made []T) {
+	t.Helper()
+	if _, err := exec.LookPath("node"); err != nil {
+		storetest.SkipOrFail(t, "no node")
+	}
+	module, err := os.ReadFile("../page/assets/returnto.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := exec.Command("node", "--input-type=module", "-e", string(module)+`
+import { readFileSync } from 'node:fs';
+const made = JSON.parse(readFileSync(0)).map(`+function+`);
+console.log(JSON.stringify(made));`)
+	raw, _ := json.Marshal(all)
+	node.Stdin = bytes.NewReader(raw)
+	out, err := node.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(out, &made); err != nil || len(made) != len(all) {
+		t.Fatalf("got %d of %d, %v", len(made), len(all), err)
+	}
+	return made
 }
 
 const thisOrigin = "https://app.example.com"
@@ -127,9 +161,6 @@ func FuzzReturnTo(f *testing.F) {
 // What is made of a few pieces that browsers treat in ways of their own is judged by a
 // real one's parser, Node's, and so is the model of it.
 func TestABrowserStaysWhereReturnToIs(t *testing.T) {
-	if _, err := exec.LookPath("node"); err != nil {
-		storetest.SkipOrFail(t, "no node")
-	}
 	pieces := []string{"/", "\\", ".", "..", "\t", " ", "%09", "%2f", "%5C", "%2e", "@", ":", "?", "#", "evil.example", "https:", "javascript:", "\u00a0", "\x00"}
 	all := []string{""}
 	for from, length := 0, 0; length < 4; length++ {
@@ -141,23 +172,12 @@ func TestABrowserStaysWhereReturnToIs(t *testing.T) {
 		}
 		from = to
 	}
-	node := exec.Command("node", "-e", `
-const goes = (s) => {
+	real := inNode[string](t, `(s) => {
   let u;
   try { u = new URL(s, 'https://app.example.com/acme/login'); } catch { return ''; }
   return u.origin === 'https://app.example.com' ? u.pathname : '';
-};
-console.log(JSON.stringify(JSON.parse(require('fs').readFileSync(0)).map(goes)));`)
-	raw, _ := json.Marshal(all)
-	node.Stdin = strings.NewReader(string(raw))
-	out, err := node.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var real []string
-	if err := json.Unmarshal(out, &real); err != nil || len(real) != len(all) {
-		t.Fatalf("got %d of %d, %v", len(real), len(all), err)
-	}
+}`, all)
+	byPage := inNode[bool](t, `(s) => isReturnTo(s)`, all)
 	accepted := 0
 	for i, s := range all {
 		stays := func(path string) string {
@@ -165,6 +185,9 @@ console.log(JSON.stringify(JSON.parse(require('fs').readFileSync(0)).map(goes)))
 		}
 		if stays(real[i]) != stays(browserGoes(s)) {
 			t.Errorf("%q goes to %q, and by the model to %q", s, real[i], browserGoes(s))
+		}
+		if isReturnTo(s) != byPage[i] {
+			t.Errorf("%q: by the server %t, by the page %t", s, isReturnTo(s), byPage[i])
 		}
 		if isReturnTo(s) {
 			accepted++
@@ -190,6 +213,10 @@ func TestWhoIsABrowsersNavigation(t *testing.T) {
 		{"OPTIONS", http.Header{"Accept": {chromium}}, false},
 		{"GET", http.Header{}, false},
 		{"GET", http.Header{"Accept": {"*/*"}}, false},
+		{"GET", http.Header{"Accept": {"*/*, text/html;q=0"}}, false},
+		{"GET", http.Header{"Accept": {"text/html; Q=0.000, */*"}}, false},
+		{"GET", http.Header{"Accept": {"text/html;level=1;q=0.001"}}, true},
+		{"GET", http.Header{"Accept": {"text/html;q=none"}}, false},
 		{"GET", http.Header{"Accept": {"text/*, application/text/html, text/htmlx"}}, false},
 		{"GET", http.Header{"Accept": {chromium}, "Sec-Fetch-Mode": {"cors"}}, false},
 		{"GET", http.Header{"Accept": {chromium}, "Sec-Fetch-Mode": {"no-cors"}}, false},

@@ -17,6 +17,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	request := flows.Request{
 		Company:       t.company,
 		APIKeys:       r.Header[apiKeyHeader],
+		PageKey:       h.hasPage(t.company),
 		Authorization: r.Header["Authorization"],
 		Address:       clientAddress(r),
 		UserAgent:     r.UserAgent(),
@@ -55,7 +56,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 		}
 	}
 	w.Header().Add("Vary", h.vary())
-	err := h.own(w, r, do, otherwise)
+	err := h.own(r, do, otherwise)
 	if do != nil && r.Method == http.MethodDelete && (err == nil || errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired)) {
 		h.setCookie(w, "") // it is worth nothing, or no more
 		// What the browser keeps of the application's pages is not for who comes next,

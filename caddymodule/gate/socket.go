@@ -1,12 +1,11 @@
 package gate
 
 import (
-	"errors"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -27,19 +26,18 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, next caddy
 	if tokens == nil {
 		return h.serve(w, r, next)
 	}
-	// Caddy has made a copy of the headers for its logs, and knows of no token there.
-	caddyhttp.SetVar(r.Context(), caddyhttp.LogSkipVar, true)
-	began := time.Now()
+	log := h.logWithoutTokens(r)
+	recorder := caddyhttp.NewResponseRecorder(w, nil, nil)
 	var err error
-	defer func() { h.logSocket(w, r, began, err) }() // also when it was cut
-	if err = h.serveSocketTokens(w, r, next, tokens); err != nil {
-		w.WriteHeader(statusOf(err)) // here, since Caddy would log it with that copy
+	defer func() { log.write(recorder, err) }() // also when it was cut
+	if err = h.serveSocketTokens(recorder, r, next, tokens); err != nil {
+		recorder.WriteHeader(statusOf(err)) // here, since Caddy would log it with the tokens
 	}
 	return nil
 }
 
 func (h *Handler) serveSocketTokens(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, tokens []string) error {
-	if r.Header["Authorization"] != nil || !opensWebSocket(r) {
+	if r.Header["Authorization"] != nil || !isHandshake(r) {
 		return h.serve(w, r, next) // the tokens are not looked at
 	}
 	if r.Header[socketProtocols] == nil && !h.isPublic(r.URL) {
@@ -87,36 +85,13 @@ func takeSocketTokens(header http.Header) (tokens []string) {
 	return tokens
 }
 
-// opensWebSocket reports whether a request is a WebSocket's handshake (RFC 6455, 4.1;
+// isHandshake reports whether a request is a WebSocket's handshake (RFC 6455, 4.1;
 // RFC 8441; RFC 9220).
-func opensWebSocket(r *http.Request) bool {
+func isHandshake(r *http.Request) bool {
 	upgrade := r.Header["Upgrade"]
-	return r.Method == http.MethodGet && len(upgrade) == 1 && strings.EqualFold(upgrade[0], "websocket") || isExtendedWebSocket(r)
-}
-
-// logSocket writes a line in the place of Caddy's, where it logs requests.
-func (h *Handler) logSocket(w http.ResponseWriter, r *http.Request, began time.Time, err error) {
-	server, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if err == nil && (server == nil || server.Logs == nil) {
-		return
-	}
-	status := 0
-	if recorder, ok := w.(caddyhttp.ResponseRecorder); ok {
-		status = recorder.Status()
-	}
-	if err != nil {
-		status = statusOf(err)
-	}
-	h.log.Info("a request with a token among its protocols, which is in no access log", "client_ip", clientAddress(r),
-		"method", r.Method, "host", r.Host, "path", r.URL.Path, "duration", time.Since(began), "status", status, "error", err)
-}
-
-// statusOf is the status by which Caddy answers an error.
-func statusOf(err error) int {
-	if handlers, ok := errors.AsType[caddyhttp.HandlerError](err); ok && handlers.StatusCode != 0 {
-		return handlers.StatusCode
-	}
-	return http.StatusInternalServerError
+	return isExtendedWebSocket(r) ||
+		r.Method == http.MethodGet && r.ProtoMajor == 1 && r.ProtoMinor >= 1 && len(upgrade) == 1 && strings.EqualFold(upgrade[0], "websocket") &&
+			httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade")
 }
 
 var errSocketTokenAlone = &wire.Refusal{

@@ -19,6 +19,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/text/language"
 )
@@ -34,7 +35,7 @@ type Options struct {
 	Texts string // directory with <language>.json; empty for the built-in texts
 }
 
-// A Page is ready to be served. It does not change.
+// A Page is ready to be served, by several at once.
 type Page struct {
 	title     string
 	files     map[string]*file // by what follows the version in their path
@@ -43,6 +44,9 @@ type Page struct {
 	matcher   language.Matcher
 	texts     map[string]map[string]string // by language
 	logo      bool
+
+	mu      sync.Mutex
+	written map[variant]markup // the newest of each, at most maxWritten
 }
 
 // maxLogo keeps a photo of 10 MB from being sent with each login.
@@ -50,7 +54,7 @@ const maxLogo = 512 << 10
 
 // New returns the page of these options. Its errors begin with the directive.
 func New(o Options) (*Page, error) {
-	p := &Page{title: o.Title, files: map[string]*file{}}
+	p := &Page{title: o.Title, files: map[string]*file{}, written: map[variant]markup{}}
 	err := fs.WalkDir(assets, "assets", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || path.Ext(name) == ".html" || path.Ext(name) == ".ts" || path.Dir(name) == "assets/texts" {
 			return err

@@ -73,16 +73,53 @@ func (p *Page) ServeLogout(w http.ResponseWriter, r *http.Request, v View) {
 	p.serve(w, r, v, "logout")
 }
 
-func (p *Page) serve(w http.ResponseWriter, r *http.Request, v View, kind string) {
-	lang := p.language(r.URL.Query().Get("lang"), v.Languages())
-	texts := p.texts[lang]
+// A variant of the page is what it depends on beside its key.
+type variant struct {
+	kind, company, base, lang string
+	cookie                    bool
+}
+
+// A markup is a variant as it is sent, until its key changes: packing takes a hundred
+// times as long as the rest of a request.
+type markup struct {
+	key            string
+	plain, gzipped []byte
+}
+
+// maxWritten bounds the memory for markups, of some 4 kB each.
+const maxWritten = 500
+
+func (p *Page) markup(of variant, key string) (markup, error) {
+	p.mu.Lock()
+	m, ok := p.written[of]
+	p.mu.Unlock()
+	if ok && m.key == key {
+		return m, nil
+	}
+	texts := p.texts[of.lang]
 	var body bytes.Buffer
 	err := html.Execute(&body, map[string]any{
-		"Lang": lang, "Dir": direction(lang), "Title": p.title, "Kind": kind, "Company": v.Company,
-		"Files": v.Base + "/" + v.Company + "/" + Prefix + p.version + "/", "Modules": preloaded, "Logo": p.logo,
-		"Key": v.Key, "Cookie": v.Cookie,
-		"Heading": texts[kind+".heading"], "NoScript": texts["noscript"], "Language": texts["language.choose"], "Languages": p.named(lang),
+		"Lang": of.lang, "Dir": direction(of.lang), "Title": p.title, "Kind": of.kind, "Company": of.company,
+		"Files": of.base + "/" + of.company + "/" + Prefix + p.version + "/", "Modules": preloaded, "Logo": p.logo,
+		"Key": key, "Cookie": of.cookie,
+		"Heading": texts[of.kind+".heading"], "NoScript": texts["noscript"], "Language": texts["language.choose"], "Languages": p.named(of.lang),
 	})
+	if err != nil {
+		return markup{}, err
+	}
+	m = markup{key, body.Bytes(), pack(body.Bytes())}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.written) >= maxWritten {
+		clear(p.written)
+	}
+	p.written[of] = m
+	return m, nil
+}
+
+func (p *Page) serve(w http.ResponseWriter, r *http.Request, v View, kind string) {
+	lang := p.language(r.URL.Query().Get("lang"), v.Languages())
+	m, err := p.markup(variant{kind, v.Company, v.Base, lang, v.Cookie}, v.Key)
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
@@ -101,7 +138,7 @@ func (p *Page) serve(w http.ResponseWriter, r *http.Request, v View, kind string
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=(), browsing-topics=()")
 	header.Add("Vary", "Accept-Language, Cookie")
-	send(w, r, body.Bytes(), pack)
+	send(w, r, m.plain, m.gzipped)
 }
 
 // ServeFile answers with a file; name is what follows Prefix.
@@ -120,7 +157,7 @@ func (p *Page) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
 }
 
 // preloaded are what the page will load, so that a browser need not find out one by one.
-var preloaded = []string{"client.js", "ui.js", "texts.js", "screens.js", "captcha.js"}
+var preloaded = []string{"client.js", "ui.js", "texts.js", "returnto.js", "screens.js", "captcha.js"}
 
 func (f *file) serve(w http.ResponseWriter, r *http.Request, keep string) {
 	header := w.Header()
@@ -136,19 +173,17 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request, keep string) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	send(w, r, f.plain, func([]byte) []byte { return f.gzipped })
+	send(w, r, f.plain, f.gzipped)
 }
 
-// send sends content, gzipped for whom takes it.
-func send(w http.ResponseWriter, r *http.Request, content []byte, gzipped func([]byte) []byte) {
+// send sends content, gzipped to clients that take it if there is a gzipped form.
+func send(w http.ResponseWriter, r *http.Request, content, gzipped []byte) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Add("Vary", "Accept-Encoding")
-	if takesGzip(r) {
-		if packed := gzipped(content); packed != nil {
-			header.Set("Content-Encoding", "gzip")
-			content = packed
-		}
+	if gzipped != nil && takesGzip(r) {
+		header.Set("Content-Encoding", "gzip")
+		content = gzipped
 	}
 	header.Set("Content-Length", strconv.Itoa(len(content)))
 	w.WriteHeader(http.StatusOK)

@@ -3,6 +3,7 @@
 import { connect, MnemogateError } from './client.js';
 import { $, el, alert, complain, forgive, say } from './ui.js';
 import { t, has, time, speak, language } from './texts.js';
+import { isReturnTo } from './returnto.js';
 import { screens, openLink, logout, loggedOut, going } from './screens.js';
 
 // A browser that keeps no cookies of this site has no storage for it, either.
@@ -41,13 +42,11 @@ async function key(refused) {
   return meta?.content ?? present;
 }
 
-// goal is where the login leads: an address of this origin, and nothing else.
+// goal is where the login leads: an address of this origin, and nothing else. Links
+// need not escape what searchParams has unescaped.
 function goal() {
-  try {
-    const url = new URL(wanted, location.origin);
-    if (/^\/(?![/\\])/.test(wanted) && url.origin === location.origin) return url.href;
-  } catch {}
-  return `${location.origin}/`;
+  const path = wanted.replace(/[^!-~]+/g, encodeURIComponent);
+  return location.origin + (isReturnTo(path) ? path : '/');
 }
 
 // page is what the screens act through.

@@ -1,0 +1,116 @@
+package gate
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/certmagic"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// A socketLog tells of a request that had tokens among its protocols. Caddy copies a
+// request's headers for its logs before any handler sees them, and hides no token
+// there. So Caddy's own entry is left out. The access log gets one without the tokens.
+// Instead of that, a handshake gets a line of this handler's logger.
+type socketLog struct {
+	handler   *Handler
+	request   *http.Request // as the client sent it, but for the tokens
+	began     time.Time
+	loggers   []*zap.Logger // of the access log; nil if the request is not in it
+	handshake bool
+}
+
+// logWithoutTokens begins the log of a request whose tokens are taken out.
+func (h *Handler) logWithoutTokens(r *http.Request) *socketLog {
+	l := &socketLog{handler: h, request: r.Clone(r.Context()), began: time.Now(), handshake: isHandshake(r)}
+	l.request.Header[socketProtocols] = []string{"REDACTED"}
+	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
+		l.request.Method, l.request.RequestURI = original.Method, original.RequestURI
+	}
+	if skip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.LogSkipVar).(bool); !skip {
+		l.loggers = h.accessLoggers(r)
+	}
+	caddyhttp.SetVar(r.Context(), caddyhttp.LogSkipVar, true)
+	return l
+}
+
+func (l *socketLog) write(w caddyhttp.ResponseRecorder, err error) {
+	r, took := l.request, time.Since(l.began)
+	if err != nil || l.handshake && l.loggers != nil {
+		l.handler.log.Info("a request with a token among its protocols, which is not in the access log as it came",
+			"client_ip", clientAddress(r), "method", r.Method, "host", r.Host, "path", asked(r).EscapedPath(), "user_agent", r.UserAgent(),
+			"status", w.Status(), "duration", took, "error", err)
+	}
+	if l.handshake {
+		return
+	}
+	level := zapcore.InfoLevel
+	if w.Status() >= http.StatusInternalServerError {
+		level = zapcore.ErrorLevel
+	}
+	user := ""
+	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		user, _ = repl.GetString("http.auth.user.id")
+	}
+	for _, logger := range l.loggers { // as caddyhttp.Server.logRequest
+		if entry := logger.Check(level, "handled request"); entry != nil {
+			entry.Write(
+				zap.Object("request", caddyhttp.LoggableHTTPRequest{Request: r}), zap.String("user_id", user), zap.Duration("duration", took),
+				zap.Int("size", w.Size()), zap.Int("status", w.Status()), zap.Object("resp_headers", caddyhttp.LoggableHTTPHeader{Header: w.Header()}),
+			)
+		}
+	}
+}
+
+// accessLoggers are those of the entry that Caddy's access log has for a request, nil
+// if it has none (caddyhttp.Server.shouldLogRequest, ServerLogConfig.wrapLogger).
+func (h *Handler) accessLoggers(r *http.Request) (loggers []*zap.Logger) {
+	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	if !ok || server.Logs == nil {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = r.Host
+	}
+	host = strings.ToLower(host)
+	matches := func(pattern string) bool { return certmagic.MatchWildcard(host, pattern) }
+	names, mapped := server.Logs.LoggerNames[host]
+	for pattern, theirs := range server.Logs.LoggerNames {
+		if !mapped && matches(pattern) {
+			names, mapped = theirs, true
+		}
+	}
+	switch {
+	case mapped:
+	case server.Logs.SkipUnmappedHosts || slices.ContainsFunc(server.Logs.SkipHosts, matches):
+		return nil
+	default:
+		names = []string{server.Logs.DefaultLoggerName}
+	}
+	if chosen, ok := caddyhttp.GetVar(r.Context(), caddyhttp.AccessLoggerNameVarKey).([]any); ok { // log_name
+		names = nil
+		for _, name := range chosen {
+			names = append(names, name.(string))
+		}
+	}
+	for _, name := range names {
+		loggers = append(loggers, h.accessLog.Named(name))
+	}
+	return loggers
+}
+
+// statusOf is the status by which Caddy answers an error.
+func statusOf(err error) int {
+	if handlers, ok := errors.AsType[caddyhttp.HandlerError](err); ok && handlers.StatusCode != 0 {
+		return handlers.StatusCode
+	}
+	return http.StatusInternalServerError
+}

@@ -1,0 +1,9 @@
+// isReturnTo reports whether a login may lead to s: a path of this origin, with a query
+// and a fragment. The server has the same rule (isReturnTo in redirect.go).
+export function isReturnTo(s) {
+  if (s.length > 2048 || !/^\/[!-~]*$/.test(s)) return false;
+  const [path] = s.split(/[?#]/, 1);
+  if (/%(?![0-9a-f]{2})/i.test(path)) return false;
+  const decoded = path.replace(/%(..)/g, (_, hex) => String.fromCharCode(parseInt(hex, 16)));
+  return !/\/\/|[\0-\x1f\\\x7f]/.test(decoded);
+}
