@@ -63,6 +63,7 @@ func TestCrashesLoseNothing(t *testing.T) {
 // and may be killed.
 func startDurable(t *testing.T, c siteConfig) *site {
 	t.Helper()
+	storetest.NeedLinux(t, "elsewhere the processes of PostgreSQL can't be killed at once")
 	shared := &servers{
 		t: t, postgres: storetest.OwnPostgres(t), schema: "public",
 		redis: storetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always"),

@@ -21,6 +21,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 var (
@@ -237,9 +238,11 @@ func TestPauseCutsNoStream(t *testing.T) {
 	s := startSite(t, siteConfig{global: "session {\nstream_recheck 800ms\n}", company: roomy + account("alice", "")})
 	streams := s.streams(s.login("alice"))
 	for range 3 {
-		_ = s.cmd.Process.Signal(syscall.SIGSTOP)
+		if err := storetest.Freeze(s.cmd.Process); err != nil {
+			storetest.SkipOrFail(t, fmt.Sprintf("a process can't be stopped for a while here: %v", err))
+		}
 		time.Sleep(time.Second)
-		_ = s.cmd.Process.Signal(syscall.SIGCONT)
+		_ = storetest.Thaw(s.cmd.Process)
 		time.Sleep(time.Second) // by when they were looked at
 		for _, f := range streams {
 			f.lives(t)

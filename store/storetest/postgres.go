@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,6 +98,9 @@ func newPostgresDir(bin string) (*Postgres, error) {
 }
 
 func postgresBin() (string, error) {
+	if runtime.GOOS == "windows" {
+		return "", fmt.Errorf("%w, and the tests reach it by a Unix socket", errNoPostgres)
+	}
 	if initdb, err := exec.LookPath("initdb"); err == nil {
 		initdb, err = filepath.EvalSymlinks(initdb)
 		return filepath.Dir(initdb), err
@@ -186,15 +190,17 @@ func (s *Postgres) Stop() {
 }
 
 // Kill ends all processes of the server at once, with no chance to write
-// anything. What they have handed to the kernel stays.
+// anything. What they have handed to the kernel stays. It needs Linux.
 func (s *Postgres) Kill() {
-	s.cmd.Process.Signal(syscall.SIGSTOP) // so that it has no more children
+	Freeze(s.cmd.Process) // so that it has no more children
 	pid := s.cmd.Process.Pid
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
 	s.cmd.Process.Kill()
 	for _, child := range strings.Fields(string(children)) {
 		if n, err := strconv.Atoi(child); err == nil {
-			syscall.Kill(n, syscall.SIGKILL)
+			if process, err := os.FindProcess(n); err == nil {
+				process.Kill()
+			}
 		}
 	}
 	<-s.exited
