@@ -63,20 +63,15 @@ func TestCrashesLoseNothing(t *testing.T) {
 // and may be killed.
 func startDurable(t *testing.T, c siteConfig) *site {
 	t.Helper()
+	storetest.NeedLinux(t, "elsewhere the processes of PostgreSQL can't be killed at once")
 	shared := &servers{
 		t: t, postgres: storetest.OwnPostgres(t), schema: "public",
 		redis: storetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always"),
 	}
-	shared.postgres.Stop()
-	restarted(t, shared.postgres.Start(durablePostgres...))
 	s := shared.start(c, shared.direct(), shared.direct())
 	s.shared = shared
 	return s
 }
-
-// durablePostgres are PostgreSQL's own defaults, which tests else do without.
-// fsync is still left out: what the kernel was given outlives a process.
-var durablePostgres = []string{"synchronous_commit=on", "full_page_writes=on"}
 
 // A crash is what clients know of a site that is killed again and again.
 type crash struct {
@@ -131,7 +126,7 @@ func (c *crash) loadUntilKilled(victim string) {
 func (c *crash) kill(victim string) (restart func()) {
 	shared := c.s.shared
 	startRedis := func() { restarted(c.s.t, shared.redis.Start()) }
-	startPostgres := func() { restarted(c.s.t, shared.postgres.Start(durablePostgres...)) }
+	startPostgres := func() { restarted(c.s.t, shared.postgres.Start()) }
 	switch victim {
 	case "redis":
 		shared.redis.Kill()
@@ -225,7 +220,7 @@ func TestOwedEndingsNeedNoRequest(t *testing.T) {
 	s.shared.postgres.Kill()
 	s.nodes[0].clearLog()
 	s.nodes[0].start()
-	restarted(t, s.shared.postgres.Start(durablePostgres...))
+	restarted(t, s.shared.postgres.Start())
 	storetest.Eventually(t, 30*time.Second, "end of the sessions", func() bool {
 		owed, err := accounts.Endings(ctx, record.Ending{}, 1)
 		return err == nil && len(owed) == 0

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,23 +20,11 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// nobodyListens returns the URL of a port that refuses connections, and is
-// nobody else's until the test ends.
+// nobodyListens returns the URL of a port that refuses connections, and that no
+// other test is given.
 func nobodyListens(t *testing.T) string {
 	t.Helper()
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = syscall.Close(fd) })
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	at, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprint("http://127.0.0.1:", at.(*syscall.SockaddrInet4).Port)
+	return fmt.Sprint("http://127.0.0.1:", storetest.FreePorts(t, 1)[0])
 }
 
 // A gateway is whatever mnemogate asks: for SMS, mails, captchas and at OAuth

@@ -13,12 +13,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 var flood = flag.Duration("flood", 2*time.Second, "how long TestGreedyClientsHurtNobody sends random tokens")
@@ -317,23 +315,6 @@ func TestBodiesThatNeverEnd(t *testing.T) {
 	if took := time.Since(began); took > bodyWithin*3/2 {
 		t.Errorf("caddy ends after %v", took)
 	}
-}
-
-// raiseLimit lets this process, and those that it starts, open n files.
-func raiseLimit(t *testing.T, n uint64) {
-	t.Helper()
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		storetest.SkipOrFail(t, fmt.Sprintf("descriptors: %v", err))
-	}
-	if limit.Cur >= n {
-		return
-	}
-	raised := syscall.Rlimit{Cur: n, Max: max(n, limit.Max)}
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &raised); err != nil {
-		storetest.SkipOrFail(t, fmt.Sprintf("%d descriptors can't be had: %v", n, err))
-	}
-	t.Cleanup(func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit) })
 }
 
 // served are clients that behave, while others don't.

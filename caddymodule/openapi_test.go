@@ -201,6 +201,12 @@ func TestOpenAPISaysWhatTheTableSays(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("its codes: %s", diff)
 			}
+			if (operation.RequestBody != nil) != (len(route.Fields()) > 0) {
+				t.Error("it has a body without fields, or fields without a body")
+			}
+			if operation.RequestBody == nil {
+				return
+			}
 			body := operation.RequestBody.Value.Content.Get("application/json").Schema.Value
 			checkDescribed(t, body)
 			for _, field := range route.Fields() {

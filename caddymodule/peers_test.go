@@ -4,12 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -96,7 +96,7 @@ func runPeer(t *testing.T, script, argument string) (*peer, []byte) {
 
 // stop ends the peer as the end of its parent would: by its standard input.
 func (p *peer) stop() {
-	p.signal(syscall.SIGCONT)
+	_ = storetest.Thaw(p.cmd.Process)
 	_ = p.stdin.Close()
 	select {
 	case <-p.exited:
@@ -107,16 +107,16 @@ func (p *peer) stop() {
 }
 
 func (p *peer) kill() {
-	p.signal(syscall.SIGKILL)
+	_ = p.cmd.Process.Kill()
 	<-p.exited
 }
 
-func (p *peer) signal(s os.Signal) { _ = p.cmd.Process.Signal(s) }
-
 // frozen runs f while the peer takes connections but says nothing.
 func (p *peer) frozen(f func()) {
-	p.signal(syscall.SIGSTOP)
-	defer p.signal(syscall.SIGCONT)
+	if err := storetest.Freeze(p.cmd.Process); err != nil {
+		storetest.SkipOrFail(p.t, fmt.Sprintf("a process can't be stopped for a while here: %v", err))
+	}
+	defer storetest.Thaw(p.cmd.Process)
 	f()
 }
 

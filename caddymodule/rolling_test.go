@@ -41,7 +41,7 @@ func TestRollingUpgrade(t *testing.T) {
 		node.program = *oldProgram
 		node.start()
 	}
-	s := startCaddyfile(t, fmt.Sprintf(balancer, nodes[0].dir, nodes[1].dir, *rollFor/3), nil)
+	s := startCaddyfile(t, fmt.Sprintf(balancer, nodes[0].addr, nodes[1].addr, *rollFor/3), nil)
 	s.sms = sms
 	load := &rollingLoad{site: s, stopped: make(chan struct{}), client: &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 4 * rollers}}}
 	defer load.client.CloseIdleConnections()
@@ -72,7 +72,8 @@ func TestRollingUpgrade(t *testing.T) {
 const rollers = 3 // of each kind of client
 
 // balancer is as docs/many-nodes.md has it, five times as fast. It trusts a node again
-// that was gone before the next one goes.
+// that was gone before the next one goes. The nodes listen on TCP: Caddy 2.11 sends
+// health checks of several Unix sockets over each other's connections.
 const balancer = `{
 	admin unix/DIR/admin.sock
 	persist_config off
@@ -80,7 +81,7 @@ const balancer = `{
 }
 http:// {
 	bind fd/3
-	reverse_proxy unix/%s/node.sock unix/%s/node.sock {
+	reverse_proxy %s %s {
 		lb_policy round_robin
 		lb_try_duration 5s
 		fail_duration %s
@@ -90,13 +91,13 @@ http:// {
 }
 `
 
-// newNode is a node that is not started yet. It listens on a socket, which is gone
-// while it is.
+// newNode is a node that is not started yet. It has a port of its own, which nobody
+// listens on while the node is stopped.
 func newNode(t *testing.T, c siteConfig, backend *rawBackend, sms *webhookSink) *site {
 	t.Helper()
-	s := &site{t: t, dir: shortTempDir(t), backend: backend, sms: sms}
-	s.addr, s.ln = listener(t)
-	s.config = strings.NewReplacer("bind fd/3", "bind unix/"+s.dir+"/node.sock", "persist_config off", "persist_config off\nshutdown_delay 1s").
+	port := storetest.FreePorts(t, 1)[0]
+	s := &site{t: t, dir: shortTempDir(t), addr: fmt.Sprint("127.0.0.1:", port), backend: backend, sms: sms}
+	s.config = strings.NewReplacer("http:// {", fmt.Sprintf("http://:%d {", port), "bind fd/3", "bind 127.0.0.1", "persist_config off", "persist_config off\nshutdown_delay 1s").
 		Replace(c.caddyfile(s.dir, s.sms.URL, s.backend.addr))
 	s.writeCaddyfile()
 	t.Cleanup(func() {
@@ -237,6 +238,9 @@ func (l *rollingLoad) end() {
 	l.workers.Wait()
 	for _, dropped := range l.dropped {
 		l.t.Error("dropped: ", dropped)
+	}
+	if len(l.dropped) > 0 {
+		l.t.Logf("the balancer's log:\n%s", l.log())
 	}
 	if n, stall := l.unavailable.Load(), l.stalls(); n > 0 && stall < 100*time.Millisecond {
 		l.t.Errorf("%d requests were told service.unavailable", n)

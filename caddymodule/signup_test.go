@@ -12,15 +12,18 @@ import (
 )
 
 // What docs/backends.md shows of signing users up, in Go and in Node, does so: by
-// phone and by email, to an authorized session.
+// phone and by email, to an authorized session, in a company with disclaimers and in
+// one without.
 func TestSignUpsOfThePage(t *testing.T) {
 	t.Parallel()
 	shown := section(t, "docs/backends.md", "Signing users up")
-	for _, p := range []struct{ language, file, run string }{
-		{"go", "signup.go", "go run signup.go"},
-		{"js", "signup.mjs", "node signup.mjs"},
+	for _, p := range []struct{ name, language, file, run, company string }{
+		{"go", "go", "signup.go", "go run signup.go", ""},
+		{"go, with disclaimers", "go", "signup.go", "go run signup.go", disclaimers},
+		{"js", "js", "signup.mjs", "node signup.mjs", ""},
+		{"js, with disclaimers", "js", "signup.mjs", "node signup.mjs", disclaimers},
 	} {
-		t.Run(p.language, func(t *testing.T) {
+		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			command := strings.Fields(p.run)
 			if _, err := exec.LookPath(command[0]); err != nil {
@@ -30,7 +33,7 @@ func TestSignUpsOfThePage(t *testing.T) {
 			if len(programs) != 1 {
 				t.Fatalf("the page has %d programs", len(programs))
 			}
-			s := accountsSite(t, startSite, allKeys, siteConfig{})
+			s := accountsSite(t, startSite, allKeys, siteConfig{company: p.company})
 			if err := os.WriteFile(s.dir+"/"+p.file, []byte(programs[0]), 0o600); err != nil {
 				t.Fatal(err)
 			}

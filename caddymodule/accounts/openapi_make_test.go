@@ -126,10 +126,14 @@ func (d *documentMaker) operation(r Route) object {
 
 func (d *documentMaker) parametersOf(r Route, text operationText) (all []any) {
 	refer := func(name, in string, more ...member) {
-		d.parameters.AddOnce(name, func() any {
+		component := name
+		if name == "session" {
+			component = "session_id" // Session is a schema: a generator would make two types of one name
+		}
+		d.parameters.AddOnce(component, func() any {
 			return append(object{{"name", name}, {"in", in}}, append(more, parameterTexts[name]...)...)
 		})
-		all = append(all, openapi.Ref("parameters", name))
+		all = append(all, openapi.Ref("parameters", component))
 	}
 	for segment := range strings.SplitSeq(r.Pattern, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {

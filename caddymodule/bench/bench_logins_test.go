@@ -21,9 +21,8 @@ type sharedStores struct {
 	config   string
 }
 
-func newSharedStores(b testing.TB) *sharedStores {
+func newSharedStores(b testing.TB, postgres *storetest.Postgres) *sharedStores {
 	b.Helper()
-	postgres := storetest.SharedPostgres(b)
 	dsn := postgres.DSN(postgres.NewSchema(b))
 	s := &sharedStores{redis: storetest.StartRedis(b)}
 	s.config = fmt.Sprintf("store postgres %q\nsessions redis %s", dsn, s.redis.URL())
@@ -141,11 +140,16 @@ func BenchmarkLogins(b *testing.B) {
 	seed := loginSeed(b)
 	t := &figuresTable{head: []string{"", "logins/s", "argon2id alone", "of it", "p50", "p99"}}
 	defer t.print()
-	for _, deployment := range []string{"embedded", "shared"} {
+	const durable = "shared, durable" // PostgreSQL as it is by default, with fsync
+	for _, deployment := range []string{"embedded", "shared", durable} {
 		b.Run(deployment, func(b *testing.B) {
 			config := embedded(seed)
-			if deployment == "shared" {
-				shared := newSharedStores(b)
+			if deployment != "embedded" {
+				postgres := storetest.SharedPostgres(b)
+				if deployment == durable {
+					postgres = storetest.OwnPostgres(b, "fsync=on")
+				}
+				shared := newSharedStores(b, postgres)
 				seed.fill(b, shared.accounts, shared.sessions, shared.redis.Client(b))
 				config = guarded(shared.config, 1000, "")
 			}

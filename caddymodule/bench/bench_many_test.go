@@ -10,6 +10,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // What many sessions cost at rest, at a start, and to end them all:
@@ -96,7 +97,7 @@ func countSessions(b testing.TB, file string) (n int) {
 
 func manyShared(b *testing.B, t *figuresTable, n int) {
 	seed := &seed{accounts: manyAccounts(n), sessions: n}
-	shared := newSharedStores(b)
+	shared := newSharedStores(b, storetest.SharedPostgres(b))
 	before := redisInfo(b, shared.redis, "memory", "used_memory")
 	copySessions(b, shared.redis.Client(b), shared.sessions.Sessions(), seed.draw())
 	bytes := redisInfo(b, shared.redis, "memory", "used_memory") - before

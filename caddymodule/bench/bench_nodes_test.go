@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -208,11 +208,7 @@ func (f *fleet) cost(b testing.TB) (c cost) {
 			}
 		}
 	}
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
-	c.nodes = time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	c.nodes = cpuTime(os.Getpid())
 	return c
 }
 

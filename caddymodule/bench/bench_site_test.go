@@ -18,7 +18,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,6 +25,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // The processes of the benchmarks: Caddys, bare and with mnemogate, the
@@ -187,7 +187,6 @@ func copyFile(b testing.TB, from, to string) {
 func child(as string, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), as)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 
@@ -197,14 +196,10 @@ func (s *subject) start() {
 	s.cmd.Env = append(s.cmd.Env, "XDG_DATA_HOME="+s.dir+"/data", "XDG_CONFIG_HOME="+s.dir+"/config", "HOME="+s.dir)
 	s.cmd.ExtraFiles = s.files
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
-	if err := s.cmd.Start(); err != nil {
+	var err error
+	if s.exited, err = storetest.Start(s.cmd); err != nil {
 		s.b.Fatal(err)
 	}
-	s.exited = make(chan struct{})
-	go func(cmd *exec.Cmd, exited chan struct{}) {
-		_ = cmd.Wait()
-		close(exited)
-	}(s.cmd, s.exited)
 }
 
 func (s *subject) awaitLog(line string) {
@@ -328,12 +323,13 @@ func startHelper(b testing.TB, name string) *helper {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	exited, err := storetest.Start(cmd)
+	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		<-exited
 	})
 	return &helper{b, stdin, bufio.NewReader(stdout)}
 }

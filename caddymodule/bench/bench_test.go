@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // The benchmarks of whole Caddy processes, beside each other in one run. Each
@@ -206,7 +208,7 @@ func BenchmarkUnknown(b *testing.B) {
 	const clients = 32
 	seed := seeded(b, fewerSessions(b, 1000), fewerSessions(b, 100_000))
 	bare := startSubject(b, subjectConfig{}, upstream)
-	shared := newSharedStores(b)
+	shared := newSharedStores(b, storetest.SharedPostgres(b))
 	seed.fill(b, shared.accounts, shared.sessions, shared.redis.Client(b))
 	onRedis := startSubject(b, guarded(shared.config, 1000, ""), upstream)
 	onSQLite := startSubject(b, embedded(seed), upstream)

@@ -89,9 +89,11 @@ func (d *documentParts) operation(r *flows.Route) object {
 		{"operationId", strings.ReplaceAll(name, "/", "_")},
 		{"tags", []string{tag}},
 		{"summary", texts.summary},
-		{"description", texts.description + " " + takes(r)},
+		{"description", texts.description + " " + takes(r) + takesNothing(r)},
 		{"security", []any{security(r)}},
-		{"requestBody", requestBody(r, texts.example)},
+	}
+	if len(r.Fields()) > 0 {
+		o = append(o, member{"requestBody", requestBody(r, texts.example)})
 	}
 	return append(o, member{"responses", d.answers(d.success(r), errorsOf(r))})
 }
@@ -205,6 +207,15 @@ func takes(r *flows.Route) string {
 	return "Takes a token in state " + strings.Join(states, " or ") + "."
 }
 
+// takesNothing is a sentence on the body of a route that has no fields. The document
+// has no body there, or generated clients would ask for one.
+func takesNothing(r *flows.Route) string {
+	if len(r.Fields()) > 0 {
+		return ""
+	}
+	return " Send no body; an empty JSON object is accepted, too."
+}
+
 func security(r *flows.Route) object {
 	needs := object{{"apiKey", []any{}}}
 	if r.TakesToken() {
@@ -214,16 +225,8 @@ func security(r *flows.Route) object {
 }
 
 func requestBody(r *flows.Route, exampleFields []string) object {
-	fields := r.Fields()
-	if len(fields) == 0 {
-		return object{
-			{"description", "Nothing, or an empty object."},
-			{"required", false},
-			{"content", jsonContent(object{{"type", "object"}})},
-		}
-	}
 	required, properties := []string{}, object{}
-	for _, f := range fields {
+	for _, f := range r.Fields() {
 		if f.Required {
 			required = append(required, f.Name)
 		}

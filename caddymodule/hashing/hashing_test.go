@@ -20,7 +20,10 @@ const someHash = "$argon2id$v=19$m=7168,t=5,p=1$MDEyMzQ1Njc4OWFiY2RlZg$AAAAAAAAA
 
 func TestAHashingProcessDerivesWhatThisOneWould(t *testing.T) {
 	t.Setenv("SOME_SECRET", "not for it")
-	before := niceOf(t, "/proc/self/stat")
+	before := 0
+	if runtime.GOOS == "linux" {
+		before = niceOf(t, "/proc/self/stat")
+	}
 	h := New(1)
 	for _, hash := range []string{
 		someHash,

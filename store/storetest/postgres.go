@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,10 +25,11 @@ import (
 // Unix socket, so that it is in nobody's way.
 type Postgres struct {
 	directory
-	Port   int    // in the socket's name, and of listen_addresses where that is set
-	bin    string // where initdb and postgres are
-	cmd    *exec.Cmd
-	exited chan struct{}
+	Port     int      // in the socket's name, and of listen_addresses where that is set
+	bin      string   // where initdb and postgres are
+	settings []string // of every start
+	cmd      *exec.Cmd
+	exited   chan struct{}
 }
 
 // sharedPostgres is the server that all tests use which leave it in peace. Each
@@ -46,10 +49,15 @@ func SharedPostgres(t testing.TB) *Postgres {
 	return usable(t)(sharedPostgres())
 }
 
-// OwnPostgres starts a server for one test.
-func OwnPostgres(t testing.TB) *Postgres {
+// durable keeps what was acknowledged when the server's processes are killed, as
+// PostgreSQL's defaults do. fsync is not among them: the kernel outlives a process.
+var durable = []string{"synchronous_commit=on", "full_page_writes=on"}
+
+// OwnPostgres starts a server for one test, which may stop it: what it has
+// acknowledged is there when it starts again. The settings are those of all starts.
+func OwnPostgres(t testing.TB, settings ...string) *Postgres {
 	t.Helper()
-	s := usable(t)(newPostgres())
+	s := usable(t)(newPostgres(slices.Concat(durable, settings)...))
 	t.Cleanup(s.remove)
 	return s
 }
@@ -67,7 +75,7 @@ func usable(t testing.TB) func(*Postgres, error) *Postgres {
 	}
 }
 
-func newPostgres() (*Postgres, error) {
+func newPostgres(settings ...string) (*Postgres, error) {
 	bin, err := postgresBin()
 	if err != nil {
 		return nil, err
@@ -76,6 +84,7 @@ func newPostgres() (*Postgres, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.settings = settings
 	if err := s.init(); err != nil {
 		s.remove()
 		return nil, err
@@ -89,6 +98,9 @@ func newPostgresDir(bin string) (*Postgres, error) {
 }
 
 func postgresBin() (string, error) {
+	if runtime.GOOS == "windows" {
+		return "", fmt.Errorf("%w, and the tests reach it by a Unix socket", errNoPostgres)
+	}
 	if initdb, err := exec.LookPath("initdb"); err == nil {
 		initdb, err = filepath.EvalSymlinks(initdb)
 		return filepath.Dir(initdb), err
@@ -129,9 +141,9 @@ func (s *Postgres) command(name string, args ...string) *exec.Cmd {
 // settings may be given as name=value.
 func (s *Postgres) Start(settings ...string) error {
 	args := []string{"-D", s.data(), "-k", s.path, "-p", fmt.Sprint(s.Port)}
-	for _, setting := range append([]string{"listen_addresses=", "fsync=off", "full_page_writes=off",
+	for _, setting := range slices.Concat([]string{"listen_addresses=", "fsync=off", "full_page_writes=off",
 		"synchronous_commit=off", "shared_buffers=512MB", "max_connections=400", "wal_level=minimal", "max_wal_senders=0", "autovacuum=off",
-		"max_wal_size=2GB"}, settings...) {
+		"max_wal_size=2GB"}, s.settings, settings) {
 		args = append(args, "-c", setting)
 	}
 	s.cmd = s.command("postgres", args...)
@@ -178,15 +190,17 @@ func (s *Postgres) Stop() {
 }
 
 // Kill ends all processes of the server at once, with no chance to write
-// anything. What they have handed to the kernel stays.
+// anything. What they have handed to the kernel stays. It needs Linux.
 func (s *Postgres) Kill() {
-	s.cmd.Process.Signal(syscall.SIGSTOP) // so that it has no more children
+	Freeze(s.cmd.Process) // so that it has no more children
 	pid := s.cmd.Process.Pid
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
 	s.cmd.Process.Kill()
 	for _, child := range strings.Fields(string(children)) {
 		if n, err := strconv.Atoi(child); err == nil {
-			syscall.Kill(n, syscall.SIGKILL)
+			if process, err := os.FindProcess(n); err == nil {
+				process.Kill()
+			}
 		}
 	}
 	<-s.exited

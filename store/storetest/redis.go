@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -100,10 +99,10 @@ func (s *Redis) Kill() {
 }
 
 // Freeze stops the server in its tracks until it is thawed.
-func (s *Redis) Freeze() { s.cmd.Process.Signal(syscall.SIGSTOP) }
+func (s *Redis) Freeze() { Freeze(s.cmd.Process) }
 
 // Thaw ends a Freeze.
-func (s *Redis) Thaw() { s.cmd.Process.Signal(syscall.SIGCONT) }
+func (s *Redis) Thaw() { Thaw(s.cmd.Process) }
 
 func (s *Redis) remove() {
 	if s.cmd != nil && s.cmd.Process != nil {

@@ -62,6 +62,14 @@ func SkipOrFail(t testing.TB, why string) {
 	t.Skip(why)
 }
 
+// NeedLinux skips the test elsewhere.
+func NeedLinux(t testing.TB, why string) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		SkipOrFail(t, "only on Linux: "+why)
+	}
+}
+
 // NeedPeers skips the test where Node, or the packages in the directory peers,
 // are missing, unless nothing may be skipped.
 func NeedPeers(t testing.TB, peers string) {
@@ -189,22 +197,24 @@ const dirPrefix = "mgtest-"
 // A directory is a server's own, and its user's.
 type directory struct {
 	path string
-	as   *syscall.Credential // nil for the user who runs the tests
+	as   *owner // nil for the user who runs the tests
 }
+
+type owner struct{ uid, gid int }
 
 // newDirectory is not in t.TempDir: a socket's path has 107 bytes at most, and
 // the parents of that are closed to another user. Its name tells whose it is.
 func newDirectory(user string) (d directory, err error) {
-	d.as = credential(user)
+	d.as = ownerNamed(user)
 	if d.path, err = os.MkdirTemp("/tmp", fmt.Sprint(dirPrefix, os.Getpid(), "-")); err != nil {
 		return d, err
 	}
 	return d, d.give(d.path)
 }
 
-// credential is as whom to run a server: where the tests are run by root, as
+// ownerNamed is as whom to run a server: where the tests are run by root, as
 // its usual user, else nil.
-func credential(name string) *syscall.Credential {
+func ownerNamed(name string) *owner {
 	if os.Getuid() != 0 {
 		return nil
 	}
@@ -216,7 +226,7 @@ func credential(name string) *syscall.Credential {
 	}
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid), Groups: []uint32{}}
+	return &owner{uid, gid}
 }
 
 // Dir is the server's directory.
@@ -227,7 +237,7 @@ func (d directory) give(file string) error {
 	if d.as == nil {
 		return nil
 	}
-	return os.Chown(file, int(d.as.Uid), int(d.as.Gid))
+	return os.Chown(file, d.as.uid, d.as.gid)
 }
 
 // command is a program that is run in the directory by its user.
@@ -235,7 +245,7 @@ func (d directory) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = d.path
 	cmd.Env = []string{"LC_ALL=C", "PATH=" + os.Getenv("PATH")}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: d.as}
+	cmd.SysProcAttr = runAs(d.as)
 	return cmd
 }
 
@@ -245,11 +255,11 @@ func Start(cmd *exec.Cmd) (exited chan struct{}, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	endWithParent(cmd.SysProcAttr)
 	started := make(chan error)
 	exited = make(chan struct{})
 	go func() {
-		// The death that Pdeathsig waits for is this thread's. Unlocked it lives on:
+		// The death that endWithParent waits for is this thread's. Unlocked it lives on:
 		// it may have started others before.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -268,7 +278,7 @@ func sweepDirs() {
 	dirs, _ := filepath.Glob("/tmp/" + dirPrefix + "*")
 	for _, dir := range dirs {
 		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), dirPrefix), "-")
-		if n, err := strconv.Atoi(pid); err == nil && syscall.Kill(n, 0) == syscall.ESRCH {
+		if n, err := strconv.Atoi(pid); err == nil && isGone(n) {
 			os.RemoveAll(dir)
 		}
 	}
