@@ -40,6 +40,10 @@ type Handler struct {
 	// letters, digits, dots, `_` and `-`. At least one.
 	Keys map[string]*Key `json:"keys,omitempty"`
 
+	// Where the Caddyfile that this was adapted from has each option, for errors
+	// and warnings. Leave it out of JSON that you write yourself.
+	Source guest.Source `json:"source,omitempty"`
+
 	app  *app.App
 	door Door
 }
@@ -53,7 +57,9 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision finds the app and resolves the keys.
-func (h *Handler) Provision(ctx caddy.Context) error {
+func (h *Handler) Provision(ctx caddy.Context) error { return h.Source.At(h.provision(ctx)) }
+
+func (h *Handler) provision(ctx caddy.Context) error {
 	configured, err := ctx.AppIfConfigured("mnemogate")
 	if errors.Is(err, caddy.ErrNotConfigured) {
 		return fmt.Errorf("mnemogate_accounts: configure the companies in the global option mnemogate: %w", err)
@@ -92,7 +98,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 
 func (h *Handler) note(directive string, weak ...guest.Weakness) {
 	for _, w := range weak {
-		h.app.Note([]app.Weakness{{Directive: directive, Weakness: w}})
+		h.app.Note([]app.Weakness{{Directive: directive, At: h.Source.Line(directive), Weakness: w}})
 	}
 }
 
@@ -147,6 +153,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //
 // The option key may be repeated.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	h.Source = guest.SourceOf(d)
 	d.Next()
 	if d.NextArg() {
 		return d.ArgErr()

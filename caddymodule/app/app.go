@@ -87,6 +87,10 @@ type App struct {
 	// 1 to 64 letters, digits, `_` and `-`. At least one.
 	Companies map[string]*Company `json:"companies,omitempty"`
 
+	// Where the Caddyfile that this was adapted from has each option, for errors
+	// and warnings. Leave it out of JSON that you write yourself.
+	Source guest.Source `json:"source,omitempty"`
+
 	log       *slog.Logger
 	warnings  background.Warnings
 	ctx       context.Context // ends when the config is unloaded
@@ -132,7 +136,9 @@ var hasher = sync.OnceValue(func() *password.Hasher {
 // Provision resolves secrets, loads the guest modules and works out what
 // applies to each company. It reads the files that the configuration names,
 // and touches neither database nor network.
-func (a *App) Provision(ctx caddy.Context) error {
+func (a *App) Provision(ctx caddy.Context) error { return a.Source.At(a.provision(ctx)) }
+
+func (a *App) provision(ctx caddy.Context) error {
 	a.log = ctx.Slogger()
 	a.ctx, a.cancel = context.WithCancel(ctx)
 	a.starting = make(chan struct{}, 1)
@@ -173,6 +179,14 @@ func (a *App) Sorted() iter.Seq2[string, *Company] {
 // Validate refuses what can't work and what a standard forbids, and warns of
 // what is weak.
 func (a *App) Validate() error {
+	if err := a.check(); err != nil {
+		return a.Source.At(err)
+	}
+	a.warn(a.Weaknesses())
+	return nil
+}
+
+func (a *App) check() error {
 	if err := a.checkCompanies(); err != nil {
 		return err
 	}
@@ -190,13 +204,12 @@ func (a *App) Validate() error {
 			return fmt.Errorf("company %s: %w", code, err)
 		}
 	}
-	a.warn(a.Weaknesses())
 	return nil
 }
 
 func (a *App) warn(found []Weakness) {
 	for _, w := range found {
-		a.log.Warn(w.Directive+": "+w.Message, "company", w.Company, "advice", w.Advice)
+		a.log.Warn(w.Directive+": "+w.Message, "company", w.Company, "at", w.At, "advice", w.Advice)
 	}
 }
 

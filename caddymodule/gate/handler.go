@@ -163,6 +163,10 @@ type Handler struct {
 	// any more. Default: none.
 	LoginPage *LoginPage `json:"login_page,omitempty"`
 
+	// Where the Caddyfile that this was adapted from has each option, for errors
+	// and warnings. Leave it out of JSON that you write yourself.
+	Source guest.Source `json:"source,omitempty"`
+
 	app      *app.App
 	log      *slog.Logger
 	document []byte // the OpenAPI document
@@ -179,7 +183,9 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision sets the defaults and finds the app.
-func (h *Handler) Provision(ctx caddy.Context) error {
+func (h *Handler) Provision(ctx caddy.Context) error { return h.Source.At(h.provision(ctx)) }
+
+func (h *Handler) provision(ctx caddy.Context) error {
 	h.log = ctx.Slogger()
 	h.setDefaults()
 	configured, err := ctx.AppIfConfigured("mnemogate")
@@ -232,7 +238,9 @@ var otherHeaders = []string{
 }
 
 // Validate refuses what could not work.
-func (h *Handler) Validate() error {
+func (h *Handler) Validate() error { return h.Source.At(h.validate()) }
+
+func (h *Handler) validate() error {
 	if shared := h.app.SharedKeys(); h.RequireAPIKey && len(shared) > 0 {
 		return fmt.Errorf("require_api_key: company %s has an API key that another has, too, so it can't tell whose users may pass; give each company keys of its own", shared[0].Company)
 	}
@@ -439,6 +447,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		}
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	h.Source = guest.SourceOf(d)
 	d.Next()
 	if d.NextArg() {
 		return d.ArgErr()
@@ -448,7 +457,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		so.setDefaults()
 		return so.check()
 	}
-	return guest.CheckedOptions(d, check, guest.Naming(map[string]func() error{
+	options := map[string]func() error{
 		"header":                guest.Text(d, &h.Header),
 		"company_header":        guest.Text(d, &h.CompanyHeader),
 		"forward":               guest.List(d, &h.Forward),
@@ -459,12 +468,29 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"max_body":              guest.OneValue(d, sizeValue(&h.MaxBody)),
 		"cors":                  guest.List(d, &h.CORS),
 		"public":                guest.List(d, &h.Public),
-		"company":               guest.List(d, &h.Companies),
+		"company":               h.parseCompanies(d),
 		"fresh":                 h.parseFresh(d),
 		"cookie":                h.parseCookie(d),
 		"websocket_token":       guest.Flag(d, &h.WebSocketToken),
 		"login_page":            h.parseLoginPage(d),
-	}), "fresh")
+	}
+	guest.Misplaced(d, options, inGlobal, app.GlobalOptions()...)
+	return guest.CheckedOptions(d, check, guest.Naming(options), "fresh")
+}
+
+const inGlobal = "into the global option mnemogate, in the block at the top of the Caddyfile"
+
+// parseCompanies parses the companies that the site serves.
+func (h *Handler) parseCompanies(d *caddyfile.Dispenser) func() error {
+	return func() error {
+		if err := guest.List(d, &h.Companies)(); err != nil {
+			return err
+		}
+		if d.NextBlock(d.Nesting()) {
+			return d.Err("here it only names companies: write their blocks " + inGlobal)
+		}
+		return nil
+	}
 }
 
 // parseFresh parses a duration and the paths that it is for.
