@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/bypass"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
@@ -57,7 +58,12 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision finds the app and resolves the keys.
-func (h *Handler) Provision(ctx caddy.Context) error { return h.Source.At(h.provision(ctx)) }
+func (h *Handler) Provision(ctx caddy.Context) error {
+	if err := h.provision(ctx); err != nil {
+		return h.Source.At(err)
+	}
+	return bypass.Look(ctx, h.app)
+}
 
 func (h *Handler) provision(ctx caddy.Context) error {
 	configured, err := ctx.AppIfConfigured("mnemogate")
@@ -86,12 +92,6 @@ func (h *Handler) provision(ctx caddy.Context) error {
 		}
 		h.note("mnemogate_accounts key "+name, k.weak...)
 	}
-	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok && plain(server) {
-		h.note("mnemogate_accounts", guest.Weakness{
-			Message: "a site of it is plain http: everyone on the way there can read the keys and the accounts",
-			Advice:  "give the site a name, so that it is https, or bind it to 127.0.0.1 or a Unix socket",
-		})
-	}
 	h.door = Door{Root: "/", App: func() (*app.App, error) { return h.app, nil }, Admit: h.admit}
 	return nil
 }
@@ -102,14 +102,8 @@ func (h *Handler) note(directive string, weak ...guest.Weakness) {
 	}
 }
 
-// plain reports whether other machines can reach the server without TLS, as far
-// as its configuration shows it.
-func plain(server *caddyhttp.Server) bool {
-	return len(server.TLSConnPolicies) == 0 && slices.ContainsFunc(server.Listen, func(listen string) bool {
-		address, err := caddy.ParseNetworkAddress(listen)
-		return err == nil && !address.IsUnixNetwork() && !address.IsFdNetwork() && !guest.Loopback(address.Host)
-	})
-}
+// Line implements bypass.Handler.
+func (h *Handler) Line() string { return h.Source.Line("") }
 
 // check refuses what is wrong with the handler by itself.
 func (h *Handler) check() error {
@@ -195,6 +189,7 @@ func (h *Handler) parseKey(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
+	_ bypass.Handler              = (*Handler)(nil)
 	_ caddy.Provisioner           = (*Handler)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
 	_ caddyfile.Unmarshaler       = (*Handler)(nil)

@@ -105,6 +105,7 @@ type App struct {
 	sessions  record.Sessions
 	watcher   *watcher
 	servers   map[*caddyhttp.Server]bool   // that a handler stands in
+	looked    bool                         // for what is weak about their routes
 	noted     []Weakness                   // by them
 	forwarded []record.ProfileField        // by them; all are provisioned before it starts
 	opened    map[[sha256.Size]byte]string // the names of keys for the accounts API, by their hashes
@@ -247,15 +248,22 @@ func (a *App) startLater() {
 	}
 }
 
-// StandIn notes that a handler stands in the server. What is weak about its
-// routes is looked for once, however many handlers stand there.
-func (a *App) StandIn(server *caddyhttp.Server, look func(*caddyhttp.Server) ([]Weakness, error)) error {
-	if a.servers[server] {
+// StandIn notes that a handler stands in the server.
+func (a *App) StandIn(server *caddyhttp.Server) {
+	if !a.servers[server] {
+		a.servers[server] = true
+		a.closeFirst(server)
+	}
+}
+
+// LookOnce notes what is found to be weak about the routes, however many handlers
+// stand in them.
+func (a *App) LookOnce(look func() ([]Weakness, error)) error {
+	if a.looked {
 		return nil
 	}
-	a.servers[server] = true
-	a.closeFirst(server)
-	found, err := look(server)
+	a.looked = true
+	found, err := look()
 	a.Note(found)
 	return err
 }

@@ -183,7 +183,12 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision sets the defaults and finds the app.
-func (h *Handler) Provision(ctx caddy.Context) error { return h.Source.At(h.provision(ctx)) }
+func (h *Handler) Provision(ctx caddy.Context) error {
+	if err := h.provision(ctx); err != nil {
+		return h.Source.At(err)
+	}
+	return bypass.Look(ctx, h.app)
+}
 
 func (h *Handler) provision(ctx caddy.Context) error {
 	h.log = ctx.Slogger()
@@ -197,9 +202,7 @@ func (h *Handler) provision(ctx caddy.Context) error {
 	}
 	h.app = configured.(*app.App)
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
-		if err := h.app.StandIn(server, bypass.Find); err != nil {
-			return err
-		}
+		h.app.StandIn(server)
 	}
 	if h.LoginPage != nil {
 		if h.page, err = page.New(h.LoginPage.options()); err != nil {
@@ -532,8 +535,28 @@ func sizeValue(to *int64) guest.Value {
 	}
 }
 
+// What package bypass asks of a handler, which may not be provisioned.
+
+// Line implements bypass.Handler.
+func (h *Handler) Line() string { return h.Source.Line("") }
+
+// Base implements bypass.Gate.
+func (h *Handler) Base() string { return h.BasePath }
+
+// IdentityHeaders implements bypass.Gate.
+func (h *Handler) IdentityHeaders() []string {
+	so := *h
+	so.setDefaults()
+	names := []string{so.Header, so.CompanyHeader, defaultHeader, defaultCompanyHeader}
+	for _, p := range profileHeaders {
+		names = append(names, p.name)
+	}
+	return names
+}
+
 // Interface guards
 var (
+	_ bypass.Gate                 = (*Handler)(nil)
 	_ caddy.Provisioner           = (*Handler)(nil)
 	_ caddy.Validator             = (*Handler)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
