@@ -5,6 +5,7 @@
 package accounts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -92,7 +93,7 @@ func (h *Handler) provision(ctx caddy.Context) error {
 		}
 		h.note("mnemogate_accounts key "+name, k.weak...)
 	}
-	h.door = Door{Root: "/", App: func() (*app.App, error) { return h.app, nil }, Admit: h.admit}
+	h.door = Door{Root: "/", App: func(context.Context) (*app.App, error) { return h.app, nil }, Admit: h.admit}
 	return nil
 }
 

@@ -54,6 +54,10 @@ const (
 	keepAtMost   = time.Minute
 	defaultCache = 250_000
 
+	// validated is why caddy validate ends a configuration without a mistake, whose apps
+	// it does not start.
+	validated = "validation complete"
+
 	defaultAuditKeep = caddy.Duration(30 * 24 * time.Hour)
 	minAuditKeep     = caddy.Duration(time.Hour)
 )
@@ -226,6 +230,7 @@ func (a *App) checkCompanies() error {
 // since a crash may have left sessions to be ended.
 func (a *App) Start() error {
 	a.begun = true
+	a.Note(a.unused())
 	_, err := a.started(a.ctx)
 	if errors.Is(err, guest.ErrUnreachable) {
 		a.log.Error("a store can't be reached; until it can, requests are answered service.unavailable", "error", err)
@@ -279,8 +284,16 @@ func (a *App) Note(found []Weakness) {
 	}
 }
 
-// Unused reports whether no site has a handler of ours.
-func (a *App) Unused() bool { return len(a.servers) == 0 && len(a.opened) == 0 }
+// unused tells that no site has a handler of ours, once all are provisioned.
+func (a *App) unused() []Weakness {
+	if len(a.servers) > 0 || len(a.opened) > 0 {
+		return nil
+	}
+	return []Weakness{{Directive: "mnemogate", At: a.Source.Line(""), Weakness: guest.Weakness{
+		Message: "no site has the directive mnemogate: nobody can log in, and nothing is guarded",
+		Advice:  "write it into the site, before its reverse_proxy",
+	}}}
+}
 
 // Forward notes that a handler tells the application this of each account.
 // Sessions that begin under this config then carry it.
@@ -299,6 +312,9 @@ func (a *App) Stop() error { return nil }
 func (a *App) Cleanup() error {
 	if a.cancel == nil {
 		return nil // Provision was not called, or Cleanup was
+	}
+	if cause := context.Cause(a.ctx); cause != nil && cause.Error() == validated {
+		a.warn(a.unused())
 	}
 	a.cancel()
 	a.cancel = nil

@@ -210,11 +210,24 @@ func (h *Handler) provision(ctx caddy.Context) error {
 		}
 	}
 	h.document = openAPI(h.BasePath)
+	h.noteWeak()
 	h.profile = profileOf(h.Forward)
 	for _, p := range h.profile {
 		h.app.Forward(p.field)
 	}
 	return nil
+}
+
+// noteWeak notes what is valid and hardly meant.
+func (h *Handler) noteWeak() {
+	for _, p := range h.Public {
+		if p == "*" || p == "/*" {
+			h.app.Note([]app.Weakness{{Directive: "public", At: h.Source.Line("public"), Weakness: guest.Weakness{
+				Message: p + " is every path: nobody needs a token for the application",
+				Advice:  "name the public paths, such as /health or /docs/*; leave it only if the application itself refuses requests without the identity headers",
+			}}})
+		}
+	}
 }
 
 func (h *Handler) setDefaults() {
