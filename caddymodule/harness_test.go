@@ -248,6 +248,12 @@ func (s *site) report(t *testing.T) {
 // start runs Caddy on the site's listener and waits until its config is live.
 func (s *site) start() {
 	s.t.Helper()
+	s.launch()
+	s.waitUntilLive()
+}
+
+func (s *site) launch() {
+	s.t.Helper()
 	s.cmd = s.caddy("run", "--config", s.dir+"/Caddyfile")
 	s.cmd.ExtraFiles = append([]*os.File{s.ln}, s.more...)
 	s.cmd.Stderr = s
@@ -256,6 +262,10 @@ func (s *site) start() {
 	if s.exited, err = storetest.Start(s.cmd); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+func (s *site) waitUntilLive() {
+	s.t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for !strings.Contains(s.log(), "serving initial configuration") {
 		select {

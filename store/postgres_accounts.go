@@ -343,26 +343,37 @@ func (s postgresAccounts) Seeded(ctx context.Context, company, mnemocode string)
 // Census
 
 const (
-	postgresCompanyAfter = `SELECT coalesce(min(company), '') FROM accounts WHERE company > $1`
-	postgresStranded     = `
-		SELECT count(*) FROM accounts WHERE company = $1 AND phone = '' AND status = $2 AND (second_factor OR $3)
+	// It looks up one company after the other, since an index has many entries of each.
+	postgresCompanies = `
+		WITH RECURSIVE found (company) AS (
+			SELECT min(company) FROM accounts
+			UNION ALL
+			SELECT (SELECT min(company) FROM accounts WHERE company > found.company) FROM found WHERE company IS NOT NULL
+		)
+		SELECT company FROM found WHERE company IS NOT NULL`
+	postgresStranded = `
+		SELECT company, count(*) FROM accounts WHERE phone = '' AND status = $1 AND (second_factor OR $2)
 			AND (totp = '' OR password_hash = '')
 			AND NOT EXISTS (SELECT 1 FROM backup_codes WHERE account = accounts.id)
-			AND NOT EXISTS (SELECT 1 FROM identities WHERE account = accounts.id)`
+			AND NOT EXISTS (SELECT 1 FROM identities WHERE account = accounts.id)
+		GROUP BY company`
 )
 
-func (s postgresAccounts) CompanyAfter(ctx context.Context, after string) (company string, err error) {
-	err = s.read(ctx, func(ctx context.Context, q postgresQueries) error {
-		return q.row(ctx, postgresCompanyAfter, after).Scan(&company)
+func (s postgresAccounts) CompaniesWithAccounts(ctx context.Context) (companies []string, err error) {
+	err = s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
+		companies, err = collectPostgres(ctx, q, scanString, postgresCompanies)
+		return err
 	})
-	return company, translatePostgres("looking for companies", err)
+	return companies, translatePostgres("looking for companies", err)
 }
 
-func (s postgresAccounts) Stranded(ctx context.Context, company string, all bool) (n int, err error) {
-	err = s.read(ctx, func(ctx context.Context, q postgresQueries) error {
-		return q.row(ctx, postgresStranded, company, string(record.StatusActive), all).Scan(&n)
+func (s postgresAccounts) Stranded(ctx context.Context, all bool) (map[string]int, error) {
+	counts := map[string]int{}
+	err := s.read(ctx, func(ctx context.Context, q postgresQueries) error {
+		_, err := collectPostgres(ctx, q, scanCount(counts), postgresStranded, string(record.StatusActive), all)
+		return err
 	})
-	return n, translatePostgres("counting accounts without a second factor", err)
+	return counts, translatePostgres("counting accounts without a second factor", err)
 }
 
 // The secret

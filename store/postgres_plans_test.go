@@ -84,7 +84,7 @@ func wantIndexes(t testing.TB, dsn string) {
 // arguments. Neither a table nor all that a company has in one may be read.
 func wantIndexed(t testing.TB, conn *pgx.Conn, statement string) {
 	t.Helper()
-	if statement == postgresStranded { // which counts a company's accounts
+	if statement == postgresStranded { // which counts all accounts
 		return
 	}
 	if step := readsAll(pgPlan(t, conn, statement)); step != "" {

@@ -102,7 +102,7 @@ func (s *SQLite) Start(ctx context.Context) error {
 	info, _ := os.Stat(s.file)
 	if err := s.open(ctx); err != nil {
 		err = fmt.Errorf("opening the SQLite file %s: %w", s.file, err)
-		if info != nil && info.Size() > 0 && takesNoWrites(err) {
+		if info != nil && info.Size() > 0 && diskTakesNoWrites(err) {
 			err = fmt.Errorf("%w: %w", ErrUnreachable, err)
 		}
 		return err
@@ -198,8 +198,8 @@ func (s *SQLite) open(ctx context.Context) error {
 	return nil
 }
 
-// takesNoWrites reports whether an error is one of the disk's, which may pass.
-func takesNoWrites(err error) bool {
+// diskTakesNoWrites reports whether an error is one of the disk's, which may pass.
+func diskTakesNoWrites(err error) bool {
 	switch sqliteCode(err) & 0xff {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY:
 		return true

@@ -388,26 +388,37 @@ func (s sqliteAccounts) Seeded(ctx context.Context, company, mnemocode string) (
 }
 
 const (
-	sqliteCompanyAfter = `SELECT coalesce(min(company), '') FROM accounts WHERE company > ?`
-	sqliteStranded     = `
-		SELECT count(*) FROM accounts WHERE company = ? AND phone = '' AND status = ? AND (second_factor OR ?)
+	// It looks up one company after the other, since an index has many entries of each.
+	sqliteCompanies = `
+		WITH RECURSIVE found (company) AS (
+			SELECT min(company) FROM accounts
+			UNION ALL
+			SELECT (SELECT min(company) FROM accounts WHERE company > found.company) FROM found WHERE company IS NOT NULL
+		)
+		SELECT company FROM found WHERE company IS NOT NULL`
+	sqliteStranded = `
+		SELECT company, count(*) FROM accounts WHERE phone = '' AND status = ? AND (second_factor OR ?)
 			AND (totp = '' OR password_hash = '')
 			AND NOT EXISTS (SELECT 1 FROM backup_codes WHERE account = accounts.id)
-			AND NOT EXISTS (SELECT 1 FROM identities WHERE account = accounts.id)`
+			AND NOT EXISTS (SELECT 1 FROM identities WHERE account = accounts.id)
+		GROUP BY company`
 )
 
-func (s sqliteAccounts) CompanyAfter(ctx context.Context, after string) (company string, err error) {
-	err = s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
-		return q.row(ctx, sqliteCompanyAfter, after).Scan(&company)
+func (s sqliteAccounts) CompaniesWithAccounts(ctx context.Context) (companies []string, err error) {
+	err = s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
+		companies, err = collectSQLite(ctx, q, scanString, sqliteCompanies)
+		return err
 	})
-	return company, translateSQLite("looking for companies", err)
+	return companies, translateSQLite("looking for companies", err)
 }
 
-func (s sqliteAccounts) Stranded(ctx context.Context, company string, all bool) (n int, err error) {
-	err = s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
-		return q.row(ctx, sqliteStranded, company, string(record.StatusActive), all).Scan(&n)
+func (s sqliteAccounts) Stranded(ctx context.Context, all bool) (map[string]int, error) {
+	counts := map[string]int{}
+	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
+		_, err := collectSQLite(ctx, q, scanCount(counts), sqliteStranded, string(record.StatusActive), all)
+		return err
 	})
-	return n, translateSQLite("counting accounts without a second factor", err)
+	return counts, translateSQLite("counting accounts without a second factor", err)
 }
 
 // asItIs is what decodeTallies does to a text here.

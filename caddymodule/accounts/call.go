@@ -37,7 +37,7 @@ const timeout = 30 * time.Second
 type Door struct {
 	Root string // what all paths begin with, and end in a slash
 	// App returns the app whose accounts are managed, or an *Error.
-	App func() (*app.App, error)
+	App func(context.Context) (*app.App, error)
 	// Admit returns whose request it is, or an *Error; nil: everybody may do
 	// everything.
 	Admit func(*Call) (*Key, error)
@@ -93,7 +93,7 @@ func (d *Door) Serve(w http.ResponseWriter, r *http.Request, address, before str
 }
 
 func (c *Call) serve(d *Door) (err error) {
-	if c.App, err = d.App(); err != nil {
+	if c.App, err = d.App(c.Context()); err != nil {
 		return err
 	}
 	c.App.Enter()

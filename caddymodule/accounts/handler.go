@@ -5,6 +5,7 @@
 package accounts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,6 +19,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/bypass"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
@@ -40,6 +42,10 @@ type Handler struct {
 	// letters, digits, dots, `_` and `-`. At least one.
 	Keys map[string]*Key `json:"keys,omitempty"`
 
+	// Where the Caddyfile that this was adapted from has each option, for errors
+	// and warnings. Leave it out of JSON that you write yourself.
+	Source guest.Source `json:"source,omitempty"`
+
 	app  *app.App
 	door Door
 }
@@ -54,6 +60,13 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the app and resolves the keys.
 func (h *Handler) Provision(ctx caddy.Context) error {
+	if err := h.provision(ctx); err != nil {
+		return h.Source.At(err)
+	}
+	return bypass.Look(ctx, h.app)
+}
+
+func (h *Handler) provision(ctx caddy.Context) error {
 	configured, err := ctx.AppIfConfigured("mnemogate")
 	if errors.Is(err, caddy.ErrNotConfigured) {
 		return fmt.Errorf("mnemogate_accounts: configure the companies in the global option mnemogate: %w", err)
@@ -80,30 +93,18 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 		h.note("mnemogate_accounts key "+name, k.weak...)
 	}
-	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok && plain(server) {
-		h.note("mnemogate_accounts", guest.Weakness{
-			Message: "a site of it is plain http: everyone on the way there can read the keys and the accounts",
-			Advice:  "give the site a name, so that it is https, or bind it to 127.0.0.1 or a Unix socket",
-		})
-	}
-	h.door = Door{Root: "/", App: func() (*app.App, error) { return h.app, nil }, Admit: h.admit}
+	h.door = Door{Root: "/", App: func(context.Context) (*app.App, error) { return h.app, nil }, Admit: h.admit}
 	return nil
 }
 
 func (h *Handler) note(directive string, weak ...guest.Weakness) {
 	for _, w := range weak {
-		h.app.Note([]app.Weakness{{Directive: directive, Weakness: w}})
+		h.app.Note([]app.Weakness{{Directive: directive, At: h.Source.Line(directive), Weakness: w}})
 	}
 }
 
-// plain reports whether other machines can reach the server without TLS, as far
-// as its configuration shows it.
-func plain(server *caddyhttp.Server) bool {
-	return len(server.TLSConnPolicies) == 0 && slices.ContainsFunc(server.Listen, func(listen string) bool {
-		address, err := caddy.ParseNetworkAddress(listen)
-		return err == nil && !address.IsUnixNetwork() && !address.IsFdNetwork() && !guest.Loopback(address.Host)
-	})
-}
+// Line implements bypass.Handler.
+func (h *Handler) Line() string { return h.Source.Line("") }
 
 // check refuses what is wrong with the handler by itself.
 func (h *Handler) check() error {
@@ -147,6 +148,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //
 // The option key may be repeated.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	h.Source = guest.SourceOf(d)
 	d.Next()
 	if d.NextArg() {
 		return d.ArgErr()
@@ -188,6 +190,7 @@ func (h *Handler) parseKey(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
+	_ bypass.Handler              = (*Handler)(nil)
 	_ caddy.Provisioner           = (*Handler)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
 	_ caddyfile.Unmarshaler       = (*Handler)(nil)

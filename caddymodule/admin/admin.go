@@ -3,8 +3,10 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -57,7 +59,7 @@ func serve(w http.ResponseWriter, r *http.Request) error {
 
 var door = accounts.Door{
 	Root: api.Root,
-	App:  running,
+	App:  started,
 	More: []accounts.Route{
 		{Method: http.MethodGet, Pattern: "doctor", Serve: examine, Summary: "What is wrong with the running configuration, and what to do."},
 		{Method: http.MethodGet, Pattern: "backup", Serve: backup, Summary: "A copy of the SQLite store, as it is at this moment."},
@@ -81,11 +83,38 @@ func health(w http.ResponseWriter, r *http.Request) error {
 // running returns the app of the configuration that is running. The context
 // that Caddy hands to admin modules can be that of a config that failed.
 func running() (*app.App, error) {
-	configured, err := caddy.ActiveContext().AppIfConfigured("mnemogate")
+	active := caddy.ActiveContext()
+	if active.Context == nil {
+		return nil, errStarting
+	}
+	configured, err := active.AppIfConfigured("mnemogate")
 	if err != nil {
 		return nil, &accounts.Error{Status: http.StatusServiceUnavailable, Message: "the running configuration has no mnemogate: add the global option mnemogate"}
 	}
 	return configured.(*app.App), nil
+}
+
+// startWithin is how long a request waits for Caddy's start.
+const startWithin = 5 * time.Second
+
+var errStarting = &accounts.Error{Status: http.StatusServiceUnavailable, Message: "Caddy is starting and has no configuration yet: try again, and see its log if this lasts"}
+
+// started is running that waits for the end of Caddy's start: sites and this endpoint
+// answer a moment before.
+func started(ctx context.Context) (*app.App, error) {
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	for {
+		a, err := running()
+		if err != errStarting {
+			return a, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(20 * time.Millisecond): // Caddy tells nobody
+		}
+	}
 }
 
 // Interface guards

@@ -15,7 +15,6 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
-	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -26,6 +25,8 @@ const (
 	// slowStore is when a round trip is worth a warning: the protected path
 	// makes one for each session that is not remembered.
 	slowStore = 100 * time.Millisecond
+	// knocksAtOnce bounds the connections to gateways.
+	knocksAtOnce = 100
 )
 
 // examine answers with what is right and wrong with the running configuration.
@@ -34,7 +35,7 @@ func examine(c *accounts.Call) error {
 	d := &doctor{app: c.App}
 	var err error
 	if d.service, err = c.App.Service(c.Context()); err != nil {
-		d.found(api.Finding{Check: "stores", Result: api.Failed, Message: err.Error(), Advice: storeAdvice})
+		d.found(storeFailed("stores", err))
 	}
 	d.run(c.Context())
 	c.WriteJSON(http.StatusOK, map[string]any{"time": time.Now().UTC(), "findings": d.findings})
@@ -62,27 +63,36 @@ func (d *doctor) run(ctx context.Context) {
 			}
 		})
 	}
+	sessions := func() { check("sessions store", func() { d.sessions(ctx) }) }
+	alone := len(slices.Collect(d.app.Stores())) == 1
 	if d.service != nil {
-		check("accounts store", func() { d.accounts(ctx) })
-		check("sessions store", func() { d.sessions(ctx) })
+		check("accounts store", func() {
+			if !d.accounts(ctx) {
+				return // what else asks it would only tell the same
+			}
+			if alone {
+				sessions()
+			}
+			check("company", func() { d.weak(d.app.Orphans(ctx)) })
+			check("second_factor", func() { d.weak(d.app.Stranded(ctx)) })
+		})
+		if !alone {
+			sessions()
+		}
 		check("clock", func() { d.clocks(ctx) })
 		check("keys", d.prefixes)
 		check("settings of the stores", func() { d.faults(ctx) })
-		check("events", func() { d.backlogs(ctx) })
-		check("company", func() { d.weak(d.app.Orphans(ctx)) })
+		check("events", d.backlogs)
 	}
-	for code, company := range d.app.Sorted() {
-		check("gateways", func() { d.gateways(ctx, code, company) })
-		if d.service != nil {
-			check("second_factor", func() { d.weak(d.app.Stranded(ctx, code)) })
-		}
+	turns := make(chan struct{}, knocksAtOnce)
+	for g, companies := range gatewaysOf(d.app) {
+		check("gateways", func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			d.knock(ctx, g, companies)
+		})
 	}
 	check("settings", func() { d.weak(d.app.Weaknesses(), nil) })
-	if d.app.Unused() {
-		d.found(api.Finding{Check: "mnemogate", Result: api.Warning,
-			Message: "no site has the directive mnemogate: nobody can log in, and nothing is guarded",
-			Advice:  "write it into the site, before its reverse_proxy"})
-	}
 	checks.Wait()
 	slices.SortStableFunc(d.findings, func(a, b api.Finding) int {
 		order := func(f api.Finding) string { return f.Company + "\x00" + f.Check + "\x00" + f.Message }
@@ -96,28 +106,31 @@ func (d *doctor) found(f api.Finding) {
 	d.findings = append(d.findings, f)
 }
 
-// timed tells of a round trip to a store.
-func (d *doctor) timed(check, advice string, trip func() error) {
+// timed tells of a round trip to a store, and reports whether it succeeded.
+func (d *doctor) timed(check string, trip func() error) bool {
 	began := time.Now()
 	err := trip()
 	took := time.Since(began)
 	f := api.Finding{Check: check, Result: api.OK, Took: took.Round(10 * time.Microsecond).String(), Message: "it reads and writes"}
 	switch {
 	case err != nil:
-		f.Result, f.Message, f.Advice = api.Failed, err.Error(), advice
+		f = storeFailed(check, err)
 	case took > slowStore:
 		f.Result, f.Message = api.Warning, "a read and a write take more than "+slowStore.String()
 		f.Advice = "look at the load of its server or disk, and at the way there: every login waits several times as long"
 	}
 	d.found(f)
+	return err == nil
 }
 
-const storeAdvice = "see that the server runs and is reached from here, has room (on its disk, Redis in its maxmemory), and that its replicas follow if wait_replicas is set; until it answers, so do the routes with service.unavailable"
+func storeFailed(check string, err error) api.Finding {
+	return api.Finding{Check: check, Result: api.Failed, Message: err.Error(), Advice: guest.StoreAdvice(err)}
+}
 
 // accounts counts a wrong attempt of a login id that no one can have, and
 // forgets it.
-func (d *doctor) accounts(ctx context.Context) {
-	d.timed("accounts store", storeAdvice, func() error {
+func (d *doctor) accounts(ctx context.Context) bool {
+	return d.timed("accounts store", func() error {
 		subject := record.Subject{Company: "/doctor", LoginID: "doctor"}
 		for _, count := range []int{1, 0} {
 			err := d.service.Accounts.Tally(ctx, time.Now(), subject, record.WrongPasswords, func(t *record.Tally) error {
@@ -135,7 +148,7 @@ func (d *doctor) accounts(ctx context.Context) {
 
 // sessions asks for a session that is not there, and counts.
 func (d *doctor) sessions(ctx context.Context) {
-	d.timed("sessions store", storeAdvice, func() error {
+	d.timed("sessions store", func() error {
 		if err := app.ReadSessions(ctx, d.service.Sessions); err != nil {
 			return err
 		}
@@ -194,22 +207,35 @@ func (d *doctor) faults(ctx context.Context) {
 	}
 }
 
-// gateways knocks at what a company sends to.
-func (d *doctor) gateways(ctx context.Context, code string, c *app.Company) {
-	var knocks sync.WaitGroup
-	for _, g := range c.Guests() {
-		if remote, ok := g.Module.(guest.Remote); ok {
-			endpoint := remote.Endpoint()
-			knocks.Go(func() { d.knock(ctx, code, g.Directive, endpoint) })
+// A gateway is a place that companies send to.
+type gateway struct{ directive, endpoint string }
+
+// gatewaysOf returns the gateways and the companies that send there.
+func gatewaysOf(a *app.App) map[gateway][]string {
+	all := map[gateway][]string{}
+	for code, c := range a.Sorted() {
+		for _, g := range c.Guests() {
+			if remote, ok := g.Module.(guest.Remote); ok {
+				at := gateway{g.Directive, remote.Endpoint()}
+				all[at] = append(all[at], code)
+			}
 		}
 	}
-	knocks.Wait()
+	return all
 }
 
-func (d *doctor) knock(ctx context.Context, code, name, endpoint string) {
+// knock tells whether a gateway is reached, once for all companies that send there.
+func (d *doctor) knock(ctx context.Context, g gateway, companies []string) {
 	began := time.Now()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", endpoint)
-	f := api.Finding{Check: name, Company: code, Result: api.OK, Message: endpoint + " is reached"}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", g.endpoint)
+	endpoint := g.endpoint
+	f := api.Finding{Check: g.directive, Result: api.OK}
+	if len(companies) == 1 {
+		f.Company = companies[0]
+	} else {
+		endpoint += fmt.Sprintf(" (of %s and %d more)", companies[0], len(companies)-1)
+	}
+	f.Message = endpoint + " is reached"
 	if err != nil {
 		f.Result = api.Failed
 		f.Message = endpoint + " is not reached: " + guest.Cause(err).Error()
@@ -224,16 +250,9 @@ func (d *doctor) knock(ctx context.Context, code, name, endpoint string) {
 // lateEvent is how old an event is that should have been delivered long since.
 const lateEvent = time.Minute
 
-// backlogs tells of the events that wait for a company's receiver.
-func (d *doctor) backlogs(ctx context.Context) {
-	if d.service.Outbox == nil {
-		return
-	}
-	all, err := background.Backlogs(ctx, d.service.Outbox)
-	if err != nil {
-		d.found(api.Finding{Check: "events", Result: api.Failed, Message: err.Error(), Advice: storeAdvice})
-	}
-	for _, b := range all {
+// backlogs tells of the events that waited for a company's receiver some seconds ago.
+func (d *doctor) backlogs() {
+	for _, b := range d.service.Backlogs() {
 		age := time.Since(b.Oldest)
 		f := api.Finding{Check: "events", Company: b.Company, Result: api.OK}
 		f.Message = fmt.Sprintf("%d events wait, the oldest for %s", b.Events, age.Round(time.Second))
@@ -248,9 +267,12 @@ func (d *doctor) backlogs(ctx context.Context) {
 // weak tells of weaknesses, or why they were not found out.
 func (d *doctor) weak(found []app.Weakness, err error) {
 	for _, w := range found {
+		if w.At != "" {
+			w.Message += ", at " + w.At
+		}
 		d.found(api.Finding{Check: w.Directive, Company: w.Company, Result: api.Warning, Message: w.Message, Advice: w.Advice})
 	}
 	if err != nil {
-		d.found(api.Finding{Check: "accounts", Result: api.Failed, Message: err.Error(), Advice: storeAdvice})
+		d.found(storeFailed("accounts", err))
 	}
 }

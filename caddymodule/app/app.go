@@ -54,6 +54,10 @@ const (
 	keepAtMost   = time.Minute
 	defaultCache = 250_000
 
+	// validated is why caddy validate ends a configuration without a mistake, whose apps
+	// it does not start.
+	validated = "validation complete"
+
 	defaultAuditKeep = caddy.Duration(30 * 24 * time.Hour)
 	minAuditKeep     = caddy.Duration(time.Hour)
 )
@@ -87,6 +91,10 @@ type App struct {
 	// 1 to 64 letters, digits, `_` and `-`. At least one.
 	Companies map[string]*Company `json:"companies,omitempty"`
 
+	// Where the Caddyfile that this was adapted from has each option, for errors
+	// and warnings. Leave it out of JSON that you write yourself.
+	Source guest.Source `json:"source,omitempty"`
+
 	log       *slog.Logger
 	warnings  background.Warnings
 	ctx       context.Context // ends when the config is unloaded
@@ -101,6 +109,7 @@ type App struct {
 	sessions  record.Sessions
 	watcher   *watcher
 	servers   map[*caddyhttp.Server]bool   // that a handler stands in
+	looked    bool                         // for what is weak about their routes
 	noted     []Weakness                   // by them
 	forwarded []record.ProfileField        // by them; all are provisioned before it starts
 	opened    map[[sha256.Size]byte]string // the names of keys for the accounts API, by their hashes
@@ -132,7 +141,9 @@ var hasher = sync.OnceValue(func() *password.Hasher {
 // Provision resolves secrets, loads the guest modules and works out what
 // applies to each company. It reads the files that the configuration names,
 // and touches neither database nor network.
-func (a *App) Provision(ctx caddy.Context) error {
+func (a *App) Provision(ctx caddy.Context) error { return a.Source.At(a.provision(ctx)) }
+
+func (a *App) provision(ctx caddy.Context) error {
 	a.log = ctx.Slogger()
 	a.ctx, a.cancel = context.WithCancel(ctx)
 	a.starting = make(chan struct{}, 1)
@@ -173,6 +184,14 @@ func (a *App) Sorted() iter.Seq2[string, *Company] {
 // Validate refuses what can't work and what a standard forbids, and warns of
 // what is weak.
 func (a *App) Validate() error {
+	if err := a.check(); err != nil {
+		return a.Source.At(err)
+	}
+	a.warn(a.Weaknesses())
+	return nil
+}
+
+func (a *App) check() error {
 	if err := a.checkCompanies(); err != nil {
 		return err
 	}
@@ -190,13 +209,12 @@ func (a *App) Validate() error {
 			return fmt.Errorf("company %s: %w", code, err)
 		}
 	}
-	a.warn(a.Weaknesses())
 	return nil
 }
 
 func (a *App) warn(found []Weakness) {
 	for _, w := range found {
-		a.log.Warn(w.Directive+": "+w.Message, "company", w.Company, "advice", w.Advice)
+		a.log.Warn(w.Directive+": "+w.Message, "company", w.Company, "at", w.At, "advice", w.Advice)
 	}
 }
 
@@ -212,6 +230,7 @@ func (a *App) checkCompanies() error {
 // since a crash may have left sessions to be ended.
 func (a *App) Start() error {
 	a.begun = true
+	a.Note(a.unused())
 	_, err := a.started(a.ctx)
 	if errors.Is(err, guest.ErrUnreachable) {
 		a.log.Error("a store can't be reached; until it can, requests are answered service.unavailable", "error", err)
@@ -234,15 +253,22 @@ func (a *App) startLater() {
 	}
 }
 
-// StandIn notes that a handler stands in the server. What is weak about its
-// routes is looked for once, however many handlers stand there.
-func (a *App) StandIn(server *caddyhttp.Server, look func(*caddyhttp.Server) ([]Weakness, error)) error {
-	if a.servers[server] {
+// StandIn notes that a handler stands in the server.
+func (a *App) StandIn(server *caddyhttp.Server) {
+	if !a.servers[server] {
+		a.servers[server] = true
+		a.closeFirst(server)
+	}
+}
+
+// LookOnce notes what is found to be weak about the routes, however many handlers
+// stand in them.
+func (a *App) LookOnce(look func() ([]Weakness, error)) error {
+	if a.looked {
 		return nil
 	}
-	a.servers[server] = true
-	a.closeFirst(server)
-	found, err := look(server)
+	a.looked = true
+	found, err := look()
 	a.Note(found)
 	return err
 }
@@ -258,8 +284,16 @@ func (a *App) Note(found []Weakness) {
 	}
 }
 
-// Unused reports whether no site has a handler of ours.
-func (a *App) Unused() bool { return len(a.servers) == 0 && len(a.opened) == 0 }
+// unused tells that no site has a handler of ours, once all are provisioned.
+func (a *App) unused() []Weakness {
+	if len(a.servers) > 0 || len(a.opened) > 0 {
+		return nil
+	}
+	return []Weakness{{Directive: "mnemogate", At: a.Source.Line(""), Weakness: guest.Weakness{
+		Message: "no site has the directive mnemogate: nobody can log in, and nothing is guarded",
+		Advice:  "write it into the site, before its reverse_proxy",
+	}}}
+}
 
 // Forward notes that a handler tells the application this of each account.
 // Sessions that begin under this config then carry it.
@@ -278,6 +312,9 @@ func (a *App) Stop() error { return nil }
 func (a *App) Cleanup() error {
 	if a.cancel == nil {
 		return nil // Provision was not called, or Cleanup was
+	}
+	if cause := context.Cause(a.ctx); cause != nil && cause.Error() == validated {
+		a.warn(a.unused())
 	}
 	a.cancel()
 	a.cancel = nil

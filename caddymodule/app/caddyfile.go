@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -60,6 +61,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 // The options company, disclaimer, oauth, account and identity may be repeated.
 // The policies are written at policy.Policy.Options.
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	a.Source = guest.SourceOf(d)
 	d.Next()
 	if d.NextArg() {
 		return d.ArgErr()
@@ -70,12 +72,23 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	options["sessions"] = guest.Module(d, "mnemogate.sessions", &a.SessionsRaw)
 	options["cache"] = guest.OneValue(d, guest.Int(&a.Cache))
 	options["audit_keep"] = guest.OneValue(d, guest.Duration(&a.AuditKeep))
+	guest.Misplaced(d, options, "into the block of a company: company <code> { ... }", companyOptions...)
 	guest.Naming(options)
 	options["company"] = func() error { return parseNamed(d, a.Companies, (*Company).parse) }
 	if err := guest.CheckedOptions(d, a.Policy.Check, options, "company"); err != nil {
 		return err
 	}
 	return a.checkWhole(d)
+}
+
+// companyOptions are those that only a company has.
+var companyOptions = []string{"api_key", "disclaimer", "oauth", "account"}
+
+// GlobalOptions lists the options that stand in the global option mnemogate, or in a
+// company's block there.
+func GlobalOptions() []string {
+	return slices.AppendSeq(append([]string{"store", "sessions", "cache", "audit_keep", "company"}, companyOptions...),
+		maps.Keys(new(App).Policy.Options(nil)))
 }
 
 // checkWhole refuses what is known to miss something, once all is read.
@@ -117,6 +130,7 @@ func (c *Company) parse(d *caddyfile.Dispenser) error {
 	c.Accounts = map[string]*Account{}
 	options := c.Policy.Options(d)
 	options["api_key"] = func() error { return c.parseAPIKeys(d) }
+	guest.Misplaced(d, options, "beside the companies, one level up", "store", "sessions", "cache", "audit_keep")
 	guest.Naming(options)
 	options["disclaimer"] = func() error { return c.parseDisclaimer(d) }
 	options["oauth"] = func() error { return c.parseOAuth(d) }

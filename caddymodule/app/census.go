@@ -26,10 +26,8 @@ func (a *App) Orphans(ctx context.Context) (found []Weakness, err error) {
 	if a.census == nil {
 		return nil, nil
 	}
-	for company := ""; ; {
-		if company, err = a.census.CompanyAfter(ctx, company); err != nil || company == "" {
-			return found, err
-		}
+	companies, err := a.census.CompaniesWithAccounts(ctx)
+	for _, company := range companies {
 		if a.Companies[company] == nil {
 			found = append(found, Weakness{Company: company, Directive: "company", Weakness: guest.Weakness{
 				Message: "it has accounts and is not configured: nobody can log in to them",
@@ -37,21 +35,32 @@ func (a *App) Orphans(ctx context.Context) (found []Weakness, err error) {
 			}})
 		}
 	}
+	return found, err
 }
 
-// Stranded tells how many of a company's users can't log in for want of a
-// second factor.
-func (a *App) Stranded(ctx context.Context, company string) (found []Weakness, err error) {
-	factor := a.Companies[company].effective.SecondFactor
-	if a.census == nil || factor == tenant.SecondFactorOff {
+// Stranded tells how many of each company's users can't log in for want of a second
+// factor.
+func (a *App) Stranded(ctx context.Context) (found []Weakness, err error) {
+	if a.census == nil {
 		return nil, nil
 	}
-	n, err := a.census.Stranded(ctx, company, factor == tenant.SecondFactorRequired)
-	if err != nil || n == 0 {
-		return nil, err
+	counts := map[bool]map[string]int{} // of all accounts, and of those with a second factor of their own
+	for code, c := range a.Sorted() {
+		if c.effective.SecondFactor == tenant.SecondFactorOff {
+			continue
+		}
+		all := c.effective.SecondFactor == tenant.SecondFactorRequired
+		if counts[all] == nil {
+			if counts[all], err = a.census.Stranded(ctx, all); err != nil {
+				return nil, err
+			}
+		}
+		if n := counts[all][code]; n > 0 {
+			found = append(found, Weakness{Company: code, Directive: "second_factor", At: a.Source.Line("company " + code + " second_factor"), Weakness: guest.Weakness{
+				Message: fmt.Sprintf("accounts that can't log in, since they have neither a phone for the code nor an authenticator app nor backup codes: %d", n),
+				Advice:  "add a phone to each, an authenticator app, or backup codes",
+			}})
+		}
 	}
-	return []Weakness{{Company: company, Directive: "second_factor", Weakness: guest.Weakness{
-		Message: fmt.Sprintf("accounts that can't log in, since they have neither a phone for the code nor an authenticator app nor backup codes: %d", n),
-		Advice:  "add a phone to each, an authenticator app, or backup codes",
-	}}}, nil
+	return found, nil
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,7 +23,7 @@ type Disclaimer struct {
 	// which is a version like any other.
 	Version string `json:"version,omitempty"`
 
-	// The title, for display.
+	// The title, for display. It must be given.
 	Title string `json:"title,omitempty"`
 
 	// A short description, for display.
@@ -121,6 +122,9 @@ func (dis *Disclaimer) check() error {
 				return fmt.Errorf("%s %s: who reads another language needs one, too; add %s without a language", text.name, tag, text.name)
 			}
 		}
+	}
+	if dis.Title == "" {
+		return errors.New("title is missing: users could not see what they accept; add one")
 	}
 	seen := map[language.Tag]string{}
 	for _, name := range slices.Sorted(maps.Keys(dis.Languages)) {

@@ -15,20 +15,28 @@ import (
 type Weakness struct {
 	Company   string // none: it is everybody's
 	Directive string
+	At        string // its line in the Caddyfile; none: the configuration is JSON
 	guest.Weakness
 }
 
 // Weaknesses lists what is for tests, or weaker than it should be. It is the
 // one list of it: for the log at each start, and for doctor.
 func (a *App) Weaknesses() []Weakness {
-	found := slices.Concat(weakGuests(a.guests), under("password regex", a.WeakRegex()), a.SharedKeys(), a.noted)
+	found := slices.Concat(weakGuests(a.guests), under("password regex", a.WeakRegex()), a.SharedKeys())
 	for code, c := range a.Sorted() {
 		for _, w := range c.weaknesses(&a.Policy) {
 			w.Company = code
 			found = append(found, w)
 		}
 	}
-	return found
+	for i, w := range found {
+		words := w.Directive
+		if w.Company != "" {
+			words = "company " + w.Company + " " + words
+		}
+		found[i].At = a.Source.Line(words)
+	}
+	return append(found, a.noted...)
 }
 
 // SharedKeys lists the companies whose API keys are another's, too.

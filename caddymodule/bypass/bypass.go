@@ -3,16 +3,16 @@ package bypass
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"net"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 
@@ -20,26 +20,91 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
-// Find follows the requests of a server through its routes. What would let
+// A Handler is a handler of ours in the routes: mnemogate or mnemogate_accounts. It
+// may not be provisioned yet.
+type Handler interface {
+	caddy.Module
+	// Line is where the Caddyfile has it, empty for JSON.
+	Line() string
+}
+
+// A Gate is the handler mnemogate.
+type Gate interface {
+	Handler
+	// Base is its base_path.
+	Base() string
+	// IdentityHeaders are the names of the headers that it takes out and sets.
+	IdentityHeaders() []string
+}
+
+// Look has the app know what is weak about the routes of all servers, once. The context
+// is that of a handler of ours.
+func Look(ctx caddy.Context, a *app.App) error {
+	for _, module := range ctx.Modules() {
+		if http, ok := module.(*caddyhttp.App); ok {
+			return a.LookOnce(func() ([]app.Weakness, error) { return Find(http.Servers, slices.Sorted(maps.Keys(a.Companies))) })
+		}
+	}
+	return nil
+}
+
+// Find follows the requests of all servers through their routes. What would let
 // some past mnemogate to an application, which takes an identity from whoever
 // sends one, it refuses where the routes show it for sure; what may be meant is
-// a weakness. A server is looked at once, while it is provisioned, so that some
-// of its routes may be modules already and others still JSON.
-func Find(server *caddyhttp.Server) (found []app.Weakness, err error) {
-	routes, failed := bySite(server.Routes), map[string]caddyhttp.RouteList{}
-	if server.Errors != nil {
-		failed = bySite(server.Errors.Routes)
-	}
-	for _, site := range slices.Sorted(maps.Keys(routes)) {
-		w := &walk{server: server, site: site, applications: map[string]arrivals{}, written: map[string]string{}}
-		w.routes(routes[site], arrivals{open: true})
-		w.errors(failed[site])
-		if w.wrong != "" {
-			return nil, fmt.Errorf("%s: %s", w.directive(), w.wrong)
+// a weakness. The servers are looked at once, while the first handler of ours is
+// provisioned, so that some of their routes may be modules already and others
+// still JSON. The companies are those that are configured.
+func Find(servers map[string]*caddyhttp.Server, companies []string) (found []app.Weakness, err error) {
+	var walks []*walk
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		server := servers[name]
+		routes, failed := bySite(server.Routes), map[string]caddyhttp.RouteList{}
+		if server.Errors != nil {
+			failed = bySite(server.Errors.Routes)
 		}
-		found = append(found, w.weaknesses()...)
+		for _, site := range slices.Sorted(maps.Keys(routes)) {
+			w := &walk{server: server, site: site, companies: companies, applications: map[string]arrivals{}, written: map[string]string{}, scripts: map[string]bool{}}
+			w.routes(routes[site], arrivals{open: true})
+			w.errors(failed[site])
+			if w.wrong != nil {
+				return nil, w.wrong
+			}
+			walks = append(walks, w)
+		}
 	}
-	return found, nil
+	return weaknesses(walks), nil
+}
+
+// weaknesses adds to what was found in each site what is found side by side.
+func weaknesses(walks []*walk) (found []app.Weakness) {
+	guards, reached := map[string]*walk{}, false // by the address of an application
+	for _, w := range walks {
+		reached = reached || w.reached
+		for _, address := range slices.Sorted(maps.Keys(w.applications)) {
+			came := w.applications[address]
+			if came.gate != nil && guards[address] == nil {
+				guards[address] = w
+			}
+			if came.gate != nil && came.mixed() {
+				w.add(besides, came.gate, w.written[address])
+			}
+		}
+	}
+	for _, w := range walks {
+		for _, address := range slices.Sorted(maps.Keys(w.applications)) {
+			guard := guards[address]
+			if guard != nil && w.applications[address].gate == nil && !w.scripts[address] {
+				guard.add(elsewhere, guard.applications[address].gate, w.written[address], w.name())
+			}
+		}
+	}
+	for _, w := range walks {
+		if !reached {
+			found = append(found, w.unreached...)
+		}
+		found = append(found, w.found...)
+	}
+	return found
 }
 
 // bySite returns the routes by the hosts that they match, without these
@@ -62,6 +127,8 @@ type arrivals struct {
 	guarded bool   // some have
 	matched any    // the matchers by which the guarded ones were told from the others
 	sure    bool   // others are there for sure: no matchers came since
+	gate    Gate   // what the guarded ones met; nil where they failed, which may be anywhere
+	way     way    // how they came here
 	end     string // if none come: the handler that took open ones, if one did
 }
 
@@ -99,6 +166,8 @@ func join(a, b arrivals) arrivals {
 		guarded: a.guarded || b.guarded,
 		matched: matched,
 		sure:    a.open && a.sure || b.open && b.sure,
+		gate:    cmp.Or(a.gate, b.gate),
+		way:     a.way.common(b.way),
 	}
 }
 
@@ -106,18 +175,27 @@ func join(a, b arrivals) arrivals {
 type walk struct {
 	server       *caddyhttp.Server
 	site         string              // its hosts, none: it has all
+	companies    []string            // that may log in
 	applications map[string]arrivals // by the address of the upstream: the requests that come to it
 	written      map[string]string   // that address as it was written first
+	scripts      map[string]bool     // the addresses that are spoken to by FastCGI
 	invoked      []string            // the named routes on the way
 	failing      bool                // open requests may come to the routes for errors
-	twice        bool                // some requests may meet mnemogate twice
-	wrong        string              // what is to be refused
+	addresses    bool                // some requests are told by the client's address
+	reached      bool                // a request for an auth route can meet mnemogate
+	unreached    []app.Weakness      // what keeps them from it
+	found        []app.Weakness
+	wrong        error // what is to be refused
 }
 
 // routes returns the requests that come through the routes.
 func (w *walk) routes(routes caddyhttp.RouteList, in arrivals) arrivals {
 	var through, left arrivals // of a group: who came through one of its routes, and who is left for the others
+	met := in.guarded
 	for i, r := range routes {
+		if in.guarded && !met {
+			w.shield(r, in)
+		}
 		if r.Group == "" || i == 0 || routes[i-1].Group != r.Group {
 			through, left = arrivals{}, in
 		}
@@ -139,7 +217,9 @@ func (w *walk) route(r caddyhttp.Route, in arrivals) (came, passedBy arrivals) {
 	if in.mixed() && reflect.DeepEqual(matchers, in.matched) {
 		taken.open, passedBy.guarded = false, false
 	}
-	taken.sure = false
+	taken.sure = in.sure && runsScripts(r)
+	taken.way = in.way.through(r)
+	w.addresses = w.addresses || tellsAddresses(setsOf(r))
 	came = w.handlers(r, taken)
 	if came.guarded && !in.guarded {
 		passedBy.sure, came.matched = true, nil
@@ -183,10 +263,16 @@ func (w *walk) handler(h any, in arrivals) arrivals {
 		return in.taken("error")
 	case *rewrite.Rewrite:
 		in.matched = nil // what matches may differ from here on
+		in.way = in.way.rewritten(h)
+	case *headers.Handler:
+		w.identity("request_header", h.Request, in)
+	case Gate:
+		return w.guard(h, in)
+	case Handler:
+		w.accounts(h, in)
+		return in.taken("mnemogate_accounts")
 	case caddy.Module:
 		switch h.CaddyModule().ID {
-		case "http.handlers.mnemogate":
-			return w.guard(in)
 		case "http.handlers.file_server":
 			w.failing = w.failing || in.open
 			if !passesThru(h) {
@@ -198,30 +284,79 @@ func (w *walk) handler(h any, in arrivals) arrivals {
 }
 
 // guard is mnemogate.
-func (w *walk) guard(in arrivals) arrivals {
+func (w *walk) guard(g Gate, in arrivals) arrivals {
 	switch {
 	case in.none():
-		w.refuse("it stands behind " + in.end + ", which lets no request through to it; write it before that")
+		w.refuse(behind, g, in.end)
 	case !in.open:
-		w.refuse("the same requests meet it twice, and the second finds no token any more; leave one of the two")
+		w.refuse(twice, g)
 	case in.guarded:
-		w.twice = true
+		w.add(perhapsTwice, g)
 	}
-	return arrivals{guarded: true}
+	if prefix := in.way.stripped(); prefix != "" && strings.HasPrefix(g.Base()+"/", prefix+"/") {
+		w.refuse(doubled, g, g.Base(), prefix)
+	}
+	if in.way.reaches(g.Base(), w.companies) {
+		w.reached = true
+	} else {
+		w.unreached = append(w.unreached, w.weakness(unreachable, g, in.way.last()))
+	}
+	return arrivals{guarded: true, gate: g, way: in.way}
 }
 
-// passesThru tells whether Caddy's file server hands on what it has no file for.
-// Its package is not imported: the templates that it brings take most of the time
-// in which a test's process starts.
-func passesThru(fileServer caddy.Module) bool {
-	var set struct {
-		PassThru bool `json:"pass_thru"`
+// shield finds a directive that answers some requests, behind mnemogate.
+func (w *walk) shield(r caddyhttp.Route, in arrivals) {
+	handlers := handlersOf(r)
+	if len(handlers) != 1 || matchersOf(r) == nil {
+		return
 	}
-	raw, err := json.Marshal(fileServer)
-	if err == nil {
-		err = json.Unmarshal(raw, &set)
+	switch h := handlers[0].(type) {
+	case *caddyhttp.StaticError:
+		w.add(shields, in.gate, "error")
+	case *caddyhttp.StaticResponse:
+		if h.Abort {
+			w.add(shields, in.gate, "abort")
+		} else if h.Headers.Get("Location") == "" { // Caddy itself adds redirects to https
+			w.add(shields, in.gate, "respond")
+		}
 	}
-	return err == nil && set.PassThru
+}
+
+// identity finds what changes the headers that mnemogate sets.
+func (w *walk) identity(directive string, ops *headers.HeaderOps, in arrivals) {
+	if in.gate == nil || ops == nil {
+		return
+	}
+	names := slices.Concat(ops.Delete, slices.Collect(maps.Keys(ops.Set)), slices.Collect(maps.Keys(ops.Add)), slices.Collect(maps.Keys(ops.Replace)))
+	slices.Sort(names)
+	for _, name := range names {
+		for _, header := range in.gate.IdentityHeaders() {
+			if same, err := path.Match(asVariable(name), asVariable(header)); same && err == nil {
+				w.refuse(changed, in.gate, directive+" "+name, header)
+			}
+		}
+	}
+}
+
+// asVariable is a header's name as CGI and its descendants read it; stars stay.
+func asVariable(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '*' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name))
+}
+
+// accounts is the accounts API.
+func (w *walk) accounts(h Handler, in arrivals) {
+	switch {
+	case in.none():
+	case len(w.server.TLSConnPolicies) == 0 && listensBeyond(w.server, guest.Loopback):
+		w.add(plainAccounts, h)
+	case !w.addresses && !asksForCertificates(w.server) && listensBeyond(w.server, private):
+		w.add(openAccounts, h)
+	}
 }
 
 func (w *walk) invoke(name string, in arrivals) arrivals {
@@ -253,13 +388,18 @@ func (w *walk) proxy(h *reverseproxy.Handler, in arrivals) arrivals {
 		return through
 	}
 	if in.mixed() && in.sure {
-		w.refuse("requests that its matcher leaves out come to reverse_proxy, with identity headers of their own making; " +
-			"write mnemogate without a matcher or, for a part of the site, into one block with reverse_proxy: handle /api/* { ... }")
+		w.refuse(leftOut, in.gate)
+	}
+	if h.Headers != nil {
+		w.identity("header_up", h.Headers.Request, in)
 	}
 	for _, u := range h.Upstreams {
 		address := sameAddress(u.Dial)
 		w.written[address] = cmp.Or(w.written[address], u.Dial)
 		w.applications[address] = join(w.applications[address], in)
+		if speaksFastCGI(h) {
+			w.scripts[address] = true
+		}
 	}
 	return through
 }
@@ -271,98 +411,4 @@ func sameAddress(dial string) string {
 		return "localhost:" + port
 	}
 	return dial
-}
-
-func (w *walk) refuse(why string) {
-	if w.wrong == "" {
-		w.wrong = why
-	}
-}
-
-func (w *walk) directive() string {
-	if w.site == "" {
-		return "mnemogate"
-	}
-	return "mnemogate in " + w.site
-}
-
-func (w *walk) weaknesses() (found []app.Weakness) {
-	add := func(message, advice string) {
-		found = append(found, app.Weakness{Directive: w.directive(), Weakness: guest.Weakness{Message: message, Advice: advice}})
-	}
-	for _, address := range slices.Sorted(maps.Keys(w.applications)) {
-		if w.applications[address].mixed() {
-			add("requests may also come to "+w.written[address]+" without it, and with identity headers of their own making",
-				"put it before each reverse_proxy to there, in one block with it; paths where everybody may come are its option public, which takes identity headers out")
-		}
-	}
-	if w.twice {
-		add("some requests may meet it twice, and the second finds no token any more", "put each into a handle block of its own, or leave one")
-	}
-	return found
-}
-
-// hostsOf returns the hosts that a route matches, and whether nothing else
-// matters.
-func hostsOf(r caddyhttp.Route) (hosts string, only bool) {
-	var all []string
-	only = true
-	add := func(m any) {
-		if match, ok := m.(*caddyhttp.MatchHost); ok {
-			all = append(all, *match...)
-		} else {
-			only = false
-		}
-	}
-	for _, set := range r.MatcherSets {
-		for _, m := range set {
-			add(m)
-		}
-	}
-	for _, set := range r.MatcherSetsRaw {
-		for name, raw := range set {
-			add(loaded("http.matchers."+name, raw))
-		}
-	}
-	slices.Sort(all)
-	return strings.Join(slices.Compact(all), ", "), only
-}
-
-// matchersOf returns what can be compared of a route's matchers, nil if it has
-// none.
-func matchersOf(r caddyhttp.Route) any {
-	switch {
-	case len(r.MatcherSetsRaw) > 0:
-		return r.MatcherSetsRaw
-	case len(r.MatcherSets) > 0:
-		return r.MatcherSets
-	}
-	return nil
-}
-
-// handlersOf returns a route's handlers.
-func handlersOf(r caddyhttp.Route) (handlers []any) {
-	for _, h := range r.Handlers {
-		handlers = append(handlers, h)
-	}
-	for _, raw := range r.HandlersRaw {
-		var named struct {
-			Handler string `json:"handler"`
-		}
-		_ = json.Unmarshal(raw, &named) // Caddy says what is wrong
-		handlers = append(handlers, loaded("http.handlers."+named.Handler, raw))
-	}
-	return handlers
-}
-
-// loaded returns a module with what its JSON says, nil if there is no such
-// module.
-func loaded(id string, raw json.RawMessage) any {
-	info, err := caddy.GetModule(id)
-	if err != nil {
-		return nil
-	}
-	module := info.New()
-	_ = json.Unmarshal(raw, module)
-	return module
 }

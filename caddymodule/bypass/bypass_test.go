@@ -20,6 +20,18 @@ import (
 // the log says of its routes.
 func warnings(t *testing.T, config []byte) (told []string, err error) {
 	t.Helper()
+	entries, err := logged(t, config)
+	for _, e := range entries {
+		told = append(told, e.Msg)
+	}
+	return told, err
+}
+
+// An entry is a warning in the log.
+type entry struct{ Level, Msg, At, Advice string }
+
+func logged(t *testing.T, config []byte) (told []entry, err error) {
+	t.Helper()
 	var c caddy.Config
 	if err := caddy.StrictUnmarshalJSON(config, &c); err != nil {
 		t.Fatal(err)
@@ -31,12 +43,12 @@ func warnings(t *testing.T, config []byte) (told []string, err error) {
 	err = caddy.Validate(&c)
 	log, _ := os.ReadFile(file)
 	for line := range bytes.Lines(log) {
-		var entry struct{ Level, Msg string }
-		if err := json.Unmarshal(line, &entry); err != nil {
+		var e entry
+		if err := json.Unmarshal(line, &e); err != nil {
 			t.Fatal(err)
 		}
-		if entry.Level == "warn" && strings.HasPrefix(entry.Msg, "mnemogate") {
-			told = append(told, entry.Msg)
+		if e.Level == "warn" && strings.HasPrefix(e.Msg, "mnemogate") {
+			told = append(told, e)
 		}
 	}
 	return told, err
@@ -47,6 +59,9 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 	guesttest.Environment(t)
 	past := func(site, address string) string {
 		return site + ": requests may also come to " + address + " without it, and with identity headers of their own making"
+	}
+	elsewhere := func(site, from string) string {
+		return site + ": requests come to localhost:9000 from " + from + ", too, where it is missing, and with identity headers of their own making"
 	}
 	const maybeTwice = "mnemogate: some requests may meet it twice, and the second finds no token any more"
 	for _, test := range []struct {
@@ -129,6 +144,24 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 		:8080 {
 			mnemogate
 			reverse_proxy localhost:9000
+		}`, []string{elsewhere("mnemogate in a.example.com", "b.example.com")}},
+		{"two servers, one in the open", `example.com {
+			handle /api/* {
+				mnemogate
+				reverse_proxy 127.0.0.1:9000
+			}
+		}
+		:8080 {
+			handle /x/* {
+				reverse_proxy localhost:9000
+			}
+		}`, []string{elsewhere("mnemogate in example.com", ":8080")}},
+		{"two sites with PHP of their own", `example.com {
+			mnemogate
+			php_fastcgi unix//run/php.sock
+		}
+		b.example.com {
+			php_fastcgi unix//run/php.sock
 		}`, nil},
 		{"one that nothing comes to, and need not", `example.com {
 			handle {
@@ -235,10 +268,6 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 				reverse_proxy @html localhost:9000
 			}
 		}`, []string{past("mnemogate", "localhost:9000")}},
-		{"PHP, which matches by itself", `http:// {
-			mnemogate /admin/*
-			php_fastcgi localhost:9000
-		}`, []string{past("mnemogate", "localhost:9000")}},
 		{"twice, perhaps", `http:// {
 			mnemogate /api/*
 			mnemogate
@@ -263,6 +292,9 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 					}
 				}
 			}
+			http://login.example:9999 {
+				mnemogate
+			}
 			`+test.sites+"\n"), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -284,11 +316,12 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 func TestRoutesInJSONAreFollowed(t *testing.T) {
 	guesttest.Environment(t)
 	const (
-		guard  = `{"handler": "mnemogate"}`
-		app    = `{"handler": "reverse_proxy", "upstreams": [{"dial": "localhost:9000"}]}`
-		isAPI  = `"match": [{"path": ["/api/*"]}]`
-		isHost = `"match": [{"host": ["a.example.com"]}]`
-		past   = "requests may also come to localhost:9000 without it, and with identity headers of their own making"
+		guard       = `{"handler": "mnemogate"}`
+		app         = `{"handler": "reverse_proxy", "upstreams": [{"dial": "localhost:9000"}]}`
+		isAPI       = `"match": [{"path": ["/api/*"]}]`
+		isHost      = `"match": [{"host": ["a.example.com"]}]`
+		unreachable = "mnemogate: nobody can log in: requests for /{company}/v2/auth/ do not come to it, only those for /api/*"
+		past        = "requests may also come to localhost:9000 without it, and with identity headers of their own making"
 	)
 	for _, test := range []struct {
 		name, routes string
@@ -302,7 +335,7 @@ func TestRoutesInJSONAreFollowed(t *testing.T) {
 		{"a host's, and all others'", `{` + isHost + `, "handle": [` + guard + `]}, {"handle": [` + app + `]}`, "", "", nil},
 		{"one that ends before", `{` + isAPI + `, "handle": [` + app + `], "terminal": true}, {"handle": [` + guard + `, ` + app + `]}`, "", "", []string{"mnemogate: " + past}},
 		{"one that ends all", `{"handle": [{"handler": "vars"}], "terminal": true}, {"handle": [` + app + `, ` + guard + `]}`, "", "", nil},
-		{"a group", `{"group": "g", ` + isAPI + `, "handle": [` + guard + `]}, {"group": "g", "handle": [{"handler": "error"}]}, {"handle": [` + app + `]}`, "", "", nil},
+		{"a group", `{"group": "g", ` + isAPI + `, "handle": [` + guard + `]}, {"group": "g", "handle": [{"handler": "error"}]}, {"handle": [` + app + `]}`, "", "", []string{unreachable}},
 		{"a group with others between", `{"group": "g", ` + isAPI + `, "handle": [{"handler": "vars"}]}, {"handle": [` + guard + `]}, {"group": "g", "handle": [` + app + `]}`, "", "", nil},
 		{"errors of a host", `{` + isHost + `, "handle": [{"handler": "error"}, ` + guard + `]}`, "", "it stands behind error", nil},
 		{"errors behind it", `{` + isHost + `, "handle": [` + guard + `, ` + app + `]}, {` + isHost + `, ` + isAPI + `, "handle": [` + app + `]}`,
@@ -335,6 +368,103 @@ func TestRoutesInJSONAreFollowed(t *testing.T) {
 			}
 			if !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Caddy takes each of these, and none does what it seems to. A Caddyfile's line and
+// what to write instead are told with each.
+func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
+	guesttest.Environment(t)
+	const upstream = "reverse_proxy localhost:9000\n"
+	type told struct{ message, at, advice string }
+	for name, test := range map[string]struct {
+		sites   string // from line 9 on
+		want    []told
+		refused string
+	}{
+		"abort behind it": {
+			sites: "example.com {\n@bad remote_ip 192.0.2.0/24\nabort @bad\nmnemogate\n" + upstream + "}",
+			want:  []told{{"mnemogate in example.com: abort with a matcher comes behind it, so it does not protect the auth routes", "Caddyfile:12", "route { abort ...; mnemogate; ... }"}},
+		},
+		"respond behind it": {
+			sites: "http:// {\n@down vars {env.DOWN} yes\nmnemogate\nrespond @down 503\n" + upstream + "}",
+			want:  []told{{"mnemogate: respond with a matcher comes behind it, so it does not protect the auth routes", "Caddyfile:11", "route { respond ...; mnemogate; ... }"}},
+		},
+		"error behind it, in a block": {
+			sites: "http:// {\nhandle {\nmnemogate\nerror /acme/* 404\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: error with a matcher comes behind it, so it does not protect the auth routes", "Caddyfile:11", "route { error ...; mnemogate; ... }"}},
+		},
+		"abort before it":              {sites: "http:// {\nroute {\n@bad remote_ip 192.0.2.0/24\nabort @bad\nmnemogate\n" + upstream + "}\n}"},
+		"an answer without a matcher":  {sites: "http:// {\nmnemogate\nrespond ok\n}"},
+		"an answer in another block":   {sites: "http:// {\nhandle /health {\nrespond /health ok\n}\nhandle {\nmnemogate\n" + upstream + "}\n}"},
+		"a redirect":                   {sites: "http:// {\nroute {\nmnemogate\nredir /old /new\n" + upstream + "}\n}"},
+		"an answer to what has failed": {sites: "http:// {\nmnemogate\n" + upstream + "handle_errors {\n@missing expression {err.status_code} == 404\nrespond @missing none\n}\n}"},
+		"a prefix that is taken away and wanted": {
+			sites:   "http:// {\nhandle_path /api/* {\nmnemogate {\nbase_path /api\n}\n" + upstream + "}\n}",
+			refused: "mnemogate: base_path /api is never found: handle_path or uri strip_prefix takes /api away before; leave base_path out or, if the application needs the prefix, write handle instead, at Caddyfile:11",
+		},
+		"a prefix that is there and not wanted": {
+			sites: "http:// {\nhandle /api/* {\nmnemogate\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: nobody can log in: requests for /{company}/v2/auth/ do not come to it, only those for /api/*", "Caddyfile:11", "write base_path"}},
+		},
+		"a prefix that is there and wanted":         {sites: "http:// {\nhandle /api/* {\nmnemogate {\nbase_path /api\n}\n" + upstream + "}\n}"},
+		"a prefix that is taken away and not":       {sites: "http:// {\nhandle_path /api/* {\nmnemogate\n" + upstream + "}\n}"},
+		"a company of the path's name":              {sites: "http:// {\nhandle /acme/* {\nmnemogate\n" + upstream + "}\n}"},
+		"a login that is elsewhere":                 {sites: "http:// {\nhandle /api/* {\nmnemogate\n" + upstream + "}\nhandle /acme/v2/* {\nmnemogate\n}\n}"},
+		"a path that is rewritten by who knows how": {sites: "http:// {\nroute /api/* {\nuri replace /api/ /\nmnemogate\n" + upstream + "}\n}"},
+		"a header that is taken out again": {
+			sites:   "http:// {\nrequest_header -X-Profile-Mnemocode\nmnemogate\n" + upstream + "}",
+			refused: "mnemogate: request_header X-Profile-Mnemocode comes behind it and changes X-Profile-Mnemocode, from which the application knows the user; take it out: mnemogate removes what clients send, and sets the header itself, at Caddyfile:11",
+		},
+		"a header of another spelling": {
+			sites:   "http:// {\nmnemogate {\nheader X-User\n}\nrequest_header x_user bob\n" + upstream + "}",
+			refused: "mnemogate: request_header X_user comes behind it and changes X-User",
+		},
+		"headers that begin alike": {
+			sites:   "http:// {\nmnemogate\nrequest_header -X-Comp*\n" + upstream + "}",
+			refused: "changes X-Company-Code",
+		},
+		"a header that the proxy sets": {
+			sites:   "http:// {\nmnemogate\nreverse_proxy localhost:9000 {\nheader_up X-Company-Code acme\n}\n}",
+			refused: "mnemogate: header_up X-Company-Code comes behind it",
+		},
+		"a header that another decides on": {
+			sites:   "http:// {\nmnemogate\nforward_auth localhost:9091 {\nuri /check\ncopy_headers X-Profile-Mnemocode\n}\n" + upstream + "}",
+			refused: "changes X-Profile-Mnemocode",
+		},
+		"other headers":            {sites: "http:// {\nrequest_header X-Request-Start now\nmnemogate\nreverse_proxy localhost:9000 {\nheader_up X-User {http.auth.user.id}\n}\n}"},
+		"a header before it":       {sites: "http:// {\nroute {\nrequest_header -X-Profile-Mnemocode\nmnemogate\n" + upstream + "}\n}"},
+		"a header without it":      {sites: "http:// {\nmnemogate\n" + upstream + "}\nhttp://mock.example {\nreverse_proxy localhost:9001 {\nheader_up X-Profile-Mnemocode alice\n}\n}"},
+		"PHP past it":              {sites: "http:// {\nmnemogate /acme/*\nphp_fastcgi localhost:9000\n}", refused: "mnemogate: requests that its matcher leaves out come to reverse_proxy"},
+		"PHP behind it":            {sites: "http:// {\nmnemogate\nphp_fastcgi localhost:9000\n}"},
+		"PHP with its own matcher": {sites: "http:// {\n@a path /acme/*\nmnemogate @a\nphp_fastcgi @a localhost:9000\n}"},
+		"the accounts API for everyone": {
+			sites: "accounts.example.com {\nmnemogate_accounts {\nkey shop {env.MNEMOGATE_TEST_KEY}\n}\n}\nhttp:// {\nmnemogate\n" + upstream + "}",
+			want:  []told{{"mnemogate_accounts in accounts.example.com: everyone who can reach its site can try keys", "Caddyfile:10", "abort @others"}},
+		},
+		"the accounts API for some":          {sites: "accounts.example.com {\n@others not remote_ip 10.0.0.0/24\nabort @others\nmnemogate_accounts {\nkey shop {env.MNEMOGATE_TEST_SECRET}\n}\n}"},
+		"the accounts API at home":           {sites: "accounts.example.com {\nbind 10.0.0.5\nmnemogate_accounts {\nkey shop {env.MNEMOGATE_TEST_SECRET}\n}\n}"},
+		"the accounts API with certificates": {sites: "accounts.example.com {\ntls {\nclient_auth {\nmode require\n}\n}\nmnemogate_accounts {\nkey shop {env.MNEMOGATE_TEST_SECRET}\n}\n}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nmnemogate {\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n}\n}\n}\n"+test.sites+"\n"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := logged(t, config)
+			if (test.refused != "") != (err != nil) || err != nil && !strings.Contains(err.Error(), test.refused) {
+				t.Fatalf("got %v, want %q", err, test.refused)
+			}
+			got = slices.DeleteFunc(got, func(e entry) bool { return strings.HasPrefix(e.Msg, "mnemogate_accounts key") })
+			if len(got) != len(test.want) {
+				t.Fatalf("got %q, want %q", got, test.want)
+			}
+			for i, want := range test.want {
+				if got[i].Msg != want.message || got[i].At != want.at || !strings.Contains(got[i].Advice, want.advice) {
+					t.Errorf("got %q, want %q", got[i], want)
+				}
 			}
 		})
 	}

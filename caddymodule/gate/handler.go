@@ -165,6 +165,10 @@ type Handler struct {
 	// there an API key keeps nobody out any more. Default: none.
 	LoginPage *LoginPage `json:"login_page,omitempty"`
 
+	// Where the Caddyfile that this was adapted from has each option, for errors
+	// and warnings. Leave it out of JSON that you write yourself.
+	Source guest.Source `json:"source,omitempty"`
+
 	app       *app.App
 	log       *slog.Logger
 	accessLog *zap.Logger // Caddy's
@@ -183,6 +187,13 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 
 // Provision sets the defaults and finds the app.
 func (h *Handler) Provision(ctx caddy.Context) error {
+	if err := h.provision(ctx); err != nil {
+		return h.Source.At(err)
+	}
+	return bypass.Look(ctx, h.app)
+}
+
+func (h *Handler) provision(ctx caddy.Context) error {
 	h.log = ctx.Slogger()
 	h.accessLog = ctx.Logger(new(caddyhttp.App)).Named("log.access")
 	h.setDefaults()
@@ -195,9 +206,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.app = configured.(*app.App)
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
-		if err := h.app.StandIn(server, bypass.Find); err != nil {
-			return err
-		}
+		h.app.StandIn(server)
 	}
 	if h.LoginPage != nil {
 		if h.page, err = page.New(h.LoginPage.options()); err != nil {
@@ -205,11 +214,24 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 	}
 	h.document = openAPI(h.BasePath)
+	h.noteWeak()
 	h.profile = profileOf(h.Forward)
 	for _, p := range h.profile {
 		h.app.Forward(p.field)
 	}
 	return nil
+}
+
+// noteWeak notes what is valid and hardly meant.
+func (h *Handler) noteWeak() {
+	for _, p := range h.Public {
+		if p == "*" || p == "/*" {
+			h.app.Note([]app.Weakness{{Directive: "public", At: h.Source.Line("public"), Weakness: guest.Weakness{
+				Message: p + " is every path: nobody needs a token for the application",
+				Advice:  "name the public paths, such as /health or /docs/*; leave it only if the application itself refuses requests without the identity headers",
+			}}})
+		}
+	}
 }
 
 func (h *Handler) setDefaults() {
@@ -236,7 +258,9 @@ var otherHeaders = []string{
 }
 
 // Validate refuses what could not work.
-func (h *Handler) Validate() error {
+func (h *Handler) Validate() error { return h.Source.At(h.validate()) }
+
+func (h *Handler) validate() error {
 	if shared := h.app.SharedKeys(); h.RequireAPIKey && len(shared) > 0 {
 		return fmt.Errorf("require_api_key: company %s has an API key that another has, too, so it can't tell whose users may pass; give each company keys of its own", shared[0].Company)
 	}
@@ -438,6 +462,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		}
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	h.Source = guest.SourceOf(d)
 	d.Next()
 	if d.NextArg() {
 		return d.ArgErr()
@@ -447,7 +472,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		so.setDefaults()
 		return so.check()
 	}
-	return guest.CheckedOptions(d, check, guest.Naming(map[string]func() error{
+	options := map[string]func() error{
 		"header":                guest.Text(d, &h.Header),
 		"company_header":        guest.Text(d, &h.CompanyHeader),
 		"forward":               guest.List(d, &h.Forward),
@@ -458,12 +483,29 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"max_body":              guest.OneValue(d, sizeValue(&h.MaxBody)),
 		"cors":                  guest.List(d, &h.CORS),
 		"public":                guest.List(d, &h.Public),
-		"company":               guest.List(d, &h.Companies),
+		"company":               h.parseCompanies(d),
 		"fresh":                 h.parseFresh(d),
 		"cookie":                h.parseCookie(d),
 		"websocket_token":       guest.Flag(d, &h.WebSocketToken),
 		"login_page":            h.parseLoginPage(d),
-	}), "fresh")
+	}
+	guest.Misplaced(d, options, inGlobal, app.GlobalOptions()...)
+	return guest.CheckedOptions(d, check, guest.Naming(options), "fresh")
+}
+
+const inGlobal = "into the global option mnemogate, in the block at the top of the Caddyfile"
+
+// parseCompanies parses the companies that the site serves.
+func (h *Handler) parseCompanies(d *caddyfile.Dispenser) func() error {
+	return func() error {
+		if err := guest.List(d, &h.Companies)(); err != nil {
+			return err
+		}
+		if d.NextBlock(d.Nesting()) {
+			return d.Err("here it only names companies: write their blocks " + inGlobal)
+		}
+		return nil
+	}
 }
 
 // parseFresh parses a duration and the paths that it is for.
@@ -505,8 +547,28 @@ func sizeValue(to *int64) guest.Value {
 	}
 }
 
+// What package bypass asks of a handler, which may not be provisioned.
+
+// Line implements bypass.Handler.
+func (h *Handler) Line() string { return h.Source.Line("") }
+
+// Base implements bypass.Gate.
+func (h *Handler) Base() string { return h.BasePath }
+
+// IdentityHeaders implements bypass.Gate.
+func (h *Handler) IdentityHeaders() []string {
+	so := *h
+	so.setDefaults()
+	names := []string{so.Header, so.CompanyHeader, defaultHeader, defaultCompanyHeader}
+	for _, p := range profileHeaders {
+		names = append(names, p.name)
+	}
+	return names
+}
+
 // Interface guards
 var (
+	_ bypass.Gate                 = (*Handler)(nil)
 	_ caddy.Provisioner           = (*Handler)(nil)
 	_ caddy.Validator             = (*Handler)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)

@@ -58,6 +58,15 @@ func CheckedOptions(
 	return nil
 }
 
+// Misplaced adds options that belong elsewhere, so that the error says where.
+func Misplaced(d *caddyfile.Dispenser, options map[string]func() error, where string, names ...string) {
+	for _, name := range names {
+		if options[name] == nil {
+			options[name] = func() error { return d.Err("it does not belong here: write it " + where) }
+		}
+	}
+}
+
 // A checkError begins with its whole directive already.
 type checkError struct{ error }
 
@@ -112,18 +121,22 @@ func Text(d *caddyfile.Dispenser, s *string) func() error {
 // behind which the word insecure may stand. Each address needs its own.
 func Address(d *caddyfile.Dispenser, address *string, insecure *bool) func() error {
 	return func() error {
-		args := d.RemainingArgs()
-		word := len(args) == 2 && args[1] == Insecure
-		if word {
-			*insecure = true
-			args = args[:1]
-		}
+		args, word := CutInsecure(d.RemainingArgs())
 		if len(args) != 1 || args[0] == "" {
 			return d.ArgErr()
 		}
 		*address = args[0]
+		*insecure = *insecure || word
 		return Literally(d, args[0], CheckAddress(word))
 	}
+}
+
+// CutInsecure takes the word insecure from the end of an option's arguments.
+func CutInsecure(args []string) (others []string, insecure bool) {
+	if last := len(args) - 1; last > 0 && args[last] == Insecure {
+		return args[:last], true
+	}
+	return args, false
 }
 
 // CheckAddress is the check of an address.

@@ -66,6 +66,9 @@ type Store interface {
 // service.unavailable until it does.
 var ErrUnreachable = store.ErrUnreachable
 
+// StoreAdvice says what to do about an error of a Store.
+func StoreAdvice(err error) string { return store.Advice(err) }
+
 // An AccountsStore keeps accounts.
 type AccountsStore interface {
 	Store

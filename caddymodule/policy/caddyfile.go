@@ -169,10 +169,9 @@ func (p *Passwords) parseRegex(d *caddyfile.Dispenser) error {
 }
 
 func (p *Policy) parseArgon2id(d *caddyfile.Dispenser) error {
-	args := d.RemainingArgs()
-	if len(args) == 4 && args[3] == guest.Insecure {
+	args, insecure := guest.CutInsecure(d.RemainingArgs())
+	if insecure {
 		p.Insecure = append(p.Insecure, "password.argon2id")
-		args = args[:3]
 	}
 	if len(args) != 3 {
 		return d.ArgErr()
@@ -242,10 +241,9 @@ func (p *Policy) limitOptions(d *caddyfile.Dispenser) map[string]func() error {
 // stand.
 func (p *Policy) insecure(d *caddyfile.Dispenser, option string, read guest.Value) func() error {
 	return func() error {
-		args := d.RemainingArgs()
-		if len(args) == 2 && args[1] == guest.Insecure {
+		args, insecure := guest.CutInsecure(d.RemainingArgs())
+		if insecure {
 			p.Insecure = append(p.Insecure, option)
-			args = args[:1]
 		}
 		if len(args) != 1 {
 			return d.ArgErr()

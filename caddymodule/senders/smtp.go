@@ -46,10 +46,14 @@ type SMTP struct {
 	Password string `json:"password,omitempty"`
 
 	// How the connection is encrypted: `starttls` (no mail is sent if the
-	// server can't), `implicit`, or `off`. With `off` whoever is on the way
-	// reads the links, which a warning at each start says; a username is refused
-	// then. Neither holds for a server on this machine. Default: `starttls`.
+	// server can't), `implicit`, or `off`. With `off` everyone on the way can read
+	// the links, so it needs `insecure`, and takes no username. Neither holds for a
+	// server on this machine. Default: `starttls`.
 	TLS string `json:"tls,omitempty"`
+
+	// Allow `tls` to be `off` for a server on another machine. A warning at each
+	// start says so. Default: false.
+	Insecure bool `json:"insecure,omitempty"`
 
 	// How long sending one mail may take in all, at most 1m. Default: 5s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
@@ -76,7 +80,7 @@ func (SMTP) CaddyModule() caddy.ModuleInfo {
 //		from <address>
 //		username <name>
 //		password <secret>
-//		tls starttls|implicit|off
+//		tls starttls|implicit|off [insecure]
 //		timeout <duration>
 //	}
 func (s *SMTP) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -88,9 +92,18 @@ func (s *SMTP) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"from":     guest.Text(d, &s.From),
 		"username": guest.Text(d, &s.Username),
 		"password": guest.Text(d, &s.Password),
-		"tls":      guest.Text(d, &s.TLS),
+		"tls":      func() error { return s.parseTLS(d) },
 		"timeout":  guest.OneValue(d, guest.Timeout(&s.Timeout)),
 	})
+}
+
+func (s *SMTP) parseTLS(d *caddyfile.Dispenser) error {
+	args, insecure := guest.CutInsecure(d.RemainingArgs())
+	if len(args) != 1 || args[0] == "" {
+		return d.ArgErr()
+	}
+	s.TLS, s.Insecure = args[0], insecure
+	return nil
 }
 
 // Provision sets the defaults and resolves the placeholders.
@@ -123,8 +136,11 @@ func (s *SMTP) Validate() error {
 	if (s.Username == "") != (s.Password == "") {
 		return errors.New("mail smtp: username and password go together; add the other one")
 	}
-	if s.Username != "" && s.TLS == tlsOff && !guest.Loopback(host) {
+	switch open := s.TLS == tlsOff && !guest.Loopback(host); {
+	case open && s.Username != "":
 		return errors.New("mail smtp: tls off would show the password to the network; use starttls or implicit")
+	case open && !s.Insecure:
+		return errors.New("mail smtp: tls: everyone on the way could read the links with tls off; use starttls or implicit or, if you must, write insecure behind it")
 	}
 	return guest.CheckTimeout("mail smtp", s.Timeout)
 }
@@ -190,7 +206,7 @@ func (s *SMTP) Weaknesses() []guest.Weakness {
 	}
 	return []guest.Weakness{{
 		Message: "everyone on the way to " + s.Address + " can read the links, since tls is off",
-		Advice:  "use starttls or implicit",
+		Advice:  "use starttls or implicit, and take the word insecure out",
 	}}
 }
 

@@ -3,6 +3,7 @@ package stores
 import (
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -23,8 +24,12 @@ type Redis struct {
 	// The URLs: `redis://` or, with TLS, `rediss://`, with `?ca=<file>` for a CA
 	// of your own. One is a server, several are nodes of a Cluster or, with
 	// `sentinel`, the sentinels. Write one with a password as `{env.NAME}` or
-	// `{file.PATH}`.
+	// `{file.PATH}`. `redis://` to another machine needs `insecure`.
 	URLs []string `json:"urls"`
+
+	// Allow `redis://` to other machines: everyone on the way can then read and change
+	// sessions. A warning at each start says so. Default: false.
+	Insecure bool `json:"insecure,omitempty"`
 
 	// The name under which the sentinels know the master. Default: no sentinels.
 	Sentinel string `json:"sentinel,omitempty"`
@@ -45,13 +50,13 @@ func (Redis) CaddyModule() caddy.ModuleInfo {
 
 // UnmarshalCaddyfile takes the servers. Syntax:
 //
-//	redis <url>... {
+//	redis <url>... [insecure] {
 //		sentinel <master name>
 //		wait_replicas <n>
 //	}
 func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	if r.URLs = d.RemainingArgs(); len(r.URLs) == 0 {
+	if r.URLs, r.Insecure = guest.CutInsecure(d.RemainingArgs()); len(r.URLs) == 0 {
 		return d.ArgErr()
 	}
 	return guest.Options(d, map[string]func() error{
@@ -72,7 +77,33 @@ func (r *Redis) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("sessions redis: %w", err)
 	}
+	if host := r.open(); host != "" && !r.Insecure {
+		return fmt.Errorf("sessions redis: everyone on the way to %s could read and change sessions; write rediss:// or, if you must, the word insecure behind the URLs", host)
+	}
 	return made.Close()
+}
+
+// open returns the first other machine that is spoken to without TLS, empty if
+// there is none. OpenRedis has checked the URLs.
+func (r *Redis) open() string {
+	for _, s := range r.URLs {
+		if u, err := url.Parse(s); err == nil && u.Scheme == "redis" && u.Hostname() != "" && !guest.Loopback(u.Hostname()) {
+			return u.Host
+		}
+	}
+	return ""
+}
+
+// Weaknesses implements guest.Weak.
+func (r *Redis) Weaknesses() []guest.Weakness {
+	host := r.open()
+	if host == "" {
+		return nil
+	}
+	return []guest.Weakness{{
+		Message: "everyone on the way to " + host + " can read and change sessions, since redis:// is without TLS",
+		Advice:  "write rediss://, and take the word insecure out",
+	}}
 }
 
 func (r *Redis) options() store.RedisOptions {
@@ -90,6 +121,7 @@ func (r *Redis) Store() (guest.Store, error) { return store.OpenRedis(r.options(
 // Interface guards
 var (
 	_ guest.StoreModule     = (*Redis)(nil)
+	_ guest.Weak            = (*Redis)(nil)
 	_ caddy.Provisioner     = (*Redis)(nil)
 	_ caddyfile.Unmarshaler = (*Redis)(nil)
 

@@ -155,14 +155,14 @@ type Seeds interface {
 // A Census is an Accounts that answers what an operator wants to know of all
 // accounts. Not every Accounts is one.
 type Census interface {
-	// CompanyAfter returns the first company, in the order of its bytes, behind
-	// after that has accounts; empty if there is none.
-	CompanyAfter(ctx context.Context, after string) (string, error)
-	// Stranded counts the company's active accounts whose second factor could
-	// never be asked for: they have neither phone nor backup codes, nor
-	// a password with an authenticator app, nor an identity to log in with instead. It counts all such accounts, or only
-	// those whose SecondFactor is on.
-	Stranded(ctx context.Context, company string, all bool) (int, error)
+	// CompaniesWithAccounts returns the companies that have accounts, in the order of
+	// their bytes.
+	CompaniesWithAccounts(ctx context.Context) ([]string, error)
+	// Stranded counts, by company, the active accounts whose second factor could
+	// never be asked for: they have neither phone nor backup codes, nor a password
+	// with an authenticator app, nor an identity to log in with instead. It counts
+	// all such accounts, or only those whose SecondFactor is on.
+	Stranded(ctx context.Context, all bool) (map[string]int, error)
 }
 
 // Sessions keeps what lives for minutes to days: sessions with their codes,

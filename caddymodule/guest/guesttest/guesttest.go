@@ -35,7 +35,8 @@ func Environment(t *testing.T) (dir string) {
 	for name, value := range map[string]string{
 		"HOME": dir, "XDG_DATA_HOME": dir, "XDG_CONFIG_HOME": dir, "MNEMOGATE_TEST_DIR": dir,
 		"MNEMOGATE_TEST_KEY": "key-of-acme", "MNEMOGATE_TEST_SECRET": Secret, "MNEMOGATE_TEST_EMPTY": "",
-		"MNEMOGATE_TEST_DSN": "postgres://mg:secret@10.0.0.9/mg?sslmode=require",
+		"MNEMOGATE_TEST_REDIS": "redis://mg:secret@redis.example.com:6379",
+		"MNEMOGATE_TEST_DSN":   "postgres://mg:secret@10.0.0.9/mg?sslmode=require",
 	} {
 		t.Setenv(name, value)
 	}

@@ -1,0 +1,96 @@
+package bypass
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
+)
+
+// A way is what requests must be to come to a point, as far as their paths show it:
+// what they match, and what is taken away from them, in turn.
+type way []step
+
+type step struct {
+	paths caddyhttp.MatchPath // one of them matches; nil: any path may
+	strip string              // the prefix that is taken away
+	lost  bool                // the path may be any other from here on
+}
+
+// through is the way behind a route's matchers.
+func (y way) through(r caddyhttp.Route) way {
+	var all caddyhttp.MatchPath
+	for _, set := range setsOf(r) {
+		i := slices.IndexFunc(set, func(m any) bool { _, ok := m.(*caddyhttp.MatchPath); return ok })
+		if i < 0 {
+			return y
+		}
+		all = append(all, *set[i].(*caddyhttp.MatchPath)...)
+	}
+	if all == nil {
+		return y
+	}
+	_ = all.Provision(caddy.Context{}) // never fails
+	return append(slices.Clip(y), step{paths: all})
+}
+
+// rewritten is the way behind a rewrite.
+func (y way) rewritten(h *rewrite.Rewrite) way {
+	return append(slices.Clip(y), step{strip: h.StripPathPrefix, lost: h.StripPathPrefix == ""})
+}
+
+// common is what two ways begin with.
+func (y way) common(z way) way {
+	n := 0
+	for n < min(len(y), len(z)) && reflect.DeepEqual(y[n], z[n]) {
+		n++
+	}
+	return y[:n]
+}
+
+// stripped is all that is taken away.
+func (y way) stripped() (prefix string) {
+	for _, s := range y {
+		prefix += s.strip
+	}
+	return prefix
+}
+
+// last is what paths must match last, for people.
+func (y way) last() string {
+	for _, s := range slices.Backward(y) {
+		if s.paths != nil {
+			return strings.Join(s.paths, " ")
+		}
+	}
+	return ""
+}
+
+// reaches reports whether a request for an auth route of one of the companies, which
+// lie below base at the end of the way, can come along it.
+func (y way) reaches(base string, companies []string) bool {
+	lost := slices.ContainsFunc(y, func(s step) bool { return s.lost })
+	return lost || slices.ContainsFunc(companies, func(company string) bool {
+		return y.carries(y.stripped() + base + "/" + company + "/v2/auth/login")
+	})
+}
+
+func (y way) carries(path string) bool {
+	ctx := context.WithValue(context.Background(), caddy.ReplacerCtxKey, caddy.NewReplacer())
+	for _, s := range y {
+		if s.paths != nil {
+			r := (&http.Request{URL: &url.URL{Path: path}}).WithContext(ctx)
+			if matches, err := s.paths.MatchWithError(r); err == nil && !matches {
+				return false
+			}
+		}
+		path = strings.TrimPrefix(path, s.strip)
+	}
+	return true
+}

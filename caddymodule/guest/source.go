@@ -1,0 +1,83 @@
+package guest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// A Source tells where a Caddyfile has a directive (the empty key) and each option
+// in its block, as `file:line`. The keys are the options' names from the outside
+// in, such as `company acme mail from`. It is nil for a configuration in JSON.
+type Source map[string]string
+
+// named lists the options that may be repeated and whose first argument tells one
+// from another. No other argument is in a key: it may be a secret.
+var named = map[string]bool{"company": true, "disclaimer": true, "oauth": true, "account": true, "key": true}
+
+// SourceOf reads the lines of a directive, with whose first token d begins.
+func SourceOf(d *caddyfile.Dispenser) Source {
+	defer d.Reset()
+	d.Next()
+	s := Source{"": line(d)}
+	d.RemainingArgs()
+	s.read(d, "")
+	return s
+}
+
+func line(d *caddyfile.Dispenser) string { return fmt.Sprintf("%s:%d", d.File(), d.Line()) }
+
+func (s Source) read(d *caddyfile.Dispenser, outer string) {
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		name, at := d.Val(), line(d)
+		key := strings.TrimSpace(outer + " " + name)
+		s.add(key, at)
+		if args := d.RemainingArgs(); named[name] && len(args) > 0 {
+			key += " " + args[0]
+			s.add(key, at)
+		}
+		s.read(d, key)
+	}
+}
+
+// add keeps the first of those that are repeated.
+func (s Source) add(key, at string) {
+	if s[key] == "" {
+		s[key] = at
+	}
+}
+
+// Line returns the line of what a text is about: it names the options from the
+// outside in, as our errors do. Words that name none are skipped.
+func (s Source) Line(text string) string {
+	words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" :;,", r) })
+	key := s.descend(words)
+	if strings.HasPrefix(key, "company ") && strings.Count(key, " ") == 1 {
+		// The company inherits the option, if one is named.
+		if inherited := s.descend(words[2:]); inherited != "" {
+			key = inherited
+		}
+	}
+	return s[key]
+}
+
+func (s Source) descend(words []string) (key string) {
+	for i, word := range words {
+		next := strings.TrimSpace(key + " " + word)
+		if i+1 < len(words) && s[next+" "+words[i+1]] != "" {
+			key = next + " " + words[i+1]
+		} else if s[next] != "" {
+			key = next
+		}
+	}
+	return key
+}
+
+// At adds the line to an error that begins with the names of options.
+func (s Source) At(err error) error {
+	if err == nil || s == nil {
+		return err
+	}
+	return fmt.Errorf("%w, at %s", err, s.Line(err.Error()))
+}
