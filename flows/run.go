@@ -85,8 +85,8 @@ func (s *Service) later(company *tenant.Company, a record.Account, kind string, 
 		return
 	}
 	s.Log.Warn("a message was dropped", "company", company.Code, "account", a.Mnemocode, "type", kind, "error", err)
-	if s.MessageDropped != nil {
-		s.MessageDropped(company.Code)
+	if s.Dropped != nil {
+		s.Dropped(company.Code)
 	}
 }
 

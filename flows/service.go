@@ -40,9 +40,9 @@ type Service struct {
 	// KeyUsed is told of each good API key that was sent: its company, and what it is
 	// called (see Company) or KeyOfPage. nil for nobody. It must not block.
 	KeyUsed func(company, key string)
-	// MessageDropped is told of the company of each message that no request waited for
-	// and that was dropped. nil for nobody. It must not block.
-	MessageDropped func(company string)
+	// Dropped is told of the company of each message that no request waited for and
+	// that was dropped. nil for nobody. It must not block.
+	Dropped func(company string)
 	// History is the Accounts, if they are one; nil keeps none. AuditKeep is for
 	// how long events are kept there.
 	History   record.History

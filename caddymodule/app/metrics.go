@@ -209,7 +209,7 @@ func countEvent(e record.Event) {
 	}
 }
 
-// countDropped is flows.Service.MessageDropped.
+// countDropped is flows.Service.Dropped.
 func countDropped(company string) { messagesDropped.WithLabelValues(company).Inc() }
 
 // CountRequest counts the answer of an auth route.

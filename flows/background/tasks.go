@@ -73,7 +73,7 @@ func (t *Tasks) Do(log *slog.Logger, task Task) error {
 		defer cancel()
 		err := panics.Contain(func() error { return task.Send(ctx) })
 		if p, ok := errors.AsType[*panics.Error](err); ok {
-			p.Log(log, "company", task.Company, "account", task.Mnemocode, "type", task.Type)
+			p.Log(log, "doing", "sending a message", "company", task.Company, "account", task.Mnemocode, "type", task.Type)
 		} else if err != nil {
 			log.Warn("a message was not sent", "company", task.Company, "account", task.Mnemocode, "type", task.Type, "error", err)
 		}
