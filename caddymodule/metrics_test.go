@@ -84,7 +84,8 @@ func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
 	}
 	s.get("/", "")
 	s.get("/", "mgs_nonsense").want(wire.ErrTokenInvalid)
-	s.post("auth/login", "", fields{"login_id": "+37060000002"}).wantState(record.CheckOTP)
+	pending := s.post("auth/login", "", fields{"login_id": "+37060000002"}).wantState(record.CheckOTP).token()
+	s.post("auth/checkotp", pending, fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
 	s.sms.answer(500)
 	s.post("auth/login", "", fields{"login_id": "+37060000002"}).want(wire.ErrUnavailable)
 	s.sms.answer(0)
@@ -96,33 +97,35 @@ func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
 	s.post("auth/logout", s.login("alice@example.com"), nil).wantState(record.None)
 
 	want := map[string]float64{
-		`mnemogate_requests_total{company="acme",result="success",route="checkcredentials"}`:                  2,
-		`mnemogate_requests_total{company="acme",result="auth.credentials.invalid",route="checkcredentials"}`: 2,
-		`mnemogate_requests_total{company="acme",result="success",route="login"}`:                             1,
-		`mnemogate_requests_total{company="acme",result="service.unavailable",route="login"}`:                 1,
-		`mnemogate_requests_total{company="unknown",result="auth.apikey.invalid",route="login"}`:              1,
-		`mnemogate_requests_total{company="acme",result="request.validation.failed",route="none"}`:            1,
-		`mnemogate_protected_requests_total{result="pass"}`:                                                   3,
-		`mnemogate_protected_requests_total{result="auth.header.missing"}`:                                    1,
-		`mnemogate_protected_requests_total{result="auth.token.invalid"}`:                                     1,
-		`mnemogate_locks_total{company="acme",lock="password"}`:                                               1,
-		`mnemogate_locks_total{company="acme",lock="sms_per_company"}`:                                        0,
-		`mnemogate_sessions_begun_total{company="acme",state="authorized"}`:                                   2,
-		`mnemogate_sessions_begun_total{company="acme",state="checkotp"}`:                                     1,
-		`mnemogate_sessions_ended_total{company="acme",reason="logout"}`:                                      1,
-		`mnemogate_account_changes_total{change="created",company="acme"}`:                                    6,
-		`mnemogate_messages_total{channel="sms",company="acme",result="accepted",type="otp.login"}`:           1,
-		`mnemogate_messages_total{channel="sms",company="acme",result="failed",type="otp.login"}`:             1,
-		`mnemogate_memory_hits_total`:                                 2,
-		`mnemogate_memory_misses_total`:                               1,
-		`mnemogate_memory_sessions`:                                   1,
-		`mnemogate_memory_trusted`:                                    1,
-		`mnemogate_build_info{version="` + changelogVersion(t) + `"}`: 1,
-		`mnemogate_up`:                                                1,
-		`mnemogate_hash_queue`:                                        0,
-		`mnemogate_background_messages`:                               0,
-		`mnemogate_defects_total`:                                     0,
-		`mnemogate_events_dropped_total`:                              0,
+		`mnemogate_requests_total{company="acme",result="success",route="checkcredentials"}`:                       2,
+		`mnemogate_requests_total{company="acme",result="auth.credentials.invalid",route="checkcredentials"}`:      2,
+		`mnemogate_requests_total{company="acme",result="success",route="login"}`:                                  1,
+		`mnemogate_requests_total{company="acme",result="service.unavailable",route="login"}`:                      1,
+		`mnemogate_requests_total{company="unknown",result="auth.apikey.invalid",route="login"}`:                   1,
+		`mnemogate_requests_total{company="acme",result="request.validation.failed",route="none"}`:                 1,
+		`mnemogate_protected_requests_total{result="pass"}`:                                                        3,
+		`mnemogate_protected_requests_total{result="auth.header.missing"}`:                                         1,
+		`mnemogate_protected_requests_total{result="auth.token.invalid"}`:                                          1,
+		`mnemogate_locks_total{company="acme",lock="password"}`:                                                    1,
+		`mnemogate_locks_total{company="acme",lock="sms_per_company"}`:                                             0,
+		`mnemogate_sessions_begun_total{company="acme",state="authorized"}`:                                        3,
+		`mnemogate_sessions_begun_total{company="acme",state="checkotp"}`:                                          1,
+		`mnemogate_sessions_ended_total{company="acme",reason="logout"}`:                                           1,
+		`mnemogate_account_changes_total{change="created",company="acme"}`:                                         6,
+		`mnemogate_messages_total{channel="sms",company="acme",country="+370",result="accepted",type="otp.login"}`: 1,
+		`mnemogate_messages_total{channel="sms",company="acme",country="+370",result="failed",type="otp.login"}`:   1,
+		`mnemogate_codes_used_total{company="acme",country="+370"}`:                                                1,
+		`mnemogate_messages_dropped_total{company="acme"}`:                                                         0,
+		`mnemogate_memory_hits_total`:                                                                              2,
+		`mnemogate_memory_misses_total`:                                                                            1,
+		`mnemogate_memory_sessions`:                                                                                1,
+		`mnemogate_memory_trusted`:                                                                                 1,
+		`mnemogate_build_info{version="` + changelogVersion(t) + `"}`:                                              1,
+		`mnemogate_up`:                   1,
+		`mnemogate_hash_queue`:           0,
+		`mnemogate_background_messages`:  0,
+		`mnemogate_defects_total`:        0,
+		`mnemogate_events_dropped_total`: 0,
 	}
 	check := func(when string) {
 		t.Helper()

@@ -319,7 +319,7 @@ func TestPanicsInTheBackgroundEndNothing(t *testing.T) {
 		token := s.credentials("dave", testPassword).wantState(record.SetPassword).token()
 		s.arm("mail.Send")
 		s.post("auth/setpassword", token, fields{"new_password": "a much better secret"}).wantState(record.Authorized)
-		s.toldOf("sending notice.password_changed to dave of acme")
+		s.toldOf(`"account":"dave","type":"notice.password_changed"`)
 		s.arm()
 		storetest.Eventually(t, 20*time.Second, "end of the messages", func() bool { return s.metric("mnemogate_background_messages") == 0 })
 	})

@@ -42,7 +42,7 @@ func (*weakSender) Weaknesses() []guest.Weakness {
 // too: in the log at each start, and by doctor.
 func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 	t.Setenv("MNEMOGATE_TEST_SHORT_KEY", "elevenchars")
-	s := startSite(t, siteConfig{global: realHashing, company: "captcha static tea\nsms weak\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\n}",
+	s := startSite(t, siteConfig{global: realHashing, company: "captcha static tea\nsms weak\nlimits {\nsms_per_company 2000/24h\n}\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\n}",
 		more: "company umbrella {\napi_key off\ncaptcha off\nmail log\nsms webhook http://gateway.invalid insecure {\nsecret whsec_c2VjcmV0\n}\notp {\nfixed 123456 +37060012345\n}\nrecovery {\nlink https://a.example/?{token}\n}\n}\n" +
 			"company zeta {\napi_key {env.MNEMOGATE_TEST_SHORT_KEY} " + testKey + "\ncaptcha off\nmail webhook http://127.0.0.1:1 {\nsecret c2VjcmV0\n}\n}"})
 	doctor := s.cli("", "doctor").out
@@ -59,6 +59,7 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 		{"mail", "umbrella", "links go to the log", "configure mail smtp"},
 		{"sms", "umbrella", "everyone on the way to gateway.invalid can read", "take the word insecure out"},
 		{"otp fixed", "umbrella", "whoever knows the code needs no SMS to +37060012345", "when the review or test is over"},
+		{"limits sms_per_company", "umbrella", "strangers who pump SMS can run up any bill", "what your busiest day needs"},
 		{"recovery link", "umbrella", "the token is not in the fragment", "behind #"},
 	} {
 		warned := false
@@ -76,6 +77,9 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 		if !told || !strings.Contains(doctor, weak.advice) {
 			t.Errorf("%s %s: doctor does not say %q", weak.company, weak.directive, weak.message)
 		}
+	}
+	if strings.Contains(doctor, "acme: limits sms_per_company") {
+		t.Error("doctor warns of a budget that is limited")
 	}
 	if strings.Contains(s.log(), "elevenchars") || strings.Contains(doctor, "elevenchars") {
 		t.Error("a key is told")

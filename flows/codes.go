@@ -39,6 +39,7 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 		return newCode{send: nothing}, nil
 	}
 	digits, fixed := c.Company.OTPFixed[a.Phone]
+	c.aboutSMS(a.Phone)
 	if !fixed {
 		digits = tokens.NewDigits(c.Company.OTPLength)
 	}
@@ -73,6 +74,13 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 		send = s.withinHidden(c, a, send)
 	}
 	return newCode{code, counters, send}, nil
+}
+
+// aboutSMS notes the country of a phone, unless it gets no SMS.
+func (c *call) aboutSMS(phone string) {
+	if _, fixed := c.Company.OTPFixed[phone]; !fixed && phone != "" {
+		c.country = tenant.CallingCode(phone)
+	}
 }
 
 // errNoSecondFactor is for an account whose next step would be a code, and that

@@ -1,6 +1,7 @@
 package flows_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -73,5 +74,63 @@ func TestOtherCountriesGetNoSMS(t *testing.T) {
 	b.must("auth/login", "", object{"login_id": phone})
 	if n := b.sms.count(); n != 0 {
 		t.Errorf("%d SMS were sent", n)
+	}
+}
+
+// Events of an SMS code name the country of its phone, and so do the refusals of its
+// budgets. Events of other codes name none.
+func TestEventsNameTheCountryOfAnSMSCode(t *testing.T) {
+	b := newBench(t)
+	b.withoutPassword()
+	b.backupCodes("ABCDE12345")
+	b.company.Limits.SMSPerAccount.N, b.company.Limits.WrongCodes.N = 100, 100
+	all := b.record()
+	wants := func(what, name, country string) {
+		t.Helper()
+		found := named(*all, name)
+		if len(found) == 0 || found[len(found)-1].Country != country {
+			t.Errorf("%s: got %+v, want the country %q", what, found, country)
+		}
+		*all = nil
+	}
+	login := func() string { return b.must("auth/login", "", object{"login_id": phone}).SessionToken }
+	token := login()
+	wants("a code was sent", "mnemogate.login.success", "+370")
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "wrong"})
+	wants("a wrong code", "mnemogate.checkotp.failure", "+370")
+	b.must("auth/renewotp", token, nil)
+	wants("another was sent", "mnemogate.renewotp.success", "+370")
+	b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code})
+	wants("a right code", "mnemogate.checkotp.success", "+370")
+	b.must("auth/checkotp", login(), object{"backup_code": "ABCDE12345"})
+	wants("a backup code", "mnemogate.checkotp.success", "")
+	token = b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"})).SessionToken
+	wants("a code was sent", "mnemogate.recovery.recover.success", "+370")
+	b.must("auth/recovery/checkotp", token, object{"otp": b.sms.last(t).Code})
+	wants("a right code", "mnemogate.recovery.checkotp.success", "+370")
+	b.company.OTPFixed = map[string]string{phone: "123456"}
+	b.must("auth/checkotp", login(), object{"otp": "123456"})
+	wants("a fixed code", "mnemogate.checkotp.success", "")
+	b.company.OTPFixed = nil
+	b.company.Limits.SMSPerCountry = tenant.Rate{N: 1, Per: time.Hour}
+	login()
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": phone})
+	wants("the country's budget is used up", record.LockSMSCountry, "+370")
+	b.company.Limits.SMSCountries = []string{"+371"}
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": phone})
+	wants("the country is not allowed", record.LockSMSCountries, "+370")
+
+	b = hardenedBench(t)
+	b.company.Limits.SMSCountries = []string{"+371"}
+	locked := make(chan record.Event, 1)
+	b.Observe = func(ctx context.Context, e record.Event) {
+		witness(ctx, e)
+		if e.Name == record.LockSMSCountries {
+			locked <- e
+		}
+	}
+	b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"}))
+	if e := <-locked; e.Country != "+370" {
+		t.Errorf("behind the answer: got %+v", e)
 	}
 }

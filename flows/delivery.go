@@ -42,7 +42,7 @@ func (s *Service) Notify(company *tenant.Company, a record.Account, what string)
 	if sender == nil || to == "" {
 		return
 	}
-	s.later.Do(s.Log, "sending "+what+" to "+a.Mnemocode+" of "+company.Code, func(ctx context.Context) error {
+	s.later(company, a, what, func(ctx context.Context) error {
 		if bySMS {
 			if err := s.chargeNotice(ctx, company, a); err != nil {
 				return err
@@ -61,6 +61,7 @@ func (s *Service) chargeNotice(ctx context.Context, company *tenant.Company, a r
 		return err
 	}
 	c := &call{Attempt: at}
+	c.aboutSMS(a.Phone)
 	counters := append([]record.Counter{c.PersonalCounter("sms-per-phone", a.Phone+"/notices", company.Limits.SMSPerPhone)}, c.CompanySMS()...)
 	country, _ := c.CountrySMS(a.Phone) // Notify has seen to it that it is allowed
 	return s.chargeHidden(ctx, c, a, append(counters, country...)...)
@@ -97,8 +98,8 @@ func (s *Service) deliver(ctx context.Context, code newCode) error {
 
 // sendLater sends the code of a recovery behind the answer; if that fails, the
 // code is void.
-func (s *Service) sendLater(company *tenant.Company, session record.TokenHash, code newCode) {
-	s.unseen("sending a code", func(ctx context.Context) error {
+func (s *Service) sendLater(company *tenant.Company, a record.Account, session record.TokenHash, code newCode) {
+	s.unseen(company, a, message.OTPRecovery, func(ctx context.Context) error {
 		err := panics.Contain(func() error { return code.send(ctx) })
 		if err == nil {
 			return nil

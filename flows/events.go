@@ -16,7 +16,7 @@ var EventKinds = eventKinds()
 func eventKinds() []record.EventKind {
 	var kinds []record.EventKind
 	for _, r := range Routes {
-		who := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "route", "result"}
+		who := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "country", "route", "result"}
 		kinds = append(kinds,
 			record.EventKind{Name: r.Event(record.Success), When: "`" + r.Path + "` succeeded", Fields: who},
 			record.EventKind{Name: r.Event(""), When: "`" + r.Path + "` failed; result is the error_code", Fields: append(who[:len(who):len(who)], "reason")},
@@ -108,7 +108,7 @@ func (c *call) who() (account int64, mnemocode string) {
 // emit tells the observer what came of a call, locks and endings first.
 func (s *Service) emit(ctx context.Context, r *Request, c *call, reply Reply, err error) {
 	e := c.by("")
-	e.Time, e.Route = c.Now, r.Route.Path
+	e.Time, e.Route, e.Country = c.Now, r.Route.Path, c.country
 	e.Account, e.Mnemocode = c.who()
 	if s.Companies[r.Company] != nil {
 		e.Company = r.Company

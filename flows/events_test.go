@@ -93,6 +93,7 @@ func fieldsOf(e record.Event) map[string]string {
 		"user_agent": e.UserAgent,
 		"key":        e.Key,
 		"actor":      e.Actor,
+		"country":    e.Country,
 		"route":      e.Route,
 		"result":     e.Result,
 		"reason":     e.Reason,
@@ -139,7 +140,7 @@ func named(events []record.Event, name string) []record.Event {
 
 func TestEventKindsAreWellFormed(t *testing.T) {
 	form := regexp.MustCompile(`^mnemogate(\.[a-z_]+)+$`) // Caddy looks them up in lower case
-	all := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "actor", "route", "result", "reason"}
+	all := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "actor", "country", "route", "result", "reason"}
 	seen := map[string]bool{}
 	for _, k := range flows.EventKinds {
 		if !form.MatchString(k.Name) || seen[k.Name] || k.When == "" {

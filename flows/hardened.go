@@ -94,7 +94,7 @@ func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequ
 
 // mailLinkLater mails a link after the answer, if the account's budget allows it.
 func (s *Service) mailLinkLater(c *call, a record.Account) {
-	s.unseen("mailing a link to "+a.Mnemocode+" of "+c.Company.Code, func(ctx context.Context) error {
+	s.unseen(c.Company, a, message.RecoveryLink, func(ctx context.Context) error {
 		err := s.chargeHidden(ctx, c, a, c.mailCounter(strconv.FormatInt(a.ID, 10)))
 		if errors.Is(err, errBudgetSpent) {
 			return nil
@@ -148,7 +148,7 @@ func (s *Service) spentHidden(ctx context.Context, c *call, a record.Account, er
 	if full, ok := errors.AsType[*record.Full](err); ok {
 		if s.told.First(s.Now(), full) {
 			e := c.by("")
-			e.Name, e.Company, e.Account, e.Mnemocode = limits.LockOf(full.Key), c.Company.Code, a.ID, a.Mnemocode
+			e.Name, e.Company, e.Account, e.Mnemocode, e.Country = limits.LockOf(full.Key), c.Company.Code, a.ID, a.Mnemocode, c.country
 			s.Emit(ctx, e)
 		}
 		return errBudgetSpent

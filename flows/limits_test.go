@@ -401,7 +401,7 @@ func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
 			if len(locks) != 1 || locks[0].Name != lock || locks[0].Mnemocode != mnemocode {
 				t.Errorf("got the locks %+v, want %s once", locks, lock)
 			}
-			if n := strings.Count(log.String(), "sending "+message.NoticePasswordChanged+" to "+mnemocode); n != 7 {
+			if n := strings.Count(log.String(), "account="+mnemocode+" type="+message.NoticePasswordChanged); n != 7 {
 				t.Errorf("%d dropped notices are logged, want 7:\n%s", n, log.String())
 			}
 			b.clock.advance(three.Per)

@@ -125,6 +125,7 @@ func (s *Service) tryCode(ctx context.Context, c *call, otp string) (step, error
 	if code == nil || !c.Now.Before(code.Expires) || code.Phone != a.Phone {
 		return step{}, wire.ErrOTPInvalid
 	}
+	c.aboutSMS(a.Phone)
 	sent := tokens.HashCode(c.token, c.session.State, a.Phone, otp)
 	right := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
 	switch {
@@ -211,7 +212,7 @@ func (s *Service) renew(ctx context.Context, c *call) (record.Account, error) {
 		if err := s.setCode(ctx, c, number, code.stored); err != nil {
 			return record.Account{}, err
 		}
-		s.sendLater(c.Company, c.session.Hash, code)
+		s.sendLater(c.Company, a, c.session.Hash, code)
 		return a, nil
 	}
 	if err := s.deliver(ctx, code); err != nil {

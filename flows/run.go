@@ -75,18 +75,33 @@ func (s *Service) EndOwed(ctx context.Context) error {
 	}
 }
 
-// unseen is Tasks.Do for what an answer must not tell of. It begins a while after
+// later sends a message to an account's owner, and no request waits for it. A message
+// that is dropped is counted and logged. Its request does not fail: notices never fail
+// one, and the recoveries of a hardened company must not tell that there is an account.
+func (s *Service) later(company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
+	task := background.Task{Company: company.Code, Mnemocode: a.Mnemocode, Type: kind, Send: send}
+	err := s.tasks.Do(s.Log, task)
+	if err == nil || a.ID == 0 { // a decoy's task sends nothing
+		return
+	}
+	s.Log.Warn("a message was dropped", "company", company.Code, "account", a.Mnemocode, "type", kind, "error", err)
+	if s.Dropped != nil {
+		s.Dropped(company.Code)
+	}
+}
+
+// unseen is later for what an answer must not tell of. It begins a while after
 // the answer, at a moment that nobody can foresee: begun at once it would take
 // its part of the machine from the answer, and so show in the time that takes.
-func (s *Service) unseen(doing string, do func(context.Context) error) {
+func (s *Service) unseen(company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
 	after := s.After
 	if after == nil {
 		after = time.After
 	}
-	s.later.Do(s.Log, doing, func(ctx context.Context) error {
+	s.later(company, a, kind, func(ctx context.Context) error {
 		select {
 		case <-after(minPause + rand.N(maxPause-minPause)):
-			return do(ctx)
+			return send(ctx)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -94,12 +109,12 @@ func (s *Service) unseen(doing string, do func(context.Context) error) {
 }
 
 // Waiting returns how many messages that no request waits for are under way.
-func (s *Service) Waiting() int { return s.later.Waiting() }
+func (s *Service) Waiting() int { return s.tasks.Waiting() }
 
 // Close waits for what goes on behind requests, for as long as its limit at
 // most. What requests that are still under way begin is not done.
 func (s *Service) Close() {
-	s.later.Close()
+	s.tasks.Close()
 	if s.History != nil {
 		s.recorder.Flush(context.Background(), s.History, s.Log) // what requests did that outlasted Run
 	}

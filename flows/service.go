@@ -40,6 +40,9 @@ type Service struct {
 	// KeyUsed is told of each good API key that was sent: its company, and what it is
 	// called (see Company) or KeyOfPage. nil for nobody. It must not block.
 	KeyUsed func(company, key string)
+	// Dropped is told of the company of each message that no request waited for and
+	// that was dropped. nil for nobody. It must not block.
+	Dropped func(company string)
 	// History is the Accounts, if they are one; nil keeps none. AuditKeep is for
 	// how long events are kept there.
 	History   record.History
@@ -52,7 +55,7 @@ type Service struct {
 	derived  atomic.Pointer[tokens.Keys]      // nil until it is needed
 	tagging  sync.Once
 	byTag    map[tokens.CompanyTag]*tenant.Company // of sealed tokens
-	later    background.Tasks
+	tasks    background.Tasks
 }
 
 // A Request is what a client sent to a route. The strings of its headers are
@@ -112,7 +115,8 @@ type call struct {
 	claim   *record.Counter // of a sealed session: full once the token was used; nil if it is stored
 
 	// What the call's events tell, see events.go.
-	issued string // the ID of the session that began
+	issued  string // the ID of the session that began
+	country string // calling code of the phone whose SMS code the call is about; empty for none
 }
 
 // Attempt is one of a client at that address.

@@ -79,7 +79,7 @@ func (s *Service) enter(ctx context.Context, c *call, st step) (Reply, error) {
 		}
 	}
 	if when == behindAnswer && code.send != nil {
-		s.sendLater(c.Company, hash, code)
+		s.sendLater(c.Company, st.account, hash, code)
 	}
 	c.issued = next.ID
 	return reply, nil

@@ -429,6 +429,7 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 		Now:       time.Now,
 		Observe:   a.watcher.observe,
 		KeyUsed:   countKey,
+		Dropped:   countDropped,
 	}
 	for code, c := range a.Companies {
 		service.Companies[code] = counted(c.effective)

@@ -96,6 +96,7 @@ func eachField(e record.Event, f func(name, value string)) {
 		{"user_agent", e.UserAgent},
 		{"key", e.Key},
 		{"actor", e.Actor},
+		{"country", e.Country},
 		{"route", e.Route},
 		{"result", e.Result},
 		{"reason", e.Reason},

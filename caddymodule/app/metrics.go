@@ -46,8 +46,14 @@ var (
 		"Accounts that were created, changed, deleted, unlocked and so on, named as the mnemogate.account events are.",
 		"company", "change")
 	messages = counters("mnemogate_messages_total",
-		"SMS and mails that were handed to a gateway, by type of message and result (accepted or failed).",
-		"company", "channel", "type", "result")
+		"SMS and mails that were handed to a gateway, by type of message, result (accepted or failed) and, of SMS, country (the phone's calling code, as +370).",
+		"company", "channel", "type", "result", "country")
+	messagesDropped = counters("mnemogate_messages_dropped_total",
+		"Messages that no request waited for and that were dropped, because too many of the company's waited for its gateway; the log names the accounts.",
+		"company")
+	codesUsed = counters("mnemogate_codes_used_total",
+		"Right codes from SMS that a login or recovery went on with, by the phone's calling code.",
+		"company", "country")
 	deliveries = counters("mnemogate_outbox_deliveries_total",
 		"Events for receivers, by result (delivered; failed: it will be tried again; dropped: it was tried for three days).",
 		"company", "result")
@@ -164,6 +170,7 @@ func (a *App) registerMetrics(ctx caddy.Context) error {
 		return err
 	}
 	for code, c := range a.Companies {
+		messagesDropped.WithLabelValues(code)
 		for i := range c.effective.APIKeys {
 			keyRequests.WithLabelValues(code, strconv.Itoa(i+1))
 		}
@@ -180,8 +187,10 @@ func (a *App) registerMetrics(ctx caddy.Context) error {
 }
 
 const (
-	lockEvents    = "mnemogate.lock."
-	accountEvents = "mnemogate.account."
+	lockEvents       = "mnemogate.lock."
+	accountEvents    = "mnemogate.account."
+	codeUsed         = "mnemogate.checkotp.success"
+	recoveryCodeUsed = "mnemogate.recovery.checkotp.success"
 )
 
 // countEvent counts what is no request's result: that is counted where it is
@@ -195,8 +204,13 @@ func countEvent(e record.Event) {
 		deliveries.WithLabelValues(e.Company, "dropped").Inc()
 	} else if e.Name == record.SessionEnded {
 		sessionsEnded.WithLabelValues(e.Company, e.Reason).Inc()
+	} else if e.Country != "" && (e.Name == codeUsed || e.Name == recoveryCodeUsed) {
+		codesUsed.WithLabelValues(e.Company, e.Country).Inc()
 	}
 }
+
+// countDropped is flows.Service.Dropped.
+func countDropped(company string) { messagesDropped.WithLabelValues(company).Inc() }
 
 // CountRequest counts the answer of an auth route.
 func (a *App) CountRequest(company string, route *flows.Route, state record.State, err error) {
@@ -277,7 +291,11 @@ func (s countedSender) Send(ctx context.Context, m message.Message) error {
 	if err != nil {
 		result = "failed"
 	}
-	messages.WithLabelValues(m.Company, s.channel, m.Type, result).Inc()
+	country := ""
+	if s.channel == "sms" {
+		country = tenant.CallingCode(m.To)
+	}
+	messages.WithLabelValues(m.Company, s.channel, m.Type, result, country).Inc()
 	return err
 }
 

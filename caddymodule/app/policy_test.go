@@ -106,7 +106,7 @@ var leaves = []leaf{
 	{in("recovery", "methods QUESTION"), in("recovery", "methods off"), func(c *tenant.Company) any { return fmt.Sprint(c.Methods) }},
 	{in("recovery", "link https://one.example/#{token}"), in("recovery", "link https://two.example/#{token}"), func(c *tenant.Company) any { return c.Link }},
 	{in("recovery", "link_ttl 1m"), in("recovery", "link_ttl 2m"), func(c *tenant.Company) any { return c.LinkTTL }},
-	{in("limits", "captcha_after 1"), in("limits", "captcha_after 2"), func(c *tenant.Company) any { return c.Limits.CaptchaAfter }},
+	{in("limits", "captcha_after 1"), in("limits", "captcha_after 0"), func(c *tenant.Company) any { return c.Limits.CaptchaAfter }},
 	{in("limits", "lock_after 1"), in("limits", "lock_after 2"), func(c *tenant.Company) any { return c.Limits.LockAfter }},
 	{in("limits", "lock_for 1m"), in("limits", "lock_for 2m"), func(c *tenant.Company) any { return c.Limits.LockFor }},
 	{in("limits", "disable_after 1"), in("limits", "disable_after 2"), func(c *tenant.Company) any { return c.Limits.DisableAfter }},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // A Weakness is one of the configuration's.
@@ -96,6 +97,9 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	if len(e.OTPFixed) > 0 {
 		add("otp fixed", "whoever knows the code needs no SMS to "+strings.Join(slices.Sorted(maps.Keys(e.OTPFixed)), ", "),
 			"take them out when the review or test is over")
+	}
+	if e.SMS != nil && e.Limits.SMSPerCompany == (tenant.Rate{}) {
+		add("limits sms_per_company", "it is unlimited: strangers who pump SMS can run up any bill", "set it to what your busiest day needs, such as 2000/24h")
 	}
 	if len(e.Methods) == 0 {
 		add("recovery", "no method is possible: whoever forgets the password needs an operator", "configure sms, or mail and recovery link")

@@ -118,22 +118,9 @@ func (p *Policy) otpOptions(d *caddyfile.Dispenser) map[string]func() error {
 	return map[string]func() error{
 		"length":   p.insecure(d, "otp.length", guest.Int(&o.Length)),
 		"ttl":      p.insecure(d, "otp.ttl", guest.Duration(&o.TTL)),
-		"renewals": func() error { return o.parseRenewals(d) },
+		"renewals": guest.OneValue(d, countValue(&o.Renewals)),
 		"fixed":    func() error { return o.parseFixed(d) },
 	}
-}
-
-func (o *OTP) parseRenewals(d *caddyfile.Dispenser) error {
-	var s string
-	if !d.AllArgs(&s) {
-		return d.ArgErr()
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return d.Errf("'%s' is no number", s)
-	}
-	o.Renewals = &n
-	return nil
 }
 
 func (o *OTP) parseFixed(d *caddyfile.Dispenser) error {
@@ -218,7 +205,7 @@ func (r *Recovery) parseMethods(d *caddyfile.Dispenser) error {
 func (p *Policy) limitOptions(d *caddyfile.Dispenser) map[string]func() error {
 	l := &p.Limits
 	return map[string]func() error{
-		"captcha_after":        p.insecure(d, "limits.captcha_after", guest.Int(&l.CaptchaAfter)),
+		"captcha_after":        p.insecure(d, "limits.captcha_after", countValue(&l.CaptchaAfter)),
 		"lock_after":           p.insecure(d, "limits.lock_after", guest.Int(&l.LockAfter)),
 		"lock_for":             guest.OneValue(d, guest.Duration(&l.LockFor)),
 		"disable_after":        p.insecure(d, "limits.disable_after", guest.Int(&l.DisableAfter)),
@@ -262,6 +249,18 @@ func rateValue(to **Rate) guest.Value {
 			return "no rate; " + err.Error()
 		}
 		*to = &rate
+		return ""
+	}
+}
+
+// countValue reads a number that may be 0.
+func countValue(to **int) guest.Value {
+	return func(arg string) string {
+		n, err := strconv.Atoi(arg)
+		if err != nil {
+			return "no number"
+		}
+		*to = &n
 		return ""
 	}
 }

@@ -166,7 +166,7 @@ func (p *Policy) checkLimits() error {
 	const nist = "NIST SP 800-63B-4, section 3.2.2"
 	attempts, works := span[int]{1, 100}, span[int]{1, maxEvents}
 	return cmp.Or(
-		bounded(p, "limits.captcha_after", l.CaptchaAfter, works, attempts, nist),
+		bounded(p, "limits.captcha_after", l.captchaAfter(), span[int]{0, maxEvents}, attempts, nist),
 		bounded(p, "limits.lock_after", l.LockAfter, works, attempts, nist),
 		bounded(p, "limits.disable_after", l.DisableAfter, works, attempts, nist),
 		within("limits.lock_for", time.Duration(l.LockFor), span[time.Duration]{1, year}),
@@ -183,6 +183,13 @@ func (p *Policy) checkLimits() error {
 		l.MailsPerAccount.check("mails_per_account"),
 		within("limits.sessions_per_account", l.SessionsPerAccount, span[int]{1, record.MaxSessions}),
 	)
+}
+
+func (l *Limits) captchaAfter() int {
+	if l.CaptchaAfter == nil {
+		return 0
+	}
+	return *l.CaptchaAfter
 }
 
 // A span is what lies from least to most.

@@ -213,8 +213,8 @@ type Recovery struct {
 // `5/10m` is a number of events within a time that the first of them opens.
 type Limits struct {
 	// After this many wrong passwords in a row the next attempt needs a
-	// captcha. 1 to 100. Default: 3.
-	CaptchaAfter int `json:"captcha_after,omitempty"`
+	// captcha; with 0, each attempt does. At most 100. Default: 3.
+	CaptchaAfter *int `json:"captcha_after,omitempty"`
 
 	// From this many wrong passwords in a row on, each locks the account for
 	// `lock_for`. 1 to 100. Default: 10.
@@ -417,7 +417,7 @@ func (p *Passwords) apply(to *tenant.PasswordPolicy, regex *regexp.Regexp) {
 }
 
 func (l *Limits) apply(to *tenant.Limits) {
-	override(&to.CaptchaAfter, l.CaptchaAfter)
+	overrideBy(&to.CaptchaAfter, l.CaptchaAfter)
 	override(&to.LockAfter, l.LockAfter)
 	override(&to.LockFor, time.Duration(l.LockFor))
 	override(&to.DisableAfter, l.DisableAfter)

@@ -8,6 +8,7 @@ package message
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -27,6 +28,10 @@ const (
 	NoticePasswordChanged = "notice.password_changed"
 	NoticeIdentityBound   = "notice.identity_bound"
 )
+
+// IsNotice reports whether a type is a notice: it tells an owner what happened to the
+// account, and carries neither code nor link.
+func IsNotice(kind string) bool { return strings.HasPrefix(kind, "notice.") }
 
 // A Message is an SMS or a mail, ready to be sent.
 type Message struct {

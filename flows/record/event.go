@@ -19,6 +19,7 @@ type Event struct {
 	UserAgent string // what the client says it is, cut at 200 bytes
 	Key       string // which API key the client has: see flows.Service.Company, and flows.KeyOfPage
 	Actor     string // who managed the account: the name of a key for the accounts API, or ActorAdmin
+	Country   string // calling code, as +370, of the phone that an SMS was for or whose code was given
 	Route     string // Route.Path
 	Result    string // Success or the error_code
 	Reason    string // why, as far as Result does not say it
@@ -102,7 +103,7 @@ var EventKinds = eventKinds()
 
 func eventKinds() []EventKind {
 	client := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key"}
-	attempt := append(client[:len(client):len(client)], "actor", "route")
+	attempt := append(client[:len(client):len(client)], "actor", "country", "route")
 	ended := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "actor", "route", "reason"}
 	admin := []string{"company", "mnemocode", "address", "actor", "reason"}
 	return []EventKind{

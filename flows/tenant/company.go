@@ -107,7 +107,7 @@ const (
 
 // Limits bound what can be guessed and what can be sent.
 type Limits struct {
-	CaptchaAfter int           // wrong passwords in a row
+	CaptchaAfter int           // wrong passwords in a row; 0: each password needs a captcha
 	LockAfter    int           // wrong passwords in a row
 	LockFor      time.Duration //
 	DisableAfter int           // wrong passwords in a row, at most 100

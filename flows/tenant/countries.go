@@ -9,8 +9,8 @@ import (
 const shortCodes = " 1 7 20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 " +
 	"60 61 62 63 64 65 66 81 82 84 86 90 91 92 93 94 95 98 "
 
-// callingCode is a phone's, with its plus.
-func callingCode(phone string) string {
+// CallingCode is a phone's, with its plus. There are fewer than a thousand.
+func CallingCode(phone string) string {
 	for n := 2; n <= 3 && n <= len(phone); n++ {
 		if strings.Contains(shortCodes, " "+phone[1:n]+" ") {
 			return phone[:n]
@@ -24,7 +24,7 @@ func callingCode(phone string) string {
 // if none of SMSCountries is its.
 func (l *Limits) Country(phone string) (prefix string, allowed bool) {
 	if len(l.SMSCountries) == 0 {
-		return callingCode(phone), true
+		return CallingCode(phone), true
 	}
 	for _, country := range l.SMSCountries {
 		if strings.HasPrefix(phone, country) && len(country) > len(prefix) {
@@ -32,7 +32,7 @@ func (l *Limits) Country(phone string) (prefix string, allowed bool) {
 		}
 	}
 	if prefix == "" {
-		return callingCode(phone), false
+		return CallingCode(phone), false
 	}
 	return prefix, true
 }
