@@ -57,7 +57,7 @@ func (s *Service) Notify(company *tenant.Company, a record.Account, what string)
 // and so keep the owner from being told.
 func (s *Service) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account) error {
 	c := &call{Attempt: s.Attempt(company, "")}
-	counters := append([]record.Counter{c.Counter("sms-per-phone", a.Phone+"/notices", company.Limits.SMSPerPhone)}, c.CompanySMS()...)
+	counters := append(c.Budget("sms-per-phone", a.Phone+"/notices", company.Limits.SMSPerPhone), c.CompanySMS()...)
 	country, _ := c.CountrySMS(a.Phone) // Notify has seen to it that it is allowed
 	return s.chargeHidden(ctx, c, a, append(counters, country...)...)
 }

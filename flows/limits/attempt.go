@@ -60,6 +60,14 @@ func (at *Attempt) Counter(name, of string, rate tenant.Rate) record.Counter {
 	return record.Counter{Key: Key(at.Company.Code, name, of), Limit: rate.N, Window: rate.Per}
 }
 
+// Budget is the counter of something that may be unlimited: then there is none.
+func (at *Attempt) Budget(name, of string, rate tenant.Rate) []record.Counter {
+	if rate == tenant.Unlimited {
+		return nil
+	}
+	return []record.Counter{at.Counter(name, of, rate)}
+}
+
 // addressRanges are what an address is counted as: one of IPv6 as its /64, which
 // one customer of a provider has whole, and as its /48, the most that a provider
 // gives to one (RFC 6177). Any other is both itself.
@@ -87,7 +95,7 @@ const wideTimes = 10
 
 // perAddress are the counters of the attempt's address.
 func (at *Attempt) perAddress(name string, rate tenant.Rate) []record.Counter {
-	if at.Nowhere {
+	if at.Nowhere || rate == tenant.Unlimited {
 		return nil
 	}
 	return PerAddress(at.Company.Code, name, at.Address, rate)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // SMSCounters are the budgets that one SMS uses up. The narrowest come first:
@@ -29,23 +28,19 @@ func (at *Attempt) SMSCounters(a record.Account, decoyOf string) []record.Counte
 // AccountSMS are the budgets of an account and its phone.
 func (at *Attempt) AccountSMS(account, phone string) []record.Counter {
 	l := &at.Company.Limits
-	return []record.Counter{at.Counter("sms-per-account", account, l.SMSPerAccount), at.Counter("sms-per-phone", phone, l.SMSPerPhone)}
+	return append(at.Budget("sms-per-account", account, l.SMSPerAccount), at.Budget("sms-per-phone", phone, l.SMSPerPhone)...)
 }
 
-// CompanySMS is the company's own budget, if it has one.
+// CompanySMS is the company's own budget.
 func (at *Attempt) CompanySMS() []record.Counter {
-	rate := at.Company.Limits.SMSPerCompany
-	if rate == (tenant.Rate{}) {
-		return nil
-	}
-	return []record.Counter{at.Counter("sms-per-company", "", rate)}
+	return at.Budget("sms-per-company", "", at.Company.Limits.SMSPerCompany)
 }
 
 // countryAgain is after what time an SMS to a country that is not allowed may be asked
 // for again: only an operator can change that.
 const countryAgain = 24 * time.Hour
 
-// CountrySMS is the budget of a phone's country, if it has one. Where the country is
+// CountrySMS is the budget of a phone's country. Where the country is
 // not allowed, it is full.
 func (at *Attempt) CountrySMS(phone string) ([]record.Counter, error) {
 	rate := at.Company.Limits.SMSPerCountry
@@ -53,10 +48,7 @@ func (at *Attempt) CountrySMS(phone string) ([]record.Counter, error) {
 	if !allowed {
 		return nil, &record.Full{Key: at.Counter("sms-countries", prefix, rate).Key, Until: at.Now.Add(countryAgain)}
 	}
-	if rate == (tenant.Rate{}) {
-		return nil, nil
-	}
-	return []record.Counter{at.Counter("sms-per-country", prefix, rate)}, nil
+	return at.Budget("sms-per-country", prefix, rate), nil
 }
 
 // DecoyBudget is whose budgets a login id uses up that is not told whether an
