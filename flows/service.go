@@ -47,6 +47,7 @@ type Service struct {
 
 	recorder background.Recorder
 	told     limits.Told // of full counters
+	traffic  limits.Traffic
 	warnings background.Warnings
 	backlogs atomic.Pointer[[]record.Backlog] // nil until they are known
 	derived  atomic.Pointer[tokens.Keys]      // nil until it is needed
@@ -114,7 +115,7 @@ type call struct {
 func (s *Service) Attempt(company *tenant.Company, address string) limits.Attempt {
 	at := limits.Attempt{Company: company, Address: address, Now: s.Now(), Counters: s.Sessions, Tallies: s.Accounts, Tell: s.Tell}
 	if s.Observe != nil {
-		at.Told = &s.told
+		at.Told, at.Traffic = &s.told, &s.traffic
 	}
 	return at
 }

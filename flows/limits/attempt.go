@@ -34,15 +34,18 @@ type Attempt struct {
 
 	Counters record.Counters
 	Tallies  record.Tallies
-	Told     *Told // nil: nobody is told of budgets that are used up
+	Told     *Told    // nil: nobody is told of budgets that are used up
+	Traffic  *Traffic // of all attempts; nil only if Told is
 	// Tell is how a change is told of, once it was made.
 	Tell func(company *tenant.Company, of func() []background.Fact) []record.Tell
 
 	// Whose the attempt is, once the account was found.
 	Account   int64
 	Mnemocode string
-	// Events are what has happened, with a Name and a Reason.
+	// Events are what has happened, with a Name, a Reason and a Traffic.
 	Events []record.Event
+
+	counted []string // the address's counters that it adds to
 }
 
 // Happened notes an event of the attempt, which is emitted with all that is known
@@ -113,7 +116,7 @@ func PerAddress(company, name, address string, rate tenant.Rate) []record.Counte
 }
 
 func (at *Attempt) addressFailures() []record.Counter {
-	return at.perAddress("failures-of-address", at.Company.Limits.FailuresPerAddress)
+	return at.perAddress(addressFailures, at.Company.Limits.FailuresPerAddress)
 }
 
 // AddressLook are what CheckAddress looks at, for a step that is to look itself.
@@ -125,15 +128,20 @@ func (at *Attempt) CheckAddress(ctx context.Context) error {
 }
 
 // AddressLogins count the passwords of the address that were compared and the
-// OAuth codes that went to a provider, right or wrong.
+// OAuth codes that went to a provider, right or wrong. They are for charging.
 func (at *Attempt) AddressLogins() []record.Counter {
-	return at.perAddress("logins-per-address", at.Company.Limits.LoginsPerAddress)
+	at.counted = append(at.counted, addressLogins)
+	return at.addressLogins()
+}
+
+func (at *Attempt) addressLogins() []record.Counter {
+	return at.perAddress(addressLogins, at.Company.Limits.LoginsPerAddress)
 }
 
 // CheckLogins is CheckAddress before a password: it also refuses an address with
 // too many of them.
 func (at *Attempt) CheckLogins(ctx context.Context) error {
-	return at.Charge(ctx, record.Look(append(at.addressFailures(), at.AddressLogins()...)...)...)
+	return at.Charge(ctx, record.Look(append(at.addressFailures(), at.addressLogins()...)...)...)
 }
 
 // BeginLogin is CheckLogins, and counts a password that is about to be compared.
@@ -150,6 +158,7 @@ func (at *Attempt) AddressFirst(ctx context.Context, err error) error {
 // FailAddress counts a failure of the address; it is refused if there were too
 // many before.
 func (at *Attempt) FailAddress(ctx context.Context) error {
+	at.counted = append(at.counted, addressFailures)
 	return at.Charge(ctx, at.addressFailures()...)
 }
 
@@ -173,7 +182,7 @@ func (at *Attempt) Refused(err error) error {
 	if full, ok := errors.AsType[*record.Full](err); ok {
 		lock := LockOf(full.Key)
 		if at.Told != nil && at.Told.First(at.Now, full) {
-			at.Happened(lock, "")
+			at.Events = append(at.Events, at.full(lock, full.Key))
 		}
 		return wire.Restricted(lock, at.Now, full.Until)
 	}

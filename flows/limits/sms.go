@@ -7,7 +7,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// SMSCounters are the budgets that one SMS uses up. The narrowest come first:
+// SMSCounters are the budgets that one SMS uses up, for charging. The narrowest come first:
 // it is theirs that the caller can wait for. A decoy runs dry as an account
 // would, but for the company's.
 func (at *Attempt) SMSCounters(a record.Account, decoyOf string) []record.Counter {
@@ -17,7 +17,8 @@ func (at *Attempt) SMSCounters(a record.Account, decoyOf string) []record.Counte
 	} else {
 		counters = at.AccountSMS(DecoyBudget(decoyOf), DecoyBudget(decoyOf))
 	}
-	counters = append(counters, at.perAddress("sms-per-address", at.Company.Limits.SMSPerAddress)...)
+	at.counted = append(at.counted, addressSMS)
+	counters = append(counters, at.perAddress(addressSMS, at.Company.Limits.SMSPerAddress)...)
 	company := at.CompanySMS()
 	if a.ID == 0 {
 		company = record.Look(company...)
