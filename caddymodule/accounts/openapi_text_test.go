@@ -108,9 +108,9 @@ var operations = map[string]operationText{
 		of:     []any{manage.Introspection{}}, fails: []int{http.StatusUnsupportedMediaType},
 	},
 	"POST {company}/import": {
-		id: "import", query: []string{"update"},
+		id: "import", query: []string{"update", "skipped"},
 		more: "A line is an account as in NewAccount, and may have `control_answer_hash`, `backup_code_hashes`, `totp_secret` and `created_at` besides. What is there is skipped, or changed with update=true.",
-		body: lines, status: 200, answer: "A line for each that failed (`line`, `field`, `error`), and the counts last (`created`, `updated`, `skipped`, `failed`).", content: lines,
+		body: lines, status: 200, answer: "A line for each that failed (`line`, `field`, `error`) and, with skipped=true, each that was skipped (`line`, `skipped`: why), and the counts last (`created`, `updated`, `skipped`, `failed`).", content: lines,
 	},
 	"GET {company}/export": {id: "export", query: []string{"secrets"}, status: 200, answer: "What import takes, one account a line.", content: lines},
 }
@@ -140,6 +140,7 @@ var parameterTexts = map[string]object{
 	"after":     {{"description", "The `next` of the page before."}, {"schema", object{{"type", "string"}}}},
 	"rules":     {{"description", "`user` applies the rules for passwords that users choose."}, {"schema", object{{"type", "string"}, {"enum", []any{"user"}}}}},
 	"update":    {{"description", "Change what is there."}, {"schema", object{{"type", "boolean"}, {"default", false}}}},
+	"skipped":   {{"description", "Answer a line for each that is skipped, too."}, {"schema", object{{"type", "boolean"}, {"default", false}}}},
 	"secrets":   {{"description", "With the secrets of authenticator apps, in plain."}, {"schema", object{{"type", "boolean"}, {"default", false}}}},
 }
 

@@ -365,8 +365,8 @@ func (c *cli) listCommand() *cobra.Command {
 	cmd := c.command("list [flags]", "Lists accounts", `They are ordered by mnemocode. Where there are more than --limit, the last line
 says how to go on; --all goes on by itself, and takes any number.
 
---status and --contains select accounts; given both, they must both apply. Case
-does not matter in --contains. A part of a phone may have spaces, as in '600 12'.`,
+--status and --contains select accounts, and given both, those that both apply
+to. --contains ignores case, and spaces in a part of a phone, as in '600 12'.`,
 		cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
 			company, err := c.company(cmd.Context())
 			if err != nil {

@@ -138,11 +138,13 @@ var Fields = []string{
 	"oauth_identities", "disclaimers_accepted", "backup_code_hashes", "totp_secret", "created_at",
 }
 
-// A Failure is the answer to a line that was not imported.
+// A Failure is the answer to a line that was not imported: one with an error has failed,
+// one that was skipped tells why.
 type Failure struct {
-	Line  int    `json:"line"`
-	Field string `json:"field,omitempty"`
-	Error string `json:"error"`
+	Line    int    `json:"line"`
+	Field   string `json:"field,omitempty"`
+	Error   string `json:"error,omitempty"`
+	Skipped string `json:"skipped,omitempty"`
 }
 
 // Counts is the last line of the answer. With Error the import was given
