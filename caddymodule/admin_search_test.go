@@ -14,6 +14,9 @@ func TestAccountsAreFoundByStatusAndPartOfALoginID(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
 		s := start(t, siteConfig{company: "captcha off", more: "company other {\napi_key off\ncaptcha off\n}"})
+		if s.nodes != nil {
+			s = s.nodes[0]
+		}
 		var lines strings.Builder
 		for i := range 30 {
 			status := record.Statuses[i%len(record.Statuses)]
@@ -36,13 +39,10 @@ func TestAccountsAreFoundByStatusAndPartOfALoginID(t *testing.T) {
 			{"contains=ANN_2&limit=3&after=m22", "m23 m24 m25 to m25"},
 			{"contains=ANN_2&limit=7&after=m22", "m23 m24 m25 m26 m27 m28 m29 to "},
 			{"contains=" + url.QueryEscape("+370 600 123-07"), "m07 to "},
-			{"contains=+370", "m00 m01 to m01"},
+			{"contains=+370&limit=2", "m00 m01 to m01"}, // a + that was not escaped
 			{"contains=%25", " to "},
 			{"contains=zoe", " to "},
 		} {
-			if c.query == "contains=+370" {
-				c.query += "&limit=2" // a + that was not escaped
-			}
 			names, next := search(c.query)
 			if got := strings.Join(names, " ") + " to " + next; got != c.want {
 				t.Errorf("%s: got %q, want %q", c.query, got, c.want)
