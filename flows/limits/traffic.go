@@ -90,10 +90,10 @@ func (at *Attempt) Ended(account int64, login bool) {
 	for _, limit := range at.addressLimits() {
 		for _, c := range at.perAddress(limit.name, limit.rate) {
 			w := at.Traffic.find(c.Key, at.Now)
-			if w == nil && !slices.Contains(at.counted, limit.name) {
-				continue
-			}
 			if w == nil {
+				if !slices.Contains(at.counted, limit.name) {
+					continue
+				}
 				w = &window{ends: at.Now.Add(c.Window)}
 				at.Traffic.keep(c.Key, w)
 			}
