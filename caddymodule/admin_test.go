@@ -153,6 +153,7 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 		"profile_mnemocode": "alice", "role": "tester", "primary_phone": "+37060012345", "primary_email": "Alice@Example.com",
 		"login_name": "alice", "locale": "pt-BR", "status": "active", "second_factor": false, "must_set_password": false, "password_set": true,
 		"control_question": "Cat?", "backup_codes_left": 0.0, "totp": false, "locked_until": nil,
+		"captcha_due": false,
 	}
 	for name, value := range want {
 		if shown.JSON[name] != value {
@@ -164,7 +165,7 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 			t.Errorf("the answer holds %s", secret)
 		}
 	}
-	if names := len(shown.JSON); names != 18 {
+	if names := len(shown.JSON); names != 19 {
 		t.Errorf("the answer has %d fields: %s", names, shown.Body)
 	}
 	s.login("ALICE@example.com")

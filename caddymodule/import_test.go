@@ -101,6 +101,16 @@ func TestImportTellsEachLineThatFails(t *testing.T) {
 			t.Errorf("got %+v", counts)
 		}
 	})
+	s.run("and told if wanted", func(t *testing.T) {
+		told, counts := s.importAll("?skipped=true", importLine(5)+"\n"+importLine(4000)+"\n"+`{"profile_mnemocode":"user-000006","password":"plain"}`)
+		if counts.Skipped != 2 || len(told) != 2 || !strings.Contains(told[1].Skipped, "is there already") || told[1].Error != "" || !strings.Contains(told[3].Skipped, "is there already") {
+			t.Errorf("got %+v, %+v", told, counts)
+		}
+		told, counts = s.importAll("?skipped=true&update=true", importLine(5))
+		if counts.Skipped != 1 || told[1].Skipped != "the account is like this already" {
+			t.Errorf("got %+v, %+v", told, counts)
+		}
+	})
 	s.run("or updated", func(t *testing.T) {
 		_, counts := s.importAll("?update=true", importLine(5)+"\n"+`{"profile_mnemocode":"user-000006","role":"chief"}`+"\n"+importLine(3000)+"\n"+
 			`{"profile_mnemocode":"user-000008","login_name":"user9"}`)
@@ -204,7 +214,11 @@ func TestAnImportOutlivesReloads(t *testing.T) {
 		}
 		done <- nil
 	}()
-	counts := s.cli(lines.String(), "account", "import", "--json").want(0).object()
+	told := strings.TrimSpace(s.cli(lines.String(), "account", "import", "--json").want(0).out)
+	var counts fields
+	if err := json.Unmarshal([]byte(told[strings.LastIndex(told, "\n")+1:]), &counts); err != nil {
+		t.Fatal(err)
+	}
 	if err := <-done; err != nil {
 		t.Error(err)
 	}

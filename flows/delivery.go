@@ -62,7 +62,7 @@ func (s *Service) chargeNotice(ctx context.Context, company *tenant.Company, a r
 	}
 	c := &call{Attempt: at}
 	c.aboutSMS(a.Phone)
-	counters := append([]record.Counter{c.PersonalCounter("sms-per-phone", a.Phone+"/notices", company.Limits.SMSPerPhone)}, c.CompanySMS()...)
+	counters := append(c.PhoneSMS(a.Phone+"/notices"), c.CompanySMS()...)
 	country, _ := c.CountrySMS(a.Phone) // Notify has seen to it that it is allowed
 	return s.chargeHidden(ctx, c, a, append(counters, country...)...)
 }

@@ -117,8 +117,13 @@ func (s *Service) emit(ctx context.Context, r *Request, c *call, reply Reply, er
 		e.Session, e.State = c.session.ID, c.session.State
 	}
 	for _, noted := range c.Events {
-		e.Name, e.Reason = noted.Name, noted.Reason
+		e.Name, e.Reason, e.Traffic = noted.Name, noted.Reason, noted.Traffic
 		s.Emit(ctx, e)
+	}
+	e.Traffic = nil
+	authorized := err == nil && reply.SessionState == record.Authorized
+	if !errors.Is(err, wire.ErrRestricted) {
+		c.Ended(e.Account, authorized)
 	}
 	e.Result, e.Reason = outcome(err)
 	e.Name = r.Route.Event(e.Result)
@@ -127,7 +132,7 @@ func (s *Service) emit(ctx context.Context, r *Request, c *call, reply Reply, er
 		e.State = cmp.Or(reply.SessionState, e.State)
 	}
 	s.Emit(ctx, e)
-	if err == nil && reply.SessionState == record.Authorized {
+	if authorized {
 		s.Recorded()
 	}
 }

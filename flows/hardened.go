@@ -76,7 +76,7 @@ func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequ
 		return Reply{}, methodErr
 	}
 	if method == tenant.ByMail {
-		if err := c.Charge(ctx, c.mailCounter(limits.DecoyBudget(alias))); err != nil {
+		if err := c.Charge(ctx, c.mailBudget(limits.DecoyBudget(alias))...); err != nil {
 			return Reply{}, err
 		}
 		if a.ID != 0 {
@@ -95,7 +95,7 @@ func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequ
 // mailLinkLater mails a link after the answer, if the account's budget allows it.
 func (s *Service) mailLinkLater(c *call, a record.Account) {
 	s.unseen(c.Company, a, message.RecoveryLink, func(ctx context.Context) error {
-		err := s.chargeHidden(ctx, c, a, c.mailCounter(strconv.FormatInt(a.ID, 10)))
+		err := s.chargeHidden(ctx, c, a, c.mailBudget(strconv.FormatInt(a.ID, 10))...)
 		if errors.Is(err, errBudgetSpent) {
 			return nil
 		}

@@ -106,7 +106,7 @@ func (s *Service) MailLink(ctx context.Context, at *limits.Attempt, a record.Acc
 // mailLink mails a link that auth/recovery/checklink exchanges for a session, in
 // a mail of a type.
 func (s *Service) mailLink(ctx context.Context, c *call, a record.Account, mail string) error {
-	if err := c.Charge(ctx, c.mailCounter(strconv.FormatInt(a.ID, 10))); err != nil {
+	if err := c.Charge(ctx, c.mailBudget(strconv.FormatInt(a.ID, 10))...); err != nil {
 		return err
 	}
 	link, message := c.newLink(a, mail)
@@ -117,8 +117,8 @@ func (s *Service) mailLink(ctx context.Context, c *call, a record.Account, mail 
 	return s.store(ctx, c, link)
 }
 
-func (c *call) mailCounter(account string) record.Counter {
-	return c.Counter("mails-per-account", account, c.Company.Limits.MailsPerAccount)
+func (c *call) mailBudget(account string) []record.Counter {
+	return c.Budget("mails-per-account", account, c.Company.Limits.MailsPerAccount)
 }
 
 // newLink is a session that only checklink takes, under a token of another

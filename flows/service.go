@@ -50,6 +50,7 @@ type Service struct {
 
 	recorder background.Recorder
 	told     limits.Told // of full counters
+	traffic  limits.Traffic
 	warnings background.Warnings
 	backlogs atomic.Pointer[[]record.Backlog] // nil until they are known
 	derived  atomic.Pointer[tokens.Keys]      // nil until it is needed
@@ -131,7 +132,7 @@ func (s *Service) Attempt(ctx context.Context, company *tenant.Company, address 
 func (s *Service) attempt(company *tenant.Company, address string) limits.Attempt {
 	at := limits.Attempt{Company: company, Address: address, Now: s.Now(), Counters: s.Sessions, Tallies: s.Accounts, Tell: s.Tell}
 	if s.Observe != nil {
-		at.Told = &s.told
+		at.Told, at.Traffic = &s.told, &s.traffic
 	}
 	return at
 }

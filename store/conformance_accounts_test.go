@@ -148,6 +148,11 @@ var createCases = []accountsCase{
 				wantErr(t, "ByIdentity", err, record.ErrNotFound)
 				_, err = one.List(bg, "acme", odd, 1)
 				must(t, err)
+				_, _, err = one.Search(bg, "acme", record.Match{Reach: 5}, odd, 1)
+				must(t, err)
+				found, _, err := one.Search(bg, "acme", record.Match{Part: odd, Reach: 5}, "", 1)
+				must(t, err)
+				wantEqual(t, "found", len(found), 0)
 			}
 		},
 	},
@@ -187,6 +192,58 @@ var createCases = []accountsCase{
 			wantEqual(t, "next page", list("m10", 3), []string{"m2"})
 			wantEqual(t, "behind the last", list("m2", 3), []string{})
 			wantEqual(t, "nobody's", list("", 0), []string{})
+		},
+	},
+	{
+		name:    "search for accounts",
+		promise: "Search is List of the accounts that match; it looks at up to Reach of them, and tells the last if it looked at so many.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			add := func(company, name string, status record.Status, loginName string) {
+				create(t, one, record.Account{Company: company, Mnemocode: name, Status: status, LoginName: loginName, Phone: "+3706001234" + name[1:]})
+			}
+			add("acme", "m1", record.StatusActive, "Jane_Doe@x")
+			add("acme", "m2", record.StatusRestricted, "jane%doe")
+			add("acme", "m3", record.StatusActive, `jane\doe`)
+			add("acme", "m4", record.StatusRestricted, "ЖАННА")
+			add("acme", "m5", record.StatusActive, "o'neill")
+			add("other", "m6", record.StatusActive, "jane")
+			search := func(match record.Match, after string, limit int) []string {
+				found, last, err := two.Search(bg, "acme", match, after, limit)
+				must(t, err)
+				names := []string{}
+				for _, a := range found {
+					names = append(names, a.Mnemocode)
+				}
+				return append(names, "to "+last)
+			}
+			for _, c := range []struct {
+				what  string
+				match record.Match
+				want  []string
+			}{
+				{"all", record.Match{}, []string{"m1", "m2", "m3", "m4", "m5", "to "}},
+				{"a status", record.Match{Status: record.StatusRestricted}, []string{"m2", "m4", "to "}},
+				{"a part", record.Match{Part: "jane"}, []string{"m1", "m2", "m3", "to "}},
+				{"both", record.Match{Part: "jane", Status: record.StatusActive}, []string{"m1", "m3", "to "}},
+				{"a phone's", record.Match{Part: "012343"}, []string{"m3", "to "}},
+				{"of two login ids", record.Match{Part: "0"}, []string{"m1", "m2", "m3", "m4", "m5", "to "}},
+				{"a percent sign", record.Match{Part: "%"}, []string{"m2", "to "}},
+				{"an underscore", record.Match{Part: "e_d"}, []string{"m1", "to "}},
+				{"a backslash", record.Match{Part: `\`}, []string{"m3", "to "}},
+				{"an apostrophe", record.Match{Part: "'"}, []string{"m5", "to "}},
+				{"other letters", record.Match{Part: "анн"}, []string{"m4", "to "}},
+				{"NUL", record.Match{Part: "\x00"}, []string{"to "}},
+				{"nobody's", record.Match{Part: "janet"}, []string{"to "}},
+			} {
+				c.match.Reach = 10
+				wantEqual(t, c.what, search(c.match, "", 10), c.want)
+			}
+			wantEqual(t, "a limit", search(record.Match{Part: "jane", Reach: 10}, "", 2), []string{"m1", "m2", "to "})
+			wantEqual(t, "behind", search(record.Match{Part: "jane", Reach: 10}, "m2", 2), []string{"m3", "to "})
+			wantEqual(t, "reach", search(record.Match{Status: record.StatusRestricted, Reach: 3}, "", 9), []string{"m2", "to m3"})
+			wantEqual(t, "further", search(record.Match{Status: record.StatusRestricted, Reach: 3}, "m3", 9), []string{"m4", "to "})
+			wantEqual(t, "in vain", search(record.Match{Part: "o'", Reach: 2}, "", 9), []string{"to m2"})
+			wantEqual(t, "behind the last", search(record.Match{Reach: 2}, "m5", 9), []string{"to "})
 		},
 	},
 	{
@@ -358,6 +415,7 @@ func callAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 		"ByID":        second(s.ByID(ctx, a.Company, a.ID)),
 		"ByMnemocode": second(s.ByMnemocode(ctx, a.Company, a.Mnemocode)),
 		"List":        second(s.List(ctx, a.Company, "", 100)),
+		"Search":      third(s.Search(ctx, a.Company, record.Match{Reach: 100}, "", 100)),
 		"ByIdentity":  second(s.ByIdentity(ctx, a.Company, a.Identities[0])),
 		"Update": second(s.Update(ctx, a.Company, a.ID, func(a *record.Account) (bool, error) {
 			a.Role = "changed"
@@ -382,3 +440,5 @@ func callAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 		"Delete":                s.Delete(ctx, a.Company, a.ID),
 	}
 }
+
+func third(_, _ any, err error) error { return err }

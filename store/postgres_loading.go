@@ -133,6 +133,36 @@ func (s postgresAccounts) List(ctx context.Context, company, after string, limit
 	return all, translatePostgres("listing accounts", err)
 }
 
+const (
+	// The last mnemocode that a search looks at, and how many that are.
+	postgresSearched = `
+		SELECT coalesce(max(mnemocode), ''), count(*)
+		FROM (SELECT mnemocode FROM accounts WHERE company = $1 AND mnemocode > $2 ORDER BY mnemocode LIMIT $3) AS searched`
+	postgresFound = postgresSelectAccount + `
+		WHERE company = $1 AND mnemocode > $2 AND mnemocode <= $3 AND ($4 = '' OR status = $4)
+			AND ($5 = '' OR EXISTS (SELECT 1 FROM login_ids WHERE account = accounts.id AND strpos(login_id, $5) > 0))
+		ORDER BY mnemocode LIMIT $6`
+)
+
+func (s postgresAccounts) Search(ctx context.Context, company string, match record.Match, after string, limit int) (found []record.Account, last string, err error) {
+	if !findable(match.Part) {
+		return nil, "", ctx.Err()
+	}
+	err = s.read(ctx, func(ctx context.Context, q postgresQueries) error {
+		after = strings.ToValidUTF8(after, "\uFFFD")
+		var searched int
+		if err := q.row(ctx, postgresSearched, company, after, match.Reach).Scan(&last, &searched); err != nil {
+			return err
+		}
+		found, err = collectPostgres(ctx, q, postgresAccountScan(), postgresFound, company, after, last, string(match.Status), match.Part, limit)
+		if searched < match.Reach {
+			last = ""
+		}
+		return err
+	})
+	return found, last, translatePostgres("searching accounts", err)
+}
+
 // findable reports whether the texts among the arguments are UTF-8. What is not is
 // found nowhere, and PostgreSQL refuses to look for it.
 func findable(args ...any) bool {

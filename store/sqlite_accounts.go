@@ -182,6 +182,32 @@ func (s sqliteAccounts) List(ctx context.Context, company, after string, limit i
 	return all, translateSQLite("listing accounts", err)
 }
 
+const (
+	// The last mnemocode that a search looks at, and how many that are.
+	sqliteSearched = `
+		SELECT coalesce(max(mnemocode), ''), count(*)
+		FROM (SELECT mnemocode FROM accounts WHERE company = ? AND mnemocode > ? ORDER BY mnemocode LIMIT +?)`
+	sqliteFound = sqliteSelectAccount + `
+		WHERE company = ?1 AND mnemocode > ?2 AND mnemocode <= ?3 AND (?4 = '' OR status = ?4)
+			AND (?5 = '' OR EXISTS (SELECT 1 FROM login_ids WHERE account = accounts.id AND instr(login_id, ?5) > 0))
+		ORDER BY mnemocode LIMIT +?6`
+)
+
+func (s sqliteAccounts) Search(ctx context.Context, company string, match record.Match, after string, limit int) (found []record.Account, last string, err error) {
+	err = s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
+		var searched int
+		if err := q.row(ctx, sqliteSearched, company, after, match.Reach).Scan(&last, &searched); err != nil {
+			return err
+		}
+		found, err = collectSQLite(ctx, q, scanSQLiteAccount, sqliteFound, company, after, last, string(match.Status), match.Part, limit)
+		if searched < match.Reach {
+			last = ""
+		}
+		return err
+	})
+	return found, last, translateSQLite("searching accounts", err)
+}
+
 func (s sqliteAccounts) load(ctx context.Context, query string, args ...any) (record.Account, error) {
 	var a record.Account
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {

@@ -45,6 +45,7 @@ func (c *Call) view(a record.Account) api.Account {
 		Question:        text(a.Question),
 		BackupCodes:     a.BackupCodes,
 		TOTP:            a.TOTP != "",
+		CaptchaDue:      c.admin.CaptchaDue(a),
 		Identities:      identityViews(a.Identities),
 		Accepted:        acceptanceViews(a.Accepted),
 		Created:         a.Created.UTC(),
@@ -166,7 +167,7 @@ var accountFields = []accountField{
 }
 
 // shownOnly are the fields of api.Account that can't be written.
-var shownOnly = []string{"password_set", "backup_codes_left", "totp", "locked_until", "created_at", "updated_at"}
+var shownOnly = []string{"password_set", "backup_codes_left", "totp", "locked_until", "captcha_due", "created_at", "updated_at"}
 
 // parseChange reads a JSON object, strictly: an unknown field is refused, a
 // mistake is an Error or *manage.FieldError with its field. What is wrong

@@ -32,13 +32,18 @@ const (
 // importLines takes one account a line and answers while it reads: a line for
 // each that failed, and the counts at last. An account that is there already is
 // skipped, or changed as by PATCH with update=true, so an import that was
-// interrupted can be sent again as a whole.
+// interrupted can be sent again as a whole. With skipped=true there is a line for each
+// that was skipped, too.
 func (c *Call) importLines() error {
-	query, err := c.query("update")
+	query, err := c.query("update", "skipped")
 	if err != nil {
 		return err
 	}
 	update, err := boolean(query, "update")
+	if err != nil {
+		return err
+	}
+	skipped, err := boolean(query, "skipped")
 	if err != nil {
 		return err
 	}
@@ -48,7 +53,7 @@ func (c *Call) importLines() error {
 	c.W.Header().Set("Content-Type", "application/x-ndjson")
 	c.W.Header().Set("Cache-Control", "no-store")
 	c.admin.Bulk = true
-	i := newImporter(c.admin, update, c.W)
+	i := newImporter(c.admin, update, skipped, c.W)
 	// The server's deadline is for short requests.
 	body := readerFunc(func(p []byte) (int, error) {
 		_ = control.SetReadDeadline(time.Now().Add(importStall))
@@ -71,6 +76,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 type importer struct {
 	admin   *manage.Admin
 	update  bool
+	skipped bool // a line that is skipped is told
 	workers chan struct{}
 	hashing chan struct{} // held while plain secrets are hashed, so that logins are not held up
 	running sync.WaitGroup
@@ -82,10 +88,11 @@ type importer struct {
 	broken error // why the import is given up
 }
 
-func newImporter(admin *manage.Admin, update bool, out io.Writer) *importer {
+func newImporter(admin *manage.Admin, update, skipped bool, out io.Writer) *importer {
 	return &importer{
 		admin:   admin,
 		update:  update,
+		skipped: skipped,
 		out:     out,
 		busy:    map[string]bool{},
 		workers: make(chan struct{}, importWorkers),
@@ -191,7 +198,7 @@ func (i *importer) store(ctx context.Context, n int, mnemocode string, change ma
 	if plain {
 		// Hashing takes long: not for an account that will be skipped.
 		if _, err := i.admin.ByMnemocode(ctx, mnemocode); err == nil && !i.update {
-			i.count(&i.counts.Skipped)
+			i.skip(n, isThere)
 			return
 		}
 		i.hashing <- struct{}{}
@@ -204,7 +211,7 @@ func (i *importer) store(ctx context.Context, n int, mnemocode string, change ma
 	case err == nil:
 		i.count(&i.counts.Created)
 	case there && !i.update:
-		i.count(&i.counts.Skipped)
+		i.skip(n, isThere)
 	case there:
 		i.change(ctx, n, mnemocode, change)
 	default:
@@ -220,7 +227,22 @@ func (i *importer) change(ctx context.Context, n int, mnemocode string, change m
 	case changed:
 		i.count(&i.counts.Updated)
 	default:
-		i.count(&i.counts.Skipped)
+		i.skip(n, isSame)
+	}
+}
+
+// Why lines are skipped.
+const (
+	isThere = "an account with this profile_mnemocode is there already, and an import changes it only with update"
+	isSame  = "the account is like this already"
+)
+
+func (i *importer) skip(n int, why string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.counts.Skipped++
+	if i.skipped {
+		_ = api.WriteLine(i.out, api.Failure{Line: n, Skipped: why}) // the client may be gone
 	}
 }
 

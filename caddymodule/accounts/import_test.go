@@ -39,7 +39,7 @@ func BenchmarkImport(b *testing.B) {
 	defer db.Close()
 	policy := tenant.DefaultPolicy()
 	service := &flows.Service{Accounts: db.Accounts(), Sessions: db.Sessions(), Hasher: password.NewHasher(1), Log: slog.Default(), Now: time.Now}
-	i := newImporter(&manage.Admin{Service: service, Company: &tenant.Company{Code: "acme", Policy: policy}, Bulk: true}, false, io.Discard)
+	i := newImporter(&manage.Admin{Service: service, Company: &tenant.Company{Code: "acme", Policy: policy}, Bulk: true}, false, false, io.Discard)
 	r, w := io.Pipe()
 	go func() {
 		for n := range b.N {

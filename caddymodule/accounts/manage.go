@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows/manage"
@@ -163,7 +165,7 @@ func (c *Call) unlock() error {
 func (c *Call) list() error {
 	ctx, cancel := c.within()
 	defer cancel()
-	query, err := c.query("login_id", "limit", "after")
+	query, err := c.query("login_id", "status", "contains", "limit", "after")
 	if err != nil {
 		return err
 	}
@@ -171,18 +173,28 @@ func (c *Call) list() error {
 	if err != nil {
 		return err
 	}
-	var accounts []record.Account
-	if query.Has("login_id") {
-		a, err := c.admin.ByLoginID(ctx, c.loginID())
-		if err == nil {
-			accounts = []record.Account{a}
-		} else if !errors.Is(err, record.ErrNotFound) {
-			return err
-		}
-	} else if accounts, err = c.admin.List(ctx, query.Get("after"), limit+1); err != nil {
+	status, part, err := searchOf(query)
+	if err != nil {
 		return err
 	}
 	p := api.Page{Accounts: []api.Account{}}
+	var accounts []record.Account
+	switch after := query.Get("after"); {
+	case query.Has("login_id"):
+		var a record.Account
+		if a, err = c.admin.ByLoginID(ctx, c.loginID()); err == nil {
+			accounts = []record.Account{a}
+		} else if errors.Is(err, record.ErrNotFound) {
+			err = nil
+		}
+	case status != "" || part != "":
+		accounts, p.Next, err = c.admin.Search(ctx, status, part, after, limit+1)
+	default:
+		accounts, err = c.admin.List(ctx, after, limit+1)
+	}
+	if err != nil {
+		return err
+	}
 	if len(accounts) > limit {
 		accounts = accounts[:limit]
 		p.Next = accounts[limit-1].Mnemocode
@@ -192,6 +204,24 @@ func (c *Call) list() error {
 	}
 	c.WriteJSON(http.StatusOK, p)
 	return nil
+}
+
+// searchOf are the parameters status and contains of a query; empty where they are not
+// given.
+func searchOf(query url.Values) (status record.Status, part string, err error) {
+	status, part = record.Status(query.Get("status")), query.Get("contains")
+	refuse := func(field, message string) (record.Status, string, error) {
+		return "", "", &Error{Status: http.StatusBadRequest, Field: field, Message: field + ": " + message}
+	}
+	switch {
+	case query.Has("login_id") && (query.Has("status") || query.Has("contains")):
+		return refuse("login_id", "it finds one account; leave out status and contains")
+	case query.Has("status") && !slices.Contains(record.Statuses, status):
+		return refuse("status", "it must be active, restricted, closed or denied")
+	case query.Has("contains") && (record.NormalizeLoginIDPart(part) == "" || !utf8.ValidString(part) || utf8.RuneCountInString(part) > 254):
+		return refuse("contains", "it must be a part of a login id, of 1 to 254 characters in UTF-8")
+	}
+	return status, part, nil
 }
 
 // limitOf is the parameter limit of a query.

@@ -56,8 +56,8 @@ var operations = map[string]operationText{
 	"GET ":             {id: "listCompanies", status: 200, answer: "Their codes.", of: []any{api.Companies{}}},
 	"GET openapi.json": {id: "describe", status: 200, answer: "OpenAPI 3.1.", content: jsonOf(object{{"type", "object"}})},
 	"GET {company}/accounts": {
-		id: "listAccounts", query: []string{"login_id", "limit", "after"}, status: 200,
-		answer: "A page of accounts, ordered by mnemocode; with login_id the one that has it, or none.", of: []any{api.Page{}},
+		id: "listAccounts", query: []string{"login_id", "status", "contains", "limit", "after"}, status: 200,
+		answer: "A page of accounts, ordered by mnemocode; with login_id the one that has it, or none. With status or contains, a page can have fewer accounts than limit, also none, while there is a `next`: it looks at 10,000 accounts.", of: []any{api.Page{}},
 	},
 	"POST {company}/accounts": {
 		id: "createAccount", more: rulesForUser, query: []string{"rules"}, body: jsonOf(openapi.Ref("schemas", "NewAccount")),
@@ -108,9 +108,9 @@ var operations = map[string]operationText{
 		of:     []any{manage.Introspection{}}, fails: []int{http.StatusUnsupportedMediaType},
 	},
 	"POST {company}/import": {
-		id: "import", query: []string{"update"},
+		id: "import", query: []string{"update", "skipped"},
 		more: "A line is an account as in NewAccount, and may have `control_answer_hash`, `backup_code_hashes`, `totp_secret` and `created_at` besides. What is there is skipped, or changed with update=true.",
-		body: lines, status: 200, answer: "A line for each that failed (`line`, `field`, `error`), and the counts last (`created`, `updated`, `skipped`, `failed`).", content: lines,
+		body: lines, status: 200, answer: "A line for each that failed (`line`, `field`, `error`) and, with skipped=true, each that was skipped (`line`, `skipped`: why), and the counts last (`created`, `updated`, `skipped`, `failed`).", content: lines,
 	},
 	"GET {company}/export": {id: "export", query: []string{"secrets"}, status: 200, answer: "What import takes, one account a line.", content: lines},
 }
@@ -134,10 +134,13 @@ var parameterTexts = map[string]object{
 	"mnemocode": {{"description", "The account's profile_mnemocode."}, {"schema", object{{"type", "string"}, {"pattern", `^[!-z|~]{1,128}$`}}}},
 	"session":   {{"description", "A session_id."}, {"schema", object{{"type", "string"}}}},
 	"login_id":  {{"description", "A phone, email or login name, in any spelling."}, {"schema", object{{"type", "string"}}}},
+	"status":    {{"description", "Only accounts with this status."}, {"schema", object{{"type", "string"}, {"enum", statuses}}}},
+	"contains":  {{"description", "Only accounts with a login id that contains this, without regard to case; in a part of a phone that has a plus, spaces or brackets, these and dashes and dots are ignored."}, {"schema", object{{"type", "string"}, {"minLength", 1}, {"maxLength", 254}}}},
 	"limit":     {{"description", "How many at most."}, {"schema", object{{"type", "integer"}, {"minimum", 1}, {"maximum", api.MaxPage}, {"default", api.DefaultPage}}}},
 	"after":     {{"description", "The `next` of the page before."}, {"schema", object{{"type", "string"}}}},
 	"rules":     {{"description", "`user` applies the rules for passwords that users choose."}, {"schema", object{{"type", "string"}, {"enum", []any{"user"}}}}},
 	"update":    {{"description", "Change what is there."}, {"schema", object{{"type", "boolean"}, {"default", false}}}},
+	"skipped":   {{"description", "Answer a line for each that is skipped, too."}, {"schema", object{{"type", "boolean"}, {"default", false}}}},
 	"secrets":   {{"description", "With the secrets of authenticator apps, in plain."}, {"schema", object{{"type", "boolean"}, {"default", false}}}},
 }
 
@@ -203,6 +206,7 @@ var fieldTexts = map[string]string{
 	"oauth_identities":     "Users of OAuth providers who log in as the account, one of each provider.",
 	"disclaimers_accepted": "What was accepted can't be taken away.",
 	"locked_until":         "The end of the longest lock after wrong attempts; 9999-12-31T23:59:59Z until someone unlocks it.",
+	"captcha_due":          "The next password needs a captcha, after `captcha_after` wrong ones; false where the company has no captcha.",
 	"created_at":           "When it began.",
 	"updated_at":           "The last change.",
 	"provider_id":          "Which of the company's OAuth providers, 1 to 5.",

@@ -235,9 +235,18 @@ func TestWeaknessesAreOfEachCompany(t *testing.T) {
 		password {
 			regex "[[:digit:]]"
 		}
+		limits {
+			sms_per_address unlimited
+			mails_per_account unlimited
+		}
 		company acme {
 			api_key off
 			captcha off
+			limits {
+				logins_per_address unlimited
+				sms_per_country unlimited
+				mails_per_account 3/1h
+			}
 			otp {
 				fixed 123456 +37060000001
 			}
@@ -251,6 +260,10 @@ func TestWeaknessesAreOfEachCompany(t *testing.T) {
 		company beta {
 			api_key k
 			captcha static tea-time
+			limits {
+				sms_per_address 30/1h
+				mails_per_account 3/1h
+			}
 			password {
 				regex "(?i)[a-z]"
 			}
@@ -273,14 +286,14 @@ func TestWeaknessesAreOfEachCompany(t *testing.T) {
 		}
 	}
 	want := map[string][]string{
-		"acme": {"api_key", "captcha", "otp fixed", "recovery", "recovery link", "insecure"},
+		"acme": {"api_key", "captcha", "otp fixed", "recovery", "recovery link", "limits", "insecure"},
 		"beta": {"captcha", "password regex", "api_key", "recovery", "insecure"},
 		"":     {"password regex"},
 	}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Error(diff)
 	}
-	for _, part := range []string{"+37060000001", "otp.ttl, session.temporary"} {
+	for _, part := range []string{"+37060000001", "otp.ttl, session.temporary", "limits: unlimited: logins_per_address, sms_per_address, sms_per_country\""} {
 		if !strings.Contains(log.String(), part) {
 			t.Errorf("no word on %q in\n%s", part, log)
 		}

@@ -82,7 +82,18 @@ type auditLine record.Event
 // MarshalLogObject implements zapcore.ObjectMarshaler.
 func (l auditLine) MarshalLogObject(fields zapcore.ObjectEncoder) error {
 	eachField(record.Event(l), fields.AddString)
+	eachNumber(record.Event(l), fields.AddInt)
 	return nil
+}
+
+// eachNumber is eachField for the fields that are numbers.
+func eachNumber(e record.Event, f func(name string, n int)) {
+	if t := e.Traffic; t != nil {
+		f("attempts", t.Attempts)
+		f("accounts", t.Accounts)
+		f("failures", t.Failures)
+		f("logins", t.Logins)
+	}
 }
 
 // eachField calls f with each field that the event has, beside name and time.
@@ -164,6 +175,7 @@ func (w *watcher) emit(e record.Event) {
 	}
 	data := map[string]any{"time": e.Time}
 	eachField(e, func(name, value string) { data[name] = value })
+	eachNumber(e, func(name string, n int) { data[name] = n })
 	ctx := w.ctx
 	ctx.Context = context.WithoutCancel(ctx.Context) // Caddy drops what comes after the config's end
 	_ = panics.ContainLogged(w.log, "handling the event "+e.Name, func() error { w.events.Emit(ctx, e.Name, data); return nil })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,9 @@ var (
 	locks = counters("mnemogate_locks_total",
 		"Locks and budgets that were reached, named as the mnemogate.lock events are.",
 		"company", "lock")
+	addressLimits = counters("mnemogate_address_limits_total",
+		"Addresses that reached a limit, once a window and node, by limit (failures_per_address, logins_per_address, sms_per_address) and kind (users: most who tried logged in, as behind a shared address; strangers: most did not).",
+		"company", "limit", "kind")
 	sessionsBegun = counters("mnemogate_sessions_begun_total",
 		"Steps that led a session into a state.",
 		"company", "state")
@@ -180,6 +184,10 @@ func (a *App) registerMetrics(ctx caddy.Context) error {
 		for _, kind := range flows.EventKinds {
 			if lock, ok := strings.CutPrefix(kind.Name, lockEvents); ok {
 				locks.WithLabelValues(code, lock)
+				if slices.Contains(kind.Fields, "attempts") {
+					addressLimits.WithLabelValues(code, lock, record.TrafficOfUsers)
+					addressLimits.WithLabelValues(code, lock, record.TrafficOfStrangers)
+				}
 			}
 		}
 	}
@@ -198,6 +206,9 @@ const (
 func countEvent(e record.Event) {
 	if lock, ok := strings.CutPrefix(e.Name, lockEvents); ok {
 		locks.WithLabelValues(e.Company, lock).Inc()
+		if e.Traffic != nil {
+			addressLimits.WithLabelValues(e.Company, lock, e.Traffic.Kind()).Inc()
+		}
 	} else if change, ok := strings.CutPrefix(e.Name, accountEvents); ok {
 		accountChanges.WithLabelValues(e.Company, change).Inc()
 	} else if e.Name == record.OutboxDropped {

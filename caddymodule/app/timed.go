@@ -60,6 +60,11 @@ func (t timedAccounts) List(ctx context.Context, company, after string, limit in
 	return t.Accounts.List(ctx, company, after, limit)
 }
 
+func (t timedAccounts) Search(ctx context.Context, company string, match record.Match, after string, limit int) (found []record.Account, last string, err error) {
+	defer observeCall("accounts", "search", time.Now(), &err)
+	return t.Accounts.Search(ctx, company, match, after, limit)
+}
+
 func (t timedAccounts) ByIdentity(ctx context.Context, company string, identity record.Identity) (found record.Account, err error) {
 	defer observeCall("accounts", "by_identity", time.Now(), &err)
 	return t.Accounts.ByIdentity(ctx, company, identity)

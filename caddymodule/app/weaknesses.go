@@ -107,6 +107,9 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	if policy.TokenIsLogged(e.Link) {
 		add("recovery link", "the token is not in the fragment, so the logs of servers hold it", "put {token} behind #")
 	}
+	if free := policy.Unlimited(&app.Limits, &c.Limits); len(free) > 0 {
+		add("limits", "unlimited: "+strings.Join(free, ", "), "give each a number, as high as your users need: see Shared addresses in docs/operators.md")
+	}
 	if beyond := slices.Concat(app.Insecure, c.Insecure); len(beyond) > 0 {
 		slices.Sort(beyond)
 		add("insecure", "beyond what standards allow: "+strings.Join(slices.Compact(beyond), ", "), "take the word insecure out, and see what is refused")

@@ -70,10 +70,17 @@ func newAccountFlags(cmd *cobra.Command, change bool) *accountFlags {
 		cmd.MarkFlagsMutuallyExclusive("password", "no-password")
 	}
 	cmd.MarkFlagsMutuallyExclusive("password", "password-hash")
-	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions([]string{
-		string(record.StatusActive), string(record.StatusRestricted), string(record.StatusClosed), string(record.StatusDenied),
-	}, cobra.ShellCompDirectiveNoFileComp))
+	completeStatus(cmd)
 	return f
+}
+
+// completeStatus has shells complete the flag --status.
+func completeStatus(cmd *cobra.Command) {
+	var all []string
+	for _, status := range record.Statuses {
+		all = append(all, string(status))
+	}
+	_ = cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // fields returns what was given, as the admin API takes it. An empty text takes
@@ -271,7 +278,8 @@ by mail or SMS.`,
 func (c *cli) showCommand() *cobra.Command {
 	return c.byFlag(c.command("show <account>", "Shows an account", `password_set tells whether there is a password, which nobody can see.
 locked_until tells until when wrong passwords, codes or control answers keep the
-account locked; 'account unlock' ends that.`,
+account locked; 'account unlock' ends that. captcha_due tells whether the next
+password needs a captcha, after captcha_after wrong ones.`,
 		cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
 			path, _, err := c.account(cmd.Context(), args[0])
 			if err != nil {
@@ -319,6 +327,7 @@ func (c *cli) showAccount(w io.Writer, data []byte) error {
 		[]string{"oauth_identities", cmp.Or(strings.Join(identities, ", "), "-")},
 		[]string{"disclaimers_accepted", cmp.Or(strings.Join(accepted, ", "), "-")},
 		[]string{"locked_until", lockedText(a.LockedUntil)},
+		[]string{"captcha_due", yesNo(a.CaptchaDue)},
 		[]string{"created_at", a.Created.Format(time.RFC3339)},
 		[]string{"updated_at", a.Updated.Format(time.RFC3339)},
 	)
@@ -351,10 +360,13 @@ func lockedText(until *time.Time) string {
 
 func (c *cli) listCommand() *cobra.Command {
 	var limit int
-	var after string
+	var after, status, contains string
 	var all bool
 	cmd := c.command("list [flags]", "Lists accounts", `They are ordered by mnemocode. Where there are more than --limit, the last line
-says how to go on; --all goes on by itself, and takes any number.`,
+says how to go on; --all goes on by itself, and takes any number.
+
+--status and --contains select accounts, and given both, those that both apply
+to. --contains ignores case, and spaces in a part of a phone, as in '600 12'.`,
 		cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
 			company, err := c.company(cmd.Context())
 			if err != nil {
@@ -363,8 +375,16 @@ says how to go on; --all goes on by itself, and takes any number.`,
 			if all && !cmd.Flags().Changed("limit") {
 				limit = api.MaxPage
 			}
+			query := url.Values{}
+			for name, value := range map[string]string{"status": status, "contains": contains} {
+				if cmd.Flags().Changed(name) {
+					query.Set(name, value)
+				}
+			}
+			left := limit
 			for first := true; ; first = false {
-				query := url.Values{"limit": {strconv.Itoa(limit)}, "after": {after}}
+				query.Set("limit", strconv.Itoa(left))
+				query.Set("after", after)
 				data, err := c.ask(cmd.Context(), http.MethodGet, company+"/accounts?"+query.Encode(), nil)
 				if err != nil {
 					return err
@@ -379,7 +399,10 @@ says how to go on; --all goes on by itself, and takes any number.`,
 				if after = p.Next; after == "" {
 					return nil
 				}
-				if !all {
+				if all {
+					continue
+				}
+				if left -= len(p.Accounts); left == 0 {
 					fmt.Fprintf(cmd.ErrOrStderr(), "There are more: --after %s, or --all\n", after)
 					return nil
 				}
@@ -387,6 +410,9 @@ says how to go on; --all goes on by itself, and takes any number.`,
 		})
 	cmd.Flags().IntVar(&limit, "limit", api.DefaultPage, "How many at once, at most 1000")
 	cmd.Flags().StringVar(&after, "after", "", "Begin behind this mnemocode")
+	cmd.Flags().StringVar(&status, "status", "", "Only accounts that are active, restricted, closed or denied")
+	cmd.Flags().StringVar(&contains, "contains", "", "Only accounts with a login id that contains this")
+	completeStatus(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "List all")
 	return cmd
 }

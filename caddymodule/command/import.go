@@ -70,8 +70,8 @@ is lost, and changes of status, password, role, phone, email, second factor or
 authenticator app end the account's sessions.
 
 Each line that fails is told with its number and the field at fault, and the
-others are imported; the exit status is then 1. A terminal is shown how far it
-is.`,
+others are imported; the exit status is then 1. The lines that were skipped are
+told at the end, with the reason. A terminal is shown how far it is.`,
 		cobra.MaximumNArgs(1), func(cmd *cobra.Command, args []string) error {
 			name := "-"
 			if len(args) == 1 {
@@ -131,7 +131,7 @@ func (c *cli) runImport(cmd *cobra.Command, name, format string, update bool) er
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 	defer stop()
 	run := &importRun{
-		cli: c, path: company + "/import?update=" + strconv.FormatBool(update),
+		cli: c, path: company + "/import?skipped=true&update=" + strconv.FormatBool(update),
 		out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), progress: newProgress(cmd.ErrOrStderr(), counted, size),
 	}
 	return run.run(ctx, records)
@@ -144,6 +144,7 @@ type importRun struct {
 	out, errs io.Writer
 	progress  *progress
 	total     api.Counts
+	skipped   []*skippedLines // for each reason
 }
 
 // A chunk is some records, and the line of each.
@@ -210,7 +211,11 @@ func (r *importRun) send(ctx context.Context, next *chunk) error {
 			slices.SortFunc(failures, func(a, b api.Failure) int { return a.Line - b.Line })
 			for _, f := range failures {
 				f.Line = next.lines[f.Line-1]
-				r.fail(f)
+				if f.Skipped != "" {
+					r.skip(f)
+				} else {
+					r.fail(f)
+				}
 			}
 			r.total.Created += counts.Created
 			r.total.Updated += counts.Updated
@@ -278,6 +283,53 @@ func (r *importRun) fail(f api.Failure) {
 	}
 }
 
+// skippedLines are those that were skipped for one reason.
+type skippedLines struct {
+	why    string
+	ranges [][2]int // the first and the last line of each
+	more   int      // beside these
+}
+
+// String is as in "lines 2, 5-9: why".
+func (s *skippedLines) String() string {
+	var b strings.Builder
+	for i, lines := range s.ranges {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.Itoa(lines[0]))
+		if lines[1] > lines[0] {
+			fmt.Fprintf(&b, "-%d", lines[1])
+		}
+	}
+	if s.more > 0 {
+		fmt.Fprintf(&b, " and %s more", humanize.Comma(int64(s.more)))
+	}
+	return fmt.Sprintf("lines %s: %s", &b, s.why)
+}
+
+// skip notes a line that was skipped. They come in their order.
+func (r *importRun) skip(f api.Failure) {
+	if r.json {
+		_ = api.WriteLine(r.out, f)
+		return
+	}
+	i := slices.IndexFunc(r.skipped, func(s *skippedLines) bool { return s.why == f.Skipped })
+	if i < 0 {
+		i = len(r.skipped)
+		r.skipped = append(r.skipped, &skippedLines{why: f.Skipped})
+	}
+	s := r.skipped[i]
+	switch last := len(s.ranges) - 1; {
+	case last >= 0 && s.more == 0 && s.ranges[last][1] == f.Line-1:
+		s.ranges[last][1] = f.Line
+	case len(s.ranges) < maxShownFailures:
+		s.ranges = append(s.ranges, [2]int{f.Line, f.Line})
+	default:
+		s.more++
+	}
+}
+
 // report tells the counts at the end.
 func (r *importRun) report() {
 	if r.json {
@@ -286,6 +338,9 @@ func (r *importRun) report() {
 	}
 	if more := r.total.Failed - maxShownFailures; more > 0 {
 		fmt.Fprintf(r.errs, "… and %s more\n", humanize.Comma(int64(more)))
+	}
+	for _, s := range r.skipped {
+		fmt.Fprintf(r.errs, "skipped %s\n", s)
 	}
 	fmt.Fprintf(r.out, "%s created, %s updated, %s skipped, %s failed in %s\n",
 		humanize.Comma(int64(r.total.Created)), humanize.Comma(int64(r.total.Updated)),
@@ -397,6 +452,11 @@ func newCSVRecords(r io.Reader) (*csvRecords, error) {
 	buffered := bufio.NewReader(r)
 	if mark, err := buffered.Peek(3); err == nil && string(mark) == "\ufeff" {
 		_, _ = buffered.Discard(3)
+	}
+	begin, _ := buffered.Peek(buffered.Size()) // what is wrong is told by reading it
+	first, _, _ := strings.Cut(string(begin), "\n")
+	if !strings.Contains(first, ",") && strings.Contains(first, ";") {
+		return nil, errors.New("the columns are separated by semicolons; save the file with commas between them: a spreadsheet asks for the field separator when it exports CSV")
 	}
 	reader := csv.NewReader(buffered)
 	reader.ReuseRecord = true

@@ -51,16 +51,16 @@ import (
 //		lock_for <duration>
 //		disable_after <n>
 //		failures_per_address <n>/<duration>
-//		logins_per_address <n>/<duration>
+//		logins_per_address <n>/<duration>|unlimited
 //		wrong_codes <n>/<duration>
 //		wrong_answers <n>/<duration>
-//		sms_per_account <n>/<duration>
-//		sms_per_phone <n>/<duration>
-//		sms_per_address <n>/<duration>
+//		sms_per_account <n>/<duration>|unlimited
+//		sms_per_phone <n>/<duration>|unlimited
+//		sms_per_address <n>/<duration>|unlimited
 //		sms_per_company <n>/<duration>|unlimited
 //		sms_countries <prefix>...|all
 //		sms_per_country <n>/<duration>|unlimited
-//		mails_per_account <n>/<duration>
+//		mails_per_account <n>/<duration>|unlimited
 //		sessions_per_account <n>
 //	}
 //	hardened [off]
@@ -206,9 +206,9 @@ func (p *Policy) limitOptions(d *caddyfile.Dispenser) map[string]func() error {
 	l := &p.Limits
 	return map[string]func() error{
 		"captcha_after":        p.insecure(d, "limits.captcha_after", countValue(&l.CaptchaAfter)),
-		"lock_after":           p.insecure(d, "limits.lock_after", guest.Int(&l.LockAfter)),
+		"lock_after":           p.insecure(d, "limits.lock_after", guesses(&l.LockAfter)),
 		"lock_for":             guest.OneValue(d, guest.Duration(&l.LockFor)),
-		"disable_after":        p.insecure(d, "limits.disable_after", guest.Int(&l.DisableAfter)),
+		"disable_after":        p.insecure(d, "limits.disable_after", guesses(&l.DisableAfter)),
 		"failures_per_address": guest.OneValue(d, rateValue(&l.FailuresPerAddress)),
 		"logins_per_address":   guest.OneValue(d, rateValue(&l.LoginsPerAddress)),
 		"wrong_codes":          p.insecure(d, "limits.wrong_codes", rateValue(&l.WrongCodes)),
@@ -239,6 +239,16 @@ func (p *Policy) insecure(d *caddyfile.Dispenser, option string, read guest.Valu
 			return d.Errf("'%s' is %s", args[0], complaint)
 		}
 		return nil
+	}
+}
+
+// guesses reads a number of wrong guesses.
+func guesses(to *int) guest.Value {
+	return func(arg string) string {
+		if arg == unlimited {
+			return "not possible here, since it bounds how much can be guessed; choose a number"
+		}
+		return guest.Int(to)(arg)
 	}
 }
 

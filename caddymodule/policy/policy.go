@@ -210,7 +210,8 @@ type Recovery struct {
 }
 
 // Limits bound what can be guessed and what can be sent. A rate such as
-// `5/10m` is a number of events within a time that the first of them opens.
+// `5/10m` is a number of events within a time that the first of them opens. Those of
+// logins, SMS and mails may be `unlimited`, of which a warning at each start tells.
 type Limits struct {
 	// After this many wrong passwords in a row the next attempt needs a
 	// captcha; with 0, each attempt does. At most 100. Default: 3.
@@ -234,7 +235,7 @@ type Limits struct {
 	// The passwords of one address (of IPv6 as above) that are compared, and its
 	// codes that go to OAuth providers, right or wrong. One that is over it costs
 	// no hash and asks no provider. Raise it where many users share an address.
-	// Default: `60/1m`.
+	// `unlimited` is possible. Default: `60/1m`.
 	LoginsPerAddress *Rate `json:"logins_per_address,omitempty"`
 
 	// The wrong one-time and backup codes of an account, at most 100. Default:
@@ -245,13 +246,14 @@ type Limits struct {
 	// `3/24h`.
 	WrongAnswers *Rate `json:"wrong_answers,omitempty"`
 
-	// The SMS that an account causes. Default: `5/10m`.
+	// The SMS that an account causes, or `unlimited`. Default: `5/10m`.
 	SMSPerAccount *Rate `json:"sms_per_account,omitempty"`
 
-	// The SMS to one phone. Default: `10/24h`.
+	// The SMS to one phone, or `unlimited`. Default: `10/24h`.
 	SMSPerPhone *Rate `json:"sms_per_phone,omitempty"`
 
-	// The SMS that one address (of IPv6 as above) causes. Default: `30/1h`.
+	// The SMS that one address (of IPv6 as above) causes, or `unlimited`. Default:
+	// `30/1h`.
 	SMSPerAddress *Rate `json:"sms_per_address,omitempty"`
 
 	// The SMS of a company in all, or `unlimited`. Default: `unlimited`.
@@ -267,7 +269,7 @@ type Limits struct {
 	// else a calling code. Default: `unlimited`.
 	SMSPerCountry *Rate `json:"sms_per_country,omitempty"`
 
-	// The recovery mails to an account. Default: `3/1h`.
+	// The recovery mails to an account, or `unlimited`. Default: `3/1h`.
 	MailsPerAccount *Rate `json:"mails_per_account,omitempty"`
 
 	// The authorized sessions that an account may have at once; one more ends

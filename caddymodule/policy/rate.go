@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -13,7 +14,7 @@ import (
 )
 
 // Rate is a number of events within a time, written as in `5/10m`. The word
-// `unlimited` is the zero Rate.
+// `unlimited` is tenant.Unlimited.
 type Rate tenant.Rate
 
 // maxEvents bounds a Rate.
@@ -25,7 +26,7 @@ var errRate = errors.New("write a number and a time, as in 5/10m")
 
 // MarshalText writes a rate as it stands in a Caddyfile.
 func (r Rate) MarshalText() ([]byte, error) {
-	if r == (Rate{}) {
+	if r == Rate(tenant.Unlimited) {
 		return []byte(unlimited), nil
 	}
 	return []byte(strconv.Itoa(r.N) + "/" + shortDuration(r.Per)), nil
@@ -34,7 +35,7 @@ func (r Rate) MarshalText() ([]byte, error) {
 // UnmarshalText reads a rate.
 func (r *Rate) UnmarshalText(text []byte) error {
 	if string(text) == unlimited {
-		*r = Rate{}
+		*r = Rate(tenant.Unlimited)
 		return nil
 	}
 	number, per, ok := strings.Cut(string(text), "/")
@@ -58,12 +59,36 @@ func (r *Rate) n() int {
 	return r.N
 }
 
-// check refuses a rate that is unlimited where that would leave a limit out.
-func (r *Rate) check(name string) error {
-	if r != nil && *r == (Rate{}) {
-		return fmt.Errorf("limits %s: it can't be unlimited; %w", name, errRate)
+// isUnlimited reports whether the rate is set, and unlimited.
+func (r *Rate) isUnlimited() bool { return r != nil && *r == Rate(tenant.Unlimited) }
+
+// checkGuesses refuses to leave the number of wrong guesses unlimited.
+func (r *Rate) checkGuesses(name string) error {
+	if r.isUnlimited() {
+		return fmt.Errorf("limits %s: it can't be unlimited, since it bounds how much can be guessed; %w", name, errRate)
 	}
 	return nil
+}
+
+// Unlimited names the budgets that a company has set to unlimited, or its app for it, but
+// for sms_per_company.
+func Unlimited(app, company *Limits) (names []string) {
+	for _, budget := range []struct {
+		name string
+		of   func(*Limits) *Rate
+	}{
+		{"logins_per_address", func(l *Limits) *Rate { return l.LoginsPerAddress }},
+		{"sms_per_account", func(l *Limits) *Rate { return l.SMSPerAccount }},
+		{"sms_per_phone", func(l *Limits) *Rate { return l.SMSPerPhone }},
+		{"sms_per_address", func(l *Limits) *Rate { return l.SMSPerAddress }},
+		{"sms_per_country", func(l *Limits) *Rate { return l.SMSPerCountry }},
+		{"mails_per_account", func(l *Limits) *Rate { return l.MailsPerAccount }},
+	} {
+		if cmp.Or(budget.of(company), budget.of(app)).isUnlimited() {
+			names = append(names, budget.name)
+		}
+	}
+	return names
 }
 
 // shortDuration writes 10m for what time.Duration writes as 10m0s.

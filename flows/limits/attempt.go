@@ -36,15 +36,18 @@ type Attempt struct {
 
 	Counters record.Counters
 	Tallies  record.Tallies
-	Told     *Told // nil: nobody is told of budgets that are used up
+	Told     *Told    // nil: nobody is told of budgets that are used up
+	Traffic  *Traffic // of all attempts; nil only if Told is
 	// Tell is how a change is told of, once it was made.
 	Tell func(company *tenant.Company, of func() []background.Fact) []record.Tell
 
 	// Whose the attempt is, once the account was found.
 	Account   int64
 	Mnemocode string
-	// Events are what has happened, with a Name and a Reason.
+	// Events are what has happened, with a Name, a Reason and a Traffic.
 	Events []record.Event
+
+	counted []string // the address's counters that it adds to
 }
 
 // Happened notes an event of the attempt, which is emitted with all that is known
@@ -57,20 +60,24 @@ func (at *Attempt) Happened(name, reason string) {
 // that all share. A code has no slash and is never empty, so no two have the same.
 func Key(company, name, of string) string { return company + "/" + name + "/" + of }
 
-// Counter counts something of the company. For an address or a phone use
-// PersonalCounter.
+// Counter counts something of the company. What names a person, an address or a
+// phone, has counters of its own: PerAddress, PhoneSMS.
 func (at *Attempt) Counter(name, of string, rate tenant.Rate) record.Counter {
 	return record.Counter{Key: Key(at.Company.Code, name, of), Limit: rate.N, Window: rate.Per}
 }
 
-// PersonalCounter is Counter for an address or a phone, which its key does not show.
-func (at *Attempt) PersonalCounter(name, of string, rate tenant.Rate) record.Counter {
-	return personalCounter(at.Keys, at.Company.Code, name, of, rate)
-}
-
+// personalCounter is Counter for an address or a phone, which its key does not show.
 func personalCounter(keys *tokens.Keys, company, name, of string, rate tenant.Rate) record.Counter {
 	key := Key(company, name, keys.CounterName(Key(company, name, of)))
 	return record.Counter{Key: key, Limit: rate.N, Window: rate.Per}
+}
+
+// Budget is the counter of something that may be unlimited: then there is none.
+func (at *Attempt) Budget(name, of string, rate tenant.Rate) []record.Counter {
+	if rate == tenant.Unlimited {
+		return nil
+	}
+	return []record.Counter{at.Counter(name, of, rate)}
 }
 
 // addressRanges are what an address is counted as: one of IPv6 as its /64, which
@@ -100,7 +107,7 @@ const wideTimes = 10
 
 // perAddress are the counters of the attempt's address.
 func (at *Attempt) perAddress(name string, rate tenant.Rate) []record.Counter {
-	if at.Nowhere {
+	if at.Nowhere || rate == tenant.Unlimited {
 		return nil
 	}
 	return PerAddress(at.Keys, at.Company.Code, name, at.Address, rate)
@@ -119,7 +126,7 @@ func PerAddress(keys *tokens.Keys, company, name, address string, rate tenant.Ra
 }
 
 func (at *Attempt) addressFailures() []record.Counter {
-	return at.perAddress("failures-of-address", at.Company.Limits.FailuresPerAddress)
+	return at.perAddress(addressFailures, at.Company.Limits.FailuresPerAddress)
 }
 
 // AddressLook are what CheckAddress looks at, for a step that is to look itself.
@@ -131,15 +138,20 @@ func (at *Attempt) CheckAddress(ctx context.Context) error {
 }
 
 // AddressLogins count the passwords of the address that were compared and the
-// OAuth codes that went to a provider, right or wrong.
+// OAuth codes that went to a provider, right or wrong. They are for charging.
 func (at *Attempt) AddressLogins() []record.Counter {
-	return at.perAddress("logins-per-address", at.Company.Limits.LoginsPerAddress)
+	at.counted = append(at.counted, addressLogins)
+	return at.addressLogins()
+}
+
+func (at *Attempt) addressLogins() []record.Counter {
+	return at.perAddress(addressLogins, at.Company.Limits.LoginsPerAddress)
 }
 
 // CheckLogins is CheckAddress before a password: it also refuses an address with
 // too many of them.
 func (at *Attempt) CheckLogins(ctx context.Context) error {
-	return at.Charge(ctx, record.Look(append(at.addressFailures(), at.AddressLogins()...)...)...)
+	return at.Charge(ctx, record.Look(append(at.addressFailures(), at.addressLogins()...)...)...)
 }
 
 // BeginLogin is CheckLogins, and counts a password that is about to be compared.
@@ -156,6 +168,7 @@ func (at *Attempt) AddressFirst(ctx context.Context, err error) error {
 // FailAddress counts a failure of the address; it is refused if there were too
 // many before.
 func (at *Attempt) FailAddress(ctx context.Context) error {
+	at.counted = append(at.counted, addressFailures)
 	return at.Charge(ctx, at.addressFailures()...)
 }
 
@@ -179,7 +192,7 @@ func (at *Attempt) Refused(err error) error {
 	if full, ok := errors.AsType[*record.Full](err); ok {
 		lock := LockOf(full.Key)
 		if at.Told != nil && at.Told.First(at.Now, full) {
-			at.Happened(lock, "")
+			at.Events = append(at.Events, at.full(lock, full.Key))
 		}
 		return wire.Restricted(lock, at.Now, full.Until)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// SMSCounters are the budgets that one SMS uses up. The narrowest come first:
+// SMSCounters are the budgets that one SMS uses up, for charging. The narrowest come first:
 // it is theirs that the caller can wait for. A decoy runs dry as an account
 // would, but for the company's.
 func (at *Attempt) SMSCounters(a record.Account, decoyOf string) []record.Counter {
@@ -18,7 +18,8 @@ func (at *Attempt) SMSCounters(a record.Account, decoyOf string) []record.Counte
 	} else {
 		counters = at.AccountSMS(DecoyBudget(decoyOf), DecoyBudget(decoyOf))
 	}
-	counters = append(counters, at.perAddress("sms-per-address", at.Company.Limits.SMSPerAddress)...)
+	at.counted = append(at.counted, addressSMS)
+	counters = append(counters, at.perAddress(addressSMS, at.Company.Limits.SMSPerAddress)...)
 	company := at.CompanySMS()
 	if a.ID == 0 {
 		company = record.Look(company...)
@@ -29,23 +30,28 @@ func (at *Attempt) SMSCounters(a record.Account, decoyOf string) []record.Counte
 // AccountSMS are the budgets of an account and its phone.
 func (at *Attempt) AccountSMS(account, phone string) []record.Counter {
 	l := &at.Company.Limits
-	return []record.Counter{at.Counter("sms-per-account", account, l.SMSPerAccount), at.PersonalCounter("sms-per-phone", phone, l.SMSPerPhone)}
+	return append(at.Budget("sms-per-account", account, l.SMSPerAccount), at.PhoneSMS(phone)...)
 }
 
-// CompanySMS is the company's own budget, if it has one.
-func (at *Attempt) CompanySMS() []record.Counter {
-	rate := at.Company.Limits.SMSPerCompany
-	if rate == (tenant.Rate{}) {
+// PhoneSMS is the budget of a phone.
+func (at *Attempt) PhoneSMS(phone string) []record.Counter {
+	rate := at.Company.Limits.SMSPerPhone
+	if rate == tenant.Unlimited {
 		return nil
 	}
-	return []record.Counter{at.Counter("sms-per-company", "", rate)}
+	return []record.Counter{personalCounter(at.Keys, at.Company.Code, "sms-per-phone", phone, rate)}
+}
+
+// CompanySMS is the company's own budget.
+func (at *Attempt) CompanySMS() []record.Counter {
+	return at.Budget("sms-per-company", "", at.Company.Limits.SMSPerCompany)
 }
 
 // countryAgain is after what time an SMS to a country that is not allowed may be asked
 // for again: only an operator can change that.
 const countryAgain = 24 * time.Hour
 
-// CountrySMS is the budget of a phone's country, if it has one. Where the country is
+// CountrySMS is the budget of a phone's country. Where the country is
 // not allowed, it is full.
 func (at *Attempt) CountrySMS(phone string) ([]record.Counter, error) {
 	rate := at.Company.Limits.SMSPerCountry
@@ -53,10 +59,7 @@ func (at *Attempt) CountrySMS(phone string) ([]record.Counter, error) {
 	if !allowed {
 		return nil, &record.Full{Key: at.Counter("sms-countries", prefix, rate).Key, Until: at.Now.Add(countryAgain)}
 	}
-	if rate == (tenant.Rate{}) {
-		return nil, nil
-	}
-	return []record.Counter{at.Counter("sms-per-country", prefix, rate)}, nil
+	return at.Budget("sms-per-country", prefix, rate), nil
 }
 
 // DecoyBudget is whose budgets a login id uses up that is not told whether an

@@ -13,7 +13,7 @@ func LockOf(key string) string {
 	_, name, _ := strings.Cut(key, "/")
 	name, _, _ = strings.Cut(name, "/")
 	switch name {
-	case "failures-of-address":
+	case addressFailures:
 		return record.LockAddress
 	default:
 		return record.LockPrefix + strings.ReplaceAll(name, "-", "_")

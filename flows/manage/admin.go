@@ -22,6 +22,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -350,6 +351,18 @@ func (ad *Admin) List(ctx context.Context, after string, limit int) ([]record.Ac
 	return accounts, adminError("listing the accounts", err)
 }
 
+// searchReach is how many accounts one search looks at.
+const searchReach = 10_000
+
+// Search returns up to limit of the accounts behind after that have the status and a
+// login id with the part; an empty one matches all. If there are more accounts to look
+// at, last is the mnemocode of the last that it looked at.
+func (ad *Admin) Search(ctx context.Context, status record.Status, part, after string, limit int) (found []record.Account, last string, err error) {
+	match := record.Match{Status: status, Part: record.NormalizeLoginIDPart(part), Reach: searchReach}
+	found, last, err = ad.Accounts.Search(ctx, ad.Company.Code, match, after, limit)
+	return found, last, adminError("searching the accounts", err)
+}
+
 // BackupCodeHashes returns the hashes of the codes that an account has left.
 func (ad *Admin) BackupCodeHashes(ctx context.Context, a record.Account) ([]string, error) {
 	if a.BackupCodes == 0 {
@@ -374,6 +387,12 @@ func (ad *Admin) LockedUntil(a record.Account) time.Time {
 		}
 	}
 	return until
+}
+
+// CaptchaDue reports whether the account's next password needs a captcha.
+func (ad *Admin) CaptchaDue(a record.Account) bool {
+	at := limits.Attempt{Company: ad.Company}
+	return at.CaptchaDue(a.Tallies[record.WrongPasswords])
 }
 
 func (ad *Admin) audit(ctx context.Context, name string, a record.Account, reason string) {

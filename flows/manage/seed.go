@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -40,7 +41,7 @@ func CheckAccount(a record.Account) error {
 		return wrong("login_name", "it must be 1 to 254 characters, without control characters")
 	case a.Locale != "" && !message.IsLocale(a.Locale):
 		return wrong("locale", message.ErrLocale.Error())
-	case a.Status != record.StatusActive && a.Status != record.StatusRestricted && a.Status != record.StatusClosed && a.Status != record.StatusDenied:
+	case !slices.Contains(record.Statuses, a.Status):
 		return wrong("status", "it must be active, restricted, closed or denied")
 	case (a.Question == "") != (a.AnswerHash == ""):
 		return wrong("control_question", "a question and its answer go together")

@@ -12,6 +12,9 @@ const (
 	StatusDenied     Status = "denied"
 )
 
+// Statuses are all that there are.
+var Statuses = []Status{StatusActive, StatusRestricted, StatusClosed, StatusDenied}
+
 // An Account is one user of one company.
 type Account struct {
 	ID              int64

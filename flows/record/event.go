@@ -10,20 +10,44 @@ import "time"
 type Event struct {
 	Name      string
 	Time      time.Time
-	Company   string // if it is a configured one
-	Account   int64  // its ID, once it was found, for its history alone
-	Mnemocode string // of the account, once it was found
-	Session   string // Session.ID, of no use as a token
-	State     State  // of that session: what the request led to, or where it was
-	Address   string // the client's
-	UserAgent string // what the client says it is, cut at 200 bytes
-	Key       string // which API key the client has: see flows.Service.Company, and flows.KeyOfPage
-	Actor     string // who managed the account: the name of a key for the accounts API, or ActorAdmin
-	Country   string // calling code, as +370, of the phone that an SMS was for or whose code was given
-	Route     string // Route.Path
-	Result    string // Success or the error_code
-	Reason    string // why, as far as Result does not say it
-	Noise     bool   // strangers can cause it, who know a login id and no secret; for History.Record, and not kept
+	Company   string   // if it is a configured one
+	Account   int64    // its ID, once it was found, for its history alone
+	Mnemocode string   // of the account, once it was found
+	Session   string   // Session.ID, of no use as a token
+	State     State    // of that session: what the request led to, or where it was
+	Address   string   // the client's
+	UserAgent string   // what the client says it is, cut at 200 bytes
+	Key       string   // which API key the client has: see flows.Service.Company, and flows.KeyOfPage
+	Actor     string   // who managed the account: the name of a key for the accounts API, or ActorAdmin
+	Country   string   // calling code, as +370, of the phone that an SMS was for or whose code was given
+	Route     string   // Route.Path
+	Result    string   // Success or the error_code
+	Reason    string   // why, as far as Result does not say it
+	Traffic   *Traffic // of an address that reached a limit; else nil
+	Noise     bool     // strangers can cause it, who know a login id and no secret; for History.Record, and not kept
+}
+
+// A Traffic is what came from an address in the window of a limit, when it reached that:
+// how many attempts the limit had counted, on all nodes, and what this node saw of them.
+type Traffic struct {
+	Attempts int
+	Accounts int // different ones; 64 stands for any more
+	Failures int // wrong passwords, codes, answers and login ids
+	Logins   int // that came to their end
+}
+
+// Kinds of Traffic, for operators who wonder whether to raise a limit.
+const (
+	TrafficOfUsers     = "users"     // most of those who tried logged in
+	TrafficOfStrangers = "strangers" // most did not
+)
+
+// Kind tells users who share an address from programs that guess, or have SMS sent.
+func (t *Traffic) Kind() string {
+	if t.Logins > t.Failures && 2*t.Logins >= t.Accounts {
+		return TrafficOfUsers
+	}
+	return TrafficOfStrangers
 }
 
 // Success is the Result of what succeeded.
@@ -104,6 +128,7 @@ var EventKinds = eventKinds()
 func eventKinds() []EventKind {
 	client := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key"}
 	attempt := append(client[:len(client):len(client)], "actor", "country", "route")
+	address := append(attempt[:len(attempt):len(attempt)], "reason", "attempts", "accounts", "failures", "logins")
 	ended := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "actor", "route", "reason"}
 	admin := []string{"company", "mnemocode", "address", "actor", "reason"}
 	return []EventKind{
@@ -111,12 +136,12 @@ func eventKinds() []EventKind {
 		{LockDisabled, "`disable_after` wrong passwords in a row: locked until recovery or unlock", attempt},
 		{LockCodes, "`wrong_codes` is reached", attempt},
 		{LockAnswers, "`wrong_answers` is reached", attempt},
-		{LockAddress, "the first request of an address that `failures_per_address` refuses; once a window and node", attempt},
-		{LockLogins, "the first password or OAuth code of an address that `logins_per_address` refuses; once a window and node", attempt},
+		{LockAddress, "the first request of an address that `failures_per_address` refuses; once a window and node. Reason tells whose traffic it is: see [Shared addresses](#shared-addresses)", address},
+		{LockLogins, "the first password or OAuth code of an address that `logins_per_address` refuses; once a window and node. Reason as above", address},
 		{LockRenewals, "the first renewal of a session that `otp renewals` refuses; once a session and node", attempt},
 		{LockSMSAccount, "the first SMS to an account that `sms_per_account` refuses; once a window and node", attempt},
 		{LockSMSPhone, "the first SMS to a phone that `sms_per_phone` refuses; once a window and node", attempt},
-		{LockSMSAddress, "the first SMS for an address that `sms_per_address` refuses; once a window and node", attempt},
+		{LockSMSAddress, "the first SMS for an address that `sms_per_address` refuses; once a window and node. Reason as above", address},
 		{LockSMSCompany, "the first SMS of a company that `sms_per_company` refuses; once a window and node", attempt},
 		{LockSMSCountry, "the first SMS to a country that `sms_per_country` refuses; once a window and node", attempt},
 		{LockSMSCountries, "the first SMS to a country that is none of `sms_countries`; once a day and node", attempt},

@@ -23,6 +23,23 @@ func NormalizeLoginID(s string) string {
 // NormalizePhone returns a phone number as E.164, or "" if s is none.
 func NormalizePhone(s string) string { return phoneDigits(norm.NFKC.String(strings.TrimSpace(s))) }
 
+// NormalizeLoginIDPart returns the form in which a part of a login id is found in
+// normalised ones. One that looks like a part of a phone number, with a plus, spaces or
+// brackets, is without the marks that such numbers are written with.
+func NormalizeLoginIDPart(s string) string {
+	s = fold(s)
+	const digits, marks = "0123456789", "+() "
+	if strings.ContainsAny(s, marks) && strings.ContainsAny(s, digits) && strings.Trim(s, digits+marks+"-.") == "" {
+		return strings.Map(func(r rune) rune {
+			if strings.ContainsRune("() -.", r) {
+				return -1
+			}
+			return r
+		}, s)
+	}
+	return s
+}
+
 // LoginIDs returns an account's login ids, normalised, by the name of their field.
 func LoginIDs(a Account) map[string]string {
 	ids := map[string]string{}

@@ -73,6 +73,17 @@ type AccountReader interface {
 	// List returns up to limit of the company's accounts, ordered by mnemocode
 	// (byte by byte), beginning behind after.
 	List(ctx context.Context, company, after string, limit int) ([]Account, error)
+	// Search is List of the accounts that match. It looks at up to match.Reach accounts
+	// behind after. If it has looked at so many, last is the mnemocode of the last of
+	// them, else empty.
+	Search(ctx context.Context, company string, match Match, after string, limit int) (found []Account, last string, err error)
+}
+
+// A Match is what Search looks for. An empty field matches every account.
+type Match struct {
+	Status Status
+	Part   string // that one of the account's normalised login ids contains: see NormalizeLoginIDPart
+	Reach  int    // how many accounts to look at, so that a search has a bounded cost
 }
 
 // An AccountWriter makes, changes and deletes accounts. What is to be told of a

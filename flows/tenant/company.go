@@ -105,7 +105,8 @@ const (
 	ByQuestion Method = "QUESTION"
 )
 
-// Limits bound what can be guessed and what can be sent.
+// Limits bound what can be guessed and what can be sent. LoginsPerAddress, the rates of
+// SMS and that of mails may be Unlimited.
 type Limits struct {
 	CaptchaAfter int           // wrong passwords in a row; 0: each password needs a captcha
 	LockAfter    int           // wrong passwords in a row
@@ -119,8 +120,8 @@ type Limits struct {
 	SMSPerAccount      Rate
 	SMSPerPhone        Rate
 	SMSPerAddress      Rate
-	SMSPerCompany      Rate     // the zero Rate: unlimited
-	SMSPerCountry      Rate     // the zero Rate: unlimited
+	SMSPerCompany      Rate
+	SMSPerCountry      Rate
 	SMSCountries       []string // what phones begin with that are sent SMS, as +370; empty: all
 	MailsPerAccount    Rate
 
@@ -132,6 +133,9 @@ type Rate struct {
 	N   int
 	Per time.Duration
 }
+
+// Unlimited is the Rate that refuses nothing and is not counted.
+var Unlimited Rate
 
 // DefaultPolicy returns the defaults: NIST SP 800-63B-4 (2.2.3, 3.1.2, 3.1.3,
 // 3.2.2, 4.2.1.2), OWASP ASVS 5.0 (6.2.1, 6.2.4, 6.4.2, 6.5.4, 6.5.5) and

@@ -76,7 +76,8 @@ type BackupCodes struct {
 // A Page is an answer to a search for accounts.
 type Page struct {
 	Accounts []Account `json:"accounts"`
-	// Next is the after of the next page; empty if there is none.
+	// Next is the after of the next page; empty if there is none. Where accounts are
+	// searched, a page can have fewer than its limit, also none, and a next one.
 	Next string `json:"next,omitempty"`
 }
 
@@ -105,6 +106,7 @@ type Account struct {
 	Identities      []Identity    `json:"oauth_identities"`
 	Accepted        []Acceptance  `json:"disclaimers_accepted"`
 	LockedUntil     *time.Time    `json:"locked_until"`
+	CaptchaDue      bool          `json:"captcha_due"` // the next password needs one
 	Created         time.Time     `json:"created_at"`
 	Updated         time.Time     `json:"updated_at"`
 }
@@ -136,11 +138,13 @@ var Fields = []string{
 	"oauth_identities", "disclaimers_accepted", "backup_code_hashes", "totp_secret", "created_at",
 }
 
-// A Failure is the answer to a line that was not imported.
+// A Failure is the answer to a line that was not imported: one with an error has failed,
+// one that was skipped tells why.
 type Failure struct {
-	Line  int    `json:"line"`
-	Field string `json:"field,omitempty"`
-	Error string `json:"error"`
+	Line    int    `json:"line"`
+	Field   string `json:"field,omitempty"`
+	Error   string `json:"error,omitempty"`
+	Skipped string `json:"skipped,omitempty"`
 }
 
 // Counts is the last line of the answer. With Error the import was given

@@ -1,0 +1,135 @@
+package limits
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+)
+
+// A Traffic counts what this node lately saw of each address, so that an operator can
+// tell an address that many users share from one that guesses.
+type Traffic struct {
+	mu sync.Mutex
+	// By the key of the address's counter. Once recent is full it becomes older, and
+	// what was older is forgotten, so the busiest addresses are always there.
+	recent, older map[string]*window
+}
+
+// maxWindows bounds each generation, maxAccounts the accounts of a window.
+const (
+	maxWindows  = 5_000
+	maxAccounts = 64
+)
+
+// A window is that of a counter: it begins with the first attempt that is counted.
+type window struct {
+	ends             time.Time
+	accounts         []int64 // different ones
+	failures, logins int
+}
+
+// find returns the window of a counter that has not ended; nil if there is none.
+func (t *Traffic) find(key string, now time.Time) *window {
+	w := t.recent[key]
+	if w == nil {
+		if w = t.older[key]; w == nil {
+			return nil
+		}
+		t.keep(key, w)
+	}
+	if !now.Before(w.ends) {
+		return nil
+	}
+	return w
+}
+
+func (t *Traffic) keep(key string, w *window) {
+	if len(t.recent) >= maxWindows {
+		t.older, t.recent = t.recent, nil
+	}
+	if t.recent == nil {
+		t.recent = map[string]*window{}
+	}
+	t.recent[key] = w
+}
+
+// addressLimits are the limits of an address.
+func (at *Attempt) addressLimits() []addressLimit {
+	l := &at.Company.Limits
+	return []addressLimit{
+		{addressFailures, record.LockAddress, l.FailuresPerAddress},
+		{addressLogins, record.LockLogins, l.LoginsPerAddress},
+		{addressSMS, record.LockSMSAddress, l.SMSPerAddress},
+	}
+}
+
+type addressLimit struct {
+	name, lock string
+	rate       tenant.Rate
+}
+
+// The names of an address's counters.
+const (
+	addressFailures = "failures-of-address"
+	addressLogins   = "logins-per-address"
+	addressSMS      = "sms-per-address"
+)
+
+// Ended notes what came of an attempt: whose account it was about, 0 for none, and
+// whether it was the last step of a login. One that was refused for a limit or lock
+// does not count.
+func (at *Attempt) Ended(account int64, login bool) {
+	if at.Traffic == nil || at.Company == nil {
+		return
+	}
+	at.Traffic.mu.Lock()
+	defer at.Traffic.mu.Unlock()
+	for _, limit := range at.addressLimits() {
+		for _, c := range at.perAddress(limit.name, limit.rate) {
+			w := at.Traffic.find(c.Key, at.Now)
+			if w == nil {
+				if !slices.Contains(at.counted, limit.name) {
+					continue
+				}
+				w = &window{ends: at.Now.Add(c.Window)}
+				at.Traffic.keep(c.Key, w)
+			}
+			if account != 0 && len(w.accounts) < maxAccounts && !slices.Contains(w.accounts, account) {
+				w.accounts = append(w.accounts, account)
+			}
+			if slices.Contains(at.counted, addressFailures) {
+				w.failures++
+			}
+			if login {
+				w.logins++
+			}
+		}
+	}
+}
+
+// full is the event that a counter is full. If it is an address's, the event tells of
+// the address's traffic.
+func (at *Attempt) full(lock, key string) record.Event {
+	e := record.Event{Name: lock}
+	for _, limit := range at.addressLimits() {
+		for _, c := range at.perAddress(limit.name, limit.rate) {
+			if c.Key == key {
+				e.Traffic = &record.Traffic{Attempts: c.Limit}
+				at.Traffic.tell(e.Traffic, key, at.Now)
+				e.Reason = e.Traffic.Kind()
+			}
+		}
+	}
+	return e
+}
+
+func (t *Traffic) tell(told *record.Traffic, key string, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w := t.find(key, now); w != nil {
+		told.Accounts, told.Failures, told.Logins = len(w.accounts), w.failures, w.logins
+	}
+}
