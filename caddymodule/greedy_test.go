@@ -12,8 +12,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"syscall"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
