@@ -129,7 +129,8 @@ func CheckHashes(hashes []string) error {
 }
 
 // DeriveKey computes the key that a hash, of any kind that CheckHash allows,
-// must have to be secret's. Its errors hold nothing of either.
+// must have to be secret's, in the form that was hashed. Its errors hold nothing
+// of either.
 func DeriveKey(hash, secret string) ([]byte, error) {
 	d, err := parseHash(hash)
 	if err != nil {
