@@ -32,7 +32,7 @@ type Attempt struct {
 	Address string // the client's
 	Nowhere bool   // it comes from no address: of a backend's user who it does not tell
 	Now     time.Time
-	Keys    *tokens.Keys // name PersonalCounter
+	Keys    *tokens.Keys // name the counters of addresses and phones
 
 	Counters record.Counters
 	Tallies  record.Tallies
