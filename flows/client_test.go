@@ -132,7 +132,7 @@ func TestClientConfigNeedsTheKey(t *testing.T) {
 	}{
 		{code, []string{"key"}, nil}, {code, []string{key}, nil}, {code, nil, wire.ErrAPIKeyMissing}, {code, []string{"other"}, wire.ErrAPIKeyInvalid}, {"nobody", []string{"key"}, wire.ErrAPIKeyInvalid},
 	} {
-		if _, err := b.ClientConfig(t.Context(), &flows.Request{Company: c.company, APIKeys: c.keys}); !errors.Is(err, c.want) {
+		if _, err := b.ClientConfig(t.Context(), &flows.Request{Company: c.company, APIKeys: c.keys, PageKey: true}); !errors.Is(err, c.want) {
 			t.Errorf("%s with %q: %v", c.company, c.keys, err)
 		}
 	}

@@ -82,7 +82,7 @@ const (
 // whether it was the last step of a login. One that was refused for a limit or lock
 // does not count.
 func (at *Attempt) Ended(account int64, login bool) {
-	if at.Traffic == nil || at.Company == nil {
+	if at.Traffic == nil || at.Keys == nil {
 		return
 	}
 	at.Traffic.mu.Lock()
