@@ -30,7 +30,7 @@ func TestGoClientsFromTheDocuments(t *testing.T) {
 		return string(out), err
 	}
 	if out, err := inDir("tool", "oapi-codegen", "-version"); err != nil {
-		storetest.SkipOrFail(t, "oapi-codegen can't be had; run (cd caddymodule/testdata/oapi && go mod download): "+out)
+		storetest.SkipOrFail(t, "oapi-codegen can't be had; run (cd caddymodule/testdata/oapi && go mod download): "+strings.Join(strings.Fields(out), " "))
 	}
 	for name, document := range apiDocuments {
 		path, err := filepath.Abs(document)
