@@ -222,7 +222,7 @@ func TestEveryOptionOfThePageIsOne(t *testing.T) {
 	guesttest.Environment(t)
 	fill := strings.NewReplacer(
 		"# and client_id … as above", "client_id a\nclient_secret b\nredirect_uri https://a.example.com",
-		"redis <url>...", "redis redis://10.0.0.9", "<dsn>", "postgres://10.0.0.9/a?sslmode=require", "[<file>]", "a.db", "<n>", "1",
+		"redis <url>...", "redis rediss://10.0.0.9", "<dsn>", "postgres://10.0.0.9/a?sslmode=require", "[<file>]", "a.db", "<n>", "1",
 		"types <type>...", "types account.changed", "<code> <phone>...", "123456 +37060012345", `["<description>"]`, `"a"`, "blocklist <file>", "blocklist testdata/blocklist",
 		"texts <dir>", "texts testdata/texts", "<host:port>", "mail.example.com:25", "<address>", "a@example.com",
 		"<key>...", "a-key-of-a-test", "company <code>...", "company acme", "company <code>", "company acme", "login_page [<company>]", "login_page", "logo <file>", "logo testdata/logo.svg", "<css color>", "blue", "<duration> <path>...", "5m /a", "<path>...", "/a", "health <path>", "health /a", "<code> [<version>]", "terms 2026-01", "<1-5> oauth2", "2 oauth2", "<1-5>", "1",
