@@ -84,6 +84,9 @@ func checkRefused(t *testing.T, want string, err error) {
 	if want == "" || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %q, want it to contain %q", err, want)
 	}
+	if strings.Count(err.Error(), ", at Caddyfile:") > 1 {
+		t.Errorf("the error names several lines: %q", err)
+	}
 	if strings.Contains(err.Error(), guesttest.Secret) {
 		t.Errorf("the error tells a secret: %q", err)
 	}

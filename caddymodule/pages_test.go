@@ -222,7 +222,7 @@ func TestEveryOptionOfThePageIsOne(t *testing.T) {
 	guesttest.Environment(t)
 	fill := strings.NewReplacer(
 		"# and client_id … as above", "client_id a\nclient_secret b\nredirect_uri https://a.example.com",
-		"redis <url>...", "redis redis://10.0.0.9", "<dsn>", "postgres://10.0.0.9/a?sslmode=require", "[<file>]", "a.db", "<n>", "1",
+		"redis <url>...", "redis rediss://10.0.0.9", "<dsn>", "postgres://10.0.0.9/a?sslmode=require", "[<file>]", "a.db", "<n>", "1",
 		"types <type>...", "types account.changed", "<code> <phone>...", "123456 +37060012345", `["<description>"]`, `"a"`, "blocklist <file>", "blocklist testdata/blocklist",
 		"texts <dir>", "texts testdata/texts", "<host:port>", "mail.example.com:25", "<address>", "a@example.com",
 		"<key>...", "a-key-of-a-test", "company <code>...", "company acme", "company <code>", "company acme", "login_page [<company>...]", "login_page", "logo <file>", "logo testdata/logo.svg", "<css color>", "blue", "<duration> <path>...", "5m /a", "<path>...", "/a", "health <path>", "health /a", "<code> [<version>]", "terms 2026-01", "<1-5> oauth2", "2 oauth2", "<1-5>", "1",
@@ -382,7 +382,7 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(s.dir, ".curlrc"), []byte("unix-socket = "+socket), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	here := strings.NewReplacer("unix/"+socket, "unix//run/caddy/admin.sock", address, "127.0.0.1:2525", gateway.Listener.Addr().String(), "127.0.0.1:8025")
+	here := strings.NewReplacer("unix/"+socket, "unix//run/caddy/admin.sock", address, "127.0.0.1:2525", gateway.Listener.Addr().String(), "127.0.0.1:8025", s.dir+"/Caddyfile:", "/etc/caddy/Caddyfile:")
 	anew := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b[0-9a-f]{32}\b|\b[A-Z2-7]{5}-[A-Z2-7]{5}\b|\([\d.]+(m|µ)?s\)|[\d,]+ bytes|in [\d.]+m?s|curl/[\d.]+|Go-http-client/[\d.]+`)
 	session := regexp.MustCompile(`\b[0-9a-f]{32}\b`)
 	listed, now := "none", "" // the session that the page lists, and that of this run

@@ -100,8 +100,8 @@ func TestAccountsThatNobodyCanLogInToAreTold(t *testing.T) {
 	ask := func() string { return strings.Join(strings.Fields(s.cli("", "doctor").out), " ") }
 	doctor := ask()
 	for _, want := range []string{
-		"acme: second_factor accounts that can't log in, since they have neither a phone for the code nor an authenticator app nor backup codes: 2 ",
-		"umbrella: second_factor accounts that can't log in, since they have neither a phone for the code nor an authenticator app nor backup codes: 1 ",
+		"acme: second_factor accounts that can't log in, since they have neither a phone for the code nor an authenticator app nor backup codes: 2, at ",
+		"umbrella: second_factor accounts that can't log in, since they have neither a phone for the code nor an authenticator app nor backup codes: 1, at ",
 	} {
 		if !strings.Contains(doctor, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, doctor)
@@ -172,7 +172,8 @@ func TestWeakKeysOfTheAccountsAPIAreTold(t *testing.T) {
 			weak++
 		}
 	}
-	if weak != 5 || strings.Contains(s.log()+doctor, "elevenchars") {
+	if weak < 5 || weak > 6 || // of two keys that are alike, the one that is provisioned later is told of, on each of its sites
+		strings.Contains(s.log()+doctor, "elevenchars") {
 		t.Errorf("doctor says\n%s", doctor)
 	}
 }

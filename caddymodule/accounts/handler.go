@@ -60,6 +60,14 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the app and resolves the keys.
 func (h *Handler) Provision(ctx caddy.Context) error {
+	configured, err := ctx.AppIfConfigured("mnemogate")
+	if errors.Is(err, caddy.ErrNotConfigured) {
+		return h.Source.At(fmt.Errorf("mnemogate_accounts: configure the companies in the global option mnemogate: %w", err))
+	}
+	if err != nil {
+		return err // with a line of its own
+	}
+	h.app = configured.(*app.App)
 	if err := h.provision(ctx); err != nil {
 		return h.Source.At(err)
 	}
@@ -67,14 +75,6 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 }
 
 func (h *Handler) provision(ctx caddy.Context) error {
-	configured, err := ctx.AppIfConfigured("mnemogate")
-	if errors.Is(err, caddy.ErrNotConfigured) {
-		return fmt.Errorf("mnemogate_accounts: configure the companies in the global option mnemogate: %w", err)
-	}
-	if err != nil {
-		return err
-	}
-	h.app = configured.(*app.App)
 	if err := h.check(); err != nil {
 		return fmt.Errorf("mnemogate_accounts: %w", err)
 	}

@@ -187,6 +187,14 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 
 // Provision sets the defaults and finds the app.
 func (h *Handler) Provision(ctx caddy.Context) error {
+	configured, err := ctx.AppIfConfigured("mnemogate")
+	if errors.Is(err, caddy.ErrNotConfigured) {
+		return h.Source.At(fmt.Errorf("mnemogate: configure the companies in the global option mnemogate: %w", err))
+	}
+	if err != nil {
+		return err // with a line of its own
+	}
+	h.app = configured.(*app.App)
 	if err := h.provision(ctx); err != nil {
 		return h.Source.At(err)
 	}
@@ -197,18 +205,11 @@ func (h *Handler) provision(ctx caddy.Context) error {
 	h.log = ctx.Slogger()
 	h.accessLog = ctx.Logger(new(caddyhttp.App)).Named("log.access")
 	h.setDefaults()
-	configured, err := ctx.AppIfConfigured("mnemogate")
-	if errors.Is(err, caddy.ErrNotConfigured) {
-		return fmt.Errorf("mnemogate: configure the companies in the global option mnemogate: %w", err)
-	}
-	if err != nil {
-		return err
-	}
-	h.app = configured.(*app.App)
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
 		h.app.StandIn(server)
 	}
 	if h.LoginPage != nil {
+		var err error
 		if h.page, err = page.New(h.LoginPage.options()); err != nil {
 			return fmt.Errorf("login_page: %w", err)
 		}

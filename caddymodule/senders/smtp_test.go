@@ -56,6 +56,7 @@ func TestSMTPRefusesABadConfiguration(t *testing.T) {
 		"tls":             {SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "maybe"}, "tls"},
 		"only a username": {SMTP{Address: "mail.example:25", From: "a@b.example", Username: "u"}, "password"},
 		"only a password": {SMTP{Address: "mail.example:25", From: "a@b.example", Password: "hidden"}, "username"},
+		"clear links":     {SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off"}, "write insecure behind it"},
 		"clear password":  {SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off", Username: "u", Password: "hidden"}, "tls off"},
 		"timeout":         {SMTP{Address: "mail.example:25", From: "a@b.example", Timeout: caddy.Duration(time.Hour)}, "timeout"},
 		"placeholder":     {SMTP{Address: "mail.example:25", From: "a@b.example", Password: "{env.MNEMOGATE_TEST_ABSENT}"}, "mail smtp: password"},
@@ -69,7 +70,7 @@ func TestSMTPRefusesABadConfiguration(t *testing.T) {
 		})
 	}
 	guesttest.MustStart(t, &SMTP{Address: "[::1]:25", From: "a@b.example", TLS: "off", Username: "u", Password: "p"})
-	guesttest.MustStart(t, &SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off"})
+	guesttest.MustStart(t, &SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off", Insecure: true})
 }
 
 // smtpSink is an SMTP server that keeps what it is sent and can misbehave.
