@@ -198,7 +198,7 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 		s.accepted = map[string]string{}
 	}
 	if c.session != nil {
-		c.session.ended = true
+		c.session.ended, c.session.barred = true, nil
 	}
 	m.sessions = append(m.sessions, s)
 	if s.state == record.Authorized {

@@ -155,6 +155,6 @@ func (m *model) logout(c *modelCall) modelAnswer {
 		m.windowOpen("limit.logins", logins, c.company.Limits.LoginsPerAddress)
 		logins.add(m.now, c.company.Limits.LoginsPerAddress)
 	}
-	c.session.ended = true
+	c.session.ended, c.session.barred = true, nil
 	return modelAnswer{}
 }
