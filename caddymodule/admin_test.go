@@ -420,7 +420,11 @@ func TestAdminEndsSessionsAtOnce(t *testing.T) {
 			s.get("/", token).wantStatus(200)
 			changed := s.admin("PATCH", "accounts/alice", end.change).wantStatus(200)
 			s.get("/", token).want(wire.ErrTokenInvalid)
-			s.post("auth/checkpassword", pending, fields{"password": testPassword}).want(wire.ErrTokenInvalid)
+			refused := wire.ErrTokenInvalid
+			if end.name == "status" {
+				refused = wire.ErrUserRestricted
+			}
+			s.post("auth/checkpassword", pending, fields{"password": testPassword}).want(refused)
 			if mnemocode := changed.str("profile_mnemocode"); mnemocode != "alice" {
 				s.admin("PATCH", "accounts/"+mnemocode, fields{"profile_mnemocode": "alice"}).wantStatus(200)
 			}

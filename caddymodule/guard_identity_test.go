@@ -63,7 +63,7 @@ func TestOnlyOurIdentityHeadersReachTheApplication(t *testing.T) {
 				t.Helper()
 				requests := s.backend.requests()
 				got := requests[len(requests)-1]
-				if lines := linesNamed(got, append(guardedHeaders, setup.user, setup.company)...); !slices.Equal(lines, want) {
+				if lines := linesNamed(got, slices.Concat(guardedHeaders, []string{setup.user, setup.company})...); !slices.Equal(lines, want) {
 					t.Errorf("%s: the application got %q, want %q", how, lines, want)
 				}
 				return got
@@ -183,12 +183,12 @@ func TestNoGuardedHeaderReachesTheApplication(t *testing.T) {
 		if want != nil {
 			head += bearer(token)
 		}
-		for _, name := range append(guardedHeaders, "X-User", "X-Tenant") {
+		for _, name := range slices.Concat(guardedHeaders, []string{"X-User", "X-Tenant"}) {
 			for _, spelling := range spellings(name) {
 				forged := spelling + ": forged\r\n"
 				s.exchange(head + forged + "Trailer: " + spelling + "\r\n\r\n3\r\nabc\r\n0\r\n" + forged + "\r\n").is(200)
 				requests := s.backend.requests()
-				if got := linesNamed(requests[len(requests)-1], append(guardedHeaders, "X-User", "X-Tenant")...); !slices.Equal(got, want) {
+				if got := linesNamed(requests[len(requests)-1], slices.Concat(guardedHeaders, []string{"X-User", "X-Tenant"})...); !slices.Equal(got, want) {
 					t.Errorf("%s with %s: the application got %q, want %q", path, spelling, got, want)
 				}
 			}

@@ -257,7 +257,7 @@ func TestPeersMailRecovery(t *testing.T) {
 				t.Errorf("the notice held up setpassword for %v", took)
 			}
 			wantUnavailable(t, func() answer { return mailTo("late@example.com") })
-			s.tells("sending notice.password_changed to")
+			s.tells(`"type":"notice.password_changed"`)
 		})
 	})
 	s.run("a server that is down", func(t *testing.T) {

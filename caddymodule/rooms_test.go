@@ -40,7 +40,7 @@ var rooms = map[string][]string{
 	"flows/manage":                {"flows", "flows/background", "flows/limits", "flows/message", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
 	"flows":                       {"flows/background", "flows/limits", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
 	"flows/limits":                {"flows/background", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
-	"flows/background":            {"flows/panics", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
+	"flows/background":            {"flows/message", "flows/panics", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
 	"flows/tenant":                {"flows/message", "flows/password", "flows/record", "flows/wire"},
 	"flows/tokens":                {"flows/record"},
 	"flows/wire":                  {"flows/message", "flows/record"},
