@@ -132,6 +132,11 @@ func newFleet(b testing.TB, servers []*storetest.Redis, nodes int) *fleet {
 	return f
 }
 
+// noAccounts has the secret that names counters, and nothing else.
+type noAccounts struct{ record.Accounts }
+
+func (noAccounts) Secret(context.Context) ([]byte, error) { return make([]byte, 32), nil }
+
 // node starts one more.
 func (f *fleet) node(b testing.TB) *node {
 	b.Helper()
@@ -141,6 +146,7 @@ func (f *fleet) node(b testing.TB) *node {
 	}
 	n := &node{Memory: store.NewMemory(server.Sessions(), 100_000), fleet: f, number: len(f.nodes)}
 	n.service = &flows.Service{
+		Accounts:  noAccounts{},
 		Sessions:  n,
 		Companies: map[string]*tenant.Company{"acme": {Code: "acme", NoAPIKey: true, Policy: tenant.DefaultPolicy()}},
 		Log:       slog.New(slog.DiscardHandler),
