@@ -80,26 +80,26 @@ func (at *Attempt) Budget(name, of string, rate tenant.Rate) []record.Counter {
 	return []record.Counter{at.Counter(name, of, rate)}
 }
 
-// addressRanges are what an address is counted as: one of IPv6 as its /64, which
-// one customer of a provider has whole, and as its /48, the most that a provider
-// gives to one (RFC 6177). Any other is both itself.
-func addressRanges(address string) (narrow, wide string) {
+// addressRanges are what an address is counted as, the widest last: one of IPv6 as its
+// /64, which one customer of a provider has whole, and as its /48, the most that a
+// provider gives to one (RFC 6177). Any other is itself alone.
+func addressRanges(address string) []string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
-		return address, address // a Unix socket's peer
+		return []string{address} // a Unix socket's peer
 	}
 	ip = ip.Unmap().WithZone("")
 	if ip.Is4() {
-		return ip.String(), ip.String()
+		return []string{ip.String()}
 	}
 	prefix := func(bits int) string { p, _ := ip.Prefix(bits); return p.String() }
-	return prefix(64), prefix(48)
+	return []string{prefix(64), prefix(48)}
 }
 
 // Turn is the attempt's at hashing, where all of a /48 are one client.
 func (at *Attempt) Turn() password.Turn {
-	_, wide := addressRanges(at.Address)
-	return password.Turn{Company: at.Company.Code, Address: wide}
+	ranges := addressRanges(at.Address)
+	return password.Turn{Company: at.Company.Code, Address: ranges[len(ranges)-1]}
 }
 
 // wideTimes is how many times an address's limit its /48 has.
@@ -116,11 +116,10 @@ func (at *Attempt) perAddress(name string, rate tenant.Rate) []record.Counter {
 // PerAddress are an address's counters in a company or, with an empty code, in
 // all.
 func PerAddress(keys *tokens.Keys, company, name, address string, rate tenant.Rate) []record.Counter {
-	narrow, wide := addressRanges(address)
-	counters := []record.Counter{personalCounter(keys, company, name, narrow, rate)}
-	if wide != narrow {
+	var counters []record.Counter
+	for _, addresses := range addressRanges(address) {
+		counters = append(counters, personalCounter(keys, company, name, addresses, rate))
 		rate.N *= wideTimes
-		counters = append(counters, personalCounter(keys, company, name, wide, rate))
 	}
 	return counters
 }

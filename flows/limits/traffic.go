@@ -13,10 +13,13 @@ import (
 // tell an address that many users share from one that guesses.
 type Traffic struct {
 	mu sync.Mutex
-	// By the key of the address's counter. Once recent is full it becomes older, and
-	// what was older is forgotten, so the busiest addresses are always there.
-	recent, older map[string]*window
+	// Once recent is full it becomes older, and what was older is forgotten, so the
+	// busiest addresses are always there.
+	recent, older map[windowKey]*window
 }
+
+// A windowKey names a counter of an address, or of a range of them.
+type windowKey struct{ company, counter, address string }
 
 // maxWindows bounds each generation, maxAccounts the accounts of a window.
 const (
@@ -32,7 +35,7 @@ type window struct {
 }
 
 // find returns the window of a counter that has not ended; nil if there is none.
-func (t *Traffic) find(key string, now time.Time) *window {
+func (t *Traffic) find(key windowKey, now time.Time) *window {
 	w := t.recent[key]
 	if w == nil {
 		if w = t.older[key]; w == nil {
@@ -46,12 +49,12 @@ func (t *Traffic) find(key string, now time.Time) *window {
 	return w
 }
 
-func (t *Traffic) keep(key string, w *window) {
+func (t *Traffic) keep(key windowKey, w *window) {
 	if len(t.recent) >= maxWindows {
 		t.older, t.recent = t.recent, nil
 	}
 	if t.recent == nil {
-		t.recent = map[string]*window{}
+		t.recent = map[windowKey]*window{}
 	}
 	t.recent[key] = w
 }
@@ -82,20 +85,24 @@ const (
 // whether it was the last step of a login. One that was refused for a limit or lock
 // does not count.
 func (at *Attempt) Ended(account int64, login bool) {
-	if at.Traffic == nil || at.Keys == nil {
+	if at.Traffic == nil || at.Company == nil || at.Nowhere {
 		return
 	}
 	at.Traffic.mu.Lock()
 	defer at.Traffic.mu.Unlock()
 	for _, limit := range at.addressLimits() {
-		for _, c := range at.perAddress(limit.name, limit.rate) {
-			w := at.Traffic.find(c.Key, at.Now)
+		if limit.rate == tenant.Unlimited {
+			continue
+		}
+		for _, address := range addressRanges(at.Address) {
+			key := windowKey{at.Company.Code, limit.name, address}
+			w := at.Traffic.find(key, at.Now)
 			if w == nil {
 				if !slices.Contains(at.counted, limit.name) {
 					continue
 				}
-				w = &window{ends: at.Now.Add(c.Window)}
-				at.Traffic.keep(c.Key, w)
+				w = &window{ends: at.Now.Add(limit.rate.Per)}
+				at.Traffic.keep(key, w)
 			}
 			if account != 0 && len(w.accounts) < maxAccounts && !slices.Contains(w.accounts, account) {
 				w.accounts = append(w.accounts, account)
@@ -115,10 +122,10 @@ func (at *Attempt) Ended(account int64, login bool) {
 func (at *Attempt) full(lock, key string) record.Event {
 	e := record.Event{Name: lock}
 	for _, limit := range at.addressLimits() {
-		for _, c := range at.perAddress(limit.name, limit.rate) {
+		for i, c := range at.perAddress(limit.name, limit.rate) {
 			if c.Key == key {
 				e.Traffic = &record.Traffic{Attempts: c.Limit}
-				at.Traffic.tell(e.Traffic, key, at.Now)
+				at.Traffic.tell(e.Traffic, windowKey{at.Company.Code, limit.name, addressRanges(at.Address)[i]}, at.Now)
 				e.Reason = e.Traffic.Kind()
 			}
 		}
@@ -126,7 +133,7 @@ func (at *Attempt) full(lock, key string) record.Event {
 	return e
 }
 
-func (t *Traffic) tell(told *record.Traffic, key string, now time.Time) {
+func (t *Traffic) tell(told *record.Traffic, key windowKey, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if w := t.find(key, now); w != nil {

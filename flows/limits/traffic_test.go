@@ -7,7 +7,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
-	"github.com/mnemogate/mnemogate/flows/tokens"
 )
 
 // However many addresses try, little is kept of them, and the busiest is never
@@ -15,10 +14,9 @@ import (
 func TestTrafficIsBounded(t *testing.T) {
 	company := &tenant.Company{Code: "acme", Policy: tenant.DefaultPolicy()}
 	company.Limits.FailuresPerAddress.Per = time.Hour
-	keys := testKeys(t)
 	traffic, now := new(Traffic), time.Now()
 	fail := func(address string, account int64) {
-		at := &Attempt{Company: company, Keys: keys, Address: address, Now: now, Traffic: traffic, counted: []string{addressFailures}}
+		at := &Attempt{Company: company, Address: address, Now: now, Traffic: traffic, counted: []string{addressFailures}}
 		at.Ended(account, false)
 	}
 	const busy = "203.0.113.7"
@@ -32,27 +30,17 @@ func TestTrafficIsBounded(t *testing.T) {
 		t.Errorf("%d windows are kept, want at most %d", kept, 2*maxWindows)
 	}
 	var got record.Traffic
-	traffic.tell(&got, PerAddress(keys, "acme", addressFailures, busy, tenant.Rate{})[0].Key, now)
+	traffic.tell(&got, windowKey{"acme", addressFailures, busy}, now)
 	if want := (record.Traffic{Accounts: maxAccounts, Failures: 100}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
-func testKeys(t testing.TB) *tokens.Keys {
-	t.Helper()
-	keys, err := tokens.NewKeys(make([]byte, 32))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys
-}
-
 func BenchmarkTraffic(b *testing.B) {
 	company := &tenant.Company{Code: "acme", Policy: tenant.DefaultPolicy()}
-	keys := testKeys(b)
 	traffic, now := new(Traffic), time.Now()
 	for i := 0; b.Loop(); i++ {
-		at := &Attempt{Company: company, Keys: keys, Address: "203.0.113.7", Now: now, Traffic: traffic, counted: []string{addressLogins}}
+		at := &Attempt{Company: company, Address: "203.0.113.7", Now: now, Traffic: traffic, counted: []string{addressLogins}}
 		at.Ended(int64(i%50+1), true)
 	}
 }
