@@ -42,6 +42,7 @@ func loginStorm(t *testing.T, start starter) {
 	s := start(t, siteConfig{
 		company: limits + account("alice", ""),
 		more:    "company calm {\napi_key " + testKey + limits + account("bea", "") + "}\n",
+		env:     []string{"GOGC=100"}, // the default, whatever the tests run with: memory is judged
 	})
 	c := &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
 	defer c.CloseIdleConnections()
