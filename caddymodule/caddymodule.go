@@ -1,8 +1,8 @@
 // Package caddymodule is what xcaddy is pointed at: it makes an auth service of
 // Caddy by importing the rooms that do, and is nothing besides. Read gate for
 // what a request meets, app for what is configured, guest to write a gateway,
-// captcha, provider or store of your own. The tests here run whole processes of
-// Caddy.
+// captcha, provider or store of your own. The tests of whole Caddy processes are in
+// integration.
 package caddymodule
 
 import (

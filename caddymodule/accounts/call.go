@@ -81,7 +81,7 @@ var ErrBroken = errors.New("the answer broke off")
 // path that is left. It answers errors, too: what Caddy makes of them has no
 // field.
 func (d *Door) Serve(w http.ResponseWriter, r *http.Request, address, before string) {
-	bodies.Await(w, r)
+	answered := bodies.Limit(w, r)
 	c := &Call{Request: r, W: w, Address: address, root: before + d.Root}
 	err := panics.Contain(func() error { return c.serve(d) })
 	if err == ErrBroken {
@@ -90,6 +90,7 @@ func (d *Door) Serve(w http.ResponseWriter, r *http.Request, address, before str
 	if err != nil {
 		c.refuse(err)
 	}
+	answered()
 }
 
 func (c *Call) serve(d *Door) (err error) {

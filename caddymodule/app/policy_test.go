@@ -123,9 +123,9 @@ var leaves = []leaf{
 	{in("limits", "mails_per_account 1/1m"), in("limits", "mails_per_account unlimited"), func(c *tenant.Company) any { return c.Limits.MailsPerAccount }},
 	{in("limits", "sessions_per_account 1"), in("limits", "sessions_per_account 2"), func(c *tenant.Company) any { return c.Limits.SessionsPerAccount }},
 	{"hardened", "hardened off", func(c *tenant.Company) any { return c.Hardened }},
-	{in("password", "blocklist ../testdata/blocklist"), in("password", "blocklist ../testdata/texts/otp.login.sms.txt"), func(c *tenant.Company) any { return c.Password.Blocklist.Contains("our-company-2026") }},
+	{in("password", "blocklist ../integration/testdata/blocklist"), in("password", "blocklist ../integration/testdata/texts/otp.login.sms.txt"), func(c *tenant.Company) any { return c.Password.Blocklist.Contains("our-company-2026") }},
 	{"locale lt", "locale de-at", func(c *tenant.Company) any { return c.Locale }},
-	{"texts ../testdata/texts", "texts .", func(c *tenant.Company) any { return fmt.Sprintf("%p", c.Texts) }},
+	{"texts ../integration/testdata/texts", "texts .", func(c *tenant.Company) any { return fmt.Sprintf("%p", c.Texts) }},
 }
 
 // policyOf returns what applies to a company of an app.

@@ -5,6 +5,7 @@
 package bodies
 
 import (
+	"io"
 	"net/http"
 	"time"
 )
@@ -12,17 +13,34 @@ import (
 // Within is how long a client may take to send a body.
 const Within = 10 * time.Second
 
-// Await is for every request that is answered here, before anything else. The client
-// has Within from now to send the body. The server closes the connection behind the
-// answer: it would else first read what it can of the body. Read undoes both.
-func Await(w http.ResponseWriter, r *http.Request) {
+// linger is how long a connection stays open after an answer that did not wait for the
+// body. A connection that is closed while the client sends is reset, and a client that
+// sees the reset never reads the answer.
+const linger = time.Second
+
+// Limit is for every request that mnemogate answers itself, before anything else. The
+// client has Within from now to send the body. The connection closes after the answer:
+// the server would otherwise read the body first. Read undoes both.
+//
+// Call the function that Limit returns once the answer is written. It sends the answer,
+// and reads what the client still sends until linger is over.
+func Limit(w http.ResponseWriter, r *http.Request) (answered func()) {
 	if r.ContentLength == 0 {
-		return
-	}
-	if r.ProtoMajor == 1 {
-		w.Header().Set("Connection", "close")
+		return func() {}
 	}
 	setDeadline(w, r, time.Now().Add(Within))
+	if r.ProtoMajor != 1 {
+		return func() {}
+	}
+	w.Header().Set("Connection", "close")
+	return func() {
+		if w.Header().Get("Connection") != "close" {
+			return // Read was called
+		}
+		_ = http.NewResponseController(w).Flush()
+		setDeadline(w, r, time.Now().Add(linger))
+		_, _ = io.Copy(io.Discard, r.Body)
+	}
 }
 
 // Read is for a request whose body was read to its end, or is read with deadlines of

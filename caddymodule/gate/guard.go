@@ -30,7 +30,7 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 
 // deny answers a request that does not pass, or no more.
 func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) {
-	bodies.Await(w, r)
+	defer bodies.Limit(w, r)()
 	w.Header().Add("Vary", h.vary())
 	h.refuse(w, err)
 }

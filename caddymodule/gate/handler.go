@@ -341,7 +341,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 			t.company = "" // as one that there is not
 		}
 	}
-	bodies.Await(w, r)
+	defer bodies.Limit(w, r)()
 	switch t.kind {
 	case preflight:
 		answerPreflight(w, r)

@@ -29,7 +29,7 @@ func (h *Handler) toLogin(w http.ResponseWriter, r *http.Request, t target, err 
 	if company == "" {
 		return false
 	}
-	bodies.Await(w, r)
+	defer bodies.Limit(w, r)()
 	header := w.Header()
 	header.Add("Vary", h.vary())
 	header.Set("Cache-Control", "no-store")

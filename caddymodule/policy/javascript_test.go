@@ -74,7 +74,7 @@ console.log(JSON.stringify(expressions.map((source) => {
 
 // The lists above are right, says JavaScript.
 func TestJavaScriptAgrees(t *testing.T) {
-	storetest.NeedPeers(t, "../testdata/peers")
+	storetest.NeedPeers(t, "../integration/testdata/peers")
 	texts := []string{"", "a", "b", "ab", "aa", "aab", "aabbcc", "ac", "abc", "c", "A", "N", "p", "pN", "pL", "Lu", "p{Lu}", "P{Lu}", "secret", "SECRET", "Aabc", "abcz", ".*", "Q.*E", "Q..E",
 		"1", "7", "٣", "É", "é", "ü", "_", " ", "\u00a0", "a\u00a0b", "a b", "a\u00a0", "x", "x41", "\x07", "\x01", "\n", "ab\n", "aba\n", "abab", "\t", "😀", "\U0001f601", "😀😀", "\U0001f600", "]", "]a", "a]", "[", "[]", "d:]", "d]", ":]", "alpha", "a:]",
 		"{", "{2}", "a{", "a{,3}", "aaaaaaaa", "@! -/.", "A\n\t", "^", "$", "^^a", "a$", "a$$", "(", "?", "<", "(x>", "\\", "\\s", "\\\\p", "s", "S", "z", "foobar", "foo", "foo ba", "bfoo", "]x[", "]X]", "]xi", "^*a", "a\nb", "axb", "axbc", "1a-z", "1-z", "12ab", "a1_-", "aa_ ", "\\pN", "\\1", "\x01\x00", "abcdefghijj"}

@@ -53,6 +53,7 @@ func FuzzVerify(f *testing.F) {
 	f.Add("pbkdf2_sha256$1$x$MDEyMzQ1Njc", "a")
 	f.Add("{argon2}$argon2id$v=19$m=8,t=1,p=1$MDEyMzQ1Njc$MDEyMzQ1Njc", "d")
 	f.Add("{scrypt@SpringSecurity_v5_8}$10101$MDEyMzQ1Njc=$MDEyMzQ1Njc=", "e")
+	f.Add("$7$000...0....00000000$"+strings.Repeat("0", 43), "0")
 	f.Add("$5$rounds=1000$s$"+strings.Repeat("a", 43), "")
 	f.Add("$6$rounds=1000$s$"+strings.Repeat("a", 86), "f")
 	f.Add("$P$5"+strings.Repeat("a", 30), " it's ")
@@ -73,6 +74,8 @@ func FuzzVerify(f *testing.F) {
 		}
 		right := hash[:strings.LastIndexByte(hash, '$')+1] + base64.RawStdEncoding.EncodeToString(derived)
 		switch d.kind {
+		case "7":
+			right = hash[:strings.LastIndexByte(hash, '$')+1] + string(crypt64Text(derived))
 		case "5", "6", "P":
 			right = strings.TrimSuffix(hash, string(d.key)) + string(derived)
 		}

@@ -79,7 +79,7 @@ func NeedPeers(t testing.TB, peers string) {
 		_, err = os.Stat(filepath.Join(peers, "node_modules"))
 	}
 	if err != nil {
-		SkipOrFail(t, fmt.Sprintf("%v: install Node 20 or later and, in the module's root, run npm ci --prefix caddymodule/testdata/peers", err))
+		SkipOrFail(t, fmt.Sprintf("%v: install Node 20 or later and, in the module's root, run npm ci --prefix caddymodule/integration/testdata/peers", err))
 	}
 }
 

@@ -1,0 +1,428 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// accountsSite is the site of a test beside an accounts API, at /api, with these
+// lines in its directive.
+func accountsSite(t *testing.T, start starter, keys string, c siteConfig) *site {
+	t.Helper()
+	c.company += "\ncaptcha off"
+	c.site = "handle_path /api/* {\nmnemogate_accounts {\n" + keys + "\n}\n}\nhandle {\nmnemogate\nreverse_proxy BACKEND\n}"
+	return start(t, c)
+}
+
+// api sends a value as JSON to the accounts API, with a key.
+func (s *site) api(key, method, path string, body any) answer {
+	s.t.Helper()
+	r := s.apiRequest(key, method, path, body)
+	a := s.do(r)
+	checkInDocument(s.t, r, a)
+	return a
+}
+
+var accountsDocument = sync.OnceValues(func() (*apiDocument, error) {
+	return loadDocument("../accounts/openapi.json", func(*openapi3.T) {})
+})
+
+// checkInDocument checks that what the accounts API answered is in its OpenAPI
+// document.
+func checkInDocument(t *testing.T, r *http.Request, a answer) {
+	t.Helper()
+	doc, err := accountsDocument()
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/api"), "/")
+	for path := range doc.Paths.Map() {
+		parts := strings.Split(path, "/")
+		same := len(parts) == len(asked)
+		for i := range parts {
+			same = same && (parts[i] == asked[i] || strings.HasPrefix(parts[i], "{"))
+		}
+		if call := doc.call(path, r); same && call != nil {
+			call.checkAnswer(t, a)
+		}
+	}
+}
+
+func TestOpenAPIOfTheAccountsAPIIsServed(t *testing.T) {
+	t.Parallel()
+	doc, err := accountsDocument()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := doc.Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	golden, err := os.ReadFile("../accounts/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := accountsSite(t, startSite, allKeys, siteConfig{})
+	at := func(server string) string {
+		return strings.Replace(string(golden), `"url": "/"`, `"url": "`+server+`"`, 1)
+	}
+	if got := s.api("reads-and-nothing-else", "GET", "openapi.json", nil).wantStatus(http.StatusOK); string(got.Body) != at("/api") {
+		t.Error("the document that is served is another")
+	}
+	if got := s.adminRaw("GET", "openapi.json", "").wantStatus(http.StatusOK); string(got.Body) != at("/mnemogate") {
+		t.Error("the document of the admin endpoint is another")
+	}
+	s.api("", "GET", "openapi.json", nil).wantRefused(http.StatusUnauthorized, "")
+	t.Run("Redocly finds no fault with it", func(t *testing.T) {
+		storetest.NeedPeers(t, peersDir)
+		cmd := exec.Command("node", peersDir+"/node_modules/@redocly/cli/bin/cli.js", "lint", "../accounts/openapi.json")
+		cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
+		if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "warning.") {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+}
+
+func (s *site) apiRequest(key, method, path string, body any) *http.Request {
+	s.t.Helper()
+	raw := ""
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		raw = string(b)
+	}
+	r := s.request(method, "/api/"+path, raw)
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	return r
+}
+
+const keyOfAll = "key-that-may-do-all"
+
+const allKeys = `
+		key all ` + keyOfAll + ` {
+			may read write sessions introspect import export
+		}
+		key reader reads-and-nothing-else
+		key writer sha256:9af8b6d1d7e6d6bc8d1b8a90e4a0ab1ad0f0ba0bd3c0f5b1f6d24fdd7d3b9ae8 writes-and-nothing-else {
+			company acme
+			may write
+		}`
+
+// audits waits until the logs of all nodes have so many lines with a text.
+func (s *site) audits(lines int, text string) {
+	s.t.Helper()
+	nodes := s.nodes
+	if nodes == nil {
+		nodes = []*site{s}
+	}
+	count := 0
+	storetest.Eventually(s.t, 10*time.Second, fmt.Sprintf("%d lines with %s in the logs", lines, text), func() bool {
+		count = 0
+		for _, node := range nodes {
+			count += strings.Count(node.log(), text)
+		}
+		return count >= lines
+	})
+	if count > lines {
+		s.t.Errorf("%d lines with %s in the logs, want %d", count, text, lines)
+	}
+}
+
+func TestKeyOpensWhatItMay(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		s := accountsSite(t, start, allKeys, siteConfig{more: "company umbrella {\napi_key off\ncaptcha off\n}"})
+		const reader, writer = "reads-and-nothing-else", "writes-and-nothing-else"
+		created := s.api(writer, "POST", "acme/accounts", with(alice, fields{"profile_mnemocode": "a/b"})).wantStatus(http.StatusCreated)
+		if got := created.Header.Get("Location"); got != "/api/acme/accounts/a%2Fb" {
+			t.Errorf("Location is %q", got)
+		}
+		shown := s.api(reader, "GET", "acme/accounts/a%2Fb", nil).wantStatus(http.StatusOK)
+		if string(shown.Body) != string(created.Body) {
+			t.Errorf("created %s\nshown   %s", created.Body, shown.Body)
+		}
+		if a := s.api(writer, "PATCH", "acme/accounts/a%2Fb", fields{"profile_mnemocode": "alice"}).wantStatus(http.StatusOK); string(a.Body) != `{"profile_mnemocode":"alice"}`+"\n" {
+			t.Errorf("who may not read is shown %s", a.Body)
+		}
+		s.login("alice")
+		for _, refused := range []struct{ key, method, path, field string }{
+			{reader, "POST", "acme/accounts", ""},
+			{reader, "PATCH", "acme/accounts/alice", ""},
+			{reader, "DELETE", "acme/accounts/alice", ""},
+			{reader, "GET", "acme/accounts/alice/sessions", ""},
+			{reader, "POST", "acme/import", ""},
+			{reader, "GET", "acme/export", ""},
+			{writer, "GET", "acme/accounts/alice", ""},
+			{writer, "GET", "acme/accounts?login_id=alice", ""},
+			{writer, "DELETE", "acme/accounts/alice/sessions", ""},
+		} {
+			a := s.api(refused.key, refused.method, refused.path, nil).wantRefused(http.StatusForbidden, "")
+			if got := a.Header.Get("WWW-Authenticate"); got != `Bearer realm="mnemogate", error="insufficient_scope"` {
+				t.Errorf("%s: WWW-Authenticate is %q", refused.path, got)
+			}
+		}
+		nowhere := s.api(keyOfAll, "GET", "nowhere/accounts", nil).wantRefused(http.StatusNotFound, "company")
+		foreign := s.api(writer, "GET", "umbrella/accounts", nil).wantRefused(http.StatusNotFound, "company")
+		if string(nowhere.Body) != string(foreign.Body) {
+			t.Errorf("a company that the key does not have is told from none: %s %s", nowhere.Body, foreign.Body)
+		}
+		s.api(keyOfAll, "POST", "umbrella/accounts", alice).wantStatus(http.StatusCreated)
+		s.api(keyOfAll, "GET", "doctor", nil).wantRefused(http.StatusNotFound, "")
+		s.api(reader, "PUT", "acme/accounts/alice", nil).wantRefused(http.StatusMethodNotAllowed, "")
+		if a := s.api(writer, "GET", "", nil).wantStatus(http.StatusOK); string(a.Body) != `{"companies":["acme"]}`+"\n" {
+			t.Errorf("the key's companies are %s", a.Body)
+		}
+		s.api(keyOfAll, "DELETE", "acme/accounts/alice/sessions", nil).wantStatus(http.StatusNoContent)
+		for _, line := range []string{
+			`"msg":"mnemogate.account.changed","company":"acme","mnemocode":"alice","address":"127.0.0.1","actor":"writer"`,
+			`"state":"authorized","address":"127.0.0.1","actor":"all","reason":"admin"`,
+			`"msg":"mnemogate.key.refused","company":"umbrella","address":"127.0.0.1","actor":"writer","reason":"company"`,
+		} {
+			s.audits(1, line)
+		}
+		s.audits(3, `"msg":"mnemogate.key.refused","company":"acme","address":"127.0.0.1","actor":"reader","reason":"write"`)
+		if strings.Contains(s.log(), keyOfAll) {
+			t.Error("the log holds a key")
+		}
+	})
+}
+
+func TestWrongKeysAreCountedOnAllNodes(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		s := accountsSite(t, start, allKeys, siteConfig{})
+		ask := func(change func(http.Header)) answer {
+			r := s.apiRequest("", "GET", "", nil)
+			change(r.Header)
+			return s.do(r)
+		}
+		for _, lines := range [][]string{nil, {"Basic eDp5"}, {"Bearer"}, {"Bearer "}, {"Bearer " + keyOfAll, "Bearer " + keyOfAll}} {
+			a := ask(func(h http.Header) { h["Authorization"] = lines }).wantRefused(http.StatusUnauthorized, "")
+			if got := a.Header.Get("WWW-Authenticate"); got != `Bearer realm="mnemogate"` {
+				t.Errorf("%q: WWW-Authenticate is %q", lines, got)
+			}
+		}
+		for _, origin := range []string{"https://app.example.com", "null", ""} {
+			ask(func(h http.Header) {
+				h["Authorization"], h["Origin"] = []string{"Bearer " + keyOfAll}, []string{origin}
+			}).wantRefused(http.StatusForbidden, "")
+		}
+		wrong := func() int {
+			a := s.api("another-key", "GET", "acme/accounts", nil)
+			if limited := a.Status == http.StatusTooManyRequests; limited != (a.Header.Get("Retry-After") != "") || limited != (a.str("reason") == "limit.address") || a.str("error") == "" {
+				t.Errorf("got %d %v %s", a.Status, a.Header, a.Body)
+			}
+			return a.Status
+		}
+		for range 30 {
+			if status := wrong(); status != http.StatusUnauthorized {
+				t.Fatalf("a wrong key is %d", status)
+			}
+		}
+		for range 2 {
+			if status := wrong(); status != http.StatusTooManyRequests {
+				t.Errorf("a wrong key after 30 is %d", status)
+			}
+		}
+		ask(func(h http.Header) { h.Set("Authorization", "bearer "+keyOfAll) }).wantStatus(http.StatusOK)
+		s.audits(30, `"msg":"mnemogate.key.wrong","address":"127.0.0.1"}`)
+	})
+}
+
+// What is held up by rules=user is what a user could not have set.
+func TestRulesForUsersHoldWhereTheyAreAskedFor(t *testing.T) {
+	t.Parallel()
+	s := accountsSite(t, startSite, allKeys, siteConfig{company: "password {\nmin_length 10\nregex [0-9]\n}"})
+	create := func(query string, more fields) answer {
+		return s.api(keyOfAll, "POST", "acme/accounts"+query, with(fields{"profile_mnemocode": "x", "login_name": "margarethe"}, more))
+	}
+	for password, reason := range map[string]string{
+		"short1":                 "password.too_short",
+		"iloveyou12":             "password.common",
+		"margarethe1":            "password.personal",
+		"no digit in it":         "password.pattern",
+		strings.Repeat("a1", 65): "password.too_long",
+	} {
+		a := create("?rules=user", fields{"password": password}).wantRefused(http.StatusUnprocessableEntity, "password")
+		if a.str("reason") != reason {
+			t.Errorf("%s: got %s, want the reason %s", password, a.Body, reason)
+		}
+	}
+	create("?rules=user", fields{"password_hash": "$2y$10$srNl09aPtc2qr.0Vl.NtjekJRt/NxRxYQm3qd3OvfcKsJgVnr6.Ve"}).wantRefused(http.StatusBadRequest, "password_hash")
+	for _, query := range []string{"?rules=", "?rules=users", "?rules=user&rules=user"} {
+		create(query, fields{"password": "a fine secret 1"}).wantRefused(http.StatusBadRequest, "rules")
+	}
+	create("?rule=user", nil).wantRefused(http.StatusBadRequest, "rule")
+	s.api(keyOfAll, "GET", "acme/accounts/x", nil).wantRefused(http.StatusNotFound, "") // nothing of it was stored
+	create("?rules=user", fields{"password": "a fine secret 1"}).wantStatus(http.StatusCreated)
+	patch := func(query string, change fields) answer {
+		return s.api(keyOfAll, "PATCH", "acme/accounts/x"+query, change)
+	}
+	patch("?rules=user", fields{"password": "adalovelace1", "login_name": "adalovelace"}).wantRefused(http.StatusUnprocessableEntity, "password")
+	patch("?rules=all", fields{"role": "x"}).wantRefused(http.StatusBadRequest, "rules")
+	patch("?rules=user", fields{"role": "x", "password": nil}).wantStatus(http.StatusOK)
+	patch("", fields{"password": "short"}).wantStatus(http.StatusOK)
+}
+
+func TestWelcomeMailsALinkThatSetsThePassword(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		s := accountsSite(t, start, allKeys, siteConfig{})
+		welcome := func(mnemocode string) answer {
+			return s.api(keyOfAll, "POST", "acme/accounts/"+mnemocode+"/welcome", nil)
+		}
+		create := func(account fields) {
+			s.api(keyOfAll, "POST", "acme/accounts", account).wantStatus(http.StatusCreated)
+		}
+		create(fields{"profile_mnemocode": "new", "primary_email": "new@example.com"})
+		create(fields{"profile_mnemocode": "bare", "login_name": "bare"})
+		create(fields{"profile_mnemocode": "gone", "primary_email": "gone@example.com", "status": "closed"})
+		welcome("bare").wantRefused(http.StatusConflict, "primary_email")
+		welcome("gone").wantRefused(http.StatusConflict, "status")
+		welcome("nobody").wantRefused(http.StatusNotFound, "")
+		s.sms.answer(http.StatusInternalServerError)
+		if a := welcome("new").wantRefused(http.StatusServiceUnavailable, ""); a.Header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+		s.sms.answer(0)
+		s.api("reads-and-nothing-else", "POST", "acme/accounts/new/welcome", nil).wantRefused(http.StatusForbidden, "")
+		welcome("new").wantStatus(http.StatusAccepted)
+		if to, subject := s.sms.last("welcome.link", "to"), s.sms.last("welcome.link", "subject"); to != "new@example.com" || subject != "Welcome to acme" {
+			t.Errorf("%q went to %s", subject, to)
+		}
+		_, token, _ := strings.Cut(s.sms.last("welcome.link", "link"), "#")
+		step := s.post("auth/recovery/checklink", "", fields{"token": token}).wantState(record.RecoveryPassword)
+		s.post("auth/setpassword", step.token(), fields{"new_password": testPassword}).wantState(record.None)
+		s.login("new@example.com")
+		welcome("new").wantStatus(http.StatusAccepted)
+		if a := welcome("new").wantRefused(http.StatusTooManyRequests, ""); a.str("reason") != "limit.mails" || a.Header.Get("Retry-After") == "" {
+			t.Errorf("got %v %s", a.Header, a.Body)
+		}
+		s.audits(2, `"msg":"mnemogate.account.welcomed","company":"acme","mnemocode":"new","address":"127.0.0.1","actor":"all"`)
+		s.audits(1, `"msg":"mnemogate.lock.mails_per_account","company":"acme","mnemocode":"new"`)
+	})
+}
+
+// Of many that want one login id, one gets it, and the others leave nothing.
+func TestOfRacingSignUpsOneGetsTheLoginID(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		s := accountsSite(t, start, allKeys, siteConfig{})
+		const all = 100
+		var created atomic.Int64
+		var group sync.WaitGroup
+		for i := range all {
+			account := fields{"profile_mnemocode": fmt.Sprint("racer-", i), "primary_email": "one@example.com"}
+			group.Go(func() {
+				for status := http.StatusServiceUnavailable; status == http.StatusServiceUnavailable; { // a busy machine
+					response, err := client.Do(s.apiRequest(keyOfAll, "POST", "acme/accounts", account))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					_ = response.Body.Close()
+					switch status = response.StatusCode; status {
+					case http.StatusCreated:
+						created.Add(1)
+					case http.StatusConflict, http.StatusServiceUnavailable:
+					default:
+						t.Errorf("got %s", response.Status)
+					}
+				}
+			})
+		}
+		group.Wait()
+		page := s.api(keyOfAll, "GET", "acme/accounts?limit=1000", nil).wantStatus(http.StatusOK)
+		if left := page.JSON["accounts"].([]any); created.Load() > 1 || len(left) != 1 {
+			t.Errorf("%d were created, %d are there", created.Load(), len(left))
+		}
+	})
+}
+
+func TestUnreachableStoreIsToldToBackends(t *testing.T) {
+	t.Parallel()
+	s := accountsSite(t, startSite, allKeys, siteConfig{
+		stores: "store postgres \"host=127.0.0.1 port=1 user=a dbname=a sslmode=disable connect_timeout=1\"\nsessions redis redis://127.0.0.1:1",
+	})
+	for _, key := range []string{keyOfAll, "another-key"} {
+		if a := s.api(key, "GET", "acme/accounts", nil).wantRefused(http.StatusServiceUnavailable, ""); a.Header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+	}
+	s.api("", "GET", "acme/accounts", nil).wantRefused(http.StatusUnauthorized, "")
+}
+
+// The commands are clients of this API as of the admin endpoint.
+func TestCommandsTakeTheAccountsAPI(t *testing.T) {
+	t.Parallel()
+	s := accountsSite(t, startSite, allKeys, siteConfig{})
+	keyFile := func(key string) string {
+		file := s.dir + "/" + key[:5] + ".key"
+		if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	at := func(key, stdin string, args ...string) outcome {
+		return s.cliAt("", stdin, append([]string{"--api", s.URL + "/api/", "--key-file", keyFile(key)}, args...)...)
+	}
+	at(keyOfAll, testPassword+"\n", "account", "add", "a/b", "--login", "alice", "--password").want(0, "password_set", "yes")
+	at(keyOfAll, "", "account", "set", "alice", "--role", "x").want(0, "x")
+	s.login("alice")
+	at(keyOfAll, "", "sessions", "list", "alice").want(0, "authorized")
+	at(keyOfAll, "", "sessions", "end", "alice").want(0)
+	at(keyOfAll, `{"profile_mnemocode":"bob"}`+"\n", "account", "import").want(0, "1 created")
+	at(keyOfAll, "", "export").want(0, `"password_hash":"$argon2id$`)
+	at(keyOfAll, "", "account", "show", "nobody").want(2)
+	at(keyOfAll, "", "account", "add", "bob").want(3)
+	at("reads-and-nothing-else", "", "account", "list").want(0, "bob")
+	at("reads-and-nothing-else", "", "account", "delete", "bob", "--yes").want(1, "the key does not have the right write")
+	at("another-key", "", "account", "list").want(1, "the key is wrong")
+	at(keyOfAll, "", "doctor").want(1, "leave --api out")
+	for problem, args := range map[string][]string{
+		"go together":       {"--api", s.URL},
+		"leave --address":   {"--api", s.URL, "--key-file", keyFile(keyOfAll), "--address", "localhost:2019"},
+		"no such file":      {"--api", s.URL, "--key-file", s.dir + "/none"},
+		"must hold one key": {"--api", s.URL, "--key-file", s.dir + "/Caddyfile"},
+		"write https":       {"--api", "http://accounts.test", "--key-file", keyFile(keyOfAll)},
+		"write a URL":       {"--api", "accounts.test", "--key-file", keyFile(keyOfAll)},
+	} {
+		s.cliAt("", "", append(args, "account", "list")...).want(1, problem)
+	}
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close()
+	s.cliAt("", "", "--api", "http://"+closed.Addr().String(), "--key-file", keyFile(keyOfAll), "account", "list").want(4, "does not answer")
+}
+
+// Where a store is, is for those with a key.
+func TestStrangersAreNotToldWhereAStoreIs(t *testing.T) {
+	t.Parallel()
+	nowhere := strings.TrimPrefix(nobodyListens(t), "http://")
+	s := accountsSite(t, startSite, "key all "+keyOfAll, siteConfig{stores: "store postgres postgres://someone:hidden@" + nowhere + "/x?sslmode=disable\nsessions redis redis://" + nowhere})
+	for key, told := range map[string]bool{keyOfAll: true, "another-key": false} {
+		a := s.api(key, "GET", "/acme/accounts", nil).is(503)
+		if got := string(a.Body); strings.Contains(got, "someone") != told || !strings.Contains(got, "a store can't be reached") {
+			t.Errorf("with %s: %s", key, got)
+		}
+	}
+}

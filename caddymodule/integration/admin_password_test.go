@@ -1,0 +1,103 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+func TestAdminSetsPasswordsAndUnlocks(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{global: "limits {\nlock_after 2\ndisable_after 3\nlock_for 1s\nfailures_per_address 1000/1h\n}"})
+	s.admin("POST", "accounts", with(alice, fields{"must_set_password": true})).wantStatus(201)
+	wrong := func() answer {
+		return s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "wrong"})
+	}
+	lock := func(n int) {
+		s.t.Helper()
+		for range n {
+			for wrong().Status == http.StatusTooManyRequests {
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+	}
+	s.run("a lock is seen and cleared", func(t *testing.T) {
+		lock(2)
+		until, err := time.Parse(time.RFC3339, s.admin("GET", "accounts/alice", nil).str("locked_until"))
+		if err != nil || time.Until(until) > 2*time.Second {
+			t.Errorf("locked until %v, %v", until, err)
+		}
+		if got := s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200); got.JSON["locked_until"] != nil {
+			t.Errorf("got %s", got.Body)
+		}
+		wrong().want(wire.ErrCredentialsInvalid)
+		s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
+	})
+	s.run("a disabled password is unlocked", func(t *testing.T) {
+		lock(3)
+		time.Sleep(1100 * time.Millisecond)
+		wrong().want(wire.ErrRestricted)
+		if got := s.admin("GET", "accounts/alice", nil); got.str("locked_until") != "9999-12-31T23:59:59Z" {
+			t.Errorf("got %s", got.Body)
+		}
+		s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
+		wrong().want(wire.ErrCredentialsInvalid)
+	})
+	s.run("a new password clears the lock and what it was for", func(t *testing.T) {
+		lock(2)
+		sent := len(s.sms.of("notice.password_changed"))
+		got := s.admin("PATCH", "accounts/alice", fields{"password": "new", "primary_email": "other@example.com"}).wantStatus(200)
+		if got.JSON["locked_until"] != nil || got.JSON["must_set_password"] != false {
+			t.Errorf("got %s", got.Body)
+		}
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "new"}).wantState(record.Authorized)
+		deadline := time.Now().Add(5 * time.Second)
+		for len(s.sms.of("notice.password_changed")) == sent && time.Now().Before(deadline) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if to := s.sms.last("notice.password_changed", "to"); to != "Alice@Example.com" {
+			t.Errorf("the notice went to %q", to)
+		}
+		s.admin("PATCH", "accounts/alice", fields{"password": "new", "must_set_password": true}).wantStatus(200)
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "new"}).wantState(record.SetPassword)
+	})
+	s.run("a hash from elsewhere is taken and replaced", func(t *testing.T) {
+		s.admin("PATCH", "accounts/alice", fields{"password_hash": "scrypt$16384$seasalt$8$5$ECMIUp+LMxMSK8xB/IVyba+KYGTI7FTnet025q/1f/vBAVnnP3hdYqJuRi+mJn6ji6ze3Fbb7JEFPKGpuEf5vw=="}).wantStatus(200)
+		for range 2 {
+			s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "lètmein"}).wantState(record.Authorized)
+		}
+		if !strings.Contains(string(s.admin("GET", "export", nil).Body), `"password_hash":"$argon2id$`) {
+			t.Error("the hash was not replaced")
+		}
+	})
+}
+
+func TestAdminMakesBackupCodesThatWorkOnce(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{})
+	s.admin("POST", "accounts", with(alice, fields{"second_factor": true})).wantStatus(201)
+	codes := func() []any {
+		return s.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200).JSON["backup_codes"].([]any)
+	}
+	old := codes()
+	fresh := codes()
+	if len(fresh) != 10 || fmt.Sprint(old) == fmt.Sprint(fresh) {
+		t.Fatalf("got %v, then %v", old, fresh)
+	}
+	try := func(code any) answer {
+		token := s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(record.CheckOTP).token()
+		return s.post("auth/checkotp", token, fields{"backup_code": code})
+	}
+	try(old[0]).want(wire.ErrBackupCodeInvalid)
+	try(fresh[0]).wantState(record.Authorized)
+	try(strings.ToLower(strings.ReplaceAll(fresh[1].(string), "-", " "))).wantState(record.Authorized)
+	try(fresh[0]).want(wire.ErrBackupCodeInvalid)
+	if got := s.admin("GET", "accounts/alice", nil); got.JSON["backup_codes_left"] != 8.0 {
+		t.Errorf("got %s", got.Body)
+	}
+}

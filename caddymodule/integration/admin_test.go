@@ -1,0 +1,470 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// adminClient speaks to the site's admin endpoint.
+func (s *site) adminClient() *http.Client {
+	return &http.Client{Timeout: 5 * time.Minute, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", s.dir+"/admin.sock")
+		},
+	}}
+}
+
+// adminRaw sends a body as it is. The path is below /mnemogate/.
+func (s *site) adminRaw(method, path, body string) answer {
+	s.t.Helper()
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://127.0.0.1/mnemogate/"+path, reader)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	client := s.adminClient()
+	defer client.CloseIdleConnections()
+	response, err := client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	a := answer{t: s.t, Status: response.StatusCode, Header: response.Header, Body: data}
+	if response.Header.Get("Content-Type") == "application/json" {
+		if err := json.Unmarshal(data, &a.JSON); err != nil {
+			s.t.Fatalf("%s is not JSON: %v", data, err)
+		}
+	}
+	return a
+}
+
+// admin sends a value as JSON, to acme.
+func (s *site) admin(method, path string, body any) answer {
+	s.t.Helper()
+	raw := ""
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		raw = string(b)
+	}
+	return s.adminRaw(method, "acme/"+path, raw)
+}
+
+func (a answer) wantStatus(status int) answer {
+	a.t.Helper()
+	if a.Status != status {
+		a.t.Fatalf("got %d %s, want %d", a.Status, a.Body, status)
+	}
+	return a
+}
+
+// wantRefused checks an error of the admin API.
+func (a answer) wantRefused(status int, field string) answer {
+	a.t.Helper()
+	if a.Status != status || a.str("field") != field || a.str("error") == "" {
+		a.t.Fatalf("got %d %s, want %d with the field %q", a.Status, a.Body, status, field)
+	}
+	return a
+}
+
+// adminSite has company acme with no account.
+func adminSite(t *testing.T, c siteConfig) *site {
+	t.Helper()
+	c.company += "\ncaptcha off"
+	return startSite(t, c)
+}
+
+var alice = fields{
+	"profile_mnemocode": "alice", "primary_email": "Alice@Example.com", "primary_phone": "+370 600 12345",
+	"login_name": "alice", "password": testPassword,
+}
+
+func with(base fields, more fields) fields {
+	merged := fields{}
+	for name, value := range base {
+		merged[name] = value
+	}
+	for name, value := range more {
+		merged[name] = value
+	}
+	return merged
+}
+
+// What surrounds a login id does not count, for an operator as for its owner.
+func TestAdminTakesLoginIDsAsLoginsDo(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{})
+	s.admin("POST", "accounts", with(alice, fields{
+		"primary_email": "  A@x.example ", "primary_phone": " 00370 (600) 12345 ", "login_name": "\t\u00a0Alice \u3000\n",
+	})).wantStatus(201)
+	for field, want := range map[string]string{"primary_email": "A@x.example", "primary_phone": "+37060012345", "login_name": "Alice"} {
+		shown := s.admin("GET", "accounts/alice", nil).wantStatus(200)
+		if got := shown.str(field); got != want {
+			t.Errorf("%s is %q, want %q", field, got, want)
+		}
+	}
+	for _, loginID := range []string{"  A@x.example ", "a@X.EXAMPLE", "\u00a0ALICE\t", " 00370 (600) 12345 "} {
+		s.post("auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword}).wantState(record.Authorized)
+	}
+	same := s.admin("PATCH", "accounts/alice", fields{"primary_email": " A@x.example"}).wantStatus(200)
+	if same.str("primary_email") != "A@x.example" {
+		t.Errorf("got %s", same.Body)
+	}
+	s.admin("PATCH", "accounts/alice", fields{"primary_email": "", "login_name": nil}).wantStatus(200)
+}
+
+func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{})
+	created := s.admin("POST", "accounts", with(alice, fields{
+		"role": "tester", "locale": "pt-br", "second_factor": false, "control_question": "Cat?", "control_answer": "Tom",
+		"oauth_identities":     []fields{{"provider_id": 2, "subject": "sub-2"}},
+		"disclaimers_accepted": []fields{{"code": "terms", "version": "3"}},
+	})).wantStatus(201)
+	if got := created.Header.Get("Location"); got != "/mnemogate/acme/accounts/alice" {
+		t.Errorf("Location is %q", got)
+	}
+	shown := s.admin("GET", "accounts/alice", nil).wantStatus(200)
+	if string(shown.Body) != string(created.Body) {
+		t.Errorf("created %s\nshown   %s", created.Body, shown.Body)
+	}
+	want := fields{
+		"profile_mnemocode": "alice", "role": "tester", "primary_phone": "+37060012345", "primary_email": "Alice@Example.com",
+		"login_name": "alice", "locale": "pt-BR", "status": "active", "second_factor": false, "must_set_password": false, "password_set": true,
+		"control_question": "Cat?", "backup_codes_left": 0.0, "totp": false, "locked_until": nil,
+		"captcha_due": false,
+	}
+	for name, value := range want {
+		if shown.JSON[name] != value {
+			t.Errorf("%s is %v, want %v", name, shown.JSON[name], value)
+		}
+	}
+	for _, secret := range []string{"argon2", testPassword, "Tom", "control_answer", "password_hash"} {
+		if strings.Contains(string(shown.Body), secret) {
+			t.Errorf("the answer holds %s", secret)
+		}
+	}
+	if names := len(shown.JSON); names != 19 {
+		t.Errorf("the answer has %d fields: %s", names, shown.Body)
+	}
+	s.login("ALICE@example.com")
+
+	s.run("a merge patch changes what it names", func(t *testing.T) {
+		got := s.admin("PATCH", "accounts/alice", fields{"role": nil, "login_name": "Liz", "oauth_identities": nil}).wantStatus(200)
+		if got.JSON["role"] != nil || got.str("login_name") != "Liz" || got.str("primary_phone") != "+37060012345" ||
+			len(got.JSON["oauth_identities"].([]any)) != 0 {
+			t.Errorf("got %s", got.Body)
+		}
+		if same := s.admin("PATCH", "accounts/alice", fields{"login_name": "Liz"}).wantStatus(200); same.str("updated_at") != got.str("updated_at") {
+			t.Error("a patch that changes nothing has written")
+		}
+	})
+	s.run("a question goes with its answer", func(t *testing.T) {
+		s.admin("PATCH", "accounts/alice", fields{"control_answer": nil}).wantRefused(400, "control_question")
+		s.admin("PATCH", "accounts/alice", fields{"control_question": nil}).wantStatus(200)
+		s.admin("PATCH", "accounts/alice", fields{"control_question": "Dog?"}).wantRefused(400, "control_question")
+		s.admin("PATCH", "accounts/alice", fields{"control_question": "Dog?", "control_answer": "Rex"}).wantStatus(200)
+	})
+	s.run("an account is found by each login id in any spelling", func(t *testing.T) {
+		for _, id := range []string{"alice@EXAMPLE.com", " liz ", "0037060012345", "+370 (600) 12-345"} {
+			found := s.admin("GET", "accounts?login_id="+url.QueryEscape(id), nil).wantStatus(200)
+			if accounts := found.JSON["accounts"].([]any); len(accounts) != 1 {
+				t.Errorf("%q found %s", id, found.Body)
+			}
+		}
+		s.admin("PATCH", "accounts/alice", fields{"primary_email": "alice+home@example.com"}).wantStatus(200)
+		for _, query := range []string{ // + is a space
+			"+37060012345", "+370+600+12345", "%2B370%20600%2012345",
+			"alice+home@example.com", "Alice%2BHome%40example.com", "+alice+home@example.com+", "Liz+", "+liz",
+		} {
+			found := s.admin("GET", "accounts?login_id="+query, nil).wantStatus(200)
+			if accounts := found.JSON["accounts"].([]any); len(accounts) != 1 {
+				t.Errorf("%q found %s", query, found.Body)
+			}
+		}
+		s.admin("PATCH", "accounts/alice", fields{"primary_email": "alice@example.com"}).wantStatus(200)
+		if found := s.admin("GET", "accounts?login_id=nobody", nil).wantStatus(200); string(found.Body) != "{\"accounts\":[]}\n" {
+			t.Errorf("got %s", found.Body)
+		}
+	})
+	s.run("acceptances are added and never taken away", func(t *testing.T) {
+		s.admin("PATCH", "accounts/alice", fields{"disclaimers_accepted": []fields{}}).wantRefused(400, "disclaimers_accepted")
+		got := s.admin("PATCH", "accounts/alice", fields{"disclaimers_accepted": []fields{
+			{"code": "privacy", "version": "", "accepted_at": "2026-01-02T03:04:05Z"}, {"code": "terms", "version": "4"},
+		}}).wantStatus(200)
+		if !strings.Contains(string(got.Body), `{"code":"privacy","version":"","accepted_at":"2026-01-02T03:04:05Z"},{"code":"terms","version":"4"`) {
+			t.Errorf("got %s", got.Body)
+		}
+	})
+	s.run("a recreated account inherits nothing", func(t *testing.T) {
+		token := s.login("liz")
+		s.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200)
+		if got := s.admin("DELETE", "accounts/alice", nil).wantStatus(204); len(got.Body) != 0 {
+			t.Errorf("204 with %s", got.Body)
+		}
+		s.get("/", token).want(wire.ErrTokenInvalid)
+		s.admin("GET", "accounts/alice", nil).wantRefused(404, "")
+		s.admin("DELETE", "accounts/alice", nil).wantRefused(404, "")
+		fresh := s.admin("POST", "accounts", alice).wantStatus(201)
+		s.get("/", token).want(wire.ErrTokenInvalid)
+		if fresh.JSON["backup_codes_left"] != 0.0 || len(fresh.JSON["disclaimers_accepted"].([]any)) != 0 || fresh.JSON["control_question"] != nil {
+			t.Errorf("got %s", fresh.Body)
+		}
+		if sessions := s.admin("GET", "accounts/alice/sessions", nil); string(sessions.Body) != "{\"sessions\":[]}\n" {
+			t.Errorf("got %s", sessions.Body)
+		}
+	})
+}
+
+func TestAdminRefusesWithTheFieldAtFault(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{})
+	s.admin("POST", "accounts", with(alice, fields{"oauth_identities": []fields{{"provider_id": 1, "subject": "a"}}})).wantStatus(201)
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "bob", "login_name": "bob"}).wantStatus(201)
+	bob := func(more fields) fields { return with(fields{"profile_mnemocode": "x"}, more) }
+	for _, test := range []struct {
+		body   any
+		status int
+		field  string
+	}{
+		{fields{}, 400, "profile_mnemocode"},
+		{fields{"profile_mnemocode": nil}, 400, "profile_mnemocode"},
+		{fields{"profile_mnemocode": "a b"}, 400, "profile_mnemocode"},
+		{fields{"profile_mnemocode": "{x}"}, 400, "profile_mnemocode"},
+		{fields{"profile_mnemocode": 1}, 400, "profile_mnemocode"},
+		{bob(fields{"email": "x@example.com"}), 400, "email"},
+		{bob(fields{"Role": "x"}), 400, "Role"},
+		{bob(fields{"password_set": true}), 400, "password_set"},
+		{bob(fields{"locked_until": nil}), 400, "locked_until"},
+		{bob(fields{"created_at": "2026-01-01T00:00:00Z"}), 400, "created_at"},
+		{bob(fields{"backup_code_hashes": []string{}}), 400, "backup_code_hashes"},
+		{bob(fields{"primary_phone": "12345"}), 400, "primary_phone"},
+		{bob(fields{"primary_email": "x"}), 400, "primary_email"},
+		{bob(fields{"role": 3}), 400, "role"},
+		{bob(fields{"role": "a\x00b"}), 400, "role"},
+		{bob(fields{"role": strings.Repeat("r", 129)}), 400, "role"},
+		{bob(fields{"status": "gone"}), 400, "status"},
+		{bob(fields{"status": nil}), 400, "status"},
+		{bob(fields{"second_factor": "yes"}), 400, "second_factor"},
+		{bob(fields{"locale": "pt_BR"}), 400, "locale"},
+		{bob(fields{"locale": 1}), 400, "locale"},
+		{bob(fields{"password": ""}), 400, "password"},
+		{bob(fields{"password": strings.Repeat("ä", 129)}), 400, "password"},
+		{bob(fields{"password": "no one can \x00 send it"}), 400, "password"},
+		{bob(fields{"primary_email": " "}), 400, "primary_email"},
+		{bob(fields{"primary_email": "x @example.com"}), 400, "primary_email"},
+		{bob(fields{"primary_email": "x@example.com" + strings.Repeat(" ", 300) + "x"}), 400, "primary_email"},
+		{bob(fields{"login_name": " \u00a0\u3000"}), 400, "login_name"},
+		{bob(fields{"login_name": "a\tb"}), 400, "login_name"},
+		{bob(fields{"password_hash": "plain"}), 400, "password_hash"},
+		{bob(fields{"password_hash": "$argon2id$v=19$m=4194304,t=99,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"}), 400, "password_hash"},
+		{bob(fields{"password_hash": fields{"type": "otp"}}), 400, "password_hash"},
+		{bob(fields{"password": "a", "password_hash": "b"}), 400, "password_hash"},
+		{bob(fields{"control_question": "Cat?"}), 400, "control_question"},
+		{bob(fields{"control_question": "Cat?", "control_answer": "  "}), 400, "control_answer"},
+		{bob(fields{"oauth_identities": fields{}}), 400, "oauth_identities"},
+		{bob(fields{"oauth_identities": []fields{{"provider_id": 6, "subject": "x"}}}), 400, "oauth_identities"},
+		{bob(fields{"oauth_identities": []fields{{"provider_id": 1, "subject": "x", "more": 1}}}), 400, "oauth_identities"},
+		{bob(fields{"oauth_identities": []fields{{"provider_id": 1, "subject": "x"}, {"provider_id": 1, "subject": "y"}}}), 400, "oauth_identities"},
+		{bob(fields{"disclaimers_accepted": []string{"terms"}}), 400, "disclaimers_accepted"},
+		{bob(fields{"disclaimers_accepted": []fields{{"code": ""}}}), 400, "disclaimers_accepted"},
+		{[]int{}, 400, ""},
+		{"x", 400, ""},
+		{fields{"profile_mnemocode": "bob"}, 409, "profile_mnemocode"},
+		{bob(fields{"login_name": "ALICE@example.com"}), 409, "login_name"},
+		{bob(fields{"primary_email": "alice@example.COM"}), 409, "primary_email"},
+		{bob(fields{"primary_phone": "0037060012345"}), 409, "primary_phone"},
+		{bob(fields{"oauth_identities": []fields{{"provider_id": 1, "subject": "a"}}}), 409, "oauth_identities"},
+	} {
+		got := s.admin("POST", "accounts", test.body)
+		if got.Status != test.status || got.str("field") != test.field || got.str("error") == "" {
+			t.Errorf("%v: got %d %s, want %d %s", test.body, got.Status, got.Body, test.status, test.field)
+		}
+	}
+	for _, raw := range []string{"", "{", `{"profile_mnemocode":"x"} {}`, `{"profile_mnemocode":"x","role":"a","role":"b"}`, "{\"role\":\"\xff\"}", `null`} {
+		s.adminRaw("POST", "acme/accounts", raw).wantRefused(400, "")
+	}
+	s.adminRaw("POST", "acme/accounts", `{"role":"`+strings.Repeat("x", 64<<10)+`"}`).wantRefused(413, "")
+	s.admin("PATCH", "accounts/bob", fields{"profile_mnemocode": "alice"}).wantRefused(409, "profile_mnemocode")
+	s.admin("PATCH", "accounts/bob", fields{"status": nil}).wantRefused(400, "status")
+	s.admin("PATCH", "accounts/bob", fields{"login_name": "alice"}).wantRefused(409, "login_name")
+	s.admin("PATCH", "accounts/nobody", fields{"role": "x"}).wantRefused(404, "")
+	for _, route := range []string{"GET", "DELETE"} {
+		s.admin(route, "accounts/nobody/sessions", nil).wantRefused(404, "")
+	}
+	s.admin("POST", "accounts/nobody/unlock", nil).wantRefused(404, "")
+	s.admin("POST", "accounts/nobody/backup-codes", nil).wantRefused(404, "")
+	for _, path := range []string{"nothing", "accounts/", "accounts//sessions", "accounts/bob/", "accounts/bob/nothing", "accounts/bob/sessions/x/y", "sessions/x", "import/x", "export/"} {
+		if got := s.admin("GET", path, nil); got.Status != 404 && got.Status != 301 && got.Status != 307 {
+			t.Errorf("%s: got %d %s, want 404", path, got.Status, got.Body)
+		}
+	}
+	s.adminRaw("GET", "other/accounts", "").wantRefused(404, "company")
+	s.adminRaw("GET", "other/accounts/bob", "").wantRefused(404, "company")
+	for path, allow := range map[string]string{
+		"accounts": "GET, POST", "accounts/bob": "DELETE, GET, PATCH", "accounts/bob/unlock": "POST",
+		"accounts/bob/backup-codes": "POST", "accounts/bob/sessions": "DELETE, GET", "accounts/bob/sessions/x": "DELETE", "sessions": "DELETE", "import": "POST", "export": "GET",
+	} {
+		if got := s.admin("PUT", path, fields{}).wantRefused(405, ""); got.Header.Get("Allow") != allow {
+			t.Errorf("%s: Allow is %q, want %q", path, got.Header.Get("Allow"), allow)
+		}
+	}
+	for query, field := range map[string]string{"limit=0": "limit", "limit=1001": "limit", "limit=x": "limit", "page=2": "page", "after=a&after=b": "after"} {
+		s.admin("GET", "accounts?"+query, nil).wantRefused(400, field)
+	}
+	s.admin("POST", "import?update=maybe", nil).wantRefused(400, "update")
+	s.adminRaw("POST", "", "").wantRefused(405, "")
+	if got := s.adminRaw("GET", "", "").wantStatus(200); string(got.Body) != "{\"companies\":[\"acme\"]}\n" {
+		t.Errorf("got %s", got.Body)
+	}
+	if strings.Contains(s.log(), testPassword) {
+		t.Error("the log holds a password")
+	}
+}
+
+func TestAdminTakesMnemocodesWithOddCharacters(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{})
+	for _, mnemocode := range []string{"a/b", "..", ".", "50%", "%2F", "a?b#c", "a;b", "a//b", "~!@$&'()*+,=:[]|\\^`\"<>"} {
+		path := "accounts/" + strings.ReplaceAll(url.PathEscape(mnemocode), ".", "%2E")
+		got := s.admin("POST", "accounts", fields{"profile_mnemocode": mnemocode}).wantStatus(201)
+		if location := got.Header.Get("Location"); location == "" {
+			t.Errorf("%q: no Location", mnemocode)
+		}
+		if got := s.admin("GET", path, nil).wantStatus(200); got.str("profile_mnemocode") != mnemocode {
+			t.Errorf("%q: got %s", mnemocode, got.Body)
+		}
+		s.admin("PATCH", path, fields{"role": "x"}).wantStatus(200)
+		s.admin("POST", path+"/unlock", nil).wantStatus(200)
+		s.admin("GET", path+"/sessions", nil).wantStatus(200)
+		s.admin("DELETE", path, nil).wantStatus(204)
+	}
+}
+
+func TestAdminPagesThroughAllAccountsInOrder(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{})
+	var lines strings.Builder
+	var want []string
+	for i := range 205 {
+		want = append(want, fmt.Sprintf("u%03d", i))
+		fmt.Fprintf(&lines, "{\"profile_mnemocode\":\"u%03d\"}\n", i)
+	}
+	s.adminRaw("POST", "acme/import", lines.String()).wantStatus(200)
+	for _, limit := range []int{1000, 205, 100, 41} {
+		var got []string
+		after := ""
+		for {
+			page := s.admin("GET", fmt.Sprintf("accounts?limit=%d&after=%s", limit, after), nil).wantStatus(200)
+			for _, a := range page.JSON["accounts"].([]any) {
+				got = append(got, a.(fields)["profile_mnemocode"].(string))
+			}
+			if after = page.str("next"); after == "" {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("limit %d: got %v", limit, got)
+		}
+	}
+	if first := s.admin("GET", "accounts", nil); len(first.JSON["accounts"].([]any)) != 100 || first.str("next") != "u099" {
+		t.Errorf("without a limit: got %s", first.Body)
+	}
+}
+
+func TestAdminEndsSessionsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{})
+	s.admin("POST", "accounts", alice).wantStatus(201)
+	ends := []struct {
+		name   string
+		change fields
+	}{
+		{"status", fields{"status": "restricted"}},
+		{"phone", fields{"primary_phone": "+37060012346"}},
+		{"no phone", fields{"primary_phone": nil}},
+		{"role", fields{"role": "admin"}},
+		{"email", fields{"primary_email": "liz@example.com"}},
+		{"second factor", fields{"second_factor": true}},
+		{"password", fields{"password": "another one"}},
+		{"password hash", fields{"password_hash": "$2y$10$srNl09aPtc2qr.0Vl.NtjekJRt/NxRxYQm3qd3OvfcKsJgVnr6.Ve"}},
+		{"no password", fields{"password": nil}},
+		{"mnemocode", fields{"profile_mnemocode": "liz"}},
+	}
+	for _, end := range ends {
+		s.run(end.name, func(t *testing.T) {
+			s.admin("PATCH", "accounts/alice", with(alice, fields{"status": "active", "second_factor": false})).wantStatus(200)
+			token := s.login("alice")
+			pending := s.post("auth/login", "", fields{"login_id": "alice"}).wantState(record.CheckPassword).token()
+			s.get("/", token).wantStatus(200)
+			changed := s.admin("PATCH", "accounts/alice", end.change).wantStatus(200)
+			s.get("/", token).want(wire.ErrTokenInvalid)
+			refused := wire.ErrTokenInvalid
+			if end.name == "status" {
+				refused = wire.ErrUserRestricted
+			}
+			s.post("auth/checkpassword", pending, fields{"password": testPassword}).want(refused)
+			if mnemocode := changed.str("profile_mnemocode"); mnemocode != "alice" {
+				s.admin("PATCH", "accounts/"+mnemocode, fields{"profile_mnemocode": "alice"}).wantStatus(200)
+			}
+		})
+	}
+	s.run("others do not", func(t *testing.T) {
+		s.admin("PATCH", "accounts/alice", with(alice, fields{"status": "active", "second_factor": false})).wantStatus(200)
+		token := s.login("alice")
+		for _, change := range []fields{
+			{"login_name": "liz"}, {"login_name": "alice"}, {"must_set_password": true}, {"must_set_password": false},
+			{"control_question": "Cat?", "control_answer": "Tom"}, {"oauth_identities": []fields{{"provider_id": 1, "subject": "a"}}},
+			{"disclaimers_accepted": []fields{{"code": "terms", "version": "1"}}}, {"status": "active"}, {"primary_phone": "0037060012345"},
+		} {
+			s.admin("PATCH", "accounts/alice", change).wantStatus(200)
+			s.get("/", token).wantStatus(200)
+		}
+		s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
+		s.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200)
+		s.get("/", token).wantStatus(200)
+	})
+	s.run("sessions are listed and ended", func(t *testing.T) {
+		token := s.login("alice")
+		pending := s.post("auth/login", "", fields{"login_id": "alice"}).token()
+		s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "x", "method": "MAIL"}).wantStatus(200)
+		link := s.sms.linkToken()
+		list := s.admin("GET", "accounts/alice/sessions", nil).wantStatus(200)
+		sessions := list.JSON["sessions"].([]any)
+		states := map[string]int{}
+		for _, session := range sessions {
+			states[session.(fields)["session_state"].(string)]++
+		}
+		if states["authorized"] != 2 || len(sessions) != 2 || strings.Contains(string(list.Body), "mgs_") {
+			t.Errorf("got %s", list.Body)
+		}
+		s.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(204)
+		s.get("/", token).want(wire.ErrTokenInvalid)
+		s.post("auth/checkpassword", pending, fields{"password": testPassword}).want(wire.ErrTokenInvalid)
+		s.post("auth/recovery/checklink", "", fields{"token": link}).want(wire.ErrTokenInvalid)
+		if list := s.admin("GET", "accounts/alice/sessions", nil); string(list.Body) != "{\"sessions\":[]}\n" {
+			t.Errorf("got %s", list.Body)
+		}
+	})
+}

@@ -1,0 +1,237 @@
+package integration
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// An answer is what came back.
+type answer struct {
+	t      *testing.T
+	Status int
+	Header http.Header
+	Body   []byte
+	JSON   map[string]any
+	Closes bool // the connection
+}
+
+func (a answer) str(field string) string {
+	s, _ := a.JSON[field].(string)
+	return s
+}
+
+func (a answer) token() string {
+	a.t.Helper()
+	if a.str("session_token") == "" {
+		a.t.Fatalf("no session_token in %d %s", a.Status, a.Body)
+	}
+	return a.str("session_token")
+}
+
+// want checks an error's code and status.
+func (a answer) want(e *wire.Error) answer {
+	a.t.Helper()
+	if a.str("error_code") != e.Code || a.Status != e.Status || a.str("status") != "error" || a.str("message") == "" {
+		a.t.Fatalf("got %d %s, want %d %s", a.Status, a.Body, e.Status, e.Code)
+	}
+	return a
+}
+
+// wantState checks a success.
+func (a answer) wantState(state record.State) answer {
+	a.t.Helper()
+	if a.Status != http.StatusOK || a.str("status") != "success" || a.str("session_state") != string(state) {
+		a.t.Fatalf("got %d %s, want 200 with session_state %q", a.Status, a.Body, state)
+	}
+	return a
+}
+
+type fields = map[string]any
+
+// post calls an auth route of acme, with its key.
+func (s *site) post(route, token string, body fields) answer {
+	s.t.Helper()
+	return s.postTo("acme", testKey, route, token, body)
+}
+
+func (s *site) postTo(company, key, route, token string, body fields) answer {
+	s.t.Helper()
+	return s.do(s.postRequest(company, key, route, token, body))
+}
+
+func (s *site) postRequest(company, key, route, token string, body fields) *http.Request {
+	s.t.Helper()
+	raw := ""
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		raw = string(b)
+	}
+	r := s.request(http.MethodPost, "/"+company+"/v2/"+route, raw)
+	r.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		r.Header.Set("X-Api-Key", key)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return r
+}
+
+// get asks the application behind the site.
+func (s *site) get(path, token string) answer {
+	s.t.Helper()
+	return s.do(s.getRequest(path, token))
+}
+
+func (s *site) getRequest(path, token string) *http.Request {
+	s.t.Helper()
+	r := s.request(http.MethodGet, path, "")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return r
+}
+
+func (s *site) request(method, path, body string) *http.Request {
+	s.t.Helper()
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	url := s.URL
+	if n := int64(len(s.nodes)); n > 0 {
+		url = s.nodes[s.turns.Add(1)%n].URL
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), method, url+path, reader)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// client follows no redirects, as no API client should have to.
+var client = &http.Client{
+	Timeout:       30 * time.Second,
+	Transport:     &http.Transport{MaxIdleConnsPerHost: 128},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+func (s *site) do(r *http.Request) answer {
+	s.t.Helper()
+	a, err := s.try(client, r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return a
+}
+
+// try is do where Caddy may not answer at all.
+func (s *site) try(c *http.Client, r *http.Request) (answer, error) {
+	s.t.Helper()
+	response, err := c.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{t: s.t, Status: response.StatusCode, Header: response.Header, Body: body}
+	if response.Header.Get("Content-Type") == "application/json" {
+		if err := json.Unmarshal(body, &a.JSON); err != nil {
+			s.t.Fatalf("%s is not JSON: %v", body, err)
+		}
+		for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} {
+			if got := response.Header.Get(name); got != want {
+				s.t.Errorf("%s %s: %s is %q, want %q", r.Method, r.URL.Path, name, got, want)
+			}
+		}
+	}
+	s.checkDocumented(r, a)
+	return a, nil
+}
+
+// exchange sends the very bytes of a request over a connection of its own, and
+// reads one answer.
+func (s *site) exchange(raw string) answer {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(conn, raw); err != nil {
+		s.t.Fatal(err)
+	}
+	method, _, _ := strings.Cut(raw, " ")
+	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	if err != nil {
+		s.t.Fatalf("no answer to %q: %v", raw, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatalf("the answer to %q breaks off: %v", raw, err)
+	}
+	a := newAnswer(s.t, response, body)
+	if r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw))); err == nil {
+		s.checkDocumented(r, a)
+	}
+	return a
+}
+
+// newAnswer makes an answer of a response whose body was read. One that is not
+// JSON has no fields.
+func newAnswer(t *testing.T, response *http.Response, body []byte) answer {
+	a := answer{t: t, Status: response.StatusCode, Header: response.Header, Body: body, Closes: response.Close}
+	_ = json.Unmarshal(body, &a.JSON)
+	return a
+}
+
+// open sends a GET over a connection of its own, and returns that and what the
+// body is read from once an answer has begun.
+func (s *site) open(path, headers string, status int) (net.Conn, *bufio.Reader) {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n"+headers+"\r\n"); err != nil {
+		s.t.Fatal(err)
+	}
+	reader := bufio.NewReader(conn)
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if response.StatusCode != status {
+		s.t.Fatalf("got %s, want %d", response.Status, status)
+	}
+	if status != http.StatusSwitchingProtocols {
+		reader = bufio.NewReader(response.Body)
+	}
+	return conn, reader
+}
+
+// login takes an account with a password to authorized.
+func (s *site) login(loginID string) string {
+	s.t.Helper()
+	a := s.post("auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword})
+	return a.wantState(record.Authorized).token()
+}

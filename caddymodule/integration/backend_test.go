@@ -1,0 +1,184 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A webhookSink is an SMS and mail gateway that checks signatures as the
+// Standard Webhooks specification has it.
+type webhookSink struct {
+	*httptest.Server
+	t        *testing.T
+	mu       sync.Mutex
+	messages []map[string]any
+	status   int // answered if not 0
+}
+
+func newWebhookSink(t *testing.T) *webhookSink {
+	s := &webhookSink{t: t}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *webhookSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	secret, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(smsSecret, "whsec_"))
+	mac := hmac.New(sha256.New, secret)
+	fmt.Fprintf(mac, "%s.%s.%s", r.Header.Get("webhook-id"), r.Header.Get("webhook-timestamp"), body)
+	if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); r.Header.Get("webhook-signature") != want {
+		s.t.Errorf("webhook-signature is %q, want %q", r.Header.Get("webhook-signature"), want)
+	}
+	message := map[string]any{}
+	if err := json.Unmarshal(body, &message); err != nil {
+		s.t.Errorf("webhook body %s: %v", body, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.messages = append(s.messages, message)
+	if s.status != 0 {
+		w.WriteHeader(s.status)
+	}
+}
+
+// answer sets the status of the answers to come.
+func (s *webhookSink) answer(status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status = status
+}
+
+// of returns the messages of a type so far.
+func (s *webhookSink) of(kind string) []map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []map[string]any
+	for _, m := range s.messages {
+		if m["type"] == kind {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// last returns a field of the newest message of a type.
+func (s *webhookSink) last(kind, field string) string {
+	s.t.Helper()
+	messages := s.of(kind)
+	if len(messages) == 0 {
+		s.t.Fatalf("no %s was sent", kind)
+	}
+	value, _ := messages[len(messages)-1][field].(string)
+	return value
+}
+
+// linkToken is the token in the newest recovery link.
+func (s *webhookSink) linkToken() string {
+	s.t.Helper()
+	_, token, _ := strings.Cut(s.last("recovery.link", "link"), "#")
+	return token
+}
+
+// A rawBackend answers every request with the very bytes that it got. A
+// WebSocket handshake it accepts and then echoes; /sse it answers with an
+// event every 20 ms, /download as slowly but with a length, /pending not at
+// all, /cors with headers for browsers, and /raw with the bytes in its query.
+type rawBackend struct {
+	t    *testing.T
+	addr string
+	mu   sync.Mutex
+	seen []string
+}
+
+func newRawBackend(t *testing.T) *rawBackend {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &rawBackend{t: t, addr: ln.Addr().String()}
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go b.serve(conn)
+		}
+	}()
+	return b
+}
+
+// requests returns what came in so far, byte for byte.
+func (b *rawBackend) requests() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string(nil), b.seen...)
+}
+
+func (b *rawBackend) serve(conn net.Conn) {
+	defer conn.Close()
+	var raw bytes.Buffer
+	reader := bufio.NewReader(io.TeeReader(conn, &raw))
+	for {
+		r, err := http.ReadRequest(reader)
+		if err != nil {
+			return
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return
+		}
+		got := raw.String()
+		raw.Reset()
+		b.mu.Lock()
+		b.seen = append(b.seen, got)
+		b.mu.Unlock()
+		switch {
+		case r.Header.Get("Upgrade") != "":
+			fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade"))
+			_, _ = io.Copy(conn, reader)
+			return
+		case r.URL.Path == "/pending":
+			_, _ = io.Copy(io.Discard, reader)
+			return
+		case r.URL.Path == "/raw":
+			_, _ = io.WriteString(conn, r.URL.Query().Get("answer"))
+		case r.URL.Path == "/cors":
+			fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nVary: Accept\r\n"+
+				"Access-Control-Allow-Origin: *\r\nAccess-Control-Allow-Origin: https://other.example.com\r\n"+
+				"Access-Control-Allow-Credentials: true\r\nAccess-Control-Expose-Headers: X-Total\r\n\r\n")
+		case r.URL.Path == "/sse" || r.URL.Path == "/download":
+			header, part := "Content-Type: text/event-stream", "data: tick\n\n"
+			if r.URL.Path == "/download" {
+				header, part = "Content-Length: 1000000000", strings.Repeat("data", 10_000) // more than proxies hold back
+			}
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n%s\r\n\r\n", header)
+			for err == nil {
+				_, err = io.WriteString(conn, part)
+				time.Sleep(20 * time.Millisecond)
+			}
+			return
+		case r.Method == http.MethodHead:
+			fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n")
+		default:
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", len(got), got)
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// whileStopped stops a node, does what needs that, and starts it again.
+func (s *site) whileStopped(f func()) {
+	s.t.Helper()
+	s.stop(syscall.SIGTERM)
+	s.logMu.Lock()
+	s.logs.Reset()
+	s.logMu.Unlock()
+	f()
+	s.start()
+}
+
+// A backup of a store under load is whole. Restored it has all accounts, and
+// nothing is good again that was ended or spent since.
+func TestBackupAndRestore(t *testing.T) {
+	t.Parallel()
+	var people strings.Builder
+	for i := range 20 {
+		people.WriteString(account(fmt.Sprintf("user%d", i), ""))
+	}
+	s := startSite(t, siteConfig{company: roomy + account("alice", "email alice@example.com") + account("carol", "phone +37060000003\nsecond_factor") +
+		account("dave", "must_set_password") + people.String()})
+	recovery := func() fields {
+		s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "MAIL"}).wantState(record.None)
+		return fields{"token": s.sms.linkToken()}
+	}
+	ended, live := s.login("alice"), s.login("alice")
+	pending := s.post("auth/login", "", fields{"login_id": "alice"}).token()
+	coded := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
+	code := fields{"otp": s.sms.last("otp.login", "code")}
+	setting := s.credentials("dave", testPassword).wantState(record.SetPassword).token()
+	link := recovery()
+
+	ctx, stop := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	var logins atomic.Int64
+	for i := range 4 {
+		load.Go(func() {
+			for n := i; ctx.Err() == nil; n++ {
+				if a := s.get("/", s.login(fmt.Sprintf("user%d", n%20))); a.Status != http.StatusOK {
+					t.Errorf("meanwhile: %d %s", a.Status, a.Body)
+				}
+				logins.Add(1)
+			}
+		})
+	}
+	file := s.dir + "/backup.db"
+	for range 3 {
+		s.cli("", "backup", "--output", file, "--force").want(0, "backup.db: ", " bytes\n")
+	}
+	stop()
+	load.Wait()
+	t.Logf("%d logins meanwhile", logins.Load())
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	s.tells("a backup was taken")
+	if s.scrape()["mnemogate_last_backup_timestamp_seconds"] < 1e9 {
+		t.Error("the metrics do not tell of the backup")
+	}
+
+	s.post("auth/logout", ended, nil).wantState(record.None)
+	s.post("auth/checkotp", coded, code).wantState(record.Authorized)
+	s.post("auth/recovery/checklink", "", link).wantState(record.RecoveryPassword)
+	s.cli("", "account", "add", "late").want(0)
+	s.cli("", "restore", file, "--config", s.dir+"/Caddyfile", "--force").want(1, "--address out")
+	restore := func(args ...string) outcome {
+		return s.cliAt("", "", append([]string{"restore", file, "--config", s.dir + "/Caddyfile"}, args...)...)
+	}
+	restore().want(1, "mnemogate.db is there", "--force")
+	restore("--force").want(1, "is open: stop Caddy")
+	s.whileStopped(func() { restore("--force").want(0, "23 accounts restored", "sessions and links ended") })
+
+	for what, token := range map[string]string{"a session": live, "an ended one": ended} {
+		s.run(what, func(*testing.T) { s.get("/", token).want(wire.ErrTokenInvalid) })
+	}
+	s.post("auth/checkpassword", pending, fields{"password": testPassword}).want(wire.ErrTokenInvalid)
+	s.post("auth/checkotp", coded, code).want(wire.ErrTokenInvalid)
+	s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).want(wire.ErrTokenInvalid)
+	s.post("auth/recovery/checklink", "", link).want(wire.ErrTokenInvalid)
+	s.cli("", "account", "show", "late").want(2)
+	for i := range 20 {
+		s.get("/", s.login(fmt.Sprintf("user%d", i))).wantStatus(200)
+	}
+	s.post("auth/checkpassword", s.post("auth/login", "", fields{"login_id": "alice"}).token(), fields{"password": testPassword}).wantState(record.Authorized)
+	s.post("auth/recovery/checklink", "", recovery()).wantState(record.RecoveryPassword)
+	s.cli("", "sessions", "end", "--all", "--company", "acme").want(0)
+	s.login("alice")
+
+	kept := s.login("alice")
+	s.cli("", "backup", "--output", file, "--force").want(0)
+	s.whileStopped(func() { restore("--force", "--keep-sessions").want(0, "sessions kept") })
+	s.get("/", kept).wantStatus(200)
+}
+
+// A backup is there whole, or not at all.
+func TestBackupLeavesNoHalfFile(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{company: account("alice", "")})
+	empty := func(dir, but string) {
+		t.Helper()
+		left, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range left {
+			if entry.Name() != but {
+				t.Errorf("left behind: %s", entry.Name())
+			}
+		}
+	}
+	s.run("the default name", func(t *testing.T) {
+		cmd := s.caddy("mnemogate", "backup", "--address", "unix/"+s.dir+"/admin.sock", "--json")
+		cmd.Dir = t.TempDir()
+		out, err := cmd.CombinedOutput()
+		found := regexp.MustCompile(`^\{"bytes":\d+,"file":"(mnemogate-\d{8}T\d{6}Z\.db)"\}\n$`).FindSubmatch(out)
+		if err != nil || found == nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		to := filepath.Join(cmd.Dir, "restored.db")
+		s.cliAt("", "", "restore", filepath.Join(cmd.Dir, string(found[1])), "--to", to, "--json").want(0, `"accounts":1`, `"sessions_ended":0`)
+	})
+	s.run("a file that is there", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "precious")
+		if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.cli("", "backup", "--output", file).want(1, "precious is there", "--force")
+		if data, err := os.ReadFile(file); string(data) != "precious" {
+			t.Errorf("it is %q now, %v", data, err)
+		}
+	})
+	s.run("no directory", func(t *testing.T) {
+		s.cli("", "backup", "--output", filepath.Join(t.TempDir(), "none", "b.db")).want(1, "no such file or directory")
+	})
+	s.run("a connection that is cut", func(t *testing.T) {
+		dir := t.TempDir()
+		ln, err := net.Listen("unix", filepath.Join(shortTempDir(t), "admin.sock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "8192")
+			_, _ = w.Write(bytes.Repeat([]byte("x"), 4096))
+		})}
+		go cut.Serve(ln)
+		t.Cleanup(func() { _ = cut.Close() })
+		s.cliAt("unix/"+ln.Addr().String(), "", "backup", "--output", filepath.Join(dir, "b.db")).want(4, "the backup broke off, and there is no file")
+		empty(dir, "")
+	})
+	s.run("a full disk", func(t *testing.T) {
+		dir := smallDisk(t)
+		if err := fillDisk(s, dir); err != nil {
+			t.Fatal(err)
+		}
+		s.cli("", "backup", "--output", filepath.Join(dir, "b.db")).want(1, "no space left on device")
+		empty(dir, "other")
+	})
+	s.run("a full disk to restore to", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "b.db")
+		s.cli("", "backup", "--output", file).want(0)
+		dir := smallDisk(t)
+		if err := fillDisk(s, dir); err != nil {
+			t.Fatal(err)
+		}
+		s.cliAt("", "", "restore", file, "--to", filepath.Join(dir, "m.db")).want(1, "no space left on device")
+		empty(dir, "other")
+	})
+	s.run("what can't be asked so", func(t *testing.T) {
+		s.cliAt("", "", "backup", "--api", "https://127.0.0.1:1", "--key-file", "none").want(1, "leave --api out")
+	})
+}
+
+// What docs/many-nodes.md says of a PostgreSQL and a Redis that are not of one
+// moment is so.
+func TestRestoreOfOneStoreOfTwo(t *testing.T) {
+	t.Parallel()
+	servers := sharedServers(t)
+	s := servers.start(siteConfig{company: roomy + account("alice", "email alice@example.com") + account("carol", "phone +37060000003\nsecond_factor")},
+		servers.direct(), servers.direct())
+	s.nodes[0].cli("", "backup", "--output", filepath.Join(t.TempDir(), "b.db")).want(1, "pg_dump")
+	s.nodes[0].cliAt("", "", "restore", servers.redis.Dir(), "--config", s.nodes[0].dir+"/Caddyfile").want(1, "keeps accounts in postgres")
+	stopped := func(f func()) {
+		t.Helper()
+		for _, node := range s.nodes {
+			node.stop(syscall.SIGTERM)
+			node.logMu.Lock()
+			node.logs.Reset()
+			node.logMu.Unlock()
+		}
+		f()
+		for _, node := range s.nodes {
+			node.start()
+		}
+	}
+	s.setBackupCodes("carol", "AAAAABBBBB", "CCCCCDDDDD")
+	ended := s.login("alice")
+	coded := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
+	code := fields{"otp": s.sms.last("otp.login", "code")}
+	s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "MAIL"}).wantState(record.None)
+	link := fields{"token": s.sms.linkToken()}
+
+	dump := servers.postgres.Dump(t, servers.schema)
+	servers.redis.Ask(t, "SAVE")
+
+	s.post("auth/logout", ended, nil).wantState(record.None)
+	s.post("auth/checkotp", coded, code).wantState(record.Authorized)
+	s.post("auth/checkotp", s.credentials("carol", testPassword).token(), fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
+	s.post("auth/recovery/checklink", "", link).wantState(record.RecoveryPassword)
+	s.nodes[0].cli("", "account", "add", "mallory", "--login", "mallory", "--must-set-password").want(0)
+	s.nodes[0].cli(testPassword+"\n", "account", "set", "mallory", "--password").want(0)
+	mallory := s.login("mallory")
+	s.nodes[0].cli("", "account", "set", "alice", "--role", "changed").want(0)
+	s.login("alice")
+
+	s.run("Redis of before", func(*testing.T) {
+		stopped(func() {
+			servers.redis.Kill()
+			if err := servers.redis.Start(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		s.get("/", ended).wantStatus(200) // it is good again
+		s.post("auth/checkotp", coded, code).wantState(record.Authorized)
+		s.get("/", mallory).want(wire.ErrTokenInvalid)                         // what began since is gone
+		s.post("auth/recovery/checklink", "", link).want(wire.ErrTokenInvalid) // the account's epoch has grown
+	})
+	s.run("PostgreSQL of before, Redis of now", func(t *testing.T) {
+		mallory = s.login("mallory")
+		s.nodes[0].cli("", "account", "set", "alice", "--role", "changed again").want(0)
+		stopped(func() { servers.postgres.Restore(t, servers.schema, dump) })
+		s.nodes[0].cli("", "account", "show", "mallory").want(2)
+		s.get("/", mallory).wantStatus(200)                            // without an account
+		s.credentials("alice", testPassword).want(wire.ErrUnavailable) // whose sessions have ended twice more than PostgreSQL knows
+		storetest.Eventually(t, 10*time.Second, "advice in the log", func() bool {
+			return slices.ContainsFunc(s.nodes, func(node *site) bool { return strings.Contains(node.log(), "end the sessions once more") })
+		})
+		for range 2 {
+			s.nodes[0].cli("", "sessions", "end", "alice").want(0)
+		}
+		s.get("/", s.login("alice")).wantStatus(200)
+		s.post("auth/checkotp", s.credentials("carol", testPassword).token(), fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
+	})
+	s.run("PostgreSQL of before, an empty Redis", func(*testing.T) {
+		stopped(func() { servers.postgres.Restore(t, servers.schema, dump); servers.redis.Ask(t, "FLUSHALL") })
+		s.get("/", mallory).want(wire.ErrTokenInvalid)
+		s.get("/", s.login("alice")).wantStatus(200)
+	})
+}

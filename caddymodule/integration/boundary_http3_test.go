@@ -1,0 +1,216 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quic-go/qpack"
+	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
+	"github.com/quic-go/quic-go/quicvarint"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+)
+
+// An h3site is a site that also listens for HTTP/3.
+type h3site struct {
+	*site
+	udp string
+	tls *tls.Config
+}
+
+// startHTTP3 runs Caddy with the same directives behind HTTP/1, HTTP/2 and
+// HTTP/3, the last on a socket that it is handed.
+func startHTTP3(t *testing.T, c siteConfig) *h3site {
+	t.Helper()
+	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	file, err := conn.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	cert, key, roots := certificateFiles(t)
+	c.files = []*os.File{file}
+	c.env = append(c.env, "GODEBUG=http2xconnect=1") // WebSockets over HTTP/2
+	c.site += "\n}\nhttps:// {\nbind fdgram/4 {\nprotocols h3\n}\ntls " + cert + " " + key + "\n" + c.site
+	return &h3site{
+		site: startSite(t, c),
+		udp:  conn.LocalAddr().String(),
+		tls:  &tls.Config{RootCAs: roots, ServerName: "localhost"},
+	}
+}
+
+// certificateFiles are a certificate for localhost and its key.
+func certificateFiles(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
+	t.Helper()
+	config, roots := guesttest.Certificate(t, "localhost")
+	private, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name, kind string, b []byte) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	return write("cert.pem", "CERTIFICATE", config.Certificates[0].Certificate[0]), write("key.pem", "PRIVATE KEY", private), roots
+}
+
+// h3client speaks HTTP/3 with the site, on one connection.
+func (s *h3site) h3client() *http.Client {
+	transport := &http3.Transport{
+		TLSClientConfig:    s.tls,
+		DisableCompression: true,
+		Dial: func(ctx context.Context, _ string, config *tls.Config, quicConfig *quic.Config) (*quic.Conn, error) {
+			return quic.DialAddr(ctx, s.udp, config, quicConfig)
+		},
+	}
+	s.t.Cleanup(func() { _ = transport.Close() })
+	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
+}
+
+// errReset is a stream or connection that the server ended without an answer.
+var errReset = errors.New("reset")
+
+// An h3stream is a request over HTTP/3 with which a client may do what it
+// likes. It has a connection of its own.
+type h3stream struct {
+	t      *testing.T
+	stream *quic.Stream
+}
+
+func (s *h3site) h3() *h3stream {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	defer cancel()
+	config := s.tls.Clone()
+	config.NextProtos = []string{http3.NextProtoH3}
+	conn, err := quic.DialAddr(ctx, s.udp, config, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.CloseWithError(0, "") })
+	control, err := conn.OpenUniStream()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := control.Write([]byte{0, 4, 0}); err != nil { // a control stream with empty SETTINGS
+		s.t.Fatal(err)
+	}
+	stream, err := conn.OpenStreamSync(ctx)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_ = stream.SetDeadline(time.Now().Add(20 * time.Second))
+	return &h3stream{s.t, stream}
+}
+
+const (
+	h3data    = 0
+	h3headers = 1
+)
+
+// write sends frames. What the server no longer wants to read is no matter.
+func (s *h3stream) write(kind uint64, payload []byte) {
+	frame := quicvarint.Append(quicvarint.Append(nil, kind), uint64(len(payload)))
+	_, _ = s.stream.Write(append(frame, payload...))
+}
+
+// headers sends fields, given as name and value in turn.
+func (s *h3stream) headers(fields ...string) {
+	s.t.Helper()
+	var block bytes.Buffer
+	encoder := qpack.NewEncoder(&block)
+	for pair := range slices.Chunk(fields, 2) {
+		if err := encoder.WriteField(qpack.HeaderField{Name: pair[0], Value: pair[1]}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.write(h3headers, block.Bytes())
+}
+
+// answer reads up to the end or, with a part, until the body has that part.
+func (s *h3stream) answer(part string) (status, body string, err error) {
+	s.t.Helper()
+	reader := quicvarint.NewReader(s.stream)
+	for part == "" || !strings.Contains(body, part) {
+		kind, err := quicvarint.Read(reader)
+		if err == io.EOF && status != "" {
+			break
+		}
+		if err != nil {
+			return status, body, s.reset(err)
+		}
+		length, err := quicvarint.Read(reader)
+		if err != nil {
+			return status, body, s.reset(err)
+		}
+		payload := make([]byte, length)
+		if _, err := io.ReadFull(s.stream, payload); err != nil {
+			return status, body, s.reset(err)
+		}
+		switch {
+		case kind == h3data:
+			body += string(payload)
+		case kind == h3headers && status == "":
+			next := qpack.NewDecoder().Decode(payload)
+			for field, err := next(); err == nil; field, err = next() {
+				if field.Name == ":status" {
+					status = field.Value
+				}
+			}
+		}
+	}
+	return status, body, nil
+}
+
+// reset tells a server that refuses from one that does not answer.
+func (s *h3stream) reset(err error) error {
+	s.t.Helper()
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		s.t.Fatalf("no answer: %v", err)
+	}
+	return fmt.Errorf("%w: %w", errReset, err)
+}
+
+// sendTrailers sends a request whose body has trailers behind it over HTTP/2 and
+// HTTP/3, frame by frame, and hands each answer on.
+func (s *h3site) sendTrailers(fields, trailers []string, answered func(version, status, body string)) {
+	s.t.Helper()
+	c2, c3 := s.h2(), s.h3()
+	c2.headers(false, fields...)
+	c2.data("abc", false)
+	c2.headers(true, trailers...)
+	status, body := c2.answer("")
+	answered("HTTP/2", status, body)
+	c3.headers(fields...)
+	c3.write(h3data, []byte("abc"))
+	c3.headers(trailers...)
+	_ = c3.stream.Close()
+	status, body, err := c3.answer("")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	answered("HTTP/3", status, body)
+}

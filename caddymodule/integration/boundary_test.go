@@ -1,0 +1,456 @@
+package integration
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+// Contract, 7: nothing but this module sets or unsets the identity headers.
+// Here every spelling of their names is tried, over every version of HTTP.
+
+// separators are the characters that a header's name may have, but for letters
+// and digits.
+const separators = "-_.!#$%&'*+^`|~"
+
+// everySpelling returns a header's name with every combination of separators
+// for its dashes, in one case after the other.
+func everySpelling(name string) []string {
+	all := []string{""}
+	for part := range strings.SplitSeq(name, "-") {
+		var longer []string
+		for _, begun := range all {
+			if begun == "" {
+				longer = append(longer, part)
+				continue
+			}
+			for _, c := range separators {
+				longer = append(longer, begun+string(c)+part)
+			}
+		}
+		all = longer
+	}
+	swapped := func(r rune) rune {
+		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r ^ 0x20
+		}
+		return r
+	}
+	for i, spelling := range all {
+		switch i % 4 {
+		case 1:
+			all[i] = strings.ToLower(spelling)
+		case 2:
+			all[i] = strings.ToUpper(spelling)
+		case 3:
+			all[i] = strings.Map(swapped, spelling)
+		}
+	}
+	return append(all, strings.ToLower(name), strings.ToUpper(name), strings.Map(swapped, name))
+}
+
+func everySpellingOf(names ...string) (all []string) {
+	for _, name := range names {
+		all = append(all, everySpelling(name)...)
+	}
+	return all
+}
+
+// An identity is what the application must be told, and under which names.
+type identity struct {
+	path                   string // where mnemogate is so configured
+	userHeader, user       string
+	companyHeader, company string
+	profile                []string // the lines of it
+}
+
+var profileHeaders = []string{"X-Profile-Email", "X-Profile-Phone", "X-Profile-Role"}
+
+// guardedHeaders never reach the application from a client, whatever the identity
+// headers are called.
+var guardedHeaders = append([]string{"X-Company-Code", "X-Original-Uri", "X-Original-Url", "X-Profile-Mnemocode", "X-Rewrite-Url"}, profileHeaders...)
+
+// all are the names that a client can't use.
+func (id identity) all() []string {
+	all := append([]string{id.userHeader, id.companyHeader}, guardedHeaders...)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+var identities = []identity{
+	{"/", "X-Profile-Mnemocode", "alice", "X-Company-Code", "acme", nil},
+	{"/named/", "X-User-Id2", "alice", "Tenant-", "acme", nil},
+	{"/buffered/", "X-Profile-Mnemocode", "alice", "X-Company-Code", "acme", nil},
+	{"/profile/", "X-Profile-Mnemocode", "alice", "X-Company-Code", "acme",
+		[]string{"X-Profile-Email: alice@example.com", "X-Profile-Phone: +37060000001", "X-Profile-Role: B%C3%BCro%20100%25"}},
+}
+
+// startBoundary runs one site with all identities, which lets through all
+// header names that Caddy can be made to let through.
+func startBoundary(t *testing.T, servers string) *h3site {
+	var underscores, dots []string
+	for _, id := range identities[:2] {
+		for _, name := range everySpellingOf(id.all()...) {
+			switch name = strings.ToLower(name); {
+			case strings.Contains(name, "*"): // Caddy takes these for patterns
+			case strings.Contains(name, "_"):
+				underscores = append(underscores, name)
+			case strings.Contains(name, "."):
+				dots = append(dots, name)
+			}
+		}
+	}
+	s := startHTTP3(t, siteConfig{
+		company: people,
+		servers: "expected_underscore_headers " + strings.Join(underscores, " ") + "\nexpected_dot_headers " + strings.Join(dots, " ") + "\n" + servers,
+		site: `
+		handle /named/* {
+			mnemogate {
+				header x-User-ID2
+				company_header Tenant-
+			}
+			reverse_proxy BACKEND
+		}
+		handle /profile/* {
+			mnemogate {
+				forward role email phone
+			}
+			reverse_proxy BACKEND
+		}
+		handle /buffered/* {
+			mnemogate
+			reverse_proxy BACKEND {
+				request_buffers 4KiB
+			}
+		}
+		handle {
+			mnemogate
+			reverse_proxy BACKEND
+		}`,
+	})
+	s.update("alice", true, func(a *record.Account) { a.Role = "Büro 100%" })
+	return s
+}
+
+// check finds fault with the raw bytes that the application got: they must be
+// one request, with the identity and nothing like it, not even as a trailer.
+func (id identity) check(raw string) (*http.Request, string, error) {
+	reader := bufio.NewReader(strings.NewReader(raw))
+	r, err := http.ReadRequest(reader)
+	if err != nil {
+		return nil, "", err
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, "", err
+	}
+	if _, err := reader.Peek(1); err != io.EOF {
+		return nil, "", errors.New("something stands behind the request")
+	}
+	head, _, _ := strings.Cut(raw, "\r\n\r\n")
+	want := append([]string{id.companyHeader + ": " + id.company, id.userHeader + ": " + id.user}, id.profile...)
+	slices.Sort(want)
+	if got := linesNamed(head, id.all()...); !slices.Equal(got, want) {
+		return nil, "", fmt.Errorf("it has %q, want %q", got, want)
+	}
+	var trailers strings.Builder
+	_ = r.Trailer.Write(&trailers)
+	for name := range r.Trailer {
+		trailers.WriteString(name + ":\r\n") // may be announced only
+	}
+	if got := linesNamed(trailers.String(), id.all()...); got != nil {
+		return nil, "", fmt.Errorf("it has the trailers %q", got)
+	}
+	return r, string(body), nil
+}
+
+// passes checks that an answer is the application's, to one request that it
+// got with one true identity.
+func (id identity) passes(t *testing.T, how string, a answer) {
+	t.Helper()
+	if a.Status != 200 {
+		t.Errorf("%s: got %d %s", how, a.Status, a.Body)
+	} else if _, _, err := id.check(string(a.Body)); err != nil {
+		t.Errorf("%s: %v; the application got %q", how, err, a.Body)
+	}
+}
+
+// An h1conn is a connection that carries one request after the other.
+type h1conn struct {
+	s      *site
+	conn   net.Conn
+	reader *bufio.Reader
+}
+
+func (c *h1conn) ask(raw string) answer {
+	c.s.t.Helper()
+	if c.conn == nil {
+		conn, err := net.Dial("tcp", c.s.addr)
+		if err != nil {
+			c.s.t.Fatal(err)
+		}
+		c.conn, c.reader = conn, bufio.NewReader(conn)
+	}
+	_ = c.conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(c.conn, raw); err != nil {
+		c.s.t.Fatal(err)
+	}
+	method, _, _ := strings.Cut(raw, " ")
+	response, err := http.ReadResponse(c.reader, &http.Request{Method: method})
+	if err != nil {
+		c.s.t.Fatalf("no answer to %q: %v", raw, err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		c.s.t.Fatalf("the answer to %q breaks off: %v", raw, err)
+	}
+	if response.Close {
+		c.close()
+	}
+	return newAnswer(c.s.t, response, body)
+}
+
+func (c *h1conn) close() {
+	if c.conn != nil {
+		_ = c.conn.Close()
+		c.conn = nil
+	}
+}
+
+func TestNoSpellingOfAnIdentityHeaderReachesTheApplication(t *testing.T) {
+	t.Parallel()
+	for _, id := range identities {
+		t.Run(id.path, func(t *testing.T) {
+			t.Parallel()
+			noSpellingReaches(t, id)
+		})
+	}
+}
+
+// noSpellingReaches tries all spellings of an identity's headers on a site.
+func noSpellingReaches(t *testing.T, id identity) {
+	s := startBoundary(t, "")
+	token := s.login("alice@example.com")
+	h3 := s.h3client()
+	// over sends a request by HTTP/2 or HTTP/3.
+	over := func(t *testing.T, c *http.Client, method, path, body string, header, trailer http.Header) answer {
+		t.Helper()
+		url := s.URL
+		if c == h3 {
+			url = "https://localhost"
+		}
+		var reader io.Reader
+		if body != "" {
+			reader = io.MultiReader(strings.NewReader(body)) // of no known length
+		}
+		r, err := http.NewRequestWithContext(t.Context(), method, url+path, reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Trailer = trailer
+		for name, values := range header {
+			r.Header[name] = values
+		}
+		r.Header["Authorization"] = []string{"Bearer " + token}
+		response, err := c.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		got, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newAnswer(t, response, got)
+	}
+	names := everySpellingOf(id.userHeader, id.companyHeader)
+	if id.profile != nil {
+		names = everySpellingOf(guardedHeaders...)
+	}
+	start := " " + id.path + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n"
+	h1 := &h1conn{s: s.site}
+	defer h1.close()
+	s.run("alone", func(t *testing.T) { // of several Caddy drops some itself
+		for _, name := range names {
+			id.passes(t, name, h1.ask("GET"+start+name+": mallory\r\n\r\n"))
+			lower := http.Header{strings.ToLower(name): {"mallory"}}
+			id.passes(t, name+" over HTTP/2", over(t, h2client, "GET", id.path, "", lower, nil))
+			id.passes(t, name+" over HTTP/3", over(t, h3, "GET", id.path, "", lower, nil))
+		}
+	})
+	s.run("many", func(t *testing.T) {
+		for names := range slices.Chunk(names, 40) { // as many as the limits let through
+			var forged, announced strings.Builder
+			together, trailer := http.Header{}, http.Header{"X-Sum": {"9"}}
+			fields := []string{":method", "POST", ":scheme", "https", ":authority", "localhost", ":path", id.path, "authorization", "Bearer " + token}
+			trailers := []string{"x-sum", "9"}
+			for _, name := range names {
+				forged.WriteString(name + ": mallory\r\n")
+				announced.WriteString("Trailer: " + name + "\r\n")
+				together[strings.ToLower(name)] = []string{"mallory", "eve"}
+				trailer[http.CanonicalHeaderKey(name)] = []string{"mallory"}
+				trailers = append(trailers, strings.ToLower(name), "mallory")
+			}
+			list := strings.Join(names, ", ")
+
+			id.passes(t, "headers", h1.ask("GET"+start+forged.String()+forged.String()+"\r\n"))
+			id.passes(t, "headers of HTTP/2", over(t, h2client, "GET", id.path, "", together, nil))
+			id.passes(t, "headers of HTTP/3", over(t, h3, "GET", id.path, "", together, nil))
+
+			id.passes(t, "in Connection", h1.ask("GET"+start+"Connection: keep-alive, "+list+"\r\n\r\n"))
+			id.passes(t, "in Connections", h1.ask("GET"+start+"Connection: "+strings.Join(names, "\r\nConnection: ")+"\r\n\r\n"))
+			id.passes(t, "in Connection, with the headers", h1.ask("GET"+start+"Connection: "+list+"\r\n"+forged.String()+"\r\n"))
+
+			const chunk = "3\r\nabc\r\n0\r\n"
+			chunked := start + "Transfer-Encoding: chunked\r\n"
+			for how, raw := range map[string]string{
+				"trailers, announced":             announced.String() + "Trailer: X-Sum\r\n\r\n" + chunk + forged.String() + "X-Sum: 9\r\n\r\n",
+				"trailers, announced and headers": announced.String() + forged.String() + "Trailer: X-Sum\r\n\r\n" + chunk + forged.String() + "X-Sum: 9\r\n\r\n",
+				"trailers, announced in one line": "Trailer: X-Sum, " + list + "\r\n\r\n" + chunk + "X-Sum: 9\r\n" + forged.String() + "\r\n",
+				"trailers, another announced":     "Trailer: X-Sum\r\n\r\n" + chunk + "X-Sum: 9\r\n" + forged.String() + "\r\n",
+			} {
+				a := h1.ask("POST" + chunked + raw)
+				if id.passes(t, how, a); !strings.Contains(string(a.Body), "\r\nX-Sum: 9\r\n") {
+					t.Errorf("%s: the other trailer is lost: %q", how, a.Body)
+				}
+			}
+			id.passes(t, "trailers, not announced", h1.ask("POST"+chunked+"\r\n"+chunk+forged.String()+"\r\n"))
+			id.passes(t, "trailers, announced only", h1.ask("POST"+chunked+announced.String()+"\r\n"+chunk+"\r\n"))
+			id.passes(t, "trailers, no body", h1.ask("POST"+chunked+announced.String()+"\r\n0\r\n"+forged.String()+"\r\n"))
+			id.passes(t, "trailers announced behind a body of known length", h1.ask("POST"+start+announced.String()+"Content-Length: 3\r\n\r\nabc"))
+			for version, c := range map[string]*http.Client{"HTTP/2": h2client, "HTTP/3": h3} {
+				id.passes(t, "trailers of "+version, over(t, c, "POST", id.path, "abc", nil, trailer))
+				id.passes(t, "headers and trailers of "+version, over(t, c, "POST", id.path, "abc", together, trailer))
+			}
+			for _, announced := range [][]string{nil, {"trailer", "x-sum"}, {"trailer", names[0]}} {
+				how := fmt.Sprintf(", announced: %q", announced)
+				fields := append(slices.Clone(fields), announced...)
+				s.sendTrailers(fields, trailers, func(version, status, body string) {
+					t.Helper()
+					id.passesRaw(t, "raw trailers of "+version+how, status, body)
+				})
+			}
+		}
+	})
+}
+
+func (id identity) passesRaw(t *testing.T, how, status, body string) {
+	t.Helper()
+	if status != "200" {
+		t.Errorf("%s: got %s %s", how, status, body)
+	} else if _, _, err := id.check(body); err != nil {
+		t.Errorf("%s: %v; the application got %q", how, err, body)
+	}
+}
+
+// Contract, 7: what is decided on as a header, or set by the proxy, comes from no
+// trailer, also where forward_authorization sends the header on.
+func TestNoTrailerPassesForAHeader(t *testing.T) {
+	t.Parallel()
+	s := startHTTP3(t, siteConfig{
+		company: people,
+		servers: "trusted_proxies static 127.0.0.0/8",
+		site: `
+		handle /forwarded {
+			mnemogate {
+				forward_authorization
+			}
+			reverse_proxy BACKEND
+		}
+		handle {
+			mnemogate
+			reverse_proxy BACKEND
+		}`,
+	})
+	token := s.login("alice@example.com")
+	names := []string{"Authorization", "X-Api-Key", "Cookie", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix",
+		"Forwarded", "Via", "Host", "Content-Type", "Proxy-Authorization", "Origin", "Early-Data",
+		"x_forwarded_for", "X_API_KEY", "authorization", "x-Forwarded_Port"}
+	for _, path := range []string{"/x", "/forwarded"} {
+		check := func(t *testing.T, how, status, raw string) {
+			t.Helper()
+			r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
+			if status != "200" || err != nil {
+				t.Fatalf("%s: got %s %q, %v", how, status, raw, err)
+			}
+			if _, err := io.ReadAll(r.Body); err != nil {
+				t.Fatal(err)
+			}
+			for name, values := range r.Trailer {
+				if name != "X-Sum" {
+					t.Errorf("%s: the application got the trailer %s: %q", how, name, values)
+				}
+			}
+			if strings.Contains(raw, "mallory") {
+				t.Errorf("%s: the application got %q", how, raw)
+			}
+			if want := path == "/forwarded"; want != (r.Header.Get("Authorization") == "Bearer "+token) {
+				t.Errorf("%s: Authorization is %q", how, r.Header["Authorization"])
+			}
+		}
+		fields := []string{":method", "POST", ":scheme", "https", ":authority", "localhost", ":path", path, "authorization", "Bearer " + token}
+		for _, announced := range []string{"", "X-Sum", strings.Join(names, ", "), "X-Sum, " + strings.Join(names, ", ")} {
+			how := fmt.Sprintf("%s, announced: %q", path, announced)
+			header, fields := "", slices.Clone(fields)
+			if announced != "" {
+				header = "Trailer: " + announced + "\r\n"
+				fields = append(fields, "trailer", announced)
+			}
+			trailer, trailers := "X-Sum: 9\r\n", []string{"x-sum", "9"}
+			for _, name := range names {
+				trailer += name + ": mallory\r\n"
+				if httpguts.ValidTrailerHeader(name) { // others the server takes in HTTP/1 only
+					trailers = append(trailers, strings.ToLower(name), "mallory")
+				}
+			}
+			s.run(how, func(t *testing.T) {
+				a := s.exchange("POST " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + token + "\r\n" +
+					"Transfer-Encoding: chunked\r\n" + header + "\r\n3\r\nabc\r\n0\r\n" + trailer + "\r\n")
+				check(t, "HTTP/1.1", fmt.Sprint(a.Status), string(a.Body))
+				if strings.HasPrefix(announced, "X-Sum") && !strings.Contains(string(a.Body), "\r\nX-Sum: 9\r\n") {
+					t.Errorf("the other trailer is lost: %q", a.Body)
+				}
+				s.sendTrailers(fields, trailers, func(version, status, body string) {
+					t.Helper()
+					check(t, version, status, body)
+				})
+			})
+		}
+	}
+}
+
+// seen runs do and returns what the application got meanwhile, but for the
+// requests for /last.
+func (s *site) seen(do func()) []string {
+	before := len(s.backend.requests())
+	do()
+	return slices.DeleteFunc(s.backend.requests()[before:], func(raw string) bool { return strings.HasPrefix(raw, "GET /last ") })
+}
+
+// spill sends bytes over a connection of its own, and reads all answers.
+func (s *site) spill(raw string) string {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	go func() { _, _ = io.WriteString(conn, raw) }() // that it reads on is not said
+	answers, err := io.ReadAll(conn)
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		s.t.Fatalf("the connection stays open; the answers are %q", answers)
+	}
+	return string(answers)
+}

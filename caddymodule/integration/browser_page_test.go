@@ -1,0 +1,468 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// pageTexts are those of the login page in English.
+var pageTexts = sync.OnceValue(func() map[string]string {
+	file, err := os.ReadFile("../page/assets/texts/en.json")
+	texts := map[string]string{}
+	if err != nil || json.Unmarshal(file, &texts) != nil {
+		panic("no texts")
+	}
+	return texts
+})
+
+// sees waits for a screen that has an element, and nothing under way. The first time
+// it is judged.
+func (b *tab) sees(screen, selector string) {
+	b.t.Helper()
+	b.waits(`document.querySelector('#screen:not([aria-busy])')?.querySelector(` + quote(selector) + `) && !document.querySelector('.main.busy')`)
+	if _, judged := judged.LoadOrStore(screen, true); !judged {
+		b.judge(screen)
+	}
+}
+
+var judged sync.Map // screens, by their names
+
+// judge looks at a screen as people do who can't see or point well, in light and dark,
+// and at whether all of it fits the narrowest one.
+func (b *tab) judge(screen string) {
+	b.t.Helper()
+	storetest.NeedPeers(b.t, peersDir)
+	axe, err := os.ReadFile(peersDir + "/node_modules/axe-core/axe.min.js")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[chromedp.Void](string(axe))); err != nil {
+		b.t.Fatal(err)
+	}
+	for _, scheme := range []string{"dark", "light"} {
+		b.do(looking(scheme))
+		found := b.eval(`axe.run().then(({ violations }) => violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html, failureSummary }) => html + ' ' + failureSummary).join('\n')))`)
+		for _, violation := range found.([]any) {
+			b.t.Errorf("%s, %s: %s", screen, scheme, violation)
+		}
+		b.picture(screen + "-" + scheme)
+	}
+	b.do(chromedp.EmulateViewport(320, 640))
+	if wide := b.eval(`document.documentElement.scrollWidth`); wide != 320. {
+		b.t.Errorf("%s is %v pixels wide on a screen of 320", screen, wide)
+	}
+	b.do(chromedp.ResetViewport())
+}
+
+// reloads loads the page anew, and comes to the same screen.
+func (b *tab) reloads(screen, selector string) {
+	b.t.Helper()
+	b.eval(`document.body.id = 'before'`)
+	b.reload()
+	b.waits(`document.body.id !== 'before'`)
+	b.sees(screen, selector)
+}
+
+// types enters text into a field, by the keyboard.
+func (b *tab) types(field, text string) {
+	b.t.Helper()
+	b.eval(`document.getElementById(` + quote(field) + `).value = ''`)
+	b.do(chromedp.SendKeys(chromedp.CSS("#"+field), text))
+}
+
+// submits clicks on the screen's main button.
+func (b *tab) submits() {
+	b.t.Helper()
+	b.do(chromedp.Click(chromedp.CSS("#screen .main")))
+}
+
+// enters fills a field in and submits it.
+func (b *tab) enters(field, text string) {
+	b.t.Helper()
+	b.types(field, text)
+	b.submits()
+}
+
+// chooses clicks on the button with a text of the page's.
+func (b *tab) chooses(name string) {
+	b.t.Helper()
+	b.eval(`[...document.querySelectorAll('#screen button')].find((button) => button.textContent === ` + quote(pageTexts()[name]) + `).click()`)
+}
+
+// complainsOf waits for an error at a field.
+func (b *tab) complainsOf(field, text string) {
+	b.t.Helper()
+	b.waits(`document.getElementById('` + field + `-error')?.checkVisibility() && document.getElementById('` + field + `-error').textContent === ` + quote(pageTexts()[text]))
+	b.waits(`!document.querySelector('.main.busy')`)
+}
+
+// isUser waits for the application's page, which knows the user. No script finds a
+// token then.
+func (b *tab) isUser(mnemocode string) {
+	b.t.Helper()
+	b.waits(`document.querySelector('#user')?.textContent === ` + quote(mnemocode))
+	if kept := fmt.Sprint(b.eval(`JSON.stringify({ ...sessionStorage, ...localStorage }) + document.cookie`)); strings.Contains(kept, "mgs_") {
+		b.t.Errorf("a script sees %s", kept)
+	}
+	b.sawNowhere("mgs_")
+}
+
+const (
+	idField       = "#login"
+	passwordField = "#password"
+	codeField     = "#code"
+)
+
+// logsIn goes from an address that needs a session through the page.
+func (b *tab) logsIn(address, loginID, password string) {
+	b.t.Helper()
+	b.open(address)
+	b.sees("login", idField)
+	b.enters("login", loginID)
+	b.sees("password", passwordField)
+	b.enters("password", password)
+}
+
+// logsOut goes through the page of the logout.
+func (b *tab) logsOut(s *site) {
+	b.t.Helper()
+	b.open(s.URL + "/acme/logout")
+	b.sees("logout", "form")
+	b.submits()
+	b.sees("loggedout", "a.main")
+}
+
+// Each row of the interface's table of states and transitions, clicked through, with a
+// reload at each step.
+func TestBrowserWalksThePage(t *testing.T) {
+	storetest.NeedPeers(t, peersDir) // before a subtest that is skipped halfway leaves the next one a login under way
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page {\ntitle \"Acme & <b>Sons</b>\"\n}"})
+	s.setBackupCodes("carol", "AAAAABBBBB")
+	b := newBrowser(t)
+	run := func(name string, f func()) {
+		s.run(name, func(inner *testing.T) {
+			b.t = inner
+			defer func() { b.t = t }()
+			f()
+		})
+	}
+	begin := func(loginID string) {
+		b.t.Helper()
+		b.open(s.URL + "/home?of=" + url.QueryEscape(loginID))
+		b.sees("login", idField)
+		b.reloads("login", idField)
+		b.enters("login", loginID)
+	}
+	home := func(mnemocode string) {
+		b.t.Helper()
+		b.isUser(mnemocode)
+		b.waits(`location.pathname === '/home' && location.search.startsWith('?of=')`)
+		b.logsOut(s)
+	}
+	code := func(kind string) string { return s.sms.last(kind, "code") }
+	password := func() {
+		b.t.Helper()
+		b.sees("password", passwordField)
+		b.reloads("password", passwordField)
+		b.enters("password", testPassword)
+	}
+	setPassword := func(text string) {
+		b.t.Helper()
+		b.sees("newpassword", "#newpassword")
+		b.reloads("newpassword", "#newpassword")
+		b.enters("newpassword", text)
+	}
+	run("a password", func() {
+		begin("nobody@example.com")
+		b.complainsOf("login", "error.auth.loginid.notfound")
+		b.enters("login", "alice@example.com")
+		b.sees("password", passwordField)
+		b.submits()
+		b.complainsOf("password", "error.empty")
+		b.enters("password", "wrong")
+		b.complainsOf("password", "error.auth.password.invalid")
+		b.judge("password-wrong")
+		password()
+		home("alice")
+	})
+	run("a code", func() {
+		begin("+370 600 00002")
+		b.sees("code", codeField)
+		b.reloads("code", codeField)
+		b.enters("code", "000000")
+		b.complainsOf("code", "error.auth.otp.invalid") // and another is on its way
+		b.chooses("code.resend")
+		b.waits(`document.querySelector('#said').textContent === ` + quote(pageTexts()["code.resent"]) + ` && !document.querySelector('#code-error').checkVisibility()`)
+		sent := code("otp.login")
+		b.enters("code", sent[:3]+" "+sent[3:])
+		home("bob")
+	})
+	run("a password and a code", func() {
+		begin("carol@example.com")
+		password()
+		b.sees("code", codeField)
+		b.enters("code", code("otp.login"))
+		home("carol")
+	})
+	run("a password and a backup code", func() {
+		begin("carol@example.com")
+		password()
+		b.sees("code", codeField)
+		b.chooses("backup.offer")
+		b.sees("backup", "#backup")
+		b.enters("backup", "none")
+		b.complainsOf("backup", "error.auth.backupcode.invalid")
+		b.enters("backup", "AAAAABBBBB")
+		home("carol")
+	})
+	run("a new password", func() {
+		begin("dave@example.com")
+		password()
+		setPassword("short")
+		b.complainsOf("newpassword", "reason.password.too_short")
+		b.enters("newpassword", testPassword)
+		b.complainsOf("newpassword", "error.auth.password.invalid.same")
+		setPassword("a new one for dave")
+		home("dave")
+	})
+	run("a password, a code and a new password", func() {
+		begin("erin@example.com")
+		password()
+		b.sees("code", codeField)
+		b.enters("code", code("otp.login"))
+		setPassword("a new one for erin")
+		home("erin")
+	})
+	recover := func(loginID, method string) {
+		b.t.Helper()
+		b.open(s.URL + "/home?of=recovery")
+		b.sees("login", idField)
+		b.chooses("recover.offer")
+		b.sees("recover", "#method")
+		b.types("login", loginID)
+		b.eval(`document.querySelector('input[value=` + method + `]').click()`)
+		b.submits()
+	}
+	recovered := func(text string) {
+		b.t.Helper()
+		setPassword(text)
+		b.sees("login", idField)
+		b.waits(`document.querySelector('#said').textContent === ` + quote(pageTexts()["newpassword.done"]))
+	}
+	run("recovery by a code", func() {
+		recover("alice@example.com", "PHONE")
+		b.sees("recovery-code", codeField)
+		b.reloads("recovery-code", codeField)
+		b.enters("code", "000000")
+		b.complainsOf("code", "error.auth.otp.invalid")
+		b.enters("code", code("otp.recovery"))
+		recovered("the first new one of alice")
+	})
+	run("recovery by a question", func() {
+		recover("frank", "QUESTION")
+		b.complainsOf("method", "error.recovery.question.notset")
+		recover("alice@example.com", "QUESTION")
+		b.sees("question", "#answer")
+		b.reloads("question", "#answer")
+		b.enters("answer", "Tom")
+		b.complainsOf("answer", "error.auth.controlanswer.invalid")
+		b.enters("answer", "whiskers")
+		recovered("the second new one of alice")
+	})
+	run("recovery by mail", func() {
+		recover("alice@example.com", "MAIL")
+		b.sees("mailed", ".hint")
+		b.open("about:blank")
+		b.open(s.URL + "/acme/login#recover=" + s.sms.linkToken())
+		b.sees("link", "form")
+		b.waits(`location.hash === ''`)
+		b.submits()
+		recovered("the third new one of alice")
+		b.enters("login", "alice@example.com")
+		b.sees("password", passwordField)
+		b.enters("password", "the third new one of alice")
+		b.isUser("alice")
+		b.open(s.URL + "/acme/login")
+		b.sees("already", ".main")
+		b.logsOut(s)
+	})
+}
+
+// An operator who ends a session sends the browser's next navigation to the page.
+func TestBrowserIsSentToThePageWhenItsSessionEnds(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+	b := newBrowser(t)
+	b.logsIn(s.URL+"/home", "frank", testPassword)
+	b.isUser("frank")
+	s.update("frank", true, func(a *record.Account) { a.Role = "other" })
+	b.logsIn(s.URL+"/orders?page=2", "frank", testPassword)
+	b.isUser("frank")
+	b.waits(`location.pathname + location.search === '/orders?page=2'`)
+}
+
+// A link from a mail also counts where it is pasted into a tab that shows the page, which
+// loads nothing then; and its token does not stay in the address.
+func TestBrowserTakesALinkThatIsPasted(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+	b := newBrowser(t)
+	b.open(s.URL + "/acme/login")
+	b.waits(`document.querySelector('#screen:not([aria-busy]) #login')`)
+	b.eval(`void (location.hash = 'recover=mgl_pasted')`)
+	b.waits(`document.querySelector('#screen:not([aria-busy]) .lead')?.textContent === ` + quote(pageTexts()["link.text"]))
+	b.waits(`location.hash === ''`)
+}
+
+// A browser that keeps nothing of the site is told why it can't log in, and not left
+// before an empty page.
+func TestBrowserWithoutCookiesIsToldSo(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+	for name, script := range map[string]string{
+		"Chromium, by its settings": `Object.defineProperty(globalThis, 'sessionStorage', { get() { throw new DOMException('denied', 'SecurityError'); } })`,
+		"a browser that says so":    `Object.defineProperty(navigator, 'cookieEnabled', { value: false })`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBrowser(t)
+			b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+				_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+				return err
+			}))
+			b.open(s.URL + "/acme/login")
+			b.waits(`document.querySelector('#screen:not([aria-busy]) .alert')?.textContent === ` + quote(pageTexts()["error.cookies"]))
+		})
+	}
+}
+
+// screenshots is a directory that pictures of all screens are put into, if it is set.
+var screenshots = os.Getenv("MNEMOGATE_TEST_SCREENSHOTS")
+
+// picture takes one of what is shown, in three sizes.
+func (b *tab) picture(name string) {
+	b.t.Helper()
+	if screenshots == "" {
+		return
+	}
+	if err := os.MkdirAll(screenshots, 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	for width, height := range map[int64]int64{320: 640, 768: 1024, 1280: 800} {
+		b.do(chromedp.EmulateViewport(width, height))
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+		cancel()
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(screenshots, fmt.Sprintf("%s-%d.png", name, width)), png, 0o644); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	b.do(chromedp.ResetViewport())
+}
+
+// No other site may show the page in a frame, nor log its visitor in as somebody else.
+func TestBrowserPageIsNoOneElses(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+	token := s.login("frank")
+	key := testKey
+	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprintf(w, `<!doctype html><html lang="en"><title>Evil</title><link rel="icon" href="data:,"><iframe src="%s/acme/login"></iframe>`, s.URL)
+	}))
+	t.Cleanup(evil.Close)
+	b := newBrowser(t)
+	b.loud = true // with what it holds back
+	for _, origin := range []string{evil.URL, strings.Replace(evil.URL, "127.0.0.1", "localhost", 1)} {
+		b.open(origin)
+		if framed := b.eval(`(() => { try { return document.querySelector('iframe').contentDocument?.querySelector('#screen') !== undefined; } catch { return false; } })()`); framed != false {
+			t.Errorf("%s shows the page in a frame", origin)
+		}
+		b.eval(`fetch('` + s.URL + `/acme/v2/session', { method: 'POST', credentials: 'include', headers: { Authorization: 'Bearer ` + token + `', 'X-Api-Key': '` + key + `' } }).catch(() => null)`)
+	}
+	b.open(s.URL + "/home")
+	b.sees("login", idField)
+	s.get("/home", token).is(200) // it has not been exchanged
+}
+
+// Names, titles and texts of operators and providers are text, and what they link to is
+// of the web.
+func TestBrowserTakesNamesAsText(t *testing.T) {
+	const hostile = `<img src=x onerror=document.title='owned'>`
+	s, _ := startBrowserSite(t, siteConfig{
+		company: people + `
+			disclaimer terms 1 {
+				title "` + hostile + `"
+				description "</p><script>document.title='owned'</script>"
+				link https://example.com/"onclick="document.title='owned'
+			}
+			account mallory {
+				login "` + hostile + `"
+				password "` + testPassword + `"
+				question "` + hostile + `" "x"
+			}`,
+		handler: `login_page {
+			title "` + hostile + `"
+		}`,
+	})
+	b := newBrowser(t)
+	b.open(s.URL + "/home")
+	b.sees("login", idField)
+	b.enters("login", hostile)
+	b.sees("password-hostile", "#disclaimers")
+	b.waits(`document.querySelector('main').innerText.includes(` + quote(hostile) + `) && !document.querySelector('main img, main script') && document.title !== 'owned'`)
+	b.chooses("recover.offer")
+	b.sees("recover", "#method")
+	b.eval(`document.querySelector('input[value=QUESTION]').click()`)
+	b.submits()
+	b.sees("question", "#answer")
+	b.waits(`document.querySelector('main').innerText.includes(` + quote(hostile) + `) && !document.querySelector('main img, main script') && document.title !== 'owned'`)
+}
+
+// Alice logs out, Dave logs in: neither the way back nor what the browser kept shows
+// anything of Alice.
+func TestBrowserForgetsWhoLoggedOut(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+	b := newBrowser(t)
+	b.logsIn(s.URL+"/home", "alice@example.com", testPassword)
+	b.isUser("alice")
+	b.logsOut(s)
+	showsNobody := func(who string) {
+		t.Helper()
+		if shown := b.shown(); strings.Contains(shown, who) {
+			t.Errorf("the browser shows\n%s", shown)
+		}
+	}
+	back := func() {
+		t.Helper()
+		b.eval(`void (document.body.id = 'left', setTimeout(() => history.back()))`)
+		b.waits(`document.body.id !== 'left' && document.readyState === 'complete'`)
+	}
+	back()
+	b.sees("login", idField)
+	showsNobody("alice")
+	b.logsIn(s.URL+"/home", "frank", testPassword)
+	b.isUser("frank")
+	for range 2 {
+		back()
+		showsNobody("alice")
+	}
+	b.open(s.URL + "/home")
+	b.isUser("frank")
+}

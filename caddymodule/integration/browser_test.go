@@ -1,0 +1,281 @@
+package integration
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	browserlog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// What browsers do is tried with one: Chromium, without a window. One process is
+// shared by all tests, each of which has cookies and storage of its own.
+
+// patience is for a browser on a machine that has other things to do.
+const patience = time.Minute
+
+var chromium = sync.OnceValues(func() (context.Context, error) {
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		return nil, err
+	}
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath(path), chromedp.NoSandbox, // as root there is none
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"), // the world is not to be asked
+		chromedp.Flag("force-prefers-reduced-motion", true), chromedp.WSURLReadTimeout(patience))
+	allocator, _ := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, _ := chromedp.NewContext(allocator)
+	return ctx, chromedp.Do(ctx)
+})
+
+// closeChromium ends the browser, where a test has started it.
+var closeChromium = func() {}
+
+// A tab is one of a browser. What goes wrong in it without being seen is a failure:
+// an error on its console, what a policy of a page holds back.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu        sync.Mutex
+	complains []string
+	addresses []string // of all requests and pages
+	loud      bool     // complaints are to be expected
+}
+
+// newBrowser opens a tab of a browser that knows nothing yet.
+func newBrowser(t *testing.T) *tab {
+	t.Helper()
+	shared, err := chromium()
+	if err != nil {
+		storetest.SkipOrFail(t, fmt.Sprintf("%v: install chromium", err))
+	}
+	closeChromium = func() { _ = chromedp.Cancel(shared) }
+	return openTab(t, shared, chromedp.WithNewBrowserContext())
+}
+
+// another opens a tab that shares cookies and localStorage with this one.
+func (b *tab) another() *tab { return openTab(b.t, b.ctx) }
+
+func openTab(t *testing.T, of context.Context, options ...chromedp.ContextOption) *tab {
+	t.Helper()
+	b := &tab{t: t}
+	ctx, cancel := chromedp.NewContext(of, append(options, chromedp.WithListener(b.hear))...)
+	t.Cleanup(cancel)
+	b.ctx = ctx
+	if err := chromedp.Do(ctx, looking("light")); err != nil { // not with a time: the tab would end with it
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, complaint := range b.complains {
+			if !b.loud {
+				t.Errorf("the console says: %s", complaint)
+			}
+		}
+	})
+	return b
+}
+
+func (b *tab) hear(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		b.addresses = append(b.addresses, e.Request.URL+e.Request.URLFragment)
+	case *page.EventFrameNavigated:
+		b.addresses = append(b.addresses, e.Frame.URL+e.Frame.URLFragment)
+	case *page.EventNavigatedWithinDocument:
+		b.addresses = append(b.addresses, e.URL)
+	case *runtime.EventExceptionThrown:
+		b.complains = append(b.complains, (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
+			b.complains = append(b.complains, fmt.Sprintf("%s %s", e.Type, e.Args[0].Value))
+		}
+	case *browserlog.EventEntryAdded:
+		// That a route refuses something is said on the console, too.
+		refused := e.Entry.Source == browserlog.EntrySourceNetwork && strings.Contains(e.Entry.URL, "/v2/")
+		if e.Entry.Level == browserlog.EntryLevelError && !refused {
+			b.complains = append(b.complains, fmt.Sprintf("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL))
+		}
+	}
+}
+
+// do does something in the tab.
+func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		b.t.Fatalf("%v\n%s", err, b.shown())
+	}
+}
+
+// looking is the color scheme that the user has chosen.
+func looking(scheme string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	})
+}
+
+// shown tells where the tab is and what stands there.
+func (b *tab) shown() string {
+	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+	defer cancel()
+	text, _ := chromedp.Run(ctx, chromedp.Evaluate[string](`location.href + '\n' + document.body?.innerText`))
+	return text
+}
+
+// open goes to an address.
+func (b *tab) open(address string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(address))
+}
+
+// reload loads the page anew.
+func (b *tab) reload() {
+	b.t.Helper()
+	b.do(chromedp.Reload())
+}
+
+// eval runs a script in the page, waits for what it promises, and returns that.
+func (b *tab) eval(script string) (result any) {
+	b.t.Helper()
+	if err := b.try(patience, script, &result); err != nil {
+		b.t.Fatalf("%s: %v\n%s", script, err, b.shown())
+	}
+	return result
+}
+
+func (b *tab) try(limit time.Duration, script string, result any) error {
+	ctx, cancel := context.WithTimeout(b.ctx, limit)
+	defer cancel()
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string]("(async () => JSON.stringify((await ("+script+")) ?? null))()",
+		chromedp.EvalAwaitPromise, func(p *runtime.EvaluateParams) { p.UserGesture = new(true) }))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(text), result)
+}
+
+// waits for what a script says to be true, on this page or the next. A page that is left
+// may never answer.
+func (b *tab) waits(script string) {
+	b.t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		var is bool
+		if err := b.try(5*time.Second, "Boolean("+script+")", &is); err == nil && is {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("%s is not so within %v:\n%s", script, patience, b.shown())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// quote is a string of JavaScript.
+func quote(s string) string {
+	quoted, _ := json.Marshal(s)
+	return string(quoted)
+}
+
+// sawNowhere checks that no address had a secret in it.
+func (b *tab) sawNowhere(secret string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, address := range b.addresses {
+		if strings.Contains(address, secret) {
+			b.t.Errorf("an address has %s in it: %s", secret, address)
+		}
+	}
+}
+
+// A browserApp is an application with pages: each says who asks for it, and has
+// the policy of its query. /ws is a WebSocket and /sse a stream, both of which tick.
+type browserApp struct {
+	*httptest.Server
+	mu  sync.Mutex
+	got []string // method, path and user
+}
+
+func newBrowserApp(t *testing.T) *browserApp {
+	a := new(browserApp)
+	a.Server = httptest.NewServer(a)
+	t.Cleanup(a.Close)
+	return a
+}
+
+func (a *browserApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	user := r.Header.Get("X-Profile-Mnemocode")
+	a.mu.Lock()
+	a.got = append(a.got, r.Method+" "+r.URL.Path+" "+user)
+	a.mu.Unlock()
+	switch r.URL.Path {
+	case "/ws":
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		hash := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+		_, err = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: %s\r\n\r\n",
+			base64.StdEncoding.EncodeToString(hash[:]))
+		for err == nil {
+			_, err = conn.Write([]byte("\x81\x04tick"))
+			time.Sleep(20 * time.Millisecond)
+		}
+	case "/sse":
+		w.Header().Set("Content-Type", "text/event-stream")
+		for r.Context().Err() == nil {
+			fmt.Fprint(w, "data: tick\n\n")
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(20 * time.Millisecond)
+		}
+	default:
+		if policy := r.URL.Query().Get("policy"); policy != "" {
+			w.Header().Set("Content-Security-Policy", policy)
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprintf(w, `<!doctype html><html lang="en"><title>App</title><link rel="icon" href="data:,"><h1 id="user">%s</h1>`, html.EscapeString(user))
+	}
+}
+
+// requests returns what came in.
+func (a *browserApp) requests() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.got)
+}
+
+// startBrowserSite starts a site in front of an application with pages.
+func startBrowserSite(t *testing.T, c siteConfig) (*site, *browserApp) {
+	t.Helper()
+	app := newBrowserApp(t)
+	return startSiteWith(t, c, &rawBackend{t: t, addr: app.Listener.Addr().String()}, newWebhookSink(t)), app
+}

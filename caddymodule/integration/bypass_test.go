@@ -1,0 +1,67 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// What is told of routes is told at each start and by doctor.
+func TestRoutesAreToldOfAtStartAndByDoctor(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, site: `
+		handle /public/* {
+			reverse_proxy BACKEND
+		}
+		handle {
+			mnemogate
+			reverse_proxy BACKEND
+		}`})
+	warning := "requests may also come to " + s.backend.addr + " without it, and with identity headers of their own making"
+	if !strings.Contains(s.log(), warning) {
+		t.Error("the log does not tell")
+	}
+	if got := s.cli("", "doctor").out; !strings.Contains(got, warning) || !strings.Contains(got, "put it before each reverse_proxy to there") {
+		t.Errorf("doctor tells %s", got)
+	}
+}
+
+// What is valid and hardly meant is told by caddy validate, at each start, also after
+// a reload, and by doctor, with its line.
+func TestTrapsAreToldByValidateAtStartAndByDoctor(t *testing.T) {
+	t.Parallel()
+	lineOf := func(s *site, text string) string {
+		before, _, _ := strings.Cut(s.config, text)
+		return fmt.Sprintf("%s/Caddyfile:%d", s.dir, 1+strings.Count(before, "\n"))
+	}
+	for _, c := range []struct{ name, site, at, message, advice string }{
+		{"no directive", "reverse_proxy BACKEND", "mnemogate {", "mnemogate: no site has the directive mnemogate", "write it into the site"},
+		{"everything public", "mnemogate {\npublic /health /*\n}\nreverse_proxy BACKEND", "public /health", "public: /* is every path", "name the public paths"},
+		{"a shield behind", "@bad remote_ip 192.0.2.1\nabort @bad\nmnemogate\nreverse_proxy BACKEND", "mnemogate\n", "mnemogate: abort with a matcher comes behind it", "route { abort"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := startSite(t, siteConfig{company: people})
+			if strings.Contains(s.log(), c.message) {
+				t.Fatal("it is told before")
+			}
+			if err := s.reload(siteConfig{company: people, site: c.site}); err != nil {
+				t.Fatal(err)
+			}
+			at := lineOf(s, c.at)
+			valid, err := s.caddy("validate", "--config", s.dir+"/Caddyfile").CombinedOutput()
+			if err != nil {
+				t.Errorf("%v: %s", err, valid)
+			}
+			for by, said := range map[string]string{"caddy validate": string(valid), "the log": s.log()} {
+				if !strings.Contains(said, c.message) || !strings.Contains(said, `"at":"`+at+`"`) || !strings.Contains(said, c.advice) {
+					t.Errorf("%s does not tell of %s:\n%s", by, at, said)
+				}
+			}
+			_, message, _ := strings.Cut(c.message, ": ")
+			if got := s.cli("", "doctor").out; !strings.Contains(got, message) || !strings.Contains(got, ", at "+at+"\n") || !strings.Contains(got, c.advice) {
+				t.Errorf("doctor tells %s", got)
+			}
+		})
+	}
+}

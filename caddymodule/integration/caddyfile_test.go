@@ -1,0 +1,269 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+)
+
+var update = flag.Bool("update", false, "write the JSON of testdata/*.caddyfiletest and openapi.json anew")
+
+const (
+	expects = "\n----------\n" // between a Caddyfile and what is expected of it
+	another = "\n==========\n" // between such pairs
+)
+
+// TestCaddyfiles adapts and validates each Caddyfile in testdata. What is
+// expected is the JSON it adapts to, or a part of the error.
+func TestCaddyfiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.caddyfiletest")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content := strings.ReplaceAll(string(raw), "\r\n", "\n")
+		for i, pair := range strings.Split(content, another) {
+			name := strings.TrimSuffix(filepath.Base(file), ".caddyfiletest")
+			if strings.Contains(content, another) {
+				name = fmt.Sprintf("%s/%d", name, i+1)
+			}
+			t.Run(name, func(t *testing.T) {
+				config, want, ok := strings.Cut(pair, expects)
+				if !ok {
+					t.Fatalf("there is no line of ten dashes in\n%s", pair)
+				}
+				dir := guesttest.Environment(t)
+				adapted, err := adaptAndValidate(config)
+				if want = strings.TrimSpace(want); strings.HasPrefix(want, "{") || *update && want == "" {
+					checkAdapted(t, file, config, want, adapted, err)
+				} else {
+					checkRefused(t, want, err)
+				}
+				if entries, _ := os.ReadDir(dir); len(entries) > 0 {
+					t.Errorf("validating created %s", entries[0].Name())
+				}
+			})
+		}
+	}
+}
+
+func checkAdapted(t *testing.T, file, config, want string, adapted []byte, err error) {
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(config+expects+indented(t, adapted)+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(indented(t, []byte(want)), indented(t, adapted)); diff != "" {
+		t.Errorf("the JSON differs (-want +got):\n%s", diff)
+	}
+}
+
+func checkRefused(t *testing.T, want string, err error) {
+	if err == nil {
+		t.Fatalf("no error, want %q", want)
+	}
+	if want == "" || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %q, want it to contain %q", err, want)
+	}
+	if strings.Count(err.Error(), ", at Caddyfile:") > 1 {
+		t.Errorf("the error names several lines: %q", err)
+	}
+	if strings.Contains(err.Error(), guesttest.Secret) {
+		t.Errorf("the error tells a secret: %q", err)
+	}
+}
+
+// adaptAndValidate does what caddy validate does.
+func adaptAndValidate(config string) ([]byte, error) {
+	adapted, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(config+"\n"), nil)
+	if err != nil {
+		return nil, err
+	}
+	var c caddy.Config
+	if err := caddy.StrictUnmarshalJSON(adapted, &c); err != nil {
+		return adapted, err
+	}
+	c.Logging = &caddy.Logging{Logs: map[string]*caddy.CustomLog{
+		"default": {BaseLog: caddy.BaseLog{WriterRaw: json.RawMessage(`{"output":"discard"}`)}},
+	}}
+	return adapted, caddy.Validate(&c)
+}
+
+func indented(t *testing.T, raw []byte) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := json.Indent(&out, raw, "", "\t"); err != nil {
+		t.Fatalf("%v in %s", err, raw)
+	}
+	return out.String()
+}
+
+// TestExampleIsValid keeps the example from rotting.
+func TestExampleIsValid(t *testing.T) {
+	guesttest.Environment(t)
+	example, err := os.ReadFile("../../Caddyfile.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := adaptAndValidate(string(example)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestConfigKeepsPlaceholders: what the admin API and the autosaved config show
+// holds no secret that came from the environment.
+func TestConfigKeepsPlaceholders(t *testing.T) {
+	guesttest.Environment(t)
+	raw, err := os.ReadFile("testdata/complete.caddyfiletest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, _, _ := strings.Cut(string(raw), expects)
+	adapted, err := adaptAndValidate(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(adapted, []byte("{env.MNEMOGATE_TEST_SECRET}")); n != strings.Count(config, "{env.MNEMOGATE_TEST_SECRET}") {
+		t.Errorf("%d placeholders are left in the JSON", n)
+	}
+	if bytes.Contains(adapted, []byte(guesttest.Secret)) || bytes.Contains(adapted, []byte("key-of-acme")) {
+		t.Error("the JSON holds a secret")
+	}
+}
+
+// What a Caddyfile shows to be wrong is told with its line, also of what is
+// checked once more when the placeholders are known.
+func TestMistakesAreToldWithTheirLine(t *testing.T) {
+	for mistake, want := range map[string]string{
+		"session {\n\ntemporary 16m\n}":                                        "company acme: session temporary: 16m is against NIST SP 800-63B-4, section 3.1.3; choose at most 15m or, if you must, write insecure behind it, at Caddyfile:8",
+		"limits {\nwrong_codes 101/24h\n}":                                     "company acme: limits wrong_codes: 101 is against NIST SP 800-63B-4, section 3.2.2; choose at most 100 or, if you must, write insecure behind it, at Caddyfile:7",
+		"otp {\nfixed 123456 60012345\n}":                                      `company acme: otp fixed: "60012345" is no international number; write it as in +37060012345, at Caddyfile:7`,
+		"password {\nregex (?=x)\n}":                                           "company acme: password regex: RE2 can't compile it, correct it: error parsing regexp: invalid or unsupported Perl syntax: `(?=`, at Caddyfile:7",
+		"second_factor always":                                                 `company acme: second_factor: "always" is unknown; choose per_account, required or off, at Caddyfile:6`,
+		"recovery {\nlink http://a.example/#{token}\n}":                        "company acme: recovery link: write an https URL without credentials; http is taken for this machine only, at Caddyfile:7",
+		"disclaimer terms {\nlink terms.html\n}":                               "company acme: disclaimer terms: link: write a URL like https://host/path, at Caddyfile:7",
+		"account a {\nphone 60012345\n}":                                       "company acme: account a: phone: write it as an international number, as in +37060012345, at Caddyfile:7",
+		"sms webhook gateway {\nsecret x\n}":                                   "company acme: sms: write a URL like https://host/path, at Caddyfile:6",
+		"sms webhook https://gateway.example {\nsecret whsec_?\n}":             "company acme: sms: secret: what follows whsec_ must be base64, at Caddyfile:7",
+		"sms webhook https://gateway.example {\ntimeout 2m\nsecret {env.X}\n}": "company acme: sms: timeout: '2m' is too long; choose at most 1m, at Caddyfile:7",
+		"oauth 1 oidc https://id.example {\nclient_id us\n}":                   "company acme: oauth 1: client_secret is missing; a client without one needs require_pkce, at Caddyfile:8",
+	} {
+		guesttest.Environment(t)
+		_, err := adaptAndValidate("{\nmnemogate {\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n" + mistake + "\n}\n}\n}")
+		if err == nil || !strings.HasSuffix(err.Error(), ": "+want) {
+			t.Errorf("%s\n\tgot  %v\n\twant %s", mistake, err, want)
+		}
+	}
+	for option, want := range map[string]string{
+		"header X_Profile":     `header: "X_profile" is no name for a header here; use letters, digits and dashes, at Caddyfile:11`,
+		"base_path api":        `base_path: "api" must begin with a slash, not end with one, and need no escapes, at Caddyfile:11`,
+		"max_body 1GB":         "max_body: it must be from 1KiB to 1MiB, at Caddyfile:11",
+		"cors app.example.com": `cors: "app.example.com" is no origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com, at Caddyfile:11`,
+	} {
+		_, err := adaptAndValidate("{\nmnemogate {\ncompany acme {\napi_key off\ncaptcha off\n}\n}\n}\nhttp:// {\nmnemogate {\n" + option + "\n}\n}")
+		if err == nil || !strings.HasSuffix(err.Error(), ": "+want) {
+			t.Errorf("%s\n\tgot  %v\n\twant %s", option, err, want)
+		}
+	}
+	for company, want := range map[string]string{
+		"api_key off":                            "company acme: captcha is missing; choose one, or captcha off, at Caddyfile:4",
+		"captcha off":                            "company acme: api_key is missing; add one, or api_key off, at Caddyfile:4",
+		"captcha off\napi_key $ACME_API_KEY":     "company acme: api_key: it looks like a variable of a shell, which is taken as it stands; write {env.NAME} for the value of NAME, at Caddyfile:6",
+		"captcha off\napi_key ${ACME_API_KEY}":   "company acme: api_key: it looks like a variable of a shell, which is taken as it stands; write {env.NAME} for the value of NAME, at Caddyfile:6",
+		"captcha off\napi_key \"a b\"":           "company acme: api_key: it must be visible ASCII without spaces, since a header has to carry it, at Caddyfile:6",
+		"captcha off\napi_key sha256:0":          "company acme: api_key: behind sha256: must be 64 hex digits, at Caddyfile:6",
+		"captcha turnstile $SECRET\napi_key off": "captcha turnstile: secret: it looks like a variable of a shell, which is taken as it stands; write {env.NAME} for the value of NAME, at Caddyfile:5",
+		"captcha off\napi_key {ACME_API_KEY}":    "company acme: api_key: a placeholder in it is unknown or stands for nothing; write {env.NAME} or {file.PATH}, and a brace that is meant as such \\{, at Caddyfile:6",
+	} {
+		_, err := adaptAndValidate("{\nmnemogate {\nsecond_factor off\ncompany acme {\n" + company + "\n}\n}\n}")
+		if err == nil || !strings.HasSuffix(err.Error(), ": "+want) {
+			t.Errorf("%s\n\tgot  %v\n\twant %s", company, err, want)
+		}
+	}
+}
+
+// Plain http to another machine has to be asked for, at each address.
+func TestHTTPToAnotherMachineNeedsTheWordInsecure(t *testing.T) {
+	const refused = "everyone on the way can read http"
+	oauth2 := func(token, userinfo string) string {
+		return "oauth 1 oauth2 {\ntoken_url " + token + "\nuserinfo_url " + userinfo +
+			"\nsubject id\nclient_id us\nclient_secret s\nredirect_uri https://app.example/\n}"
+	}
+	oidc := func(issuer string) string {
+		return "oauth 1 oidc " + issuer + " {\nclient_id us\nclient_secret s\nredirect_uri https://app.example/\n}"
+	}
+	for config, want := range map[string]string{
+		"sms webhook http://10.0.0.9/sms {\nsecret s\n}":                     "sms: " + refused,
+		"sms webhook http://10.0.0.9/sms insecure {\nsecret s\n}":            "",
+		"sms webhook http://127.0.0.1:8000/sms {\nsecret s\n}":               "",
+		"sms webhook http://[::1]:8000/sms {\nsecret s\n}":                   "",
+		"sms webhook https://gateway.example/sms insecure {\nsecret s\n}":    "",
+		"sms webhook {env.MNEMOGATE_TEST_URL} {\nsecret s\n}":                "sms webhook: url: " + refused,
+		"sms webhook {env.MNEMOGATE_TEST_URL} insecure {\nsecret s\n}":       "",
+		"sms webhook http://10.0.0.9/sms INSECURE {\nsecret s\n}":            "wrong argument count",
+		"mail smtp mail.example:25 {\nfrom a@b.example\ntls off insecure\n}": "",
+		"mail smtp localhost:25 {\nfrom a@b.example\ntls off\n}":             "",
+		"mail smtp mail.example:25 {\nfrom a@b.example\ntls off INSECURE\n}": "wrong argument count",
+		"mail webhook http://gateway.example/ {\nsecret s\n}":                "mail: " + refused,
+		"mail webhook http://gateway.example/ insecure {\nsecret s\n}":       "",
+		"captcha siteverify http://captcha.example/ s":                       "captcha: " + refused,
+		"captcha siteverify http://captcha.example/ insecure":                "captcha: " + refused, // it is the secret
+		"captcha siteverify http://captcha.example/ insecure s":              "",
+		"captcha siteverify http://captcha.example/ s insecure":              "",
+		"captcha siteverify http://localhost:8000/ s":                        "",
+		"captcha siteverify insecure http://captcha.example/ s":              "wrong argument count",
+		oidc("http://id.example"):                                            "oauth 1: " + refused,
+		oidc("http://id.example insecure"):                                   "",
+		oidc("http://localhost:8000"):                                        "",
+		oauth2("http://id.example/t", "https://id.example/u"):                "oauth 1: token_url: " + refused,
+		oauth2("http://id.example/t insecure", "http://id.example/u"):        "oauth 1: userinfo_url: " + refused,
+		oauth2("http://id.example/t insecure", "https://id.example/u"):       "",
+		oauth2("http://me:pw@id.example/t insecure", "http://localhost/"):    "write it without credentials",
+	} {
+		guesttest.Environment(t)
+		t.Setenv("MNEMOGATE_TEST_URL", "http://10.0.0.9/sms")
+		if !strings.Contains(config, "captcha") {
+			config += "\ncaptcha off"
+		}
+		_, err := adaptAndValidate("{\nmnemogate {\ncompany acme {\napi_key k\n" + config + "\n}\n}\n}")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s\n\tgot %v, want %q", config, err, want)
+		}
+		if err != nil && !strings.Contains(err.Error(), "at Caddyfile:") {
+			t.Errorf("%s\n\tthe error has no line: %v", config, err)
+		}
+	}
+}
+
+// Redis on this machine needs no TLS, nor the word.
+func TestRedisWithoutTLS(t *testing.T) {
+	guesttest.Environment(t)
+	for _, urls := range []string{
+		"redis://localhost", "redis://127.0.0.2:6379", "redis://[::1]:6379", "unix:///run/redis.sock",
+		"rediss://redis.example.com", "redis://10.0.0.1 insecure", "{env.MNEMOGATE_TEST_REDIS} insecure",
+	} {
+		_, err := adaptAndValidate("{\nmnemogate {\nsessions redis " + urls + "\ncompany acme {\napi_key k\ncaptcha off\n}\n}\n}")
+		if err != nil {
+			t.Errorf("%s: %v", urls, err)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package integration
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// client.js is served to everyone, as modules and their types are.
+func TestTheModuleIsServed(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: "captcha off", handler: "cors https://app.example.com"})
+	ask := func(method, path string, headers ...string) (*http.Response, string) {
+		t.Helper()
+		r := s.request(method, path, "")
+		for _, header := range headers {
+			name, value, _ := strings.Cut(header, ": ")
+			r.Header.Set(name, value)
+		}
+		response, err := (&http.Transport{DisableCompression: true}).RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body := io.Reader(response.Body)
+		if response.Header.Get("Content-Encoding") == "gzip" {
+			if body, err = gzip.NewReader(body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		content, err := io.ReadAll(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response, string(content)
+	}
+	for path, kind := range map[string]string{"/acme/v2/client.js": "text/javascript", "/acme/v2/client.d.ts": "text/plain"} {
+		file, err := os.ReadFile("../page/assets/" + filepath.Base(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, content := ask("GET", path, "Origin: https://app.example.com")
+		if plain.StatusCode != 200 || content != string(file) || plain.Header.Get("Content-Encoding") != "" {
+			t.Errorf("%s: got %s, %d bytes", path, plain.Status, len(content))
+		}
+		for name, want := range map[string]string{
+			"Content-Type": kind, "Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff", "Access-Control-Allow-Origin": "https://app.example.com",
+		} {
+			if got, _, _ := strings.Cut(plain.Header.Get(name), ";"); got != want {
+				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
+			}
+		}
+		packed, content := ask("GET", path, "Accept-Encoding: br, gzip")
+		if content != string(file) || packed.Header.Get("Content-Encoding") != "gzip" || packed.ContentLength > 8<<10 {
+			t.Errorf("%s: got %s, %d bytes gzipped %q", path, packed.Status, packed.ContentLength, packed.Header.Get("Content-Encoding"))
+		}
+		if kept, content := ask("GET", path, "If-None-Match: "+packed.Header.Get("ETag")); kept.StatusCode != 304 || content != "" {
+			t.Errorf("%s: got %s for one that is kept", path, kept.Status)
+		}
+		if refused, _ := ask("POST", path); refused.StatusCode != 405 || refused.Header.Get("Allow") != "GET" {
+			t.Errorf("%s: POST got %s, Allow %q", path, refused.Status, refused.Header.Get("Allow"))
+		}
+	}
+	if got := s.backend.requests(); len(got) != 0 {
+		t.Errorf("the application got %q", got)
+	}
+}
+
+// Each code and reason of the table has its name in the types, and no other.
+func TestTheModuleNamesAllErrors(t *testing.T) {
+	t.Parallel()
+	types, err := os.ReadFile("../page/assets/client.d.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := func(union string) []string {
+		_, rest, _ := strings.Cut(string(types), "export type "+union+" =")
+		rest, _, _ = strings.Cut(rest, ";")
+		var names []string
+		for _, found := range regexp.MustCompile(`'([^']+)'`).FindAllStringSubmatch(rest, -1) {
+			names = append(names, found[1])
+		}
+		slices.Sort(names)
+		return names
+	}
+	var codes, reasons []string
+	for i := range flows.Routes {
+		for _, e := range slices.Concat(flows.Common, flows.TokenErrors, flows.Routes[i].Fails) {
+			codes = append(codes, e.Code)
+		}
+	}
+	for _, of := range wire.Reasons {
+		for _, reason := range of {
+			reasons = append(reasons, string(reason))
+		}
+	}
+	for union, want := range map[string][]string{"ErrorCode": codes, "Reason": reasons} {
+		slices.Sort(want)
+		if got, want := named(union), slices.Compact(want); !slices.Equal(got, want) {
+			t.Errorf("%s has %q, want %q", union, got, want)
+		}
+	}
+}
+
+// steps.mts is an app that goes through all of a login with client.js, also as
+// docs/clients.md shows it. Its types keep an app from what can't be.
+func TestAnAppUsesTheModule(t *testing.T) {
+	t.Parallel()
+	shown := blocks(pages(t)["docs/clients.md"], "ts")
+	if len(shown) != 1 {
+		t.Fatalf("the page shows %q", shown)
+	}
+	w := newWorkshop(t, map[string]string{"package.json": `{"type": "module"}`, "shown.mts": shown[0] + "export { logIn };\n"},
+		peersDir+"/steps.mts", "../page/assets/client.js", "../page/assets/client.d.ts")
+	w.tsc(t, "--noUncheckedIndexedAccess", "--target", "es2022", "--lib", "es2022,dom,dom.iterable",
+		"--module", "nodenext", "--types", "node", "--skipLibCheck", "steps.mts")
+	provider := startOpenID(t)
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		s := start(t, siteConfig{
+			company: people + disclaimers + "account sam {\nlogin sam\nidentity 1 sam-at-provider\n}" + provider.provider(1, ""),
+			more:    "company workers {\napi_key " + testKey + "\ncaptcha pow 12\naccount wendy {\nlogin wendy\npassword \"" + testPassword + "\"\nquestion Cat? Whiskers\n}\n}\n",
+			global:  "\nlimits {\ncaptcha_after 1\n}\n",
+			handler: "cookie",
+			env:     []string{"MNEMOGATE_PEER_SECRET=" + peerSecret},
+		})
+		s.setBackupCodes("erin", "AAAAABBBBB")
+		outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			query := r.URL.Query()
+			switch r.URL.Path {
+			case "/last":
+				fmt.Fprint(w, s.sms.last(query.Get("type"), "code"))
+			case "/link":
+				fmt.Fprint(w, s.sms.linkToken())
+			case "/backup":
+				fmt.Fprint(w, "AAAAABBBBB")
+			case "/end":
+				s.update(query.Get("account"), true, func(a *record.Account) { a.Role += "x" })
+			case "/provider":
+				fmt.Fprint(w, provider.visit(t, "sam-at-provider", query.Get("at")))
+			}
+		}))
+		t.Cleanup(outside.Close)
+		nodes := []string{s.URL}
+		if s.nodes != nil {
+			nodes = nil
+			for _, n := range s.nodes {
+				nodes = append(nodes, n.URL)
+			}
+		}
+		config, err := json.Marshal(fields{
+			"nodes": nodes, "key": testKey, "password": testPassword, "outside": outside.URL, "issuer": provider.Issuer,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.node(t, "steps.mjs", string(config))
+	})
+}

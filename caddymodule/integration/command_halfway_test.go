@@ -1,0 +1,72 @@
+package integration
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A command that is mistyped has done nothing, and says so: a script that ends
+// sessions must not go on as if they had ended.
+func TestACommandThatThereIsNotFails(t *testing.T) {
+	t.Parallel()
+	s := &site{t: t, dir: t.TempDir()}
+	for _, args := range []string{"nosuch", "account remove alice", "sessions stop alice", "session end alice"} {
+		s.cliAt("", "", strings.Fields(args)...).want(1, "there is no command", "--help")
+	}
+	for _, args := range []string{"", "account", "sessions"} {
+		s.cliAt("", "", strings.Fields(args)...).want(0, "Available Commands:")
+	}
+}
+
+// What a signal, or an answer that breaks off, leaves half done is taken away: it has
+// all that the store does, and an export could be taken for a whole one.
+func TestNothingIsLeftOfWhatIsNotWhole(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"backup --output ", "export --company acme --output "} {
+		for _, how := range []string{"a signal", "a broken answer"} {
+			t.Run(strings.Fields(args)[0]+", "+how, func(t *testing.T) {
+				sent := make(chan bool)
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					w.Write(bytes.Repeat([]byte("{}\n"), 1<<15))
+					w.(http.Flusher).Flush()
+					if how == "a broken answer" {
+						panic(http.ErrAbortHandler)
+					}
+					sent <- true
+					<-r.Context().Done()
+				}))
+				defer server.Close()
+				dir := t.TempDir()
+				s := &site{t: t, dir: t.TempDir()}
+				cmd := s.caddy(append([]string{"mnemogate", "--address", strings.TrimPrefix(server.URL, "http://")}, strings.Fields(args+dir+"/whole")...)...)
+				var errs bytes.Buffer
+				cmd.Stderr = &errs
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				want := "broke off"
+				if args != "backup --output " {
+					want = "is not complete"
+				}
+				if how == "a signal" {
+					<-sent
+					want = "interrupted"
+					if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := cmd.Wait(); err == nil || !strings.Contains(errs.String(), want) {
+					t.Errorf("%v: %s", err, errs.String())
+				}
+				if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+					t.Errorf("%v is left: %v", left, err)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package integration
+
+import (
+	"cmp"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+)
+
+// A composeFile is what the test looks at.
+type composeFile struct {
+	Services map[string]struct {
+		Image     string
+		Build     *composeBuild
+		Command   string
+		DependsOn []string          `yaml:"depends_on"`
+		Env       map[string]string `yaml:"environment"`
+		Volumes   []string
+		Configs   []struct{ Source, Target string }
+		Ports     []string
+		Secrets   []string
+		Rest      map[string]any `yaml:",inline"` // of no interest here
+	}
+	Configs map[string]struct{ Content string }
+	Volumes map[string]any
+	Secrets map[string]any
+}
+
+type composeBuild struct {
+	Context    string
+	Dockerfile string
+}
+
+func readCompose(t *testing.T, file string) (c composeFile) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := yaml.NewDecoder(strings.NewReader(string(raw)))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Without an engine: the files are what Compose reads, all that they refer to is
+// there, and the Caddyfiles in them are valid.
+func TestComposeFiles(t *testing.T) {
+	guesttest.Environment(t)
+	for _, file := range []string{"../../store/compose.yaml", deployDir + "/compose.yaml"} {
+		t.Run(file, func(t *testing.T) { checkCompose(t, file) })
+	}
+	c := readCompose(t, "../../store/compose.yaml")
+	for _, upstream := range balancedNodes.FindAllString(c.Configs["balancer"].Content, -1) {
+		if c.Services[strings.TrimSuffix(upstream, ":80")].Build == nil {
+			t.Errorf("the balancer sends to %s, which is no node", upstream)
+		}
+	}
+	if c.Services["one"].Command != c.Services["two"].Command || len(c.Services["balancer"].Ports) != 1 {
+		t.Errorf("it has %+v", c.Services)
+	}
+}
+
+func checkCompose(t *testing.T, file string) {
+	t.Helper()
+	c := readCompose(t, file)
+	built := 0
+	for name, service := range c.Services {
+		if b := service.Build; b != nil {
+			context := filepath.Join(filepath.Dir(file), b.Context)
+			checkBuild(t, context, filepath.Join(context, b.Dockerfile))
+			built++
+		}
+		for _, needed := range service.DependsOn {
+			if _, ok := c.Services[needed]; !ok {
+				t.Errorf("%s depends on %s, which is not there", name, needed)
+			}
+		}
+		for _, volume := range service.Volumes {
+			source, _, _ := strings.Cut(volume, ":")
+			if _, ok := c.Volumes[source]; !ok {
+				t.Errorf("%s: there is no volume %s", name, source)
+			}
+		}
+		for name, value := range service.Env {
+			t.Setenv(name, value)
+		}
+		for _, config := range service.Configs {
+			content, ok := c.Configs[config.Source]
+			if !ok || strings.Contains(content.Content, "$") || !strings.Contains(cmp.Or(service.Command, "/etc/caddy/Caddyfile"), config.Target) {
+				t.Errorf("%s: config %s is missing, unused or would be changed by Compose", name, config.Source)
+			}
+			for _, secret := range checkSecrets(t, content.Content, "/run/secrets/") {
+				if _, ok := c.Secrets[secret]; !ok || !slices.Contains(service.Secrets, secret) {
+					t.Errorf("%s: there is no secret %s", name, secret)
+				}
+			}
+		}
+	}
+	if built == 0 {
+		t.Error("nothing is built")
+	}
+	if exec.Command("docker", "compose", "version").Run() == nil {
+		if out, err := exec.Command("docker", "compose", "-f", file, "config", "--quiet").CombinedOutput(); err != nil {
+			t.Errorf("docker compose config: %v: %s", err, out)
+		}
+	}
+}
+
+var balancedNodes = regexp.MustCompile(`\b(one|two):80\b`)
+
+// A node that is stopped costs its users nothing: what can't be sent to it goes
+// to the other, logins too.
+func TestComposeBalancerTriesTheOtherNode(t *testing.T) {
+	config := readCompose(t, "../../store/compose.yaml").Configs["balancer"].Content
+	node := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(node.Close)
+	addresses := map[string]string{"one:80": strings.TrimPrefix(nobodyListens(t), "http://"), "two:80": node.Listener.Addr().String()}
+	config = balancedNodes.ReplaceAllStringFunc(config, func(name string) string { return addresses[name] })
+	config = strings.Replace(config, "auto_https off", "auto_https off\nadmin off", 1)
+	config = strings.Replace(config, "http:// {", "http:// {\nbind fd/3", 1)
+
+	s := &site{t: t, dir: shortTempDir(t), config: config}
+	s.addr, s.ln = listener(t)
+	s.URL = "http://" + s.addr
+	s.writeCaddyfile()
+	s.start()
+	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
+	for range 20 {
+		if a := s.do(s.request(http.MethodPost, "/", "{}")); a.Status != http.StatusOK {
+			t.Errorf("got %d %s", a.Status, a.Body)
+		}
+	}
+}
+
+// checkBuild checks that what is copied is there, and is all that ./xcaddy.sh reads.
+func checkBuild(t *testing.T, context, dockerfile string) {
+	t.Helper()
+	text, err := os.ReadFile(dockerfile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copied []string
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) < 3 || words[0] != "COPY" || strings.HasPrefix(words[1], "--from=") {
+			continue
+		}
+		copied = append(copied, words[1:len(words)-1]...)
+	}
+	for _, source := range copied {
+		if _, err := os.Stat(filepath.Join(context, source)); err != nil {
+			t.Error(err)
+		}
+	}
+	script, err := os.ReadFile(filepath.Join(context, "xcaddy.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, read := range regexp.MustCompile(`"\$here/([\w.]+)"`).FindAllStringSubmatch(string(script), -1) {
+		if !slices.Contains(copied, read[1]) {
+			t.Errorf("./xcaddy.sh reads %s, which is not copied", read[1])
+		}
+	}
+	if !strings.Contains(string(text), "RUN ./xcaddy.sh") {
+		t.Errorf("mnemogate is not built by\n%s", text)
+	}
+}

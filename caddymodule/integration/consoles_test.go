@@ -1,0 +1,120 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+func needJQ(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("jq"); err != nil {
+		storetest.SkipOrFail(t, "no jq")
+	}
+}
+
+// The runbook's commands do what it says of them.
+func TestConsolesOfTheRunbook(t *testing.T) {
+	t.Parallel()
+	needJQ(t)
+	s := adminSite(t, siteConfig{})
+	s.writeAudit()
+	for _, name := range []string{"alice", "bob"} {
+		s.admin("POST", "accounts", fields{"profile_mnemocode": name, "primary_email": name + "@example.com", "password": testPassword,
+			"status": "restricted", "oauth_identities": []fields{{"provider_id": 1, "subject": name}}, "control_question": "?", "control_answer": "!"}).wantStatus(201)
+		s.credentials(name+"@example.com", testPassword).want(wire.ErrUserRestricted)
+		s.admin("PATCH", "accounts/"+name, fields{"status": "active"}).wantStatus(200)
+	}
+	page := pages(t)["docs/runbook.md"]
+	s.runConsoles(strings.Replace(page, section(t, "docs/runbook.md", smsPumping), "", 1), regexp.MustCompile(`^$`))
+	for name, status := range map[string]string{"alice": "restricted", "bob": "active"} {
+		if got := s.admin("GET", "accounts/"+name, nil); got.JSON["must_set_password"] != false || got.JSON["password_set"] != true || got.JSON["status"] != status {
+			t.Errorf("got %s", got.Body)
+		}
+	}
+	if got := s.admin("GET", "accounts/alice", nil); got.JSON["control_question"] != nil {
+		t.Errorf("got %s", got.Body)
+	}
+	s.credentials("bob@example.com", testPassword).want(wire.ErrCredentialsInvalid)
+}
+
+// What the page "Coming from elsewhere" shows is done: each export is changed by its
+// jq, imported, and its users log in with the passwords that they have.
+func TestComingFromElsewhere(t *testing.T) {
+	t.Parallel()
+	needJQ(t)
+	s := adminSite(t, siteConfig{})
+	s.runConsoles(pages(t)["docs/coming-from.md"], regexp.MustCompile(`in [\d.]+m?s`))
+	for login, password := range map[string]string{
+		"lena@example.com":   "lètmein",
+		"noor@example.com":   "user1password",
+		"+37060077777":       "test",
+		"kim":                "password",
+		"wil":                "correct horse battery",
+		"pia@example.com":    "correct horse battery",
+		"ava@example.com":    "test",
+		"euclid@example.com": "test",
+	} {
+		s.post("auth/checkcredentials", "", fields{"login_id": login, "password": password}).wantState(record.Authorized)
+	}
+	for mnemocode, want := range map[string]fields{
+		"django-8":     {"status": "closed", "login_name": "mo", "password_set": false, "primary_email": nil},
+		"Qm9ab":        {"primary_phone": "+37060054321", "password_set": false, "created_at": "2024-05-01T09:00:00Z"},
+		"auth0|euclid": {"primary_email": "euclid@example.com"},
+	} {
+		got := s.admin("GET", "accounts/"+strings.ReplaceAll(mnemocode, "|", "%7C"), nil).wantStatus(200)
+		for field, value := range want {
+			if got.JSON[field] != value {
+				t.Errorf("%s: %s is %v, want %v", mnemocode, field, got.JSON[field], value)
+			}
+		}
+	}
+}
+
+// writeAudit has the audit log written where runConsoles looks for it.
+func (s *site) writeAudit() {
+	s.t.Helper()
+	s.config = strings.Replace(s.config, "log {", "log audit {\ninclude mnemogate.audit\noutput file "+s.dir+"/audit.log\n}\nlog {", 1)
+	if err := s.load(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// runConsoles runs what a page's consoles show, in a directory where caddy is this
+// program, and compares what comes of it, but for what is new in each run. A cat makes
+// the file.
+func (s *site) runConsoles(page string, anew *regexp.Regexp) {
+	s.t.Helper()
+	for _, step := range consoleSteps(page) {
+		if file, ok := strings.CutPrefix(step.command, "cat "); ok {
+			if err := os.WriteFile(filepath.Join(s.dir, file), []byte(step.shown), 0o600); err != nil {
+				s.t.Fatal(err)
+			}
+			continue
+		}
+		out, _ := s.shell(strings.ReplaceAll(step.command, "/var/log/mnemogate/", s.dir+"/")).CombinedOutput() // the page shows what failed
+		step.compare(s.t, string(out), anew)
+	}
+}
+
+// shell is a command in a directory where caddy is this program, whose admin endpoint
+// is the site's.
+func (s *site) shell(command string) *exec.Cmd {
+	s.t.Helper()
+	caddy := "#!/bin/sh\nMNEMOGATE_TEST_CADDY=1 exec " + os.Args[0] + ` "$@"`
+	if err := os.WriteFile(filepath.Join(s.dir, "caddy"), []byte(caddy), 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := s.caddy()
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", command}
+	cmd.Dir = s.dir
+	cmd.Env = append(cmd.Env, "PATH="+s.dir+":"+os.Getenv("PATH"), "CADDY_ADMIN=unix/"+s.dir+"/admin.sock")
+	return cmd
+}

@@ -1,0 +1,231 @@
+package integration
+
+import (
+	"bytes"
+	"flag"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+var kills = flag.Int("kills", 6, "how often TestCrashesLoseNothing kills a process of each deployment; 200 for a thorough run")
+
+// Whatever is killed, and at whichever moment: what was acknowledged is there
+// after, and what was not is either done or not.
+//
+//	go test ./caddymodule/integration -run CrashesLoseNothing -v -kills 200 -timeout 2h
+func TestCrashesLoseNothing(t *testing.T) {
+	t.Parallel()
+	for _, d := range []struct {
+		name    string
+		start   func(*testing.T, siteConfig) *site
+		victims []string // one after another
+	}{
+		{"embedded", startSite, []string{"node"}},
+		{"shared", startDurable, []string{"node", "redis", "node", "postgres", "node", "all"}},
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			s := d.start(t, siteConfig{company: roomy + disclaimers + "session {\nidle 2m\n}\n"})
+			c := newCrash(s)
+			killed := map[string]int{}
+			for round := range *kills {
+				victim := d.victims[round%len(d.victims)]
+				c.round = round
+				c.loadUntilKilled(victim)
+				killed[victim]++
+				c.check(false)
+				if t.Failed() {
+					t.Fatalf("after kill %d, of %s", round+1, victim)
+				}
+				if round%10 == 9 {
+					t.Logf("%d kills", round+1)
+				}
+			}
+			c.check(true)
+			t.Logf("killed: %v; acknowledged: %v; under way when killed: %v, of which were done: %v", killed, c.acknowledged, c.broken, c.done)
+			for _, operation := range crashOperations {
+				if *kills >= 50 && c.acknowledged[operation.name] == 0 {
+					t.Errorf("%s was never acknowledged", operation.name)
+				}
+			}
+		})
+	}
+}
+
+// startDurable starts two nodes on servers that keep what they have answered,
+// and may be killed.
+func startDurable(t *testing.T, c siteConfig) *site {
+	t.Helper()
+	storetest.NeedLinux(t, "elsewhere the processes of PostgreSQL can't be killed at once")
+	shared := &servers{
+		t: t, postgres: storetest.OwnPostgres(t), schema: "public",
+		redis: storetest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "always"),
+	}
+	s := shared.start(c, shared.direct(), shared.direct())
+	s.shared = shared
+	return s
+}
+
+// A crash is what clients know of a site that is killed again and again.
+type crash struct {
+	s       *site
+	nodes   []*site
+	workers []*crashWorker
+	stop    atomic.Bool
+	round   int
+
+	mu                         sync.Mutex
+	acknowledged, broken, done map[string]int // by operation
+}
+
+const crashWorkers = 8
+
+func newCrash(s *site) *crash {
+	c := &crash{s: s, nodes: s.nodes, acknowledged: map[string]int{}, broken: map[string]int{}, done: map[string]int{}}
+	if c.nodes == nil {
+		c.nodes = []*site{s}
+	}
+	for i := range crashWorkers {
+		c.workers = append(c.workers, &crashWorker{crash: c, number: i})
+	}
+	return c
+}
+
+func (c *crash) count(in map[string]int, operation string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	in[operation]++
+}
+
+// loadUntilKilled has all workers work, kills the victim at a random moment,
+// and starts it again. Workers that were answered go on for a while.
+func (c *crash) loadUntilKilled(victim string) {
+	c.stop.Store(false)
+	var load sync.WaitGroup
+	for _, w := range c.workers {
+		load.Go(w.work)
+	}
+	time.Sleep(time.Duration(rand.IntN(800)) * time.Millisecond)
+	restart := c.kill(victim)
+	if victim != "all" {
+		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+	}
+	c.stop.Store(true)
+	restart()
+	load.Wait()
+}
+
+// kill ends processes as nothing else does, and returns what starts them again.
+func (c *crash) kill(victim string) (restart func()) {
+	shared := c.s.shared
+	startRedis := func() { restarted(c.s.t, shared.redis.Start()) }
+	startPostgres := func() { restarted(c.s.t, shared.postgres.Start()) }
+	switch victim {
+	case "redis":
+		shared.redis.Kill()
+		return startRedis
+	case "postgres":
+		shared.postgres.Kill()
+		return startPostgres
+	case "all":
+		for _, node := range c.nodes {
+			node.stop(syscall.SIGKILL)
+		}
+		shared.redis.Kill()
+		shared.postgres.Kill()
+		return func() {
+			for _, node := range c.nodes { // before their servers
+				node.clearLog()
+				node.start()
+			}
+			startRedis()
+			startPostgres()
+		}
+	default:
+		node := c.nodes[rand.IntN(len(c.nodes))]
+		node.stop(syscall.SIGKILL)
+		return func() {
+			node.clearLog()
+			node.start()
+		}
+	}
+}
+
+func (s *site) clearLog() {
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	s.logs.Reset()
+}
+
+// check looks whether all is as it must be: of this round or, with all, of all
+// that ever was.
+func (c *crash) check(all bool) {
+	c.nothingOwed()
+	if c.s.shared != nil {
+		time.Sleep(heardWithin / 2) // by when each node must have heard of what was owed
+	}
+	var checks sync.WaitGroup
+	for _, w := range c.workers {
+		checks.Go(func() {
+			for _, p := range w.people {
+				if p.gone == 0 || all || p.doubt != "" {
+					w.checkPerson(p)
+				}
+				w.checkDead(p, all)
+				p.doubt = ""
+			}
+		})
+	}
+	checks.Wait()
+	for range c.nodes {
+		a := c.steady(func() (answer, bool) { // a busy machine may not answer it in time
+			a, ok := c.operate("GET", "doctor", nil)
+			return a, ok && !bytes.Contains(a.Body, []byte(`"failed"`))
+		})
+		if !a.fails(nil) || bytes.Contains(a.Body, []byte(`"failed"`)) {
+			c.s.t.Errorf("doctor: %d %s", a.Status, a.Body)
+		}
+	}
+	c.nothingOwed()
+	if c.s.shared == nil {
+		c.checkFile()
+	}
+}
+
+// What a crash left owed is done once the servers are there, also if nobody
+// asks for anything.
+func TestOwedEndingsNeedNoRequest(t *testing.T) {
+	t.Parallel()
+	s := startDurable(t, siteConfig{company: roomy + account("alice", "")})
+	s.login("alice")
+	ctx, accounts := t.Context(), s.accounts()
+	a, err := accounts.ByMnemocode(ctx, "acme", "alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range s.nodes {
+		node.stop(syscall.SIGKILL)
+	}
+	// As far as a change comes that is cut off before it ends the sessions.
+	if _, err := accounts.Update(ctx, "acme", a.ID, func(*record.Account) (bool, error) { return true, nil }); err != nil {
+		t.Fatal(err)
+	}
+	s.shared.postgres.Kill()
+	s.nodes[0].clearLog()
+	s.nodes[0].start()
+	restarted(t, s.shared.postgres.Start())
+	storetest.Eventually(t, 30*time.Second, "end of the sessions", func() bool {
+		owed, err := accounts.Endings(ctx, record.Ending{}, 1)
+		return err == nil && len(owed) == 0
+	})
+	s.wantSessions("alice")
+	s.nodes[1].clearLog()
+	s.nodes[1].start() // which is stopped with the test
+}

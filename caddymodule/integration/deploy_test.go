@@ -1,0 +1,320 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+const deployDir = "../../docs/deploy"
+
+func readDeploy(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployDir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// secretFile matches the files of secrets that a Caddyfile reads.
+var secretFile = regexp.MustCompile(`\{file\.(/run/[^}]+/)(\w+)\}`)
+
+// checkSecrets validates a Caddyfile with secrets in the files that it reads, all of
+// which are in one directory, and returns their names.
+func checkSecrets(t *testing.T, caddyfile, directory string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	names := map[string]bool{}
+	config := secretFile.ReplaceAllStringFunc(caddyfile, func(placeholder string) string {
+		parts := secretFile.FindStringSubmatch(placeholder)
+		if parts[1] != directory {
+			t.Errorf("%s is not in %s", placeholder, directory)
+		}
+		names[parts[2]] = true
+		secret := map[string]string{"postgres": "postgres://mnemogate:pw@db/mnemogate?sslmode=verify-full", "redis": "rediss://redis:6379"}[parts[2]]
+		if secret == "" {
+			secret = guesttest.Secret
+		}
+		file := filepath.Join(dir, parts[2])
+		if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return "{file." + file + "}"
+	})
+	config = strings.ReplaceAll(config, "/var/log/mnemogate", dir)
+	if _, err := adaptAndValidate(config); err != nil {
+		t.Error(err)
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// systemd takes the units, finds them closed to what they do not need, and gives the
+// Caddyfile beside them all the secrets that it reads.
+func TestDeployedUnits(t *testing.T) {
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		storetest.SkipOrFail(t, "no systemd-analyze")
+	}
+	dir := t.TempDir()
+	verify := []string{"verify"}
+	for _, name := range []string{"mnemogate.service", "mnemogate-backup.service", "mnemogate-backup.timer"} {
+		unit := strings.ReplaceAll(readDeploy(t, name), "/usr/local/bin/caddy", "/bin/true") // which must be there
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(unit), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		verify = append(verify, filepath.Join(dir, name))
+	}
+	analyze := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("systemd-analyze", args...).CombinedOutput(); err != nil {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
+	analyze(verify...)
+	analyze("security", "--no-pager", "--offline=true", "--threshold=20", filepath.Join(dir, "mnemogate.service"))
+	analyze("security", "--no-pager", "--offline=true", "--threshold=10", filepath.Join(dir, "mnemogate-backup.service"))
+
+	unit := readDeploy(t, "mnemogate.service")
+	if !strings.Contains(unit, "\nLimitCORE=0\n") {
+		t.Error("a core dump would show what docs/security.md says of the memory")
+	}
+	for _, name := range checkSecrets(t, readDeploy(t, "Caddyfile"), "/run/credentials/mnemogate.service/") {
+		if !strings.Contains(unit, "LoadCredential="+name+":") {
+			t.Errorf("the unit gives no %s", name)
+		}
+	}
+}
+
+// The store of the Caddyfile for systemd is where that of a Caddyfile without its
+// line would be, and in the unit's state.
+func TestDeployedStoreIsNamed(t *testing.T) {
+	unit := readDeploy(t, "mnemogate.service")
+	if !strings.Contains(unit, "StateDirectory=mnemogate\n") || !strings.Contains(unit, "XDG_DATA_HOME=/var/lib/mnemogate ") {
+		t.Error("the unit's state is elsewhere")
+	}
+	const line = "\n\t\tstore sqlite /var/lib/mnemogate/caddy/mnemogate/mnemogate.db\n"
+	if !strings.Contains(readDeploy(t, "Caddyfile"), line) {
+		t.Errorf("docs/deploy/Caddyfile lacks %q", line)
+	}
+}
+
+// What docs/deploy/README.md makes before the unit is started has all of its secrets:
+// without the file of one it does not start.
+func TestDeployedSecretsAreMadeFirst(t *testing.T) {
+	made, _, ok := strings.Cut(pages(t)["docs/deploy/README.md"], "\nsystemctl daemon-reload\n")
+	if !ok {
+		t.Fatal("the page starts nothing")
+	}
+	for line := range strings.Lines(readDeploy(t, "mnemogate.service")) {
+		if secret, ok := strings.CutPrefix(line, "LoadCredential="); ok {
+			if name, _, _ := strings.Cut(secret, ":"); !strings.Contains(strings.Join(blocks(made, "sh"), ""), name) {
+				t.Errorf("nothing makes the secret %s", name)
+			}
+		}
+	}
+}
+
+// A manifest is what the test looks at in a document of kubernetes.yaml.
+type manifest struct {
+	Kind, APIVersion string
+	Data             map[string]string
+	Spec             struct {
+		Ports    []struct{ TargetPort string }
+		Template struct {
+			Spec struct {
+				Containers []struct {
+					Ports          []struct{ Name string }
+					ReadinessProbe struct{ HTTPGet struct{ Path, Port string } }
+					LivenessProbe  struct{ TCPSocket struct{ Port string } }
+					VolumeMounts   []struct{ Name, MountPath string }
+				}
+				Volumes []struct {
+					Name      string
+					ConfigMap struct{ Name string }
+					Secret    struct{ SecretName string }
+				}
+			}
+		}
+	}
+}
+
+// The manifests have no field that Kubernetes does not know, and fit together: names,
+// ports, mounts, the probe's path, and the secrets that the Caddyfile reads.
+func TestDeployedManifests(t *testing.T) {
+	t.Parallel()
+	text := readDeploy(t, "kubernetes.yaml")
+	checkManifestTypes(t, text)
+	byKind := map[string]manifest{}
+	for _, document := range documents(t, text) {
+		raw, err := json.Marshal(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m manifest
+		if err := json.Unmarshal(raw, &m); err != nil {
+			t.Fatal(err)
+		}
+		byKind[m.Kind] = m
+	}
+	caddyfile := byKind["ConfigMap"].Data["Caddyfile"]
+	pod := byKind["Deployment"].Spec.Template.Spec
+	node := pod.Containers[0]
+	mounted := map[string]string{}
+	for _, m := range node.VolumeMounts {
+		mounted[m.Name] = m.MountPath
+	}
+	for _, v := range pod.Volumes {
+		if mounted[v.Name] == "" {
+			t.Errorf("volume %s is not mounted", v.Name)
+		}
+	}
+	if mounted["caddyfile"]+"/Caddyfile" != "/etc/caddy/Caddyfile" || !strings.Contains(readDeploy(t, "Dockerfile"), `"/etc/caddy/Caddyfile"`) {
+		t.Error("the image does not run the Caddyfile that is mounted")
+	}
+	for _, name := range checkSecrets(t, caddyfile, mounted["secrets"]+"/") {
+		if !strings.Contains(text, "--from-file="+name+" ") && !strings.Contains(text, "--from-file="+name+"\n") {
+			t.Errorf("no command makes the secret %s", name)
+		}
+	}
+	port := node.Ports[0].Name
+	p := node.ReadinessProbe.HTTPGet
+	if path, ready := strings.CutSuffix(p.Path, "?ready"); p.Port != port || !ready || !strings.Contains(caddyfile, "health "+path+"\n") {
+		t.Errorf("the readiness probe asks %+v", p)
+	}
+	if node.LivenessProbe.TCPSocket.Port != port || byKind["Service"].Spec.Ports[0].TargetPort != port {
+		t.Errorf("not all use the port %s", port)
+	}
+}
+
+// The Caddyfile of each deployment has a site that answers with the metrics, at the
+// port that docs/deploy/README.md names.
+func TestDeployedMetrics(t *testing.T) {
+	t.Parallel()
+	needCurl(t)
+	metrics := regexp.MustCompile(`(?m)^ *http://:9180 \{\n(?:\s*bind 127.0.0.1\n)?(\s*metrics\n\s*\})$`)
+	s := adminSite(t, siteConfig{})
+	config := s.config
+	for _, file := range []string{"Caddyfile", "compose.yaml", "kubernetes.yaml"} {
+		found := metrics.FindStringSubmatch(readDeploy(t, file))
+		if found == nil {
+			t.Errorf("%s has no site of the metrics", file)
+			continue
+		}
+		socket := filepath.Join(s.dir, "metrics.sock")
+		s.config = config + "\nhttp:// {\nbind unix/" + socket + "\n" + found[1] + "\n"
+		if err := s.load(); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		out, err := exec.Command("curl", "-sS", "--unix-socket", socket, "http://localhost/metrics").Output()
+		if err != nil || !bytes.Contains(out, []byte("\nmnemogate_up 1\n")) {
+			t.Errorf("%s: %v: %s", file, err, out)
+		}
+	}
+}
+
+// What docs/deploy/README.md has Prometheus ask is a configuration of it, and the job
+// has the name that the alerts expect. Debian's Prometheus does not know Kubernetes.
+func TestDeployedScrapeConfigs(t *testing.T) {
+	configs := blocks(section(t, "docs/deploy/README.md", "Metrics"), "yaml")
+	if len(configs) != 2 || !strings.Contains(configs[1], "  regex: metrics\n") {
+		t.Fatalf("the page shows %q", configs)
+	}
+	for _, config := range configs {
+		if !strings.Contains(config, "job_name: mnemogate\n") {
+			t.Errorf("the alerts expect another job than\n%s", config)
+		}
+	}
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		storetest.SkipOrFail(t, "no promtool")
+	}
+	file := filepath.Join(t.TempDir(), "prometheus.yaml")
+	if err := os.WriteFile(file, []byte(configs[0]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(promtool, "check", "config", file).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The audit log has one path, in files and pages.
+func TestTheAuditLogHasOnePath(t *testing.T) {
+	path := regexp.MustCompile(`/[\w/-]*audit\.log`)
+	texts := pages(t)
+	texts["docs/deploy/Caddyfile"] = readDeploy(t, "Caddyfile")
+	for name, text := range texts {
+		for _, found := range path.FindAllString(text, -1) {
+			if found != "/var/log/mnemogate/audit.log" {
+				t.Errorf("%s has the audit log at %s", name, found)
+			}
+		}
+	}
+}
+
+// A change of the Caddyfile changes the pods' annotation, and so replaces them.
+func TestDeployedCaddyfileChangesThePods(t *testing.T) {
+	text := readDeploy(t, "kubernetes.yaml")
+	line := regexp.MustCompile(`# (sed .*)\n +checksum/caddyfile: (\w+)\n`).FindStringSubmatch(text)
+	if line == nil {
+		t.Fatal("the manifests do not say how the checksum is made")
+	}
+	cmd := exec.Command("sh", "-c", line[1])
+	cmd.Dir = deployDir
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum, _, _ := strings.Cut(string(out), " "); line[2] != sum {
+		t.Errorf("the annotation checksum/caddyfile is %s; write %s", line[2], sum)
+	}
+}
+
+func documents(t *testing.T, text string) (all []map[string]any) {
+	t.Helper()
+	for decoder := yaml.NewDecoder(strings.NewReader(text)); ; {
+		var document map[string]any
+		err := decoder.Decode(&document)
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, document)
+	}
+}
+
+// checkManifestTypes has TypeScript compare the documents with Kubernetes' API.
+func checkManifestTypes(t *testing.T, text string) {
+	t.Helper()
+	var source bytes.Buffer
+	for i, document := range documents(t, text) {
+		raw, err := json.Marshal(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		group, version, found := strings.Cut(document["apiVersion"].(string), "/")
+		if !found {
+			group, version = "core", group
+		}
+		group, _, _ = strings.Cut(group, ".") // of networking.k8s.io
+		fmt.Fprintf(&source, "import * as group%d from 'kubernetes-types/%s/%s'\nexport const document%[1]d: group%[1]d.%[4]s = %[5]s\n",
+			i, group, version, document["kind"], raw)
+	}
+	newWorkshop(t, map[string]string{"manifests.ts": source.String()}).
+		tsc(t, "--noEmit", "--skipLibCheck", "--moduleResolution", "bundler", "--module", "esnext", "manifests.ts")
+}

@@ -1,0 +1,215 @@
+package integration
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// A diskTrouble makes a disk refuse what stores.SQLite writes.
+type diskTrouble struct {
+	name string
+	// dir is where the file is to be. It skips the test where this machine does
+	// not let it happen; the file sizes that are limited need no rights.
+	dir         func(*testing.T) string
+	begin, heal func(*site, string) error
+}
+
+var diskTroubles = []diskTrouble{
+	{"no byte can be written", shortTempDir, limitFiles(0), limitFiles(^uint64(0))},
+	{"the disk is full", smallDisk, fillDisk, freeDisk},
+	{"the file is read-only", immutableDir, setImmutable(true), setImmutable(false)},
+}
+
+// While nothing can be written, every step that needs to is refused, nothing of
+// it is done, and whoever is logged in goes on. Once there is room, all goes on.
+func TestDiskThatTakesNoWrites(t *testing.T) {
+	t.Parallel()
+	for _, trouble := range diskTroubles {
+		t.Run(trouble.name, func(t *testing.T) { diskTakesNoWrites(t, trouble) })
+	}
+}
+
+func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
+	t.Parallel()
+	dir := trouble.dir(t)
+	config := siteConfig{
+		stores: "store sqlite " + dir + "/mnemogate.db",
+		company: roomy + account("alice", "email alice@example.com") + account("carol", "phone +37060000003\nsecond_factor") +
+			account("dave", "must_set_password") + "account erin {\nphone +37060000004\n}\n",
+		more: "company brief {\napi_key " + testKey + "\n" + roomy + "session {\nidle 5s\n}\n" + account("alice", "") + "}\n",
+	}
+	s := startSite(t, config)
+	live, leaving, ended := s.login("alice"), s.login("alice"), s.login("alice")
+	s.post("auth/logout", ended, nil).wantState(record.None)
+	half := s.post("auth/login", "", fields{"login_id": "alice"}).token()
+	pending := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
+	code := fields{"otp": s.sms.last("otp.login", "code")}
+	setting := s.credentials("dave", testPassword).wantState(record.SetPassword).token()
+	brief := s.postTo("brief", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).token()
+
+	if err := trouble.begin(s, dir); errors.Is(err, errors.ErrUnsupported) {
+		storetest.SkipOrFail(t, "the tests can limit the size of files on Linux only")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = trouble.heal(s, dir) })
+	// This one should be prolonged with each request, and can't be.
+	storetest.Eventually(t, 30*time.Second, "end of a session that could not be prolonged", func() bool {
+		if a := s.get("/", live); a.Status != http.StatusOK {
+			t.Fatalf("the protected path: %d %s", a.Status, a.Body)
+		}
+		a := s.get("/", brief)
+		if a.Status != http.StatusOK {
+			a.want(wire.ErrTokenExpired)
+		}
+		return a.Status != http.StatusOK
+	})
+	s.tells("could not be prolonged")
+	for what, a := range map[string]answer{
+		"login by code":    s.post("auth/login", "", fields{"login_id": "+37060000004"}),
+		"checkpassword":    s.post("auth/checkpassword", half, fields{"password": testPassword}),
+		"a wrong password": s.credentials("alice", "a wrong password"),
+		"checkcredentials": s.credentials("alice", testPassword),
+		"checkotp":         s.post("auth/checkotp", pending, code),
+		"renewotp":         s.post("auth/renewotp", pending, nil),
+		"setpassword":      s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}),
+		"recover":          s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "MAIL"}),
+		"logout":           s.post("auth/logout", leaving, nil),
+	} {
+		if !a.fails(wire.ErrUnavailable) || a.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: got %d %s with Retry-After %q", what, a.Status, a.Body, a.Header.Get("Retry-After"))
+		}
+	}
+	s.admin("PATCH", "accounts/alice", fields{"status": "closed"}).wantStatus(503)
+	s.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(503)
+	s.admin("DELETE", "accounts/alice", nil).wantStatus(503)
+
+	s.admin("GET", "accounts/alice", nil).wantStatus(200)
+	s.get("/", ended).want(wire.ErrTokenInvalid)
+	s.get("/", "mgs_"+strings.Repeat("A", 43)).want(wire.ErrTokenInvalid)
+	s.get("/", pending).want(wire.ErrSessionInvalid)
+	config.company += account("eve", "")
+	if err := s.reload(config); err != nil {
+		t.Errorf("a reload: %v", err)
+	}
+	if a := s.get("/", live); a.Status != http.StatusOK {
+		t.Errorf("after a reload: %d %s", a.Status, a.Body)
+	}
+
+	if err := trouble.heal(s, dir); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Eventually(t, 10*time.Second, "login once there is room", func() bool {
+		return s.credentials("alice", testPassword).Status == http.StatusOK
+	})
+	for _, token := range []string{live, leaving} { // nothing was ended
+		if a := s.get("/", token); a.Status != http.StatusOK {
+			t.Errorf("a session that is still there: %d %s", a.Status, a.Body)
+		}
+	}
+	s.post("auth/logout", leaving, nil).wantState(record.None)
+	s.get("/", leaving).want(wire.ErrTokenInvalid)
+	s.post("auth/checkpassword", half, fields{"password": testPassword}).wantState(record.Authorized)
+	s.post("auth/checkotp", pending, code).wantState(record.Authorized) // nothing was spent
+	s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).wantState(record.Authorized)
+	storetest.Eventually(t, seedAgainAfter+10*time.Second, "account that a config has added meanwhile", func() bool {
+		return s.credentials("eve", testPassword).Status == http.StatusOK
+	})
+	if n := s.admin("GET", "accounts/alice/sessions", nil); strings.Contains(string(n.Body), "mailed") {
+		t.Errorf("a link is left of a recovery that was refused: %s", n.Body)
+	}
+	db, err := sql.Open("sqlite", "file:"+dir+"/mnemogate.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var result string
+	if err := db.QueryRow("PRAGMA integrity_check").Scan(&result); err != nil || result != "ok" {
+		t.Errorf("integrity_check: %s, %v", result, err)
+	}
+}
+
+// A restart while the disk is full does not take the other sites away, and needs
+// no second one.
+func TestStartOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t)
+	s := startSite(t, siteConfig{stores: "store sqlite " + dir + "/mnemogate.db", company: roomy + account("alice", "")})
+	live := s.login("alice")
+	s.stop(syscall.SIGTERM)
+	if err := fillDisk(s, dir); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	s.get("/", live).want(wire.ErrUnavailable)
+	s.credentials("alice", testPassword).want(wire.ErrUnavailable)
+	s.tells("a store can't be reached; until it can")
+	if err := freeDisk(s, dir); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Eventually(t, 30*time.Second, "login once there is room", func() bool {
+		return s.credentials("alice", testPassword).Status == http.StatusOK
+	})
+	if a := s.get("/", live); a.Status != http.StatusOK {
+		t.Errorf("a session of before: %d %s", a.Status, a.Body)
+	}
+}
+
+// fillDisk writes until there is no room for a byte.
+func fillDisk(_ *site, dir string) error {
+	f, err := os.Create(filepath.Join(dir, "other"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	block := make([]byte, 4096)
+	for {
+		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func freeDisk(_ *site, dir string) error { return os.RemoveAll(filepath.Join(dir, "other")) }
+
+// setImmutable makes stores.SQLite's files such that nobody can write them, those who
+// have them open included.
+func setImmutable(on bool) func(*site, string) error {
+	return func(_ *site, dir string) error {
+		for _, name := range []string{"mnemogate.db", "mnemogate.db-wal"} {
+			if err := changeImmutable(filepath.Join(dir, name), on); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	}
+}
+
+func immutableDir(t *testing.T) string {
+	dir := shortTempDir(t)
+	probe := filepath.Join(dir, "probe")
+	if err := os.WriteFile(probe, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := changeImmutable(probe, true); err != nil {
+		storetest.SkipOrFail(t, fmt.Sprintf("a file can't be made immutable: %v", err))
+	}
+	if err := changeImmutable(probe, false); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

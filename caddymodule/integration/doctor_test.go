@@ -1,0 +1,174 @@
+package integration
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// failed returns the rows of what failed, and the advice below each.
+func failed(out string) (rows []string) {
+	lines := strings.Split(out, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "failed") {
+			rows = append(rows, strings.Join(strings.Fields(line+lines[i+1]), " "))
+		}
+	}
+	return rows
+}
+
+func TestDoctorTellsADiskThatTakesNoWritesFromAServerThatIsDown(t *testing.T) {
+	t.Parallel()
+	for _, trouble := range diskTroubles {
+		t.Run(trouble.name, func(t *testing.T) {
+			t.Parallel()
+			dir := trouble.dir(t)
+			s := startSite(t, siteConfig{stores: "store sqlite " + dir + "/mnemogate.db", company: "captcha off"})
+			if err := trouble.begin(s, dir); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = trouble.heal(s, dir) })
+			got := failed(s.cli("", "doctor").want(1).out)
+			if len(got) != 1 || !strings.HasPrefix(got[0], "failed accounts store") || !strings.Contains(got[0], "free or add space") {
+				t.Errorf("doctor says %q", got)
+			}
+		})
+	}
+}
+
+func TestDoctorTellsOneCauseOnce(t *testing.T) {
+	t.Parallel()
+	servers := sharedServers(t)
+	between := servers.newWay()
+	s := servers.start(siteConfig{company: "captcha off\n" + account("alice", ""), more: "company umbrella {\napi_key off\ncaptcha off\n}"}, servers.through(between)).nodes[0]
+	s.cli("", "doctor").want(0)
+	between.postgres.Refuse()
+	if got := failed(s.cli("", "doctor").want(1).out); len(got) != 1 || !strings.HasPrefix(got[0], "failed accounts store") || !strings.Contains(got[0], "see that its server runs") {
+		t.Errorf("without PostgreSQL: %q", got)
+	}
+	between.postgres.Heal()
+	storetest.Eventually(t, 10*time.Second, "PostgreSQL again", func() bool { return len(failed(s.cli("", "doctor").out)) == 0 })
+	between.redis.Refuse()
+	if got := failed(s.cli("", "doctor").want(1).out); len(got) != 1 || !strings.HasPrefix(got[0], "failed sessions store") {
+		t.Errorf("without Redis: %q", got)
+	}
+}
+
+// However many companies there are and however far away PostgreSQL is, doctor asks it
+// a few times, and knocks at their gateway once.
+func TestDoctorOfManyCompaniesFarFromPostgreSQL(t *testing.T) {
+	t.Parallel()
+	const companies = 300
+	var more strings.Builder
+	for i := range companies {
+		fmt.Fprintf(&more, "company c%d {\napi_key off\ncaptcha off\n%s}\n", i, account("stranded", "second_factor"))
+	}
+	servers := sharedServers(t)
+	between := servers.newWay()
+	s := servers.start(siteConfig{company: "captcha off", more: more.String()}, servers.through(between)).nodes[0]
+	out := ""
+	storetest.Eventually(t, time.Minute, "all accounts", func() bool {
+		out = s.cli("", "doctor").out
+		return strings.Count(out, "accounts that can't log in") == companies
+	})
+	if n := strings.Count(out, "is reached"); n != 2 || !strings.Contains(out, fmt.Sprintf("(of acme and %d more) is reached", companies)) {
+		t.Errorf("doctor knocked at %d gateways", n)
+	}
+	// Then none of them is configured, but each is in the store.
+	config := siteConfig{company: "captcha off", stores: servers.through(between)}
+	if err := s.reload(config); err != nil {
+		t.Fatal(err)
+	}
+	between.postgres.Delay(100 * time.Millisecond) // each way
+	out = s.cli("", "doctor").want(0).out
+	if n := strings.Count(out, "it has accounts and is not configured"); n != companies {
+		t.Errorf("doctor tells of %d companies that left:\n%s", n, out)
+	}
+	// And with all of them.
+	config.more = more.String()
+	between.postgres.Heal()
+	if err := s.reload(config); err != nil {
+		t.Fatal(err)
+	}
+	between.postgres.Delay(100 * time.Millisecond) // each way
+	if n := strings.Count(s.cli("", "doctor").want(0).out, "accounts that can't log in"); n != companies {
+		t.Errorf("doctor tells of %d companies", n)
+	}
+}
+
+// A slowApp starts once a file is there.
+type slowApp struct {
+	File string `json:"file"`
+}
+
+func init() {
+	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" { // no test's list of modules has it
+		caddy.RegisterModule(new(slowApp))
+		httpcaddyfile.RegisterGlobalOption("mnemogate_test_slow", func(d *caddyfile.Dispenser, _ any) (any, error) {
+			app := new(slowApp)
+			d.Next()
+			if err := guest.Text(d, &app.File)(); err != nil {
+				return nil, err
+			}
+			return httpcaddyfile.App{Name: "mnemogate_test_slow", Value: caddyconfig.JSON(app, nil)}, nil
+		})
+	}
+}
+
+func (*slowApp) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate_test_slow", New: func() caddy.Module { return new(slowApp) }}
+}
+
+func (a *slowApp) Start() error {
+	for {
+		if _, err := os.Stat(a.File); err == nil {
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (*slowApp) Stop() error { return nil }
+
+// While Caddy starts, its admin endpoint answers and knows no configuration yet.
+func TestTheAdminAPIWaitsForCaddysStart(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: "captcha off"})
+	s.stop(syscall.SIGTERM)
+	s.config = strings.Replace(s.config, "{\n", "{\nmnemogate_test_slow "+s.dir+"/go\n", 1)
+	s.writeCaddyfile()
+	s.launch()
+	storetest.Eventually(t, time.Minute, "admin endpoint", func() bool {
+		conn, err := net.Dial("unix", s.dir+"/admin.sock")
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+	begun := time.Now()
+	a := s.admin("GET", "accounts", nil)
+	if took := time.Since(begun); a.Status != http.StatusServiceUnavailable || !strings.Contains(string(a.Body), "Caddy is starting") || took < time.Second {
+		t.Errorf("got %d %s after %s", a.Status, a.Body, took)
+	}
+	answered := make(chan answer, 1)
+	go func() { answered <- s.admin("GET", "accounts", nil) }()
+	if err := os.WriteFile(s.dir+"/go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-answered; a.Status != http.StatusOK {
+		t.Errorf("after the start: %d %s", a.Status, a.Body)
+	}
+}

@@ -1,0 +1,66 @@
+package integration
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// Counters outlive the account whose attempts they count, and their names don't
+// show whose phone, login id or address that was.
+func TestNothingOfADeletedAccountCanBeRead(t *testing.T) {
+	t.Parallel()
+	const phone, address = "37060000002", "address/127.0.0.1"
+	config := siteConfig{global: "captcha off\n", company: "account bob {\nphone +" + phone + "\nemail bob@example.com\n}"}
+	use := func(s *site) {
+		token := s.post("auth/login", "", fields{"login_id": "+" + phone}).wantState(record.CheckOTP).token()
+		s.post("auth/checkotp", token, fields{"otp": "no code"}).want(wire.ErrOTPInvalid)
+		s.post("auth/recovery/recover", "", fields{"login_id": "bob@example.com", "captcha_response": "x", "method": "MAIL"}).wantState("")
+		node := s
+		if len(s.nodes) > 0 {
+			node = s.nodes[0]
+		}
+		node.admin("DELETE", "accounts/bob", nil).wantStatus(http.StatusNoContent)
+		s.post("auth/login", "", fields{"login_id": "+" + phone}).want(wire.ErrLoginIDNotFound)
+		s.post("auth/login", "", fields{"login_id": "bob@example.com"}).want(wire.ErrLoginIDNotFound)
+	}
+	readable := func(t *testing.T, kept []byte) {
+		t.Helper()
+		for _, personal := range []string{phone, "bob@example.com", address} {
+			if i := bytes.Index(kept, []byte(personal)); i >= 0 {
+				t.Errorf("%q is kept: %q", personal, kept[max(0, i-60):min(len(kept), i+60)])
+			}
+		}
+	}
+	t.Run("SQLite", func(t *testing.T) {
+		s := startSite(t, config)
+		use(s)
+		s.stop(syscall.SIGTERM) // which empties the write-ahead log
+		kept, err := os.ReadFile(s.dir + "/mnemogate.db")
+		if err != nil {
+			t.Fatal(err)
+		}
+		readable(t, kept)
+	})
+	t.Run("Redis", func(t *testing.T) {
+		servers := sharedServers(t)
+		use(servers.start(config, servers.direct(), servers.direct()))
+		redis := servers.redis.Client(t)
+		names, err := redis.Keys(t.Context(), "*").Result()
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%d keys, %v", len(names), err)
+		}
+		for _, name := range names {
+			fields, _ := redis.HGetAll(t.Context(), name).Result() // an error: it is no hash
+			for field, value := range fields {
+				name += " " + field + "=" + value
+			}
+			readable(t, []byte(name))
+		}
+	})
+}

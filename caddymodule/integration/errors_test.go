@@ -1,0 +1,487 @@
+package integration
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+func init() {
+	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" { // in the Caddy that tests talk to, and nowhere else
+		caddy.RegisterModule(panickingSMS{})
+	}
+}
+
+const panicSecret = "the-gateway-password"
+
+// panickingSMS is a sender with a defect: it panics with what must not be
+// logged.
+type panickingSMS struct{}
+
+func (panickingSMS) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.sms.panic", New: func() caddy.Module { return new(panickingSMS) }}
+}
+
+func (*panickingSMS) UnmarshalCaddyfile(*caddyfile.Dispenser) error { return nil }
+
+func (*panickingSMS) Send(_ context.Context, m message.Message) error {
+	panic(errors.New(panicSecret + m.Code + m.Text))
+}
+
+const (
+	human    = "I-am-human"
+	callback = "https://app.example.com/callback"
+)
+
+// errorSite is a site on which every error can be provoked.
+func errorSite(t *testing.T) *site {
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/user":
+			fmt.Fprint(w, `{"id":"a-stranger"}`)
+		case r.FormValue("code") == "the-code-of-a-stranger":
+			fmt.Fprint(w, `{"access_token":"an-access-token","token_type":"bearer"}`)
+		default:
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"error":"invalid_grant"}`)
+		}
+	}))
+	t.Cleanup(provider.Close)
+	return startSite(t, siteConfig{
+		global: `captcha static ` + human + `
+		limits {
+			captcha_after 2
+			lock_after 3
+			failures_per_address 1000/5m
+			logins_per_address 1000/1m
+		}`,
+		company: `
+		account alice {
+			email alice@example.com
+			phone +37060000001
+			password "` + testPassword + `"
+			question "Name of your first cat?" "Whiskers"
+		}
+		account carol {
+			login carol
+			phone +37060000003
+			password "` + testPassword + `"
+			second_factor
+		}
+		account dave {
+			login dave
+			password "` + testPassword + `"
+			must_set_password
+		}
+		account frank {
+			login frank
+			password "` + testPassword + `"
+		}
+		account grace {
+			login grace
+			password "` + testPassword + `"
+		}
+		oauth 1 oauth2 {
+			token_url ` + provider.URL + `/token
+			userinfo_url ` + provider.URL + `/user
+			subject id
+			client_id me
+			client_secret hidden-client-secret
+			redirect_uri ` + callback + `
+		}`,
+		more: `company legal {
+			api_key ` + testKey + `
+			disclaimer terms 1 {
+				title "Terms"
+				link https://example.com/terms
+			}
+			recovery {
+				methods MAIL
+			}
+			account alice {
+				login alice
+				password "` + testPassword + `"
+			}
+		}
+		company broken {
+			api_key ` + testKey + `
+			sms panic
+			account bob {
+				phone +37060000002
+			}
+		}
+		company down {
+			api_key ` + testKey + `
+			sms webhook ` + nobodyListens(t) + ` {
+				secret ` + smsSecret + `
+			}
+			account bob {
+				phone +37060000002
+			}
+		}`,
+	})
+}
+
+// An errorCase provokes an error, with the fields that it has beside the three
+// of all errors.
+type errorCase struct {
+	name    string
+	want    *wire.Error
+	extra   []string
+	provoke func() answer
+}
+
+// Every code of the interface and both extensions, with the status, the fields
+// and the headers that the contract gives them.
+func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
+	t.Parallel()
+	s := errorSite(t)
+	var secrets []string // that were sent
+	post := func(company, key, route, token string, body fields) answer {
+		secrets = append(secrets, key, token)
+		for name, value := range body {
+			if text, ok := value.(string); ok && name != "method" && name != "login_id" {
+				secrets = append(secrets, text)
+			}
+		}
+		return s.postTo(company, key, route, token, body)
+	}
+	call := func(route, token string, body fields) answer { return post("acme", testKey, route, token, body) }
+	login := func(loginID string) string { return call("auth/login", "", fields{"login_id": loginID}).token() }
+	credentials := func(loginID, password, captcha string) answer {
+		return call("auth/checkcredentials", "", fields{"login_id": loginID, "password": password, "captcha_response": captcha})
+	}
+	recovery := func(loginID, method string) answer {
+		return call("auth/recovery/recover", "", fields{"login_id": loginID, "captcha_response": human, "method": method})
+	}
+	oauth := func(code string) answer {
+		return call("auth/oauth", "", fields{"provider_id": 1, "code": code, "redirect_uri": callback})
+	}
+	authorization := func(lines ...string) answer {
+		r := s.request(http.MethodPost, "/acme/v2/auth/logout", "")
+		r.Header["X-Api-Key"] = []string{testKey}
+		r.Header["Authorization"] = lines
+		return s.do(r)
+	}
+	raw := func(method, path, contentType, body string) answer {
+		r := s.request(method, path, body)
+		r.Header.Set("X-Api-Key", testKey)
+		r.Header.Set("Content-Type", contentType)
+		return s.do(r)
+	}
+	loginWith := func(body string) answer { return raw("POST", "/acme/v2/auth/login", "application/json", body) }
+	checkOTP := func(body fields) answer {
+		token := credentials("carol", testPassword, "").wantState(record.CheckOTP).token()
+		return call("auth/checkotp", token, body)
+	}
+	status := func(status record.Status) {
+		s.update("frank", true, func(a *record.Account) { a.Status = status })
+	}
+	newPassword := func(password string) answer {
+		token := credentials("dave", testPassword, "").wantState(record.SetPassword).token()
+		return call("auth/setpassword", token, fields{"new_password": password})
+	}
+
+	cases := []errorCase{
+		{"no API key", wire.ErrAPIKeyMissing, nil, func() answer { return post("acme", "", "auth/login", "", nil) }},
+		{"another API key", wire.ErrAPIKeyInvalid, nil, func() answer { return post("acme", "some-other-key", "auth/login", "", nil) }},
+		{"unknown company", wire.ErrAPIKeyInvalid, nil, func() answer { return post("nobody", testKey, "auth/login", "", nil) }},
+
+		{"no Authorization", wire.ErrHeaderMissing, nil, func() answer { return authorization() }},
+		{"another scheme", wire.ErrHeaderInvalid, nil, func() answer { return authorization("Basic YWxpY2U6c2VjcmV0") }},
+		{"two Authorizations", wire.ErrHeaderInvalid, nil, func() answer { return authorization("Bearer abcd", "Bearer efgh") }},
+		{"unknown token", wire.ErrTokenInvalid, nil, func() answer { return call("auth/logout", "mgs_"+strings.Repeat("A", 43), nil) }},
+		{"expired token", wire.ErrTokenExpired, nil, func() answer { return call("auth/logout", s.expired("mgs_", record.Authorized), nil) }},
+		{"token of another state", wire.ErrSessionInvalid, nil, func() answer { return call("auth/checkotp", login("frank"), fields{"otp": "123456"}) }},
+
+		{"unknown login id", wire.ErrLoginIDNotFound, nil, func() answer { return call("auth/login", "", fields{"login_id": "nobody@example.com"}) }},
+		{"unknown login id in a recovery", wire.ErrLoginIDNotFound, nil, func() answer { return recovery("nobody@example.com", "") }},
+		{"restricted account", wire.ErrUserRestricted, nil, func() answer {
+			status(record.StatusRestricted)
+			return call("auth/login", "", fields{"login_id": "frank"})
+		}},
+		{"closed account", wire.ErrUserClosed, nil, func() answer { status(record.StatusClosed); return credentials("frank", testPassword, "") }},
+		{"denied account", wire.ErrUserDenied, nil, func() answer { status(record.StatusDenied); return recovery("frank", "") }},
+		{"wrong password of a closed account", wire.ErrCredentialsInvalid, nil, func() answer { status(record.StatusClosed); return credentials("frank", "not my password", "") }},
+
+		{"wrong password", wire.ErrPasswordInvalid, nil, func() answer {
+			return call("auth/checkpassword", login("grace"), fields{"password": "wrong password 1"})
+		}},
+		{"wrong credentials, a captcha is due", wire.ErrCredentialsInvalid, []string{"captcha_required"}, func() answer { return credentials("grace", "wrong password 2", "") }},
+		{"no captcha", wire.ErrCaptchaMissing, []string{"captcha_required"}, func() answer { return credentials("grace", testPassword, "") }},
+		{"bad captcha", wire.ErrCaptchaInvalid, []string{"captcha_required"}, func() answer { return credentials("grace", testPassword, "I-am-a-robot") }},
+		{"wrong password again", wire.ErrPasswordInvalid, []string{"captcha_required"}, func() answer {
+			return call("auth/checkpassword", login("grace"), fields{"password": "wrong password 3", "captcha_response": human})
+		}},
+		{"locked account", wire.ErrRestricted, []string{"reason lock.password"}, func() answer { return credentials("grace", testPassword, human) }},
+		{"locked account at login", wire.ErrRestricted, []string{"reason lock.password"}, func() answer { return call("auth/login", "", fields{"login_id": "grace"}) }},
+
+		{"wrong code", wire.ErrOTPInvalid, nil, func() answer { return checkOTP(fields{"otp": "12-34-56"}) }},
+		{"wrong backup code", wire.ErrBackupCodeInvalid, nil, func() answer { return checkOTP(fields{"backup_code": "ABCDE-FGHIJ"}) }},
+		{"disclaimers not accepted", wire.ErrDisclaimerInvalid, []string{"disclaimers_required"}, func() answer {
+			return post("legal", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword})
+		}},
+		{"provider's user unknown", wire.ErrOAuthNotFound, nil, func() answer { return oauth("the-code-of-a-stranger") }},
+		{"provider refuses the code", wire.ErrOAuthFailed, nil, func() answer { return oauth("some-made-up-code") }},
+		{"wrong answer", wire.ErrAnswerInvalid, nil, func() answer {
+			token := recovery("alice@example.com", "QUESTION").wantState(record.RecoveryQuestion).token()
+			return call("auth/recovery/checkquestion", token, fields{"control_answer": "Rover the dog"})
+		}},
+		{"unknown link", wire.ErrTokenInvalid, nil, func() answer {
+			return call("auth/recovery/checklink", "", fields{"token": "mgl_" + strings.Repeat("A", 43)})
+		}},
+		{"expired link", wire.ErrTokenExpired, nil, func() answer {
+			return call("auth/recovery/checklink", "", fields{"token": s.expired("mgl_", record.MailedLink)})
+		}},
+		{"method not allowed", wire.ErrMethodRestricted, nil, func() answer {
+			return post("legal", testKey, "auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": human, "method": "PHONE"})
+		}},
+		{"no phone", wire.ErrPhoneNotSet, nil, func() answer { return recovery("dave", "PHONE") }},
+		{"no email", wire.ErrEmailNotSet, nil, func() answer { return recovery("dave", "MAIL") }},
+		{"no question", wire.ErrQuestionNotSet, nil, func() answer { return recovery("dave", "QUESTION") }},
+
+		{"no login_id", wire.ErrValidation, nil, func() answer { return loginWith(`{}`) }},
+		{"twice the same key", wire.ErrValidation, nil, func() answer { return loginWith(`{"login_id":"frank","login_id":"dave"}`) }},
+		{"key in another case", wire.ErrValidation, nil, func() answer { return loginWith(`{"Login_ID":"frank"}`) }},
+		{"not an object", wire.ErrValidation, nil, func() answer { return loginWith(`["frank"]`) }},
+		{"not UTF-8", wire.ErrValidation, nil, func() answer { return loginWith("{\"login_id\":\"fr\xffank\"}") }},
+		{"no body", wire.ErrValidation, nil, func() answer { return loginWith("") }},
+		{"unknown provider", wire.ErrValidation, nil, func() answer {
+			return call("auth/oauth", "", fields{"provider_id": 2, "code": "any-code", "redirect_uri": callback})
+		}},
+		{"weak password", wire.ErrQuality, []string{"reason password.common"}, func() answer { return newPassword("password123") }},
+		{"too long a password", wire.ErrValidation, []string{"reason password.too_long"}, func() answer { return newPassword(strings.Repeat("long ", 26)) }},
+		{"present password", wire.ErrPasswordSame, nil, func() answer { return newPassword(testPassword) }},
+		{"no such route", wire.ErrNoRoute, nil, func() answer { return raw("POST", "/acme/v2/auth/signup", "application/json", "{}") }},
+		{"route with a slash behind it", wire.ErrNoRoute, nil, func() answer { return raw("POST", "/acme/v2/auth/login/", "application/json", "{}") }},
+		{"another method", wire.ErrMethod, nil, func() answer { return raw("GET", "/acme/v2/auth/login", "application/json", "") }},
+		{"too large a body", wire.ErrTooLarge, nil, func() answer { return loginWith(`{"login_id":"` + strings.Repeat("a", 20<<10) + `"}`) }},
+		{"not JSON", wire.ErrMediaType, nil, func() answer { return raw("POST", "/acme/v2/auth/login", "text/plain", `{"login_id":"frank"}`) }},
+
+		{"gateway that is down", wire.ErrUnavailable, nil, func() answer {
+			return post("down", testKey, "auth/login", "", fields{"login_id": "+37060000002"})
+		}},
+		{"a defect", wire.ErrService, nil, func() answer {
+			return post("broken", testKey, "auth/login", "", fields{"login_id": "+37060000002"})
+		}},
+
+		{"protected path without a token", wire.ErrHeaderMissing, nil, func() answer { return s.get("/acme/profile", "") }},
+		{"protected path with an unknown token", wire.ErrTokenInvalid, nil, func() answer { return s.get("/acme/profile", "abcd") }},
+		{"protected path with a step's token", wire.ErrSessionInvalid, nil, func() answer { return s.get("/acme/profile", login("dave")) }},
+		{"protected path with an expired token", wire.ErrTokenExpired, nil, func() answer { return s.get("/acme/profile", s.expired("mgs_", record.Authorized)) }},
+	}
+	left := declaredErrors(t)
+	for _, c := range cases {
+		s.run(c.name, func(*testing.T) {
+			a := c.provoke().want(c.want)
+			a.wantError(c.extra, secrets)
+			delete(left, errorKey(c.want))
+		})
+	}
+	for _, name := range left {
+		t.Errorf("flows.%s was never provoked", name)
+	}
+	if got := s.backend.requests(); len(got) != 0 {
+		t.Errorf("a refused request went to the application: %q", got)
+	}
+	log := s.log()
+	for _, secret := range append(secrets, panicSecret, "hidden-client-secret", "an-access-token") {
+		if len(secret) >= 4 && strings.Contains(log, secret) {
+			t.Errorf("the log holds %q", secret)
+		}
+	}
+	if !strings.Contains(log, "panickingSMS") {
+		t.Error("the log does not tell where the panic was")
+	}
+	// The challenge tells nobody which companies there are.
+	post("nobody", testKey, "auth/login", "", nil).wantChallenge()
+	for _, path := range []string{"/legal/x", "/nobody/x", "/"} {
+		s.get(path, "").wantChallenge()
+	}
+}
+
+// wantError checks what an error has beside its code and status: these fields
+// more than all have, some with a value behind a space, and no secrets.
+func (a answer) wantError(extra, secrets []string) {
+	a.t.Helper()
+	want := []string{"error_code", "message", "status"}
+	for _, field := range extra {
+		name, value, given := strings.Cut(field, " ")
+		if given && a.str(name) != value {
+			a.t.Errorf("%s is %q, want %q", name, a.str(name), value)
+		}
+		want = append(want, name)
+	}
+	slices.Sort(want)
+	if got := slices.Sorted(maps.Keys(a.JSON)); !slices.Equal(got, want) {
+		a.t.Errorf("the fields are %v, want %v", got, want)
+	}
+	if required, ok := a.JSON["captcha_required"]; ok && required != true {
+		a.t.Errorf("captcha_required is %v", required)
+	}
+	if required, ok := a.JSON["disclaimers_required"]; ok && fmt.Sprint(required) == "[]" {
+		a.t.Error("disclaimers_required is empty")
+	}
+	for _, secret := range secrets {
+		if len(secret) >= 4 && strings.Contains(string(a.Body), secret) {
+			a.t.Errorf("%s repeats %q", a.Body, secret)
+		}
+	}
+	allow := ""
+	if a.Status == http.StatusMethodNotAllowed {
+		allow = "POST"
+	}
+	if got := a.Header.Get("Allow"); got != allow {
+		a.t.Errorf("Allow is %q, want %q", got, allow)
+	}
+	a.wantRetryAfter()
+	a.wantChallenge()
+}
+
+// wantRetryAfter: 429 and 503 say when to come again, and nothing else does.
+func (a answer) wantRetryAfter() {
+	a.t.Helper()
+	after := a.Header.Get("Retry-After")
+	if a.Status != http.StatusTooManyRequests && a.Status != http.StatusServiceUnavailable {
+		if after != "" {
+			a.t.Errorf("%d with Retry-After %q", a.Status, after)
+		}
+		return
+	}
+	if seconds, err := strconv.Atoi(after); err != nil || seconds < 1 || seconds > 24*60*60 {
+		a.t.Errorf("Retry-After is %q, want a number of seconds", after)
+	}
+}
+
+// wantChallenge: RFC 6750, section 3, with the statuses of the contract.
+func (a answer) wantChallenge() {
+	a.t.Helper()
+	reason := map[string]string{
+		"auth.header.invalid":  "invalid_request",
+		"auth.token.invalid":   "invalid_token",
+		"auth.token.expired":   "invalid_token",
+		"auth.session.invalid": "insufficient_scope",
+	}[a.str("error_code")]
+	var want []string
+	switch {
+	case reason != "":
+		want = []string{`Bearer realm="mnemogate", error="` + reason + `"`}
+	case a.Status == http.StatusUnauthorized:
+		want = []string{`Bearer realm="mnemogate"`}
+	}
+	if got := a.Header["Www-Authenticate"]; !slices.Equal(got, want) {
+		a.t.Errorf("WWW-Authenticate is %q, want %q", got, want)
+	}
+}
+
+// A defect in what no request waits for, here the notice of a changed password,
+// harms nobody.
+func TestDefectBehindTheAnswerHarmsNobody(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: roomy + "sms panic\n" + account("dave", "phone +37060000004\nmust_set_password")})
+	token := s.post("auth/checkcredentials", "", fields{"login_id": "dave", "password": testPassword}).token()
+	token = s.post("auth/setpassword", token, fields{"new_password": "a much better secret"}).wantState(record.Authorized).token()
+	s.tells("panickingSMS") // the notice was tried
+	if a := s.get("/", token); a.Status != 200 {
+		t.Errorf("got %d %s", a.Status, a.Body)
+	}
+	if strings.Contains(s.log(), panicSecret) {
+		t.Error("the log holds what was panicked with")
+	}
+}
+
+func errorKey(e *wire.Error) string { return fmt.Sprint(e.Status, " ", e.Code) }
+
+// declaredErrors returns the names of the errors that flows/wire/errors.go declares,
+// by errorKey.
+func declaredErrors(t *testing.T) map[string]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../../flows/wire/errors.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := map[string]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		for i, value := range spec.Values {
+			pointer, ok := value.(*ast.UnaryExpr)
+			if !ok {
+				continue
+			}
+			literal, ok := pointer.X.(*ast.CompositeLit)
+			if !ok || fmt.Sprint(literal.Type) != "Error" || len(literal.Elts) != 3 {
+				t.Fatalf("%s is no &Error{code, status, message}", spec.Names[i])
+			}
+			code, _ := strconv.Unquote(literal.Elts[0].(*ast.BasicLit).Value)
+			key := literal.Elts[1].(*ast.BasicLit).Value + " " + code
+			if other, ok := declared[key]; ok {
+				t.Fatalf("%s and %s have the same code and status", other, spec.Names[i])
+			}
+			declared[key] = spec.Names[i].Name
+		}
+		return true
+	})
+	if len(declared) < 30 {
+		t.Fatalf("only %d errors were found in flows/wire/errors.go", len(declared))
+	}
+	return declared
+}
+
+// expired stores a session of alice's that has expired a minute ago, and
+// returns its token.
+func (s *site) expired(prefix string, state record.State) string {
+	s.t.Helper()
+	past := time.Now().Add(-time.Minute)
+	return s.begun(prefix, state, past.Add(-time.Minute), past)
+}
+
+// begun stores a session of alice's, and returns its token.
+func (s *site) begun(prefix string, state record.State, created, expires time.Time) string {
+	s.t.Helper()
+	db, ctx := s.store(), s.t.Context()
+	alice, err := db.Accounts().ByMnemocode(ctx, "acme", "alice")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for {
+		token := prefix + base64.RawURLEncoding.EncodeToString([]byte(rand.Text() + rand.Text())[:32])
+		hash := record.TokenHash(sha256.Sum256([]byte(token)))
+		if hash.Bucket() != record.AccountBucket("acme", alice.ID) {
+			continue
+		}
+		err := db.Sessions().Create(ctx, time.Now(), record.Session{
+			Hash: hash, ID: rand.Text(), Company: "acme", Account: alice.ID, Mnemocode: "alice", Epoch: alice.Epoch,
+			State: state, Created: created, Expires: expires, Ends: expires,
+		})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return token
+	}
+}

@@ -1,0 +1,238 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+func init() {
+	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" { // in the Caddy that tests talk to, and nowhere else
+		caddy.RegisterModule(new(eventFile))
+	}
+}
+
+// eventFile is a handler of Caddy's events app that appends what it gets to a
+// file, a line of JSON each.
+type eventFile struct {
+	File string `json:"file"`
+	mu   sync.Mutex
+}
+
+func (*eventFile) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "events.handlers.mnemogate_test", New: func() caddy.Module { return new(eventFile) }}
+}
+
+func (e *eventFile) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if !d.AllArgs(&e.File) {
+		return d.ArgErr()
+	}
+	return nil
+}
+
+func (e *eventFile) Handle(_ context.Context, event caddy.Event) error {
+	line, err := json.Marshal(event.CloudEvent())
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f, err := os.OpenFile(e.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = fmt.Fprintf(f, "%s\n", line)
+	return err
+}
+
+// startCaddyfile is startSite with a whole Caddyfile, in which DIR, SINK and
+// BACKEND stand for the site's.
+func startCaddyfile(t *testing.T, text string, env []string) *site {
+	t.Helper()
+	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t), sms: newWebhookSink(t), env: env}
+	s.addr, s.ln = listener(t)
+	s.URL = "http://" + s.addr
+	s.config = strings.NewReplacer("DIR", s.dir, "SINK", s.sms.URL, "BACKEND", s.backend.addr).Replace(text)
+	s.writeCaddyfile()
+	s.start()
+	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
+	return s
+}
+
+// readLines reads a file of JSON lines, once it has n of them.
+func readLines(t *testing.T, file string, n int) []map[string]any {
+	t.Helper()
+	var lines []map[string]any
+	for range 100 {
+		content, err := os.ReadFile(file)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		lines = nil
+		scanner := bufio.NewScanner(strings.NewReader(string(content)))
+		for scanner.Scan() {
+			line := map[string]any{}
+			if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
+				t.Fatalf("%s is no JSON: %v", scanner.Text(), err)
+			}
+			lines = append(lines, line)
+		}
+		if len(lines) >= n {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return lines
+}
+
+const eventSite = `{
+	admin unix/DIR/admin.sock
+	persist_config off
+	auto_https off
+	log default {
+		output stderr
+		level DEBUG
+	}
+	log audit {
+		include mnemogate.audit
+		output file DIR/audit.log
+		format json
+	}
+	events {
+		on mnemogate.checkcredentials.failure mnemogate_test DIR/failures.log
+		on * mnemogate_test DIR/all.log
+	}
+	mnemogate {
+		store sqlite DIR/mnemogate.db
+		sms webhook SINK {
+			secret ` + smsSecret + `
+		}
+		company acme {
+			api_key ` + testKey + `
+			` + people + `
+		}
+	}
+}
+http:// {
+	bind fd/3
+	mnemogate
+	reverse_proxy BACKEND
+}
+`
+
+// What happens is in the audit log and reaches those who listen, with the same
+// names and fields.
+func TestAuditLogAndEventHandlersTellTheSame(t *testing.T) {
+	t.Parallel()
+	s := startCaddyfile(t, eventSite, nil)
+	token := s.login("alice@example.com")
+	for range 20 {
+		s.get("/", token)
+		s.get("/", "")
+	}
+	s.post("auth/checkcredentials", "", fields{"login_id": "hunter2", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
+	s.post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
+	s.post("auth/logout", token, nil).wantState(record.None)
+	want := []string{ // company mnemocode state result reason
+		"mnemogate.account.created acme alice   configuration",
+		"mnemogate.account.created acme bob   configuration",
+		"mnemogate.account.created acme carol   configuration",
+		"mnemogate.account.created acme dave   configuration",
+		"mnemogate.account.created acme erin   configuration",
+		"mnemogate.account.created acme frank   configuration",
+		"mnemogate.checkcredentials.success acme alice authorized success ",
+		"mnemogate.checkcredentials.failure acme   auth.credentials.invalid ",
+		"mnemogate.checkcredentials.failure acme alice  auth.credentials.invalid ",
+		"mnemogate.session.ended acme alice authorized  logout",
+		"mnemogate.logout.success acme alice authorized success ",
+	}
+	tell := func(name string, data map[string]any) string {
+		part := func(field string) string { s, _ := data[field].(string); return s }
+		return strings.Join([]string{name, part("company"), part("mnemocode"), part("state"), part("result"), part("reason")}, " ")
+	}
+	var audited, heard []string
+	var sessions []any
+	for _, line := range readLines(t, s.dir+"/audit.log", len(want)) {
+		name, _ := line["msg"].(string)
+		audited = append(audited, tell(name, line))
+		if line["logger"] != "mnemogate.audit" || line["ts"] == nil {
+			t.Errorf("the audit log has %v", line)
+		}
+		if line["route"] != nil && line["address"] != "127.0.0.1" {
+			t.Errorf("no address: %v", line)
+		}
+		if line["session"] != nil {
+			sessions = append(sessions, line["session"])
+		}
+		i := slices.IndexFunc(flows.EventKinds, func(k record.EventKind) bool { return k.Name == name })
+		for field := range line {
+			if !slices.Contains(append([]string{"level", "ts", "logger", "msg"}, flows.EventKinds[i].Fields...), field) {
+				t.Errorf("%s has the field %s", name, field)
+			}
+		}
+	}
+	if len(sessions) != 3 || sessions[0] != sessions[1] || sessions[0] != sessions[2] {
+		t.Errorf("the session is called %v", sessions)
+	}
+	ours := func(file string, n int) (events []string) {
+		for _, line := range readLines(t, file, n) {
+			name, _ := line["type"].(string)
+			if data, ok := line["data"].(map[string]any); ok && strings.HasPrefix(name, "mnemogate.") {
+				events = append(events, tell(name, data))
+				if line["source"] != "mnemogate" || data["time"] == nil {
+					t.Errorf("got %v", line)
+				}
+			}
+		}
+		return events
+	}
+	heard = ours(s.dir+"/all.log", len(want)+1) // Caddy's own started among them
+	if !slices.Equal(audited, want) {
+		t.Errorf("the audit log has\n%s\nwant\n%s", strings.Join(audited, "\n"), strings.Join(want, "\n"))
+	}
+	if !slices.Equal(heard, want) {
+		t.Errorf("the handler of all got\n%s\nwant\n%s", strings.Join(heard, "\n"), strings.Join(want, "\n"))
+	}
+	if failures := ours(s.dir+"/failures.log", 2); !slices.Equal(failures, want[7:9]) {
+		t.Errorf("the handler of failures got\n%s", strings.Join(failures, "\n"))
+	}
+	if strings.Contains(s.log(), `"mnemogate.audit"`) {
+		t.Error("the audit log is in the default log, too")
+	}
+}
+
+// By default the audit log is a part of Caddy's log, and handlers of a config
+// that was loaded later are heard, too.
+func TestEventHandlersAreThoseOfTheRunningConfig(t *testing.T) {
+	t.Parallel()
+	deaf := strings.NewReplacer("on mnemogate.checkcredentials.failure mnemogate_test DIR/failures.log", "",
+		"on * mnemogate_test DIR/all.log", "", "include mnemogate.audit", "include nothing").Replace(eventSite)
+	s := startCaddyfile(t, deaf, nil)
+	s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
+	s.tells(`"mnemogate.audit","msg":"mnemogate.checkcredentials.failure"`)
+	s.config = strings.NewReplacer("DIR", s.dir, "SINK", s.sms.URL, "BACKEND", s.backend.addr).Replace(eventSite)
+	if err := s.load(); err != nil {
+		t.Fatal(err)
+	}
+	s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
+	if got := readLines(t, s.dir+"/failures.log", 1); len(got) != 1 {
+		t.Errorf("the handler got %v", got)
+	}
+}

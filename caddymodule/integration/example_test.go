@@ -1,0 +1,206 @@
+package integration
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+func readExample(t *testing.T) string {
+	t.Helper()
+	example, err := os.ReadFile("../../Caddyfile.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(example)
+}
+
+func TestExampleAdaptsWithoutWarnings(t *testing.T) {
+	_, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(readExample(t)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range warnings { // also of its formatting
+		t.Error(w)
+	}
+}
+
+// startExample runs Caddyfile.example, on listeners of the test's in place of
+// its two ports and without the admin endpoint, whose port others may have.
+func startExample(t *testing.T) *site {
+	s := &site{t: t, dir: shortTempDir(t)}
+	s.addr, s.ln = listener(t)
+	s.URL = "http://" + s.addr
+	profile, file := listener(t)
+	s.more = []*os.File{file}
+	s.config = readExample(t)
+	for _, change := range []struct {
+		from, to string
+		n        int
+	}{
+		{"auto_https off", "auto_https off\n\tadmin off", 1},
+		{"http://:9000 {\n\tbind 127.0.0.1\n", "http:// {\n\tbind fd/4\n", 1},
+		{"http://127.0.0.1:8080, http://localhost:8080 {\n\tbind 127.0.0.1\n",
+			"http://" + s.addr + ", http://" + strings.Replace(s.addr, "127.0.0.1", "localhost", 1) + " {\n\tbind fd/3\n", 1},
+		{"reverse_proxy 127.0.0.1:9000", "reverse_proxy " + profile, 1},
+		{"captcha pow\n", "captcha pow 8\n", 1}, // less work
+	} {
+		if n := strings.Count(s.config, change.from); n != change.n {
+			t.Fatalf("the example has %q %d times", change.from, n)
+		}
+		s.config = strings.Replace(s.config, change.from, change.to, 1)
+	}
+	s.writeCaddyfile()
+	s.start()
+	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
+	return s
+}
+
+// logged waits until a pattern is in the log, and returns what its group matches
+// last.
+func (s *site) logged(pattern string) string {
+	s.t.Helper()
+	var found [][]string
+	storetest.Eventually(s.t, 10*time.Second, pattern+" in the log", func() bool {
+		found = regexp.MustCompile(pattern).FindAllStringSubmatch(s.log(), -1)
+		return len(found) > 0
+	})
+	return found[len(found)-1][1]
+}
+
+// The example does what its comments and the README promise, and logs no more
+// than it must.
+func TestExampleWorks(t *testing.T) {
+	const key = "try-this-key"
+	s := startExample(t)
+	byName := strings.Replace(s.addr, "127.0.0.1", "localhost", 1)
+	var secrets []string
+	post := func(route, token string, body fields) answer {
+		s.t.Helper()
+		for _, field := range []string{"password", "new_password", "captcha_response", "control_answer"} {
+			if value, ok := body[field].(string); ok {
+				secrets = append(secrets, value)
+			}
+		}
+		a := s.postTo("acme", key, route, token, body)
+		if token := a.str("session_token"); token != "" {
+			secrets = append(secrets, token)
+		}
+		return a
+	}
+	profile := func(token, mnemocode string) {
+		s.t.Helper()
+		r := s.request(http.MethodGet, "/profile", "")
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("X-Api-Key", key)
+		r.Header.Set("X-Profile-Mnemocode", "somebody-else")
+		r.Host = byName // as a browser at http://localhost:8080 has it
+		got := s.do(r)
+		want := "X-Profile-Mnemocode: " + mnemocode + "\nX-Company-Code: acme\nAuthorization: \nX-Api-Key: \n"
+		if got.Status != 200 || strings.TrimSpace(string(got.Body)) != strings.TrimSpace(want) {
+			s.t.Errorf("the application answered %d %q, want %q", got.Status, got.Body, want)
+		}
+	}
+	terms := []string{"terms"}
+	captcha := func() string { return worked(s.challenge("GET", "/acme/v2/captcha", key).str("challenge"), 1)[0] }
+
+	s.run("Alice logs in", func(t *testing.T) {
+		s.get("/", "").want(wire.ErrHeaderMissing)
+		named := s.getRequest("/", "")
+		named.Host = byName
+		s.do(named).want(wire.ErrHeaderMissing)
+		a := post("auth/login", "", fields{"login_id": "alice@example.com"}).wantState(record.CheckPassword)
+		if list, _ := a.JSON["disclaimers_required"].([]any); len(list) != 1 {
+			t.Errorf("disclaimers_required is %v", list)
+		}
+		alice := fields{"password": "correct horse battery"}
+		post("auth/checkpassword", a.token(), alice).want(wire.ErrDisclaimerInvalid)
+		alice["accept_disclaimers"] = terms
+		b := post("auth/checkpassword", a.token(), alice).wantState(record.Authorized)
+		profile(b.token(), "alice-0001")
+		post("auth/logout", b.token(), nil).wantState(record.None)
+		s.get("/profile", b.token()).want(wire.ErrTokenInvalid)
+	})
+	s.run("a browser is sent to the login page", func(t *testing.T) {
+		browse := func(path string) answer {
+			r := s.getRequest(path, "")
+			r.Header.Set("Accept", "text/html")
+			return s.do(r)
+		}
+		page := browse(browse("/").Header.Get("Location"))
+		if page.Status != http.StatusOK || !strings.Contains(string(page.Body), "<title>Acme</title>") {
+			t.Errorf("got %d %s", page.Status, page.Body)
+		}
+	})
+	s.run("Bob gets a code", func(*testing.T) {
+		a := post("auth/checkcredentials", "", fields{"login_id": "bob", "password": "staple gun tuesday", "accept_disclaimers": terms})
+		code := s.logged(`"type":"otp.login".*"text":"(\d{6}) is your login code`)
+		b := post("auth/checkotp", a.wantState(record.CheckOTP).token(), fields{"otp": code, "accept_disclaimers": terms})
+		profile(b.wantState(record.Authorized).token(), "bob-0002")
+	})
+	s.run("a captcha is due", func(*testing.T) {
+		wrong := fields{"login_id": "bob", "password": "a wrong password"}
+		for range 3 {
+			post("auth/checkcredentials", "", wrong).want(wire.ErrCredentialsInvalid)
+		}
+		post("auth/checkcredentials", "", wrong).want(wire.ErrCaptchaMissing)
+		post("auth/checkcredentials", "", fields{"login_id": "bob", "password": "staple gun tuesday", "captcha_response": captcha()}).wantState(record.CheckOTP)
+	})
+	s.run("Alice recovers her access by mail", func(*testing.T) {
+		a := post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha(), "method": "MAIL"})
+		a.wantState(record.None)
+		link := s.logged(`http://localhost:8080/acme/login#recover=(mgl_[\w-]+)`)
+		b := post("auth/recovery/checklink", "", fields{"token": link}).wantState(record.RecoveryPassword)
+		post("auth/setpassword", b.token(), fields{"new_password": "a much better secret"}).wantState(record.None)
+		c := post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": "a much better secret"})
+		profile(c.wantState(record.Authorized).token(), "alice-0001")
+	})
+	s.run("and by her question", func(*testing.T) {
+		a := post("auth/recovery/recover", "", fields{"login_id": "+370 600 12345", "captcha_response": captcha(), "method": "QUESTION"})
+		post("auth/recovery/checkquestion", a.wantState(record.RecoveryQuestion).token(), fields{"control_answer": "Whiskers"}).
+			wantState(record.RecoveryPassword)
+	})
+
+	s.stop(syscall.SIGTERM) // the log is whole then
+	requests := 0
+	for line := range strings.Lines(s.log()) {
+		var entry struct {
+			Message string `json:"msg"`
+			Request struct {
+				Headers map[string]any
+			}
+		}
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Errorf("a line of the log is %s", line)
+		}
+		if entry.Message == "handled request" {
+			requests++
+			if _, ok := entry.Request.Headers["X-Api-Key"]; ok {
+				t.Errorf("the access log has the API key's header: %s", line)
+			}
+		}
+		for _, secret := range append(secrets, key, "mgs_") {
+			if strings.Contains(line, secret) {
+				t.Errorf("the log holds %q: %s", secret, line)
+			}
+		}
+		sent := entry.Message == "message not sent, but logged"
+		if !sent && (strings.Contains(line, "mgl_") || strings.Contains(line, " is your ")) {
+			t.Errorf("the log holds a link or a code: %s", line)
+		}
+	}
+	if requests < 15 {
+		t.Errorf("the access log has %d requests", requests)
+	}
+}

@@ -1,0 +1,353 @@
+package integration
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// A storeFault is something that befalls a server, or the way of all nodes to it.
+type storeFault struct {
+	name        string
+	begin, heal func(*servers, []*way)
+	slow        bool // not down: some succeed
+	kills       bool // the server, which must be the test's own
+}
+
+func onEach(do func(*way)) func(*servers, []*way) {
+	return func(_ *servers, ways []*way) {
+		for _, w := range ways {
+			do(w)
+		}
+	}
+}
+
+func restarted(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var healRedis = onEach(func(w *way) { w.redis.Heal() })
+
+var redisFaults = []storeFault{
+	{name: "black hole", begin: onEach(func(w *way) { w.redis.Blackhole() }), heal: healRedis},
+	{name: "refused", begin: onEach(func(w *way) { w.redis.Refuse() }), heal: healRedis},
+	{name: "slow", begin: onEach(func(w *way) { w.redis.Delay(400 * time.Millisecond) }), heal: healRedis},
+	{name: "frozen", begin: func(s *servers, _ []*way) { s.redis.Freeze() }, heal: func(s *servers, _ []*way) { s.redis.Thaw() }},
+	{
+		name: "killed and restarted", kills: true,
+		begin: func(s *servers, _ []*way) { s.redis.Kill() },
+		heal:  func(s *servers, _ []*way) { restarted(s.t, s.redis.Start()) },
+	},
+}
+
+var healPostgres = onEach(func(w *way) { w.postgres.Heal() })
+
+var postgresFaults = []storeFault{
+	{name: "black hole", begin: onEach(func(w *way) { w.postgres.Blackhole() }), heal: healPostgres},
+	{name: "refused", begin: onEach(func(w *way) { w.postgres.Refuse() }), heal: healPostgres},
+	{name: "slow", begin: onEach(func(w *way) { w.postgres.Delay(30 * time.Millisecond) }), heal: healPostgres, slow: true},
+	{name: "far too slow", begin: onEach(func(w *way) { w.postgres.Delay(1500 * time.Millisecond) }), heal: healPostgres},
+	{
+		name: "killed and restarted", kills: true,
+		begin: func(s *servers, _ []*way) { s.postgres.Stop() },
+		heal:  func(s *servers, _ []*way) { restarted(s.t, s.postgres.Start()) },
+	},
+}
+
+// faulty starts two nodes behind proxies.
+func (s *servers) faulty(c siteConfig) (*site, []*way) {
+	s.t.Helper()
+	ways := []*way{s.newWay(), s.newWay()}
+	all := s.start(c, s.through(ways[0]), s.through(ways[1]))
+	s.t.Cleanup(func() {
+		healRedis(s, ways)
+		healPostgres(s, ways)
+	})
+	return all, ways
+}
+
+// Whatever befalls Redis: no session passes that was ended, none at all once a
+// node can't hear what ends, every caller is answered in time, and soon after
+// all is normal.
+func TestFaultsOfRedis(t *testing.T) {
+	for _, f := range redisFaults {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
+			s := sharedServers(t)
+			all, ways := s.faulty(siteConfig{company: roomy + account("alice", "")})
+			live, ended := all.login("alice"), all.login("alice")
+			all.remember(live, ended)
+			all.nodes[0].post("auth/logout", ended, nil).wantState(record.None)
+			all.hears(all.nodes[1], ended)
+
+			f.begin(s, ways)
+			began := time.Now()
+			for ; time.Since(began) < trustedWithin+time.Second; time.Sleep(20 * time.Millisecond) { // the CPU is for all
+				for _, node := range all.nodes {
+					asked := time.Since(began)
+					switch a := all.timely(func() answer { return node.get("/", live) }); {
+					case a.Status == http.StatusOK && asked > trustedWithin:
+						t.Errorf("it passes %v after the fault", asked)
+					case a.Status != http.StatusOK && a.Status != http.StatusServiceUnavailable:
+						t.Errorf("got %d %s", a.Status, a.Body)
+					}
+					if a := all.timely(func() answer { return node.get("/", ended) }); a.Status != http.StatusServiceUnavailable {
+						t.Errorf("the ended session: %d %s", a.Status, a.Body)
+					}
+				}
+				all.timely(func() answer { return all.credentials("alice", testPassword) }).want(wire.ErrUnavailable)
+				all.timely(func() answer { return all.post("auth/logout", ended, nil) }).want(wire.ErrUnavailable)
+			}
+			together(100, func(int) answer { // no queue that grows
+				return all.timely(func() answer { return all.get("/", live) }).want(wire.ErrUnavailable)
+			})
+
+			f.heal(s, ways)
+			all.normally(func(node *site) bool {
+				if !f.kills && node.get("/", live).Status != http.StatusOK {
+					return false
+				}
+				return node.credentials("alice", testPassword).Status == http.StatusOK
+			})
+			for _, node := range all.nodes {
+				node.get("/", ended).want(wire.ErrTokenInvalid)
+			}
+			token := all.login("alice")
+			all.remember(token)
+			all.nodes[1].post("auth/logout", token, nil).wantState(record.None)
+			all.hears(all.nodes[0], token)
+		})
+	}
+}
+
+// A node that is cut off from Redis, alone, can't hear what ends on the others.
+func TestNodeThatCannotHearPassesNobody(t *testing.T) {
+	all, ways := sharedServers(t).faulty(siteConfig{company: roomy + account("alice", "")})
+	deaf, other := all.nodes[0], all.nodes[1]
+	for name, begin := range map[string]func(){
+		"black hole": ways[0].redis.Blackhole,
+		"forgotten by a firewall": func() {
+			ways[0].redis.Forget()
+			ways[0].redis.Blackhole()
+		},
+	} {
+		all.run(name, func(t *testing.T) {
+			token := all.login("alice")
+			all.remember(token)
+			begin()
+			began := time.Now()
+			other.post("auth/logout", token, nil).wantState(record.None)
+			for time.Since(began) < trustedWithin+500*time.Millisecond {
+				asked := time.Since(began)
+				if a := all.timely(func() answer { return deaf.get("/", token) }); a.Status == http.StatusOK && asked > trustedWithin {
+					t.Errorf("it passes %v later", asked)
+				}
+				other.get("/", token).want(wire.ErrTokenInvalid)
+			}
+			ways[0].redis.Heal()
+			healed, watch := time.Now(), storetest.StartWatch()
+			for deaf.get("/", token).str("error_code") != wire.ErrTokenInvalid.Code {
+				if a := deaf.get("/", token); a.Status == http.StatusOK || watch.Took() > normalWithin {
+					t.Fatalf("%v after it hears again: %d %s", time.Since(healed), a.Status, a.Body)
+				}
+			}
+		})
+	}
+}
+
+// What is lost with a subscription alone: nothing.
+func TestKilledSubscriptionMissesNothing(t *testing.T) {
+	t.Parallel()
+	s := sharedServers(t)
+	all, _ := s.faulty(siteConfig{company: roomy + account("alice", "")})
+	for range 5 {
+		token, other := all.login("alice"), all.login("alice")
+		all.remember(token, other)
+		s.redis.Ask(t, "client", "kill", "type", "pubsub")
+		all.nodes[0].post("auth/logout", token, nil).wantState(record.None)
+		all.hears(all.nodes[1], token)
+		all.remember(other)
+	}
+}
+
+// Locks and passwords that don't work any more live with the account: whoever
+// empties Redis has no more guesses than before.
+func TestLocksSurviveAnEmptyRedis(t *testing.T) {
+	t.Parallel()
+	s := sharedServers(t)
+	all := s.start(siteConfig{
+		company: strings.Replace(roomy, "lock_after 10", "lock_after 3", 1) + account("alice", "") + account("bob", ""),
+		more: `company strict {
+			api_key ` + testKey + `
+			captcha off
+			limits {
+				lock_after 3
+				disable_after 3
+				lock_for 1s
+			}
+			` + account("alice", "") + `
+		}`,
+	}, s.direct(), s.direct())
+	strict := func(password string) answer {
+		return all.postTo("strict", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": password})
+	}
+	for range 3 {
+		all.credentials("alice", "a wrong password").want(wire.ErrCredentialsInvalid)
+		strict("a wrong password").want(wire.ErrCredentialsInvalid)
+	}
+	for range 2 {
+		all.credentials("bob", "a wrong password").want(wire.ErrCredentialsInvalid)
+	}
+	token := all.login("bob")
+	all.remember(token)
+	for range 2 {
+		all.credentials("bob", "a wrong password").want(wire.ErrCredentialsInvalid)
+	}
+	s.redis.Ask(t, "flushall")
+	for _, node := range all.nodes {
+		all.hears(node, token)
+	}
+	time.Sleep(1100 * time.Millisecond) // lock_for of strict
+	all.credentials("alice", testPassword).want(wire.ErrRestricted)
+	strict(testPassword).want(wire.ErrRestricted)
+	all.credentials("bob", "a wrong password").want(wire.ErrCredentialsInvalid)
+	all.credentials("bob", testPassword).want(wire.ErrRestricted)
+}
+
+// Whatever befalls PostgreSQL: those who have logged in go on, those who want
+// to are answered in time, and soon after all is normal.
+func TestFaultsOfPostgres(t *testing.T) {
+	for _, f := range postgresFaults {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
+			s := sharedServers(t)
+			if f.kills {
+				s = ownServers(t)
+			}
+			all, ways := s.faulty(siteConfig{company: hurried +
+				account("alice", "phone +37060000001\nsecond_factor") + account("bob", "")})
+			live, ended, spare := all.login("bob"), all.login("bob"), all.login("bob")
+			all.remember(live, spare)
+			all.post("auth/logout", ended, nil).wantState(record.None)
+			half := all.post("auth/login", "", fields{"login_id": "alice"}).token()
+			passes := func() {
+				t.Helper()
+				for _, node := range all.nodes {
+					if a := all.timely(func() answer { return node.get("/", live) }); a.Status != http.StatusOK {
+						t.Errorf("the protected path: %d %s", a.Status, a.Body)
+					}
+					all.timely(func() answer { return node.get("/", ended) }).want(wire.ErrTokenInvalid)
+				}
+			}
+
+			f.begin(s, ways)
+			unavailable := 0
+			for i, a := range together(60, func(i int) answer {
+				return all.timely(func() answer {
+					switch i % 3 {
+					case 0:
+						return all.credentials("bob", testPassword)
+					case 1:
+						return all.post("auth/login", "", fields{"login_id": "alice"})
+					}
+					return all.post("auth/checkpassword", half, fields{"password": testPassword})
+				})
+			}) {
+				switch {
+				case a.Status == http.StatusServiceUnavailable:
+					unavailable++
+				case !f.slow:
+					t.Errorf("call %d: %d %s", i, a.Status, a.Body)
+				}
+			}
+			if f.slow && unavailable == 60 {
+				t.Error("none was answered otherwise")
+			}
+			passes()
+			all.post("auth/logout", spare, nil).wantState(record.None) // which needs no account
+
+			f.heal(s, ways)
+			all.normally(func(node *site) bool {
+				return node.credentials("bob", testPassword).Status == http.StatusOK
+			})
+			passes()
+		})
+	}
+}
+
+// An answer that is lost between the server and a node is no success.
+func TestLostAnswerOfAStoreIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	all, ways := sharedServers(t).faulty(siteConfig{company: roomy + account("alice", "") + account("dave", "must_set_password")})
+	all.post("auth/logout", all.login("alice"), nil).wantState(record.None) // so that Redis has the script
+	token := all.login("alice")
+	all.remember(token)
+	ways[0].redis.CutAnswerTo("mnemogate:") // the channel on which endings are told
+	all.nodes[0].post("auth/logout", token, nil).want(wire.ErrUnavailable)
+	all.nodes[0].get("/", token).want(wire.ErrTokenInvalid) // though nobody could say so
+	all.hears(all.nodes[1], token)
+	ways[0].redis.Heal()
+
+	setting := all.nodes[1].credentials("dave", testPassword).wantState(record.SetPassword).token()
+	ways[0].postgres.CutAnswerTo("")
+	all.nodes[0].post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).want(wire.ErrUnavailable)
+	ways[0].postgres.Heal()
+}
+
+// Nodes start while the servers are down, and work once they are up; also all
+// at once, on a database that has nothing.
+func TestNodesStartBeforeTheirServers(t *testing.T) {
+	t.Parallel()
+	s := ownServers(t)
+	s.postgres.Stop()
+	s.redis.Kill()
+	all := s.start(siteConfig{company: roomy + account("alice", "")}, s.direct(), s.direct(), s.direct())
+	for _, node := range all.nodes {
+		all.timely(func() answer { return node.credentials("alice", testPassword) }).want(wire.ErrUnavailable)
+		all.timely(func() answer { return node.get("/", "mgs_"+strings.Repeat("A", 43)) }).want(wire.ErrUnavailable)
+	}
+	restarted(t, s.redis.Start())
+	all.timely(func() answer { return all.credentials("alice", testPassword) }).want(wire.ErrUnavailable)
+	restarted(t, s.postgres.Start())
+	all.normally(func(node *site) bool { return node.credentials("alice", testPassword).Status == http.StatusOK })
+	for _, node := range all.nodes {
+		if log := node.log(); strings.Contains(log, "a configured account was not created") || strings.Contains(log, "hunter2") {
+			t.Errorf("the log of a node:\n%s", log)
+		}
+	}
+	token := all.login("alice")
+	all.remember(token)
+}
+
+// A config is loaded while PostgreSQL is away; what it adds is there later.
+func TestReloadWithoutPostgres(t *testing.T) {
+	t.Parallel()
+	s := sharedServers(t)
+	w := s.newWay()
+	c := siteConfig{company: roomy + account("alice", "")}
+	all := s.start(c, s.through(w))
+	node := all.nodes[0]
+	live := node.login("alice")
+	w.postgres.Blackhole()
+	c.stores, c.company = s.through(w), c.company+account("bob", "")
+	if err := node.reload(c); err != nil {
+		t.Fatal(err)
+	}
+	if a := node.timely(func() answer { return node.get("/", live) }); a.Status != http.StatusOK {
+		t.Errorf("the protected path: %d %s", a.Status, a.Body)
+	}
+	node.timely(func() answer { return node.credentials("bob", testPassword) }).want(wire.ErrUnavailable)
+	w.postgres.Heal()
+	storetest.Eventually(t, seedAgainAfter+normalWithin, "new account", func() bool {
+		return node.credentials("bob", testPassword).Status == http.StatusOK
+	})
+	node.login("alice")
+}

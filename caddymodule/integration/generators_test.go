@@ -1,0 +1,83 @@
+package integration
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// apiDocuments are the OpenAPI documents, by the package that each is made a client in.
+var apiDocuments = map[string]string{"auth": openAPIName, "accounts": "../accounts/openapi.json"}
+
+// oapi-codegen takes both documents, and what it makes of them compiles.
+func TestGoClientsFromTheDocuments(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, file := range []string{"go.mod", "go.sum"} {
+		copyTo(t, dir+"/"+file, "testdata/oapi/"+file)
+	}
+	inDir := func(args ...string) (string, error) {
+		cmd := exec.Command("go", args...)
+		cmd.Dir = dir
+		// Nothing is downloaded by a test.
+		cmd.Env = append(os.Environ(), "GOPROXY=off", "GOFLAGS=-mod=readonly", "GOWORK=off", "CGO_ENABLED=0")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := inDir("tool", "oapi-codegen", "-version"); err != nil {
+		storetest.SkipOrFail(t, "oapi-codegen can't be had; run (cd caddymodule/integration/testdata/oapi && go mod download): "+strings.Join(strings.Fields(out), " "))
+	}
+	for name, document := range apiDocuments {
+		path, err := filepath.Abs(document)
+		if err = errors.Join(err, os.Mkdir(filepath.Join(dir, name), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := inDir("tool", "oapi-codegen", "-generate", "types,client", "-package", name, "-o", name+"/client.go", path); err != nil {
+			t.Errorf("%s: %v\n%s", document, err, out)
+		}
+	}
+	if out, err := inDir("build", "./..."); err != nil {
+		t.Errorf("the generated clients: %v\n%s", err, out)
+	}
+}
+
+func copyTo(t *testing.T, to, from string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if err = errors.Join(err, os.WriteFile(to, content, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// orval takes both documents, and what it makes of them compiles. A step without a body
+// has none there either.
+func TestOrvalClientsFromTheDocuments(t *testing.T) {
+	t.Parallel()
+	made := map[string]string{"call.mts": `import { checkpassword, logout } from './auth.js'
+
+await checkpassword('acme', { password: 'correct horse battery' }, { headers: { 'X-Api-Key': 'key' } })
+await logout('acme', { headers: { 'X-Api-Key': 'key' } })
+// @ts-expect-error: it has no body before the options
+await logout('acme', {}, { headers: { 'X-Api-Key': 'key' } })
+`}
+	for name, document := range apiDocuments {
+		content, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made[name+".json"] = string(content)
+	}
+	w := newWorkshop(t, made)
+	for name := range apiDocuments {
+		out := w.node(t, "node_modules/orval/dist/bin/orval.js", "--input", name+".json", "--output", name+".ts", "--client", "fetch")
+		if !strings.Contains(out, "ready to use") {
+			t.Error(out)
+		}
+	}
+	w.tsc(t, "--noEmit", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom", "auth.ts", "accounts.ts", "call.mts")
+}

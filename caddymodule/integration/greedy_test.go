@@ -1,0 +1,616 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+var flood = flag.Duration("flood", 2*time.Second, "how long TestGreedyClientsHurtNobody sends random tokens")
+
+// A body that does not come is given up: the client is told, and its connection
+// closed. Once a body is there, its request may take its time.
+func TestSlowBodiesAreGivenUp(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	s := startSite(t, siteConfig{
+		company: roomy + "sms webhook " + g.URL + "/sms {\nsecret " + smsSecret + "\ntimeout 20s\n}\n" +
+			account("alice", "") + "account bob {\nphone +37060000002\n}\n",
+	})
+	token := s.login("alice")
+	const (
+		login  = "POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+		key    = "X-Api-Key: " + testKey + "\r\n"
+		length = "Content-Length: 20\r\n\r\n"
+		atOnce = bodyWithin / 2
+	)
+	var all sync.WaitGroup
+	for name, test := range map[string]struct {
+		raw  string
+		more string // sent a byte at a time
+		want *wire.Error
+		soon bool // the answer does not wait for the body
+	}{
+		"no body":                    {login + key + length, "", wire.ErrValidation, false},
+		"half a body":                {login + key + length + `{"login_id`, "", wire.ErrValidation, false},
+		"chunked":                    {login + key + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"log", "", wire.ErrValidation, false},
+		"byte by byte":               {login + key + "Content-Length: 1000\r\n\r\n{", strings.Repeat(" ", 999), wire.ErrValidation, false},
+		"a wrong key":                {login + "X-Api-Key: x\r\n" + length, "", wire.ErrAPIKeyInvalid, true},
+		"no such route":              {strings.Replace(login, "login", "x", 1) + key + length, "", wire.ErrNoRoute, true},
+		"too large":                  {login + key + "Content-Length: 20000\r\n\r\n{", "", wire.ErrTooLarge, true},
+		"no token":                   {"POST /orders HTTP/1.1\r\nHost: x\r\n" + length, "", wire.ErrHeaderMissing, true},
+		"a bad token":                {"PUT /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + someToken + "\r\n" + length, "", wire.ErrTokenInvalid, true},
+		"a bad token, byte by byte":  {"PUT /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\nContent-Length: 1000\r\n\r\n{", strings.Repeat("x", 999), wire.ErrTokenInvalid, true},
+		"for the OpenAPI document":   {"GET /acme/v2/openapi.json HTTP/1.1\r\nHost: x\r\n" + length, "", wire.ErrAPIKeyMissing, true},
+		"a bad token, chunked, long": {"PUT /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "", wire.ErrTokenInvalid, true},
+	} {
+		all.Go(func() {
+			conn, err := net.Dial("tcp", s.addr)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			began := time.Now()
+			_ = conn.SetDeadline(began.Add(6 * bodyWithin))
+			if _, err := io.WriteString(conn, test.raw); err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			go func() {
+				for _, b := range []byte(test.more) {
+					if _, err := conn.Write([]byte{b}); err != nil {
+						return
+					}
+					time.Sleep(bodyWithin / 100)
+				}
+			}()
+			reader := bufio.NewReader(conn)
+			response, err := http.ReadResponse(reader, nil)
+			if err != nil {
+				t.Errorf("%s: no answer: %v", name, err)
+				return
+			}
+			answered := time.Since(began)
+			body, err := io.ReadAll(response.Body)
+			a := newAnswer(t, response, body)
+			if err != nil || a.Status != test.want.Status || a.str("error_code") != test.want.Code || !a.Closes {
+				t.Errorf("%s: %d %s (connection closes: %t), %v; want %d %s", name, a.Status, a.Body, a.Closes, err, test.want.Status, test.want.Code)
+			}
+			if test.soon != (answered < atOnce) {
+				t.Errorf("%s: answered after %v", name, answered)
+			}
+			// Where the client still sends, the connection ends with a reset.
+			if _, err := reader.ReadByte(); err == nil || strings.Contains(err.Error(), "timeout") {
+				t.Errorf("%s: the connection stays open: %v", name, err)
+			}
+		})
+	}
+	all.Go(func() {
+		body, rest := io.Pipe()
+		defer rest.Close()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/acme/v2/auth/login", body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		r.Header.Set("X-Api-Key", testKey)
+		r.Header.Set("Content-Type", "application/json")
+		a, err := exchanged(t, h2client, r)
+		if err != nil || a.Status != http.StatusBadRequest || a.str("error_code") != wire.ErrValidation.Code {
+			t.Errorf("over HTTP/2: %d %s, %v", a.Status, a.Body, err)
+		}
+	})
+	all.Go(func() { // to an application that takes bodies as slowly as they come
+		conn, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(6 * bodyWithin))
+		fmt.Fprintf(conn, "POST /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 26\r\n\r\n", token)
+		for b := byte('a'); b <= 'z'; b++ {
+			if _, err := conn.Write([]byte{b}); err != nil {
+				t.Errorf("a slow body for the application: %v", err)
+				return
+			}
+			time.Sleep(bodyWithin / 20)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Errorf("a slow body for the application: %v", err)
+			return
+		}
+		defer response.Body.Close()
+		if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != 200 || !bytes.HasSuffix(body, []byte("xyz")) {
+			t.Errorf("a slow body for the application: %s, %v", response.Status, err)
+		}
+	})
+	all.Go(func() { // a request that is there, and whose gateway is slow
+		g.behave(g.hang)
+		time.AfterFunc(bodyWithin+time.Second, func() { g.behave(nil) })
+		for _, c := range []*http.Client{client, h2client} {
+			r := s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": "+37060000002"})
+			if a, err := exchanged(t, c, r); err != nil || a.Status != http.StatusOK {
+				t.Errorf("with a slow gateway: %d %s, %v", a.Status, a.Body, err)
+			}
+		}
+	})
+	all.Wait()
+}
+
+// Whatever is answered here, a body for it has its time, also where nothing reads it:
+// the connection ends then, and so can Caddy.
+func TestBodiesThatNeverEnd(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, site: `
+		handle_path /manage/* {
+			mnemogate_accounts {
+				key backend a-key-of-a-backend {
+					may read
+				}
+				key writer a-key-of-a-writer {
+					may write introspect
+				}
+			}
+		}
+		handle {
+			mnemogate {
+				login_page
+				cors https://app.example.com
+				health /health
+			}
+			reverse_proxy BACKEND
+		}`})
+	const (
+		reader    = "Authorization: Bearer a-key-of-a-backend\r\n"
+		writer    = "Authorization: Bearer a-key-of-a-writer\r\nContent-Type: application/json\r\n"
+		preflight = "Origin: https://app.example.com\r\nAccess-Control-Request-Method: POST\r\n"
+		json      = sessionKey + "Content-Type: application/json\r\n"
+	)
+	token := bearer(s.login("alice@example.com"))
+	tests := []struct {
+		request, headers string
+		status           int
+	}{
+		{"GET /acme/v2/client.js", "", 200},
+		{"HEAD /acme/v2/client.js", "", 200},
+		{"POST /acme/v2/client.js", "", 405},
+		{"GET /nobody/v2/client.d.ts", "", 200},
+		{"GET /acme/v2/page/1/page.css", "", 200},
+		{"GET /acme/v2/page/1/none", "", 404},
+		{"POST /acme/v2/page/1/page.css", "", 405},
+		{"GET /acme/login", "", 200},
+		{"POST /acme/login", "", 405},
+		{"GET /acme/logout", "", 200},
+		{"PUT /acme/logout", "", 405},
+		{"GET /acme/v2/openapi.json", sessionKey, 200},
+		{"POST /acme/v2/openapi.json", sessionKey, 405},
+		{"GET /acme/v2/client.json", sessionKey, 200},
+		{"GET /acme/v2/captcha", sessionKey, 404},
+		{"GET /acme/v2/session", sessionKey + token, 200},
+		{"POST /acme/v2/session", sessionKey, 401},
+		{"DELETE /acme/v2/session", "", 401},
+		{"PUT /acme/v2/session", sessionKey, 405},
+		{"POST /acme/v2/auth/login", json, 400},
+		{"POST /acme/v2/auth/login", "", 401},
+		{"GET /acme/v2/auth/login", sessionKey, 405},
+		{"POST /acme/v2/auth/none", sessionKey, 404},
+		{"POST /acme/v2/auth/logout", json + token, 400},
+		{"GET /health", "", 200},
+		{"POST /health", "", 405},
+		{"OPTIONS /acme/v2/auth/login", preflight, 204},
+		{"OPTIONS /orders", preflight, 204},
+		{"GET /orders", "", 401},
+		{"GET /orders", navigates, 303},
+		{"GET /manage/", "", 401},
+		{"POST /manage/acme/accounts", "", 401},
+		{"GET /manage/", reader + "Origin: https://app.example.com\r\n", 403},
+		{"POST /manage/acme/accounts", reader, 403},
+		{"GET /manage/none", reader, 404},
+		{"PUT /manage/", reader, 405},
+		{"GET /manage/openapi.json", reader, 200},
+		{"GET /manage/acme/accounts", reader, 200},
+		{"POST /manage/acme/accounts", writer, 400},
+		{"PATCH /manage/acme/accounts/alice", writer, 400},
+		{"POST /manage/acme/introspect", writer, 400},
+	}
+	quit := make(chan struct{})
+	var drips sync.WaitGroup
+	defer drips.Wait()
+	defer close(quit)
+	drip := func(to io.Writer) {
+		drips.Go(func() {
+			ticks := time.NewTicker(bodyWithin / 100)
+			defer ticks.Stop()
+			for {
+				select {
+				case <-quit:
+					return
+				case <-ticks.C:
+					if _, err := to.Write([]byte{' '}); err != nil {
+						return
+					}
+				}
+			}
+		})
+	}
+	begin := func(request, headers string) net.Conn {
+		conn, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(4 * bodyWithin))
+		if _, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 10000\r\n\r\n{", request, headers); err != nil {
+			t.Fatal(err)
+		}
+		drip(conn)
+		return conn
+	}
+	var all sync.WaitGroup
+	for _, test := range tests {
+		method, path, _ := strings.Cut(test.request, " ")
+		conn := begin(test.request, test.headers)
+		began := time.Now()
+		all.Go(func() {
+			reader := bufio.NewReader(conn)
+			response, err := http.ReadResponse(reader, &http.Request{Method: method})
+			if err != nil {
+				t.Errorf("%s: no answer: %v", test.request, err)
+				return
+			}
+			if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != test.status {
+				t.Errorf("%s: %s, %v; want %d", test.request, response.Status, err, test.status)
+			}
+			for err == nil {
+				_, err = reader.ReadByte()
+			}
+			if took := time.Since(began); took > bodyWithin*3/2 {
+				t.Errorf("%s: the connection ends after %v: %v", test.request, took, err)
+			}
+		})
+		all.Go(func() {
+			body, rest := io.Pipe()
+			defer rest.Close()
+			drip(rest)
+			r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, body)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for line := range strings.SplitSeq(test.headers, "\r\n") {
+				if name, value, ok := strings.Cut(line, ": "); ok {
+					r.Header.Set(name, value)
+				}
+			}
+			h2 := http.Client{Transport: h2client.Transport, CheckRedirect: client.CheckRedirect, Timeout: 4 * bodyWithin}
+			if a, err := exchanged(t, &h2, r); err != nil || a.Status != test.status || time.Since(began) > bodyWithin*3/2 {
+				t.Errorf("%s over HTTP/2: %d, %v after %v; want %d", test.request, a.Status, err, time.Since(began), test.status)
+			}
+		})
+	}
+	all.Wait()
+
+	for _, test := range tests {
+		begin(test.request, test.headers)
+	}
+	s.ask("GET", "/health", "").is(200)
+	began := time.Now()
+	s.stop(syscall.SIGTERM)
+	if took := time.Since(began); took > bodyWithin*3/2 {
+		t.Errorf("caddy ends after %v", took)
+	}
+}
+
+// served are clients that behave, while others don't.
+type served struct {
+	s       *site
+	quit    chan struct{}
+	workers sync.WaitGroup
+	passed  atomic.Int64
+	logins  atomic.Int64
+}
+
+func serveOthers(s *site, token string) *served {
+	c := &served{s: s, quit: make(chan struct{})}
+	loop := func(do func() error) {
+		c.workers.Go(func() {
+			ticks := time.NewTicker(5 * time.Millisecond)
+			defer ticks.Stop()
+			for {
+				select {
+				case <-c.quit:
+					return
+				case <-ticks.C:
+					if err := do(); err != nil {
+						s.t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	ask := func(r *http.Request) (answer, error) {
+		a, err := exchanged(s.t, client, r)
+		if err == nil && a.Status != http.StatusOK {
+			err = fmt.Errorf("%s: %d %s", r.URL.Path, a.Status, a.Body)
+		}
+		return a, err
+	}
+	for range 2 {
+		loop(func() error {
+			_, err := ask(s.getRequest("/acme/orders", token))
+			c.passed.Add(1)
+			return err
+		})
+	}
+	loop(func() error {
+		a, err := ask(s.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": "bob", "password": testPassword}))
+		if err == nil {
+			_, err = ask(s.postRequest("acme", testKey, "auth/logout", a.str("session_token"), nil))
+		}
+		c.logins.Add(1)
+		return err
+	})
+	return c
+}
+
+// more waits until so many more were served.
+func (c *served) more(passed, logins int64) {
+	passed, logins = c.passed.Load()+passed, c.logins.Load()+logins
+	for (c.passed.Load() < passed || c.logins.Load() < logins) && !c.s.t.Failed() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (c *served) end() {
+	close(c.quit)
+	c.workers.Wait()
+}
+
+// connections dials n connections to a site's nodes.
+func (s *site) connections(n int) []net.Conn {
+	s.t.Helper()
+	nodes := s.all()
+	conns := make([]net.Conn, n)
+	for i := range conns {
+		conn, err := net.Dial("tcp", nodes[i%len(nodes)].addr)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		conns[i] = conn
+	}
+	return conns
+}
+
+func closeAll(conns []net.Conn) {
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+}
+
+// Whoever is slow, or asks for all that it can get, hurts nobody but itself:
+// others are served meanwhile, and memory does not grow. For the figures:
+//
+//	go test ./caddymodule/integration -run GreedyClients -v -flood 10s
+func TestGreedyClientsHurtNobody(t *testing.T) { onEachDeployment(t, greedyClientsHurtNobody) }
+
+const remembered = 20 // sessions, each of an account of its own
+
+func greedyClientsHurtNobody(t *testing.T, start starter) {
+	const idle = 5000
+	raiseLimit(t, 3*idle)
+	config := siteConfig{env: []string{"GOGC=100"}, global: "cache 1000", company: roomy + account("alice", "") + account("bob", "")}
+	for i := range remembered {
+		config.company += account(fmt.Sprint("user-", i), "")
+	}
+	s := start(t, config)
+	token := s.login("alice")
+	s.remember(token)
+	others := serveOthers(s, token)
+	defer others.end()
+	others.more(20, 5)
+
+	authorization := "Authorization: Bearer " + token + "\r\n"
+	const login = "POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\nX-Api-Key: " + testKey + "\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+	for _, greed := range []struct {
+		name  string
+		conns int
+		each  int64 // bytes that a connection may cost
+		begin func(i int, conn net.Conn) error
+		drip  byte // sent on and on
+	}{
+		{"slow headers", 300, 64 << 10, func(_ int, conn net.Conn) error {
+			_, err := io.WriteString(conn, "GET /orders HTTP/1.1\r\nHost: x\r\nX-Long: ")
+			return err
+		}, 'x'},
+		{"slow bodies", 300, 64 << 10, func(i int, conn net.Conn) error {
+			raw := login
+			if i%3 == 1 {
+				raw = "POST /orders HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n" + authorization + "\r\n{"
+			} else if i%3 == 2 {
+				raw = "POST /orders HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+			}
+			_, err := io.WriteString(conn, raw)
+			return err
+		}, ' '},
+		{"slow readers", 60, 256 << 10, func(_ int, conn net.Conn) error {
+			if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+				return err
+			}
+			_, err := io.WriteString(conn, "GET /download HTTP/1.1\r\nHost: x\r\n"+authorization+"\r\n")
+			return err
+		}, 0},
+		{"idle", idle, 64 << 10, func(i int, conn net.Conn) error {
+			if i%2 == 0 {
+				return nil // which never says anything
+			}
+			if _, err := io.WriteString(conn, "GET /orders HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+				return err
+			}
+			_, err := conn.Read(make([]byte, 4096))
+			return err
+		}, 0},
+	} {
+		func() {
+			before := residentOf(s)
+			conns := s.connections(greed.conns)
+			defer closeAll(conns)
+			for i, conn := range conns {
+				if err := greed.begin(i, conn); err != nil {
+					t.Fatal(err)
+				}
+			}
+			quit := make(chan struct{})
+			var drips sync.WaitGroup
+			if greed.drip != 0 {
+				drips.Go(func() {
+					for {
+						for _, conn := range conns {
+							_, _ = conn.Write([]byte{greed.drip}) // a refused one is closed
+						}
+						select {
+						case <-quit:
+							return
+						case <-time.After(100 * time.Millisecond):
+						}
+					}
+				})
+			}
+			others.more(100, 10)
+			after := residentOf(s)
+			close(quit)
+			drips.Wait()
+			t.Logf("%d connections, %s: %.0f MiB resident before, %.0f MiB with them", greed.conns, greed.name, mebibytes(before), mebibytes(after))
+			if after > before+(int64(greed.conns)*greed.each+64<<20)*raceFactor {
+				t.Errorf("%s: that is too much", greed.name)
+			}
+		}()
+	}
+	randomTokens(t, s, others)
+}
+
+// residentOf is the memory of all nodes together.
+func residentOf(s *site) (bytes int64) {
+	for _, node := range s.all() {
+		bytes += node.memory("VmRSS")
+	}
+	return bytes
+}
+
+// randomTokens asks with tokens that nobody has, as fast as this process can.
+func randomTokens(t *testing.T, s *site, others *served) {
+	var tokens []string
+	for i := range remembered {
+		tokens = append(tokens, s.login(fmt.Sprint("user-", i)))
+	}
+	// missed is how many of the tokens a node has to ask the store for.
+	missed := func(node *site) int {
+		s.eventually("trust in what is remembered", func() bool { return node.scrape()["mnemogate_memory_trusted"] == 1 })
+		before := node.scrape()["mnemogate_memory_misses_total"]
+		for _, token := range tokens {
+			if a := node.get("/", token); a.Status != http.StatusOK {
+				t.Fatalf("%d %s", a.Status, a.Body)
+			}
+		}
+		return int(node.scrape()["mnemogate_memory_misses_total"] - before)
+	}
+	for _, node := range s.all() {
+		s.eventually("memory", func() bool { return missed(node) == 0 })
+	}
+	before := residentOf(s)
+	var logged []int
+	for _, node := range s.all() {
+		logged = append(logged, len(node.log()))
+	}
+	began := time.Now()
+	var refused atomic.Int64
+	var work sync.WaitGroup
+	for _, conn := range s.connections(8) {
+		work.Go(func() {
+			defer conn.Close()
+			for time.Since(began) < *flood && !t.Failed() {
+				n, err := pipelined(conn, 100)
+				if err != nil {
+					t.Error(err)
+				}
+				refused.Add(int64(n))
+			}
+		})
+	}
+	others.more(20, 2)
+	work.Wait()
+	t.Logf("%.0f requests a second were refused", float64(refused.Load())/time.Since(began).Seconds())
+	after := residentOf(s)
+	t.Logf("%.0f MiB resident before, %.0f MiB after", mebibytes(before), mebibytes(after))
+	if after > before+64<<20*raceFactor {
+		t.Error("memory has grown")
+	}
+	for i, node := range s.all() {
+		log := node.log()[logged[i]:]
+		if strings.Contains(log, "/random") || strings.Contains(log, "token.invalid") || strings.Contains(log, "header.invalid") || strings.Contains(log, "did not answer") {
+			t.Errorf("refused requests are logged: %.2000s", log)
+		}
+	}
+	// What was remembered still is.
+	for _, node := range s.all() {
+		if n := missed(node); n > 0 {
+			t.Errorf("of %d remembered sessions, the store was asked for %d", len(tokens), n)
+		}
+	}
+}
+
+// pipelined sends n requests at once, half of them with tokens that look like
+// ours, and returns how many were refused as they should.
+func pipelined(conn net.Conn, n int) (refused int, err error) {
+	var requests bytes.Buffer
+	random := make([]byte, 32)
+	for i := range n {
+		rand.Read(random)
+		token := base64.RawURLEncoding.EncodeToString(random)
+		if i%2 == 0 {
+			token = "mgs_" + token
+		} else if i%4 == 1 {
+			token += "\t{"
+		}
+		fmt.Fprintf(&requests, "GET /random HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", token)
+	}
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	sent := make(chan error, 1)
+	go func() {
+		_, err := conn.Write(requests.Bytes())
+		sent <- err
+	}()
+	reader := bufio.NewReader(conn)
+	for range n {
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			return refused, err
+		}
+		if _, err := io.Copy(io.Discard, response.Body); err != nil {
+			return refused, err
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusUnauthorized && response.StatusCode != http.StatusBadRequest {
+			return refused, fmt.Errorf("a random token got %s", response.Status)
+		}
+		refused++
+	}
+	return refused, <-sent
+}

@@ -1,0 +1,91 @@
+package integration
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// Contract, 2: a wrong key, two of them, another company's key and an unknown
+// company can't be told apart.
+func TestAPIKeysOfProtectedPaths(t *testing.T) {
+	t.Parallel()
+	sum := sha256.Sum256([]byte("second-key"))
+	s := startSite(t, siteConfig{company: people, handler: "require_api_key", more: strings.Replace(umbra, "other-key", "other-key sha256:"+hex.EncodeToString(sum[:]), 1)})
+	token := s.login("alice@example.com")
+	zoe := s.postTo("umbra", "second-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(record.Authorized).token()
+	before := len(s.backend.requests())
+	ask := func(start, keys, token string) answer {
+		s.t.Helper()
+		return s.exchange(start + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\nAuthorization: Bearer " + token + "\r\n" + keys + "\r\n")
+	}
+	key := func(keys ...string) string {
+		lines := ""
+		for _, k := range keys {
+			lines += "X-API-key: " + k + "\r\n"
+		}
+		return lines
+	}
+	refused := []struct {
+		name, start, keys string
+		want              *wire.Error
+	}{
+		{"none", "GET /acme/x", "", wire.ErrAPIKeyMissing},
+		{"none, no company", "GET /x", "", wire.ErrAPIKeyMissing},
+		{"none, auth route", "POST /acme/v2/auth/logout", "", wire.ErrAPIKeyMissing},
+		{"none, unknown company's auth route", "POST /nobody/v2/auth/logout", "", wire.ErrAPIKeyMissing},
+		{"in the query", "GET /acme/x?X-Api-Key=" + testKey, "", wire.ErrAPIKeyMissing},
+		{"wrong", "GET /acme/x", key("wrong"), wire.ErrAPIKeyInvalid},
+		{"empty", "GET /acme/x", key(""), wire.ErrAPIKeyInvalid},
+		{"in another case", "GET /acme/x", key(strings.ToUpper(testKey)), wire.ErrAPIKeyInvalid},
+		{"two", "GET /acme/x", key(testKey, testKey), wire.ErrAPIKeyInvalid},
+		{"two in one", "GET /acme/x", key(testKey + ", " + testKey), wire.ErrAPIKeyInvalid},
+		{"two, no company", "GET /x", key(testKey, testKey), wire.ErrAPIKeyInvalid},
+		{"wrong, no company", "GET /x", key("wrong"), wire.ErrAPIKeyInvalid},
+		{"another company's", "GET /acme/x", key("other-key"), wire.ErrAPIKeyInvalid},
+		{"another company's, auth route", "POST /acme/v2/auth/logout", key("other-key"), wire.ErrAPIKeyInvalid},
+		{"wrong, auth route", "POST /acme/v2/auth/logout", key("wrong"), wire.ErrAPIKeyInvalid},
+		{"two, auth route", "POST /acme/v2/auth/logout", key(testKey, testKey), wire.ErrAPIKeyInvalid},
+		{"the hash", "POST /umbra/v2/auth/logout", key("sha256:" + hex.EncodeToString(sum[:])), wire.ErrAPIKeyInvalid},
+		{"unknown company", "POST /nobody/v2/auth/logout", key(testKey), wire.ErrAPIKeyInvalid},
+		{"unknown company, wrong", "POST /nobody/v2/auth/logout", key("wrong"), wire.ErrAPIKeyInvalid},
+		{"company in another case", "POST /ACME/v2/auth/logout", key(testKey), wire.ErrAPIKeyInvalid},
+		{"another company's token", "GET /x", key("other-key"), wire.ErrTokenInvalid}, // the token must be the key's company's
+		{"TRACE", "TRACE /acme/x", "", wire.ErrMethod},
+	}
+	bodies := map[*wire.Error]string{}
+	for _, test := range refused {
+		s.run(test.name, func(t *testing.T) {
+			a := ask(test.start, test.keys, token).want(test.want)
+			challenge := `Bearer realm="mnemogate"`
+			if test.want == wire.ErrTokenInvalid {
+				challenge += `, error="invalid_token"`
+			}
+			if got := a.Header.Get("Www-Authenticate"); test.want.Status == 401 && got != challenge {
+				t.Errorf("WWW-Authenticate is %q, want %q", got, challenge)
+			}
+			if body, ok := bodies[test.want]; ok && body != string(a.Body) {
+				t.Errorf("got %s, others got %s", a.Body, body)
+			}
+			bodies[test.want] = string(a.Body)
+		})
+	}
+	// The key is looked at before the token.
+	ask("GET /acme/x", "", "x").want(wire.ErrAPIKeyMissing)
+	ask("GET /acme/x", key(testKey), "x").want(wire.ErrTokenInvalid)
+	if got := s.backend.requests(); len(got) != before {
+		t.Errorf("the application got %q", got[before:])
+	}
+	for _, test := range []struct{ start, key, token string }{
+		{"GET /acme/x", testKey, token}, {"GET /x", testKey, token}, {"GET /", "other-key", zoe}, {"GET /umbra", "second-key", zoe},
+	} {
+		ask(test.start, key(test.key), test.token).is(200)
+	}
+	if log := s.log(); strings.Contains(log, testKey) || strings.Contains(log, token) || strings.Contains(log, "second-key") {
+		t.Error("the log holds a key or a token")
+	}
+}

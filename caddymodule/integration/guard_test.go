@@ -1,0 +1,483 @@
+package integration
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// umbra is another company beside acme.
+const umbra = `
+	company umbra {
+		api_key other-key
+		captcha off
+		account zoe {
+			login zoe
+			password "` + testPassword + `"
+		}
+	}
+`
+
+// is checks the status of an answer that is not ours.
+func (a answer) is(status int) answer {
+	a.t.Helper()
+	if a.Status != status {
+		a.t.Fatalf("got %d %s, want %d", a.Status, a.Body, status)
+	}
+	return a
+}
+
+func (s *site) doH2(r *http.Request) answer {
+	s.t.Helper()
+	response, err := h2client.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if response.ProtoMajor != 2 {
+		s.t.Fatalf("got %s", response.Proto)
+	}
+	return newAnswer(s.t, response, body)
+}
+
+// Contract, 7: no answer of the application is shared between users by a
+// browser's cache. What others say of Vary stays.
+func TestAnswersVaryByToken(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, site: `
+		mnemogate {
+			cors https://app.example.com
+		}
+		handle /broken {
+			reverse_proxy 127.0.0.1:1
+		}
+		handle /missing {
+			error 404
+		}
+		handle /greeting {
+			respond hello
+		}
+		handle /nothing {
+		}
+		handle /header/* {
+			uri strip_prefix /header
+			header Vary X-Before
+			reverse_proxy BACKEND
+		}
+		handle /down/* {
+			uri strip_prefix /down
+			reverse_proxy BACKEND {
+				header_down Vary X-Down
+			}
+		}
+		handle /encoded/* {
+			uri strip_prefix /encoded
+			encode gzip
+			reverse_proxy BACKEND
+		}
+		handle {
+			reverse_proxy BACKEND
+		}
+		handle_errors 404 {
+			respond "no such page"
+		}`})
+	token := s.login("alice@example.com")
+	raw := func(head, body string) string {
+		return "/raw?answer=" + url.QueryEscape("HTTP/1.1 "+head+"\r\n\r\n"+body)
+	}
+	private := raw("200 OK\r\nCache-Control: private, max-age=60\r\nContent-Length: 2", "ok")
+	accepting := raw("200 OK\r\nVary: Accept-Language\r\nVary: X-Tenant, X-Other\r\nContent-Length: 2", "ok")
+	for _, test := range []struct {
+		name, path string
+		status     int
+		want       []string // beside Origin, which cors puts first
+	}{
+		{"private", private, 200, nil},
+		{"with a Vary of its own", accepting, 200, []string{"Accept-Language", "X-Tenant, X-Other"}},
+		{"by anything", raw("200 OK\r\nVary: *\r\nContent-Length: 2", "ok"), 200, []string{"*"}},
+		{"not modified", raw("304 Not Modified\r\nETag: \"1\"\r\nVary: Accept", ""), 304, []string{"Accept"}},
+		{"without content", raw("204 No Content", ""), 204, nil},
+		{"behind early hints", raw("103 Early Hints\r\nVary: X-Early\r\n\r\nHTTP/1.1 200 OK\r\nVary: Accept\r\nContent-Length: 2", "ok"), 200, []string{"Accept"}},
+		{"in chunks, with trailers", raw("200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked", "2\r\nok\r\n0\r\nX-Sum: 9\r\n\r\n"), 200, nil},
+		{"an error", raw("500 Oops\r\nContent-Length: 2", "no"), 500, nil},
+		{"no application", "/broken", 502, nil},
+		{"an error of Caddy's", "/missing", 404, nil},
+		{"no handler", "/nothing", 200, nil},
+		{"Caddy's own", "/greeting", 200, nil},
+		{"header_down", "/down" + private, 200, []string{"X-Down"}},
+		{"encode", "/encoded" + raw("200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2000", strings.Repeat("compress me ", 200)[:2000]), 200, []string{"Accept-Encoding"}},
+	} {
+		s.run(test.name, func(t *testing.T) {
+			want := slices.Concat([]string{"Origin"}, test.want, []string{"Authorization"})
+			r := s.getRequest(test.path, token)
+			r.Header.Set("Accept-Encoding", "gzip")
+			if a := s.do(r).is(test.status); !slices.Equal(a.Header["Vary"], want) {
+				t.Errorf("Vary is %q, want %q", a.Header["Vary"], want)
+			}
+			r = s.getRequest(test.path, token)
+			r.Header.Set("Accept-Encoding", "gzip")
+			if a := s.doH2(r).is(test.status); !slices.Equal(a.Header["Vary"], want) {
+				t.Errorf("HTTP/2: Vary is %q, want %q", a.Header["Vary"], want)
+			}
+		})
+	}
+	s.run("a header directive replaces only what it knows of", func(t *testing.T) {
+		if got, want := s.get("/header"+private, token).is(200).Header["Vary"], []string{"X-Before", "Authorization"}; !slices.Equal(got, want) {
+			t.Errorf("Vary is %q, want %q", got, want)
+		}
+	})
+	want := []string{"Origin", "Authorization"}
+	authorized := "Authorization: Bearer " + token + "\r\n"
+	s.run("HEAD", func(t *testing.T) {
+		a := s.exchange("HEAD /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + authorized + "\r\n").is(200)
+		if !slices.Equal(a.Header["Vary"], want) {
+			t.Errorf("Vary is %q, want %q", a.Header["Vary"], want)
+		}
+	})
+	s.run("streams", func(t *testing.T) {
+		for path, status := range map[string]int{"/sse": 200, "/download": 200, "/socket": 101} {
+			upgrade := ""
+			if status == 101 {
+				upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+			}
+			conn, err := net.Dial("tcp", s.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+			if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n"+upgrade+authorized+"\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response.StatusCode != status || !slices.Equal(response.Header["Vary"], want) {
+				t.Errorf("%s: got %s, Vary is %q, want %q", path, response.Status, response.Header["Vary"], want)
+			}
+		}
+	})
+	s.run("refusals", func(t *testing.T) {
+		for _, a := range []answer{
+			s.get("/x", "").want(wire.ErrHeaderMissing),
+			s.get("/x", someToken).want(wire.ErrTokenInvalid),
+			s.exchange("TRACE /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + authorized + "\r\n").want(wire.ErrMethod),
+		} {
+			if !slices.Equal(a.Header["Vary"], want) {
+				t.Errorf("%s: Vary is %q, want %q", a.Body, a.Header["Vary"], want)
+			}
+		}
+	})
+}
+
+// Contract, 7: Connection keeps only close, keep-alive and upgrade, Upgrade
+// only websocket.
+func TestOnlyWebSocketsAreUpgraded(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people})
+	token := s.login("alice@example.com")
+	start := "GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n"
+	for headers, upgraded := range map[string]bool{
+		"Connection: Upgrade\r\nUpgrade: websocket\r\n":                                         true,
+		"Connection: keep-alive, upgrade\r\nUpgrade: WebSocket\r\n":                             true,
+		"Connection: keep-alive\r\nConnection: X-Other, UPGRADE\r\nUpgrade: websocket\r\n":      true,
+		"Connection: close\r\nUpgrade: websocket\r\n":                                           false,
+		"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n":   false,
+		"Connection: Upgrade, close\r\nUpgrade: h2c, websocket\r\n":                             false,
+		"Connection: Upgrade, close\r\nUpgrade: websocket, h2c\r\n":                             false,
+		"Connection: Upgrade, close\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n":                  false,
+		"Connection: Upgrade, close\r\nUpgrade: websocket/13\r\n":                               false,
+		"Connection: Upgrade, close\r\nUpgrade: TLS/1.0\r\n":                                    false,
+		"Connection: Upgrade, close\r\nUpgrade:\r\n":                                            false,
+		"Connection: Upgrade, close\r\n":                                                        false,
+		"Connection: Upgrade, X-Other, close\r\nUpgrade: h2c\r\nX-Other: stays\r\nTE: gzip\r\n": false,
+	} {
+		s.run(headers, func(t *testing.T) {
+			if upgraded {
+				conn, _ := s.open("/", headers+"Authorization: Bearer "+token+"\r\n", 101)
+				_ = conn.Close()
+			} else {
+				s.exchange(start + headers + "\r\n").is(200)
+			}
+			requests := s.backend.requests()
+			got := requests[len(requests)-1]
+			if lines := linesNamed(got, "Upgrade"); upgraded && !slices.Equal(lines, []string{"Upgrade: websocket"}) || !upgraded && lines != nil {
+				t.Errorf("the application got %q", lines)
+			}
+			if lines := linesNamed(got, "Connection"); upgraded && !slices.Equal(lines, []string{"Connection: Upgrade"}) || !upgraded && lines != nil {
+				t.Errorf("the application got %q", lines)
+			}
+			if strings.Contains(headers, "stays") && linesNamed(got, "X-Other") == nil {
+				t.Error("Connection made a header disappear")
+			}
+		})
+	}
+	s.run("none without a token", func(t *testing.T) {
+		before := len(s.backend.requests())
+		s.exchange("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n").want(wire.ErrHeaderMissing)
+		s.exchange("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n").want(wire.ErrHeaderMissing)
+		if len(s.backend.requests()) != before {
+			t.Error("it went to the application")
+		}
+	})
+}
+
+// Contract, 2, 3 and 7: what a request without a good token is answered.
+func TestProtectedPathRefuses(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, more: umbra + `
+	company brief {
+		api_key brief-key
+		captcha off
+		session {
+			lifetime 1ms
+		}
+		account bea {
+			login bea
+			password "` + testPassword + `"
+		}
+	}`})
+	token := s.login("alice@example.com")
+	zoe := s.postTo("umbra", "other-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(record.Authorized).token()
+	expired := s.postTo("brief", "brief-key", "auth/checkcredentials", "", fields{"login_id": "bea", "password": testPassword}).wantState(record.Authorized).token()
+	step := s.post("auth/login", "", fields{"login_id": "carol@example.com"}).wantState(record.CheckPassword).token()
+	ended := s.login("frank")
+	s.post("auth/logout", ended, nil).wantState(record.None)
+	flipped := token[:len(token)-1] + string(token[len(token)-1]+1) // another spelling of the same bytes
+
+	bearer := func(token string) string { return "Authorization: Bearer " + token + "\r\n" }
+	tests := []struct {
+		name, headers string
+		want          *wire.Error
+		challenge     string // behind the realm, which is one for all: it tells nobody which companies there are
+	}{
+		{"nothing", "", wire.ErrHeaderMissing, ""},
+		{"a cookie", "Cookie: Authorization=Bearer " + token + "; session_token=" + token + "\r\n", wire.ErrHeaderMissing, ""},
+		{"other headers", "Proxy-Authorization: Bearer " + token + "\r\nX-Authorization: Bearer " + token + "\r\nX-Auth-Token: " + token + "\r\n", wire.ErrHeaderMissing, ""},
+		{"an identity", "X-Profile-Mnemocode: alice\r\nX-Company-Code: acme\r\n", wire.ErrHeaderMissing, ""},
+		{"an API key", "X-Api-Key: " + testKey + "\r\n", wire.ErrHeaderMissing, ""},
+		{"an empty header", "Authorization:\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"no scheme", "Authorization: " + token + "\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"no token", "Authorization: Bearer\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"another scheme", "Authorization: Basic " + token + "\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"two spaces", "Authorization: Bearer  " + token + "\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"a tab", "Authorization: Bearer\t" + token + "\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"a parameter", "Authorization: Bearer " + token + ", x=y\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"quotes", `Authorization: Bearer "` + token + "\"\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"two headers", bearer(token) + bearer(token), wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"two headers, the first good", bearer(token) + "authorization: Basic x\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
+		{"no such token", bearer("mgs_" + strings.Repeat("A", 43)), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"nothing like a token", bearer("x"), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"the token in another spelling", bearer(flipped), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"the token with padding", bearer(token + "="), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"the token in another case", bearer(strings.ToUpper(token)), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"an ended session", bearer(ended), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"another company's token", bearer(zoe), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"an expired session of another company", bearer(expired), wire.ErrTokenInvalid, `, error="invalid_token"`},
+		{"a session on its way", bearer(step), wire.ErrSessionInvalid, `, error="insufficient_scope"`},
+	}
+	check := func(t *testing.T, a answer, want *wire.Error, challenge string) {
+		t.Helper()
+		a.want(want)
+		if got := a.Header["Www-Authenticate"]; !slices.Equal(got, []string{challenge}) {
+			t.Errorf("WWW-Authenticate is %q, want %q", got, challenge)
+		}
+		for name, value := range map[string]string{"Content-Type": "application/json", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} {
+			if got := a.Header[name]; !slices.Equal(got, []string{value}) {
+				t.Errorf("%s is %q, want %q", name, got, value)
+			}
+		}
+	}
+	before := len(s.backend.requests())
+	for _, test := range tests {
+		s.run(test.name, func(t *testing.T) {
+			check(t, s.exchange("GET /acme/x?Authorization=Bearer+"+token+"&access_token="+token+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+test.headers+"\r\n"),
+				test.want, `Bearer realm="mnemogate"`+test.challenge)
+			// Nor does any other method, or what pretends to be another request.
+			for _, method := range []string{"OPTIONS", "POST", "DELETE", "PROPFIND", "get", "LONG-AND-UNKNOWN"} {
+				check(t, s.exchange(method+" http://other.example.com/acme/x HTTP/1.1\r\nHost: y\r\nConnection: close\r\nContent-Length: 0\r\n"+
+					"X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: localhost\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Prefix: /public\r\nX-Original-URL: /acme/v2/auth/login\r\n"+
+					"X-Rewrite-URL: /public\r\nX-HTTP-Method-Override: OPTIONS\r\nOrigin: http://x\r\nAccess-Control-Request-Method: GET\r\n"+test.headers+"\r\n"),
+					test.want, `Bearer realm="mnemogate"`+test.challenge)
+			}
+			head := s.exchange("HEAD /acme/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + test.headers + "\r\n")
+			if head.Status != test.want.Status || head.Header.Get("Www-Authenticate") != `Bearer realm="mnemogate"`+test.challenge || len(head.Body) != 0 {
+				t.Errorf("HEAD: got %d %v %q", head.Status, head.Header, head.Body)
+			}
+			if strings.Contains(test.name, "another company") || strings.Contains(test.name, "other company's") {
+				return // any company's will do where the path names none
+			}
+			check(t, s.exchange("GET /x HTTP/1.0\r\n"+test.headers+"\r\n"), test.want, `Bearer realm="mnemogate"`+test.challenge)
+		})
+	}
+	s.run("an expired session", func(t *testing.T) {
+		for _, path := range []string{"/brief/x", "/x"} {
+			check(t, s.get(path, expired), wire.ErrTokenExpired, `Bearer realm="mnemogate", error="invalid_token"`)
+		}
+	})
+	if got := s.backend.requests(); len(got) != before {
+		t.Errorf("the application got %q", got[before:])
+	}
+	s.run("and what passes", func(t *testing.T) {
+		for _, test := range []struct{ path, token, user, company string }{
+			{"/acme/x", token, "alice", "acme"}, {"/x", token, "alice", "acme"}, {"/", zoe, "zoe", "umbra"}, {"/umbra", zoe, "zoe", "umbra"}, {"/Acme/x", zoe, "zoe", "umbra"},
+		} {
+			for _, method := range []string{"GET", "OPTIONS", "PROPFIND", "get", "M-SEARCH"} {
+				a := s.exchange(method + " " + test.path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nauthorization: bEARER " + test.token + "\r\n\r\n").is(200)
+				for _, line := range []string{method + " " + test.path + " HTTP/1.1", "X-Profile-Mnemocode: " + test.user, "X-Company-Code: " + test.company} {
+					if !slices.Contains(strings.Split(string(a.Body), "\r\n"), line) {
+						t.Errorf("the application got %q, want a line %q", a.Body, line)
+					}
+				}
+			}
+		}
+	})
+	// Contract, 7: a refused request's body is not read.
+	s.run("no body is waited for", func(t *testing.T) {
+		for _, target := range []struct {
+			request string
+			want    *wire.Error
+		}{
+			{"POST /acme/x", wire.ErrHeaderMissing},
+			{"PUT /x", wire.ErrHeaderMissing},
+			{"POST /acme/v2/auth/login", wire.ErrAPIKeyMissing},
+			{"POST /acme/v2/auth/none", wire.ErrNoRoute},
+			{"PUT /acme/v2/auth/login", wire.ErrMethod},
+		} {
+			for _, framing := range []string{"Content-Length: 10\r\n", "Content-Length: 1000000000\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 10\r\nExpect: 100-continue\r\n"} {
+				a := s.exchange(target.request + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + framing + "\r\n").want(target.want)
+				if !a.Closes {
+					t.Errorf("%s, %q: a connection with an unread body stays open", target.request, framing)
+				}
+			}
+			method, path, _ := strings.Cut(target.request, " ")
+			c := s.h2()
+			c.headers(false, ":method", method, ":scheme", "http", ":authority", "x", ":path", path, "content-type", "application/json")
+			if status, body := c.answer(""); status == "200" || !strings.Contains(body, target.want.Code) {
+				t.Errorf("HTTP/2: got %s %s", status, body)
+			}
+		}
+	})
+}
+
+// What lies in the body of one request is no other request, however its length
+// is told, and whether the body is read or not.
+func TestNoRequestHidesInAnother(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people})
+	token := s.login("alice@example.com")
+	authorized := "Host: x\r\nAuthorization: Bearer " + token + "\r\n"
+	hidden := "GET /hidden HTTP/1.1\r\nConnection: close\r\n" + authorized + "\r\n"
+	open := strings.Replace(hidden, "Authorization: Bearer "+token+"\r\n", "", 1) // as a request of its own it is refused
+	length := "Content-Length: " + strconv.Itoa(len(hidden)) + "\r\n"
+	chunk := strconv.FormatInt(int64(len(hidden)), 16) + "\r\n" + hidden + "\r\n0\r\n\r\n"
+	for name, raw := range map[string]string{
+		"refused":                  "POST /x HTTP/1.1\r\nHost: x\r\n" + length + "\r\n" + hidden,
+		"refused, chunked":         "POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk,
+		"refused, too long":        "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + hidden,
+		"refused, not asked for":   "POST /x HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n" + length + "\r\n" + hidden,
+		"refused by a route":       "POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + length + "\r\n" + hidden,
+		"read by a route":          "POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\nX-Api-Key: " + testKey + "\r\nContent-Type: application/json\r\n" + length + "\r\n" + hidden + open,
+		"passed":                   "POST /x HTTP/1.1\r\n" + authorized + length + "\r\n" + hidden + open,
+		"two lengths":              "POST /x HTTP/1.1\r\n" + authorized + "Content-Length: 0\r\n" + length + "\r\n" + hidden,
+		"a length and chunks":      "POST /x HTTP/1.1\r\n" + authorized + length + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + open,
+		"chunks and a length of 0": "POST /x HTTP/1.1\r\n" + authorized + "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk + open,
+		"chunks in HTTP/1.0":       "POST /x HTTP/1.0\r\n" + authorized + "Transfer-Encoding: chunked\r\n\r\n" + chunk,
+		"unknown coding":           "POST /x HTTP/1.1\r\n" + authorized + "Transfer-Encoding: xchunked\r\n\r\n" + hidden,
+		"a space before the colon": "POST /x HTTP/1.1\r\n" + authorized + "Transfer-Encoding : chunked\r\n" + length + "\r\n" + hidden,
+		"a folded line":            "POST /x HTTP/1.1\r\n" + authorized + "X-Fold: a\r\n Content-Length: 0\r\n" + length + "\r\n" + hidden + open,
+		"a negative length":        "POST /x HTTP/1.1\r\n" + authorized + "Content-Length: -1\r\n\r\n" + hidden,
+		"an upgrade refused":       "GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" + length + "\r\n" + hidden,
+	} {
+		s.run(name, func(t *testing.T) {
+			conn, err := net.Dial("tcp", s.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+			if _, err := io.WriteString(conn, raw); err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.(*net.TCPConn).CloseWrite()
+			answers, err := io.ReadAll(conn)
+			if err != nil && len(answers) == 0 {
+				t.Fatal(err)
+			}
+			for _, got := range s.backend.requests() {
+				if strings.HasPrefix(got, "GET /hidden") {
+					t.Fatalf("it went to the application; the answers are %q", answers)
+				}
+			}
+		})
+	}
+}
+
+// Contract, 7: CONNECT and TRACE are 405, with or without a token.
+func TestConnectAndTraceAreRefused(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, env: []string{"GODEBUG=http2xconnect=1"}})
+	token := s.login("alice@example.com")
+	before := len(s.backend.requests())
+	for _, start := range []string{"TRACE /x", "TRACE *", "CONNECT /x", "CONNECT example.com:443", "CONNECT 127.0.0.1:1", "TRACE http://example.com/"} {
+		for _, headers := range []string{"", "Authorization: Bearer " + token + "\r\n", ":protocol: websocket\r\n"} {
+			a := s.exchange(start + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + "\r\n")
+			if strings.HasPrefix(headers, ":") {
+				a.is(400)
+				continue
+			}
+			if a.want(wire.ErrMethod); !strings.HasPrefix(a.Header.Get("Allow"), "GET, ") {
+				t.Errorf("%s: Allow is %q", start, a.Header.Get("Allow"))
+			}
+		}
+	}
+	open := func(fields ...string) *h2conn {
+		c := s.h2()
+		c.headers(false, append([]string{":method", "CONNECT", ":authority", "x"}, fields...)...)
+		return c
+	}
+	extended := []string{":scheme", "http", ":path", "/acme/x", ":protocol", "websocket", "sec-websocket-version", "13"}
+	for name, test := range map[string]struct {
+		fields []string
+		status string
+	}{
+		"plain":              {[]string{"authorization", "Bearer " + token}, "405"},
+		"extended, no token": {extended, "401"},
+		"extended, another protocol": {[]string{":scheme", "http", ":path", "/x", ":protocol", "connect-udp",
+			"authorization", "Bearer " + token}, "405"},
+		"extended, auth route": {[]string{":scheme", "http", ":path", "/acme/v2/auth/login", ":protocol", "websocket"}, "405"},
+	} {
+		if status, body := open(test.fields...).answer(""); status != test.status || !strings.Contains(body, `"error_code"`) {
+			t.Errorf("%s: got %s %s, want %s", name, status, body, test.status)
+		}
+	}
+	if got := s.backend.requests(); len(got) != before {
+		t.Errorf("the application got %q", got[before:])
+	}
+	// RFC 8441: a WebSocket over HTTP/2.
+	c := open(append(extended, "authorization", "Bearer "+token, "x-profile-mnemocode", "mallory")...)
+	c.data("ping", false)
+	if status, body := c.answer("ping"); status != "200" || body != "ping" {
+		t.Errorf("WebSocket over HTTP/2: got %s %q", status, body)
+	}
+	requests := s.backend.requests()
+	got := requests[len(requests)-1]
+	if !strings.HasPrefix(got, "GET /acme/x HTTP/1.1\r\n") || !slices.Equal(linesNamed(got, "X-Profile-Mnemocode", "Upgrade"), []string{"Upgrade: websocket", "X-Profile-Mnemocode: alice"}) {
+		t.Errorf("the application got %q", got)
+	}
+}

@@ -1,0 +1,102 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// h2client speaks HTTP/2 without TLS.
+var h2client = func() *http.Client {
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Client{Transport: &http.Transport{Protocols: protocols, DisableCompression: true}, Timeout: 30 * time.Second}
+}()
+
+// An h2conn is an HTTP/2 connection on which a client may do what it likes. It
+// carries one stream.
+type h2conn struct {
+	t      *testing.T
+	framer *http2.Framer
+	names  bytes.Buffer // encoded
+	hpack  *hpack.Encoder
+}
+
+func (s *site) h2() *h2conn {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		s.t.Fatal(err)
+	}
+	c := &h2conn{t: s.t, framer: http2.NewFramer(conn, bufio.NewReader(conn))}
+	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	c.hpack = hpack.NewEncoder(&c.names)
+	c.check(c.framer.WriteSettings())
+	return c
+}
+
+func (c *h2conn) check(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// headers sends fields, given as name and value in turn, as the stream's
+// headers or, the second time, trailers.
+func (c *h2conn) headers(end bool, fields ...string) {
+	c.t.Helper()
+	c.names.Reset()
+	for pair := range slices.Chunk(fields, 2) {
+		c.check(c.hpack.WriteField(hpack.HeaderField{Name: pair[0], Value: pair[1]}))
+	}
+	c.check(c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.names.Bytes(), EndHeaders: true, EndStream: end}))
+}
+
+func (c *h2conn) data(b string, end bool) {
+	c.t.Helper()
+	c.check(c.framer.WriteData(1, end, []byte(b)))
+}
+
+// answer reads the answer up to its end or, with a part, until the body has
+// that part.
+func (c *h2conn) answer(part string) (status string, body string) {
+	c.t.Helper()
+	for {
+		frame, err := c.framer.ReadFrame()
+		if err != nil {
+			c.t.Fatalf("after %s %q: %v", status, body, err)
+		}
+		switch f := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			if f.StreamID == 1 && status == "" {
+				status = f.PseudoValue("status")
+			}
+		case *http2.DataFrame:
+			body += string(f.Data())
+		case *http2.RSTStreamFrame:
+			return status, body
+		case *http2.SettingsFrame:
+			if !f.IsAck() {
+				c.check(c.framer.WriteSettingsAck())
+			}
+		}
+		if h := frame.Header(); h.StreamID == 1 && h.Flags.Has(http2.FlagDataEndStream) || part != "" && strings.Contains(body, part) {
+			return status, body
+		}
+	}
+}

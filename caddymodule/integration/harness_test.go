@@ -1,0 +1,409 @@
+package integration
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+
+	// Of Caddy's own modules those that the tests use, without file_server: what its
+	// templates import takes most of the time in which a process starts. What needs
+	// it is tested in gate.
+	_ "github.com/caddyserver/caddy/v2/modules/caddyevents"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyevents/eventsconfig"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/encode"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/encode/gzip"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/encode/zstd"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/logging"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy/forwardauth"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
+	_ "github.com/caddyserver/caddy/v2/modules/caddypki"
+	_ "github.com/caddyserver/caddy/v2/modules/caddytls"
+	_ "github.com/caddyserver/caddy/v2/modules/caddytls/standardstek"
+	_ "github.com/caddyserver/caddy/v2/modules/filestorage"
+	_ "github.com/caddyserver/caddy/v2/modules/logging"
+
+	_ "github.com/caddyserver/caddy/v2/modules/metrics"
+	_ "github.com/mnemogate/mnemogate/caddymodule"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// TestMain lets the test binary be the Caddy that the tests talk to: a process
+// of its own, with listeners that it is handed, so that no port can clash.
+func TestMain(m *testing.M) {
+	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" {
+		caddycmd.Main()
+		return
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=20") // each process would stay for a second longer
+	code := storetest.Run(m)
+	closeChromium()
+	os.Exit(code)
+}
+
+const (
+	testKey      = "test-api-key"
+	testPassword = "correct horse battery"
+	smsSecret    = "whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw=="
+)
+
+// A site is a running Caddy with mnemogate in front of a raw backend; or it
+// stands for several, see startNodes.
+type site struct {
+	t       *testing.T
+	URL     string
+	addr    string
+	dir     string
+	backend *rawBackend
+	sms     *webhookSink // also gets the mails
+	cmd     *exec.Cmd
+	exited  chan struct{}
+	ln      *os.File   // fd/3
+	more    []*os.File // fd/4 and on
+	config  string
+	base    string // base_path
+	env     []string
+	program string // the Caddy that start runs; empty for this one
+
+	nodes  []*site // that take turns with requests; nil if the site is one itself
+	turns  atomic.Int64
+	beside func() openStores // nil for those in its file
+	shared *servers          // set where a test kills them
+	outbox record.Outbox     // of backlog
+
+	logMu sync.Mutex
+	logs  bytes.Buffer
+}
+
+// A siteConfig is what differs from site to site: lines of Caddyfile.
+type siteConfig struct {
+	stores  string // replaces stores.SQLite
+	global  string // in the global option mnemogate, before the companies
+	company string // in company acme, in addition to its API key
+	more    string // further companies
+	handler string // in the directive mnemogate
+	servers string // in the global option servers
+	site    string // replaces the site's directives; BACKEND is the backend's address
+	env     []string
+	files   []*os.File // fd/4 and on
+}
+
+// cheapHashing is what hashes cost where a site does not say it in global: most
+// tests are not about their strength.
+const cheapHashing = `
+		password {
+			argon2id 64 1 1 insecure
+		}`
+
+// realHashing is what they cost by default.
+const realHashing = `
+		password {
+			argon2id 19456 2 1
+		}`
+
+func (c siteConfig) caddyfile(dir, sink, backend string) string {
+	if c.site == "" {
+		c.site = "mnemogate {\n" + c.handler + "\n}\nreverse_proxy BACKEND"
+	}
+	if !strings.Contains(c.global, "password {") {
+		c.global += cheapHashing
+	}
+	if c.stores == "" {
+		c.stores = "store sqlite " + dir + "/mnemogate.db"
+	}
+	return fmt.Sprintf(`{
+	admin unix/%[1]s/admin.sock
+	persist_config off
+	auto_https off
+	servers {
+		protocols h1 h2 h2c
+		%[6]s
+	}
+	log {
+		output stderr
+		level DEBUG
+	}
+	mnemogate {
+		%[10]s
+		sms webhook %[2]s {
+			secret %[3]s
+		}
+		mail webhook %[2]s {
+			secret %[3]s
+		}
+		recovery {
+			methods PHONE MAIL QUESTION
+			link https://app.example.com/recover#{token}
+		}
+		%[4]s
+		company acme {
+			api_key %[8]s
+			%[5]s
+		}
+		%[7]s
+	}
+}
+http:// {
+	bind fd/3
+	%[9]s
+}
+`, dir, sink, smsSecret, c.global, c.company, c.servers, c.more, testKey, strings.ReplaceAll(c.site, "BACKEND", backend), c.stores)
+}
+
+// caddysOwnRace is in the report of a race of Caddy 2.11 with itself: it copies
+// its reverse proxy while a reload writes its timer, and its TLS app while that
+// starts.
+var caddysOwnRace = regexp.MustCompile(`reverseproxy\.\(\*Handler\)\.cleanupConnections|caddytls\.\(\*TLS\)\.onEvent`)
+
+var basePathOf = regexp.MustCompile(`\bbase_path (\S+)`)
+
+// startSite runs Caddy with the configuration until the test ends.
+func startSite(t *testing.T, c siteConfig) *site {
+	t.Helper()
+	return startSiteWith(t, c, newRawBackend(t), newWebhookSink(t))
+}
+
+func startSiteWith(t *testing.T, c siteConfig, backend *rawBackend, sms *webhookSink) *site {
+	t.Helper()
+	s := &site{t: t, dir: shortTempDir(t), backend: backend, sms: sms, env: c.env, more: c.files}
+	s.addr, s.ln = listener(t)
+	s.URL = "http://" + s.addr
+	s.config = c.caddyfile(s.dir, s.sms.URL, s.backend.addr)
+	if found := basePathOf.FindStringSubmatch(s.config); found != nil {
+		s.base = found[1]
+	}
+	s.writeCaddyfile()
+	s.start()
+	t.Cleanup(func() {
+		s.stop(syscall.SIGTERM)
+		for _, report := range strings.Split(s.log(), "WARNING: DATA RACE")[1:] {
+			race, _, _ := strings.Cut(report, "==================")
+			if !caddysOwnRace.MatchString(race) {
+				t.Errorf("a data race in caddy:%s", race)
+			}
+		}
+	})
+	return s
+}
+
+func (s *site) writeCaddyfile() {
+	if err := os.WriteFile(s.dir+"/Caddyfile", []byte(s.config), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// listener opens a port to be handed over to a Caddy.
+func listener(t *testing.T) (addr string, file *os.File) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	file, err = ln.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return ln.Addr().String(), file
+}
+
+// run is a subtest that talks to the site. Subtests of one site don't run in
+// parallel.
+func (s *site) run(name string, f func(t *testing.T)) {
+	s.t.Helper()
+	outer := s.t
+	defer s.report(outer)
+	outer.Run(name, func(t *testing.T) {
+		s.report(t)
+		f(t)
+	})
+}
+
+// report makes t the test that hears of what fails.
+func (s *site) report(t *testing.T) {
+	s.t = t
+	for _, node := range s.nodes {
+		node.t = t
+	}
+}
+
+// start runs Caddy on the site's listener and waits until its config is live.
+func (s *site) start() {
+	s.t.Helper()
+	s.launch()
+	s.waitUntilLive()
+}
+
+func (s *site) launch() {
+	s.t.Helper()
+	s.cmd = s.caddy("run", "--config", s.dir+"/Caddyfile")
+	s.cmd.ExtraFiles = append([]*os.File{s.ln}, s.more...)
+	s.cmd.Stderr = s
+	s.cmd.Stdout = s
+	var err error
+	if s.exited, err = storetest.Start(s.cmd); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) waitUntilLive() {
+	s.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !strings.Contains(s.log(), "serving initial configuration") {
+		select {
+		case <-s.exited:
+			s.t.Fatalf("caddy ended at its start:\n%s", s.log())
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("caddy does not come up:\n%s", s.log())
+		}
+	}
+}
+
+// caddy is a command of the Caddy under test.
+func (s *site) caddy(args ...string) *exec.Cmd {
+	cmd := exec.Command(cmp.Or(s.program, os.Args[0]), args...)
+	cmd.Env = append(os.Environ(), "MNEMOGATE_TEST_CADDY=1",
+		"XDG_DATA_HOME="+s.dir+"/data", "XDG_CONFIG_HOME="+s.dir+"/config", "HOME="+s.dir)
+	cmd.Env = append(cmd.Env, s.env...)
+	return cmd
+}
+
+func (s *site) stop(signal os.Signal) {
+	_ = s.cmd.Process.Signal(signal)
+	select {
+	case <-s.exited:
+	case <-time.After(20 * time.Second):
+		_ = s.cmd.Process.Kill()
+		s.t.Error("caddy did not end")
+	}
+}
+
+// restart kills Caddy as a power cut would the process, and starts it anew.
+func (s *site) restart() {
+	s.t.Helper()
+	s.stop(syscall.SIGKILL)
+	s.startAgain()
+}
+
+// startAgain is start with a log of its own.
+func (s *site) startAgain() {
+	s.t.Helper()
+	s.logMu.Lock()
+	s.logs.Reset()
+	s.logMu.Unlock()
+	s.start()
+}
+
+// reload loads another configuration into the running Caddy.
+func (s *site) reload(c siteConfig) error {
+	s.t.Helper()
+	s.config = c.caddyfile(s.dir, s.sms.URL, s.backend.addr)
+	return s.load()
+}
+
+// load loads s.config into the running Caddy.
+func (s *site) load() error {
+	s.t.Helper()
+	s.writeCaddyfile()
+	out, err := s.caddy("reload", "--force", "--config", s.dir+"/Caddyfile", "--address", "unix/"+s.dir+"/admin.sock").CombinedOutput()
+	client.CloseIdleConnections() // the old config closes its own, perhaps just when one is used again
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// Write takes Caddy's log.
+func (s *site) Write(p []byte) (int, error) {
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	return s.logs.Write(p)
+}
+
+func (s *site) log() string {
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	return s.logs.String()
+}
+
+// tells waits until a text is in Caddy's log, which comes by a pipe.
+func (s *site) tells(text string) {
+	s.t.Helper()
+	storetest.Eventually(s.t, 20*time.Second, text+" in the log", func() bool { return strings.Contains(s.log(), text) })
+}
+
+// openStores are a site's, opened beside it, as an operator's tool would.
+type openStores interface {
+	Accounts() record.Accounts
+	Sessions() record.Sessions
+}
+
+func (s *site) accounts() record.Accounts { return s.store().Accounts() }
+
+func (s *site) store() openStores {
+	s.t.Helper()
+	if s.beside != nil {
+		return s.beside()
+	}
+	db := store.OpenSQLite(s.dir + "/mnemogate.db")
+	if err := db.Start(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// update changes an account of acme, and has its sessions ended if it asks to.
+func (s *site) update(mnemocode string, ending bool, change func(*record.Account)) {
+	s.t.Helper()
+	db, ctx := s.store(), s.t.Context()
+	a, err := db.Accounts().ByMnemocode(ctx, "acme", mnemocode)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	a, err = db.Accounts().Update(ctx, "acme", a.ID, func(a *record.Account) (bool, error) {
+		change(a)
+		return ending, nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if ending {
+		if err := db.Sessions().End(ctx, time.Now(), record.Ending{Company: "acme", Account: a.ID, Epoch: a.Epoch}); err != nil {
+			s.t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond) // by when Caddy must have heard of what another process ended
+	}
+}
+
+// shortTempDir is t.TempDir with a path that a Unix socket fits into.
+func shortTempDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "mg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Clean(dir)
+}

@@ -1,0 +1,137 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// Contract, 14: health is 200 or 503, without a body or a token, at a path of its
+// own and on the admin endpoint.
+func TestHealthIsToldToAnybody(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		s := start(t, siteConfig{company: roomy, handler: "health /health\nrequire_api_key"})
+		for _, node := range s.all() {
+			node.wantHealth(t, http.StatusOK)
+			for _, method := range []string{"HEAD", "POST"} {
+				want := map[string]int{"HEAD": http.StatusOK, "POST": http.StatusMethodNotAllowed}[method]
+				if a := node.ask(method, "/health", ""); a.Status != want {
+					t.Errorf("%s: %d, want %d", method, a.Status, want)
+				}
+			}
+			for _, uri := range []string{"/health/", "/he%61lth", "/Health"} {
+				if a := node.ask("GET", uri, ""); a.Status != http.StatusUnauthorized {
+					t.Errorf("%s: %d, want 401", uri, a.Status)
+				}
+			}
+			asked := func() (sum float64) {
+				for name, value := range node.scrape() {
+					if strings.HasPrefix(name, "mnemogate_store_seconds_count") && strings.Contains(name, `"tallies"`) {
+						sum += value
+					}
+				}
+				return sum
+			}
+			before, began := asked(), time.Now()
+			together(100, func(int) answer { return node.ask("GET", "/health", "") })
+			if n := asked() - before; n > 1+time.Since(began).Seconds() {
+				t.Errorf("100 questions asked the store %v times in %v", n, time.Since(began))
+			}
+		}
+	})
+}
+
+// A node that is about to end, and has shutdown_delay, says so, and goes on: so a
+// balancer sends it nothing any more before it is gone.
+func TestHealthTellsOfTheEnd(t *testing.T) {
+	t.Parallel()
+	config := siteConfig{company: people, handler: "health /health"}.caddyfile("DIR", "SINK", "BACKEND")
+	s := startCaddyfile(t, strings.Replace(config, "auto_https off", "auto_https off\nshutdown_delay 1m", 1), nil)
+	token := s.login("alice@example.com")
+	if err := s.load(); err != nil {
+		t.Fatal(err)
+	}
+	s.wantHealth(t, http.StatusOK) // the listener goes on
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	for _, uri := range []string{"/health", "/health?ready"} {
+		storetest.Eventually(t, 20*time.Second, "503", func() bool { return s.ask("GET", uri, "").Status == http.StatusServiceUnavailable })
+	}
+	s.get("/", token).wantStatus(http.StatusOK)
+	s.stop(syscall.SIGKILL)
+}
+
+func TestHealthTellsOfAStoreThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	s := ownServers(t)
+	s.redis.Kill() // health is told also before the first start
+	all := s.start(siteConfig{company: roomy + account("alice", ""), handler: "health /health"}, s.direct())
+	node := all.nodes[0]
+	becomes := func(status int) {
+		t.Helper()
+		storetest.Eventually(t, 20*time.Second, http.StatusText(status), func() bool {
+			return node.ask("GET", "/health", "").Status == status
+		})
+		node.wantHealth(t, status)
+	}
+	ready := func(status int) {
+		t.Helper()
+		for way, a := range map[string]answer{"site": node.ask("GET", "/health?ready", ""), "admin endpoint": node.adminRaw("GET", "health?ready", "")} {
+			if a.Status != status {
+				t.Errorf("%s: ready is %d, want %d", way, a.Status, status)
+			}
+		}
+	}
+	becomes(http.StatusServiceUnavailable)
+	ready(http.StatusServiceUnavailable)
+	restarted(t, s.redis.Start())
+	becomes(http.StatusOK)
+	token := node.login("alice")
+	s.postgres.Stop()
+	becomes(http.StatusServiceUnavailable)
+	ready(http.StatusOK)
+	node.get("/", token).wantStatus(http.StatusOK)
+	restarted(t, s.postgres.Start())
+	becomes(http.StatusOK)
+}
+
+// wantHealth checks both ways to ask.
+func (s *site) wantHealth(t *testing.T, status int) {
+	t.Helper()
+	for way, a := range map[string]answer{"site": s.ask("GET", "/health", ""), "admin endpoint": s.adminRaw("GET", "health", "")} {
+		if a.Status != status || len(a.Body) != 0 {
+			t.Errorf("%s: %d %q, want %d without a body", way, a.Status, a.Body, status)
+		}
+	}
+}
+
+// changelogVersion is the version that the source has by its changelog: the release
+// on top or, below "Unreleased", the minor version after it with -dev.
+func changelogVersion(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	top := regexp.MustCompile(`^# Changelog\n\n## (Unreleased\n(?s:.*?)\n## )?v(\d+)\.(\d+)\.(\d+) \(\d{4}-\d\d-\d\d\)\n`).FindStringSubmatch(string(text))
+	if top == nil {
+		t.Fatal("CHANGELOG.md begins with neither a release nor Unreleased")
+	}
+	if top[1] == "" {
+		return "v" + strings.Join(top[2:], ".")
+	}
+	minor, err := strconv.Atoi(top[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("v%s.%d.0-dev", top[2], minor+1)
+}

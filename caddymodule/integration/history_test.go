@@ -1,0 +1,136 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// history is what the admin endpoint tells of an account, the newest first.
+func (s *site) history(mnemocode string) []map[string]string {
+	s.t.Helper()
+	var answer struct{ Events []map[string]string }
+	node := s
+	if s.nodes != nil {
+		node = s.nodes[0]
+	}
+	if err := json.Unmarshal(node.admin("GET", "accounts/"+mnemocode+"/history?limit=1000", nil).wantStatus(200).Body, &answer); err != nil {
+		s.t.Fatal(err)
+	}
+	return answer.Events
+}
+
+// named are the names of events, without mnemogate.
+func named(events []map[string]string) []string {
+	var names []string
+	for _, e := range events {
+		names = append(names, strings.TrimPrefix(e["event"], "mnemogate."))
+	}
+	return names
+}
+
+// What happened to an account is there for an operator: logins, wrong passwords,
+// locks, changes and ended sessions, of that account alone. A login that was
+// answered, and a change, survive a crash.
+func TestHistoryOfAnAccount(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		s := start(t, siteConfig{company: "captcha off\nlimits {\nlock_after 2\n}\n" + account("alice", "") + account("bob", "")})
+		node := s
+		if s.nodes != nil {
+			node = s.nodes[0]
+		}
+		s.post("auth/login", "", fields{"login_id": "alice"}) // which leaves nothing
+		token := s.login("alice")
+		node.cli("", "account", "set", "alice", "--role", "tester").want(0)
+		s.get("/", token).want(wire.ErrTokenInvalid)
+		for range 3 {
+			s.credentials("alice", "a wrong password")
+		}
+		all := ""
+		storetest.Eventually(t, 20*time.Second, "two wrong passwords and the lock in the history", func() bool {
+			all = strings.Join(named(s.history("alice")), " ")
+			return strings.Count(all, "checkcredentials.failure") == 2 && strings.Count(all, "lock.password") == 1
+		})
+		if !strings.HasSuffix(all, " account.changed session.ended checkcredentials.success account.created") || strings.Contains(all, " login.") {
+			t.Errorf("got %s", all)
+		}
+		for _, e := range s.history("alice") {
+			switch name := strings.TrimPrefix(e["event"], "mnemogate."); {
+			case strings.HasPrefix(name, "check") && (e["user_agent"] != "Go-http-client/1.1" || e["address"] != "127.0.0.1"):
+				t.Errorf("%v does not tell who it was", e)
+			case name == "account.changed" && (e["actor"] != record.ActorAdmin || e["reason"] != "role" || e["address"] != ""):
+				t.Errorf("%v does not tell what, and by whom", e)
+			case name == "checkcredentials.success" && (e["session_id"] == "" || e["session_state"] != "authorized"):
+				t.Errorf("%v does not tell what began", e)
+			}
+		}
+		if got := named(s.history("bob")); fmt.Sprint(got) != "[account.created]" {
+			t.Errorf("bob's history: %v", got)
+		}
+		node.admin("GET", "accounts/nobody/history", nil).wantStatus(404)
+		node.admin("GET", "accounts/alice/history?limit=0", nil).wantStatus(400)
+
+		s.login("bob")
+		if s.nodes == nil {
+			s.restart()
+		} else {
+			s.nodes[0].restart()
+			s.nodes[1].restart()
+		}
+		if got := named(s.history("bob")); fmt.Sprint(got) != "[checkcredentials.success account.created]" {
+			t.Errorf("bob's history after a crash: %v", got)
+		}
+		node.cli("", "account", "history", "bob", "--limit", "1").want(0, "TIME", "checkcredentials.success  success  127.0.0.1", "Go-http-client/1.1")
+		node.cli("", "account", "history", "bob", "--json").want(0, `"event":"mnemogate.account.created"`)
+		node.cli("", "account", "history", "nobody").want(2)
+		node.cli("", "account", "delete", "bob", "--yes").want(0)
+		node.cli("", "account", "add", "bob").want(0)
+		if got := named(s.history("bob")); fmt.Sprint(got) != "[account.created]" {
+			t.Errorf("the history of who came after bob: %v", got)
+		}
+	})
+}
+
+// Who may read accounts sees when, whence and with what their users came, which
+// support needs, but the name of a session only with the right to list sessions.
+func TestHistoryNamesSessionsToWhoMayListThem(t *testing.T) {
+	t.Parallel()
+	s := accountsSite(t, startSite, allKeys+"\nkey support reads-and-lists {\nmay read sessions\n}", siteConfig{company: account("alice", "")})
+	s.login("alice")
+	for key, named := range map[string]bool{keyOfAll: true, "reads-and-lists": true, "reads-and-nothing-else": false} {
+		var answer struct{ Events []map[string]string }
+		if err := json.Unmarshal(s.api(key, "GET", "acme/accounts/alice/history", nil).wantStatus(200).Body, &answer); err != nil {
+			t.Fatal(err)
+		}
+		if login := answer.Events[0]; (login["session_id"] != "") != named || login["address"] != "127.0.0.1" || login["user_agent"] == "" {
+			t.Errorf("%s is told %v", key, login)
+		}
+	}
+}
+
+// While a store takes no history, nobody waits for it for long.
+func TestHistoryHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	servers := sharedServers(t)
+	s := servers.start(siteConfig{company: roomy + account("alice", "")}, servers.direct())
+	s.login("alice")
+	servers.postgres.Exec(t, "ALTER TABLE "+servers.schema+".history RENAME TO away")
+	watch := storetest.StartWatch()
+	for range 5 {
+		s.login("alice")
+	}
+	if took := watch.Took(); took > 5*time.Second {
+		t.Errorf("five logins took %s", took)
+	}
+	s.nodes[0].tells("recording what happened to accounts")
+	servers.postgres.Exec(t, "ALTER TABLE "+servers.schema+".away RENAME TO history")
+	storetest.Eventually(t, 20*time.Second, "the logins in the history", func() bool { return len(s.history("alice")) == 7 })
+}

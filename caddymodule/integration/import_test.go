@@ -1,0 +1,277 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+// readyHash is bcrypt's of "test": one that the store takes as it is.
+const readyHash = "$2y$04$mIJxfrCaEI3GukZe11CiXublhEFanu5.ododkll1WphfSp6pn4zIu"
+
+// importLine is an account with a ready hash, a phone, an email and a login name.
+func importLine(i int) string {
+	return fmt.Sprintf(`{"profile_mnemocode":"user-%06d","primary_phone":"+3706%07d","primary_email":"user%d@example.com","login_name":"user%d","password_hash":%q}`,
+		i, i, i, i, readyHash)
+}
+
+// importAll sends lines and returns the failures by line, and the counts.
+func (s *site) importAll(query, lines string) (map[int]api.Failure, api.Counts) {
+	s.t.Helper()
+	got := s.adminRaw("POST", "acme/import"+query, lines).wantStatus(200)
+	failures := map[int]api.Failure{}
+	answers := strings.Split(strings.TrimSpace(string(got.Body)), "\n")
+	for _, line := range answers[:len(answers)-1] {
+		var f api.Failure
+		if err := json.Unmarshal([]byte(line), &f); err != nil {
+			s.t.Fatalf("%s: %v", line, err)
+		}
+		failures[f.Line] = f
+	}
+	var counts api.Counts
+	if err := json.Unmarshal([]byte(answers[len(answers)-1]), &counts); err != nil {
+		s.t.Fatalf("%s: %v", got.Body, err)
+	}
+	return failures, counts
+}
+
+func TestImportTellsEachLineThatFails(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{})
+	bad := map[int]string{ // the field at fault
+		7: "", 100: "primary_phone", 500: "password_hash", 501: "password_hash", 900: "colour", 1200: "", 1500: "login_name", 1501: "primary_email", 1600: "password", 1999: "profile_mnemocode",
+	}
+	var lines strings.Builder
+	lines.WriteString("\ufeff")
+	for n := 1; n <= 2000; n++ {
+		line := importLine(n)
+		switch n {
+		case 7:
+			line = line[:40]
+		case 100:
+			line = strings.Replace(line, "+3706", "8-6", 1)
+		case 500:
+			line = strings.Replace(line, "$2y$04$", "$2y$31$", 1)
+		case 501:
+			line = strings.Replace(line, readyHash, "pbkdf2_sha256$999999999$salt$8xBlGd3jVgvJ+92hWPxi5ww0uuAuAnKgC45eudxro7c=", 1)
+		case 900:
+			line = strings.Replace(line, "{", `{"colour":"red",`, 1)
+		case 1200:
+			line = `{"profile_mnemocode":"long","role":"` + strings.Repeat("x", 70<<10) + `"}`
+		case 1500:
+			line = strings.Replace(line, `"user1500"`, `"USER1499"`, 1) // the line before has it
+		case 1501:
+			line = strings.Replace(line, "user1501@example.com", "User3@example.com", 1)
+		case 1600:
+			line = strings.Replace(line, `"password_hash":"`, `"password":"\u0000`, 1)
+		case 1999:
+			line = strings.Replace(line, "user-001999", "user {}", 1)
+		case 10, 11:
+			line = ""
+		}
+		lines.WriteString(line + "\n")
+	}
+	lines.WriteString(importLine(2001)) // without a newline
+	failures, counts := s.importAll("", lines.String())
+	if want := (api.Counts{Created: 1989, Failed: 10}); counts != want {
+		t.Errorf("got %+v, want %+v", counts, want)
+	}
+	for n, field := range bad {
+		if f, ok := failures[n]; !ok || f.Field != field || f.Error == "" {
+			t.Errorf("line %d: got %+v, want a failure with the field %q", n, f, field)
+		}
+		delete(failures, n)
+	}
+	if len(failures) > 0 {
+		t.Errorf("more failed: %+v", failures)
+	}
+	s.post("auth/checkcredentials", "", fields{"login_id": "user2001", "password": "test"}).wantState(record.Authorized)
+
+	s.run("what is there is skipped", func(t *testing.T) {
+		if _, counts := s.importAll("?update=false", lines.String()); counts.Created != 0 || counts.Skipped != 1989 || counts.Failed != 10 {
+			t.Errorf("got %+v", counts)
+		}
+	})
+	s.run("and told if wanted", func(t *testing.T) {
+		told, counts := s.importAll("?skipped=true", importLine(5)+"\n"+importLine(4000)+"\n"+`{"profile_mnemocode":"user-000006","password":"plain"}`)
+		if counts.Skipped != 2 || len(told) != 2 || !strings.Contains(told[1].Skipped, "is there already") || told[1].Error != "" || !strings.Contains(told[3].Skipped, "is there already") {
+			t.Errorf("got %+v, %+v", told, counts)
+		}
+		told, counts = s.importAll("?skipped=true&update=true", importLine(5))
+		if counts.Skipped != 1 || told[1].Skipped != "the account is like this already" {
+			t.Errorf("got %+v, %+v", told, counts)
+		}
+	})
+	s.run("or updated", func(t *testing.T) {
+		_, counts := s.importAll("?update=true", importLine(5)+"\n"+`{"profile_mnemocode":"user-000006","role":"chief"}`+"\n"+importLine(3000)+"\n"+
+			`{"profile_mnemocode":"user-000008","login_name":"user9"}`)
+		if want := (api.Counts{Created: 1, Updated: 1, Skipped: 1, Failed: 1}); counts != want {
+			t.Errorf("got %+v, want %+v", counts, want)
+		}
+		if got := s.admin("GET", "accounts/user-000006", nil); got.str("role") != "chief" || got.str("login_name") != "user6" || got.JSON["password_set"] != true {
+			t.Errorf("got %s", got.Body)
+		}
+	})
+	s.run("lines of one account follow each other", func(t *testing.T) {
+		var lines strings.Builder
+		for n := range 100 {
+			fmt.Fprintf(&lines, "{\"profile_mnemocode\":\"same\",\"role\":\"%d\"}\n", n)
+		}
+		_, counts := s.importAll("?update=true", lines.String())
+		if got := s.admin("GET", "accounts/same", nil); got.str("role") != "99" || counts.Updated != 99 {
+			t.Errorf("got %s, %+v", got.Body, counts)
+		}
+	})
+	s.run("plain secrets are hashed", func(t *testing.T) {
+		var lines strings.Builder
+		for n := range 20 {
+			fmt.Fprintf(&lines, `{"profile_mnemocode":"plain%d","login_name":"plain%d","password":"pässwörd","control_question":"?","control_answer":"x"}`+"\n", n, n)
+		}
+		if _, counts := s.importAll("", lines.String()); counts.Created != 20 {
+			t.Errorf("got %+v", counts)
+		}
+		s.post("auth/checkcredentials", "", fields{"login_id": "plain19", "password": "pässwörd"}).wantState(record.Authorized)
+	})
+	s.run("a Keycloak credential as it comes", func(t *testing.T) {
+		_, counts := s.importAll("", `{"profile_mnemocode":"kc","login_name":"kc","password_hash":{"type":"password","secretData":"{\"value\":\"JsfNbCOIdZUbyBJ+BT+VoGI91Ec2rWLOvkLPDaX8e9k=\",\"salt\":\"P5rtFkGtPfoaryJ6PizUJw==\",\"additionalParameters\":{}}","credentialData":"{\"hashIterations\":27500,\"algorithm\":\"pbkdf2-sha256\",\"additionalParameters\":{}}"}}`)
+		if counts.Created != 1 {
+			t.Fatalf("got %+v", counts)
+		}
+		s.post("auth/checkcredentials", "", fields{"login_id": "kc", "password": "password"}).wantState(record.Authorized)
+	})
+	if strings.Contains(s.log(), "mIJxfrCaEI3") || strings.Contains(s.log(), "pässwörd") {
+		t.Error("the log holds a secret")
+	}
+}
+
+func TestImportAnswersWhileItReads(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{})
+	r, w := io.Pipe()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/mnemogate/acme/import", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan *http.Response, 1)
+	go func() {
+		response, err := s.adminClient().Do(request)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- response
+	}()
+	if _, err := io.WriteString(w, "nonsense\n"); err != nil {
+		t.Fatal(err)
+	}
+	// More than the server's buffer of an answer, each line of which fails.
+	go func() {
+		defer w.Close()
+		for range 1000 {
+			if _, err := io.WriteString(w, "nonsense\n"); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		time.Sleep(11 * time.Second) // beyond Caddy's deadline for requests
+		_, _ = io.WriteString(w, importLine(1)+"\n")
+	}()
+	response := <-answered
+	defer response.Body.Close()
+	lines, last := 0, ""
+	for scanner := bufio.NewScanner(response.Body); scanner.Scan(); lines++ {
+		last = scanner.Text()
+	}
+	if lines != 1002 || last != `{"created":1,"updated":0,"skipped":0,"failed":1001}` {
+		t.Errorf("got %d lines, the last %s", lines, last)
+	}
+}
+
+// What broke off with the old configuration is sent again.
+func TestAnImportOutlivesReloads(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{})
+	var lines strings.Builder
+	for i := range 10_000 {
+		lines.WriteString(importLine(i) + "\n")
+	}
+	done := make(chan error, 1)
+	go func() {
+		for range 3 {
+			if err := s.load(); err != nil {
+				done <- err
+				return
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		done <- nil
+	}()
+	told := strings.TrimSpace(s.cli(lines.String(), "account", "import", "--json").want(0).out)
+	var counts fields
+	if err := json.Unmarshal([]byte(told[strings.LastIndex(told, "\n")+1:]), &counts); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if counts["created"].(float64)+counts["skipped"].(float64) != 10_000 {
+		t.Errorf("got %v", counts)
+	}
+}
+
+func TestAnExportTakesItsUsersToAnotherStore(t *testing.T) {
+	t.Parallel()
+	from := adminSite(t, siteConfig{})
+	from.admin("POST", "accounts", with(alice, fields{
+		"role": "tester", "locale": "lt", "second_factor": true, "control_question": "Cat?", "control_answer": "Tom",
+		"oauth_identities":     []fields{{"provider_id": 2, "subject": "sub-2"}},
+		"disclaimers_accepted": []fields{{"code": "terms", "version": "3", "accepted_at": "2026-01-02T03:04:05Z"}},
+	})).wantStatus(201)
+	codes := from.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200).JSON["backup_codes"].([]any)
+	from.admin("POST", "accounts", fields{"profile_mnemocode": "bob", "login_name": "bob", "status": "closed", "must_set_password": true}).wantStatus(201)
+	var lines strings.Builder
+	for i := range 1234 {
+		lines.WriteString(importLine(i) + "\n")
+	}
+	from.importAll("", lines.String())
+	export := from.admin("GET", "export", nil).wantStatus(200)
+	if n := bytes.Count(export.Body, []byte("\n")); n != 1236 {
+		t.Fatalf("%d lines", n)
+	}
+	if strings.Contains(string(export.Body), testPassword) || strings.Contains(string(export.Body), "Tom") {
+		t.Error("the export holds plain secrets")
+	}
+
+	to := adminSite(t, siteConfig{})
+	failures, counts := to.importAll("", string(export.Body))
+	if counts.Created != 1236 || len(failures) > 0 {
+		t.Fatalf("got %+v %v", counts, failures)
+	}
+	if again := to.admin("GET", "export", nil); string(again.Body) != string(export.Body) {
+		t.Error("the export of the other store differs")
+	}
+	before, after := from.admin("GET", "accounts/alice", nil), to.admin("GET", "accounts/alice", nil)
+	delete(before.JSON, "updated_at")
+	delete(after.JSON, "updated_at")
+	if fmt.Sprint(before.JSON) != fmt.Sprint(after.JSON) {
+		t.Errorf("got %v, want %v", after.JSON, before.JSON)
+	}
+	token := to.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(record.CheckOTP).token()
+	to.post("auth/checkotp", token, fields{"backup_code": codes[3]}).wantState(record.Authorized)
+	token = to.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "x", "method": "QUESTION"}).wantStatus(200).token()
+	to.post("auth/recovery/checkquestion", token, fields{"control_answer": "tom"}).wantState(record.RecoveryPassword)
+	to.post("auth/checkcredentials", "", fields{"login_id": "user1233", "password": "test"}).wantState(record.Authorized)
+	to.run("and again changes nothing", func(t *testing.T) {
+		if _, counts := to.importAll("?update=true", string(from.admin("GET", "export", nil).Body)); counts.Failed != 0 || counts.Created != 0 {
+			t.Errorf("got %+v", counts)
+		}
+	})
+}

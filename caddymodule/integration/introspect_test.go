@@ -1,0 +1,144 @@
+package integration
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+const zed = `
+	account zed {
+		login zed
+		email zed@example.com
+		password "` + testPassword + `"
+	}`
+
+// introspect asks what a token is worth, as RFC 7662 has it.
+func (s *site) introspect(key, contentType, body string) answer {
+	s.t.Helper()
+	r := s.request("POST", "/api/acme/introspect", body)
+	r.Header.Set("Content-Type", contentType)
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	return s.do(r)
+}
+
+const form = "application/x-www-form-urlencoded"
+
+func (s *site) worth(token string) string {
+	s.t.Helper()
+	return string(s.introspect(keyOfAll, form, url.Values{"token": {token}}.Encode()).wantStatus(http.StatusOK).Body)
+}
+
+const inactive = `{"active":false}` + "\n"
+
+func TestTokensAreIntrospected(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		s := accountsSite(t, start, allKeys, siteConfig{company: zed, more: umbra})
+		began := time.Now()
+		token := s.login("zed")
+		session := s.sessions("zed")[0]
+		want := fields{"active": true, "sub": "zed", "company": "acme", "state": "authorized", "sid": session.ID,
+			"iat": float64(session.Created.Unix()), "exp": float64(session.Expires.Unix())}
+		for range 4 { // from the stores of both nodes, and from their memories
+			for contentType, body := range map[string]string{
+				form:                              "token_type_hint=refresh_token&token=" + token,
+				"application/json":                `{"x": 1, "token": "` + token + `"}`,
+				"application/json; charset=utf-8": `{"token":"` + token + `"}`,
+			} {
+				a := s.introspect(keyOfAll, contentType, body).wantStatus(http.StatusOK)
+				if got, _ := json.Marshal(a.JSON); string(got) != string(must(json.Marshal(want))) {
+					t.Errorf("got %s, want %v", a.Body, want)
+				}
+			}
+			s.get("/x", token).is(200)
+		}
+		if iat := session.Created.Unix(); iat < began.Unix() || iat > time.Now().Unix() {
+			t.Errorf("it began at %v", session.Created)
+		}
+		if got := s.sessions("zed")[0].Expires; !got.Equal(session.Expires) {
+			t.Errorf("it was prolonged from %v to %v", session.Expires, got)
+		}
+
+		step := s.post("auth/login", "", fields{"login_id": "zed"}).token()
+		for how, token := range map[string]string{
+			"a step's": step, "another company's": s.loginAt("umbra", "other-key", "zoe"), "unknown": "mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+			"none at all": "x", "with a scheme": "Bearer " + token,
+		} {
+			if got := s.worth(token); got != inactive {
+				t.Errorf("%s: got %s", how, got)
+			}
+		}
+		s.post("auth/checkpassword", step, fields{"password": testPassword}).wantState(record.Authorized) // it was not spent
+
+		s.post("auth/logout", token, nil).wantState(record.None)
+		s.eventually("the ended token is inactive on all nodes", func() bool {
+			for range s.all() { // they take turns
+				if s.worth(token) != inactive {
+					return false
+				}
+			}
+			return true
+		})
+
+		s.introspect("reads-and-nothing-else", form, "token="+token).wantRefused(http.StatusForbidden, "")
+		if a := s.introspect("", form, "token="+token).wantRefused(http.StatusUnauthorized, ""); a.Header.Get("WWW-Authenticate") == "" {
+			t.Error("401 without a challenge")
+		}
+		s.introspect("not-a-key-at-all", form, "token="+token).wantRefused(http.StatusUnauthorized, "")
+		for body, contentType := range map[string]string{
+			"": form, "token=": form, "token=a&token=b": form, "Token=a": form, "{}": "application/json", `{"token":null}`: "application/json",
+			`{"token":"a","token":"b"}`: "application/json", `{"token":1}`: "application/json", `{"token":"a"}x`: "application/json",
+		} {
+			s.introspect(keyOfAll, contentType, body).wantRefused(http.StatusBadRequest, "token")
+		}
+		s.introspect(keyOfAll, form, "token=%zz").wantRefused(http.StatusBadRequest, "")
+		s.introspect(keyOfAll, "text/plain", "token="+token).wantRefused(http.StatusUnsupportedMediaType, "")
+		s.introspect(keyOfAll, form, "token="+strings.Repeat("x", 1<<20)).wantRefused(http.StatusRequestEntityTooLarge, "")
+		if strings.Contains(s.log(), token) {
+			t.Error("the log holds a token")
+		}
+		s.api(keyOfAll, "POST", "acme/introspect?token="+token, nil).wantRefused(http.StatusBadRequest, "token")
+		s.api(keyOfAll, "GET", "acme/introspect", nil).wantRefused(http.StatusMethodNotAllowed, "")
+	})
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func TestAnOAuthClientIntrospectsTokens(t *testing.T) {
+	t.Parallel()
+	storetest.NeedPeers(t, peersDir)
+	s := accountsSite(t, startSite, allKeys, siteConfig{company: zed})
+	token, ended := s.login("zed"), s.login("zed")
+	s.post("auth/logout", ended, nil).wantState(record.None)
+	config := must(json.Marshal(fields{"api": s.URL + "/api", "company": "acme", "key": keyOfAll, "tokens": []string{token, ended}}))
+	cmd := exec.Command("node", "introspect.mjs", string(config))
+	cmd.Dir = peersDir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var got []manage.Introspection
+	if err := json.Unmarshal(out, &got); err != nil || len(got) != 2 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if !got[0].Active || got[0].Sub != "zed" || got[1].Active {
+		t.Errorf("the client says %s", out)
+	}
+}

@@ -1,0 +1,347 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// storm calls f n times, as many at once as a machine takes connections for.
+func storm(n int, f func(i int) answer) []answer {
+	const width = 100
+	var answers []answer
+	for begun := 0; begun < n; begun += width {
+		answers = append(answers, together(min(width, n-begun), func(i int) answer { return f(begun + i) })...)
+	}
+	return answers
+}
+
+// Of many guesses at once, all of them different and one right, one is compared;
+// and with renewals among them, one for each code that was sent.
+func TestGuessesAtOnceCompareOneCode(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, guessesAtOnceCompareOneCode)
+}
+
+func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
+	const guesses = 200
+	s := start(t, siteConfig{company: roomy + "otp {\nrenewals 100\n}\n" +
+		"account bob {\nphone +37060000002\n}\n" +
+		account("carol", "phone +37060000003\nsecond_factor")})
+	login := func() string {
+		return s.post("auth/login", "", fields{"login_id": "+37060000002"}).wantState(record.CheckOTP).token()
+	}
+	// guess is the i-th of all different ones; the 0th is right.
+	guess := func(code string, i int) fields {
+		var n int
+		_, _ = fmt.Sscan(code, &n)
+		return fields{"otp": fmt.Sprintf("%06d", (n+i*4999)%1_000_000)}
+	}
+	s.run("one is right", func(t *testing.T) {
+		for round := range 5 {
+			before := s.tally("bob", record.WrongCodes)
+			token := login()
+			code := s.sms.last("otp.login", "code")
+			got := outcomes(together(guesses, func(i int) answer { return s.post("auth/checkotp", token, guess(code, i+round*7-14)) }))
+			compared := got["success"] + s.tally("bob", record.WrongCodes) - before
+			refused := got["auth.otp.invalid"] + got["auth.token.invalid"]
+			busy := got["service.unavailable"] // where the machine is too slow for so many
+			if compared > 1 || compared+busy == 0 || got["success"]+refused+busy != guesses {
+				t.Errorf("%v: %d were compared, want 1", got, compared)
+			}
+			s.endSessions("bob")
+		}
+	})
+	s.run("renewals among them", func(t *testing.T) {
+		before, sent := s.tally("bob", record.WrongCodes), len(s.sms.of("otp.login"))
+		token := login()
+		answers := together(guesses, func(i int) answer {
+			if i%20 == 0 {
+				return s.post("auth/renewotp", token, nil)
+			}
+			return s.post("auth/checkotp", token, fields{"otp": "no code"})
+		})
+		// While renewals are under way there may be no code to compare with: once more.
+		s.post("auth/checkotp", token, fields{"otp": "no code"}).want(wire.ErrOTPInvalid)
+		compared := s.tally("bob", record.WrongCodes) - before
+		if codes := len(s.sms.of("otp.login")) - sent; compared < 1 || compared > codes {
+			t.Errorf("%v: %d guesses were compared with %d codes", outcomes(answers), compared, codes)
+		}
+	})
+	s.run("of the second factor", func(t *testing.T) {
+		token := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
+		code := s.sms.last("otp.login", "code")
+		got := outcomes(together(guesses, func(i int) answer { return s.post("auth/checkotp", token, guess(code, i+1)) }))
+		if wrong := s.tally("carol", record.WrongCodes); wrong != 1 || got["auth.otp.invalid"] != guesses {
+			t.Errorf("%v: %d were compared, want 1", got, wrong)
+		}
+		s.post("auth/checkotp", token, guess(code, 0)).want(wire.ErrOTPInvalid)
+	})
+}
+
+// A thousand who ask at once get as many SMS as the budget allows, whichever
+// budget it is, and the one after them none.
+func TestSMSBudgetsAreSpentExactly(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, smsBudgetsAreSpentExactly)
+}
+
+func smsBudgetsAreSpentExactly(t *testing.T, start starter) {
+	const asked, budget = 1000, 7
+	of := []string{"sms_per_account", "sms_per_phone", "sms_per_address", "sms_per_company", "sms_per_country", "renewals"}
+	var companies string
+	for _, narrow := range of {
+		limits := map[string]string{"sms_per_account": "100000/1h", "sms_per_phone": "100000/1h", "sms_per_address": "100000/1h", "sms_per_company": "100000/1h", "sms_per_country": "100000/1h"}
+		renewals := 100
+		if narrow == "renewals" {
+			renewals = budget
+		} else {
+			limits[narrow] = fmt.Sprint(budget, "/1h")
+		}
+		companies += fmt.Sprintf("company %s {\napi_key %s\notp {\nrenewals %d\n}\nlimits {\n", narrow, testKey, renewals)
+		for name, rate := range limits {
+			companies += name + " " + rate + "\n"
+		}
+		companies += "}\n"
+		for i := range 5 {
+			companies += fmt.Sprintf("account a%[1]d {\nphone +3706000001%[1]d\n}\n", i)
+		}
+		companies += "}\n"
+	}
+	s := start(t, siteConfig{global: "captcha off\n", more: companies})
+	for _, narrow := range of {
+		s.run(narrow, func(t *testing.T) {
+			before := len(s.sms.of("otp.login"))
+			login := func(i int) answer {
+				account := 0
+				if narrow == "sms_per_address" || narrow == "sms_per_company" || narrow == "sms_per_country" {
+					account = i % 5 // these are what accounts share
+				}
+				return s.postTo(narrow, testKey, "auth/login", "", fields{"login_id": fmt.Sprint("+3706000001", account)})
+			}
+			token := login(0).wantState(record.CheckOTP).token()
+			renew := func(int) answer { return s.postTo(narrow, testKey, "auth/renewotp", token, nil) }
+			ask, first := login, 1
+			if narrow == "renewals" {
+				ask, first = renew, 0
+			}
+			got := outcomes(storm(asked, func(i int) answer {
+				if i%3 == 0 && narrow != "sms_per_address" && narrow != "sms_per_company" && narrow != "sms_per_country" {
+					return renew(i)
+				}
+				return ask(i)
+			}))
+			sent := len(s.sms.of("otp.login")) - before
+			// An SMS may be paid for and not sent where a store was too slow to say so.
+			lost := got["service.unavailable"]
+			if got["success"] > budget-first || got["success"]+lost < budget-first || got["auth.restricted"]+got["success"]+lost != asked {
+				t.Errorf("%v, want %d successes", got, budget-first)
+			}
+			if sent != got["success"]+1 && lost == 0 || sent > budget+1-first {
+				t.Errorf("%v: %d SMS were sent", got, sent)
+			}
+			if a := ask(asked).want(wire.ErrRestricted); a.Header.Get("Retry-After") == "" {
+				t.Error("it has no Retry-After")
+			}
+		})
+	}
+}
+
+// However an account is spelled, by whichever route and on whichever node, it
+// has one count of wrong passwords; and an unknown login id has one, too.
+func TestWrongPasswordsAreOneCount(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, wrongPasswordsAreOneCount)
+}
+
+func wrongPasswordsAreOneCount(t *testing.T, start starter) {
+	s := start(t, siteConfig{company: roomy + account("alice", "email alice@example.com\nphone +37060000001")})
+	for name, spellings := range map[string][]string{
+		"known": {"alice", "ALICE", " Alice\t", "ａｌｉｃｅ", "alice@example.com", "Alice@EXAMPLE.com", "+37060000001",
+			"0037060000001", "+370 (600) 00-001", "＋３７０６００００００１"},
+		"unknown": {"nobody@example.com", "NOBODY@example.com", " nobody@example.com", "ｎobody@example.com", "Nobody@Example.Com"},
+	} {
+		s.run(name, func(t *testing.T) {
+			var token string
+			for i := range 10 { // as lock_after says
+				loginID := spellings[i%len(spellings)]
+				if i%2 == 0 || name == "unknown" {
+					s.credentials(loginID, "a wrong one").want(wire.ErrCredentialsInvalid)
+					continue
+				}
+				token = s.post("auth/login", "", fields{"login_id": loginID}).wantState(record.CheckPassword).token()
+				s.post("auth/checkpassword", token, fields{"password": "a wrong one"}).want(wire.ErrPasswordInvalid)
+			}
+			for range s.nodes { // each of them
+				for _, loginID := range spellings {
+					s.credentials(loginID, testPassword).want(wire.ErrRestricted)
+					s.post("auth/login", "", fields{"login_id": loginID}).want(wire.ErrRestricted)
+				}
+			}
+			if name == "known" {
+				s.post("auth/checkpassword", token, fields{"password": testPassword}).want(wire.ErrRestricted)
+				if n := s.tally("alice", record.WrongPasswords); n != 10 {
+					t.Errorf("%d were counted, want 10", n)
+				}
+			}
+		})
+	}
+}
+
+// Neither renewing nor logging in again, another purpose or node, a success nor
+// the end of all processes takes a wrong code off the count.
+func TestNothingResetsWrongCodes(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, nothingResetsWrongCodes)
+}
+
+func nothingResetsWrongCodes(t *testing.T, start starter) {
+	s := start(t, siteConfig{company: `
+		captcha off
+		limits {
+			wrong_codes 9/24h
+			sms_per_account 1000/10m
+			sms_per_phone 1000/24h
+		}
+		` + account("carol", "phone +37060000003\nsecond_factor")})
+	one, two := s, s
+	if s.nodes != nil {
+		one, two = s.nodes[0], s.nodes[1]
+	}
+	count := 0
+	wrong := func(node *site, route, token string) {
+		t.Helper()
+		node.post(route, token, fields{"otp": "no code"}).want(wire.ErrOTPInvalid)
+		count++
+		if n := s.tally("carol", record.WrongCodes); n != count {
+			t.Fatalf("%d wrong codes were counted, want %d", n, count)
+		}
+	}
+	login := func(node *site) string {
+		t.Helper()
+		return node.credentials("carol", testPassword).wantState(record.CheckOTP).token()
+	}
+	phone := fields{"login_id": "carol", "captcha_response": "any", "method": "PHONE"}
+
+	token := login(one)
+	wrong(two, "auth/checkotp", token)
+	one.post("auth/renewotp", token, nil).wantState(record.None)
+	wrong(one, "auth/checkotp", token)
+	two.post("auth/renewotp", token, nil).wantState(record.None)
+	wrong(one, "auth/checkotp", token)
+	token = login(two)
+	wrong(one, "auth/checkotp", token)
+	recovery := one.post("auth/recovery/recover", "", phone).wantState(record.RecoveryOTP).token()
+	wrong(two, "auth/recovery/checkotp", recovery)
+	two.post("auth/recovery/renewotp", recovery, nil).wantState(record.None)
+	wrong(one, "auth/recovery/checkotp", recovery)
+	two.post("auth/checkotp", token, fields{"backup_code": "AAAAABBBBB"}).want(wire.ErrBackupCodeInvalid)
+	count++
+	token = login(one)
+	code := s.sms.last("otp.login", "code")
+	one.post("auth/checkotp", token, fields{"otp": code}).wantState(record.Authorized)
+	one.restart()
+	if two != one {
+		two.restart()
+	}
+	wrong(two, "auth/checkotp", login(one))
+	wrong(one, "auth/checkotp", login(two))
+	for _, node := range []*site{one, two} {
+		node.post("auth/checkotp", token, fields{"otp": code}).want(wire.ErrTokenInvalid)
+		node.credentials("carol", testPassword).want(wire.ErrRestricted)
+		node.post("auth/recovery/recover", "", phone).want(wire.ErrRestricted)
+	}
+}
+
+// A stranger who never stops locks an account for lock_for and no longer: what
+// comes during a lock does not prolong it. Recovery stays open all the while,
+// and lets the owner in at once.
+func TestAStrangerLocksForNoLongerThanLockFor(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, aStrangerLocksForNoLongerThanLockFor)
+}
+
+func aStrangerLocksForNoLongerThanLockFor(t *testing.T, start starter) {
+	const long = "captcha off\nlimits {\nlock_for 1h\nfailures_per_address 1000000/5m\n}\n"
+	s := start(t, siteConfig{
+		company: long + account("alice", "phone +37060000001\nemail alice@example.com"),
+		more: "company brief {\napi_key " + testKey + "\ncaptcha off\nlimits {\nlock_for 2s\nfailures_per_address 1000000/5m\n}\n" +
+			account("bob", "") + "}\n",
+	})
+	wrong := func(company, loginID string) answer {
+		return s.postTo(company, testKey, "auth/checkcredentials", "", fields{"login_id": loginID, "password": "a wrong one"})
+	}
+	lock := func(company, loginID string) {
+		s.t.Helper()
+		for range 10 {
+			wrong(company, loginID).want(wire.ErrCredentialsInvalid)
+		}
+		wrong(company, loginID).want(wire.ErrRestricted)
+	}
+	// under calls f while strangers go on.
+	under := func(f func()) {
+		ctx, stop := context.WithCancel(t.Context())
+		var strangers sync.WaitGroup
+		for i := range 4 {
+			strangers.Go(func() {
+				for ctx.Err() == nil {
+					if a := wrong("acme", []string{"alice", "+37060000001", "Alice@example.com"}[i%3]); a.Status != http.StatusTooManyRequests {
+						t.Errorf("a stranger is answered %d %s", a.Status, a.Body)
+						return
+					}
+				}
+			})
+		}
+		defer strangers.Wait()
+		defer stop()
+		f()
+	}
+	s.run("it is not prolonged", func(t *testing.T) {
+		lock("acme", "alice")
+		locked := time.Now()
+		under(func() { time.Sleep(2500 * time.Millisecond) })
+		a := s.credentials("alice", testPassword).want(wire.ErrRestricted)
+		left, err := strconv.Atoi(a.Header.Get("Retry-After"))
+		if passed := int(time.Since(locked).Seconds()); err != nil || left > 3600-2 || left < 3600-passed-2 {
+			t.Errorf("after %d s Retry-After is %q", passed, a.Header.Get("Retry-After"))
+		}
+		if n := s.tally("alice", record.WrongPasswords); n != 10 {
+			t.Errorf("%d wrong passwords were counted, want 10", n)
+		}
+	})
+	for _, method := range []string{"PHONE", "MAIL"} {
+		s.run("recovery by "+method, func(t *testing.T) {
+			if s.tally("alice", record.WrongPasswords) == 0 {
+				lock("acme", "alice")
+			}
+			var token string
+			under(func() {
+				recovery := s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": method})
+				if method == "PHONE" {
+					code := fields{"otp": s.sms.last("otp.recovery", "code")}
+					token = s.post("auth/recovery/checkotp", recovery.wantState(record.RecoveryOTP).token(), code).token()
+				} else {
+					recovery.wantState(record.None)
+					token = s.post("auth/recovery/checklink", "", fields{"token": s.sms.linkToken()}).token()
+				}
+			})
+			s.post("auth/setpassword", token, fields{"new_password": "new after " + method}).wantState(record.None)
+			s.credentials("alice", "new after "+method).wantState(record.Authorized)
+		})
+	}
+	s.run("it ends", func(t *testing.T) {
+		lock("brief", "bob")
+		storetest.Eventually(t, 20*time.Second, "login of the owner", func() bool {
+			a := s.postTo("brief", testKey, "auth/checkcredentials", "", fields{"login_id": "bob", "password": testPassword})
+			return a.Status == http.StatusOK
+		})
+	})
+}

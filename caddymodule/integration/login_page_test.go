@@ -1,0 +1,245 @@
+package integration
+
+import (
+	"bytes"
+	"compress/gzip"
+	"html"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+var (
+	fileOfPage = regexp.MustCompile(`(?:href|src)="([^"]+)"`)
+	keyOfPage  = regexp.MustCompile(`<meta name="mnemogate-key" content="([^"]+)">`)
+	inline     = regexp.MustCompile(`(?i)<style|\sstyle=|\son\w+=|<script(?: [^>]*)?>[^<]|javascript:`)
+)
+
+// loaded gets the login page as a browser would.
+func (s *site) loaded(path, headers string) (a answer, markup string) {
+	s.t.Helper()
+	a = s.ask("GET", path, "Accept: text/html\r\n"+headers)
+	if a.Status != http.StatusOK || a.Header.Get("Content-Type") != "text/html; charset=utf-8" {
+		s.t.Fatalf("GET %s: got %d %s\n%s", path, a.Status, a.Header, a.Body)
+	}
+	return a, string(a.Body)
+}
+
+func TestTheLoginPageIsServed(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: "captcha off", handler: "base_path /api\nlogin_page {\ntitle Acme\nlogo testdata/logo.svg\n}"})
+	for _, path := range []string{"/api/acme/login?return_to=/x", "/api/acme/logout"} {
+		a, markup := s.loaded(path, "")
+		for name, want := range map[string]string{
+			"Cache-Control":              "no-store",
+			"X-Frame-Options":            "DENY",
+			"X-Content-Type-Options":     "nosniff",
+			"Referrer-Policy":            "no-referrer",
+			"Cross-Origin-Opener-Policy": "same-origin",
+			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; worker-src 'self'; " +
+				"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+		} {
+			if got := a.Header.Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
+			}
+		}
+		if found := inline.FindString(markup); found != "" {
+			t.Errorf("%s: %q stands in the page itself, which its policy forbids", path, found)
+		}
+		files := fileOfPage.FindAllStringSubmatch(markup, -1)
+		if len(files) < 8 {
+			t.Errorf("%s names only the files %v", path, files)
+		}
+		for _, file := range files {
+			if !strings.HasPrefix(file[1], "/api/acme/v2/page/") {
+				t.Errorf("%s loads %s, which is none of its own", path, file[1])
+				continue
+			}
+			a := s.ask("GET", file[1], "Accept-Encoding: gzip\r\n")
+			if a.Status != http.StatusOK || a.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" ||
+				a.Header.Get("X-Content-Type-Options") != "nosniff" || !slices.Contains(a.Header["Vary"], "Accept-Encoding") {
+				t.Errorf("%s: got %d %s", file[1], a.Status, a.Header)
+			}
+			if image := strings.HasPrefix(a.Header.Get("Content-Type"), "image/"); image != (a.Header.Get("Content-Security-Policy") == "default-src 'none'; sandbox") {
+				t.Errorf("%s: got %s", file[1], a.Header)
+			}
+			if same := s.ask("GET", file[1], "If-None-Match: "+a.Header.Get("ETag")+"\r\n"); same.Status != http.StatusNotModified {
+				t.Errorf("%s: it has not changed, and is sent again: %d", file[1], same.Status)
+			}
+		}
+	}
+
+	s.run("in gzip", func(t *testing.T) {
+		plain := s.ask("GET", "/api/acme/v2/client.js", "")
+		packed := s.ask("GET", "/api/acme/v2/client.js", "Accept-Encoding: br, gzip;q=0.5\r\n")
+		r, err := gzip.NewReader(bytes.NewReader(packed.Body))
+		if err != nil {
+			t.Fatalf("%v: %s", err, packed.Header)
+		}
+		if unpacked, err := io.ReadAll(r); err != nil || !bytes.Equal(unpacked, plain.Body) || packed.Header.Get("Content-Encoding") != "gzip" {
+			t.Errorf("it is another, %v, %s", err, packed.Header)
+		}
+		if refused := s.ask("GET", "/api/acme/v2/client.js", "Accept-Encoding: gzip;q=0.0, br\r\n"); refused.Header.Get("Content-Encoding") != "" {
+			t.Error("it was not wanted in gzip")
+		}
+	})
+	s.run("other paths and methods", func(t *testing.T) {
+		if a := s.ask("POST", "/api/acme/login", "Content-Length: 0\r\n"); a.Status != http.StatusMethodNotAllowed || a.Header.Get("Allow") != "GET" {
+			t.Errorf("POST: got %d %s", a.Status, a.Header)
+		}
+		if a := s.ask("GET", "/api/acme/v2/page/1/page.css", ""); a.Status != http.StatusOK || a.Header.Get("Cache-Control") != "no-cache" {
+			t.Errorf("a file of another version: got %d %s", a.Status, a.Header)
+		}
+		for _, path := range []string{"/api/acme/v2/page/1/page.html", "/api/acme/v2/page/1/texts/", "/api/acme/v2/page/"} {
+			if a := s.ask("GET", path, ""); a.Status != http.StatusNotFound || len(a.Body) > 0 {
+				t.Errorf("%s: got %d %s", path, a.Status, a.Body)
+			}
+		}
+		for _, path := range []string{"/acme/login", "/api/umbra/login", "/api/acme/login/", "/api/Acme/login", "/api/umbra/v2/page/1/page.css"} {
+			s.ask("GET", path, "").want(wire.ErrHeaderMissing)
+		}
+	})
+}
+
+func TestNoLoginPageUnlessItIsConfigured(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: "captcha off"})
+	for _, path := range []string{"/acme/login", "/acme/logout", "/acme/v2/page/1/page.css"} {
+		s.get(path, "").want(wire.ErrHeaderMissing)
+	}
+}
+
+// What an operator's configuration says is text; a logo runs nothing.
+func TestHostileLooks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	logo := filepath.Join(dir, "logo.svg")
+	if err := os.WriteFile(logo, []byte(`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const title = `</title><script>alert(1)</script><img src=x onerror='alert(1)'>`
+	s := startSite(t, siteConfig{company: "captcha off", handler: "login_page {\ntitle \"" + title + "\"\nlogo " + logo + "\n}"})
+	a, markup := s.loaded("/acme/login", "")
+	if strings.Contains(markup, "<script>alert") || strings.Contains(markup, "<img src=x") || !strings.Contains(html.UnescapeString(markup), title) {
+		t.Errorf("the title is markup: %s", markup)
+	}
+	if strings.Contains(a.Header.Get("Content-Security-Policy"), "unsafe") {
+		t.Error(a.Header)
+	}
+}
+
+func TestLanguagesOfTheLoginPage(t *testing.T) {
+	t.Parallel()
+	texts := t.TempDir()
+	if err := os.WriteFile(filepath.Join(texts, "ar.json"), []byte(`{"language": "العربية", "login.heading": "تسجيل الدخول"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startSite(t, siteConfig{company: "captcha off", handler: "login_page {\ntexts " + texts + "\n}"})
+	for _, c := range []struct{ path, accept, html, heading string }{
+		{"/acme/login", "", `<html lang="en" dir="ltr">`, "Log in"},
+		{"/acme/login", "de-AT,de;q=0.9,en;q=0.8", `<html lang="de" dir="ltr">`, "Anmelden"},
+		{"/acme/login", "eo, fr;q=0.3, en;q=0.2", `<html lang="fr" dir="ltr">`, "Connexion"},
+		{"/acme/login", "es-419", `<html lang="es" dir="ltr">`, "Iniciar sesión"},
+		{"/acme/login", "lt", `<html lang="lt" dir="ltr">`, "Prisijungti"},
+		{"/acme/login", "zh", `<html lang="en" dir="ltr">`, "Log in"},
+		{"/acme/login", "\"<>;;;q=x", `<html lang="en" dir="ltr">`, "Log in"},
+		{"/acme/login", "ar-EG", `<html lang="ar" dir="rtl">`, "تسجيل الدخول"},
+		{"/acme/login?lang=lt", "de", `<html lang="lt" dir="ltr">`, "Prisijungti"},
+		{"/acme/login?lang=%3Cscript%3E", "de", `<html lang="de" dir="ltr">`, "Anmelden"},
+	} {
+		a, markup := s.loaded(c.path, "Accept-Language: "+c.accept+"\r\n")
+		if !strings.Contains(markup, c.html) || !strings.Contains(markup, "<h1>"+c.heading+"</h1>") || !slices.Contains(a.Header["Vary"], "Accept-Language, Cookie") {
+			t.Errorf("%s, %s: got %s %s", c.path, c.accept, a.Header, markup)
+		}
+	}
+}
+
+func TestThePagesKeyIsOfItsCompanyAlone(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		s := start(t, siteConfig{company: "captcha off", more: "company umbra {\napi_key other-key\ncaptcha off\n}\n", handler: "login_page acme"})
+		_, markup := s.loaded("/acme/login", "")
+		key := keyOfPage.FindStringSubmatch(markup)
+		if key == nil {
+			t.Fatalf("no key in %s", markup)
+		}
+		body := fields{"login_id": "nobody@example.com"}
+		s.postTo("acme", key[1], "auth/login", "", body).want(wire.ErrLoginIDNotFound)
+		s.postTo("umbra", key[1], "auth/login", "", body).want(wire.ErrAPIKeyInvalid)
+		if _, again := s.loaded("/acme/login", ""); keyOfPage.FindStringSubmatch(again) == nil {
+			t.Error("no key in a second page")
+		}
+	})
+}
+
+// Contract, 16: of several companies, a site has the page of those that login_page
+// names, and takes the key of no other's page, wherever that was made.
+func TestALoginPageIsOfTheCompaniesThatItNames(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, more: umbra, site: `
+		handle_path /both/* {
+			mnemogate {
+				login_page umbra acme
+			}
+			reverse_proxy BACKEND
+		}
+		handle_path /one/* {
+			mnemogate {
+				login_page acme
+			}
+			reverse_proxy BACKEND
+		}
+		handle_path /none/* {
+			mnemogate
+			reverse_proxy BACKEND
+		}`})
+	keyAt := func(path string) string {
+		_, markup := s.loaded(path, "")
+		key := keyOfPage.FindStringSubmatch(markup)
+		if key == nil {
+			t.Fatalf("no key in %s", markup)
+		}
+		return "X-Api-Key: " + key[1] + "\r\n"
+	}
+	keys := map[string]string{"acme": keyAt("/one/acme/login"), "umbra": keyAt("/both/umbra/login")}
+	keyAt("/both/acme/logout")
+	for site, companies := range map[string][]string{"/both": {"acme", "umbra"}, "/one": {"acme"}, "/none": {}} {
+		for company, key := range keys {
+			good := slices.Contains(companies, company)
+			for path, want := range map[string]*wire.Error{
+				"POST /v2/auth/login": wire.ErrValidation, "POST /v2/auth/logout": wire.ErrHeaderMissing, "GET /v2/captcha": wire.ErrNoRoute,
+				"GET /v2/session": wire.ErrHeaderMissing, "GET /v2/client.json": nil,
+			} {
+				method, path, _ := strings.Cut(path, " ")
+				a := s.ask(method, site+"/"+company+path, key)
+				switch {
+				case !good:
+					a.want(wire.ErrAPIKeyInvalid)
+				case want == nil:
+					a.is(200)
+				default:
+					a.want(want)
+				}
+			}
+			for _, path := range []string{"/login", "/logout", "/v2/page/1/page.css"} {
+				if a := s.ask("GET", site+"/"+company+path, ""); good != (a.Status == 200) || !good && a.str("error_code") != wire.ErrHeaderMissing.Code {
+					t.Errorf("%s/%s%s: got %d %s", site, company, path, a.Status, a.Body)
+				}
+			}
+			s.ask("GET", site+"/"+company+"/v2/client.js", "").is(200)
+		}
+	}
+	s.ask("GET", "/both/x", navigates).wantRedirect("/both/umbra/login?return_to=%2Fboth%2Fx")
+	s.ask("GET", "/both/acme/x", navigates).wantRedirect("/both/acme/login?return_to=%2Fboth%2Facme%2Fx")
+	s.ask("GET", "/one/x", navigates).wantRedirect("/one/acme/login?return_to=%2Fone%2Fx")
+	s.ask("GET", "/one/umbra/x", navigates).want(wire.ErrHeaderMissing)
+	s.ask("GET", "/one/umbra/login", navigates).want(wire.ErrHeaderMissing)
+}

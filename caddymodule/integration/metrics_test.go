@@ -1,0 +1,386 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// scrape returns the samples of ours at the admin endpoint, and those of Go's
+// runtime left out.
+func (s *site) scrape() map[string]float64 {
+	s.t.Helper()
+	samples := map[string]float64{}
+	lines := bufio.NewScanner(strings.NewReader(s.fromAdmin("/metrics")))
+	for lines.Scan() {
+		name, value, ok := strings.Cut(lines.Text(), "} ")
+		if ok {
+			name += "}"
+		} else {
+			name, value, _ = strings.Cut(lines.Text(), " ")
+		}
+		if strings.HasPrefix(name, "mnemogate_") {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				s.t.Fatalf("%q is no sample: %v", lines.Text(), err)
+			}
+			samples[name] = n
+		}
+	}
+	return samples
+}
+
+// fromAdmin reads from Caddy's admin endpoint.
+func (s *site) fromAdmin(path string) string {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://localhost"+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", s.dir+"/admin.sock")
+	}
+	response, err := (&http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}).Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		s.t.Fatalf("%s: %s, %v: %s", path, response.Status, err, body)
+	}
+	return string(body)
+}
+
+func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
+	t.Parallel()
+	c := siteConfig{company: people, global: "limits {\nlock_after 2\n}"}
+	s := startSite(t, c)
+	if s.scrape()[`mnemogate_locks_total{company="acme",lock="sms_per_company"}`] != 0 {
+		t.Error("a lock that was never reached is not 0")
+	}
+	token := s.login("alice@example.com")
+	for range 3 {
+		s.get("/", token)
+	}
+	s.get("/", "")
+	s.get("/", "mgs_nonsense").want(wire.ErrTokenInvalid)
+	pending := s.post("auth/login", "", fields{"login_id": "+37060000002"}).wantState(record.CheckOTP).token()
+	s.post("auth/checkotp", pending, fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
+	s.sms.answer(500)
+	s.post("auth/login", "", fields{"login_id": "+37060000002"}).want(wire.ErrUnavailable)
+	s.sms.answer(0)
+	for range 2 {
+		s.post("auth/checkcredentials", "", fields{"login_id": "frank", "password": "wrong"})
+	}
+	s.postTo("nobody", testKey, "auth/login", "", fields{"login_id": "frank"}).want(wire.ErrAPIKeyInvalid)
+	s.post("auth/nothing", "", nil).want(wire.ErrNoRoute)
+	s.post("auth/logout", s.login("alice@example.com"), nil).wantState(record.None)
+
+	want := map[string]float64{
+		`mnemogate_requests_total{company="acme",result="success",route="checkcredentials"}`:                       2,
+		`mnemogate_requests_total{company="acme",result="auth.credentials.invalid",route="checkcredentials"}`:      2,
+		`mnemogate_requests_total{company="acme",result="success",route="login"}`:                                  1,
+		`mnemogate_requests_total{company="acme",result="service.unavailable",route="login"}`:                      1,
+		`mnemogate_requests_total{company="unknown",result="auth.apikey.invalid",route="login"}`:                   1,
+		`mnemogate_requests_total{company="acme",result="request.validation.failed",route="none"}`:                 1,
+		`mnemogate_protected_requests_total{result="pass"}`:                                                        3,
+		`mnemogate_protected_requests_total{result="auth.header.missing"}`:                                         1,
+		`mnemogate_protected_requests_total{result="auth.token.invalid"}`:                                          1,
+		`mnemogate_locks_total{company="acme",lock="password"}`:                                                    1,
+		`mnemogate_locks_total{company="acme",lock="sms_per_company"}`:                                             0,
+		`mnemogate_sessions_begun_total{company="acme",state="authorized"}`:                                        3,
+		`mnemogate_sessions_begun_total{company="acme",state="checkotp"}`:                                          1,
+		`mnemogate_sessions_ended_total{company="acme",reason="logout"}`:                                           1,
+		`mnemogate_account_changes_total{change="created",company="acme"}`:                                         6,
+		`mnemogate_messages_total{channel="sms",company="acme",country="+370",result="accepted",type="otp.login"}`: 1,
+		`mnemogate_messages_total{channel="sms",company="acme",country="+370",result="failed",type="otp.login"}`:   1,
+		`mnemogate_codes_used_total{company="acme",country="+370"}`:                                                1,
+		`mnemogate_messages_dropped_total{company="acme"}`:                                                         0,
+		`mnemogate_memory_hits_total`:                                                                              2,
+		`mnemogate_memory_misses_total`:                                                                            1,
+		`mnemogate_memory_sessions`:                                                                                1,
+		`mnemogate_memory_trusted`:                                                                                 1,
+		`mnemogate_build_info{version="` + changelogVersion(t) + `"}`:                                              1,
+		`mnemogate_up`:                   1,
+		`mnemogate_hash_queue`:           0,
+		`mnemogate_background_messages`:  0,
+		`mnemogate_defects_total`:        0,
+		`mnemogate_events_dropped_total`: 0,
+	}
+	check := func(when string) {
+		t.Helper()
+		got := s.scrape()
+		for name, n := range want {
+			if value, ok := got[name]; !ok || value != n {
+				t.Errorf("%s: %s is %v (there: %v), want %v", when, name, value, ok, n)
+			}
+		}
+		for _, name := range []string{
+			`mnemogate_store_seconds_count{method="by_login_id",result="ok",store="accounts"}`,
+			`mnemogate_store_seconds_count{method="get",result="ok",store="sessions"}`,
+			`mnemogate_hash_wait_seconds_count{result="turn"}`,
+			`mnemogate_hash_queue_limit`,
+		} {
+			if got[name] == 0 {
+				t.Errorf("%s: %s is 0", when, name)
+			}
+		}
+		for name := range got {
+			if strings.Contains(name, `store_seconds_count`) && strings.Contains(name, `result="error"`) {
+				t.Errorf("%s: %s: no store failed", when, name)
+			}
+		}
+	}
+	check("at first")
+	if err := s.reload(c); err != nil {
+		t.Fatal(err)
+	}
+	check("after a reload")
+	s.config = strings.Replace(s.config, "captcha off", "captcha off\nsms_nonsense", 1)
+	if s.load() == nil {
+		t.Fatal("a broken config was taken")
+	}
+	s.config = strings.Replace(s.config, "captcha off\nsms_nonsense", "captcha off", 1)
+	s.config = strings.Replace(s.config, "reverse_proxy ", "bind_nonsense ", 1)
+	if s.load() == nil {
+		t.Fatal("a broken config was taken")
+	}
+	check("after a failed reload")
+	s.get("/", token)
+	if n := s.scrape()[`mnemogate_protected_requests_total{result="pass"}`]; n != 4 {
+		t.Errorf("passes after the reloads: %v", n)
+	}
+}
+
+// What captcha and OAuth providers answer is counted, and that they don't. Where
+// the admin endpoint is out of reach, a site serves the metrics as well.
+func TestMetricsOfProvidersOnASite(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{
+		"/captcha right": `{"success":true}`, "/captcha wrong": `{"success":false}`,
+		"/token good": `{"access_token":"x","token_type":"bearer"}`, "/user": `{"id":"alice"}`,
+	}
+	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ask := strings.TrimSpace(r.URL.Path + " " + r.FormValue("response") + r.FormValue("code"))
+		if ask == "/token bad" {
+			w.WriteHeader(http.StatusBadRequest)
+		} else if answers[ask] == "" {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, answers[ask])
+	}))
+	t.Cleanup(provider.Close)
+	s := startSite(t, siteConfig{
+		company: `captcha siteverify ` + provider.URL + `/captcha secret
+			oauth 2 oauth2 {
+				token_url ` + provider.URL + `/token
+				userinfo_url ` + provider.URL + `/user
+				subject id
+				client_id me
+				client_secret secret
+				redirect_uri https://app.example.com/
+			}
+			account alice {
+				login alice
+				question Cat? Whiskers
+				identity 2 alice
+			}`,
+		site: "handle /metrics {\nmetrics\n}\nhandle {\nmnemogate\nreverse_proxy BACKEND\n}",
+	})
+	recover := func(response string) answer {
+		return s.post("auth/recovery/recover", "", fields{"login_id": "alice", "method": "QUESTION", "captcha_response": response})
+	}
+	oauth := func(code string) answer {
+		return s.post("auth/oauth", "", fields{"provider_id": 2, "code": code, "redirect_uri": "https://app.example.com/"})
+	}
+	recover("right").wantState(record.RecoveryQuestion)
+	recover("wrong").want(wire.ErrCaptchaInvalid)
+	recover("down").want(wire.ErrUnavailable)
+	oauth("good").wantState(record.Authorized)
+	oauth("bad").want(wire.ErrOAuthFailed)
+	oauth("down").want(wire.ErrUnavailable)
+	metrics := string(s.get("/metrics", "").Body)
+	for _, result := range []string{"right", "wrong", "failed"} {
+		if want := `mnemogate_captchas_total{company="acme",result="` + result + `"} 1`; !strings.Contains(metrics, want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+	for _, result := range []string{"accepted", "refused", "failed"} {
+		if want := `mnemogate_provider_logins_total{company="acme",provider="2",result="` + result + `"} 1`; !strings.Contains(metrics, want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(metrics)
+	}
+}
+
+// What is scraped is what the table lists, and no label is unbounded.
+func TestMetricsAreThoseOfTheTable(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people})
+	s.login("alice@example.com")
+	kinds := map[string]app.MetricKind{}
+	for _, k := range app.MetricKinds {
+		if kinds[k.Name].Name != "" || !strings.HasPrefix(k.Name, "mnemogate_") || strings.HasSuffix(k.Name, "_total") != (k.Kind == "counter") {
+			t.Errorf("%+v", k)
+		}
+		kinds[k.Name] = k
+	}
+	help := regexp.MustCompile(`(?m)^# (HELP|TYPE) (mnemogate_\w+) (.*)$`)
+	for _, m := range help.FindAllStringSubmatch(s.fromAdmin("/metrics"), -1) {
+		k, ok := kinds[m[2]]
+		if !ok || m[1] == "HELP" && m[3] != k.Help || m[1] == "TYPE" && m[3] != k.Kind {
+			t.Errorf("%s is not as the table has it: %+v", m[0], k)
+		}
+	}
+	label := regexp.MustCompile(`(\w+)="`)
+	for name := range s.scrape() {
+		family, labels, _ := strings.Cut(name, "{")
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			family = strings.TrimSuffix(family, suffix)
+		}
+		for _, l := range label.FindAllStringSubmatch(labels, -1) {
+			if l[1] != "le" && !slices.Contains(kinds[family].Labels, l[1]) {
+				t.Errorf("%s: the table has no label %s", name, l[1])
+			}
+		}
+	}
+}
+
+// Each alert is raised by what it is for, and none of them by a busy day.
+func TestAlertsAreRaised(t *testing.T) {
+	t.Parallel()
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		storetest.SkipOrFail(t, "no promtool")
+	}
+	if out, err := exec.Command(promtool, "test", "rules", "../app/alerts_test.yaml").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	raised, err := os.ReadFile("../app/alerts_test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := os.ReadFile("../app/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(string(rules), -1) {
+		if !strings.Contains(string(raised), `alertname="`+alert[1]+`"`) {
+			t.Errorf("alerts_test.yaml does not raise %s", alert[1])
+		}
+	}
+}
+
+// An alert is a whole rule, and each way to fail that is counted has one.
+func TestAlertsCoverWhatFails(t *testing.T) {
+	raw, err := os.ReadFile("../app/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(raw))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&file); err != nil {
+		t.Fatal(err)
+	}
+	var asked strings.Builder
+	for _, rule := range file.Groups[0].Rules {
+		if rule.Alert == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+			t.Errorf("a rule misses something: %+v", rule)
+		}
+		asked.WriteString(rule.Expr + "\n")
+	}
+	for _, failure := range []string{
+		`up{job="mnemogate"} == 0`, `absent(mnemogate_up)`, `mnemogate_up == 0`,
+		`mnemogate_store_seconds_count{result="error"}`, `mnemogate_messages_total{result="failed"}`,
+		`mnemogate_captchas_total{result="failed"}`, `mnemogate_provider_logins_total{result="failed"}`,
+		`mnemogate_hash_wait_seconds_count{result="busy"}`, `mnemogate_memory_trusted == 0`,
+	} {
+		if !strings.Contains(asked.String(), failure) {
+			t.Errorf("no alert asks for %s", failure)
+		}
+	}
+}
+
+func TestCountingAPassCostsNoMemory(t *testing.T) {
+	if n := testing.AllocsPerRun(1000, func() { app.CountProtected(nil, false) }); n != 0 {
+		t.Errorf("a pass costs %v allocations", n)
+	}
+	refused := &wire.Refusal{Err: wire.ErrTokenInvalid}
+	if n := testing.AllocsPerRun(1000, func() { app.CountProtected(refused, true) }); n > 1 {
+		t.Errorf("a refusal costs %v allocations", n)
+	}
+}
+
+func BenchmarkCountPass(b *testing.B) {
+	b.ReportAllocs()
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			app.CountProtected(nil, false)
+		}
+	})
+}
+
+func BenchmarkCountRefusal(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		app.CountProtected(wire.ErrTokenInvalid, false)
+	}
+}
+
+// After a change: go test ./caddymodule/integration -run Pages -update
+func TestPagesShowTheMetrics(t *testing.T) {
+	const file, begin, end = "../../docs/operators.md", "<!-- metrics -->\n", "<!-- end of metrics -->"
+	var table strings.Builder
+	table.WriteString("| Metric | Type | Labels | |\n| --- | --- | --- | --- |\n")
+	for _, k := range app.MetricKinds {
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", k.Name, k.Kind, strings.Join(k.Labels, ", "), k.Help)
+	}
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok1 := strings.Cut(string(page), begin)
+	got, tail, ok2 := strings.Cut(rest, end)
+	switch {
+	case !ok1 || !ok2:
+		t.Error(file + " has no place for the metrics")
+	case *update:
+		if err := os.WriteFile(file, []byte(head+begin+table.String()+end+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	case got != table.String():
+		t.Error(file + ": the metrics are not those of the table; run go test ./caddymodule/integration -run Pages -update")
+	}
+}

@@ -1,0 +1,335 @@
+package integration
+
+import (
+	"context"
+	"crypto/rand"
+	"flag"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// A starter starts a site, or nodes that are like one.
+type starter = func(*testing.T, siteConfig) *site
+
+// onEachDeployment runs a test on all deployments, which behave alike.
+func onEachDeployment(t *testing.T, test func(*testing.T, starter)) {
+	for _, d := range []struct {
+		name  string
+		start starter
+	}{
+		{"embedded", startSite},
+		{"two nodes", startNodes},
+	} {
+		t.Run(d.name, func(t *testing.T) { test(t, d.start) })
+	}
+}
+
+// startNodes starts two nodes that share PostgreSQL and Redis. The requests to
+// what it returns take turns between them.
+func startNodes(t *testing.T, c siteConfig) *site {
+	t.Helper()
+	s := sharedServers(t)
+	return s.start(c, s.direct(), s.direct())
+}
+
+// servers are what nodes share.
+type servers struct {
+	t        *testing.T
+	postgres *storetest.Postgres
+	redis    *storetest.Redis
+	schema   string
+}
+
+// sharedServers are PostgreSQL that is never stopped, and a Redis.
+func sharedServers(t *testing.T) *servers {
+	t.Helper()
+	postgres := storetest.SharedPostgres(t)
+	return &servers{t: t, postgres: postgres, redis: storetest.StartRedis(t), schema: postgres.NewSchema(t)}
+}
+
+// ownServers may be stopped.
+func ownServers(t *testing.T) *servers {
+	t.Helper()
+	return &servers{t: t, postgres: storetest.OwnPostgres(t), redis: storetest.StartRedis(t), schema: "public"}
+}
+
+// direct is the part of a node's Caddyfile that leads to the servers.
+func (s *servers) direct() string {
+	return fmt.Sprintf("store postgres %q\nsessions redis %s", s.postgres.DSN(s.schema), s.redis.URL())
+}
+
+// through is direct by way of proxies.
+func (s *servers) through(w *way) string {
+	return fmt.Sprintf("store postgres %q\nsessions redis redis://%s", s.postgres.DSNThrough(w.postgres, s.schema), w.redis.Addr())
+}
+
+// A way is what lies between a node and the servers.
+type way struct{ postgres, redis *storetest.Proxy }
+
+func (s *servers) newWay() *way {
+	return &way{
+		postgres: storetest.NewProxy(s.t, "unix", s.postgres.Socket()),
+		redis:    storetest.NewProxy(s.t, "unix", s.redis.Socket()),
+	}
+}
+
+// start starts a node for each of these parts of a Caddyfile.
+func (s *servers) start(c siteConfig, nodes ...string) *site {
+	s.t.Helper()
+	all := &site{t: s.t, backend: newRawBackend(s.t), sms: newWebhookSink(s.t)}
+	for _, stores := range nodes {
+		c.stores = stores
+		all.nodes = append(all.nodes, startSiteWith(s.t, c, all.backend, all.sms))
+	}
+	all.beside = sync.OnceValue(s.open)
+	return all
+}
+
+// open opens the stores beside the nodes.
+func (s *servers) open() openStores {
+	s.t.Helper()
+	accounts, err := store.OpenPostgres(s.postgres.DSN(s.schema), store.PostgresOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = accounts.Close() })
+	sessions, err := store.OpenRedis(store.RedisOptions{URLs: []string{s.redis.URL()}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = sessions.Close() })
+	startShared(s.t, accounts, sessions)
+	return struct {
+		*store.Postgres
+		*store.Redis
+	}{accounts, sessions}
+}
+
+// startShared starts stores as the nodes that share them do.
+func startShared(t testing.TB, accounts *store.Postgres, sessions *store.Redis) {
+	t.Helper()
+	storetest.Started(t, accounts.Start)
+	name, err := store.Deployment(t.Context(), accounts.Accounts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions.SetDeployment(name)
+	storetest.Started(t, sessions.Start)
+}
+
+// What is promised: an answer in this time, no trust for longer than that, and
+// all is normal again so soon.
+const (
+	answerWithin  = 2 * time.Second
+	trustedWithin = 2 * time.Second
+	normalWithin  = 5 * time.Second
+	heardWithin   = time.Second // 100 ms at p99: see TestLogoutIsHeard
+)
+
+// timely asks something and checks that the answer comes in time and, where it
+// is service.unavailable, says when to come again.
+func (s *site) timely(ask func() answer) answer {
+	s.t.Helper()
+	began, stalled := time.Now(), storetest.WatchStalls()
+	a := ask()
+	took, stall := time.Since(began), stalled()
+	if took > answerWithin+stall {
+		s.t.Errorf("an answer took %v, of which the machine is to blame for %v: %d %s", took, stall, a.Status, a.Body)
+	}
+	if a.Status == http.StatusServiceUnavailable && (a.str("error_code") != wire.ErrUnavailable.Code || a.Header.Get("Retry-After") == "") {
+		s.t.Errorf("got 503 %s with Retry-After %q", a.Body, a.Header.Get("Retry-After"))
+	}
+	return a
+}
+
+// remember has each node ask for a session that it then remembers.
+func (s *site) remember(tokens ...string) {
+	s.t.Helper()
+	for _, node := range s.nodes {
+		for _, token := range tokens {
+			for range 2 {
+				if a := node.get("/", token); a.Status != http.StatusOK {
+					s.t.Fatalf("got %d %s, want 200", a.Status, a.Body)
+				}
+			}
+		}
+	}
+}
+
+// hears waits until a node refuses a token that was ended elsewhere.
+func (s *site) hears(node *site, token string) {
+	s.t.Helper()
+	storetest.Eventually(s.t, heardWithin, "refusal", func() bool {
+		return node.get("/", token).str("error_code") == wire.ErrTokenInvalid.Code
+	})
+}
+
+// normally waits until all nodes do what they should.
+func (s *site) normally(is func(node *site) bool) {
+	s.t.Helper()
+	healed, stalled := time.Now(), storetest.WatchStalls()
+	for _, node := range s.nodes {
+		storetest.Eventually(s.t, time.Minute, "return to normal", func() bool { return is(node) })
+	}
+	took, stall := time.Since(healed), stalled()
+	s.t.Logf("normal again after %v, of which the machine is to blame for %v", took, stall)
+	if took > normalWithin+stall {
+		s.t.Error("that is too late")
+	}
+}
+
+func (s *site) credentials(login, password string) answer {
+	s.t.Helper()
+	return s.post("auth/checkcredentials", "", fields{"login_id": login, "password": password})
+}
+
+// A session that ends is ended: at once on the node that ended it, and soon
+// after on the others, which remember it.
+func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
+	t.Parallel()
+	all := startNodes(t, siteConfig{company: roomy +
+		account("alice", "phone +37060000001") + account("bob", "question Cat? Whiskers")})
+	one, two := all.nodes[0], all.nodes[1]
+	refused := func(token string) {
+		all.t.Helper()
+		one.get("/", token).want(wire.ErrTokenInvalid) // that is where it ended
+		all.hears(two, token)
+	}
+	both := func(loginID string) (tokens [2]string) {
+		all.t.Helper()
+		tokens = [2]string{one.login(loginID), two.login(loginID)}
+		all.remember(tokens[:]...)
+		return tokens
+	}
+	all.run("logout", func(*testing.T) {
+		tokens := both("alice")
+		one.post("auth/logout", tokens[0], nil).wantState(record.None)
+		refused(tokens[0])
+		all.remember(tokens[1])
+		two.post("auth/logout", tokens[1], nil).wantState(record.None)
+		two.get("/", tokens[1]).want(wire.ErrTokenInvalid)
+		all.hears(one, tokens[1])
+	})
+	all.run("a new password", func(*testing.T) {
+		tokens := both("bob")
+		recovery := two.post("auth/recovery/recover", "", fields{"login_id": "bob", "captcha_response": "any", "method": "QUESTION"}).token()
+		setting := one.post("auth/recovery/checkquestion", recovery, fields{"control_answer": "Whiskers"}).token()
+		one.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).wantState(record.None)
+		for _, token := range tokens {
+			refused(token)
+		}
+	})
+	for name, change := range map[string]func(){
+		"a new phone":        func() { one.admin("PATCH", "accounts/alice", fields{"primary_phone": "+37060000009"}).wantStatus(200) },
+		"sessions ended":     func() { one.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(204) },
+		"all sessions ended": func() { one.admin("DELETE", "sessions", nil).wantStatus(204) },
+		"a new role":         func() { one.admin("PATCH", "accounts/alice", fields{"role": rand.Text()}).wantStatus(200) },
+		"each session ended": func() {
+			for _, session := range one.admin("GET", "accounts/alice/sessions", nil).JSON["sessions"].([]any) {
+				one.admin("DELETE", "accounts/alice/sessions/"+session.(fields)["session_id"].(string), nil).wantStatus(204)
+			}
+		},
+		"restricted account": func() { one.admin("PATCH", "accounts/alice", fields{"status": "restricted"}).wantStatus(200) },
+	} {
+		all.run(name, func(*testing.T) {
+			one.admin("PATCH", "accounts/alice", fields{"status": "active"}).wantStatus(200)
+			tokens := both("alice")
+			change()
+			for _, token := range tokens {
+				refused(token)
+			}
+		})
+	}
+}
+
+var logouts = flag.Int("logouts", 50, "how many logouts TestLogoutIsHeard measures; the figures in docs/many-nodes.md are of 1000")
+
+// How long after the answer to a logout another node, which remembers the
+// session, lets it pass, while both are busy. For the figures:
+//
+//	go test ./caddymodule/integration -run LogoutIsHeard -v -logouts 1000
+func TestLogoutIsHeard(t *testing.T) {
+	all := startNodes(t, siteConfig{company: roomy + account("alice", "") + account("bob", "")})
+	one, two := all.nodes[0], all.nodes[1]
+	ctx, stop := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	defer load.Wait()
+	defer stop()
+	var passed atomic.Int64
+	for range 4 {
+		token := all.login("bob")
+		load.Go(func() {
+			for ctx.Err() == nil {
+				if a := all.get("/", token); a.Status != http.StatusOK {
+					t.Errorf("under load: %d %s", a.Status, a.Body)
+					return
+				}
+				passed.Add(1)
+			}
+		})
+	}
+	began := time.Now()
+	var after, until []time.Duration
+	for range *logouts {
+		token := all.login("alice")
+		all.remember(token)
+		one.post("auth/logout", token, nil).wantState(record.None)
+		answered := time.Now()
+		late := time.Duration(0)
+		for {
+			asked := time.Since(answered)
+			if two.get("/", token).Status != http.StatusOK {
+				break
+			}
+			late = asked
+			if late > heardWithin {
+				t.Fatalf("passes %v after the logout", late)
+			}
+		}
+		until = append(until, late)
+		after = append(after, time.Since(answered))
+	}
+	rate := float64(passed.Load()) / time.Since(began).Seconds()
+	slices.Sort(after)
+	slices.Sort(until)
+	at := func(sorted []time.Duration, share float64) time.Duration {
+		return sorted[int(share*float64(len(sorted)-1))]
+	}
+	t.Logf("%d logouts under %.0f requests/s: refused elsewhere after p50 %v, p99 %v, at most %v, the request that was refused included; "+
+		"the last request that passed was sent after p99 %v, at most %v",
+		len(after), rate, at(after, 0.5), at(after, 0.99), at(after, 1), at(until, 0.99), at(until, 1))
+}
+
+// What a node has answered holds at the others when it is killed.
+func TestNodeIsKilled(t *testing.T) {
+	t.Parallel()
+	all := startNodes(t, siteConfig{company: roomy + account("alice", "")})
+	one, two := all.nodes[0], all.nodes[1]
+	live, ended := one.login("alice"), one.login("alice")
+	all.remember(live, ended)
+	half := one.post("auth/login", "", fields{"login_id": "alice"}).token()
+	one.post("auth/logout", ended, nil).wantState(record.None)
+	one.stop(syscall.SIGKILL)
+	all.hears(two, ended)
+	if a := two.get("/", live); a.Status != http.StatusOK {
+		t.Errorf("got %d %s, want 200", a.Status, a.Body)
+	}
+	two.post("auth/checkpassword", half, fields{"password": testPassword}).wantState(record.Authorized)
+	two.post("auth/logout", live, nil).wantState(record.None)
+	one.start()
+	for _, token := range []string{live, ended, half} {
+		one.get("/", token).want(wire.ErrTokenInvalid)
+	}
+	all.remember(two.login("alice"))
+}

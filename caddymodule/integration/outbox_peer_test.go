@@ -1,0 +1,62 @@
+package integration
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// The receiver that docs/backends.md shows takes what is sent, verified by the
+// library of Standard Webhooks, whichever of two secrets it knows.
+func TestThePagesReceiverTakesEvents(t *testing.T) {
+	t.Parallel()
+	storetest.NeedPeers(t, peersDir)
+	_, section, _ := strings.Cut(pages(t)["docs/backends.md"], "\n## Hearing that an account changed\n")
+	receivers := blocks(section, "js")
+	if len(receivers) == 0 {
+		t.Fatal("docs/backends.md shows no receiver")
+	}
+	const newer = "whsec_YSBuZXdlciBzZWNyZXQgb2YgdGhlIGV2ZW50cw=="
+	for name, known := range map[string]string{"the older secret": eventsSecret, "the newer secret": newer} {
+		t.Run(name, func(t *testing.T) {
+			port := storetest.FreePorts(t, 1)[0]
+			cmd := exec.Command("node", "--input-type=module", "--eval", receivers[0])
+			cmd.Dir = peersDir
+			cmd.Env = append(os.Environ(), "EVENTS_SECRET="+known, fmt.Sprint("PORT=", port))
+			cmd.Stderr = os.Stderr
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := storetest.Start(cmd); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = cmd.Process.Kill() })
+			s := startSite(t, siteConfig{company: roomy + account("alice", "") + fmt.Sprintf(
+				"events webhook http://127.0.0.1:%d/ {\nsecret %s %s\nretry 100ms\n}\n", port, newer, eventsSecret)})
+			s.admin("PATCH", "accounts/alice", fields{"role": "editor"}).wantStatus(200)
+			s.admin("DELETE", "accounts/alice", nil)
+			lines := bufio.NewReader(out)
+			for _, want := range []string{"account.created alice\n", "account.changed alice\n", "account.deleted alice\n"} {
+				if got, err := lines.ReadString('\n'); got != want {
+					t.Fatalf("the receiver got %q, want %q: %v", got, want, err)
+				}
+			}
+			response, err := client.Post(fmt.Sprintf("http://127.0.0.1:%d/", port), "application/json", strings.NewReader(`{"type":"account.deleted","data":{}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
+			if response.StatusCode != 401 {
+				t.Errorf("an event without a signature: got %s, want 401", response.Status)
+			}
+		})
+	}
+}

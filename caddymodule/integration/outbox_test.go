@@ -1,0 +1,493 @@
+package integration
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+const eventsSecret = "whsec_dGhlIHNlY3JldCBvZiB0aGUgZXZlbnRz"
+
+// A receiver is a backend that is told what happens to accounts.
+type receiver struct {
+	*httptest.Server
+	t *testing.T
+
+	mu    sync.Mutex
+	tries []told
+	does  func(told) int // the status of its answer; nil: 204
+}
+
+// A told is an event in one of its tries.
+type told struct {
+	ID, Type, Company, Account string
+	Body                       []byte
+	Status                     int // of the answer
+}
+
+func newReceiver(t *testing.T) *receiver {
+	r := &receiver{t: t}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(func() {
+		r.CloseClientConnections()
+		r.Close()
+	})
+	return r
+}
+
+// events is the receiver in a Caddyfile, with short pauses.
+func (r *receiver) events(more string) string {
+	return fmt.Sprintf("events webhook %s {\nsecret %s\nretry 100ms\ntimeout 500ms\n%s\n}\n", r.URL, eventsSecret, more)
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	body, err := io.ReadAll(q.Body)
+	if err != nil {
+		return
+	}
+	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(eventsSecret, "whsec_"))
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%s.%s.%s", q.Header.Get("webhook-id"), q.Header.Get("webhook-timestamp"), body)
+	want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	if !slices.Contains(strings.Split(q.Header.Get("webhook-signature"), " "), want) {
+		r.t.Errorf("webhook-signature is %q, want %q", q.Header.Get("webhook-signature"), want)
+	}
+	var event struct {
+		Type string
+		Data struct {
+			Company string `json:"company_code"`
+			Account string `json:"profile_mnemocode"`
+		}
+	}
+	if err := json.Unmarshal(body, &event); err != nil {
+		r.t.Errorf("the body %s: %v", body, err)
+	}
+	e := told{q.Header.Get("webhook-id"), event.Type, event.Data.Company, event.Data.Account, body, http.StatusNoContent}
+	r.mu.Lock()
+	does := r.does
+	r.mu.Unlock()
+	if does != nil {
+		e.Status = does(e) // may take its time
+	}
+	r.mu.Lock()
+	r.tries = append(r.tries, e)
+	r.mu.Unlock()
+	w.WriteHeader(e.Status)
+}
+
+// behave sets how it answers from now on; nil is well.
+func (r *receiver) behave(does func(told) int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.does = does
+}
+
+func down(told) int { return http.StatusServiceUnavailable }
+
+// all returns the tries so far.
+func (r *receiver) all() []told {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.tries)
+}
+
+// taken returns the events that were taken of an account, in the order of their
+// first delivery.
+func (r *receiver) taken(account string) []told {
+	var taken []told
+	for _, e := range r.all() {
+		if e.Account == account && e.Status == http.StatusNoContent &&
+			!slices.ContainsFunc(taken, func(other told) bool { return other.ID == e.ID }) {
+			taken = append(taken, e)
+		}
+	}
+	return taken
+}
+
+func (r *receiver) types(account string) string {
+	var types []string
+	for _, e := range r.taken(account) {
+		types = append(types, e.Type)
+	}
+	return strings.Join(types, " ")
+}
+
+// hears waits until these events of an account have been taken, and no others.
+func (r *receiver) hears(account, types string) {
+	r.t.Helper()
+	defer func() {
+		if r.t.Failed() {
+			r.t.Logf("%s: %s", account, r.types(account))
+		}
+	}()
+	storetest.Eventually(r.t, 10*time.Second, types+" of "+account, func() bool { return r.types(account) == types })
+}
+
+// A backend hears of each change once it is made, and of nothing else.
+func TestABackendHearsOfItsAccounts(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		r, provider := newReceiver(t), newGateway(t)
+		s := start(t, siteConfig{
+			company: roomy + disclaimers + r.events("") + provider.provider(1, "link_verified_email") +
+				account("alice", "phone +37060000001\nemail alice@example.com"),
+			more: "company quiet {\napi_key off\ncaptcha off\n}\n",
+		})
+		one := s
+		if s.nodes != nil {
+			one = s.nodes[0]
+		}
+		r.hears("alice", "account.created")
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword, "accept_disclaimers": []string{"terms", "privacy"}}).wantState(record.Authorized)
+		s.login("alice") // tells nothing
+		r.hears("alice", "account.created disclaimers.accepted")
+		one.admin("PATCH", "accounts/alice", fields{"role": "editor", "primary_phone": "+37060000002"}).wantStatus(200)
+		one.admin("PATCH", "accounts/alice", fields{"role": "editor"}).wantStatus(200) // changes nothing
+		one.admin("PATCH", "accounts/alice", fields{"password": testPassword + "!"}).wantStatus(200)
+		one.admin("PATCH", "accounts/alice", fields{"password": testPassword, "must_set_password": false, "role": ""}).wantStatus(200)
+		for range 10 {
+			s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
+		}
+		one.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
+		s.post("auth/oauth", "", fields{"provider_id": 1, "code": codeOf("alice"), "redirect_uri": callback}).wantState(record.Authorized)
+		recovery := s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "PHONE"}).token()
+		setting := s.post("auth/recovery/checkotp", recovery, fields{"otp": s.sms.last("otp.recovery", "code")}).token()
+		s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).wantState(record.None)
+		one.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200)
+		one.admin("DELETE", "accounts/alice", nil)
+		one.admin("POST", "accounts", fields{"profile_mnemocode": "alice", "login_name": "alice"}).wantStatus(201)
+		one.admin("PATCH", "accounts/alice", fields{"profile_mnemocode": "bob"}).wantStatus(200)
+		one.admin("POST", "accounts", fields{"profile_mnemocode": "alice", "login_name": "again"}).wantStatus(201)
+		one.admin("POST", "accounts", fields{"profile_mnemocode": "alice"}).wantStatus(409)
+		one.adminRaw("POST", "quiet/accounts", `{"profile_mnemocode":"nobody"}`).wantStatus(201)
+		r.hears("alice", "account.created disclaimers.accepted account.changed password.changed "+
+			"account.changed password.changed account.locked account.unlocked identity.bound "+
+			"password.changed recovery.completed account.changed account.deleted account.created account.created")
+		r.hears("bob", "account.changed")
+		r.hears("nobody", "")
+		r.wantSamples(t)
+		for _, e := range r.all() {
+			for _, secret := range []string{testPassword, "better secret", "argon2id", "example.com", "+370"} {
+				if strings.Contains(string(e.Body), secret) {
+					t.Errorf("an event holds %s: %s", secret, e.Body)
+				}
+			}
+		}
+	})
+}
+
+// wantSamples checks that what docs/backends.md shows is what was received.
+func (r *receiver) wantSamples(t *testing.T) {
+	t.Helper()
+	shown := section(t, "docs/backends.md", "Hearing that an account changed")
+	withoutTimes := func(text string) string {
+		var event fields
+		if err := json.Unmarshal([]byte(text), &event); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		at := func(in fields, field string) {
+			if moment, ok := in[field].(string); ok {
+				if _, err := time.Parse(time.RFC3339, moment); err != nil {
+					t.Errorf("%s: %v", text, err)
+				}
+				in[field] = "a time"
+			}
+		}
+		at(event, "timestamp")
+		at(event["data"].(fields), "locked_until")
+		plain, _ := json.Marshal(event)
+		return string(plain)
+	}
+	received := map[string]bool{}
+	for _, e := range r.all() {
+		received[withoutTimes(string(e.Body))] = true
+	}
+	missing := slices.Clone(record.OutgoingTypes)
+	for _, block := range blocks(shown, "json") {
+		for line := range strings.Lines(block) {
+			if !received[withoutTimes(line)] {
+				t.Errorf("docs/backends.md shows what was not received: %s", line)
+			}
+			missing = slices.DeleteFunc(missing, func(kind string) bool { return strings.Contains(line, `"`+kind+`"`) })
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("docs/backends.md shows no %s", strings.Join(missing, ", "))
+	}
+}
+
+// A receiver that is down, hangs, or will not have the events of one account
+// holds up nothing else, and gets everything once it takes it.
+func TestAReceiverThatIsDownHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		bad, good := newReceiver(t), newReceiver(t)
+		hanging := make(chan bool)
+		bad.behave(func(e told) int {
+			switch e.Account {
+			case "poison":
+				return http.StatusBadRequest
+			case "slow":
+				<-hanging
+			}
+			return http.StatusNoContent
+		})
+		s := start(t, siteConfig{
+			global: roomy + good.events(""), company: bad.events("") + account("alice", ""),
+			more: "company other {\napi_key off\n}\ncompany third {\napi_key off\nevents off\n}\n",
+		})
+		one := s
+		if s.nodes != nil {
+			one = s.nodes[0]
+		}
+		for _, name := range []string{"poison", "slow", "fine"} {
+			one.admin("POST", "accounts", fields{"profile_mnemocode": name}).wantStatus(201)
+			one.admin("PATCH", "accounts/"+name, fields{"role": "editor"}).wantStatus(200)
+			one.adminRaw("POST", "other/accounts", `{"profile_mnemocode":"`+name+`"}`).wantStatus(201)
+			one.adminRaw("POST", "third/accounts", `{"profile_mnemocode":"`+name+`"}`).wantStatus(201)
+		}
+		bad.hears("fine", "account.created account.changed")
+		good.hears("poison", "account.created")
+		good.hears("slow", "account.created")
+		s.timely(func() answer { return s.credentials("alice", testPassword) }).wantState(record.Authorized)
+		for _, node := range s.all() {
+			storetest.Eventually(t, 15*time.Second, "backlog in the metrics", func() bool {
+				return node.scrape()[`mnemogate_outbox_events{company="acme"}`] == 4
+			})
+			if age := node.scrape()[`mnemogate_outbox_oldest_seconds{company="acme"}`]; age <= 0 {
+				t.Errorf("the oldest event is %v s old", age)
+			}
+			watch := storetest.StartWatch()
+			if err := node.load(); err != nil {
+				t.Error(err)
+			}
+			if took := watch.Took(); took > 3*time.Second {
+				t.Errorf("a reload took %v", took)
+			}
+		}
+		if out := one.cli("", "doctor").out; !strings.Contains(out, "acme: events") || !strings.Contains(out, "4 events wait") {
+			t.Errorf("doctor does not tell of the events that wait:\n%s", out)
+		}
+		watch := storetest.StartWatch()
+		one.stop(syscall.SIGTERM)
+		if took := watch.Took(); took > 3*time.Second {
+			t.Errorf("to stop took %v", took)
+		}
+		one.start()
+		bad.hears("poison", "")
+		bad.behave(nil)
+		close(hanging)
+		bad.hears("poison", "account.created account.changed")
+		bad.hears("slow", "account.created account.changed")
+		bad.wantSameIDs(t)
+		if strings.Contains(good.types("alice"), "a") {
+			t.Error("a company's events went to the app's receiver, too")
+		}
+	})
+}
+
+// wantSameIDs checks that each event has the same id and body in each try, and
+// that no two events have the same.
+func (r *receiver) wantSameIDs(t *testing.T) (tries map[string]int) {
+	t.Helper()
+	ids, bodies := map[string]string{}, map[string]string{}
+	tries = map[string]int{}
+	for _, e := range r.all() {
+		body := string(e.Body)
+		if other, seen := bodies[e.ID]; seen && other != body {
+			t.Errorf("%s is the id of %s and of %s", e.ID, other, body)
+		}
+		if other, seen := ids[body]; seen && other != e.ID {
+			t.Errorf("%s was sent as %s and as %s", body, other, e.ID)
+		}
+		ids[body], bodies[e.ID] = e.ID, body
+		tries[e.ID]++
+	}
+	return tries
+}
+
+var waitingEvents = flag.Int("events", 10_000, "how many events wait in TestManyEventsWait")
+
+// However many events wait: all arrive, of each account in order.
+//
+//	go test ./caddymodule/integration -run ManyEventsWait -v
+func TestManyEventsWait(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		r := newReceiver(t)
+		r.behave(down)
+		s := start(t, siteConfig{company: roomy + r.events("") + account("alice", "")})
+		const accounts = 100
+		each := *waitingEvents / accounts
+		began := time.Now()
+		db := s.accounts()
+		const writers = 10
+		together(writers, func(first int) (none bool) {
+			for i := first; i < accounts; i += writers {
+				name := fmt.Sprint("user", i)
+				var all []record.Outgoing
+				for n := range each {
+					body := fmt.Sprintf(`{"type":"account.changed","data":{"company_code":"acme","profile_mnemocode":%q,"number":%d}}`, name, n)
+					all = append(all, record.Outgoing{ID: fmt.Sprint(name, "/", n), Type: "account.changed", At: time.Now(), Body: []byte(body), Queue: name})
+				}
+				a := record.Account{Company: "acme", Mnemocode: name, Status: record.StatusActive}
+				id, err := db.Create(t.Context(), time.Now(), a)
+				for some := range slices.Chunk(all, 20) {
+					if err == nil {
+						_, err = db.Update(t.Context(), "acme", id, func(a *record.Account) (bool, error) { a.Role += "x"; return false, nil },
+							func() []record.Outgoing { return some })
+					}
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			return none
+		})
+		written := time.Since(began)
+		storetest.Eventually(t, 10*time.Second, "try of each queue", func() bool { return len(r.all()) >= accounts })
+		s.credentials("alice", testPassword).wantState(record.Authorized)
+		began = time.Now()
+		r.behave(nil)
+		storetest.Eventually(t, 60*time.Second, "end of the backlog", func() bool { return s.backlog() == 0 })
+		t.Logf("%d events were written in %v and delivered in %v", each*accounts, written, time.Since(began))
+		for i := range accounts {
+			taken := r.taken(fmt.Sprint("user", i))
+			if len(taken) != each {
+				t.Fatalf("user%d: %d events came, want %d", i, len(taken), each)
+			}
+			for n, e := range taken {
+				if want := fmt.Sprint("user", i, "/", n); e.ID != want {
+					t.Fatalf("user%d: event %d is %s, want %s", i, n, e.ID, want)
+				}
+			}
+		}
+		r.wantSameIDs(t)
+	})
+}
+
+// backlog is how many events of acme wait.
+func (s *site) backlog() int {
+	s.t.Helper()
+	if s.outbox == nil {
+		s.outbox = s.accounts().(record.Outbox)
+	}
+	b, err := s.outbox.Backlog(s.t.Context(), "acmd")
+	if err != nil && err != record.ErrNotFound {
+		s.t.Fatal(err)
+	}
+	return b.Events
+}
+
+var eventKills = flag.Int("eventkills", 2, "how often TestKilledNodesLoseNoEvent kills a node of each deployment; 200 for a thorough run")
+
+// Nodes are killed while accounts change and their events are delivered: of each
+// change that was acknowledged the backend hears, in order, if perhaps twice.
+//
+//	go test ./caddymodule/integration -run KilledNodesLoseNoEvent -v -eventkills 200 -timeout 1h
+func TestKilledNodesLoseNoEvent(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		r := newReceiver(t)
+		r.behave(func(told) int {
+			if rand.IntN(10) == 0 {
+				return http.StatusBadGateway
+			}
+			return http.StatusNoContent
+		})
+		s := start(t, siteConfig{company: roomy + r.events("")})
+		nodes := s.all()
+		const accounts = 8
+		acknowledged := make([][]string, accounts) // mnemocodes of m0, m1, …, one after another
+		for i := range accounts {
+			name := fmt.Sprint("m", i, "-0")
+			nodes[0].admin("POST", "accounts", fields{"profile_mnemocode": name}).wantStatus(201)
+			acknowledged[i] = []string{name}
+		}
+		for range *eventKills {
+			victim := nodes[rand.IntN(len(nodes))]
+			stop := make(chan struct{})
+			var writers sync.WaitGroup
+			for i := range accounts {
+				writers.Go(func() {
+					admin := nodes[i%len(nodes)].adminClient()
+					defer admin.CloseIdleConnections()
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						names := acknowledged[i]
+						next := fmt.Sprint("m", i, "-", len(names))
+						body := strings.NewReader(`{"profile_mnemocode":"` + next + `"}`)
+						q, _ := http.NewRequest("PATCH", "http://127.0.0.1/mnemogate/acme/accounts/"+names[len(names)-1], body)
+						answer, err := admin.Do(q)
+						if err != nil {
+							return // the node is gone; whether it was done is seen below
+						}
+						_ = answer.Body.Close()
+						if answer.StatusCode != http.StatusOK {
+							t.Errorf("got %s", answer.Status)
+							return
+						}
+						acknowledged[i] = append(names, next)
+					}
+				})
+			}
+			time.Sleep(time.Duration(100+rand.IntN(400)) * time.Millisecond)
+			victim.stop(syscall.SIGKILL)
+			close(stop)
+			writers.Wait()
+			victim.clearLog()
+			victim.start()
+			for i, names := range acknowledged { // the last one may have been done
+				next := fmt.Sprint("m", i, "-", len(names))
+				if nodes[0].admin("GET", "accounts/"+next, nil).Status == http.StatusOK {
+					acknowledged[i] = append(names, next)
+				}
+			}
+		}
+		storetest.Eventually(t, 30*time.Second, "end of the backlog", func() bool { return s.backlog() == 0 })
+		total, twice := 0, 0
+		for i, names := range acknowledged {
+			var got []string
+			for _, e := range r.all() {
+				if strings.HasPrefix(e.Account, fmt.Sprint("m", i, "-")) && e.Status == http.StatusNoContent && !slices.Contains(got, e.Account) {
+					got = append(got, e.Account)
+				}
+			}
+			if !slices.Equal(got, names) {
+				t.Errorf("account %d: got %v, want %v", i, got, names)
+			}
+			total += len(names)
+		}
+		for _, n := range r.wantSameIDs(t) {
+			if n > 1 {
+				twice++
+			}
+		}
+		t.Logf("%d kills: all of %d events came, %d of them in more than one try", *eventKills, total, twice)
+	})
+}

@@ -1,0 +1,148 @@
+package integration
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// changed replaces each of the pairs, which must be there once.
+func changed(t *testing.T, text string, pairs ...string) string {
+	t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		if n := strings.Count(text, pairs[i]); n != 1 {
+			t.Fatalf("the page shows %q %d times", pairs[i], n)
+		}
+		text = strings.Replace(text, pairs[i], pairs[i+1], 1)
+	}
+	return text
+}
+
+// The site of the accounts API that docs/backends.md shows, with a certificate of
+// Caddy's own CA, answers what the page shows, and whoever is of another network not at
+// all.
+func TestConsolesOfTheBackendsPage(t *testing.T) {
+	t.Parallel()
+	needCurl(t)
+	shown := section(t, "docs/backends.md", "The accounts API")
+	s := &site{t: t, dir: shortTempDir(t), env: []string{"SHOP_KEY=key-of-the-shop"}}
+	s.addr, s.ln = listener(t)
+	_, port, _ := net.SplitHostPort(s.addr)
+	s.config = fmt.Sprintf(`{
+	admin off
+	skip_install_trust
+	auto_https disable_redirects
+	servers {
+		protocols h1 h2
+	}
+	mnemogate {
+		company acme {
+			api_key %s
+			captcha off%s
+		}
+	}
+}
+`, testKey, cheapHashing) + changed(t, blocks(shown, "caddyfile")[0], "bind 10.0.0.5\n", "bind fd/3\n", "10.0.0.0/24", "127.0.0.1/32")
+	s.writeCaddyfile()
+	s.start()
+	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
+	s.tells("certificate obtained successfully")
+	root, err := os.ReadFile(s.dir + "/data/caddy/pki/authorities/local/root.crt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string]string{"root.crt": string(root), ".curlrc": "connect-to = accounts.internal:8443:127.0.0.1:" + port + "\n"} {
+		if err := os.WriteFile(s.dir+"/"+file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shell := func(command string) (string, error) {
+		cmd := exec.Command("sh", "-c", command)
+		cmd.Dir = s.dir
+		cmd.Env = append(os.Environ(), "SHOP_KEY=key-of-the-shop", "CURL_HOME="+s.dir)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	steps := consoleSteps(shown)
+	anew := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
+	for _, step := range steps[1:] {
+		out, err := shell(steps[0].command + "\n" + step.command)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", step.command, err, out)
+		}
+		step.compare(t, out, anew)
+	}
+	const look = ` https://accounts.internal:8443/ -H "Authorization: Bearer $SHOP_KEY"`
+	if out, err := shell("curl -sS" + look); err == nil || !strings.Contains(out, "(60)") {
+		t.Errorf("without the CA: %v %s", err, out)
+	}
+	if out, err := shell(steps[0].command + "\ncurl -sS --interface 127.0.0.2" + look); err == nil || strings.Contains(out, "acme") || strings.Contains(out, "(60)") {
+		t.Errorf("another network: %v %s", err, out)
+	}
+}
+
+// The secret by which docs/backends.md has Caddy prove itself comes once, whatever a
+// client sends under its name.
+func TestTheGatewaysKeyIsCaddysAlone(t *testing.T) {
+	t.Parallel()
+	const key = "X-Gateway-Key"
+	for _, shown := range blocks(section(t, "docs/backends.md", "Trusting the headers"), "caddyfile") {
+		if !strings.Contains(shown, key) {
+			continue
+		}
+		_, directives, _ := strings.Cut(shown, "{\n")
+		directives = strings.TrimSuffix(strings.TrimSpace(directives), "}")
+		s := startSite(t, siteConfig{company: people, site: changed(t, directives, "profile-api:9000", "BACKEND"), env: []string{"GATEWAY_KEY=of-the-gateway"}})
+		token := bearer(s.login("frank"))
+		for _, sent := range []string{"", key + ": forged\r\n", "x-gateway-key: forged\r\n" + key + ": of-the-gateway\r\n", "Connection: " + key + "\r\n"} {
+			s.ask("GET", "/", token+sent).is(200)
+			requests := s.backend.requests()
+			if got := linesNamed(requests[len(requests)-1], key); !slices.Equal(got, []string{key + ": of-the-gateway"}) {
+				t.Errorf("%q: the application got %q", sent, got)
+			}
+		}
+		return
+	}
+	t.Error("the page does not show it")
+}
+
+// The manifests let these nodes and nobody else reach the application, at the port
+// that the Caddyfile sends to, and Prometheus their metrics.
+func TestDeployedPortsAreTheCaddyfiles(t *testing.T) {
+	var caddyfile, labels, ports string
+	policies := map[string]string{}
+	for _, document := range documents(t, readDeploy(t, "kubernetes.yaml")) {
+		spec, _ := document["spec"].(map[string]any)
+		switch document["kind"] {
+		case "ConfigMap":
+			caddyfile = document["data"].(map[string]any)["Caddyfile"].(string)
+		case "Deployment":
+			template := spec["template"].(map[string]any)
+			labels = fmt.Sprint(template["metadata"].(map[string]any)["labels"])
+			ports = fmt.Sprint(template["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["ports"])
+		case "NetworkPolicy":
+			policies[document["metadata"].(map[string]any)["name"].(string)] = fmt.Sprint(spec)
+		}
+	}
+	for text, want := range map[string]string{
+		policies["mnemogate"]: "ingress:[map[ports:[map[port:http]]] map[from:[map[namespaceSelector:map[matchLabels:map[kubernetes.io/metadata.name:monitoring]] " +
+			"podSelector:map[matchLabels:map[app.kubernetes.io/name:prometheus]]]] ports:[map[port:metrics]]]] podSelector:map[matchLabels:" + labels + "] policyTypes:[Ingress]",
+		policies["profile-api"]: "ingress:[map[from:[map[podSelector:map[matchLabels:" + labels + "]]] ports:[map[port:9000]]]] podSelector:map[matchLabels:map[app.kubernetes.io/name:profile-api]] policyTypes:[Ingress]",
+		ports:                   "map[containerPort:9180 name:metrics]",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the manifests have %s, want %s", text, want)
+		}
+	}
+	for _, line := range []string{"\treverse_proxy profile-api:9000\n", "\nhttp://:9180 {\n\tmetrics\n}\n"} {
+		if !strings.Contains(caddyfile, line) {
+			t.Errorf("the Caddyfile does not have %q", line)
+		}
+	}
+}

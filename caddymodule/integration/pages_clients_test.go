@@ -1,0 +1,84 @@
+package integration
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// With what docs/clients.md shows, a client's tests are not taken for an attack. Only
+// the listeners and the admin endpoint are others here.
+func TestTheCaddyfileForTestsOfAClient(t *testing.T) {
+	t.Parallel()
+	shown := blocks(section(t, "docs/clients.md", "Tests of a client"), "caddyfile")
+	if len(shown) != 1 {
+		t.Fatalf("the page shows %d Caddyfiles", len(shown))
+	}
+	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t)}
+	s.addr, s.ln = listener(t)
+	s.URL = "http://" + s.addr
+	s.config = shown[0]
+	for _, change := range [][2]string{
+		{"{\n\tmnemogate {", "{\n\tadmin off\n\tmnemogate {"},
+		{"http://localhost:8080 {\n", "http://" + s.addr + " {\n\tbind fd/3\n"},
+		{"localhost:9000", s.backend.addr},
+	} {
+		if strings.Count(s.config, change[0]) != 1 {
+			t.Fatalf("the page does not show %q once", change[0])
+		}
+		s.config = strings.Replace(s.config, change[0], change[1], 1)
+	}
+	s.writeCaddyfile()
+	s.start()
+	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
+	const key, captcha = "ci-api-key", "ci-captcha"
+	post := func(route, token string, body fields) answer { return s.postTo("acme", key, route, token, body) }
+	credentials := func(login, password string) answer {
+		return post("auth/checkcredentials", "", fields{"login_id": login, "password": password})
+	}
+	for range 70 { // more than an address may by default
+		credentials("bob", "wrong").want(wire.ErrCredentialsInvalid)
+		credentials("nobody", "wrong")
+		s.wantProfile(credentials("bob", testPassword).wantState(record.Authorized), "bob-0002")
+	}
+
+	// A captcha is due, and the code of a phone is the fixed one, also more often than
+	// a phone gets SMS.
+	for range 3 {
+		credentials("bob", "wrong").want(wire.ErrCredentialsInvalid)
+	}
+	credentials("bob", testPassword).want(wire.ErrCaptchaMissing)
+	post("auth/checkcredentials", "", fields{"login_id": "bob", "password": testPassword, "captcha_response": captcha}).wantState(record.Authorized)
+	for range 12 {
+		a := post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha, "method": "PHONE"})
+		post("auth/recovery/checkotp", a.wantState(record.RecoveryOTP).token(), fields{"otp": "424242"}).wantState(record.RecoveryPassword)
+	}
+}
+
+// The redirect_uri of a native app may be one of its own scheme.
+func TestAnAppsOwnSchemeIsARedirectURI(t *testing.T) {
+	const uri = "com.example.app:/callback"
+	if !strings.Contains(section(t, "docs/clients.md", "In a native app"), "`"+uri+"`") {
+		t.Errorf("docs/clients.md does not show %s", uri)
+	}
+	_, err := adaptAndValidate("{\nmnemogate {\ncompany acme {\napi_key off\ncaptcha off\noauth 1 oidc https://id.example.com {\nclient_id a\nclient_secret b\nredirect_uri " + uri + "\n}\n}\n}\n}\n:80 {\nmnemogate\nreverse_proxy localhost:9000\n}")
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A dev server that hands requests on with the site's Host has the cookie taken, as
+// docs/clients.md says: browsers call its page and its requests the same origin.
+func TestTheCookieByADevServer(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, handler: "cookie"})
+	cookie := s.moved("frank")
+	const page = "Origin: http://localhost:5173\r\nSec-Fetch-Site: "
+	s.ask("POST", "/", cookie+page+"same-origin\r\n").is(200)
+	if a := s.ask("POST", "/", cookie+page+"cross-site\r\n").want(wire.ErrHeaderInvalid); a.str("reason") != "cross_site" {
+		t.Errorf("got %s", a.Body)
+	}
+}

@@ -1,0 +1,141 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// The lines of "Moving there" bring along what users have set since the Caddyfile
+// made their accounts, and their apps.
+func TestMovingKeepsPasswordsAndApps(t *testing.T) {
+	t.Parallel()
+	_, moving, _ := strings.Cut(pages(t)["docs/many-nodes.md"], "\n## Moving there\n")
+	configured := account("alice", "phone +37060000001") + account("gone", "") + account("renamed", "")
+	before := adminSite(t, siteConfig{company: configured})
+	before.cli("a much better secret\n", "account", "set", "alice", "--password").want(0)
+	before.cli("", "account", "set", "alice", "--phone", "").want(0)
+	before.cli("", "account", "delete", "gone", "--yes").want(0)
+	before.cli("", "account", "set", "renamed", "--mnemocode", "other").want(0)
+	before.cli("", "account", "add", "bob", "--login", "bob").want(0)
+	const secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
+	app := `{"profile_mnemocode": "bob", "totp_secret": "` + secret + `", "second_factor": true}`
+	before.cli(app, "account", "import", "--update").want(0, "1 updated")
+	lines := strings.Split(strings.TrimSpace(blocks(moving, "sh")[0]), "\n")
+	if strings.Contains(lines[1], "without account blocks") {
+		configured = ""
+	}
+	there := adminSite(t, siteConfig{company: configured})
+	for i, line := range lines {
+		s := []*site{before, nil, there}[i]
+		if s == nil {
+			continue // the reload
+		}
+		if out, err := s.shell(strings.ReplaceAll(line, "acme.jsonl", before.dir+"/acme.jsonl")).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+	}
+	there.credentials("alice", testPassword).want(wire.ErrCredentialsInvalid)
+	there.credentials("alice", "a much better secret").wantState(record.Authorized)
+	there.cli("", "account", "show", "alice").want(0, "primary_phone         -")
+	there.cli("", "account", "show", "bob").want(0, "totp                  yes")
+	there.credentials("gone", testPassword).want(wire.ErrCredentialsInvalid)
+	there.wantProfile(there.credentials("renamed", testPassword), "other")
+}
+
+// What docs/many-nodes.md has PgBouncer ignore it gives to the user, and it is all that
+// nodes ask for.
+func TestSettingsBehindPgBouncer(t *testing.T) {
+	t.Parallel()
+	_, section, _ := strings.Cut(pages(t)["docs/many-nodes.md"], "\n### PgBouncer\n")
+	statements := blocks(section, "sql")[0]
+	ignored := regexp.MustCompile("`ignore_startup_parameters = ([\\w,]+)`").FindStringSubmatch(section)[1]
+	var given []string
+	for _, found := range regexp.MustCompile(`SET (\w+) =`).FindAllStringSubmatch(statements, -1) {
+		given = append(given, found[1])
+	}
+	if strings.Join(given, ",") != ignored {
+		t.Errorf("PgBouncer ignores %s, and the user has %s", ignored, given)
+	}
+	source, err := os.ReadFile("../../store/postgres.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range regexp.MustCompile(`RuntimeParams\["(\w+)"\]`).FindAllSubmatch(source, -1) {
+		if name := string(found[1]); !slices.Contains(given, name) && name != "application_name" {
+			t.Errorf("nodes also ask for %s", name)
+		}
+	}
+}
+
+// What the runbook says of a gateway for SMS that is down: a backup code is good once
+// the budget is used up.
+func TestBackupCodesWhileTheGatewayIsDown(t *testing.T) {
+	t.Parallel()
+	gateway := guesttest.Serve(t, guesttest.Answering(http.StatusBadGateway, ""))
+	s := adminSite(t, siteConfig{company: "sms webhook " + gateway.URL + " {\nsecret " + smsSecret + "\n}\n" +
+		account("carol", "phone +37060000003\nsecond_factor")})
+	code, _, _ := strings.Cut(s.cli("", "backup-codes", "carol").want(0).out, "\n")
+	for range 5 {
+		s.credentials("carol", testPassword).want(wire.ErrUnavailable)
+	}
+	asked := s.credentials("carol", testPassword).wantState(record.CheckOTP)
+	s.post("auth/checkotp", asked.token(), fields{"backup_code": code}).wantState(record.Authorized)
+}
+
+// What docs/webhooks.md shows between mnemogate and a provider of SMS hands messages
+// on, tells what became of them, and takes only signed ones.
+func TestThePagesSMSReceiverHandsOn(t *testing.T) {
+	t.Parallel()
+	storetest.NeedPeers(t, peersDir)
+	_, section, _ := strings.Cut(pages(t)["docs/webhooks.md"], "\n## SMS\n")
+	receivers := blocks(section, "js")
+	if len(receivers) != 1 {
+		t.Fatalf("docs/webhooks.md shows %d receivers", len(receivers))
+	}
+	answer := make(chan int, 1)
+	provider := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer key" || r.Header.Get("Idempotency-Key") == "" ||
+			r.FormValue("to") != "+37060012345" || !strings.Contains(r.FormValue("text"), "is your login code") {
+			t.Errorf("the provider got %v %v", r.Header, r.Form)
+		}
+		w.WriteHeader(<-answer)
+	}))
+	port := storetest.FreePorts(t, 1)[0]
+	cmd := exec.Command("node", "--input-type=module", "--eval", receivers[0])
+	cmd.Dir = peersDir
+	cmd.Env = append(os.Environ(), "SMS_SECRET="+smsSecret, "PROVIDER_URL="+provider.URL, "PROVIDER_KEY=key", fmt.Sprint("PORT=", port))
+	cmd.Stderr = os.Stderr
+	if _, err := storetest.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	url := fmt.Sprintf("http://127.0.0.1:%d/", port)
+	storetest.Eventually(t, 20*time.Second, "the receiver", func() bool {
+		response, err := client.Post(url, "application/json", strings.NewReader(`{"to":"+37060012345","text":"unsigned"}`))
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusUnauthorized {
+			t.Errorf("a message without a signature: got %s, want 401", response.Status)
+		}
+		return true
+	})
+	s := adminSite(t, siteConfig{company: "sms webhook " + url + " {\nsecret " + smsSecret + "\n}\naccount alice {\nphone +37060012345\n}"})
+	answer <- http.StatusCreated
+	s.post("auth/login", "", fields{"login_id": "+37060012345"}).wantState(record.CheckOTP)
+	answer <- http.StatusPaymentRequired
+	s.post("auth/login", "", fields{"login_id": "+37060012345"}).want(wire.ErrUnavailable)
+}

@@ -1,0 +1,351 @@
+package integration
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// A bombSite is a site that is made of them.
+type bombSite struct{ *site }
+
+func startBombs(t *testing.T) bombSite {
+	t.Helper()
+	file := filepath.Join(shortTempDir(t), "armed")
+	return bombSite{startCaddyfile(t, `{
+	admin unix/DIR/admin.sock
+	persist_config off
+	auto_https off
+	log {
+		output stderr
+		level DEBUG
+	}
+	events {
+		on * bomb
+	}
+	mnemogate {
+		store bomb DIR/mnemogate.db
+		sms bomb
+		mail bomb
+		captcha bomb
+		recovery {
+			methods PHONE MAIL QUESTION
+			link https://app.example.com/recover#{token}
+		}
+		company acme {
+			api_key `+testKey+`
+			`+strings.Replace(roomy, "captcha off", "", 1)+`
+			oauth 1 bomb
+			`+account("alice", "email alice@example.com\nidentity 1 alice")+account("dave", "must_set_password\nemail dave@example.com")+
+		account("erin", `question "Cat?" "Tom"`)+`
+			account carol {
+				phone +37060000003
+			}
+			#more
+		}
+	}
+}
+http:// {
+	bind fd/3
+	route {
+		bomb
+		mnemogate
+		bomb
+		reverse_proxy BACKEND
+	}
+}
+`, []string{bombsVar + "=" + file})}
+}
+
+func (s bombSite) arm(points ...string) {
+	s.t.Helper()
+	_, file, _ := strings.Cut(s.env[0], "=")
+	if err := os.WriteFile(file+".new", []byte(strings.Join(points, "\n")), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil { // so that it is never seen empty
+		s.t.Fatal(err)
+	}
+}
+
+// told are the warnings and errors in the log that tell of a panic.
+func (s bombSite) told() (lines []string) {
+	for line := range strings.Lines(s.log()) {
+		if strings.Contains(line, "panic") && (strings.Contains(line, `"level":"error"`) || strings.Contains(line, `"level":"warn"`)) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// toldOf waits until the log tells of a panic behind an answer.
+func (s bombSite) toldOf(doing string) {
+	s.t.Helper()
+	storetest.Eventually(s.t, 20*time.Second, "word of a panic while "+doing, func() bool {
+		return slices.ContainsFunc(s.told(), func(line string) bool {
+			return strings.Contains(line, `"level":"error"`) && strings.Contains(line, doing)
+		})
+	})
+}
+
+func (s bombSite) metric(name string) float64 {
+	s.t.Helper()
+	client := s.adminClient()
+	defer client.CloseIdleConnections()
+	response, err := client.Get("http://127.0.0.1/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(body)
+	if found == nil {
+		s.t.Fatalf("there is no metric %s", name)
+	}
+	value, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return value
+}
+
+// A panic ends its request and nothing else, wherever it comes from: the answer
+// is an error of the contract, the log has one line of it and nothing that it
+// panicked with, and no slot, lock or goroutine is left behind.
+func TestPanicsEndOnlyTheirRequest(t *testing.T) {
+	t.Parallel()
+	s := startBombs(t)
+	none := func() string { return "" }
+	login := func(loginID string) func(string) answer {
+		return func(string) answer { return s.post("auth/login", "", fields{"login_id": loginID}) }
+	}
+	credentials := func(string) answer { return s.credentials("alice", testPassword) }
+	checkpassword := func(token string) answer {
+		return s.post("auth/checkpassword", token, fields{"password": testPassword})
+	}
+	recover := func(string) answer {
+		return s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "MAIL"})
+	}
+	asked := func() string {
+		return s.post("auth/recovery/recover", "", fields{"login_id": "erin", "captcha_response": "any", "method": "QUESTION"}).token()
+	}
+	checkquestion := func(token string) answer {
+		return s.post("auth/recovery/checkquestion", token, fields{"control_answer": "Tom"})
+	}
+	oauth := func(string) answer {
+		return s.post("auth/oauth", "", fields{"provider_id": 1, "code": rand.Text(), "redirect_uri": "https://app.example.com/cb"})
+	}
+	pending := func() string { return login("alice")("").token() }
+	authorized := func() string { return s.login("alice") }
+	logout := func(token string) answer { return s.post("auth/logout", token, nil) }
+	setpassword := func(token string) answer {
+		return s.post("auth/setpassword", token, fields{"new_password": "a much better secret"})
+	}
+	get := func(token string) answer { return s.get("/x", token) }
+	cases := []struct {
+		point string
+		token func() string // made before
+		ask   func(token string) answer
+		want  *wire.Error
+	}{
+		{"body.Read", none, credentials, wire.ErrService},
+		{"accounts.ByLoginID", none, login("alice"), wire.ErrService},
+		{"accounts.ByID", pending, checkpassword, wire.ErrService},
+		{"accounts.Tally", none, credentials, wire.ErrService},
+		{"accounts.Tally.change", none, credentials, wire.ErrUnavailable}, // in the midst of stores.SQLite's transaction
+		{"sessions.Create", none, credentials, wire.ErrService},
+		{"sessions.Get", authorized, get, wire.ErrService},
+		{"sessions.Get", authorized, logout, wire.ErrService},
+		{"sessions.Create", pending, checkpassword, wire.ErrService},
+		{"sessions.Replace", asked, checkquestion, wire.ErrService},
+		{"sessions.Delete", authorized, logout, wire.ErrService},
+		{"sms.Send", none, login("+37060000003"), wire.ErrService},
+		{"mail.Send", none, recover, wire.ErrService},
+		{"captcha.Verify", none, recover, wire.ErrService},
+		{"oauth.Exchange", none, oauth, wire.ErrService},
+	}
+	const times = 5
+	settled := s.metric("go_goroutines")
+	for _, c := range cases {
+		s.run(c.point, func(t *testing.T) {
+			var tokens []string
+			for range times {
+				tokens = append(tokens, c.token())
+			}
+			before := len(s.told())
+			s.arm(c.point)
+			answers := together(times, func(i int) answer { return c.ask(tokens[i]) })
+			s.arm()
+			panics := outcomes(answers)[c.want.Code]
+			for _, a := range answers {
+				if panics > 0 && a.fails(wire.ErrUnavailable) {
+					continue // too many waited for the same machine
+				}
+				if !a.fails(c.want) || a.str("status") != "error" || a.str("message") == "" {
+					t.Errorf("got %d %s, want %d %s", a.Status, a.Body, c.want.Status, c.want.Code)
+				}
+			}
+			storetest.Eventually(t, 10*time.Second, fmt.Sprintf("%d panics in the log", panics), func() bool {
+				n := len(s.told()) - before
+				if n > panics {
+					t.Fatalf("%d panics are %d lines in the log", panics, n)
+				}
+				return n == panics
+			})
+			if a := c.ask(c.token()); a.Status != http.StatusOK {
+				t.Errorf("after it: %d %s", a.Status, a.Body)
+			}
+		})
+	}
+	s.run("setting a password", func(t *testing.T) { // which spends the token first
+		token := s.credentials("dave", testPassword).wantState(record.SetPassword).token()
+		s.arm("accounts.SetPassword")
+		setpassword(token).want(wire.ErrService)
+		s.arm()
+		setpassword(token).want(wire.ErrTokenInvalid)
+		setpassword(s.credentials("dave", testPassword).wantState(record.SetPassword).token()).wantState(record.Authorized)
+	})
+	s.run("the application", func(t *testing.T) { // is not ours to answer for
+		token := s.login("alice")
+		s.arm("application")
+		for range times {
+			if a, err := s.try(client, s.getRequest("/x", token)); err == nil {
+				t.Errorf("got %d %s", a.Status, a.Body)
+			}
+		}
+		s.arm()
+		if a := s.get("/x", token); a.Status != http.StatusOK {
+			t.Errorf("after it: %d %s", a.Status, a.Body)
+		}
+	})
+	s.run("the admin API", func(t *testing.T) {
+		for point, ask := range map[string]func() answer{
+			"accounts.List":   func() answer { return s.admin("GET", "accounts", nil) },
+			"accounts.Update": func() answer { return s.admin("PATCH", "accounts/alice", fields{"role": "tester"}) },
+			"accounts.Create": func() answer {
+				return s.admin("POST", "accounts", fields{"profile_mnemocode": "eve", "login_name": "eve"})
+			},
+		} {
+			s.arm(point)
+			a := ask().wantStatus(http.StatusInternalServerError)
+			if a.str("error") == "" {
+				t.Errorf("%s: got %s", point, a.Body)
+			}
+			s.arm()
+			if a := ask(); a.Status/100 != 2 {
+				t.Errorf("after %s: %d %s", point, a.Status, a.Body)
+			}
+		}
+		s.arm("accounts.Tally")
+		if a := s.adminRaw("GET", "doctor", ""); a.Status != http.StatusOK || !strings.Contains(string(a.Body), `"failed"`) {
+			t.Errorf("doctor: %d %s", a.Status, a.Body)
+		}
+		s.arm()
+	})
+	client.CloseIdleConnections()
+	storetest.Eventually(t, 30*time.Second, "end of all goroutines", func() bool {
+		return s.metric("go_goroutines") < settled+10 &&
+			s.metric("mnemogate_hash_queue") == 0 && s.metric("mnemogate_background_messages") == 0
+	})
+	s.wellAfterAll()
+}
+
+// wellAfterAll looks whether the process is the one that was started, and its
+// log without what the panics had in them.
+func (s bombSite) wellAfterAll() {
+	s.t.Helper()
+	select {
+	case <-s.exited:
+		s.t.Fatalf("caddy has ended:\n%s", s.warnings())
+	default:
+	}
+	for _, line := range s.told() {
+		// What the application panics with is told by Go's HTTP server.
+		if strings.Contains(line, spilled) && !strings.Contains(line, "bombHandler") {
+			s.t.Errorf("the log tells what was in a panic: %s", line)
+		}
+	}
+	if a := s.get("/x", s.login("alice")); a.Status != http.StatusOK {
+		s.t.Errorf("got %d %s", a.Status, a.Body)
+	}
+}
+
+// Nobody waits for what works in the background, and a panic there ends
+// nothing: it is told, and the work goes on.
+func TestPanicsInTheBackgroundEndNothing(t *testing.T) {
+	t.Parallel()
+	s := startBombs(t)
+	s.run("maintenance", func(*testing.T) {
+		s.arm("accounts.Endings")
+		s.toldOf("ending sessions that are owed it")
+		s.arm()
+	})
+	s.run("what ends elsewhere", func(t *testing.T) {
+		token := s.login("alice")
+		s.arm("store.Run")
+		s.toldOf("hearing what ends on other nodes")
+		if trusted := s.metric("mnemogate_memory_trusted"); trusted != 0 {
+			t.Errorf("what is remembered is believed, though nothing is heard")
+		}
+		if a := s.get("/x", token); a.Status != http.StatusOK { // the store says so
+			t.Errorf("got %d %s", a.Status, a.Body)
+		}
+		s.arm()
+		storetest.Eventually(t, 20*time.Second, "trust again", func() bool { return s.metric("mnemogate_memory_trusted") == 1 })
+	})
+	s.run("a handler of events", func(t *testing.T) {
+		s.arm("events.Handle")
+		s.login("alice")
+		s.toldOf("handling the event mnemogate.checkcredentials.success")
+		s.arm()
+	})
+	s.run("a message behind an answer", func(t *testing.T) {
+		token := s.credentials("dave", testPassword).wantState(record.SetPassword).token()
+		s.arm("mail.Send")
+		s.post("auth/setpassword", token, fields{"new_password": "a much better secret"}).wantState(record.Authorized)
+		s.toldOf(`"account":"dave","type":"notice.password_changed"`)
+		s.arm()
+		storetest.Eventually(t, 20*time.Second, "end of the messages", func() bool { return s.metric("mnemogate_background_messages") == 0 })
+	})
+	s.run("an account that a config adds", func(t *testing.T) {
+		s.config = strings.Replace(s.config, "#more", account("frank", "")+"#more", 1)
+		s.arm("accounts.Create")
+		if err := s.load(); err != nil {
+			t.Fatal(err)
+		}
+		s.arm()
+		storetest.Eventually(t, seedAgainAfter+20*time.Second, "account", func() bool {
+			return s.credentials("frank", testPassword).Status == http.StatusOK
+		})
+	})
+	s.run("a store that is started", func(t *testing.T) {
+		good := s.config
+		s.config = strings.Replace(s.config, "/mnemogate.db", "/other.db", 1)
+		s.arm("store.Start")
+		if err := s.load(); err == nil {
+			t.Error("a config was loaded whose store panics")
+		}
+		s.arm()
+		s.config = good
+		if err := s.load(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.wellAfterAll()
+}

@@ -1,0 +1,171 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+const peersDir = "testdata/peers"
+
+// A peer is a server in Node that somebody else wrote.
+type peer struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	exited chan struct{}
+	stderr bytes.Buffer // to be read once it has exited
+}
+
+// startPeer runs a script with config as its argument until the test ends.
+// What the script says of itself, its first line of JSON, is read into said.
+func startPeer(t *testing.T, script string, config, said any) *peer {
+	t.Helper()
+	storetest.NeedPeers(t, peersDir)
+	argument, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Node has been seen to hang before it ran a line, where much else was running.
+	for range 2 {
+		p, line := runPeer(t, script, string(argument))
+		if line == nil {
+			p.kill()
+			t.Logf("%s does not come up:\n%s", script, &p.stderr)
+			continue
+		}
+		t.Cleanup(p.stop)
+		if err := json.Unmarshal(line, said); err != nil {
+			t.Fatalf("%s says %s: %v", script, line, err)
+		}
+		return p
+	}
+	t.FailNow()
+	return nil
+}
+
+// runPeer runs a script, and waits for its first line of JSON: nil, if it ended
+// before, or says nothing for long.
+func runPeer(t *testing.T, script, argument string) (*peer, []byte) {
+	t.Helper()
+	p := &peer{t: t, cmd: exec.Command("node", script, argument), exited: make(chan struct{})}
+	p.cmd.Dir = peersDir
+	p.cmd.Env = append(os.Environ(), "DEBUG=", "NODE_ENV=production")
+	p.cmd.Stderr = &p.stderr
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan []byte, 1)
+	go func() {
+		defer close(p.exited)
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			if bytes.HasPrefix(lines.Bytes(), []byte("{")) && len(ready) == 0 {
+				ready <- bytes.Clone(lines.Bytes())
+			}
+		}
+		_ = p.cmd.Wait()
+	}()
+	select {
+	case line := <-ready:
+		return p, line
+	case <-p.exited:
+	case <-time.After(30 * time.Second):
+	}
+	return p, nil
+}
+
+// stop ends the peer as the end of its parent would: by its standard input.
+func (p *peer) stop() {
+	_ = storetest.Thaw(p.cmd.Process)
+	_ = p.stdin.Close()
+	select {
+	case <-p.exited:
+	case <-time.After(10 * time.Second):
+		p.kill()
+		p.t.Error("the peer did not end with its standard input")
+	}
+}
+
+func (p *peer) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// frozen runs f while the peer takes connections but says nothing.
+func (p *peer) frozen(f func()) {
+	if err := storetest.Freeze(p.cmd.Process); err != nil {
+		storetest.SkipOrFail(p.t, fmt.Sprintf("a process can't be stopped for a while here: %v", err))
+	}
+	defer storetest.Thaw(p.cmd.Process)
+	f()
+}
+
+// getJSON asks a peer what it has seen.
+func getJSON(t *testing.T, address string, v any) {
+	t.Helper()
+	response, err := client.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantUnavailable checks that a gateway's outage is told in time.
+func wantUnavailable(t *testing.T, ask func() answer) {
+	t.Helper()
+	watch := storetest.StartWatch()
+	a := ask().want(wire.ErrUnavailable)
+	if a.Header.Get("Retry-After") == "" {
+		t.Error("service.unavailable without Retry-After")
+	}
+	if took := watch.Took(); took > 5*time.Second+time.Second {
+		t.Errorf("the answer took %v, want 5 s at most", took)
+	}
+}
+
+// wantProfile checks that a login ended authorized, up to the application.
+func (s *site) wantProfile(a answer, mnemocode string) {
+	s.t.Helper()
+	a.wantState(record.Authorized)
+	if a.str("profile_mnemocode") != mnemocode {
+		s.t.Errorf("profile_mnemocode is %q, want %q", a.str("profile_mnemocode"), mnemocode)
+	}
+	got := s.get("/profile", a.token())
+	if got.Status != http.StatusOK || !strings.Contains(string(got.Body), "\r\nX-Profile-Mnemocode: "+mnemocode+"\r\n") {
+		s.t.Errorf("the application got %d %q", got.Status, got.Body)
+	}
+}
+
+// wantNoneLogged checks that nothing secret is in the log, not even at DEBUG.
+func (s *site) wantNoneLogged(secrets ...string) {
+	s.t.Helper()
+	log := s.log()
+	for i, secret := range secrets {
+		if at := strings.Index(log, secret); at >= 0 {
+			s.t.Errorf("secret %d is in the log: …%s", i, log[max(0, at-200):min(len(log), at+200)])
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// docs/personal-data.md names each table of the stores.
+func TestPersonalDataNamesEveryTable(t *testing.T) {
+	t.Parallel()
+	page := pages(t)["docs/personal-data.md"]
+	files, err := filepath.Glob("../../store/migrations/*/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := 0
+	for _, file := range files {
+		script, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`(?i)CREATE TABLE (\w+)`).FindAllSubmatch(script, -1) {
+			tables++
+			if !strings.Contains(page, "`"+string(found[1])+"`") {
+				t.Errorf("the page does not say what the table %s has of a person", found[1])
+			}
+		}
+	}
+	if tables < 10 {
+		t.Errorf("only %d tables were found", tables)
+	}
+}
+
+// The commands of "When users ask" show what is kept of a person, erase it, and name who
+// was erased.
+func TestTheCommandsOfPersonalData(t *testing.T) {
+	t.Parallel()
+	needJQ(t)
+	s := adminSite(t, siteConfig{company: account("other", "")})
+	s.config = strings.Replace(s.config, "log {", "log audit {\ninclude mnemogate.audit\noutput file "+s.dir+"/audit.log\n}\nlog {", 1)
+	if err := s.load(); err != nil {
+		t.Fatal(err)
+	}
+	s.cli(testPassword+"\n", "account", "add", "alice", "--email", "alice@example.com", "--password").want(0)
+	s.login("alice@example.com")
+	var commands []string
+	for _, block := range blocks(section(t, "docs/personal-data.md", "When users ask"), "sh") {
+		commands = append(commands, strings.Split(strings.TrimSpace(block), "\n")...)
+	}
+	shown := []string{"alice@example.com", `"address":"127.0.0.1"`, "checkcredentials.success", "checkcredentials.success", "alice", " acme alice\n"}
+	if len(commands) != len(shown) {
+		t.Fatalf("the page has %d commands", len(commands))
+	}
+	for i, want := range shown {
+		run := func() bool {
+			out, err := s.shell(strings.ReplaceAll(commands[i], "/var/log/mnemogate/", s.dir+"/")).CombinedOutput()
+			return err == nil && strings.Contains(string(out), want)
+		}
+		storetest.Eventually(t, 20*time.Second, want+" from "+commands[i], run) // an event is written a moment later
+	}
+	s.cli("", "account", "show", "alice").want(2)
+}

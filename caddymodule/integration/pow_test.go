@@ -1,0 +1,134 @@
+package integration
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// challenge asks for a challenge of captcha pow.
+func (s *site) challenge(method, path string, keys ...string) answer {
+	s.t.Helper()
+	r := s.request(method, path, "")
+	r.Header["X-Api-Key"] = keys
+	r.Header.Set("Origin", "https://app.example.com")
+	return s.do(r)
+}
+
+// worked returns responses to a challenge of 8 bits.
+func worked(challenge string, n int) (responses []string) {
+	for i := 0; len(responses) < n; i++ {
+		response := fmt.Sprint(challenge, ".", i)
+		if sha256.Sum256([]byte(response))[0] == 0 {
+			responses = append(responses, response)
+		}
+	}
+	return responses
+}
+
+func powSite(t *testing.T, start starter) *site {
+	account := fmt.Sprintf("account alice {\nemail alice@example.com\npassword %q\nquestion Cat? Whiskers\n}\n", testPassword)
+	return start(t, siteConfig{
+		global:  "\nlimits {\ncaptcha_after 1\nfailures_per_address 1000/5m\n}\n",
+		company: "captcha pow 8\n" + account,
+		more: "company umbrella {\napi_key another-test-key\ncaptcha pow 8\n}\n" +
+			"company plain {\napi_key a-third-test-key\ncaptcha static yes\n}\n",
+		handler: "cors https://app.example.com",
+	})
+}
+
+func TestWorkInsteadOfACaptcha(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		s := powSite(t, start)
+		challenge := func() string {
+			return s.challenge("GET", "/acme/v2/captcha", testKey).str("challenge")
+		}
+		recovery := func(response string) answer {
+			return s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "method": "QUESTION", "captcha_response": response})
+		}
+		s.run("a challenge", func(t *testing.T) {
+			a := s.challenge("GET", "/acme/v2/captcha", testKey)
+			if a.Status != 200 || a.str("status") != "success" || a.JSON["bits"] != 8. || a.JSON["expires_in"] != 300. {
+				t.Errorf("got %d %s", a.Status, a.Body)
+			}
+			if got := a.Header.Get("Access-Control-Allow-Origin"); got != "https://app.example.com" {
+				t.Errorf("Access-Control-Allow-Origin is %q", got)
+			}
+			if first := a.str("challenge"); len(first) != 44 || first == challenge() {
+				t.Errorf("got %q", first)
+			}
+		})
+		s.run("who gets none", func(t *testing.T) {
+			s.challenge("GET", "/acme/v2/captcha").want(wire.ErrAPIKeyMissing)
+			s.challenge("GET", "/acme/v2/captcha", "another-test-key").want(wire.ErrAPIKeyInvalid)
+			s.challenge("GET", "/nobody/v2/captcha", testKey).want(wire.ErrAPIKeyInvalid)
+			s.challenge("GET", "/plain/v2/captcha").want(wire.ErrAPIKeyMissing)
+			s.challenge("GET", "/plain/v2/captcha", "a-third-test-key").want(wire.ErrNoRoute)
+			if a := s.challenge("POST", "/acme/v2/captcha", testKey).want(wire.ErrMethod); a.Header.Get("Allow") != "GET" {
+				t.Errorf("Allow is %q", a.Header.Get("Allow"))
+			}
+			s.challenge("GET", "/acme/v2/captcha/", testKey).want(wire.ErrHeaderMissing)
+		})
+		s.run("a login", func(t *testing.T) {
+			attempt := fields{"login_id": "alice@example.com", "password": "wrong"}
+			if a := s.post("auth/checkcredentials", "", attempt); a.JSON["captcha_required"] != true {
+				t.Fatalf("got %d %s", a.Status, a.Body)
+			}
+			attempt["password"] = testPassword
+			s.post("auth/checkcredentials", "", attempt).want(wire.ErrCaptchaMissing)
+			attempt["captcha_response"] = worked(challenge(), 1)[0]
+			s.post("auth/checkcredentials", "", attempt).wantState(record.Authorized)
+		})
+		s.run("once, and in its company", func(t *testing.T) {
+			responses := worked(challenge(), 40)
+			s.wantOne(together(len(responses), func(i int) answer { return recovery(responses[i]) }), wire.ErrCaptchaInvalid)
+			theirs := s.challenge("GET", "/umbrella/v2/captcha", "another-test-key").str("challenge")
+			recovery(worked(theirs, 1)[0]).want(wire.ErrCaptchaInvalid)
+			recovery(worked(strings.Repeat("A", 44), 1)[0]).want(wire.ErrCaptchaInvalid)
+			recovery(challenge()).want(wire.ErrCaptchaInvalid)
+			recovery(worked(challenge(), 1)[0]).wantState(record.RecoveryQuestion)
+		})
+		if got := s.backend.requests(); len(got) != 0 {
+			t.Errorf("the application got %q", got)
+		}
+	})
+}
+
+// The lines of docs/clients.md get a response that is right.
+func TestWorkAsThePageShowsIt(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("node"); err != nil {
+		storetest.SkipOrFail(t, "no node")
+	}
+	shown := blocks(pages(t)["docs/clients.md"], "js")
+	if len(shown) != 3 || strings.Count(shown[0], "\n") > 20 {
+		t.Fatalf("the page shows %q", shown)
+	}
+	s := powSite(t, startSite)
+	script := filepath.Join(t.TempDir(), "captcha.mjs")
+	if err := os.WriteFile(script, []byte(shown[0]+"console.log(await captchaResponse(process.argv[2], process.argv[3]));\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		out, err := exec.Command("node", script, s.URL+"/acme", testKey).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.post("auth/recovery/recover", "", fields{
+			"login_id": "alice@example.com", "method": "QUESTION", "captcha_response": strings.TrimSpace(string(out)),
+		}).wantState(record.RecoveryQuestion)
+	}
+	out, err := exec.Command("node", script, s.URL+"/acme", "another").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), wire.ErrAPIKeyInvalid.Message) {
+		t.Errorf("with a wrong key: %v %s", err, out)
+	}
+}

@@ -1,0 +1,8 @@
+//go:build !race
+
+package integration
+
+const (
+	raceFactor = 1
+	raceSlows  = 1
+)

@@ -1,0 +1,494 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// together calls f n times at once.
+func together[T any](n int, f func(i int) T) []T {
+	answers := make([]T, n)
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			<-start
+			answers[i] = f(i)
+		})
+	}
+	close(start)
+	all.Wait()
+	return answers
+}
+
+// outcomes counts answers by their code, those without one as success.
+func outcomes(answers []answer) map[string]int {
+	counts := map[string]int{}
+	for _, a := range answers {
+		if a.Status == http.StatusOK && a.str("status") == "success" {
+			counts["success"]++
+		} else {
+			counts[a.str("error_code")]++
+		}
+	}
+	return counts
+}
+
+// wantOne checks that one answer is a success and each other one of these
+// errors, or service.unavailable because so many wait for the same machine. It
+// returns the place of the success.
+func (s *site) wantOne(answers []answer, losers ...*wire.Error) int {
+	s.t.Helper()
+	losers = append(losers, wire.ErrUnavailable)
+	winner, winners := -1, 0
+	for i, a := range answers {
+		lost := func(e *wire.Error) bool { return a.Status == e.Status && a.str("error_code") == e.Code }
+		switch {
+		case a.Status == http.StatusOK:
+			winner, winners = i, winners+1
+		case !slices.ContainsFunc(losers, lost):
+			s.t.Errorf("one answer is %d %s", a.Status, a.Body)
+		}
+	}
+	if winners != 1 {
+		s.t.Fatalf("%v, want one success", outcomes(answers))
+	}
+	return winner
+}
+
+// sessions returns the sessions that an account of acme has.
+func (s *site) sessions(mnemocode string) []record.Session {
+	s.t.Helper()
+	return s.sessionsOf("acme", mnemocode)
+}
+
+func (s *site) sessionsOf(company, mnemocode string) []record.Session {
+	s.t.Helper()
+	db, ctx := s.store(), s.t.Context()
+	a, err := db.Accounts().ByMnemocode(ctx, company, mnemocode)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	sessions, err := db.Sessions().List(ctx, time.Now(), company, a.ID)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return sessions
+}
+
+// wantSessions checks in which states an account of acme has sessions.
+func (s *site) wantSessions(mnemocode string, want ...record.State) {
+	s.t.Helper()
+	var got []record.State
+	for _, session := range s.sessions(mnemocode) {
+		got = append(got, session.State)
+	}
+	if !slices.Equal(got, want) {
+		s.t.Errorf("%s has sessions in %q, want %q", mnemocode, got, want)
+	}
+}
+
+// tally returns how many wrong attempts of a kind an account of acme has.
+func (s *site) tally(mnemocode string, kind record.Kind) int {
+	s.t.Helper()
+	a, err := s.accounts().ByMnemocode(s.t.Context(), "acme", mnemocode)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	tallies, err := s.accounts().Tallies(s.t.Context(), record.Subject{Company: "acme", Account: a.ID})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return tallies[kind].Count
+}
+
+// setBackupCodes gives an account of acme these backup codes.
+func (s *site) setBackupCodes(mnemocode string, codes ...string) {
+	s.t.Helper()
+	hashes, err := password.NewHasher(1).HashSet(s.t.Context(), password.Turn{Company: "acme"}, password.Argon2id{MemoryKiB: 7168, Iterations: 5, Parallelism: 1}, codes)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	a, err := s.accounts().ByMnemocode(s.t.Context(), "acme", mnemocode)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.accounts().SetBackupCodes(s.t.Context(), "acme", a.ID, hashes); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) backupCodesLeft(mnemocode string) int {
+	s.t.Helper()
+	a, err := s.accounts().ByMnemocode(s.t.Context(), "acme", mnemocode)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return a.BackupCodes
+}
+
+// account is an account in a Caddyfile with the login name that its mnemocode
+// is, a password and what else is given.
+func account(mnemocode, more string) string {
+	return fmt.Sprintf("account %[1]s {\nlogin %[1]s\npassword %[2]q\n%[3]s\n}\n", mnemocode, testPassword, more)
+}
+
+const racers = 100
+
+// roomy are limits that no test comes near unless it wants to.
+const roomy = `
+	captcha off
+	password {
+		argon2id 64 1 1 insecure
+	}
+	limits {
+		lock_after 10
+		wrong_codes 100/24h
+		wrong_answers 100/24h
+		failures_per_address 100000/5m
+		logins_per_address 100000/1m
+		sms_per_account 1000/10m
+		sms_per_phone 1000/24h
+		sms_per_address 100000/1h
+		mails_per_account 1000/1h
+		sessions_per_account 10000
+	}
+`
+
+// hurried is roomy with hashes that take a while, and yet so short a one that a busy
+// machine, too, makes many within the time that an answer may take.
+var hurried = strings.Replace(roomy, "argon2id 64 1 1 insecure", "argon2id 7168 2 1 insecure", 1)
+
+// Of any number of requests that race for one thing, one gets it, and what is
+// left is as if they had come one after another.
+func TestOneOfManyWins(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, oneOfManyWins)
+}
+
+func oneOfManyWins(t *testing.T, start starter) {
+	g := newGateway(t)
+	s := start(t, siteConfig{company: roomy + g.provider(3, "") +
+		account("alice", "identity 3 alice") +
+		"account bob {\nphone +37060000002\n}\n" +
+		account("carol", "phone +37060000003\nsecond_factor") +
+		account("dave", "must_set_password") +
+		account("erin", "email erin@example.com\nphone +37060000005\nquestion Cat? Whiskers"),
+	})
+	login := func(loginID string) string {
+		return s.post("auth/login", "", fields{"login_id": loginID}).token()
+	}
+	password := func(token string) answer {
+		return s.post("auth/checkpassword", token, fields{"password": testPassword})
+	}
+	secondFactor := func() string {
+		return password(login("carol")).wantState(record.CheckOTP).token()
+	}
+	recovery := func(method string) answer {
+		return s.post("auth/recovery/recover", "", fields{"login_id": "erin", "captcha_response": "any", "method": method})
+	}
+	// works checks that a token is good and that the account has no other.
+	works := func(a answer, mnemocode string) {
+		s.t.Helper()
+		if got := s.get("/", a.token()); got.Status != 200 {
+			s.t.Errorf("the winner's token: %d %s", got.Status, got.Body)
+		}
+		s.wantSessions(mnemocode, record.Authorized)
+	}
+
+	s.run("one token", func(*testing.T) {
+		token := login("alice")
+		answers := together(racers, func(int) answer { return password(token) })
+		works(answers[s.wantOne(answers, wire.ErrTokenInvalid)], "alice")
+		password(token).want(wire.ErrTokenInvalid)
+	})
+	s.run("one token, two routes", func(*testing.T) {
+		s.endSessions("alice")
+		for range 5 {
+			token := login("alice")
+			answers := together(20, func(i int) answer {
+				if i%2 == 0 {
+					return password(token)
+				}
+				return s.post("auth/logout", token, nil)
+			})
+			winner := answers[s.wantOne(answers, wire.ErrTokenInvalid)]
+			if winner.str("session_token") == "" {
+				s.wantSessions("alice")
+				continue
+			}
+			works(winner, "alice")
+			s.post("auth/logout", winner.token(), nil).wantState(record.None)
+		}
+	})
+	s.run("one code", func(*testing.T) {
+		token := login("+37060000002")
+		code := fields{"otp": s.sms.last("otp.login", "code")}
+		answers := together(racers, func(int) answer { return s.post("auth/checkotp", token, code) })
+		works(answers[s.wantOne(answers, wire.ErrOTPInvalid, wire.ErrTokenInvalid)], "bob")
+	})
+	s.run("one recovery code", func(*testing.T) {
+		token := recovery("PHONE").wantState(record.RecoveryOTP).token()
+		code := fields{"otp": s.sms.last("otp.recovery", "code")}
+		answers := together(racers, func(int) answer { return s.post("auth/recovery/checkotp", token, code) })
+		s.wantOne(answers, wire.ErrOTPInvalid, wire.ErrTokenInvalid)
+		s.wantSessions("erin", record.RecoveryPassword)
+	})
+	s.run("one backup code, one token", func(*testing.T) {
+		s.setBackupCodes("carol", "AAAAABBBBB", "CCCCCDDDDD")
+		token := secondFactor()
+		answers := together(racers, func(int) answer { return s.post("auth/checkotp", token, fields{"backup_code": "aaaaa-bbbbb"}) })
+		works(answers[s.wantOne(answers, wire.ErrBackupCodeInvalid, wire.ErrTokenInvalid)], "carol")
+		if left := s.backupCodesLeft("carol"); left != 1 {
+			s.t.Errorf("%d backup codes are left, want 1", left)
+		}
+	})
+	s.run("one backup code, ten tokens", func(*testing.T) {
+		s.endSessions("carol")
+		s.setBackupCodes("carol", "AAAAABBBBB", "CCCCCDDDDD")
+		var tokens [10]string
+		for i := range tokens {
+			tokens[i] = secondFactor()
+		}
+		answers := together(racers, func(i int) answer {
+			return s.post("auth/checkotp", tokens[i%len(tokens)], fields{"backup_code": "AAAAABBBBB"})
+		})
+		winner := answers[s.wantOne(answers, wire.ErrBackupCodeInvalid, wire.ErrTokenInvalid, wire.ErrRestricted)]
+		if got := s.get("/", winner.token()); got.Status != 200 {
+			s.t.Errorf("the winner's token: %d %s", got.Status, got.Body)
+		}
+		authorized := 0
+		for _, session := range s.sessions("carol") {
+			if session.State == record.Authorized {
+				authorized++
+			}
+		}
+		if authorized != 1 {
+			s.t.Errorf("%d sessions are authorized, want 1", authorized)
+		}
+		if left := s.backupCodesLeft("carol"); left != 1 {
+			s.t.Errorf("%d backup codes are left, want 1", left)
+		}
+	})
+	s.run("one code of an OAuth provider", func(t *testing.T) {
+		s.endSessions("alice")
+		body := fields{"provider_id": 3, "code": codeOf("alice"), "redirect_uri": callback}
+		answers := together(racers, func(int) answer { return s.post("auth/oauth", "", body) })
+		works(answers[s.wantOne(answers, wire.ErrOAuthFailed)], "alice")
+		if n := g.count("/token"); n != 1 {
+			t.Errorf("it was exchanged %d times", n)
+		}
+	})
+	s.run("one new password", func(*testing.T) {
+		token := password(login("dave")).wantState(record.SetPassword).token()
+		passwords := newPasswords("dave's")
+		answers := together(racers, func(i int) answer { return s.post("auth/setpassword", token, fields{"new_password": passwords[i]}) })
+		i := s.wantOne(answers, wire.ErrTokenInvalid)
+		works(answers[i], "dave")
+		s.wantPassword("dave", passwords, i)
+	})
+	s.run("one link", func(*testing.T) {
+		s.endSessions("erin")
+		recovery("MAIL").wantState(record.None)
+		link := fields{"token": s.sms.linkToken()}
+		answers := together(racers, func(int) answer { return s.post("auth/recovery/checklink", "", link) })
+		s.wantOne(answers, wire.ErrTokenInvalid)
+		s.wantSessions("erin", record.RecoveryPassword)
+		s.post("auth/recovery/checklink", "", link).want(wire.ErrTokenInvalid)
+	})
+	s.run("one new password, one recovery", func(*testing.T) {
+		token := s.post("auth/recovery/checkquestion", recovery("QUESTION").token(), fields{"control_answer": "Whiskers"}).token()
+		passwords := newPasswords("erin's")
+		answers := together(racers, func(i int) answer { return s.post("auth/setpassword", token, fields{"new_password": passwords[i]}) })
+		i := s.wantOne(answers, wire.ErrTokenInvalid)
+		s.wantSessions("erin")
+		s.wantPassword("erin", passwords, i)
+	})
+	s.run("one new password, four recoveries", func(*testing.T) {
+		var tokens [4]string
+		for i := range tokens {
+			tokens[i] = s.post("auth/recovery/checkquestion", recovery("QUESTION").token(), fields{"control_answer": "Whiskers"}).token()
+		}
+		passwords := newPasswords("erin's other")
+		answers := together(racers, func(i int) answer {
+			return s.post("auth/setpassword", tokens[i%len(tokens)], fields{"new_password": passwords[i]})
+		})
+		i := s.wantOne(answers, wire.ErrTokenInvalid)
+		s.wantSessions("erin")
+		s.wantPassword("erin", passwords, i)
+	})
+}
+
+func newPasswords(of string) (passwords [racers]string) {
+	for i := range passwords {
+		passwords[i] = fmt.Sprintf("%s new secret, no. %d", of, i)
+	}
+	return passwords
+}
+
+// wantPassword checks that of all the passwords just the i-th is the account's,
+// by way of its neighbours and the one before.
+func (s *site) wantPassword(loginID string, passwords [racers]string, i int) {
+	s.t.Helper()
+	try := func(password string) answer {
+		s.t.Helper()
+		return s.post("auth/checkcredentials", "", fields{"login_id": loginID, "password": password})
+	}
+	try(passwords[(i+1)%racers]).want(wire.ErrCredentialsInvalid)
+	try(passwords[(i+racers-1)%racers]).want(wire.ErrCredentialsInvalid)
+	try(testPassword).want(wire.ErrCredentialsInvalid)
+	try(passwords[i]).wantState(record.Authorized)
+	s.endSessions(loginID)
+}
+
+// endSessions ends all sessions of an account of acme.
+func (s *site) endSessions(mnemocode string) {
+	s.t.Helper()
+	s.update(mnemocode, true, func(*record.Account) {})
+}
+
+// The limits hold exactly, however many come at once.
+func TestLimitsHoldUnderARace(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, limitsHoldUnderARace)
+}
+
+func limitsHoldUnderARace(t *testing.T, start starter) {
+	var asked atomic.Int64
+	captcha := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		fmt.Fprint(w, `{"success":true}`)
+	}))
+	t.Cleanup(captcha.Close)
+	human := func(company string) string {
+		return "company " + company + ` {
+			api_key ` + testKey + `
+			captcha siteverify ` + captcha.URL + ` a-secret
+			` + account("alice", "question Cat? Whiskers") + `
+		}
+		`
+	}
+	s := start(t, siteConfig{
+		global: `captcha off
+		limits {
+			failures_per_address 100000/5m
+			logins_per_address 100000/1m
+		}`,
+		company: account("alice", "phone +37060000001") +
+			"account bob {\nphone +37060000002\n}\n",
+		more: `company narrow {
+			api_key ` + testKey + `
+			limits {
+				failures_per_address 7/5m
+			}
+			` + account("alice", "phone +37060000001") + `
+		}
+		` + human("human") + human("humane"),
+	})
+
+	s.run("wrong passwords", func(t *testing.T) {
+		token := s.post("auth/login", "", fields{"login_id": "alice"}).token()
+		wrong := func(i int) answer {
+			body := fields{"login_id": []string{"alice", " ALICE ", "+370 600 00001"}[i%3], "password": fmt.Sprint("wrong password ", i)}
+			if i%2 == 0 {
+				return s.post("auth/checkpassword", token, body)
+			}
+			return s.post("auth/checkcredentials", "", body)
+		}
+		answers := together(racers, wrong)
+		for _, a := range answers {
+			switch a.Status {
+			case http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+			default:
+				t.Errorf("one answer is %d %s", a.Status, a.Body)
+			}
+		}
+		got := outcomes(answers)
+		compared := got["auth.password.invalid"] + got["auth.credentials.invalid"]
+		for i := 0; compared < 10 && got["service.unavailable"] > i; i++ { // where the machine was too slow for all
+			if wrong(i).Status == http.StatusUnauthorized {
+				compared++
+			}
+		}
+		if compared != 10 {
+			t.Errorf("%v: %d passwords were compared, want 10 as lock_after says", got, compared)
+		}
+		if n := s.tally("alice", record.WrongPasswords); n != 10 {
+			t.Errorf("%d wrong passwords were counted, want 10", n)
+		}
+		s.post("auth/checkpassword", token, fields{"password": testPassword}).want(wire.ErrRestricted)
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).want(wire.ErrRestricted)
+	})
+	s.run("failures of an address", func(t *testing.T) {
+		answers := together(50, func(i int) answer {
+			return s.postTo("narrow", testKey, "auth/login", "", fields{"login_id": fmt.Sprint("nobody-", i)})
+		})
+		if got := outcomes(answers); got["auth.loginid.notfound"] != 7 || got["auth.restricted"] != 43 {
+			t.Errorf("%v, want 7 not found and 43 restricted", got)
+		}
+		s.postTo("narrow", testKey, "auth/login", "", fields{"login_id": "alice"}).want(wire.ErrRestricted)
+	})
+	s.run("SMS of an account", func(t *testing.T) {
+		answers := together(50, func(int) answer { return s.post("auth/login", "", fields{"login_id": "+37060000002"}) })
+		if got := outcomes(answers); got["success"] != 5 || got["auth.restricted"] != 45 {
+			t.Errorf("%v, want 5 successes and 45 restricted", got)
+		}
+		if sent := len(s.sms.of("otp.login")); sent != 5 {
+			t.Errorf("%d SMS were sent, want 5", sent)
+		}
+		if open := len(s.sessions("bob")); open != 5 {
+			t.Errorf("%d sessions were made, want 5", open)
+		}
+	})
+	s.run("mails of an account", func(t *testing.T) {
+		s.update("bob", false, func(a *record.Account) { a.Email = "bob@example.com" })
+		answers := together(30, func(int) answer {
+			return s.post("auth/recovery/recover", "", fields{"login_id": "bob@example.com", "captcha_response": "any", "method": "MAIL"})
+		})
+		if got := outcomes(answers); got["success"] != 3 || got["auth.restricted"] != 27 {
+			t.Errorf("%v, want 3 successes and 27 restricted", got)
+		}
+		if sent := len(s.sms.of("recovery.link")); sent != 3 {
+			t.Errorf("%d mails were sent, want 3", sent)
+		}
+		s.wantLinks("bob", 1) // a newer link ends the one before
+	})
+	s.run("a captcha response, in two companies", func(t *testing.T) {
+		answers := together(50, func(i int) answer {
+			return s.postTo([]string{"human", "humane"}[i%2], testKey, "auth/recovery/recover", "",
+				fields{"login_id": "alice", "captcha_response": "one-response", "method": "QUESTION"})
+		})
+		s.wantOne(answers, wire.ErrCaptchaInvalid)
+		if open := len(s.sessionsOf("human", "alice")) + len(s.sessionsOf("humane", "alice")); open != 1 {
+			t.Errorf("%d recoveries were begun, want 1", open)
+		}
+		if asked.Load() == 0 {
+			t.Error("the provider was never asked")
+		}
+	})
+}
+
+// wantLinks checks how many mailed links of an account of acme are good.
+func (s *site) wantLinks(mnemocode string, want int) {
+	s.t.Helper()
+	links := 0
+	for _, session := range s.sessions(mnemocode) {
+		if session.State == record.MailedLink {
+			links++
+		}
+	}
+	if links != want {
+		s.t.Errorf("%s has %d links, want %d", mnemocode, links, want)
+	}
+}

@@ -1,0 +1,113 @@
+package integration
+
+import (
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// With the redis.conf of docs/many-nodes.md, a session that was ended after a rewrite of
+// the append-only file stays ended when Redis is killed and starts again. With a default
+// user without rights, Redis 7.0 replays nothing that followed the rewrite.
+func TestThePagesRedisKeepsWhatWasEnded(t *testing.T) {
+	t.Parallel()
+	conf := blocks(section(t, "docs/many-nodes.md", "Setting up"), "conf")
+	if len(conf) != 1 {
+		t.Fatalf("the page shows %d configurations", len(conf))
+	}
+	var settings []string
+	for line := range strings.Lines(conf[0]) {
+		settings = append(settings, "--"+strings.TrimSpace(line))
+	}
+	servers := sharedServers(t)
+	servers.redis = storetest.StartRedis(t, settings...)
+	admin := redis.NewClient(&redis.Options{Network: "unix", Addr: servers.redis.Socket(), Username: "admin", Password: "admin-password"})
+	t.Cleanup(func() { _ = admin.Close() })
+	url := "unix://mnemogate:mnemogate-password@" + servers.redis.Socket()
+	s := servers.start(siteConfig{company: roomy + account("alice", "")}, strings.Replace(servers.direct(), servers.redis.URL(), url, 1))
+	node := s.nodes[0]
+	node.cli("", "doctor").want(0, "does not let this user ask for the rights of the default user")
+
+	token, kept := s.login("alice"), s.login("alice")
+	if err := admin.BgRewriteAOF(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Eventually(t, 20*time.Second, "a rewrite", func() bool {
+		info := admin.Info(t.Context(), "persistence").Val()
+		return strings.Contains(info, "aof_rewrites:1\r\n") && strings.Contains(info, "aof_rewrite_in_progress:0\r\n")
+	})
+	s.post("auth/logout", token, nil).wantStatus(200)
+	servers.redis.Kill()
+	if err := servers.redis.Start(); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Eventually(t, 20*time.Second, "an answer of Redis", func() bool { return s.get("/", kept).Status == 200 })
+	s.get("/", token).want(wire.ErrTokenInvalid)
+}
+
+// The steps of "To restore" delete the keys of one deployment, which doctor names, and
+// those of no other.
+func TestThePagesStepsEmptyRedis(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("redis-cli"); err != nil {
+		storetest.SkipOrFail(t, "no redis-cli")
+	}
+	page := section(t, "docs/many-nodes.md", "Backup and restore")
+	page = regexp.MustCompile(`(?m)^   `).ReplaceAllString(page, "") // the items' indentation
+	steps, lines := consoleSteps(page), blocks(page, "sh")
+	if len(steps) != 1 || len(lines) != 2 {
+		t.Fatalf("the page shows %d consoles and %d lines", len(steps), len(lines))
+	}
+	prefix := regexp.MustCompile(`\{mg:[0-9a-f]{16}:`)
+
+	ours := sharedServers(t)
+	ours.redis = storetest.StartRedis(t, "--appendonly", "yes", "--maxmemory-policy", "noeviction") // nothing to warn of
+	other := &servers{t: t, postgres: ours.postgres, redis: ours.redis, schema: ours.postgres.NewSchema(t)}
+	config := siteConfig{company: roomy + account("alice", "")}
+	s, beside := ours.start(config, ours.direct()), other.start(config, other.direct())
+	var before []string
+	for range 50 { // some keys hold line breaks and quotes
+		before = append(before, s.login("alice"))
+	}
+	kept := beside.login("alice")
+
+	node := s.nodes[0]
+	out, err := node.shell(steps[0].command).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	steps[0].compare(t, string(out), prefix)
+	run := func(line string) string {
+		t.Helper()
+		line = prefix.ReplaceAllString(line, prefix.FindString(string(out)))
+		cmd := exec.Command("sh", "-c", strings.ReplaceAll(line, "redis-cli", "redis-cli -s "+ours.redis.Socket()))
+		answer, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, answer)
+		}
+		return string(answer)
+	}
+	own := prefix.FindString(string(out))
+	if listed := run(lines[0]); strings.Count(listed, "\n") != 2 || !strings.Contains(listed, own) {
+		t.Errorf("the deployments are %s", listed)
+	}
+	node.stop(syscall.SIGTERM)
+	run(lines[1])
+	if listed := run(lines[0]); strings.Count(listed, "\n") != 1 || strings.Contains(listed, own) {
+		t.Errorf("left behind: %s", listed)
+	}
+	node.start()
+	for _, token := range before {
+		s.get("/", token).want(wire.ErrTokenInvalid)
+	}
+	s.login("alice")
+	beside.get("/", kept).wantStatus(200)
+}

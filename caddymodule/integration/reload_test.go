@@ -1,0 +1,525 @@
+package integration
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+var (
+	reloads   = flag.Int("reloads", 10, "how many reloads TestReloadsLoseNothing makes")
+	handovers = flag.Int("handovers", 40, "how many reloads of each kind TestWhoWaitedForAReloadIsAnswered makes")
+)
+
+// startPlain starts a Caddy that has nothing of ours: a bare reverse proxy.
+func startPlain(t *testing.T, proxy string) *site {
+	t.Helper()
+	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t)}
+	s.addr, s.ln = listener(t)
+	s.URL = "http://" + s.addr
+	s.config = fmt.Sprintf(`{
+	admin unix/%s/admin.sock
+	persist_config off
+	auto_https off
+	servers {
+		protocols h1 h2 h2c
+	}
+	log {
+		output stderr
+		level INFO
+	}
+}
+http:// {
+	bind fd/3
+	respond /generation 0
+	%s
+}
+`, s.dir, strings.ReplaceAll(proxy, "BACKEND", s.backend.addr))
+	s.writeCaddyfile()
+	s.start()
+	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
+	return s
+}
+
+var generation = regexp.MustCompile(`(respond /generation|api_key generation-)( ?)\d+`)
+
+// reloadNext loads a configuration that differs from the one before.
+func (s *site) reloadNext(n int) {
+	s.t.Helper()
+	next := generation.ReplaceAllString(s.config, fmt.Sprintf("${1}${2}%d", n))
+	if next == s.config {
+		s.t.Fatal("the configuration has nothing to change")
+	}
+	s.config = next
+	if a := s.postConfig("text/caddyfile", next); a.Status != http.StatusOK {
+		s.t.Errorf("the reload was refused: %d %s", a.Status, a.Body)
+	}
+}
+
+// postConfig loads a configuration as caddy reload --force does, with less ado.
+// The admin endpoint, too, is replaced by each reload and may drop a call.
+func (s *site) postConfig(contentType, config string) answer {
+	s.t.Helper()
+	for tries := 1; ; tries++ {
+		r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://127.0.0.1/load", strings.NewReader(config))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", contentType)
+		r.Header.Set("Cache-Control", "must-revalidate")
+		c := s.adminClient()
+		a, err := exchanged(s.t, c, r)
+		c.CloseIdleConnections()
+		if err == nil {
+			return a
+		}
+		if !isDropped(err) || tries == 5 {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// streamsStay is a reverse proxy that leaves streams open over reloads, and
+// connections to the application not for long.
+const streamsStay = `reverse_proxy BACKEND {
+	stream_close_delay 1h
+	transport http {
+		keepalive 1s
+	}
+}`
+
+// However often Caddy reloads: no session, counter, lock or code is lost, open
+// streams go on, no more requests fail than with a bare reverse proxy beside it,
+// and nothing grows. For the whole of it:
+//
+//	go test ./caddymodule/integration -run ReloadsLoseNothing -v -reloads 100
+func TestReloadsLoseNothing(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, reloadsLoseNothing)
+}
+
+func reloadsLoseNothing(t *testing.T, start starter) {
+	t.Parallel()
+	s := start(t, siteConfig{
+		env: []string{"GOGC=100"}, // garbage is not what is left behind
+		global: `captcha off
+		session {
+			temporary 15m
+			stream_recheck 6s
+		}
+		otp {
+			ttl 10m
+		}
+		limits {
+			lock_after 3
+			failures_per_address 1000/5m
+			logins_per_address 1000/1m
+			sms_per_account 2/10m
+			mails_per_account 2/1h
+		}`,
+		company: survivors("reloads", 1) + trafficAccounts() + account("streamer", ""),
+		more: "company legal {\napi_key " + testKey + "\n" + disclaimers + account("reader-reloads", "") + "}\n" +
+			"company other {\napi_key generation-0\n}\n",
+		site: "mnemogate\n" + streamsStay,
+	})
+	plain := startPlain(t, streamsStay)
+	nodes := s.all()
+	checks := prepare(s, "reloads", "+37060001")
+
+	token := s.login("streamer")
+	var streams, plainStreams []*flowing
+	for _, node := range nodes {
+		streams = append(streams, node.streams(token)...)
+	}
+	plainStreams = plain.streams(token)
+	ours, bare := newTraffic(s, false), newTraffic(plain, true)
+	n := 0
+	reload := func() {
+		n++
+		ours.whileAsking(20)
+		bare.whileAsking(20)
+		for _, node := range nodes {
+			node.reloadNext(n)
+		}
+		plain.reloadNext(n)
+	}
+
+	// What the first few leave behind stays as it is.
+	under := func(reloads int) {
+		ours.begin()
+		bare.begin()
+		for range reloads {
+			reload()
+		}
+		ours.end()
+		bare.end()
+	}
+	under(3)
+	var before []vitals
+	for _, node := range nodes {
+		before = append(before, node.settled())
+	}
+	plainBefore := plain.settled()
+	under(*reloads)
+	plainAfter := plain.settled()
+	t.Logf("plain Caddy: %d of %d requests and %d of %d to the admin endpoint were dropped; %v, and then %v",
+		bare.dropped.Load(), bare.asked.Load(), bare.adminDropped.Load(), bare.adminAsked.Load(), plainBefore, plainAfter)
+	t.Logf("with mnemogate: %d of %d, and %d of %d",
+		ours.dropped.Load(), ours.asked.Load(), ours.adminDropped.Load(), ours.adminAsked.Load())
+	for i, node := range nodes {
+		after := node.settled()
+		t.Logf("node %d: %v, and then %v", i, before[i], after)
+		few := 3 + *reloads/3 // come and go; what each reload leaves behind is more
+		if after.goroutines > before[i].goroutines+few || after.descriptors > before[i].descriptors+few {
+			t.Errorf("goroutines or descriptors have grown: %s\n%s",
+				strings.Join(node.openFiles(), " "), node.fromAdmin("/debug/pprof/goroutine?debug=1"))
+		}
+		if after.heap > before[i].heap+(8<<20) || after.resident > before[i].resident+(64<<20) {
+			t.Errorf("memory has grown:\n%s", node.fromAdmin("/debug/pprof/heap?debug=1"))
+		}
+	}
+	// Whose connections end at the moment of a reload is chance, which more reloads even out.
+	each, chance := int64(len(nodes)), int64(3+*reloads/5) // plain Caddy was reloaded once where they all were
+	for rounds := int64(1); ; rounds++ {
+		requests, admin := ours.dropped.Load(), ours.adminDropped.Load()
+		ofPlain, adminOfPlain := bare.dropped.Load(), bare.adminDropped.Load()
+		if requests <= each*(ofPlain+rounds*chance) && admin <= each*(adminOfPlain+rounds*chance) {
+			break
+		}
+		t.Logf("%d requests and %d admin calls were dropped, and %d and %d by plain Caddy", requests, admin, ofPlain, adminOfPlain)
+		if rounds == 3 {
+			t.Error("more are dropped than by plain Caddy")
+			break
+		}
+		under(*reloads)
+	}
+
+	for _, f := range plainStreams {
+		f.lives(t)
+	}
+	for _, f := range streams {
+		f.lives(t)
+	}
+	for _, c := range checks {
+		s.run(c.promise, func(*testing.T) { c.check() })
+	}
+	s.post("auth/logout", token, nil).wantState(record.None)
+	for _, f := range streams {
+		select {
+		case <-f.ended:
+		case <-time.After(30 * time.Second):
+			t.Errorf("%s was not cut after the logout", f.kind)
+		}
+	}
+}
+
+// Streams go on where the process was held up for a while, as when
+// its machine is moved: nobody asked meanwhile whether their session lives.
+func TestPauseCutsNoStream(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{global: "session {\nstream_recheck 800ms\n}", company: roomy + account("alice", "")})
+	streams := s.streams(s.login("alice"))
+	for range 3 {
+		if err := storetest.Freeze(s.cmd.Process); err != nil {
+			storetest.SkipOrFail(t, fmt.Sprintf("a process can't be stopped for a while here: %v", err))
+		}
+		time.Sleep(time.Second)
+		_ = storetest.Thaw(s.cmd.Process)
+		time.Sleep(time.Second) // by when they were looked at
+		for _, f := range streams {
+			f.lives(t)
+		}
+	}
+}
+
+// A changed store is closed only behind the requests that began on it, however
+// long they wait for others, and what it held is there when it comes back.
+func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	c := siteConfig{
+		global: "session {\nstream_recheck 200ms\n}",
+		company: roomy + "sms webhook " + g.URL + "/sms {\nsecret " + smsSecret + "\ntimeout 30s\n}\n" +
+			trafficAccounts() + account("alice", "") + "account bob {\nphone +37060000002\n}\n" +
+			account("carol", "phone +37060000003\nsecond_factor"),
+	}
+	s := startSite(t, c)
+	first := s.config
+	other := strings.Replace(first, "/mnemogate.db", "/other.db", 1)
+	token := s.login("alice")
+	half := s.post("auth/login", "", fields{"login_id": "carol"}).token()
+	stream := s.stream("SSE", token)
+	stream.lives(t)
+
+	// Logins go on all the while; what they get is of either store.
+	quit := make(chan struct{})
+	var load sync.WaitGroup
+	defer load.Wait()
+	stop := sync.OnceFunc(func() { close(quit) })
+	defer stop()
+	load.Go(func() {
+		fresh := &http.Client{Timeout: client.Timeout, Transport: &http.Transport{DisableKeepAlives: true}}
+		for {
+			select {
+			case <-quit:
+				return
+			default:
+			}
+			r := s.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": "load-0", "password": testPassword})
+			if a, err := exchanged(t, fresh, r); !isDropped(err) && (err != nil || a.Status != http.StatusOK) {
+				t.Errorf("a login while the store changes: %v, %d %s", err, a.Status, a.Body)
+				return
+			}
+		}
+	})
+
+	// Two that have read from the store and will write to it wait for an SMS.
+	g.behave(g.hang)
+	begun := g.count("/sms")
+	slow := make(chan answer, 2)
+	ask := func(route, token string, body fields) {
+		r := s.postRequest("acme", testKey, route, token, body)
+		a, err := exchanged(t, client, r)
+		if err != nil {
+			t.Error(err)
+		}
+		slow <- a
+	}
+	go ask("auth/login", "", fields{"login_id": "+37060000002"})
+	go ask("auth/checkpassword", half, fields{"password": testPassword})
+	s.eventually("message to the gateway", func() bool { return g.count("/sms") == begun+2 })
+
+	if a := s.postConfig("text/caddyfile", other); a.Status != http.StatusOK {
+		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+	s.eventually("refusal by the other store", func() bool {
+		a, err := exchanged(t, client, s.getRequest("/", token))
+		return err == nil && a.str("error_code") == wire.ErrTokenInvalid.Code
+	})
+	time.Sleep(keepAtLeast + time.Second) // they wait for longer than stores are kept anyway
+	g.behave(nil)
+	var codes []string // tokens that wait for one
+	for range 2 {
+		codes = append(codes, (<-slow).wantState(record.CheckOTP).token())
+	}
+	s.eventually("end of the store that nobody uses", func() bool { return !s.holds("mnemogate.db") })
+	select {
+	case <-stream.ended: // its session is none of the other store's
+	case <-time.After(30 * time.Second):
+		t.Error("a stream outlives the store of its session")
+	}
+
+	if a := s.postConfig("text/caddyfile", first); a.Status != http.StatusOK {
+		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+	s.eventually("session of before", func() bool {
+		a, err := exchanged(t, client, s.getRequest("/", token))
+		return err == nil && a.Status == http.StatusOK
+	})
+	for _, token := range codes {
+		s.post("auth/renewotp", token, nil).wantState(record.None)
+		s.post("auth/checkotp", token, fields{"otp": g.last("code")}).wantState(record.Authorized)
+	}
+	stop()
+}
+
+// A configuration that can't be loaded, whatever is wrong with it, leaves the
+// one before running: its sites, its admin API and its metrics.
+func TestBrokenConfigLeavesTheOldOneRunning(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, brokenConfigLeavesTheOldOneRunning)
+}
+
+func brokenConfigLeavesTheOldOneRunning(t *testing.T, start starter) {
+	s := start(t, siteConfig{company: roomy + trafficAccounts() + account("alice", "")})
+	load := newTraffic(s, false)
+	load.begin()
+	defer load.end()
+	for _, node := range s.all() {
+		token := node.login("alice")
+		works := func(after string) {
+			t.Helper()
+			// Connections may end with a reload, also with one that fails, and a node that
+			// shares Redis remembers no session until it has heard from it.
+			s.eventually("answer, and remembered session, after "+after, func() bool {
+				a, err := exchanged(t, client, node.getRequest("/", token))
+				return err == nil && a.Status == http.StatusOK && node.scrape()["mnemogate_memory_sessions"] >= 1
+			})
+			if a := node.admin("GET", "accounts/alice", nil).wantStatus(http.StatusOK); a.str("profile_mnemocode") != "alice" {
+				t.Errorf("after %s the admin API answers %s", after, a.Body)
+			}
+			const logins = `mnemogate_requests_total{company="acme",result="success",route="checkcredentials"}`
+			before := node.scrape()
+			node.login("alice")
+			now := node.scrape()
+			if now["mnemogate_up"] != 1 || before[logins] < 1 || now[logins] <= before[logins] {
+				t.Errorf("after %s the metrics are not those of what runs: up %v, logins %v and then %v", after,
+					now["mnemogate_up"], before[logins], now[logins])
+			}
+		}
+		works("the start")
+		good := node.config
+		broken := func(old, new string) string {
+			config := strings.Replace(good, old, new, 1)
+			if config == good {
+				t.Fatalf("the configuration has no %q", old)
+			}
+			return config
+		}
+		notDirectory := node.dir + "/no-directory"
+		if err := os.WriteFile(notDirectory, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		// with is the good one as JSON, with something put into its apps.
+		with := func(path ...any) string {
+			var config map[string]any
+			if err := json.Unmarshal([]byte(node.fromAdmin("/config/")), &config); err != nil {
+				t.Fatal(err)
+			}
+			at, last := config["apps"].(map[string]any), len(path)-2
+			for _, name := range path[:last] {
+				at = at[name.(string)].(map[string]any)
+			}
+			at[path[last].(string)] = path[last+1]
+			b, err := json.Marshal(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(b)
+		}
+		server := func(server fields) string { return with("http", "servers", "other", server) }
+		for _, b := range []struct{ name, contentType, config string }{
+			{"no Caddyfile", "text/caddyfile", "{"},
+			{"an unknown option", "text/caddyfile", broken("company acme", "smoke signals\ncompany acme")},
+			{"a secret that is not there", "text/caddyfile", broken("secret "+smsSecret, "secret {env.MNEMOGATE_TEST_NOT_SET}")},
+			{"another app that fails", "application/json", with("tls", fields{"certificates": fields{
+				"load_files": []fields{{"certificate": notDirectory, "key": notDirectory}},
+			}})},
+			{"another handler that fails", "application/json", server(fields{
+				"listen": []string{"127.0.0.1:0"}, "routes": []fields{{"handle": []fields{{"handler": "smoke"}}}},
+			})},
+			{"an address that can't be had", "application/json", server(fields{"listen": []string{"192.0.2.1:1"}})},
+			{"a store that can't be opened", "application/json", with("mnemogate", "store", fields{
+				"module": "sqlite", "file": notDirectory + "/x.db",
+			})},
+			{"no JSON", "application/json", "{"},
+			{"an unknown field", "application/json", with("mnemogate", "smoke", "signals")},
+			{"no companies", "application/json", with("mnemogate", "companies", fields{})},
+			{"an unknown store", "application/json", with("mnemogate", "store", fields{"module": "tape"})},
+			{"an unknown app", "application/json", with("smoke", fields{})},
+		} {
+			if a := node.postConfig(b.contentType, b.config); a.Status == http.StatusOK {
+				t.Errorf("%s: the configuration was loaded", b.name)
+			}
+			works(b.name)
+		}
+		if a := node.postConfig("text/caddyfile", good); a.Status != http.StatusOK {
+			t.Errorf("the good one is refused: %d %s", a.Status, a.Body)
+		}
+		works("a good one")
+	}
+}
+
+// A lateListener closes late, as any does on a busy machine now and then.
+type lateListener struct{ net.Listener }
+
+func (l lateListener) Close() error {
+	time.Sleep(50 * time.Millisecond)
+	return l.Listener.Close()
+}
+
+type lateListeners struct{}
+
+func init() {
+	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" {
+		caddy.RegisterModule(new(lateListeners))
+	}
+}
+
+func (*lateListeners) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "caddy.listeners.late", New: func() caddy.Module { return new(lateListeners) }}
+}
+
+func (*lateListeners) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { d.Next(); return nil }
+
+func (*lateListeners) WrapListener(l net.Listener) net.Listener { return lateListener{l} }
+
+// Who waits for a reload and then connects is answered, which plain Caddy does
+// not always do: the old server may take the connection while it shuts down. For
+// a comparison with that:
+//
+//	go test ./caddymodule/integration -run WhoWaitedForAReload -v -handovers 2000
+func TestWhoWaitedForAReloadIsAnswered(t *testing.T) {
+	t.Parallel()
+	late := startSite(t, siteConfig{company: people, servers: "listener_wrappers {\nlate\n}"})
+	s := startSite(t, siteConfig{company: people})
+	plain := startPlain(t, "reverse_proxy BACKEND")
+	requests := func(s *site) map[string]string {
+		return map[string]string{
+			"protected":  "GET /acme/orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + s.login("alice@example.com") + "\r\n\r\n",
+			"refused":    "GET /acme/orders HTTP/1.1\r\nHost: x\r\n\r\n",
+			"auth route": "POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+		}
+	}
+	// dropped counts the requests without an answer, each behind a reload.
+	dropped := func(s *site, reloads int, raw string) (n int) {
+		for range reloads {
+			if a := s.postConfig("text/caddyfile", s.config); a.Status != http.StatusOK {
+				t.Fatalf("the reload was refused: %d %s", a.Status, a.Body)
+			}
+			conn, err := net.Dial("tcp", s.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+			if _, err = io.WriteString(conn, raw); err == nil {
+				_, err = http.ReadResponse(bufio.NewReader(conn), nil)
+			}
+			_ = conn.Close()
+			if isDropped(err) {
+				n++
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return n
+	}
+	for what, raw := range requests(late) {
+		if n := dropped(late, 5, raw); n > 0 {
+			t.Errorf("%s: %d of 5 were dropped where the old server closes late", what, n)
+		}
+	}
+	lost := 0
+	for what, raw := range requests(s) {
+		n := dropped(s, *handovers, raw)
+		t.Logf("%s: %d of %d were dropped", what, n, *handovers)
+		lost += n
+	}
+	for what, raw := range map[string]string{
+		"reverse_proxy": "GET /acme/orders HTTP/1.1\r\nHost: x\r\n\r\n",
+		"respond":       "GET /generation HTTP/1.1\r\nHost: x\r\n\r\n",
+	} {
+		t.Logf("plain Caddy, %s: %d of %d were dropped", what, dropped(plain, *handovers, raw), *handovers)
+	}
+	if lost > 0 {
+		t.Errorf("%d were dropped", lost)
+	}
+}

@@ -1,0 +1,226 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// A traffic is the load on a site: logins, requests for the application, logouts
+// and admin calls, over new connections and over such as are kept. Plain
+// Caddy gets the same requests, which its backend answers.
+type traffic struct {
+	*site
+	plain   bool
+	kept    *http.Client
+	fresh   *http.Client
+	stopped chan struct{}
+	workers sync.WaitGroup
+	hashing sync.Mutex // so that no login waits for others: that may be too long
+
+	asked, dropped           atomic.Int64 // requests; those of them whose connection ended without an answer
+	adminAsked, adminDropped atomic.Int64
+	unavailable              atomic.Int64 // answers; see end
+	stalls                   func() time.Duration
+}
+
+const trafficWorkers = 4 // and one that administers
+
+// newTraffic puts load on a site until it is stopped. It has accounts load-0 and so on.
+func newTraffic(s *site, plain bool) *traffic {
+	load := &traffic{site: s, plain: plain, stopped: make(chan struct{})}
+	load.kept = &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 2 * trafficWorkers}}
+	load.fresh = &http.Client{Timeout: client.Timeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	return load
+}
+
+func trafficAccounts() string {
+	var accounts strings.Builder
+	for i := range trafficWorkers {
+		accounts.WriteString(account(fmt.Sprint("load-", i), ""))
+	}
+	return accounts.String()
+}
+
+func (l *traffic) begin() {
+	l.stopped = make(chan struct{})
+	l.stalls = storetest.WatchStalls()
+	for i := range trafficWorkers {
+		c := l.kept
+		if i%2 == 0 {
+			c = l.fresh
+		}
+		l.workers.Go(func() {
+			for n := 0; !l.over(); n++ {
+				l.round(c, fmt.Sprint("load-", i), n)
+			}
+		})
+	}
+	l.workers.Go(func() {
+		for n := 0; !l.over(); n++ {
+			l.administer(n)
+		}
+	})
+}
+
+func (l *traffic) over() bool {
+	select {
+	case <-l.stopped:
+		return true
+	default:
+		return l.t.Failed()
+	}
+}
+
+// end stops the load and closes the connections. Where the machine held up this
+// process, it may have held up a store or a hash for too long, too.
+func (l *traffic) end() {
+	close(l.stopped)
+	l.workers.Wait()
+	l.kept.CloseIdleConnections()
+	stall := l.stalls()
+	if n := l.unavailable.Swap(0); n > 0 && stall < 100*time.Millisecond {
+		l.t.Errorf("%d requests were told service.unavailable: %s", n, l.refusals())
+	} else if n > 0 {
+		l.t.Logf("%d requests were told service.unavailable, on a machine that stalls for %v", n, stall)
+	}
+}
+
+// whileAsking waits until n more requests were answered.
+func (l *traffic) whileAsking(n int64) {
+	for until := l.asked.Load() + n; l.asked.Load() < until && !l.t.Failed(); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// isDropped reports whether a connection ended before an answer.
+func isDropped(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) ||
+		err != nil && strings.HasSuffix(err.Error(), "http: server closed idle connection")
+}
+
+// ask sends a request. If its connection is dropped, nobody knows what came of it.
+func (l *traffic) ask(c *http.Client, r *http.Request) (a answer, ok bool) {
+	l.asked.Add(1)
+	if l.plain {
+		time.Sleep(time.Millisecond) // it is not to take the machine for itself
+	}
+	a, err := exchanged(l.t, c, r)
+	if isDropped(err) {
+		l.dropped.Add(1)
+		return a, false
+	}
+	if err != nil {
+		l.t.Errorf("%s %s: %v", r.Method, r.URL.Path, err)
+		return a, false
+	}
+	return a, true
+}
+
+// exchanged is try without all that it checks, which takes longer than the answer.
+func exchanged(t *testing.T, c *http.Client, r *http.Request) (answer, error) {
+	response, err := c.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return newAnswer(t, response, body), err
+}
+
+// round logs in, uses the session and, every other time, logs out.
+func (l *traffic) round(c *http.Client, loginID string, n int) {
+	good := func(a answer, what string) bool {
+		if a.Status == http.StatusServiceUnavailable {
+			l.unavailable.Add(1)
+		} else if a.Status != http.StatusOK {
+			l.t.Errorf("%s: %d %s", what, a.Status, a.Body)
+		}
+		return a.Status == http.StatusOK
+	}
+	l.hashing.Lock()
+	a, ok := l.ask(c, l.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword}))
+	l.hashing.Unlock()
+	if !ok || !good(a, "login") {
+		return
+	}
+	token := a.str("session_token")
+	for i := range 6 {
+		r := l.getRequest("/acme/orders", token)
+		if i == 5 {
+			r = l.request(http.MethodPost, "/acme/orders", `{"order":1}`)
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		if a, ok := l.ask(c, r); ok && !good(a, "request") {
+			return
+		}
+	}
+	if n%2 == 0 {
+		return
+	}
+	a, ok = l.ask(c, l.postRequest("acme", testKey, "auth/logout", token, nil))
+	if !ok || !good(a, "logout") || l.plain {
+		return
+	}
+	for watch := storetest.StartWatch(); ; {
+		a, ok := l.ask(c, l.getRequest("/acme/orders", token))
+		if !ok || a.str("error_code") == wire.ErrTokenInvalid.Code || a.Status == http.StatusServiceUnavailable {
+			return
+		}
+		if watch.Took() > 5*time.Second {
+			l.t.Errorf("after a logout: %d %s", a.Status, a.Body)
+			return
+		}
+	}
+}
+
+// refusals are the lines of the log that tell why a service did not answer.
+func (s *site) refusals() string {
+	var why strings.Builder
+	for _, node := range s.all() {
+		for line := range strings.Lines(node.log()) {
+			if strings.Contains(line, "did not answer") || strings.Contains(line, "defect") {
+				why.WriteString(line)
+			}
+		}
+	}
+	return why.String()
+}
+
+func (l *traffic) administer(n int) {
+	node := l.all()[n%len(l.all())]
+	method, path, body := http.MethodGet, "/mnemogate/acme/accounts/load-0", ""
+	if n%2 == 1 {
+		method, body = http.MethodPatch, fmt.Sprintf(`{"oauth_identities":[{"provider_id":1,"subject":"%d"}]}`, n) // which ends no session
+	}
+	if l.plain {
+		method, path, body = http.MethodGet, "/config/", ""
+	}
+	r, err := http.NewRequestWithContext(l.t.Context(), method, "http://127.0.0.1"+path, strings.NewReader(body))
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	c := node.adminClient()
+	defer c.CloseIdleConnections()
+	l.adminAsked.Add(1)
+	a, err := exchanged(l.t, c, r)
+	switch {
+	case isDropped(err):
+		l.adminDropped.Add(1)
+	case err != nil || a.Status != http.StatusOK:
+		l.t.Errorf("the admin API: %d %s, %v", a.Status, a.Body, err)
+	}
+}

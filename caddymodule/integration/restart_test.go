@@ -1,0 +1,265 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// What was acknowledged is there after a restart and after a reload that was
+// refused, and what was spent or ended does not come back. After other reloads:
+// TestReloadsLoseNothing.
+func TestNothingIsLostAndNothingComesBack(t *testing.T) {
+	t.Parallel()
+	events := []struct {
+		name  string
+		event func(s *site, c siteConfig)
+	}{
+		{"kill", func(s *site, _ siteConfig) { s.restart() }},
+		{"broken", func(s *site, c siteConfig) { breakConfig(s, c) }},
+	}
+	config := siteConfig{
+		global: `captcha off
+		limits {
+			lock_after 3
+			failures_per_address 1000/5m
+			logins_per_address 1000/1m
+			sms_per_account 2/10m
+			mails_per_account 2/1h
+		}`,
+		more: "company legal {\napi_key " + testKey + "\n" + disclaimers,
+	}
+	for i, e := range events {
+		config.company += survivors(e.name, i)
+		config.more += account("reader-"+e.name, "")
+	}
+	config.more += "}\n"
+	s := startSite(t, config)
+	for i, e := range events {
+		s.run(e.name, func(*testing.T) {
+			checks := prepare(s, e.name, fmt.Sprintf("+3706000%d", i))
+			e.event(s, config)
+			for _, c := range checks {
+				s.run(c.promise, func(*testing.T) { c.check() })
+			}
+		})
+	}
+}
+
+// survivors are the accounts of one round.
+func survivors(round string, i int) string {
+	phone := func(n int) string { return fmt.Sprintf("phone +3706000%d%03d\n", i, n) }
+	var all strings.Builder
+	for n, name := range []string{"alice", "lou", "mia", "olga", "ann"} {
+		all.WriteString(account(name+"-"+round, phone(n)+fmt.Sprintf("email %s@%s.example\nquestion Cat? Whiskers", name, round)))
+	}
+	for n, name := range []string{"carol", "cora", "pat", "ned"} {
+		all.WriteString(account(name+"-"+round, phone(10+n)+"second_factor"))
+	}
+	all.WriteString(account("dave-"+round, "must_set_password"))
+	return all.String()
+}
+
+// A survivor is something that must be as it was.
+type survivor struct {
+	promise string
+	check   func()
+}
+
+// prepare brings one of everything about, and returns what must hold after.
+func prepare(s *site, round, phones string) (after []survivor) {
+	post := func(route, token string, body fields) answer { s.t.Helper(); return s.post(route, token, body) }
+	login := func(name string) answer {
+		s.t.Helper()
+		return post("auth/login", "", fields{"login_id": name + "-" + round})
+	}
+	credentials := func(name, password string) answer {
+		s.t.Helper()
+		return post("auth/checkcredentials", "", fields{"login_id": name + "-" + round, "password": password})
+	}
+	recovery := func(name, method string) answer {
+		s.t.Helper()
+		return post("auth/recovery/recover", "", fields{"login_id": name + "-" + round, "captcha_response": "any", "method": method})
+	}
+	right := fields{"password": testPassword}
+	promise := func(promise string, check func()) { after = append(after, survivor{promise, check}) }
+
+	authorized := credentials("alice", testPassword).token()
+	promise("a session", func() {
+		if a := s.get("/", authorized); a.Status != 200 {
+			s.t.Errorf("%d %s", a.Status, a.Body)
+		}
+	})
+	half := login("alice").token()
+	promise("a half-done login", func() { post("auth/checkpassword", half, right).wantState(record.Authorized) })
+	used := login("alice").token()
+	post("auth/checkpassword", used, right).wantState(record.Authorized)
+	promise("a step's token that was used", func() { post("auth/checkpassword", used, right).want(wire.ErrTokenInvalid) })
+	ended := credentials("alice", testPassword).token()
+	post("auth/logout", ended, nil).wantState(record.None)
+	promise("a logout", func() { s.get("/", ended).want(wire.ErrTokenInvalid) })
+
+	pending := credentials("carol", testPassword).wantState(record.CheckOTP).token()
+	pendingCode := fields{"otp": s.sms.last("otp.login", "code")}
+	promise("a pending code", func() { post("auth/checkotp", pending, pendingCode).wantState(record.Authorized) })
+	spent := credentials("cora", testPassword).wantState(record.CheckOTP).token()
+	spentCode := fields{"otp": s.sms.last("otp.login", "code")}
+	post("auth/checkotp", spent, fields{"otp": "wrong"}).want(wire.ErrOTPInvalid)
+	promise("a spent code, and that it can be renewed", func() {
+		post("auth/checkotp", spent, spentCode).want(wire.ErrOTPInvalid)
+		post("auth/renewotp", spent, nil).wantState(record.None)
+		post("auth/checkotp", spent, fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
+	})
+	promise("the count of wrong codes", func() {
+		if n := s.tally("cora-"+round, record.WrongCodes); n != 1 {
+			s.t.Errorf("%d were counted, want 1", n)
+		}
+	})
+	recoveryPending := recovery("ann", "PHONE").wantState(record.RecoveryOTP).token()
+	recoveryCode := fields{"otp": s.sms.last("otp.recovery", "code")}
+	promise("a pending recovery code", func() {
+		post("auth/recovery/checkotp", recoveryPending, recoveryCode).wantState(record.RecoveryPassword)
+	})
+	asked := recovery("ann", "QUESTION").wantState(record.RecoveryQuestion).token()
+	promise("a question that was asked", func() {
+		post("auth/recovery/checkquestion", asked, fields{"control_answer": "whiskers"}).wantState(record.RecoveryPassword)
+	})
+	s.setBackupCodes("pat-"+round, "AAAAABBBBB", "CCCCCDDDDD")
+	post("auth/checkotp", credentials("pat", testPassword).token(), fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
+	patPending := credentials("pat", testPassword).wantState(record.CheckOTP).token()
+	promise("a used backup code, and one that was not", func() {
+		post("auth/checkotp", patPending, fields{"backup_code": "AAAAABBBBB"}).want(wire.ErrBackupCodeInvalid)
+		post("auth/checkotp", patPending, fields{"backup_code": "CCCCCDDDDD"}).wantState(record.Authorized)
+	})
+
+	recovery("alice", "MAIL").wantState(record.None)
+	usedLink := fields{"token": s.sms.linkToken()}
+	linked := post("auth/recovery/checklink", "", usedLink).wantState(record.RecoveryPassword).token()
+	promise("a used link and what it led to", func() {
+		post("auth/recovery/checklink", "", usedLink).want(wire.ErrTokenInvalid)
+		post("auth/setpassword", linked, fields{"new_password": "short"}).want(wire.ErrQuality)
+	})
+	recovery("ann", "MAIL").wantState(record.None)
+	replacedLink := fields{"token": s.sms.linkToken()}
+	recovery("ann", "MAIL").wantState(record.None)
+	link := fields{"token": s.sms.linkToken()}
+	promise("a link, and that it replaced another", func() {
+		post("auth/recovery/checklink", "", replacedLink).want(wire.ErrTokenInvalid)
+		post("auth/recovery/checklink", "", link).wantState(record.RecoveryPassword)
+	})
+	promise("the budget of mails", func() { recovery("ann", "MAIL").want(wire.ErrRestricted) })
+
+	must := credentials("dave", testPassword).wantState(record.SetPassword).token()
+	promise("a new password that is due", func() {
+		post("auth/setpassword", must, fields{"new_password": "a much better secret"}).wantState(record.Authorized)
+	})
+	before := credentials("olga", testPassword).token()
+	olga := post("auth/recovery/checkquestion", recovery("olga", "QUESTION").token(), fields{"control_answer": "Whiskers"}).token()
+	post("auth/setpassword", olga, fields{"new_password": "a much better secret"}).wantState(record.None)
+	promise("a changed password and what it ended", func() {
+		s.get("/", before).want(wire.ErrTokenInvalid)
+		post("auth/setpassword", olga, fields{"new_password": "yet another secret"}).want(wire.ErrTokenInvalid)
+		credentials("olga", testPassword).want(wire.ErrCredentialsInvalid)
+		credentials("olga", "a much better secret").wantState(record.Authorized)
+	})
+
+	for range 3 {
+		credentials("lou", "a wrong password").want(wire.ErrCredentialsInvalid)
+	}
+	promise("a lock", func() {
+		credentials("lou", testPassword).want(wire.ErrRestricted)
+		login("lou").want(wire.ErrRestricted)
+	})
+	for range 2 {
+		credentials("mia", "a wrong password").want(wire.ErrCredentialsInvalid)
+	}
+	promise("the count of wrong passwords", func() {
+		credentials("mia", "a wrong password").want(wire.ErrCredentialsInvalid)
+		credentials("mia", testPassword).want(wire.ErrRestricted)
+	})
+	for range 2 {
+		credentials("ned", testPassword).wantState(record.CheckOTP)
+	}
+	promise("the budget of SMS", func() { credentials("ned", testPassword).want(wire.ErrRestricted) })
+
+	reader := fields{"login_id": "reader-" + round, "password": testPassword, "accept_disclaimers": []string{"terms", "privacy"}}
+	s.postTo("legal", testKey, "auth/checkcredentials", "", reader).wantState(record.Authorized)
+	promise("accepted disclaimers", func() {
+		delete(reader, "accept_disclaimers")
+		s.postTo("legal", testKey, "auth/checkcredentials", "", reader).wantState(record.Authorized)
+	})
+	return after
+}
+
+// breakConfig tries configs that can't be loaded, for one reason or another.
+func breakConfig(s *site, c siteConfig) {
+	s.t.Helper()
+	for name, change := range map[string]func(*siteConfig){
+		"unknown option":        func(c *siteConfig) { c.global += "\nsmoke signals" },
+		"sms without a sender":  func(c *siteConfig) { c.more += "\ncompany x {\napi_key k\nsms\n}" },
+		"company without a key": func(c *siteConfig) { c.more += "\ncompany x {\n}" },
+		"site that can't be": func(c *siteConfig) {
+			c.site = "mnemogate\nreverse_proxy {\nhealth_uri :\nto\n}\nroot\n"
+		},
+	} {
+		broken := c
+		change(&broken)
+		if err := s.reload(broken); err == nil {
+			s.t.Errorf("%s: the config was loaded", name)
+		}
+	}
+	// This one fails only when it is started: its file can't be a database.
+	file := filepath.Join(s.dir, "no-directory")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.config = strings.Replace(c.caddyfile(s.dir, s.sms.URL, s.backend.addr), "/mnemogate.db", "/no-directory/mnemogate.db", 1)
+	if err := s.load(); err == nil {
+		s.t.Error("the config was loaded without a database")
+	}
+}
+
+// validate works while the server runs, and leaves no trace.
+func TestValidateTouchesNothing(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people})
+	token := s.login("alice@example.com")
+	inDataDirectory := strings.Replace(s.config, "store sqlite "+s.dir+"/mnemogate.db", "store sqlite", 1)
+	if inDataDirectory == s.config {
+		t.Fatal("the config has no store line")
+	}
+	for name, config := range map[string]string{"the running config": s.config, "one in an empty directory": inDataDirectory} {
+		s.run(name, func(t *testing.T) {
+			dir := shortTempDir(t)
+			file := filepath.Join(shortTempDir(t), "Caddyfile")
+			if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := s.caddy("validate", "--config", file)
+			cmd.Env = append(cmd.Env, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir, "HOME="+dir)
+			out, err := cmd.CombinedOutput()
+			if err != nil || !bytes.Contains(out, []byte("Valid configuration")) {
+				t.Errorf("%v:\n%s", err, out)
+			}
+			err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+				if !entry.IsDir() {
+					t.Errorf("it made %s", path)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if a := s.get("/", token); a.Status != 200 {
+		t.Errorf("the running server answers %d %s", a.Status, a.Body)
+	}
+}

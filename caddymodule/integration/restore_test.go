@@ -1,0 +1,69 @@
+package integration
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Where a configuration names no file for its store, that lies where the service's
+// environment says, which need not be that of whoever restores: restore then puts a
+// backup nowhere unless it is told where.
+func TestRestoreGuessesNoFile(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{company: account("alice", "")})
+	backup := filepath.Join(s.dir, "backup.db")
+	s.cli("", "backup", "--output", backup).want(0)
+	store := "store sqlite " + s.dir + "/mnemogate.db"
+	for name, line := range map[string]string{"no file": "store sqlite", "no store": ""} {
+		s.run(name, func(t *testing.T) {
+			config := filepath.Join(t.TempDir(), "Caddyfile")
+			if err := os.WriteFile(config, []byte(strings.Replace(s.config, store, line, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			restore := func(args ...string) outcome {
+				return s.cliAt("", "", append([]string{"restore", backup, "--config", config, "--force"}, args...)...)
+			}
+			restore().want(1, config+" names no file", "--to")
+			if _, err := os.Stat(filepath.Join(s.dir, "data", "caddy", "mnemogate")); err == nil {
+				t.Error("it restored into the data directory")
+			}
+			restore("--to", filepath.Join(t.TempDir(), "to.db")).want(0, "1 accounts restored")
+		})
+	}
+	s.run("no configuration", func(t *testing.T) {
+		s.cliAt("", "", "restore", backup).want(1, "--config", "--to")
+		if _, err := os.Stat(filepath.Join(s.dir, "data", "caddy", "mnemogate")); err == nil {
+			t.Error("it restored into the data directory")
+		}
+	})
+}
+
+// A backup ends with a checksum, without which SQLite would not notice what was
+// changed inside a row.
+func TestRestoreRefusesAChangedBackup(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{company: account("alice", "email customer@example.com")})
+	file := filepath.Join(t.TempDir(), "backup.db")
+	s.cli("", "backup", "--output", file).want(0)
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore := func(data []byte, args ...string) outcome {
+		t.Helper()
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return s.cliAt("", "", append([]string{"restore", file, "--to", filepath.Join(t.TempDir(), "restored.db")}, args...)...)
+	}
+	changed := bytes.Replace(data, []byte("customer"), []byte("operator"), 1)
+	restore(changed).want(1, "does not match its checksum")
+	restore(changed, "--unverified").want(1, "does not match its checksum")
+	restore(data).want(0, "1 accounts restored")
+	older := data[:len(data)/4096*4096]
+	restore(older).want(1, "has no checksum", "--unverified")
+	restore(older, "--unverified").want(0, "1 accounts restored")
+}

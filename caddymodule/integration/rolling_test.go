@@ -1,0 +1,253 @@
+package integration
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+var (
+	oldProgram = flag.String("old", "", "an older version's program, made by its xcaddy.sh, which TestRollingUpgrade begins with and goes back to; without it only this version's nodes are replaced")
+	rollFor    = flag.Duration("roll", 300*time.Millisecond, "how long TestRollingUpgrade leaves nodes alone before it replaces the next")
+)
+
+// Nodes that are replaced one by one behind a balancer, as an operator does it, lose no
+// session, and their clients notice nothing. The stores are v0.1.0's at first. Logins
+// go on from one version to the other: their steps, one-time codes and logouts come
+// to whichever node.
+func TestRollingUpgrade(t *testing.T) {
+	t.Parallel()
+	servers := sharedServers(t)
+	servers.restoreRelease()
+	var accounts strings.Builder
+	for i := range rollers {
+		accounts.WriteString(account(fmt.Sprint("roller-", i), fmt.Sprintf("phone +3706000000%d\nsecond_factor", i)) + account(fmt.Sprint("user-", i), ""))
+	}
+	config := siteConfig{stores: servers.direct(), company: roomy + accounts.String(), handler: "health /health"}
+	backend, sms := newRawBackend(t), newWebhookSink(t)
+	nodes := []*site{newNode(t, config, backend, sms), newNode(t, config, backend, sms)}
+	for _, node := range nodes {
+		node.program = *oldProgram
+		node.start()
+	}
+	s := startCaddyfile(t, fmt.Sprintf(balancer, nodes[0].addr, nodes[1].addr, *rollFor/3), nil)
+	s.sms = sms
+	load := &rollingLoad{site: s, stopped: make(chan struct{}), client: &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 4 * rollers}}}
+	defer load.client.CloseIdleConnections()
+	load.kept = append(load.kept, releasedToShared.live)
+	for i := range 20 {
+		load.kept = append(load.kept, s.login(fmt.Sprint("user-", i%rollers)))
+	}
+	load.begin()
+	load.leave("at first")
+	versions := []string{""}
+	if *oldProgram != "" {
+		versions = []string{"", *oldProgram, ""} // there, back, and there again
+	}
+	for _, version := range versions {
+		for i, node := range nodes {
+			node.stop(syscall.SIGTERM)
+			load.leave(fmt.Sprint("without node ", i))
+			node.program = version
+			node.startAgain()
+			load.leave(fmt.Sprintf("with node %d as %q", i, version))
+		}
+	}
+	load.end()
+	s.get("/", releasedToShared.ended).want(wire.ErrTokenInvalid)
+	s.post("auth/checkotp", releasedToShared.pending, fields{"otp": releasedToShared.code}).wantState(record.Authorized)
+}
+
+const rollers = 3 // of each kind of client
+
+// balancer is as docs/many-nodes.md has it, five times as fast. It trusts a node again
+// that was gone before the next one goes. The nodes listen on TCP: Caddy 2.11 sends
+// health checks of several Unix sockets over each other's connections.
+const balancer = `{
+	admin unix/DIR/admin.sock
+	persist_config off
+	auto_https off
+}
+http:// {
+	bind fd/3
+	reverse_proxy %s %s {
+		lb_policy round_robin
+		lb_try_duration 5s
+		fail_duration %s
+		health_uri /health?ready
+		health_interval 200ms
+	}
+}
+`
+
+// newNode is a node that is not started yet. It has a port of its own, which nobody
+// listens on while the node is stopped.
+func newNode(t *testing.T, c siteConfig, backend *rawBackend, sms *webhookSink) *site {
+	t.Helper()
+	port := storetest.FreePorts(t, 1)[0]
+	s := &site{t: t, dir: shortTempDir(t), addr: fmt.Sprint("127.0.0.1:", port), backend: backend, sms: sms}
+	s.config = strings.NewReplacer("http:// {", fmt.Sprintf("http://:%d {", port), "bind fd/3", "bind 127.0.0.1", "persist_config off", "persist_config off\nshutdown_delay 1s").
+		Replace(c.caddyfile(s.dir, s.sms.URL, s.backend.addr))
+	s.writeCaddyfile()
+	t.Cleanup(func() {
+		if s.cmd != nil {
+			s.stop(syscall.SIGTERM)
+		}
+	})
+	return s
+}
+
+// A rollingLoad asks a balancer all the time: sessions that are kept, and logins.
+type rollingLoad struct {
+	*site   // the balancer
+	client  *http.Client
+	kept    []string
+	stopped chan struct{}
+	workers sync.WaitGroup
+
+	hashing sync.Mutex // so that no login waits for others: that may be too long
+	stalls  func() time.Duration
+
+	asked, logins atomic.Int64
+	unavailable   atomic.Int64 // answers; see end
+	mu            sync.Mutex
+	dropped       []string // requests that neither node has answered
+	slowest       time.Duration
+	last          time.Time // an answer came
+	pause         time.Duration
+}
+
+func (l *rollingLoad) begin() {
+	l.last, l.stalls = time.Now(), storetest.WatchStalls()
+	for i := range rollers {
+		l.workers.Go(func() {
+			for n := i; !l.over(); n++ {
+				l.good("a session that is kept", l.getRequest("/orders", l.kept[n%len(l.kept)]))
+				time.Sleep(time.Millisecond) // the rest of the machine is for the nodes
+			}
+		})
+		l.workers.Go(func() {
+			for !l.over() {
+				l.round(fmt.Sprint("roller-", i), fmt.Sprint("+3706000000", i))
+			}
+		})
+	}
+}
+
+func (l *rollingLoad) over() bool {
+	select {
+	case <-l.stopped:
+		return true
+	default:
+		return l.t.Failed()
+	}
+}
+
+// round logs in by password and SMS, uses the session and logs out.
+func (l *rollingLoad) round(loginID, phone string) {
+	token := ""
+	step := func(route string, body fields, state record.State) bool {
+		a, ok := l.good(route, l.postRequest("acme", testKey, route, token, body))
+		if ok && a.str("session_state") != string(state) {
+			l.t.Errorf("%s: %s", route, a.Body)
+		}
+		token = a.str("session_token")
+		return ok
+	}
+	l.hashing.Lock()
+	coded := step("auth/login", fields{"login_id": loginID}, record.CheckPassword) && step("auth/checkpassword", fields{"password": testPassword}, record.CheckOTP)
+	l.hashing.Unlock()
+	if !coded || !step("auth/checkotp", fields{"otp": l.codeTo(phone)}, record.Authorized) {
+		return
+	}
+	authorized := token
+	l.good("after a login", l.getRequest("/orders", authorized))
+	if !step("auth/logout", nil, record.None) {
+		return
+	}
+	storetest.Eventually(l.t, heardWithin, "refusal", func() bool {
+		a, ok := l.ask(l.getRequest("/orders", authorized))
+		return !ok || a.str("error_code") == wire.ErrTokenInvalid.Code || a.Status == http.StatusServiceUnavailable
+	})
+	l.logins.Add(1)
+}
+
+// codeTo is the newest code to a phone.
+func (l *rollingLoad) codeTo(phone string) string {
+	for _, m := range slices.Backward(l.sms.of("otp.login")) {
+		if m["to"] == phone {
+			return m["code"].(string)
+		}
+	}
+	return "none"
+}
+
+// good is ask where the answer must be a success.
+func (l *rollingLoad) good(what string, r *http.Request) (answer, bool) {
+	a, ok := l.ask(r)
+	switch {
+	case ok && a.Status == http.StatusServiceUnavailable:
+		l.unavailable.Add(1)
+	case ok && a.Status != http.StatusOK:
+		l.t.Errorf("%s: %d %s", what, a.Status, a.Body)
+	}
+	return a, ok && a.Status == http.StatusOK
+}
+
+// ask sends a request to the balancer. It is dropped where no node has answered.
+func (l *rollingLoad) ask(r *http.Request) (a answer, ok bool) {
+	l.asked.Add(1)
+	began := time.Now()
+	a, err := exchanged(l.t, l.client, r)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.slowest, l.pause, l.last = max(l.slowest, now.Sub(began)), max(l.pause, now.Sub(l.last)), now
+	if err == nil && a.Status < 500 || a.str("error_code") == wire.ErrUnavailable.Code {
+		return a, true
+	}
+	l.dropped = append(l.dropped, fmt.Sprintf("%s %s after %v: %d %v", r.Method, r.URL.Path, now.Sub(began), a.Status, err))
+	return a, false
+}
+
+// leave leaves the nodes alone for a while.
+func (l *rollingLoad) leave(when string) {
+	l.t.Helper()
+	time.Sleep(*rollFor)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.t.Logf("%s: %d requests, %d logins, %d dropped; slowest %v, longest without an answer %v",
+		when, l.asked.Swap(0), l.logins.Swap(0), len(l.dropped), l.slowest.Round(time.Millisecond), l.pause.Round(time.Millisecond))
+	l.slowest, l.pause = 0, 0
+}
+
+func (l *rollingLoad) end() {
+	l.t.Helper()
+	close(l.stopped)
+	l.workers.Wait()
+	for _, dropped := range l.dropped {
+		l.t.Error("dropped: ", dropped)
+	}
+	if len(l.dropped) > 0 {
+		l.t.Logf("the balancer's log:\n%s", l.log())
+	}
+	if n, stall := l.unavailable.Load(), l.stalls(); n > 0 && stall < 100*time.Millisecond {
+		l.t.Errorf("%d requests were told service.unavailable", n)
+	} else if n > 0 {
+		l.t.Logf("%d requests were told service.unavailable, on a machine that stalls for %v", n, stall)
+	}
+	for _, token := range l.kept {
+		l.get("/", token).wantStatus(http.StatusOK)
+	}
+}

@@ -1,0 +1,102 @@
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/mnemogate/mnemogate/"
+
+// rooms says which package of ours may import which, beside those that are no
+// rooms of Caddy's: imports run downwards only. What is not here may not be.
+var rooms = map[string][]string{
+	"caddymodule":                 {"caddymodule/accounts", "caddymodule/admin", "caddymodule/captcha", "caddymodule/command", "caddymodule/gate", "caddymodule/oauth", "caddymodule/senders", "caddymodule/stores"},
+	"caddymodule/command":         {"caddymodule/accounts/api", "caddymodule/stores", "flows/manage", "flows/record", "store"},
+	"caddymodule/admin":           {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/record", "flows/tenant"},
+	"caddymodule/accounts":        {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/guest", "flows", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
+	"caddymodule/accounts/api":    {"flows/record", "flows/wire"},
+	"caddymodule/gate":            {"caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/guest", "caddymodule/page", "flows", "flows/panics", "flows/record", "flows/tenant", "flows/wire"},
+	"caddymodule/bypass":          {"caddymodule/app", "caddymodule/guest"},
+	"caddymodule/page":            nil,
+	"caddymodule/bodies":          nil,
+	"caddymodule/app":             {"caddymodule/guest", "caddymodule/hashing", "caddymodule/policy", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/wire", "store"},
+	"caddymodule/policy":          {"caddymodule/guest", "flows/message", "flows/password", "flows/record", "flows/tenant"},
+	"caddymodule/hashing":         {"flows/password"},
+	"caddymodule/senders":         {"caddymodule/guest", "flows/message", "flows/record", "flows/tenant"},
+	"caddymodule/captcha":         {"caddymodule/guest", "flows/tenant"},
+	"caddymodule/oauth":           {"caddymodule/guest", "flows/panics", "flows/tenant", "flows/wire"},
+	"caddymodule/stores":          {"caddymodule/guest", "store"},
+	"caddymodule/guest":           {"flows/record", "flows/tenant", "store"},
+	"caddymodule/guest/guesttest": {"flows/message"},
+	"caddymodule/openapi":         nil,
+	"caddymodule/bench":           nil,             // tests only
+	"caddymodule/integration":     {"caddymodule"}, // tests only
+	"store":                       {"flows/panics", "flows/record"},
+	"store/storetest":             nil,
+	"flows/manage":                {"flows", "flows/background", "flows/limits", "flows/message", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
+	"flows":                       {"flows/background", "flows/limits", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
+	"flows/limits":                {"flows/background", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
+	"flows/background":            {"flows/message", "flows/panics", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
+	"flows/tenant":                {"flows/message", "flows/password", "flows/record", "flows/wire"},
+	"flows/tokens":                {"flows/record"},
+	"flows/wire":                  {"flows/message", "flows/record"},
+	"flows/message":               nil,
+	"flows/record":                {"flows/password"},
+	"flows/panics":                nil,
+	"flows/password":              nil,
+}
+
+// Imports run downwards only, and the protocol knows neither Caddy nor HTTP nor
+// a database.
+func TestImportsRunDownwards(t *testing.T) {
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(p.ImportPath, module)
+		allowed, ok := rooms[name]
+		if !ok {
+			t.Errorf("%s has no door: say in rooms what it may import", name)
+		}
+		for _, path := range p.Imports {
+			if other, ours := strings.CutPrefix(path, module); ours {
+				if !slices.Contains(allowed, other) {
+					t.Errorf("%s imports %s", name, other)
+				}
+			} else if strings.HasPrefix(name, "flows") && !protocolMayImport(path) {
+				t.Errorf("%s imports %s", name, path)
+			}
+		}
+	}
+}
+
+// protocolMayImport reports whether flows may import a package that is not
+// ours: of the standard library what has no sockets, and what computes.
+func protocolMayImport(path string) bool {
+	if domain, _, _ := strings.Cut(path, "/"); strings.Contains(domain, ".") {
+		for _, computing := range []string{"golang.org/x/crypto/", "golang.org/x/text/", "golang.org/x/sync/", "github.com/go-crypt/x/", "github.com/go-json-experiment/json"} {
+			if strings.HasPrefix(path, computing) {
+				return true
+			}
+		}
+		return false
+	}
+	return path != "net" && path != "database/sql" && !strings.HasPrefix(path, "net/http")
+}

@@ -1,0 +1,73 @@
+package integration
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// What docs/backends.md shows of signing users up, in Go and in Node, does so: by
+// phone and by email, to an authorized session, in a company with disclaimers and in
+// one without.
+func TestSignUpsOfThePage(t *testing.T) {
+	t.Parallel()
+	shown := section(t, "docs/backends.md", "Signing users up")
+	for _, p := range []struct{ name, language, file, run, company string }{
+		{"go", "go", "signup.go", "go run signup.go", ""},
+		{"go, with disclaimers", "go", "signup.go", "go run signup.go", disclaimers},
+		{"js", "js", "signup.mjs", "node signup.mjs", ""},
+		{"js, with disclaimers", "js", "signup.mjs", "node signup.mjs", disclaimers},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			command := strings.Fields(p.run)
+			if _, err := exec.LookPath(command[0]); err != nil {
+				storetest.SkipOrFail(t, "no "+command[0])
+			}
+			programs := blocks(shown, p.language)
+			if len(programs) != 1 {
+				t.Fatalf("the page has %d programs", len(programs))
+			}
+			s := accountsSite(t, startSite, allKeys, siteConfig{company: p.company})
+			if err := os.WriteFile(s.dir+"/"+p.file, []byte(programs[0]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(command[0], command[1:]...)
+			cmd.Dir = s.dir
+			cmd.Env = append(os.Environ(), "ACCOUNTS_API="+s.URL+"/api", "ACCOUNTS_KEY="+keyOfAll, "AUTH_API="+s.URL, "API_KEY="+testKey)
+			cmd.Stderr = os.Stderr
+			stdin, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			var said []string
+			for lines := bufio.NewScanner(stdout); lines.Scan(); {
+				switch said = append(said, lines.Text()); lines.Text() { // the user reads the message
+				case "code":
+					fmt.Fprintln(stdin, s.sms.last("otp.login", "code"))
+				case "link":
+					_, token, _ := strings.Cut(s.sms.last("welcome.link", "link"), "#")
+					fmt.Fprintln(stdin, token)
+				}
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+			if got, want := strings.Join(said, ", "), "code, authorized erin-0005, link, authorized frank-0006"; got != want {
+				t.Errorf("it says %s, want %s", got, want)
+			}
+		})
+	}
+}

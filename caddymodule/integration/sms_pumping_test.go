@@ -1,0 +1,112 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+const smsPumping = "Someone pumps SMS" // a section of the runbook
+
+// The runbook's steps against SMS pumping show where the SMS go, and stop logins
+// without a password that come from many addresses. Others still log in.
+func TestTheRunbookStopsSMSPumping(t *testing.T) {
+	t.Parallel()
+	needJQ(t)
+	const flood = 120
+	config := "captcha static tea\naccount carol {\nphone +37060000003\n}\n" + account("dave", "phone +8816000000001\nsecond_factor")
+	for _, country := range []string{"+881", "+370", "+371"} {
+		for i := range flood {
+			config += fmt.Sprintf("account pump%[1]s-%[2]d {\nphone %[1]s6660%04[2]d\n}\n", country, i)
+		}
+	}
+	s := startSite(t, siteConfig{servers: "trusted_proxies static 127.0.0.1/32", company: config})
+	s.writeAudit()
+	s.setBackupCodes("dave", "AAAAABBBBB")
+	login := func(address, phone string) answer {
+		r := s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": phone})
+		r.Header.Set("X-Forwarded-For", address)
+		return s.do(r)
+	}
+	// pump logs in to a country's accounts, each from an address of its own, and returns
+	// how many SMS were sent there in all.
+	network := 0
+	pump := func(country string, want *wire.Error, reason string) int {
+		t.Helper()
+		network++
+		for i := range flood {
+			a := login(fmt.Sprintf("198.51.%d.%d", network, i), fmt.Sprintf("%s6660%04d", country, i))
+			if a.Status != http.StatusOK && (want == nil || !a.fails(want) || a.str("reason") != reason) {
+				t.Fatalf("login %d of %s: %d %s", i, country, a.Status, a.Body)
+			}
+		}
+		sent := 0
+		for _, m := range s.sms.of("otp.login") {
+			if strings.HasPrefix(m["to"].(string), country) {
+				sent++
+			}
+		}
+		return sent
+	}
+	if n := pump("+881", nil, ""); n != flood {
+		t.Fatalf("the flood has %d SMS sent, want %d", n, flood)
+	}
+	carol := login("203.0.113.1", "+37060000003").wantState(record.CheckOTP)
+	s.post("auth/checkotp", carol.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
+
+	page := section(t, "docs/runbook.md", smsPumping)
+	s.runConsoles(page, regexp.MustCompile(`^$`))
+	shown := blocks(page, "caddyfile")[0]
+	limits := regexp.MustCompile(`(?s)limits \{.*?\n\t+\}`).FindString(shown)
+	budget := func(option string) int {
+		n, err := strconv.Atoi(regexp.MustCompile(option + ` (\d+)/1h`).FindStringSubmatch(limits)[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	s.config = strings.Replace(s.config, "captcha static tea", "captcha static tea\n"+limits, 1)
+	if err := s.load(); err != nil {
+		t.Fatal(err)
+	}
+
+	if n := pump("+881", wire.ErrRestricted, "limit.sms_country"); n != flood {
+		t.Errorf("after the reload %d more SMS are sent to +881", n-flood)
+	}
+	asked := s.post("auth/checkcredentials", "", fields{"login_id": "dave", "password": testPassword}).wantState(record.CheckOTP)
+	s.post("auth/checkotp", asked.token(), fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
+	carol = login("203.0.113.1", "+37060000003").wantState(record.CheckOTP)
+	s.post("auth/checkotp", carol.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
+	for i := range budget("sms_per_address") {
+		login("203.0.113.2", fmt.Sprintf("+3706660%04d", i)).wantState(record.CheckOTP)
+	}
+	if a := login("203.0.113.2", "+37066600099").want(wire.ErrRestricted); a.str("reason") != "limit.sms_address" {
+		t.Errorf("got %s", a.Body)
+	}
+	before := 1 // carol's of before the reload
+	if n := pump("+370", wire.ErrRestricted, "limit.sms_country"); n != before+budget("sms_per_country") {
+		t.Errorf("%d SMS were sent to +370, want %d and %d", n, before, budget("sms_per_country"))
+	}
+	if n, want := pump("+371", wire.ErrRestricted, "limit.sms_company"), budget("sms_per_company")-budget("sms_per_country"); n != want {
+		t.Errorf("%d SMS were sent to +371, want %d", n, want)
+	}
+	metrics := s.scrape()
+	for name, want := range map[string]int{
+		`mnemogate_messages_total{channel="sms",company="acme",country="+881",result="accepted",type="otp.login"}`: flood,
+		`mnemogate_codes_used_total{company="acme",country="+370"}`:                                                2,
+		`mnemogate_codes_used_total{company="acme",country="+881"}`:                                                0,
+	} {
+		if metrics[name] != float64(want) {
+			t.Errorf("%s is %v, want %d", name, metrics[name], want)
+		}
+	}
+	if metrics[`mnemogate_locks_total{company="acme",lock="sms_countries"}`] == 0 {
+		t.Error("no lock says that a country is refused")
+	}
+}

@@ -1,0 +1,395 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/websocket"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// handshake are the headers of one, with these protocols.
+func handshake(protocols ...string) string {
+	headers := "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+	for _, line := range protocols {
+		headers += "Sec-WebSocket-Protocol: " + line + "\r\n"
+	}
+	return headers
+}
+
+// Contract, 12, websocket_token: what the application gets, byte for byte, and who
+// does not pass.
+func TestAWebSocketMayBringItsTokenAsAProtocol(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		s := start(t, siteConfig{company: people, more: umbra, site: `
+			log
+			mnemogate {
+				websocket_token
+				cookie
+				public /open
+				cors https://app.example.com
+			}
+			reverse_proxy BACKEND`})
+		one := s
+		if s.nodes != nil {
+			one = s.nodes[0]
+		}
+		token, cookie := s.login("alice@example.com"), s.moved("frank")
+		ours := "mnemogate.bearer." + token
+		last := func() string { return one.backend.requests()[len(one.backend.requests())-1] }
+		told := func() []string {
+			return linesNamed(last(), "X-Profile-Mnemocode", "Sec-WebSocket-Protocol", "Authorization", "Cookie")
+		}
+		const alice, frank = "X-Profile-Mnemocode: alice", "X-Profile-Mnemocode: frank"
+		protocol := func(lines ...string) (wanted []string) {
+			for _, line := range lines {
+				wanted = append(wanted, "Sec-WebSocket-Protocol: "+line)
+			}
+			return wanted
+		}
+		s.run("who passes", func(t *testing.T) {
+			for name, c := range map[string]struct {
+				headers string
+				want    []string
+			}{
+				"before":                  {handshake("chat, " + ours), append(protocol("chat"), alice)},
+				"between":                 {handshake("chat," + ours + ", v2"), append(protocol("chat, v2"), alice)},
+				"lines":                   {handshake("chat", ours, "v2 ,v3"), append(protocol("chat", "v2 ,v3"), alice)},
+				"a cookie beside":         {cookie + handshake("chat, "+ours) + "Origin: https://evil.example\r\n", append(protocol("chat"), alice)},
+				"Authorization":           {bearer(token) + handshake("chat, mnemogate.bearer.x"), append(protocol("chat"), alice)},
+				"Authorization, alone":    {bearer(token) + handshake("mnemogate.bearer.x"), []string{alice}},
+				"Authorization, two":      {bearer(token) + handshake("mnemogate.bearer.x, "+ours+",chat"), append(protocol("chat"), alice)},
+				"another's protocols":     {bearer(token) + handshake("mnemogate.bearerx,chat "), append(protocol("mnemogate.bearerx,chat"), alice)},
+				"the cookie, as ever":     {cookie + handshake("chat") + "Sec-Fetch-Site: same-origin\r\n", append(protocol("chat"), frank)},
+				"Upgrade in another case": {strings.ReplaceAll(handshake("chat,"+ours), "websocket", "WebSocket"), append(protocol("chat"), alice)},
+			} {
+				one.open("/", c.headers, 101)
+				slices.Sort(c.want)
+				if got := told(); !slices.Equal(got, c.want) {
+					t.Errorf("%s: the application got %q, want %q", name, got, c.want)
+				}
+			}
+		})
+		s.run("who does not", func(*testing.T) {
+			ended := s.login("frank")
+			s.post("auth/logout", ended, nil).wantState(record.None)
+			step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
+			before := len(one.backend.requests())
+			for headers, want := range map[string]*wire.Error{
+				handshake(ours):                                   wire.ErrHeaderInvalid,
+				handshake(ours + ", ,"):                           wire.ErrHeaderInvalid,
+				handshake(ours, ours, "chat"):                     wire.ErrHeaderInvalid,
+				handshake("chat," + ours + "," + ours):            wire.ErrHeaderInvalid,
+				handshake("chat, mnemogate.bearer."):              wire.ErrHeaderInvalid,
+				handshake("chat, mnemogate.bearer.a b"):           wire.ErrHeaderInvalid,
+				handshake("chat, mnemogate.bearer." + ended):      wire.ErrTokenInvalid,
+				handshake("chat, mnemogate.bearer." + step):       wire.ErrSessionInvalid,
+				handshake("chat, Mnemogate.Bearer." + token[:9]):  wire.ErrHeaderMissing,
+				"Sec-WebSocket-Protocol: chat, " + ours + "\r\n":  wire.ErrHeaderMissing,
+				"Authorization: x\r\n" + handshake("chat, "+ours): wire.ErrHeaderInvalid,
+			} {
+				one.ask("GET", "/", headers).want(want)
+			}
+			one.ask("POST", "/", handshake("chat, "+ours)).want(wire.ErrHeaderMissing)
+			one.ask("GET", "/umbra/x", handshake("chat, "+ours)).want(wire.ErrTokenInvalid)
+			if got := len(one.backend.requests()); got != before {
+				s.t.Errorf("the application got %d requests", got-before)
+			}
+		})
+		s.run("where nobody must", func(t *testing.T) {
+			for headers, want := range map[string][]string{
+				handshake("chat, " + ours):                  append(protocol("chat"), alice),
+				handshake("chat, mnemogate.bearer.unknown"): protocol("chat"),
+				handshake(ours):                             {alice},
+			} {
+				one.open("/open", headers, 101)
+				slices.Sort(want)
+				if got := told(); !slices.Equal(got, want) {
+					t.Errorf("%q: the application got %q, want %q", headers, got, want)
+				}
+			}
+		})
+		s.run("the log", func(t *testing.T) {
+			one.tells("a request with a token among its protocols")
+			if log := one.log(); strings.Contains(log, token) || strings.Contains(log, "mnemogate.bearer.") {
+				t.Error("it has the token")
+			}
+		})
+	})
+}
+
+// A handshake is not in Caddy's access log, but in a line that tells as much. Any other
+// request is in the access log, and a token that it has there is not.
+func TestNoTokenAmongProtocolsIsLogged(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "access.log")
+	s := startSite(t, siteConfig{company: people, env: []string{"GODEBUG=http2xconnect=1"}, site: `
+		log {
+			output file ` + file + `
+		}
+		log_skip /skipped
+		mnemogate {
+			websocket_token
+			public /open /skipped
+		}
+		reverse_proxy /away 127.0.0.1:1
+		reverse_proxy BACKEND`})
+	token := s.login("alice@example.com")
+	protocols := "Sec-WebSocket-Protocol: chat, mnemogate.bearer." + token + "\r\nUser-Agent: curious/1\r\n"
+	const upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+	ask := func(line, headers string, status int) {
+		t.Helper()
+		s.exchange(line + "\r\nHost: example.com\r\nContent-Length: 0\r\n" + headers + "\r\n").is(status)
+	}
+	ask("POST /post?q=1 HTTP/1.1", protocols+upgrade, 401)
+	ask("GET /open?q=1 HTTP/1.1", protocols, 200)
+	ask("GET /skipped HTTP/1.1", protocols, 200)
+	ask("GET /close HTTP/1.1", protocols+"Connection: close\r\nUpgrade: websocket\r\n", 401)
+	ask("GET /old HTTP/1.0", protocols+upgrade, 401)
+	ask("PUT /away HTTP/1.1", protocols+bearer(token), 502)
+	ask("POST /acme/v2/auth/login HTTP/1.1", protocols, 401)
+	r := s.request("POST", "/two", "")
+	r.Header.Set("Sec-WebSocket-Protocol", "mnemogate.bearer."+token)
+	r.Header.Set("User-Agent", "curious/1")
+	s.doH2(r).is(401)
+	for _, path := range []string{"/skipped?handshake", "/handshake?q=1"} {
+		conn, _ := s.open(path, protocols+upgrade, 101)
+		_ = conn.Close()
+	}
+	c := s.h2()
+	c.headers(false, ":method", "CONNECT", ":authority", "example.com", ":scheme", "http", ":path", "/extended?q=1", ":protocol", "websocket",
+		"sec-websocket-version", "13", "sec-websocket-protocol", "chat, mnemogate.bearer."+token+"x", "user-agent", "curious/1")
+	if status, _ := c.answer(""); status != "401" {
+		t.Errorf("got %s", status)
+	}
+	s.get("/last", "").is(401)
+
+	var log []byte
+	s.eventually("the last entry", func() bool {
+		log, _ = os.ReadFile(file)
+		return strings.Contains(string(log), `"/last"`)
+	})
+	var entries []string
+	for line := range strings.Lines(string(log)) {
+		var entry struct {
+			Level, Msg string
+			Request    struct {
+				ClientIP string `json:"client_ip"`
+				Method   string
+				URI      string
+				Host     string
+				Headers  http.Header
+			}
+			Status   int
+			Duration float64
+			UserID   string `json:"user_id"`
+		}
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if r := entry.Request; r.Headers.Get("User-Agent") == "curious/1" {
+			entries = append(entries, fmt.Sprint(entry.Level, " ", r.Method, " ", r.URI, " ", entry.Status, " ", entry.UserID))
+			if entry.Msg != "handled request" || r.ClientIP != "127.0.0.1" || entry.Duration <= 0 || r.Headers.Get("Sec-Websocket-Protocol") != "REDACTED" {
+				t.Errorf("got %s", line)
+			}
+		}
+	}
+	want := []string{
+		"error PUT /away 502 alice", "info GET /close 401 ", "info GET /old 401 ", "info GET /open?q=1 200 ",
+		"info POST /acme/v2/auth/login 401 ", "info POST /post?q=1 401 ", "info POST /two 401 ",
+	}
+	if slices.Sort(entries); !slices.Equal(entries, want) {
+		t.Errorf("the access log has %q, want %q", entries, want)
+	}
+	told := map[string]string{}
+	s.eventually("the handshakes in the log", func() bool {
+		clear(told)
+		for line := range strings.Lines(s.log()) {
+			var entry struct {
+				Logger, Path, Method, Host string
+				ClientIP                   string `json:"client_ip"`
+				UserAgent                  string `json:"user_agent"`
+				Status                     int
+				Duration                   float64
+			}
+			if json.Unmarshal([]byte(line), &entry) == nil && entry.Logger == "http.handlers.mnemogate" && entry.Duration > 0 {
+				told[entry.Path] = fmt.Sprint(entry.Method, " ", entry.Host, " ", entry.ClientIP, " ", entry.UserAgent, " ", entry.Status)
+			}
+		}
+		return len(told) >= 3
+	})
+	if want := map[string]string{
+		"/handshake": "GET x 127.0.0.1 curious/1 101", "/extended": "CONNECT example.com 127.0.0.1 curious/1 401", "/away": "PUT example.com 127.0.0.1 curious/1 502",
+	}; !maps.Equal(told, want) {
+		t.Errorf("the log tells of %q, want %q", told, want)
+	}
+	if all := s.log() + string(log); strings.Contains(all, token) || strings.Contains(all, "mnemogate.bearer.") {
+		t.Error("a token is in the log")
+	}
+}
+
+// chat is an application with a WebSocket. It takes the first protocol that it is
+// offered, and tells what it was.
+func chat(offered chan<- []string) *httptest.Server {
+	return httptest.NewServer(websocket.Server{
+		Handshake: func(config *websocket.Config, r *http.Request) error {
+			offered <- slices.Clone(config.Protocol)
+			config.Protocol = config.Protocol[:1]
+			return nil
+		},
+		Handler: func(conn *websocket.Conn) { _, _ = io.Copy(conn, conn) },
+	})
+}
+
+// A real WebSocket, whose application chooses among the protocols that are left, is
+// cut when its session ends. If the application is away, the log has no token either.
+func TestARealWebSocketWithATokenAmongItsProtocols(t *testing.T) {
+	t.Parallel()
+	chosen := make(chan []string, 10)
+	application := chat(chosen)
+	defer application.Close()
+	s := startSite(t, siteConfig{global: "session {\nstream_recheck 200ms\n}\n", company: people, site: `
+		log
+		mnemogate {
+			websocket_token
+		}
+		reverse_proxy ` + application.Listener.Addr().String()})
+	token := s.login("frank")
+	dial := func(protocols ...string) (*websocket.Conn, error) {
+		config, err := websocket.NewConfig("ws://"+s.addr+"/live", "https://app.example.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Protocol = protocols
+		return config.DialContext(t.Context())
+	}
+	conn, err := dial("mnemogate.bearer."+token, "chat", "v2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got := <-chosen; !slices.Equal(got, []string{"chat", "v2"}) || !slices.Equal(conn.Config().Protocol, []string{"chat"}) {
+		t.Errorf("the application was offered %q, and chose %q", got, conn.Config().Protocol)
+	}
+	echo := make([]byte, 5)
+	if _, err := fmt.Fprint(conn, "hello"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Read(echo); err != nil || string(echo[:n]) != "hello" {
+		t.Errorf("got %q, %v", echo[:n], err)
+	}
+	if conn, err := dial("mnemogate.bearer." + token); err == nil {
+		conn.Close()
+		t.Error("alone, it passes")
+	}
+	s.post("auth/logout", token, nil).wantState(record.None)
+	if n, err := conn.Read(echo); err == nil {
+		t.Errorf("behind the logout comes %q", echo[:n])
+	}
+	s.tells("a request with a token among its protocols")
+
+	application.Close()
+	again := s.login("frank")
+	a := s.ask("GET", "/live", handshake("chat, mnemogate.bearer."+again)+"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n")
+	if a.is(http.StatusBadGateway); len(a.Body) != 0 {
+		t.Errorf("got %s", a.Body)
+	}
+	s.tells("connection refused")
+	if log := s.log(); strings.Contains(log, token) || strings.Contains(log, again) {
+		t.Error("the log has a token")
+	}
+}
+
+// So does one over HTTP/2 (RFC 8441).
+func TestAWebSocketOverHTTP2WithATokenAmongItsProtocols(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, handler: "websocket_token", env: []string{"GODEBUG=http2xconnect=1"}})
+	ours := "mnemogate.bearer." + s.login("alice@example.com")
+	for protocols, want := range map[string]string{ours: "400", "chat, " + ours: "200", "chat, " + ours + "x": "401"} {
+		c := s.h2()
+		c.headers(false, ":method", "CONNECT", ":authority", "x", ":scheme", "http", ":path", "/x", ":protocol", "websocket",
+			"sec-websocket-version", "13", "sec-websocket-protocol", protocols)
+		body := ""
+		if want == "200" {
+			body = "ping"
+			c.data(body, false)
+		}
+		if status, got := c.answer(body); status != want || body != "" && got != body {
+			t.Errorf("%q: got %s %q, want %s", protocols, status, got, want)
+		}
+	}
+	requests := s.backend.requests()
+	if got := linesNamed(requests[len(requests)-1], "X-Profile-Mnemocode", "Sec-WebSocket-Protocol"); len(requests) != 1 || !slices.Equal(got, []string{"Sec-WebSocket-Protocol: chat", "X-Profile-Mnemocode: alice"}) {
+		t.Errorf("the application got %q", requests)
+	}
+}
+
+// The lines of docs/clients.md open a WebSocket and a stream.
+func TestStreamsAsThePageShowsThem(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("node"); err != nil {
+		storetest.SkipOrFail(t, "no node")
+	}
+	shown := blocks(pages(t)["docs/clients.md"], "js")
+	if len(shown) != 3 {
+		t.Fatalf("the page shows %q", shown)
+	}
+	application := chat(make(chan []string, 10))
+	defer application.Close()
+	s := startSite(t, siteConfig{company: people, site: `
+		mnemogate {
+			websocket_token
+		}
+		reverse_proxy /live ` + application.Listener.Addr().String() + `
+		reverse_proxy BACKEND`})
+	script := filepath.Join(t.TempDir(), "streams.mjs")
+	if err := os.WriteFile(script, []byte(shown[2]+`
+const [url, token] = process.argv.slice(2);
+const socket = live(url.replace('http', 'ws') + '/live', token);
+const echo = await new Promise((resolve, reject) => {
+  socket.onopen = () => socket.send('hello');
+  socket.onmessage = ({ data }) => resolve(data);
+  socket.onerror = ({ message }) => reject(new Error(message));
+});
+console.log(socket.protocol, echo);
+socket.close();
+for await (const data of events(url + '/sse', token)) {
+  console.log(data);
+  break;
+}
+for await (const data of events(url + '/sse', 'none')) console.log(data);
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("node", "--experimental-websocket", "--no-warnings", script, s.URL, s.login("frank")).CombinedOutput()
+	if got := string(out); err == nil || !strings.HasPrefix(got, "chat hello\ntick\n") || !strings.Contains(got, "Error: auth.token.invalid") {
+		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+// Without the option, nothing is looked at or taken out.
+func TestWithoutTheOptionAProtocolIsAProtocol(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people})
+	token := s.login("frank")
+	s.ask("GET", "/", handshake("chat, mnemogate.bearer."+token)).want(wire.ErrHeaderMissing)
+	s.open("/", bearer(token)+handshake("chat, mnemogate.bearer.x"), 101)
+	if got := linesNamed(s.backend.requests()[0], "Sec-WebSocket-Protocol"); !slices.Equal(got, []string{"Sec-WebSocket-Protocol: chat, mnemogate.bearer.x"}) {
+		t.Errorf("the application got %q", got)
+	}
+}

@@ -1,0 +1,383 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// A mount is a way to have mnemogate in a Caddyfile.
+type mount struct {
+	name      string
+	prefix    string // of paths in the browser
+	forwarded string // and of the same at the application
+	site      string
+	alias     string // of the route checkcredentials, instead of its path
+}
+
+// At the first nothing stands beside it, so that it gets all paths there are.
+var mounts = []mount{
+	{name: "alone", site: "mnemogate\nreverse_proxy BACKEND"},
+	{name: "handle", prefix: "/handle", forwarded: "/handle", site: `
+		handle /handle/* {
+			mnemogate {
+				base_path /handle
+			}
+			reverse_proxy BACKEND
+		}`},
+	{name: "route", prefix: "/route", forwarded: "/route", site: `
+		route /route/* {
+			mnemogate {
+				base_path /route
+			}
+			reverse_proxy BACKEND
+		}`},
+	{name: "handle_path", prefix: "/stripped", site: `
+		handle_path /stripped/* {
+			mnemogate
+			reverse_proxy BACKEND
+		}`},
+	{name: "named matcher", prefix: "/named", forwarded: "/named", site: `
+		@named {
+			path /named/*
+			method GET POST
+		}
+		handle @named {
+			mnemogate {
+				base_path /named
+			}
+			reverse_proxy BACKEND
+		}`},
+	{name: "strip_prefix", prefix: "/v1", site: `
+		handle /v1* {
+			uri strip_prefix /v1
+			mnemogate
+			reverse_proxy BACKEND
+		}`},
+	{name: "replace", prefix: "/replaced", site: `
+		handle /replaced* {
+			uri replace /replaced/ / 1
+			mnemogate
+			reverse_proxy BACKEND
+		}`},
+	{name: "rewrite with an expression", prefix: "/re", site: `
+		@re path_regexp re ^/re/(.*)$
+		handle @re {
+			rewrite * /{re.re.1}
+			mnemogate
+			reverse_proxy BACKEND
+		}`},
+	{name: "rewrite", prefix: "/alias", site: `
+		handle /alias {
+			rewrite * /acme/v2/auth/checkcredentials
+			mnemogate
+			reverse_proxy BACKEND
+		}
+		handle /alias/acme/x {
+			rewrite * /acme/x
+			mnemogate
+			reverse_proxy BACKEND
+		}`, alias: "/alias"},
+}
+
+// sites returns the directives of a site with the first mount, and of one with
+// the others.
+func sites() map[string][]mount {
+	return map[string][]mount{mounts[0].site: mounts[:1], mountedSite(): mounts[1:]}
+}
+
+func mountedSite() string {
+	site := ""
+	for _, m := range mounts[1:] {
+		site += m.site
+	}
+	return site + `
+		@login path /acme/v2/auth/* /umbra/v2/auth/*
+		handle @login {
+			mnemogate
+			reverse_proxy BACKEND
+		}
+		respond 404`
+}
+
+// respellings returns targets that someone on the way might take for a path.
+func respellings(p string) []string {
+	all := []string{p, strings.ToUpper(p), p[1:], "/" + p, "\\" + p[1:], "%2f" + p[1:], "/%2f" + p[1:]}
+	for _, c := range []string{"//", "/./", "/x/../", "/../", "/%2e/", "/%2e%2e/", "/x/%2e%2e/", "/x/.%2E/", "/..;/", "/x/..;/", "/x/..%3b/", "/.;/", "/;/", "/;x/", ";/", ";x=y/", "%3bx/", "%2f", "%2F", "%5c", `\`, `/\`, `/..\`, `/x/..\`, "/x/..%5c",
+		"%00/", "/%00", "%00", "/%00/", "%20/", "/%20", "%09/", "./", "%2e/", "%0d%0a/", "%252f", "%255c", "/%252e/", "/x/%252e%252e/", "%25%32%66", "%c0%af", "%e0%80%af", "%f0%80%80%af", "%c1%9c", "/%c0%ae/", "/x/%c0%ae%c0%ae/", "%u002f", "%ef%bc%8f", "%e2%88%95", "／", "/?/", "/#/", "/%23/", "%3f/", "/*/", "/:/", "/~/"} {
+		for i := range p {
+			if p[i] == '/' {
+				all = append(all, p[:i]+c+p[i+1:])
+			}
+		}
+		all = append(all, strings.ReplaceAll(p, "/", c))
+	}
+	for i := range p {
+		if p[i] == '/' || '0' <= p[i] && p[i] <= '9' {
+			continue
+		}
+		for _, format := range []string{"%%%02x", "%%%02X", "%%25%02x", "%%u00%02x"} {
+			all = append(all, p[:i]+fmt.Sprintf(format, p[i])+p[i+1:])
+		}
+		// An overlong form of the letter, and it in the other case.
+		all = append(all, p[:i]+fmt.Sprintf("%%%02x%%%02x", 0xc0|p[i]>>6, 0x80|p[i]&0x3f)+p[i+1:], p[:i]+string(p[i]^0x20)+p[i+1:])
+	}
+	for _, c := range []string{"/", "//", "/.", "/..", "/x/..", "/../" + path.Base(p), "/%2e", "/%2e%2e", "/;", ";", ";x", ";x=/../..", "%3b", "%00", "%00.json", "%20", "%20/", "%0a", ".", "..", "%2e", "#x", "%23x", "?", "?x", "?/../..", "%3f", "%3fx", ".json", "*", "%2f", "%5c", `\`, "%2f..", "%2f..%2f" + path.Base(p), "%252f", "~", "::$DATA", ":80", "%"} {
+		all = append(all, p+c)
+	}
+	for _, c := range []string{"http://x", "HTTP://x", "https://x:443", "http://acme", "http://umbra", "http://x/.", "http://x/x/..", "http://a:b@x", "http://x/", "ftp://x", "//x", "/.", "/..", "/x/..", "/x/y/../..", "/;x", "/%00", "/%2e%2e", "/..%2f..", "/%2f", "/index.php", "/http://x", "http:", "x:", "urn:x", "http:/", "http:///", "*", "."} {
+		all = append(all, c+p)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// lenient returns how an application may read the path that it is sent.
+func lenient(target string) []string {
+	target, _, _ = strings.Cut(target, "?")
+	decoded, err := url.PathUnescape(target)
+	if err != nil {
+		decoded = target
+	}
+	decoded = strings.ReplaceAll(decoded, `\`, "/")
+	segments := strings.Split(decoded, "/")
+	for i, s := range segments {
+		if cut := strings.IndexAny(s, ";\x00"); cut >= 0 {
+			segments[i] = s[:cut]
+		}
+	}
+	stripped := strings.Join(segments, "/")
+	return []string{target, path.Clean("/" + target), path.Clean("/" + decoded), path.Clean("/" + stripped)}
+}
+
+// below reports whether one of an application's readings of a target is p or
+// lies below it.
+func below(target, p string) bool {
+	return slices.ContainsFunc(lenient(target), func(reading string) bool { return reading == p || strings.HasPrefix(reading, p+"/") })
+}
+
+// Contract, 2: no spelling of a protected path passes without a token, and none
+// of a company's with another's.
+func TestNoSpellingOfAProtectedPathPassesWithoutItsToken(t *testing.T) {
+	t.Parallel()
+	for site, mounts := range sites() {
+		protectedSpellings(t, startSite(t, siteConfig{company: people, more: umbra, site: site}), mounts)
+	}
+}
+
+func protectedSpellings(t *testing.T, s *site, mounts []mount) {
+	alice := "Authorization: Bearer " + s.login("alice@example.com") + "\r\n"
+	zoe := "Authorization: Bearer " + s.postTo("umbra", "other-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(record.Authorized).token() + "\r\n"
+	for _, m := range mounts {
+		s.run(m.name, func(t *testing.T) {
+			c := &h1conn{s: s}
+			defer c.close()
+			reached := map[string]int{} // by whom, in how many spellings
+			for _, target := range respellings(m.prefix + "/acme/x") {
+				ask := func(headers string) (answer, []string) {
+					var a answer
+					got := s.seen(func() { a = c.ask("GET " + target + " HTTP/1.1\r\nHost: x\r\n" + headers + "\r\n") })
+					return a, got
+				}
+				if a, got := ask(""); len(got) != 0 || a.Status < 400 {
+					t.Errorf("%q without a token: got %d %s; the application got %q", target, a.Status, a.Body, got)
+				}
+				for user, token := range map[string]string{"alice": alice, "zoe": zoe} {
+					a, got := ask(token)
+					if len(got) == 0 && a.Status >= 400 {
+						continue
+					}
+					if len(got) != 1 || a.Status != 200 {
+						t.Errorf("%q: got %d %s; the application got %q", target, a.Status, a.Body, got)
+						continue
+					}
+					reached[user]++
+					id := identity{userHeader: "X-Profile-Mnemocode", user: user, companyHeader: "X-Company-Code", company: "acme"}
+					if user == "zoe" {
+						id.company = "umbra"
+					}
+					r, _, err := id.check(got[0])
+					if err != nil {
+						t.Errorf("%q: %v; the application got %q", target, err, got)
+					} else if user == "zoe" && below(r.RequestURI, m.forwarded+"/acme") {
+						t.Errorf("%q: another company's user got to %q", target, r.RequestURI)
+					} else if below(r.RequestURI, m.forwarded+"/acme/v2/auth") {
+						t.Errorf("%q: the application got %q", target, r.RequestURI)
+					}
+				}
+			}
+			t.Log("spellings that reached the application:", reached)
+			if reached["alice"] < 10 || m.alias == "" && reached["zoe"] == 0 {
+				t.Errorf("hardly any spelling reaches the application: %v", reached)
+			}
+		})
+	}
+}
+
+// Contract, 2 and 4: whichever spelling of a route is answered, it is the same
+// route with the same counters and locks; any other is not answered as one.
+func TestSpellingsOfARouteShareItsLocks(t *testing.T) {
+	t.Parallel()
+	for site, mounts := range sites() {
+		routeSpellings(t, startHTTP3(t, siteConfig{global: "limits {\nlock_after 3\n}\n", company: people, site: site}), mounts)
+	}
+}
+
+func routeSpellings(t *testing.T, s *h3site, mounts []mount) {
+	headers := "Host: x\r\nX-Api-Key: " + testKey + "\r\nContent-Type: application/json\r\n"
+	body := func(loginID, password string) string {
+		return `{"login_id":"` + loginID + `","password":"` + password + `"}`
+	}
+	for range 3 {
+		s.post("auth/checkcredentials", "", fields{"login_id": "frank", "password": "a wrong password"}).want(wire.ErrCredentialsInvalid)
+	}
+	s.post("auth/checkcredentials", "", fields{"login_id": "frank", "password": testPassword}).want(wire.ErrRestricted)
+	// reaches asks for the locked account, and checks that it is locked where
+	// the answer is the route's.
+	reaches := func(t *testing.T, how string, a answer) bool {
+		t.Helper()
+		switch code := a.str("error_code"); {
+		case code == wire.ErrRestricted.Code && a.Status == 429:
+			return true
+		case code == wire.ErrNoRoute.Code && a.Status == 404, code == wire.ErrHeaderMissing.Code && a.Status == 401, code == "" && (a.Status == 400 || a.Status == 404):
+		case code == wire.ErrAPIKeyInvalid.Code && a.Status == 401: // another company's, such as Acme's
+		default:
+			t.Errorf("%s: got %d %s", how, a.Status, a.Body)
+		}
+		return false
+	}
+	before := len(s.backend.requests())
+	for _, m := range mounts {
+		s.run(m.name, func(t *testing.T) {
+			c := &h1conn{s: s.site}
+			defer c.close()
+			post := func(target, content string) answer {
+				t.Helper()
+				return c.ask("POST " + target + " HTTP/1.1\r\n" + headers + "Content-Length: " + strconv.Itoa(len(content)) + "\r\n\r\n" + content)
+			}
+			route := m.prefix + "/acme/v2/auth/checkcredentials"
+			if m.alias != "" {
+				route = m.alias
+			}
+			var same []string
+			for _, target := range respellings(route) {
+				if reaches(t, target, post(target, body("frank", testPassword))) {
+					same = append(same, target)
+				}
+			}
+			if !slices.Contains(same, route) {
+				t.Fatalf("%s is not reached", route)
+			}
+			t.Logf("%d spellings reach the route", len(same))
+			// Failures under all of them are counted in one place.
+			unknown := "nobody-" + strings.ReplaceAll(m.name, " ", "-")
+			for i := range max(5, len(same)) {
+				a := post(same[i%len(same)], body(unknown, "a wrong password"))
+				if i < 3 {
+					a.want(wire.ErrCredentialsInvalid)
+				} else {
+					a.want(wire.ErrRestricted)
+				}
+			}
+		})
+	}
+	s.run(mounts[0].name+", HTTP/2 and HTTP/3", func(t *testing.T) {
+		if mounts[0].prefix != "" {
+			return
+		}
+		content := body("frank", testPassword)
+		for _, target := range respellings("/acme/v2/auth/checkcredentials") {
+			fields := []string{":method", "POST", ":scheme", "https", ":authority", "localhost", ":path", target, "x-api-key", testKey, "content-type", "application/json"}
+			c2, c3 := s.h2(), s.h3()
+			c2.headers(false, fields...)
+			c2.data(content, true)
+			c3.headers(fields...)
+			c3.write(h3data, []byte(content))
+			_ = c3.stream.Close()
+			for version, read := range map[string]func() (string, string, error){"HTTP/2": c2.ending, "HTTP/3": func() (string, string, error) { return c3.answer("") }} {
+				status, got, err := read()
+				if status == "" && err != nil {
+					continue // it was none to the server
+				}
+				a := rawAnswer(t, status, got)
+				if reaches(t, version+" "+target, a) != (target == "/acme/v2/auth/checkcredentials" || strings.HasPrefix(target, "/acme/v2/auth/checkcredentials?")) {
+					t.Errorf("%s %q: got %d %s", version, target, a.Status, a.Body)
+				}
+			}
+		}
+	})
+	if got := s.backend.requests()[before:]; len(got) != 0 {
+		t.Errorf("the application got %q", got)
+	}
+	s.login("alice@example.com") // nor was it the address that was locked
+}
+
+// What rewrites leave over can be read as another target altogether.
+func TestTargetsWithoutASlashAreNotSentOn(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, more: umbra, site: `
+		@re path_regexp re ^/re/(.*)$
+		handle @re {
+			rewrite * {re.re.1}
+			mnemogate
+			reverse_proxy BACKEND
+		}
+		handle /replaced/* {
+			uri replace /replaced/ ""
+			mnemogate
+			reverse_proxy BACKEND
+		}
+		handle {
+			mnemogate
+			reverse_proxy BACKEND
+		}`})
+	token := s.login("alice@example.com")
+	for _, path := range []string{"/re/x", "/re/umbra/x", "/re/acme/v2/auth/login", "/re/http:umbra/x", "/re/http://umbra/x", "/re/x:y", "/replaced/umbra/x", "/replaced/http:umbra/x", "/replaced/acme/v2/auth/login"} {
+		s.get(path, token).want(wire.ErrNoRoute)
+	}
+	s.get("/x", token).is(200)
+	if n := len(s.backend.requests()); n != 1 {
+		t.Errorf("the application got %d requests", n)
+	}
+}
+
+func rawAnswer(t *testing.T, status, body string) answer {
+	t.Helper()
+	code, err := strconv.Atoi(status)
+	if err != nil {
+		t.Fatalf("the status is %q", status)
+	}
+	a := answer{t: t, Status: code, Body: []byte(body)}
+	_ = json.Unmarshal(a.Body, &a.JSON)
+	return a
+}
+
+// Contract, 7: what a client says of itself in other headers changes neither
+// decisions nor the address that failures are counted for.
+func TestHeadersAboutTheClientMoveNoCounter(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: strings.Replace(people, "failures_per_address 1000/5m", "failures_per_address 5/5m", 1)})
+	about := []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Cluster-Client-Ip", "Client-Ip", "X-Forwarded-Host", "X-Original-Url", "X-Rewrite-Url", "Via", "Origin", "User-Agent"}
+	for i := range 10 {
+		r := s.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": fmt.Sprint("nobody-", i), "password": "a wrong password"})
+		r.Host = fmt.Sprint("host-", i, ".example.com")
+		for _, name := range about {
+			r.Header.Set(name, fmt.Sprint("192.0.2.", i))
+		}
+		r.Header.Set("Forwarded", fmt.Sprintf("for=192.0.2.%d;host=acme", i))
+		a := s.do(r)
+		if i < 5 {
+			a.want(wire.ErrCredentialsInvalid)
+		} else {
+			a.want(wire.ErrRestricted)
+		}
+	}
+}

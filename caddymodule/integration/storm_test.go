@@ -1,0 +1,288 @@
+package integration
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+var stormFor = flag.Duration("storm", 4*time.Second, "how long TestLoginStorm storms")
+
+// A storm has so many times more logins than can be served, and no fewer a
+// second than that: where the machine is busy the measure is low.
+const (
+	stormTimes = 10
+	stormRate  = 500
+	// refusedPause is before whoever was refused comes again, so that it is not
+	// the machine's CPU that this process and Caddy fight for: hashing would get
+	// the least of it.
+	refusedPause = 250 * time.Millisecond * raceSlows
+)
+
+// A company's logins are far more than the machine can hash: no protected
+// request fails, what is too much is told service.unavailable, memory stays
+// bounded, and another company's users log in as ever. For a minute:
+//
+//	go test ./caddymodule/integration -run LoginStorm -v -storm 1m
+func TestLoginStorm(t *testing.T) { onEachDeployment(t, loginStorm) }
+
+func loginStorm(t *testing.T, start starter) {
+	limits := strings.Replace(roomy, "argon2id 64 1 1 insecure", "argon2id 19456 2 1", 1)
+	s := start(t, siteConfig{
+		company: limits + account("alice", ""),
+		more:    "company calm {\napi_key " + testKey + limits + account("bea", "") + "}\n",
+		env:     []string{"GOGC=100"}, // the default, whatever the tests run with: memory is judged
+	})
+	c := &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
+	defer c.CloseIdleConnections()
+	login := func(company, loginID string) (answer, error) {
+		return exchanged(t, c, s.postRequest(company, testKey, "auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword}))
+	}
+	session := s.login("alice")
+	if a, err := login("calm", "bea"); err != nil || a.Status != http.StatusOK {
+		t.Fatalf("%v, %d %s", err, a.Status, a.Body)
+	}
+	able := capacity(t, func() bool {
+		a, err := login("acme", "alice")
+		return err == nil && a.Status == http.StatusOK
+	})
+	var resident []int64
+	for _, node := range s.all() {
+		resident = append(resident, node.memory("VmRSS"))
+	}
+
+	var work sync.WaitGroup
+	stop := make(chan struct{})
+	every := func(pause time.Duration, do func(n int)) {
+		work.Go(func() {
+			ticks := time.NewTicker(pause)
+			defer ticks.Stop()
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				case <-ticks.C:
+					do(n)
+				}
+			}
+		})
+	}
+	var passed, calm atomic.Int64
+	every(20*time.Millisecond, func(int) {
+		a, err := exchanged(t, c, s.getRequest("/acme/orders", session))
+		if err != nil || a.Status != http.StatusOK {
+			t.Errorf("a protected request: %v, %d %s", err, a.Status, a.Body)
+		}
+		passed.Add(1)
+	})
+	var calmFailed sync.Map
+	every(time.Millisecond, func(int) {
+		a, err := login("calm", "bea")
+		if err != nil || a.Status != http.StatusOK {
+			calmFailed.LoadOrStore(fmt.Sprint(err, a.Status, string(a.Body)), true)
+		} else {
+			calm.Add(1)
+		}
+	})
+	o := &stormOutcomes{t: t, counts: map[string]int{}}
+	under := make(chan struct{}, 4000) // more than wait in a queue; a bound for this process
+	every(time.Second/time.Duration(max(stormRate, stormTimes*able)), func(n int) {
+		select {
+		case under <- struct{}{}:
+		default:
+			return
+		}
+		work.Go(func() {
+			defer func() { <-under }()
+			loginID := "alice"
+			if n%2 == 1 {
+				loginID = fmt.Sprint("nobody-", n)
+			}
+			began := time.Now()
+			a, err := login("acme", loginID)
+			o.note(a, err, time.Since(began))
+		})
+	})
+	time.Sleep(*stormFor)
+	close(stop)
+	work.Wait()
+
+	t.Logf("%d logins a second can be served; of the storm's %v; the longest until one was refused took %v, until one was served %v; %d protected requests, %d logins of the other company",
+		able, o.counts, o.refused, o.served, passed.Load(), calm.Load())
+	if o.counts[wire.ErrUnavailable.Code] == 0 || o.counts["success"] == 0 {
+		t.Error("this was no storm, or nobody got through")
+	}
+	report := t.Errorf
+	if able < 20 { // other processes have the CPUs: one hash may take as long as a login may wait
+		report = t.Logf
+	}
+	calmFailed.Range(func(what, _ any) bool {
+		report("a login of the other company: %v", what)
+		return true
+	})
+	if calm.Load() == 0 {
+		t.Error("nobody of the other company got through")
+	}
+	slots := int64(max(1, runtime.NumCPU()-1))
+	for i, node := range s.all() {
+		peak := node.memory("VmHWM")
+		t.Logf("node %d: at most %.0f MiB resident, %.0f MiB before", i, mebibytes(peak), mebibytes(resident[i]))
+		if limit := resident[i] + 256<<20 + 4*slots*(19<<20); peak > limit {
+			t.Errorf("node %d needed %.0f MiB, more than %.0f", i, mebibytes(peak), mebibytes(limit))
+		}
+	}
+	if a := s.get("/", session); a.Status != http.StatusOK {
+		t.Errorf("after the storm: %d %s", a.Status, a.Body)
+	}
+	s.login("alice")
+}
+
+// capacity measures how many logins a second there can be, at least one.
+func capacity(t *testing.T, login func() bool) int {
+	t.Helper()
+	var served atomic.Int64
+	var work sync.WaitGroup
+	began := time.Now()
+	for range 4 {
+		work.Go(func() {
+			for time.Since(began) < time.Second {
+				if login() {
+					served.Add(1)
+				}
+			}
+		})
+	}
+	work.Wait()
+	return max(1, int(float64(served.Load())/time.Since(began).Seconds()))
+}
+
+type stormOutcomes struct {
+	t               *testing.T
+	mu              sync.Mutex
+	counts          map[string]int
+	refused, served time.Duration // the longest that each took
+}
+
+// note takes an answer of the storm.
+func (o *stormOutcomes) note(a answer, err error, took time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil {
+		o.t.Errorf("no answer: %v", err)
+		return
+	}
+	outcome := slices.Collect(maps.Keys(outcomes([]answer{a})))[0]
+	o.counts[outcome]++
+	switch {
+	case a.Status == http.StatusServiceUnavailable && outcome == wire.ErrUnavailable.Code && a.Header.Get("Retry-After") != "":
+		o.refused = max(o.refused, took)
+	case outcome == "success" || outcome == wire.ErrCredentialsInvalid.Code:
+		o.served = max(o.served, took)
+	default:
+		o.t.Errorf("the storm got %d %s", a.Status, a.Body)
+	}
+}
+
+// One address with 140 connections to each node and the right password, and one
+// /48 of IPv6 with login ids that nobody has, hold up none of the company's
+// other users: by taking turns alone, and with logins_per_address besides. For a
+// minute each:
+//
+//	go test ./caddymodule/integration -run HoldsUpOnlyItself -v -storm 1m
+func TestOneClientHoldsUpOnlyItself(t *testing.T) { onEachDeployment(t, oneClientHoldsUpOnlyItself) }
+
+func oneClientHoldsUpOnlyItself(t *testing.T, start starter) {
+	// Cheap, so that a busy machine too can do some in the 2 s.
+	const hashing = "password {\nargon2id 7168 2 1 insecure\n}\n"
+	users := account("alice", "") + account("bea", "")
+	s := start(t, siteConfig{
+		servers: "trusted_proxies static 127.0.0.1/32",
+		company: hurried + users,
+		more:    "company limited {\napi_key " + testKey + "\ncaptcha off\n" + hashing + users + "}\n",
+	})
+	c := &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
+	defer c.CloseIdleConnections()
+	// login returns the status that an address is answered.
+	login := func(company, address, loginID, password string) int {
+		r := s.postRequest(company, testKey, "auth/checkcredentials", "", fields{"login_id": loginID, "password": password})
+		r.Header.Set("X-Forwarded-For", address)
+		a, err := exchanged(t, c, r)
+		if err != nil {
+			t.Errorf("no answer: %v", err)
+		}
+		return a.Status
+	}
+	for company, refusal := range map[string]int{"acme": http.StatusServiceUnavailable, "limited": http.StatusTooManyRequests} {
+		for range s.all() { // the first hash of a node starts a process
+			if status := login(company, "198.51.100.251", "bea", testPassword); status != http.StatusOK {
+				t.Fatalf("%s: before the storm a user is answered %d", company, status)
+			}
+		}
+		var work sync.WaitGroup
+		stop := make(chan struct{})
+		loop := func(connections int, do func()) {
+			for range connections {
+				work.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+							do()
+						}
+					}
+				})
+			}
+		}
+		var mu sync.Mutex // guards storm and users
+		storm, others := map[int]int{}, []time.Duration(nil)
+		attack := func(address, loginID, password string) {
+			status := login(company, address, loginID, password)
+			mu.Lock()
+			storm[status]++
+			mu.Unlock()
+			if status == refusal {
+				time.Sleep(refusedPause)
+			}
+		}
+		loop(140*len(s.all()), func() { attack("203.0.113.7", "alice", testPassword) })
+		loop(20, func() {
+			n := rand.N(1 << 16)
+			attack(fmt.Sprintf("2001:db8:1:%x::1", n), fmt.Sprint("nobody-", n), "a wrong one")
+		})
+		loop(1, func() {
+			began := time.Now()
+			status := login(company, fmt.Sprintf("198.51.100.%d", rand.N(250)), "bea", testPassword)
+			took := time.Since(began)
+			if status != http.StatusOK {
+				t.Errorf("%s: another user is answered %d after %v", company, status, took)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			others = append(others, took)
+		})
+		time.Sleep(*stormFor)
+		close(stop)
+		work.Wait()
+		slices.Sort(others)
+		p50, p99 := others[len(others)/2], others[len(others)*99/100]
+		t.Logf("%s: %d logins of other users, p50 %v, p99 %v; the storm was answered %v", company, len(others), p50, p99, storm)
+		if p99 >= 2*time.Second {
+			t.Errorf("%s: p99 of other users is %v", company, p99)
+		}
+		if storm[refusal] == 0 {
+			t.Errorf("%s: this was no storm: %v", company, storm)
+		}
+	}
+}

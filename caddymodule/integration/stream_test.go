@@ -1,0 +1,170 @@
+package integration
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// A flowing is an open stream: something comes every 20 ms.
+type flowing struct {
+	kind  string
+	got   atomic.Int64 // bytes
+	ended chan struct{}
+	err   error // at its end
+}
+
+var streamKinds = []string{"WebSocket", "SSE", "download", "SSE over HTTP/2", "download over HTTP/2"}
+
+// stream opens a stream with a token.
+func (s *site) stream(kind, token string) *flowing {
+	s.t.Helper()
+	f := &flowing{kind: kind, ended: make(chan struct{})}
+	authorization := "Authorization: Bearer " + token + "\r\n"
+	var body io.Reader
+	switch path, overHTTP2 := strings.CutSuffix(kind, " over HTTP/2"); {
+	case kind == "WebSocket":
+		conn, reader := s.open("/", "Connection: Upgrade\r\nUpgrade: websocket\r\n"+authorization, 101)
+		_ = conn.SetDeadline(time.Time{}) // it may live long
+		body = reader
+		go func() {
+			for {
+				if _, err := io.WriteString(conn, "tick"); err != nil {
+					return
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+		}()
+	case overHTTP2:
+		r := s.request("GET", "/"+strings.ToLower(path), "")
+		r.Header.Set("Authorization", "Bearer "+token)
+		response, err := (&http.Client{Transport: h2client.Transport}).Do(r) // without a timeout
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.t.Cleanup(func() { _ = response.Body.Close() })
+		if response.StatusCode != 200 || response.ProtoMajor != 2 {
+			s.t.Fatalf("got %s %s", response.Proto, response.Status)
+		}
+		body = response.Body
+	default:
+		var conn net.Conn
+		conn, body = s.open("/"+strings.ToLower(path), authorization, 200)
+		_ = conn.SetDeadline(time.Time{})
+	}
+	go func() {
+		defer close(f.ended)
+		b := make([]byte, 1024)
+		for f.err == nil {
+			var n int
+			n, f.err = body.Read(b)
+			f.got.Add(int64(n))
+		}
+	}()
+	return f
+}
+
+func (s *site) streams(token string) []*flowing {
+	var all []*flowing
+	for _, kind := range streamKinds {
+		all = append(all, s.stream(kind, token))
+	}
+	return all
+}
+
+// lives waits until more has come.
+func (f *flowing) lives(t *testing.T) {
+	t.Helper()
+	before, deadline := f.got.Load(), time.Now().Add(5*time.Second)
+	for f.got.Load() <= before {
+		select {
+		case <-f.ended:
+			t.Fatalf("%s was cut: %v", f.kind, f.err)
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: nothing comes any more", f.kind)
+		}
+	}
+}
+
+// isCut waits for the stream's end and checks that it does not look whole.
+func (f *flowing) isCut(t *testing.T) {
+	t.Helper()
+	select {
+	case <-f.ended:
+	case <-time.After(3 * time.Second): // many times stream_recheck
+		t.Fatalf("%s was not cut", f.kind)
+	}
+	if f.err == io.EOF && f.kind != "WebSocket" {
+		t.Errorf("%s looks whole", f.kind)
+	}
+}
+
+// Contract, 3: open streams of an ended or expired session are cut within
+// stream_recheck, and no others.
+func TestStreamsEndWithTheirSession(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{global: "session {\nstream_recheck 200ms\n}\n", company: people, more: `
+	company brief {
+		api_key brief-key
+		captcha off
+		session {
+			lifetime 1500ms
+		}
+		account bea {
+			login bea
+			password "` + testPassword + `"
+		}
+	}`})
+	brief := s.streams(s.postTo("brief", "brief-key", "auth/checkcredentials", "", fields{"login_id": "bea", "password": testPassword}).token())
+	token := s.login("alice@example.com")
+	alices := s.streams(token)
+	franks := s.streams(s.login("frank"))
+	pending := make(chan *http.Response, 1)
+	r := s.request("GET", "/pending", "")
+	r.Header.Set("Authorization", "Bearer "+token)
+	go func() {
+		response, err := client.Do(r)
+		if err != nil {
+			t.Error(err)
+		}
+		pending <- response
+	}()
+	for _, f := range append(alices, franks...) {
+		f.lives(t)
+	}
+	s.post("auth/logout", token, nil).wantState(record.None)
+	for _, f := range alices {
+		f.isCut(t)
+	}
+	// An answer that had not begun is a refusal.
+	if response := <-pending; response != nil {
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		newAnswer(t, response, body).want(wire.ErrTokenInvalid)
+	}
+	for _, f := range brief {
+		f.isCut(t) // it expired
+	}
+	for _, f := range franks {
+		f.lives(t)
+	}
+	s.update("frank", true, func(a *record.Account) { a.Status = record.StatusClosed })
+	for _, f := range franks {
+		f.isCut(t)
+	}
+	if log := s.log(); strings.Contains(log, token) || strings.Contains(log, "panic") {
+		t.Errorf("the log holds what it must not: %s", log)
+	}
+}

@@ -1,0 +1,257 @@
+package integration
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+var samples = flag.Int("samples", 8, "how many requests of each kind TestTiming measures")
+
+// Requests whose answers must not be told apart, in two kinds each, in random
+// order. That the answers are alike is checked; how long they took is reported,
+// since no machine that does other things besides gives the same twice:
+//
+//	go test ./caddymodule/integration -run Timing -v -samples 1000
+//
+// Hashing costs next to nothing here, so that all else shows. An effect of 0.5
+// says that a request of the first kind takes longer than one of the second as
+// often as not; p, how likely chance alone takes it as far from that.
+func TestTiming(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, timing)
+}
+
+func timing(t *testing.T, start starter) {
+	const policy = `
+		captcha off
+		limits {
+			failures_per_address 1000000/5m
+			logins_per_address 1000000/1m
+			sms_per_address 1000000/1h
+			sms_per_account 1000/10m
+			sms_per_phone 1000/24h
+			mails_per_account 1000/1h
+		}
+	`
+	const otherKey = "another-key"
+	s := start(t, siteConfig{global: policy, more: `
+		company hard {
+			api_key ` + testKey + `
+			hardened
+		}
+		company other {
+			api_key ` + otherKey + `
+			` + account("alice", "") + `
+		}`})
+	node := s
+	if s.nodes != nil {
+		node = s.nodes[0]
+	}
+	pool := (*samples + 3) / 4 // each account is asked for a few times and never locked
+	for _, company := range []string{"acme", "hard"} {
+		s.crowd(company, pool)
+	}
+	post := func(company, key, route string, body func(i int) fields) func(int) *http.Request {
+		return func(i int) *http.Request { return node.postRequest(company, key, route, "", body(i%pool)) }
+	}
+	credentials := func(company, who string) func(int) *http.Request {
+		return post(company, testKey, "auth/checkcredentials", func(i int) fields {
+			return fields{"login_id": fmt.Sprintf("%s-%d@example.com", who, i), "password": "a wrong password"}
+		})
+	}
+	recovery := func(who, method string) func(int) *http.Request {
+		return post("hard", testKey, "auth/recovery/recover", func(i int) fields {
+			return fields{"login_id": fmt.Sprintf("%s-%d@example.com", who, i), "captcha_response": "any", "method": method}
+		})
+	}
+	login := func(who string) func(int) *http.Request {
+		return post("hard", testKey, "auth/login", func(i int) fields {
+			return fields{"login_id": fmt.Sprintf("%s-%d@example.com", who, i)}
+		})
+	}
+	key := func(company, key string) func(int) *http.Request {
+		return post(company, key, "auth/login", func(int) fields { return nil })
+	}
+	token := func(route bool, token string) func(int) *http.Request {
+		return func(int) *http.Request {
+			if route {
+				return node.postRequest("acme", testKey, "auth/checkpassword", token, nil)
+			}
+			return node.getRequest("/acme/", token)
+		}
+	}
+	unknown := "mgs_" + "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	pending := node.postTo("other", otherKey, "auth/login", "", fields{"login_id": "alice"}).token()
+	authorized := node.postTo("other", otherKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).token()
+
+	pairs := []*timingPair{
+		{name: "checkcredentials: known, unknown", ask: kinds{credentials("acme", "open"), credentials("acme", "nobody")}},
+		{name: "checkcredentials: open, closed", ask: kinds{credentials("acme", "open2"), credentials("acme", "closed")}},
+		{name: "checkcredentials: with, without password", ask: kinds{credentials("acme", "open3"), credentials("acme", "bare")}},
+		{name: "checkcredentials, hardened: known, unknown", ask: kinds{credentials("hard", "open"), credentials("hard", "nobody")}},
+		{name: "login, hardened: known, unknown", ask: kinds{login("open2"), login("nobody2")}},
+		{name: "recover by PHONE, hardened: known, unknown", ask: kinds{recovery("open3", "PHONE"), recovery("nobody3", "PHONE")}},
+		{name: "recover by MAIL, hardened: known, unknown", ask: kinds{recovery("open4", "MAIL"), recovery("nobody4", "MAIL")}},
+		{name: "API key: wrong, of an unknown company", ask: kinds{key("acme", "wrong-api-key"), key("none", "wrong-api-key")}},
+		{name: "API key: wrong, another company's", ask: kinds{key("acme", "another-kez"), key("acme", otherKey)}},
+		{name: "API key: nearly right, wrong", ask: kinds{key("acme", testKey[:len(testKey)-1]+"z"), key("acme", "zest-api-key")}},
+		{name: "token on a route: unknown, another company's", ask: kinds{token(true, unknown), token(true, pending)}},
+		{name: "token on a protected path: unknown, another company's", ask: kinds{token(false, unknown), token(false, authorized)}},
+	}
+	var order []func()
+	for _, p := range pairs {
+		for kind := range p.ask {
+			for i := range *samples {
+				order = append(order, func() { p.measure(node, kind, i) })
+			}
+		}
+	}
+	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	for _, measure := range order {
+		measure()
+	}
+	for _, p := range pairs {
+		if len(p.took[0]) == 0 || len(p.took[1]) == 0 {
+			t.Fatalf("%s: nothing was answered", p.name)
+		}
+		effect, likely := rankTest(p.took[0], p.took[1])
+		one, other := median(p.took[0]), median(p.took[1])
+		t.Logf("%-54s %d and %d samples, medians %8v %8v, difference %8v, effect %.3f, p %.3f", p.name,
+			len(p.took[0]), len(p.took[1]), one.Round(time.Microsecond), other.Round(time.Microsecond), (one - other).Round(time.Microsecond), effect, likely)
+	}
+}
+
+type kinds [2]func(i int) *http.Request
+
+// A timingPair is two kinds of requests that are answered alike.
+type timingPair struct {
+	name  string
+	ask   kinds
+	took  [2][]time.Duration
+	first string // the answer to whichever was measured first
+}
+
+func (p *timingPair) measure(s *site, kind, i int) {
+	s.t.Helper()
+	r := p.ask[kind](i)
+	began := time.Now()
+	a := s.do(r)
+	took := time.Since(began)
+	if a.Status == http.StatusServiceUnavailable {
+		return // the machine is too busy for a sample
+	}
+	p.took[kind] = append(p.took[kind], took)
+	got := fmt.Sprint(a.Status, a.str("error_code"), a.str("session_state"), a.str("verification"), len(a.JSON))
+	if p.first = cmp.Or(p.first, got); got != p.first || a.Status >= 500 {
+		s.t.Fatalf("%s: one is answered %s, another %d %s", p.name, p.first, a.Status, a.Body)
+	}
+}
+
+// crowd gives a company n accounts of each of several sorts.
+func (s *site) crowd(company string, n int) {
+	s.t.Helper()
+	hash, err := password.NewHasher(1).Hash(s.t.Context(), password.Turn{Company: company}, password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}, testPassword)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	accounts := s.accounts()
+	var all sync.WaitGroup
+	several := make(chan struct{}, 8) // at once, as many as a node has connections
+	for k, sort := range []string{"open", "open2", "open3", "open4", "closed", "bare"} {
+		for i := range n {
+			a := record.Account{
+				Company: company, Mnemocode: fmt.Sprintf("%s-%d", sort, i), Email: fmt.Sprintf("%s-%d@example.com", sort, i),
+				Phone: fmt.Sprintf("+37061%d%05d", k, i), Status: record.StatusActive, PasswordHash: hash,
+			}
+			switch sort {
+			case "closed":
+				a.Status = record.StatusClosed
+			case "bare":
+				a.PasswordHash = ""
+			}
+			several <- struct{}{}
+			all.Go(func() {
+				defer func() { <-several }()
+				if _, err := accounts.Create(s.t.Context(), time.Now(), a); err != nil {
+					s.t.Error(err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if s.t.Failed() {
+		s.t.FailNow() // who is not there would be measured as known
+	}
+}
+
+// rankTest is the test of Mann and Whitney, with the normal approximation. The
+// effect is the probability that one of a is greater than one of b, ties by
+// half; p is that of an effect as far from one half if both come from the same
+// distribution.
+func rankTest(a, b []time.Duration) (effect, p float64) {
+	type sample struct {
+		d   time.Duration
+		ofA bool
+	}
+	var all []sample
+	for _, d := range a {
+		all = append(all, sample{d, true})
+	}
+	for _, d := range b {
+		all = append(all, sample{d, false})
+	}
+	slices.SortFunc(all, func(x, y sample) int { return cmp.Compare(x.d, y.d) })
+	n1, n2, n := float64(len(a)), float64(len(b)), float64(len(all))
+	ranks, ties := 0.0, 0.0
+	for from := 0; from < len(all); {
+		to := from
+		for to < len(all) && all[to].d == all[from].d {
+			to++
+		}
+		tied := float64(to - from)
+		ties += tied*tied*tied - tied
+		for _, s := range all[from:to] {
+			if s.ofA {
+				ranks += float64(from+to+1) / 2 // the mean of from+1 to to
+			}
+		}
+		from = to
+	}
+	u := ranks - n1*(n1+1)/2
+	variance := n1 * n2 / 12 * (n + 1 - ties/(n*(n-1)))
+	effect = u / (n1 * n2)
+	if variance == 0 {
+		return effect, 1
+	}
+	z := (u - n1*n2/2) / math.Sqrt(variance)
+	return effect, math.Erfc(math.Abs(z) / math.Sqrt2)
+}
+
+// The figures are worked out by hand.
+func TestRankTest(t *testing.T) {
+	for _, c := range []struct {
+		a, b      []time.Duration
+		effect, p float64
+	}{
+		{[]time.Duration{1, 2, 3, 4}, []time.Duration{5, 6, 7, 8}, 0, 0.0209},
+		{[]time.Duration{1, 2, 3, 4}, []time.Duration{1, 2, 3, 4}, 0.5, 1},
+		{[]time.Duration{7, 7, 9}, []time.Duration{1, 7, 2}, 8.0 / 9, 0.1046},
+		{[]time.Duration{3, 3}, []time.Duration{3}, 0.5, 1},
+	} {
+		effect, p := rankTest(c.a, c.b)
+		if math.Abs(effect-c.effect) > 1e-9 || math.Abs(p-c.p) > 1e-3 {
+			t.Errorf("%v, %v: got %.4f, %.4f, want %.4f, %.4f", c.a, c.b, effect, p, c.effect, c.p)
+		}
+	}
+}

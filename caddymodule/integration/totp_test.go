@@ -1,0 +1,252 @@
+package integration
+
+import (
+	"crypto/hmac"
+	"crypto/sha1"
+	"encoding/base32"
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// appShows is what an authenticator app shows at a moment from now (RFC 6238).
+func appShows(t *testing.T, secret string, from time.Duration) string {
+	t.Helper()
+	key, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := hmac.New(sha1.New, key)
+	_ = binary.Write(mac, binary.BigEndian, time.Now().Add(from).Unix()/30)
+	sum := mac.Sum(nil)
+	return fmt.Sprintf("%06d", binary.BigEndian.Uint32(sum[sum[19]&15:])&0x7fffffff%1000000)
+}
+
+// oathtool is appShows by a program that others wrote.
+func oathtool(t *testing.T, secret string, from time.Duration) string {
+	t.Helper()
+	cmd := exec.Command("oathtool", "--totp", "--base32", "--now", "@"+fmt.Sprint(time.Now().Add(from).Unix()), "-")
+	cmd.Stdin = strings.NewReader(secret)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// neverShown is a code that the app doesn't show in the next minutes.
+func neverShown(t *testing.T, secret string) string {
+	t.Helper()
+	for code := 0; ; code++ {
+		shown := false
+		for from := -2 * time.Minute; from <= 3*time.Minute; from += 30 * time.Second {
+			shown = shown || appShows(t, secret, from) == fmt.Sprintf("%06d", code)
+		}
+		if !shown {
+			return fmt.Sprintf("%06d", code)
+		}
+	}
+}
+
+// enrol gives an account an app, and returns its secret. The code of its present
+// step is spent.
+func (s *site) enrol(account string) string {
+	s.t.Helper()
+	secret := s.api(keyOfAll, "POST", "acme/accounts/"+account+"/totp", nil).wantStatus(http.StatusOK).str("secret")
+	s.api(keyOfAll, "POST", "acme/accounts/"+account+"/totp/confirm", fields{"code": appShows(s.t, secret, 0)}).wantStatus(http.StatusOK)
+	return secret
+}
+
+// secondStep is the token of a login that waits for a code.
+func (s *site) secondStep(login string) answer {
+	s.t.Helper()
+	return s.credentials(login, testPassword).wantState(record.CheckOTP)
+}
+
+var carol = fields{"profile_mnemocode": "carol", "login_name": "carol", "primary_phone": "+37060000003", "password": testPassword, "second_factor": true}
+
+// The whole life of an app, with the codes of oathtool, over two nodes.
+func TestAuthenticatorApp(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("oathtool"); err != nil {
+		storetest.SkipOrFail(t, "install oathtool (Debian's package has its name)")
+	}
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		s := accountsSite(t, start, allKeys, siteConfig{})
+		s.api(keyOfAll, "POST", "acme/accounts", carol).wantStatus(http.StatusCreated)
+		const path = "acme/accounts/carol/totp"
+		session := s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized).token()
+		sent := len(s.sms.of("otp.login"))
+
+		s.api(keyOfAll, "POST", path+"/confirm", fields{"code": "123456"}).wantRefused(http.StatusConflict, "")
+		made := s.api(keyOfAll, "POST", path, nil).wantStatus(http.StatusOK)
+		secret := made.str("secret")
+		if uri := made.str("uri"); !strings.HasPrefix(uri, "otpauth://totp/acme:carol?secret="+secret+"&issuer=acme") {
+			t.Errorf("uri is %s", uri)
+		}
+		s.api(keyOfAll, "POST", path+"/confirm", fields{}).wantRefused(http.StatusBadRequest, "code")
+		s.api(keyOfAll, "POST", path+"/confirm", fields{"code": neverShown(t, secret)}).wantRefused(http.StatusUnprocessableEntity, "code")
+		s.api(keyOfAll, "POST", path+"/confirm", fields{"code": 123456}).wantRefused(http.StatusBadRequest, "code")
+		s.get("/", session).wantStatus(http.StatusOK)
+		if a := s.api(keyOfAll, "POST", path+"/confirm", fields{"code": oathtool(t, secret, 0)}).wantStatus(http.StatusOK); a.JSON["totp"] != true {
+			t.Errorf("it is confirmed as %s", a.Body)
+		}
+		for _, node := range append(s.nodes, s) {
+			s.hears(node, session)
+		}
+
+		first, second := s.secondStep("carol"), s.secondStep("carol")
+		if first.JSON["user_phone"] != nil || len(s.sms.of("otp.login")) != sent {
+			t.Errorf("got %s, and %d SMS", first.Body, len(s.sms.of("otp.login"))-sent)
+		}
+		for _, out := range []time.Duration{-2 * time.Minute, 2 * time.Minute} {
+			s.post("auth/checkotp", first.token(), fields{"otp": oathtool(t, secret, out)}).want(wire.ErrOTPInvalid)
+		}
+		code := oathtool(t, secret, 29*time.Second) // the next step's, or this one's if it is about to end
+		if code == oathtool(t, secret, 0) {
+			code = oathtool(t, secret, 30*time.Second)
+		}
+		s.post("auth/checkotp", first.token(), fields{"otp": code}).wantState(record.Authorized)
+		for range 2 { // on each node
+			s.post("auth/checkotp", second.token(), fields{"otp": code}).want(wire.ErrOTPInvalid)
+		}
+		if a := s.post("auth/renewotp", second.token(), nil).wantState(record.None); a.str("user_phone") != "+37*******03" {
+			t.Errorf("got %s", a.Body)
+		}
+		s.post("auth/checkotp", second.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
+
+		codes := s.api(keyOfAll, "POST", "acme/accounts/carol/backup-codes", nil).JSON["backup_codes"].([]any)
+		s.post("auth/checkotp", s.secondStep("carol").token(), fields{"backup_code": codes[0]}).wantState(record.Authorized)
+		s.api(keyOfAll, "PATCH", "acme/accounts/carol", fields{"primary_phone": nil}).wantStatus(http.StatusOK)
+		s.post("auth/renewotp", s.secondStep("carol").token(), nil).want(wire.ErrValidation)
+
+		// A new secret leaves the one before in force.
+		s.api(keyOfAll, "POST", path, nil).wantStatus(http.StatusOK)
+		if a := s.api(keyOfAll, "GET", "acme/accounts/carol", nil); a.JSON["totp"] != true {
+			t.Errorf("got %s", a.Body)
+		}
+		export := string(s.api(keyOfAll, "GET", "acme/export", nil).wantStatus(http.StatusOK).Body)
+		if strings.Contains(export, secret) || strings.Contains(export, "totp") {
+			t.Errorf("the export holds %s", export)
+		}
+		s.api(keyOfAll, "GET", "acme/export?secrets=yes", nil).wantRefused(http.StatusBadRequest, "secrets")
+		line := string(s.api(keyOfAll, "GET", "acme/export?secrets=true", nil).wantStatus(http.StatusOK).Body)
+		if !strings.Contains(line, `"totp_secret":"`+secret+`"`) {
+			t.Errorf("the export with secrets holds %s", line)
+		}
+		s.api(keyOfAll, "DELETE", path, nil).wantStatus(http.StatusNoContent)
+		s.credentials("carol", testPassword).wantState(record.CheckOTP) // by a backup code
+
+		imported := func(want string) {
+			t.Helper()
+			r := s.request("POST", "/api/acme/import?update=true", line)
+			r.Header.Set("Authorization", "Bearer "+keyOfAll)
+			if a := s.do(r); !strings.Contains(string(a.Body), want) {
+				t.Errorf("got %s, want %s", a.Body, want)
+			}
+		}
+		imported(`"updated":1`)
+		imported(`"skipped":1`) // it is the same secret
+		s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": oathtool(t, secret, 0)}).wantState(record.Authorized)
+		if strings.Contains(s.log(), secret) {
+			t.Error("the log has the secret")
+		}
+		s.api("reads-and-nothing-else", "POST", path, nil).wantRefused(http.StatusForbidden, "")
+		s.api("reads-and-nothing-else", "DELETE", path, nil).wantRefused(http.StatusForbidden, "")
+		s.api(keyOfAll, "PATCH", "acme/accounts/carol", fields{"totp": false}).wantRefused(http.StatusBadRequest, "totp")
+		s.api(keyOfAll, "PATCH", "acme/accounts/carol", fields{"totp_secret": secret}).wantRefused(http.StatusBadRequest, "totp_secret")
+		s.api(keyOfAll, "POST", "acme/accounts/nobody/totp", nil).wantRefused(http.StatusNotFound, "")
+	})
+}
+
+// Of a hundred that race with one code, through two nodes and with ten tokens,
+// one succeeds; of wrong ones, as many are compared as the limit says.
+func TestRacesWithAnAppsCode(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		s := accountsSite(t, start, allKeys, siteConfig{global: "limits {\nfailures_per_address 10000/5m\n}"})
+		s.api(keyOfAll, "POST", "acme/accounts", carol).wantStatus(http.StatusCreated)
+		secret := s.enrol("carol")
+		var tokens [10]string
+		for i := range tokens {
+			tokens[i] = s.secondStep("carol").token()
+		}
+		code := appShows(t, secret, 30*time.Second)
+		answers := together(100, func(i int) answer { return s.post("auth/checkotp", tokens[i%10], fields{"otp": code}) })
+		s.wantOne(answers, wire.ErrOTPInvalid, wire.ErrTokenInvalid)
+
+		token, wrong := s.secondStep("carol").token(), neverShown(t, secret)
+		compared := 0
+		for _, a := range together(100, func(int) answer { return s.post("auth/checkotp", token, fields{"otp": wrong}) }) {
+			switch {
+			case a.str("error_code") == wire.ErrOTPInvalid.Code:
+				compared++
+			case a.str("reason") != "lock.codes" && a.Status != http.StatusServiceUnavailable:
+				t.Errorf("got %d %s", a.Status, a.Body)
+			}
+		}
+		if compared > 10 || compared == 0 {
+			t.Errorf("%d guesses were compared, want 10", compared)
+		}
+		s.post("auth/checkotp", token, fields{"otp": appShows(t, secret, 0)}).want(wire.ErrRestricted)
+	})
+}
+
+// A person sets up an app at a terminal.
+func TestCommandSetsUpAnApp(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{})
+	s.cli(testPassword+"\n", "account", "add", "carol", "--login", "carol", "--phone", "+37060000003", "--password").want(0)
+	s.cli("", "totp", "carol").want(1, "no code was given")
+	s.cli("abcdef\n", "totp", "carol").want(1, "the code is wrong")
+	s.cli("", "totp", "nobody").want(2)
+
+	cmd := s.caddy("mnemogate", "--address", "unix/"+s.dir+"/admin.sock", "totp", "carol")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var shown strings.Builder
+	piece := make([]byte, 4096)
+	for !strings.Contains(shown.String(), "or type ") || !strings.HasSuffix(shown.String(), "\n") {
+		n, err := out.Read(piece)
+		if shown.Write(piece[:n]); err != nil {
+			t.Fatalf("%v after %s", err, shown.String())
+		}
+	}
+	if !strings.Contains(shown.String(), "█") {
+		t.Errorf("no QR code in %s", shown.String())
+	}
+	_, secret, _ := strings.Cut(shown.String(), "or type ")
+	secret = strings.NewReplacer(" ", "", "\n", "").Replace(secret)
+	code := appShows(t, secret, 0)
+	fmt.Fprintf(in, "%s %s\n", code[:3], code[3:]) // as apps show it
+	n, _ := out.Read(piece)
+	if err := cmd.Wait(); err != nil || !strings.Contains(string(piece[:n]), "carol: the app is confirmed") {
+		t.Errorf("got %v and %s", err, piece[:n])
+	}
+	s.cli("", "account", "show", "carol").want(0, "totp                  yes\n")
+	s.cli("", "account", "set", "carol", "--second-factor").want(0)
+	s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": appShows(t, secret, 30*time.Second)}).wantState(record.Authorized)
+	if got := s.cli("", "account", "export").want(0); strings.Contains(got.out, secret) {
+		t.Error("an export has the secret")
+	}
+	s.cli("", "account", "export", "--with-secrets").want(0, `"totp_secret":"`+secret+`"`)
+	s.cli("", "totp", "remove", "carol").want(0, "carol: the app is removed")
+	s.cli("", "account", "show", "carol").want(0, "totp                  no\n")
+}

@@ -1,0 +1,118 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// releasedFile is a file of what v0.1.0 has left in its stores: alice, who is
+// logged in and has a recovery link, carol, who waits for a code, and lou, who is
+// locked. How it was made: by that version, with all ends of times moved to 2100.
+func releasedFile(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile("../../store/testdata/v0.1.0/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// released is what v0.1.0's users have in their hands.
+type released struct{ live, ended, link, pending, code string }
+
+// A deployment of v0.1.0 goes on with this version, and nobody notices.
+func TestUpgradeFromTheRelease(t *testing.T) {
+	t.Parallel()
+	t.Run("embedded", func(t *testing.T) {
+		file := shortTempDir(t) + "/mnemogate.db"
+		db, err := sql.Open("sqlite", "file:"+file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = db.Exec(string(releasedFile(t, "sqlite.sql")))
+		if err = errors.Join(err, db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		s := startSite(t, siteConfig{stores: "store sqlite " + file, company: roomy})
+		s.goesOn(released{
+			live: "mgs_kFRWLCLoDn-KqvBL54iOOrDXFbxMOzheoDmYCVNB9-k", ended: "mgs_wvU-B3077MK0CDcgNZVbyQqb1TFWnhLo1wQGC10Pass",
+			link: "mgl_kwM6WS15_TNikp8vvggwPwXsfiVNzAPe-8AcsLTSaDY", pending: "mgs_YEyc1PkKPIXi6IsLrxcNCax2lAue8e0-l2pQH17Func", code: "504276",
+		})
+	})
+	t.Run("two nodes", func(t *testing.T) {
+		servers := sharedServers(t)
+		servers.restoreRelease()
+		s := servers.start(siteConfig{company: roomy}, servers.direct(), servers.direct())
+		s.goesOn(releasedToShared)
+	})
+}
+
+var releasedToShared = released{
+	live: "mgs_mzUW9NsC20bRf3UzF_E-wzgfwMmFfiIGFNcOxMV4LqI", ended: "mgs_xdlbkhg2uQIQYhGQZb9PwaPr0D343_hBm4uTaKyDrk4",
+	link: "mgl_CJH0vYAj_SuGToLBSPz2sAywsfMeuS2wIMwxHzV2cE4", pending: "mgs_DaMmLwfpkDZ94hPUK6fll79WyNdUxOV2gAsXB_rFEng", code: "358308",
+}
+
+// restoreRelease puts into the servers what v0.1.0 has left.
+func (s *servers) restoreRelease() {
+	s.t.Helper()
+	s.postgres.Restore(s.t, s.schema, bytes.ReplaceAll(releasedFile(s.t, "postgres.sql"), []byte("test1"), []byte(s.schema)))
+	for lines := bufio.NewScanner(bytes.NewReader(releasedFile(s.t, "redis.jsonl"))); lines.Scan(); {
+		var words []string
+		if err := json.Unmarshal(lines.Bytes(), &words); err != nil {
+			s.t.Fatal(err)
+		}
+		command := make([]any, len(words))
+		for i, word := range words {
+			command[i] = latin1(word)
+		}
+		s.redis.Ask(s.t, command...)
+	}
+}
+
+// latin1 is the bytes that the characters of a text stand for.
+func latin1(text string) []byte {
+	var b []byte
+	for _, r := range text {
+		b = append(b, byte(r))
+	}
+	return b
+}
+
+func (s *site) goesOn(r released) {
+	s.t.Helper()
+	node := s
+	if s.nodes != nil {
+		node = s.nodes[0]
+	}
+	s.get("/", r.live).wantStatus(200)
+	s.get("/", r.ended).want(wire.ErrTokenInvalid)
+	if got := node.cli("", "sessions", "list", "alice").want(0).out; strings.Count(got, "\n") != 2 {
+		s.t.Errorf("alice's sessions:\n%s", got)
+	}
+	s.credentials("lou", testPassword).want(wire.ErrRestricted)
+	s.post("auth/checkotp", r.pending, fields{"otp": r.code}).wantState(record.Authorized)
+	pending := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
+	s.post("auth/checkotp", pending, fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
+	account := node.cli("", "account", "show", "alice", "--json").want(0).object()
+	if account["role"] != "tester" || account["primary_email"] != "alice@example.com" || account["control_question"] != "Cat?" {
+		s.t.Errorf("alice is %v", account)
+	}
+	if got := node.cli("", "account", "show", "carol", "--json").want(0).object(); got["backup_codes_left"] != 1.0 {
+		s.t.Errorf("carol is %v", got)
+	}
+	linked := s.post("auth/recovery/checklink", "", fields{"token": r.link}).wantState(record.RecoveryPassword).token()
+	s.post("auth/setpassword", linked, fields{"new_password": "a much better secret"}).wantState(record.None)
+	s.get("/", r.live).want(wire.ErrTokenInvalid)
+	s.get("/", s.credentials("alice", "a much better secret").wantState(record.Authorized).token()).wantStatus(200)
+	node.cli("", "account", "add", "dave", "--email", "dave@example.com").want(0)
+	node.cli("", "account", "delete", "carol", "--yes").want(0)
+}

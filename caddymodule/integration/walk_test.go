@@ -1,0 +1,245 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// people is a company's part of a Caddyfile: one account for each path through
+// the interface's table.
+const people = `
+	captcha off
+	limits {
+		sms_per_address 1000/1h
+		failures_per_address 1000/5m
+		logins_per_address 1000/1m
+	}
+	account alice { # a password, nothing more
+		email alice@example.com
+		phone +37060000001
+		password "` + testPassword + `"
+		question "Name of your first cat?" "Whiskers"
+		identity 1 alice-at-provider
+	}
+	account bob { # no password: codes
+		phone +37060000002
+	}
+	account carol { # password, then a code
+		email carol@example.com
+		phone +37060000003
+		password "` + testPassword + `"
+		second_factor
+	}
+	account dave { # password, then a new password
+		email dave@example.com
+		phone +37060000004
+		password "` + testPassword + `"
+		must_set_password
+	}
+	account erin { # password, a code, then a new password
+		email erin@example.com
+		phone +37060000005
+		password "` + testPassword + `"
+		second_factor
+		must_set_password
+	}
+	account frank { # a login name only
+		login frank
+		password "` + testPassword + `"
+	}
+`
+
+const disclaimers = `
+	disclaimer terms 1 {
+		title "Terms"
+		description "The terms of use"
+		link https://example.com/terms
+	}
+	disclaimer privacy 3 {
+		title "Privacy"
+		description "What we keep"
+		link https://example.com/privacy
+	}
+`
+
+// Each row of the interface's table of states and transitions, over HTTP.
+func TestEveryTransition(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, everyTransition)
+}
+
+func everyTransition(t *testing.T, start starter) {
+	s := start(t, siteConfig{company: people})
+	captcha := "a response"
+	login := func(loginID string) answer {
+		return s.post("auth/login", "", fields{"login_id": loginID})
+	}
+	passed := func(loginID string) answer { // login and password
+		return s.post("auth/checkpassword", login(loginID).token(), fields{"password": testPassword})
+	}
+	profile := func(t *testing.T, a answer, mnemocode string) {
+		t.Helper()
+		if a.str("profile_mnemocode") != mnemocode {
+			t.Errorf("profile_mnemocode is %q, want %q", a.str("profile_mnemocode"), mnemocode)
+		}
+		got := s.get("/profile", a.token())
+		if got.Status != 200 || !strings.Contains(string(got.Body), "\r\nX-Profile-Mnemocode: "+mnemocode+"\r\n") {
+			t.Errorf("the application got %d %q", got.Status, got.Body)
+		}
+	}
+	quality := func(t *testing.T, a answer) {
+		t.Helper()
+		if v, ok := a.JSON["password_regex"]; !ok || v != nil {
+			t.Errorf("password_regex is %v (there: %v), want null", v, ok)
+		}
+		if rules := a.str("password_regex_description"); !strings.Contains(rules, "At least 8 ") {
+			t.Errorf("password_regex_description is %q", rules)
+		}
+	}
+
+	s.run("login with a password set", func(t *testing.T) {
+		a := login("alice@example.com").wantState(record.CheckPassword)
+		if list, ok := a.JSON["disclaimers_required"].([]any); !ok || len(list) != 0 {
+			t.Errorf("disclaimers_required is %v, want []", a.JSON["disclaimers_required"])
+		}
+		if _, ok := a.JSON["captcha_required"]; ok {
+			t.Error("captcha_required without need")
+		}
+	})
+	s.run("login without a password", func(t *testing.T) {
+		a := login("+370 600 00002").wantState(record.CheckOTP)
+		if a.str("user_phone") != "+37*******02" {
+			t.Errorf("user_phone is %q", a.str("user_phone"))
+		}
+		b := s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")})
+		profile(t, b.wantState(record.Authorized), "bob")
+		s.get("/", a.token()).want(wire.ErrTokenInvalid) // it was replaced
+	})
+	s.run("password, nothing further", func(t *testing.T) {
+		profile(t, passed("frank").wantState(record.Authorized), "frank")
+	})
+	s.run("password, second factor", func(t *testing.T) {
+		a := passed("carol@example.com").wantState(record.CheckOTP)
+		if a.str("user_phone") != "+37*******03" {
+			t.Errorf("user_phone is %q", a.str("user_phone"))
+		}
+		b := s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")})
+		profile(t, b.wantState(record.Authorized), "carol")
+	})
+	s.run("renewed code", func(t *testing.T) {
+		a := passed("carol@example.com").wantState(record.CheckOTP)
+		renewed := s.post("auth/renewotp", a.token(), nil).wantState(record.None)
+		if renewed.str("user_phone") != "+37*******03" {
+			t.Errorf("user_phone is %q", renewed.str("user_phone"))
+		}
+		s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
+	})
+	s.run("password, new password required", func(t *testing.T) {
+		a := passed("dave@example.com").wantState(record.SetPassword)
+		quality(t, a)
+		b := s.post("auth/setpassword", a.token(), fields{"new_password": "a much better secret"})
+		profile(t, b.wantState(record.Authorized), "dave")
+		c := s.post("auth/checkcredentials", "", fields{"login_id": "dave@example.com", "password": "a much better secret"})
+		profile(t, c.wantState(record.Authorized), "dave")
+	})
+	s.run("password, code, new password required", func(t *testing.T) {
+		a := s.post("auth/checkcredentials", "", fields{"login_id": "erin@example.com", "password": testPassword}).wantState(record.CheckOTP)
+		b := s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.SetPassword)
+		quality(t, b)
+		c := s.post("auth/setpassword", b.token(), fields{"new_password": "a much better secret"})
+		profile(t, c.wantState(record.Authorized), "erin")
+	})
+	s.run("credentials", func(t *testing.T) {
+		a := s.post("auth/checkcredentials", "", fields{"login_id": "ALICE@example.com ", "password": testPassword})
+		profile(t, a.wantState(record.Authorized), "alice")
+		s.post("auth/checkcredentials", "", fields{"login_id": "carol@example.com", "password": testPassword}).wantState(record.CheckOTP)
+		s.update("frank", true, func(a *record.Account) { a.MustSetPassword = true })
+		b := s.post("auth/checkcredentials", "", fields{"login_id": "frank", "password": testPassword})
+		quality(t, b.wantState(record.SetPassword))
+	})
+	s.run("recovery by phone", func(t *testing.T) {
+		a := s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha})
+		a.wantState(record.RecoveryOTP)
+		if a.str("verification") != "PHONE" || a.str("user_phone") != "+37*******01" {
+			t.Errorf("got %s", a.Body)
+		}
+		s.post("auth/recovery/renewotp", a.token(), nil).wantState(record.None)
+		b := s.post("auth/recovery/checkotp", a.token(), fields{"otp": s.sms.last("otp.recovery", "code")})
+		quality(t, b.wantState(record.RecoveryPassword))
+		c := s.post("auth/setpassword", b.token(), fields{"new_password": testPassword + " 2"}).wantState(record.None)
+		if _, ok := c.JSON["session_token"]; ok {
+			t.Error("a recovery must end without a token")
+		}
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": testPassword + " 2"}).wantState(record.Authorized)
+	})
+	s.run("recovery by question", func(t *testing.T) {
+		a := s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha, "method": "QUESTION"})
+		a.wantState(record.RecoveryQuestion)
+		if a.str("verification") != "QUESTION" || a.str("control_question") != "Name of your first cat?" {
+			t.Errorf("got %s", a.Body)
+		}
+		b := s.post("auth/recovery/checkquestion", a.token(), fields{"control_answer": " whiskers"})
+		quality(t, b.wantState(record.RecoveryPassword))
+	})
+	s.run("recovery by mail", func(t *testing.T) {
+		a := s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha, "method": "MAIL"})
+		a.wantState(record.None)
+		if a.str("verification") != "MAIL" || a.str("user_email") != "alice@example.com" || a.str("session_token") != "" {
+			t.Errorf("got %s", a.Body)
+		}
+		b := s.postTo("acme", testKey, "auth/recovery/checklink", "", fields{"token": s.sms.linkToken()})
+		quality(t, b.wantState(record.RecoveryPassword))
+		s.post("auth/setpassword", b.token(), fields{"new_password": testPassword + " 3"}).wantState(record.None)
+	})
+	s.run("logout in any state", func(t *testing.T) {
+		for _, a := range []answer{login("carol@example.com"), login("+37060000002"), passed("dave@example.com")} {
+			if a.str("session_token") == "" {
+				continue // dave has another password by now
+			}
+			s.post("auth/logout", a.token(), nil).wantState(record.None)
+			s.post("auth/logout", a.token(), nil).want(wire.ErrTokenInvalid)
+		}
+	})
+}
+
+// Rule 2 of the interface: pending disclaimers are accepted within the
+// verification call.
+func TestDisclaimersAreAcceptedOnTheWay(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people + disclaimers})
+	a := s.post("auth/login", "", fields{"login_id": "carol@example.com"}).wantState(record.CheckPassword)
+	list, _ := a.JSON["disclaimers_required"].([]any)
+	if len(list) != 2 {
+		t.Fatalf("disclaimers_required is %v", list)
+	}
+	terms, _ := list[0].(map[string]any)
+	if terms["code"] != "terms" || terms["title"] != "Terms" || terms["description"] != "The terms of use" || terms["link"] != "https://example.com/terms" {
+		t.Errorf("the first disclaimer is %v", terms)
+	}
+	refused := s.post("auth/checkpassword", a.token(), fields{"password": testPassword, "accept_disclaimers": []string{"terms"}})
+	refused.want(wire.ErrDisclaimerInvalid)
+	if list, _ := refused.JSON["disclaimers_required"].([]any); len(list) != 2 {
+		t.Errorf("disclaimers_required is %v, want both", list)
+	}
+	b := s.post("auth/checkpassword", a.token(), fields{"password": testPassword, "accept_disclaimers": []string{"privacy", "terms", "other"}})
+	b.wantState(record.CheckOTP)
+	c := s.post("auth/checkotp", b.token(), fields{"otp": s.sms.last("otp.login", "code")})
+	c.wantState(record.Authorized)
+
+	again := s.post("auth/login", "", fields{"login_id": "carol@example.com"})
+	if list, _ := again.JSON["disclaimers_required"].([]any); len(list) != 0 {
+		t.Errorf("accepted disclaimers are pending again: %v", list)
+	}
+	// A new version is pending for those who accepted an older one.
+	config := siteConfig{company: people + strings.Replace(disclaimers, "terms 1", "terms 2", 1)}
+	if err := s.reload(config); err != nil {
+		t.Fatal(err)
+	}
+	again = s.post("auth/login", "", fields{"login_id": "carol@example.com"})
+	if list, _ := again.JSON["disclaimers_required"].([]any); len(list) != 1 {
+		t.Errorf("disclaimers_required is %v, want the new version of terms", list)
+	}
+}

@@ -1,0 +1,179 @@
+package integration
+
+import (
+	"context"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// A weakSender is a gateway of somebody else's, which is nowhere.
+type weakSender struct{}
+
+func init() {
+	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" { // no test's list of modules has it
+		caddy.RegisterModule(new(weakSender))
+	}
+}
+
+func (*weakSender) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.sms.weak", New: func() caddy.Module { return new(weakSender) }}
+}
+
+func (*weakSender) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { d.Next(); return nil }
+
+func (*weakSender) Send(context.Context, message.Message) error { return nil }
+
+func (*weakSender) Endpoint() string { return "127.0.0.1:1" }
+
+func (*weakSender) Weaknesses() []guest.Weakness {
+	return []guest.Weakness{{Message: "pigeons carry the codes", Advice: "use a gateway without feathers"}}
+}
+
+// What is weak is said by whoever knows it, a guest module of somebody else's
+// too: in the log at each start, and by doctor.
+func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
+	t.Setenv("MNEMOGATE_TEST_SHORT_KEY", "elevenchars")
+	s := startSite(t, siteConfig{global: realHashing, company: "captcha static tea\nsms weak\nlimits {\nsms_per_company 2000/24h\n}\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\n}",
+		more: "company umbrella {\napi_key off\ncaptcha off\nmail log\nsms webhook http://gateway.invalid insecure {\nsecret whsec_c2VjcmV0\n}\notp {\nfixed 123456 +37060012345\n}\nrecovery {\nlink https://a.example/?{token}\n}\n}\n" +
+			"company zeta {\napi_key {env.MNEMOGATE_TEST_SHORT_KEY} " + testKey + "\ncaptcha off\nmail webhook http://127.0.0.1:1 {\nsecret c2VjcmV0\n}\n}"})
+	doctor := s.cli("", "doctor").out
+	for _, weak := range []struct{ directive, company, message, advice string }{
+		{"sms", "acme", "pigeons carry the codes", "use a gateway without feathers"},
+		{"password regex", "acme", "JavaScript can't read (?i)", "[A-Za-z] for (?i)[a-z]"},
+		{"captcha", "acme", "whoever knows the response passes", "choose turnstile"},
+		{"insecure", "acme", "beyond what standards allow: session.idle", "see what is refused"},
+		{"api_key", "umbrella", "anyone may call the auth routes", "set one"},
+		{"captcha", "umbrella", "only rates and locks hold off programs that guess", "choose turnstile"},
+		{"api_key", "zeta", "it has fewer than 12 characters", "make one up at random"},
+		{"api_key", "zeta", "company acme has the same", "give each company keys of its own"},
+		{"mail", "zeta", "the secret has no whsec_ before it, so its characters are the key", "the base64 of the key"},
+		{"mail", "umbrella", "links go to the log", "configure mail smtp"},
+		{"sms", "umbrella", "everyone on the way to gateway.invalid can read", "take the word insecure out"},
+		{"otp fixed", "umbrella", "whoever knows the code needs no SMS to +37060012345", "when the review or test is over"},
+		{"limits sms_per_company", "umbrella", "strangers who pump SMS can run up any bill", "what your busiest day needs"},
+		{"recovery link", "umbrella", "the token is not in the fragment", "behind #"},
+	} {
+		warned := false
+		for line := range strings.Lines(s.log()) {
+			warned = warned || strings.Contains(line, `"warn"`) && strings.Contains(line, `"company":"`+weak.company+`"`) &&
+				strings.Contains(line, `"msg":"`+weak.directive+": ") && strings.Contains(line, weak.message) && strings.Contains(line, weak.advice)
+		}
+		if !warned {
+			t.Errorf("%s %s: the log does not say %q", weak.company, weak.directive, weak.message)
+		}
+		told := false
+		for line := range strings.Lines(doctor) {
+			told = told || strings.HasPrefix(line, "warning") && strings.Contains(line, weak.company+": "+weak.directive) && strings.Contains(line, weak.message)
+		}
+		if !told || !strings.Contains(doctor, weak.advice) {
+			t.Errorf("%s %s: doctor does not say %q", weak.company, weak.directive, weak.message)
+		}
+	}
+	if strings.Contains(doctor, "acme: limits sms_per_company") {
+		t.Error("doctor warns of a budget that is limited")
+	}
+	if strings.Contains(s.log(), "elevenchars") || strings.Contains(doctor, "elevenchars") {
+		t.Error("a key is told")
+	}
+	if !strings.Contains(doctor, "127.0.0.1:1 is not reached") {
+		t.Error("doctor does not knock at the gateway")
+	}
+}
+
+// What nobody can log in to is said: accounts of a company that left the
+// configuration, and those whose second factor can't be asked for.
+func TestAccountsThatNobodyCanLogInToAreTold(t *testing.T) {
+	t.Parallel()
+	account := func(name, more string) string { return "account " + name + " {\nlogin " + name + "\n" + more + "\n}\n" }
+	umbrella := "company umbrella {\napi_key off\ncaptcha off\n" + account("zoe", "second_factor") + account("zach", "") + "}\n"
+	acme := "captcha off\nsecond_factor required\n" + account("alice", "") + account("bob", "") + account("carol", "phone +37060012345") + account("dave", "identity 1 d")
+	s := startSite(t, siteConfig{company: acme, more: umbrella})
+	ask := func() string { return strings.Join(strings.Fields(s.cli("", "doctor").out), " ") }
+	doctor := ask()
+	for _, want := range []string{
+		"acme: second_factor accounts that can't log in, since they have neither a phone for the code nor an authenticator app nor backup codes: 2, at ",
+		"umbrella: second_factor accounts that can't log in, since they have neither a phone for the code nor an authenticator app nor backup codes: 1, at ",
+	} {
+		if !strings.Contains(doctor, want) {
+			t.Errorf("doctor does not say %q:\n%s", want, doctor)
+		}
+	}
+	if strings.Contains(s.log()+doctor, "nobody can log in to them") {
+		t.Error("a company is said to have left that has not")
+	}
+	if err := s.reload(siteConfig{company: acme}); err != nil {
+		t.Fatal(err)
+	}
+	if doctor := ask(); !strings.Contains(doctor, "umbrella: company it has accounts and is not configured: nobody can log in to them") {
+		t.Errorf("doctor does not say that umbrella is gone:\n%s", doctor)
+	}
+	s.eventually("a warning of the company that left", func() bool {
+		return strings.Contains(s.log(), `"msg":"company: it has accounts and is not configured`) && strings.Contains(s.log(), `"company":"umbrella"`)
+	})
+}
+
+func TestDoctorTellsOfARedisThatLosesThings(t *testing.T) {
+	t.Parallel()
+	redis := storetest.StartRedis(t, "--appendonly", "no", "--maxmemory-policy", "allkeys-lru")
+	s := startSite(t, siteConfig{company: "captcha off", stores: "store sqlite {env.HOME}/mnemogate.db\nsessions redis " + redis.URL()})
+	doctor := s.cli("", "doctor").out
+	for _, want := range []string{"its appendonly is off", "set appendonly yes", "maxmemory-policy is allkeys-lru", "set maxmemory-policy noeviction"} {
+		if !strings.Contains(doctor, want) {
+			t.Errorf("doctor does not say %q:\n%s", want, doctor)
+		}
+	}
+}
+
+// Keys for the accounts API open more than any other: what is weak about them is
+// said as all else is.
+func TestWeakKeysOfTheAccountsAPIAreTold(t *testing.T) {
+	t.Setenv("MNEMOGATE_TEST_SHORT_KEY", "elevenchars")
+	const shared = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	closed, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(closed.Addr().String())
+	_ = closed.Close()
+	s := startSite(t, siteConfig{
+		company: "captcha off",
+		site: "mnemogate_accounts {\nkey short {env.MNEMOGATE_TEST_SHORT_KEY}\nkey of_acme " + testKey + "\nkey one " + shared + "\nkey good sha256:" +
+			strings.Repeat("0a", 32) + "\n}\n}\n" +
+			"http://accounts.test:" + port + " {\nmnemogate_accounts {\nkey other " + shared + "\n}\n}\n" +
+			"http:// {\nbind unix/{env.HOME}/a.sock\nmnemogate_accounts {\nkey one " + shared + "\n}\n",
+	})
+	doctor := s.cli("", "doctor").out
+	weak := 0
+	for _, w := range []struct{ directive, message, advice string }{
+		{"mnemogate_accounts key short", "it has fewer than 12 characters", "make one up at random"},
+		{"mnemogate_accounts key of_acme", "it is an API key of company acme, too", "give backends keys of their own"},
+		{"mnemogate_accounts key of_acme", "the key stands in the configuration", "its sha256:<hex>"},
+		{"mnemogate_accounts key o", "of another site is the same", "give each its own"},
+		{"mnemogate_accounts", "a site of it is plain http", "bind it to 127.0.0.1"},
+	} {
+		if !strings.Contains(s.log(), `"msg":"`+w.directive) || !strings.Contains(s.log(), w.message) {
+			t.Errorf("the log does not say %q", w.message)
+		}
+		if !strings.Contains(doctor, w.directive) || !strings.Contains(doctor, w.message) || !strings.Contains(doctor, w.advice) {
+			t.Errorf("doctor does not say %q", w.message)
+		}
+	}
+	for line := range strings.Lines(doctor) {
+		if strings.Contains(line, "mnemogate_accounts") {
+			weak++
+		}
+	}
+	if weak < 5 || weak > 6 || // of two keys that are alike, the one that is provisioned later is told of, on each of its sites
+		strings.Contains(s.log()+doctor, "elevenchars") {
+		t.Errorf("doctor says\n%s", doctor)
+	}
+}

@@ -1,0 +1,53 @@
+package integration
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// A workshop is a directory in which Node finds the peers' packages.
+type workshop struct{ dir string }
+
+// newWorkshop has in it what was made, by its name, and copies of files.
+func newWorkshop(t *testing.T, made map[string]string, copied ...string) workshop {
+	t.Helper()
+	storetest.NeedPeers(t, peersDir)
+	w := workshop{t.TempDir()}
+	modules, err := filepath.Abs(peersDir + "/node_modules")
+	err = errors.Join(err, os.Symlink(modules, w.dir+"/node_modules"))
+	for name, content := range made {
+		err = errors.Join(err, os.WriteFile(filepath.Join(w.dir, name), []byte(content), 0o600))
+	}
+	for _, file := range copied {
+		content, missing := os.ReadFile(file)
+		err = errors.Join(err, missing, os.WriteFile(filepath.Join(w.dir, filepath.Base(file)), content, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// node runs a script with its arguments, and returns what it writes.
+func (w workshop) node(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("node", args...)
+	cmd.Dir = w.dir
+	cmd.Env = append(os.Environ(), "HOME="+w.dir, "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// tsc has TypeScript check a file, strictly.
+func (w workshop) tsc(t *testing.T, args ...string) {
+	t.Helper()
+	w.node(t, append([]string{"node_modules/typescript/bin/tsc", "--strict"}, args...)...)
+}

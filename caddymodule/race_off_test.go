@@ -1,8 +1,0 @@
-//go:build !race
-
-package caddymodule
-
-const (
-	raceFactor = 1
-	raceSlows  = 1
-)
