@@ -37,8 +37,8 @@ func (b *bench) clientConfig() (config tenant.ClientConfig, raw string) {
 func TestClientConfigTellsWhatTheCompanyAsksFor(t *testing.T) {
 	b := newBench(t)
 	b.company.OAuth = nil
-	const bare = `{"password":{"min_length":8,"regex":null,"description":"At least 8 and at most 128 characters. None of the passwords that many people use, which are the first to be tried. ` +
-		`Not made of the account's own login ids or the company's name."},"captcha":{"type":"off"},"recovery":["PHONE","MAIL","QUESTION"],"oauth":[],"disclaimers":[],"session":{"idle":3600,"lifetime":86400}}`
+	const bare = `{"password":{"min_length":8,"regex":null,"description":"8 to 128 characters. Not a commonly used password. ` +
+		`Not just the account's own login ids or the company's name."},"captcha":{"type":"off"},"recovery":["PHONE","MAIL","QUESTION"],"oauth":[],"disclaimers":[],"session":{"idle":3600,"lifetime":86400}}`
 	if _, got := b.clientConfig(); got != bare {
 		t.Errorf("got %s", got)
 	}
@@ -61,7 +61,7 @@ func TestClientConfigTellsWhatTheCompanyAsksFor(t *testing.T) {
 			`{"provider_id":2,"name":"Two","authorize_url":null,"client_id":"two","scope":"","pkce":false},` +
 			`{"provider_id":5,"name":"Five","authorize_url":null,"client_id":"five","scope":"","pkce":true}]`,
 		`"disclaimers":[{"code":"terms","title":"Terms","description":"","link":""}]`,
-		`"regex":"[0-9]","description":"At least 8`, `company's name. a digit.","regex_description":"a digit"}`,
+		`"regex":"[0-9]","description":"8 to 128`, `company's name. a digit.","regex_description":"a digit"}`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %s, want %s", got, want)
@@ -81,9 +81,9 @@ func TestClientConfigSaysWhatHardenedAsksFor(t *testing.T) {
 		min        int
 		begin, end string
 	}{
-		tenant.SecondFactorPerAccount: {8, "At least 8 and at most 128 characters. ", " At least 15 characters for an account without a second factor."},
-		tenant.SecondFactorRequired:   {8, "At least 8 and at most 128 characters. ", "name."},
-		tenant.SecondFactorOff:        {15, "At least 15 and at most 128 characters, ", "name."},
+		tenant.SecondFactorPerAccount: {8, "8 to 128 characters. ", " At least 15 characters for an account without a second factor."},
+		tenant.SecondFactorRequired:   {8, "8 to 128 characters. ", "name."},
+		tenant.SecondFactorOff:        {15, "15 to 128 characters, ", "name."},
 	} {
 		b.company.SecondFactor = factor
 		config, _ := b.clientConfig()

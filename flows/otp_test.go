@@ -459,7 +459,7 @@ func TestAnAccountWithoutAPasswordMustSetItWhereThatIsRequired(t *testing.T) {
 	token, otp = b.awaiting()
 	reply := b.must("auth/checkotp", token, object{"otp": otp})
 	wantStep(t, reply, record.SetPassword)
-	if reply.Regex != nil || !strings.Contains(reply.Description, "At least 8 ") {
+	if reply.Regex != nil || !strings.Contains(reply.Description, "8 to 128 ") {
 		t.Errorf("got %v and %q, want null where there is no regular expression, and the other rules", reply.Regex, reply.Description)
 	}
 	wantStep(t, b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"}), record.Authorized)

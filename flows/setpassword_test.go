@@ -54,9 +54,9 @@ func TestARefusedPasswordLeavesTheSession(t *testing.T) {
 				reason   wire.Reason
 				says     string
 			}{
-				{"short 1", wire.ErrQuality, wire.PasswordTooShort, "At least 8"},
-				{"ﬁﬁﬁ1", wire.ErrQuality, wire.PasswordTooShort, "At least 8"}, // seven characters after NFKC
-				{"password1", wire.ErrQuality, wire.PasswordCommon, "many people"},
+				{"short 1", wire.ErrQuality, wire.PasswordTooShort, "8 to 128"},
+				{"ﬁﬁﬁ1", wire.ErrQuality, wire.PasswordTooShort, "8 to 128"}, // seven characters after NFKC
+				{"password1", wire.ErrQuality, wire.PasswordCommon, "commonly used"},
 				{"Alice@Example.com1", wire.ErrQuality, wire.PasswordPersonal, "login ids"},
 				{"+370 600 12345", wire.ErrQuality, wire.PasswordPersonal, "login ids"},
 				{"no digit at all", wire.ErrQuality, wire.PasswordPattern, "Use a digit."},
@@ -84,7 +84,7 @@ func TestPasswordRegexIsTold(t *testing.T) {
 	b.company.Password.Regex = regexp.MustCompile(`[0-9]`)
 	token := b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": "QUESTION"}).SessionToken
 	reply := b.must("auth/recovery/checkquestion", token, object{"control_answer": answer})
-	if reply.Regex == nil || *reply.Regex != `[0-9]` || !strings.HasSuffix(reply.Description, " A match of the pattern [0-9].") {
+	if reply.Regex == nil || *reply.Regex != `[0-9]` || !strings.HasSuffix(reply.Description, " Matches the pattern [0-9].") {
 		t.Errorf("got %v and %q", reply.Regex, reply.Description)
 	}
 }

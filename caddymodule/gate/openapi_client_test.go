@@ -82,8 +82,8 @@ var clientProviderSchema = object{
 
 var clientConfigExample = object{
 	{"status", "success"},
-	{"password", object{{"min_length", 8}, {"regex", nil}, {"description", "At least 8 and at most 128 characters. " +
-		"None of the passwords that many people use, which are the first to be tried. Not made of the account's own login ids or the company's name."}}},
+	{"password", object{{"min_length", 8}, {"regex", nil}, {"description", "8 to 128 characters. " +
+		"Not a commonly used password. Not just the account's own login ids or the company's name."}}},
 	{"captcha", object{{"type", "turnstile"}, {"site_key", "0x4AAAAAAAB"}}},
 	{"recovery", []any{tenant.ByPhone, tenant.ByMail}},
 	{"oauth", []any{object{

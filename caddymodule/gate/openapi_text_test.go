@@ -132,7 +132,7 @@ var fieldSchemas = map[string]object{
 	"password_regex_description": {
 		{"type", []any{"string", "null"}},
 		{"description", "All that a new password must be, for people: also what no regular expression says."},
-		{"examples", []any{"At least 8 and at most 128 characters. At least one digit."}},
+		{"examples", []any{"8 to 128 characters. At least one digit."}},
 	},
 }
 

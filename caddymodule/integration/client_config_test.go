@@ -41,7 +41,7 @@ func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
 			t.Errorf("got %v %s", a.Header, a.Body)
 		}
 		for _, want := range []string{
-			`{"status":"success","password":{"min_length":8,"regex":null,"description":"At least 8`, `"captcha":{"type":"hcaptcha","site_key":"widget-key"}`, `"recovery":["PHONE","MAIL","QUESTION"]`,
+			`{"status":"success","password":{"min_length":8,"regex":null,"description":"8 to 128`, `"captcha":{"type":"hcaptcha","site_key":"widget-key"}`, `"recovery":["PHONE","MAIL","QUESTION"]`,
 			`{"provider_id":2,"name":"Git & co","authorize_url":"https://git.example.com/authorize?x=y","client_id":"ours","scope":"read:user user:email","pkce":false}`,
 			`{"provider_id":4,"name":"127.0.0.1","authorize_url":null,"client_id":"theirs","scope":"openid","pkce":false}`,
 			`"disclaimers":[{"code":"terms",`, `"session":{"idle":3600,"lifetime":86400}}`,

@@ -145,7 +145,7 @@ func TestExampleWorks(t *testing.T) {
 	})
 	s.run("Bob gets a code", func(*testing.T) {
 		a := post("auth/checkcredentials", "", fields{"login_id": "bob", "password": "staple gun tuesday", "accept_disclaimers": terms})
-		code := s.logged(`"type":"otp.login".*"text":"(\d{6}) is your login code`)
+		code := s.logged(`"type":"otp.login".*"text":"(\d{6}) is your acme login code`)
 		b := post("auth/checkotp", a.wantState(record.CheckOTP).token(), fields{"otp": code, "accept_disclaimers": terms})
 		profile(b.wantState(record.Authorized).token(), "bob-0002")
 	})

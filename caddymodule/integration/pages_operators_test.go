@@ -107,7 +107,7 @@ func TestThePagesSMSReceiverHandsOn(t *testing.T) {
 	answer := make(chan int, 1)
 	provider := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer key" || r.Header.Get("Idempotency-Key") == "" ||
-			r.FormValue("to") != "+37060012345" || !strings.Contains(r.FormValue("text"), "is your login code") {
+			r.FormValue("to") != "+37060012345" || !strings.Contains(r.FormValue("text"), "is your acme login code") {
 			t.Errorf("the provider got %v %v", r.Header, r.Form)
 		}
 		w.WriteHeader(<-answer)

@@ -186,7 +186,7 @@ func TestPeersMailRecovery(t *testing.T) {
 				t.Errorf("got %s", a.Body)
 			}
 		})
-		checkReceived(t, mail, "alice@example.com", "Recover your access to acme")
+		checkReceived(t, mail, "alice@example.com", "Recover your acme account")
 		link := mail.linkToken(t)
 		a := checkLink(link).wantState(record.RecoveryPassword)
 		checkLink(link).want(wire.ErrTokenInvalid)
@@ -196,7 +196,7 @@ func TestPeersMailRecovery(t *testing.T) {
 		s.wantProfile(credentials("a much better secret"), "alice")
 		credentials(testPassword).want(wire.ErrCredentialsInvalid)
 
-		notice := m.wait(t, "Your password for acme was changed")
+		notice := m.wait(t, "Your acme password was changed")
 		checkReceived(t, notice, "alice@example.com", notice.Subject)
 		if notice.MessageID == mail.MessageID {
 			t.Errorf("both mails have the Message-ID %s", mail.MessageID)
@@ -213,7 +213,7 @@ func TestPeersMailRecovery(t *testing.T) {
 	})
 	s.run("implicit TLS", func(t *testing.T) {
 		mail := m.oneMail(t, func() { in("implicit", "alice@example.com").wantState(record.None) })
-		checkReceived(t, mail, "alice@example.com", "Recover your access to implicit")
+		checkReceived(t, mail, "alice@example.com", "Recover your implicit account")
 		checkLink(mail.linkToken(t)).want(wire.ErrTokenInvalid) // another company's
 	})
 	s.run("a recipient that is refused", func(t *testing.T) {

@@ -95,7 +95,7 @@ func everyTransition(t *testing.T, start starter) {
 		if v, ok := a.JSON["password_regex"]; !ok || v != nil {
 			t.Errorf("password_regex is %v (there: %v), want null", v, ok)
 		}
-		if rules := a.str("password_regex_description"); !strings.Contains(rules, "At least 8 ") {
+		if rules := a.str("password_regex_description"); !strings.Contains(rules, "8 to 128 ") {
 			t.Errorf("password_regex_description is %q", rules)
 		}
 	}

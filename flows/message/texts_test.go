@@ -48,7 +48,7 @@ func TestBuiltinTextsFitAndSayWhatTheyMust(t *testing.T) {
 				t.Errorf("no link: %s", m.Text)
 			}
 			secret := m.Code != "" || m.Link != ""
-			if secret && (!strings.Contains(m.Text, "Never share it") || !strings.Contains(m.Text, "10 min")) {
+			if secret && (!strings.Contains(m.Text, "Don't share it") || !strings.Contains(m.Text, "10 min")) {
 				t.Errorf("no warning or validity: %s", m.Text)
 			}
 		})

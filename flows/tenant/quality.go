@@ -38,33 +38,33 @@ func (c *Company) rules(a record.Account) []rule {
 	p := &c.Password
 	least, because := p.MinLength, ""
 	if c.Hardened && !c.NeedsSecondFactor(a) && least < hardenedMinLength {
-		least, because = hardenedMinLength, ", since the account has no second factor"
+		least, because = hardenedMinLength, ", because the account has no second factor"
 	}
 	rules := []rule{
 		{
-			wire.PasswordTooShort, fmt.Sprintf("At least %d and at most %d characters%s.", least, MaxPassword, because),
+			wire.PasswordTooShort, fmt.Sprintf("%d to %d characters%s.", least, MaxPassword, because),
 			func(password string) bool { return utf8.RuneCountInString(password) < least },
 		},
 		{
-			wire.PasswordCommon, "None of the passwords that many people use, which are the first to be tried.",
+			wire.PasswordCommon, "Not a commonly used password.",
 			p.Blocklist.Contains,
 		},
 		{
-			wire.PasswordPersonal, "Not made of the account's own login ids or the company's name.",
+			wire.PasswordPersonal, "Not just the account's own login ids or the company's name.",
 			func(wanted string) bool { return password.MadeOf(wanted, c.ownWords(a)) },
 		},
 	}
 	if p.Regex == nil {
 		return rules
 	}
-	text := strings.TrimSuffix(cmp.Or(p.RegexDescription, "A match of the pattern "+p.RegexSource), ".") + "."
+	text := strings.TrimSuffix(cmp.Or(p.RegexDescription, "Matches the pattern "+p.RegexSource), ".") + "."
 	return append(rules, rule{wire.PasswordPattern, text, func(password string) bool { return !p.Regex.MatchString(password) }})
 }
 
 // CheckQuality refuses a new password, normalised, with the rule that it breaks.
 func (c *Company) CheckQuality(password string, a record.Account) error {
 	if r := c.broken(password, a); r != nil {
-		return &wire.Refusal{Err: wire.ErrQuality, Message: "new_password breaks a rule: " + r.text, Reason: r.reason}
+		return &wire.Refusal{Err: wire.ErrQuality, Message: "new_password does not meet a rule: " + r.text, Reason: r.reason}
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ type RuleError struct {
 	Text   string
 }
 
-func (e *RuleError) Error() string { return e.Field + ": it breaks a rule: " + e.Text }
+func (e *RuleError) Error() string { return e.Field + ": it does not meet a rule: " + e.Text }
 
 // CheckPassword holds a new password of the account, as it was typed into a
 // field, to the rules for users; the error is a *RuleError.

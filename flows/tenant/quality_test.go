@@ -34,15 +34,15 @@ func TestNewPasswordQuality(t *testing.T) {
 	}{
 		{"good", nil, false, "lopsided-teapot", "", ""},
 		{"eight characters", nil, false, "ąčęėįšųū", "", ""},
-		{"seven characters", nil, false, "ąčęėįšų", wire.PasswordTooShort, "At least 8"},
-		{"a longer minimum", func(c *Company) { c.Password.MinLength = 12 }, false, "lopsided-te", wire.PasswordTooShort, "At least 12"},
+		{"seven characters", nil, false, "ąčęėįšų", wire.PasswordTooShort, "8 to 128"},
+		{"a longer minimum", func(c *Company) { c.Password.MinLength = 12 }, false, "lopsided-te", wire.PasswordTooShort, "12 to 128"},
 
-		{"hardened, 14", hardened, false, "lopsided-teapo", wire.PasswordTooShort, "At least 15"},
+		{"hardened, 14", hardened, false, "lopsided-teapo", wire.PasswordTooShort, "15 to 128"},
 		{"hardened, 15", hardened, false, "lopsided-teapot", "", ""},
 		{"hardened, the account's second factor", hardened, true, "lopsided", "", ""},
 		{"hardened, second factor for all", func(c *Company) { hardened(c); c.SecondFactor = SecondFactorRequired }, false, "lopsided", "", ""},
 		{"hardened, second factor off", func(c *Company) { hardened(c); c.SecondFactor = SecondFactorOff }, true, "lopsided", wire.PasswordTooShort, "no second factor"},
-		{"hardened, 16 required", func(c *Company) { hardened(c); c.Password.MinLength = 16 }, false, "lopsided-teapot", wire.PasswordTooShort, "At least 16"},
+		{"hardened, 16 required", func(c *Company) { hardened(c); c.Password.MinLength = 16 }, false, "lopsided-teapot", wire.PasswordTooShort, "16 to 128"},
 
 		{"common", nil, false, "Iloveyou1", wire.PasswordCommon, ""},
 		{"no list", func(c *Company) { c.Password.Blocklist = nil }, false, "iloveyou1", "", ""},
@@ -94,9 +94,9 @@ func TestNewPasswordQuality(t *testing.T) {
 
 func TestTheDescriptionTellsAllRules(t *testing.T) {
 	c := &Company{Code: "acme", Policy: DefaultPolicy()}
-	rules := "At least 8 and at most 128 characters. None of the passwords that many people use, which are the first to be tried. " +
-		"Not made of the account's own login ids or the company's name."
-	hardened := strings.Replace(rules, "At least 8 and at most 128 characters.", "At least 15 and at most 128 characters, since the account has no second factor.", 1)
+	rules := "8 to 128 characters. Not a commonly used password. " +
+		"Not just the account's own login ids or the company's name."
+	hardened := strings.Replace(rules, "8 to 128 characters.", "15 to 128 characters, because the account has no second factor.", 1)
 	for _, test := range []struct {
 		hardened           bool
 		regex, description string
@@ -104,7 +104,7 @@ func TestTheDescriptionTellsAllRules(t *testing.T) {
 	}{
 		{false, "", "", rules},
 		{true, "", "", hardened},
-		{false, "[0-9]", "", rules + " A match of the pattern [0-9]."},
+		{false, "[0-9]", "", rules + " Matches the pattern [0-9]."},
 		{true, "[0-9]", "At least one digit", hardened + " At least one digit."},
 		{false, "[0-9]", "At least one digit.", rules + " At least one digit."},
 	} {

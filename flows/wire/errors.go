@@ -32,47 +32,47 @@ func (e *Error) Error() string { return e.Code }
 // are ours.
 var (
 	ErrAPIKeyMissing = &Error{"auth.apikey.missing", 401, "Send your API key in one X-Api-Key header."}
-	ErrAPIKeyInvalid = &Error{"auth.apikey.invalid", 401, "The X-Api-Key header holds no valid API key of this company."}
+	ErrAPIKeyInvalid = &Error{"auth.apikey.invalid", 401, "The X-Api-Key header does not hold a valid API key of this company."}
 
 	ErrHeaderMissing  = &Error{"auth.header.missing", 401, "Send the session token in an Authorization header: Bearer <session_token>."}
 	ErrHeaderInvalid  = &Error{"auth.header.invalid", 400, "Send exactly one Authorization header of the form Bearer <session_token>."}
-	ErrTokenInvalid   = &Error{"auth.token.invalid", 401, "The token is unknown or was ended; start again."}
-	ErrTokenExpired   = &Error{"auth.token.expired", 401, "The token has expired; start again."}
-	ErrSessionInvalid = &Error{"auth.session.invalid", 403, "The session is in another state than this request needs; see session_state of the answer that issued the token."}
+	ErrTokenInvalid   = &Error{"auth.token.invalid", 401, "The token is unknown or has been revoked. Start again."}
+	ErrTokenExpired   = &Error{"auth.token.expired", 401, "The token has expired. Start again."}
+	ErrSessionInvalid = &Error{"auth.session.invalid", 403, "This route needs a session in another state. The answer that issued the token names its session_state."}
 
 	ErrLoginIDNotFound = &Error{"auth.loginid.notfound", 404, "No account has this login_id."}                         // fixed
-	ErrUserRestricted  = &Error{"auth.user.restricted", 403, "The account is restricted and cannot log in."}           // fixed
+	ErrUserRestricted  = &Error{"auth.user.restricted", 403, "The account is restricted, so it cannot log in."}           // fixed
 	ErrUserClosed      = &Error{"auth.user.closed", 403, "The account is closed."}                                     // fixed
-	ErrUserDenied      = &Error{"auth.user.denied", 403, "An administrator has denied this account access."}           // fixed
-	ErrRestricted      = &Error{"auth.restricted", 429, "Too many attempts; try again after the time in Retry-After."} // conditions: rates and locks
+	ErrUserDenied      = &Error{"auth.user.denied", 403, "An administrator has denied access to this account."}           // fixed
+	ErrRestricted      = &Error{"auth.restricted", 429, "Too many attempts. Wait for the seconds in Retry-After, then try again."} // conditions: rates and locks
 	ErrCaptchaMissing  = &Error{"auth.captcha.missing", 403, "Solve the captcha and send captcha_response."}           //
-	ErrCaptchaInvalid  = &Error{"auth.captcha.invalid", 403, "The captcha_response is not valid or was used; solve a new captcha."}
+	ErrCaptchaInvalid  = &Error{"auth.captcha.invalid", 403, "The captcha_response is invalid or was used before. Solve a new captcha."}
 	ErrPasswordInvalid = &Error{"auth.password.invalid", 401, "The password is wrong."}
 	// ErrPasswordSame is auth/setpassword's auth.password.invalid.
-	ErrPasswordSame       = &Error{"auth.password.invalid", 422, "new_password is the present password; choose another."}
+	ErrPasswordSame       = &Error{"auth.password.invalid", 422, "new_password is the current password. Choose a different one."}
 	ErrCredentialsInvalid = &Error{"auth.credentials.invalid", 401, "The login_id or the password is wrong."}
-	ErrOTPInvalid         = &Error{"auth.otp.invalid", 401, "The code is wrong, expired or spent; renew it before the next attempt."}
-	ErrBackupCodeInvalid  = &Error{"auth.backupcode.invalid", 401, "The backup_code is wrong or was used."}
-	ErrDisclaimerInvalid  = &Error{"auth.disclaimer.invalid", 403, "Send the codes of all of disclaimers_required in accept_disclaimers."}
-	ErrOAuthNotFound      = &Error{"auth.oauth.notfound", 404, "No account is bound to this user of the provider."}                                          // fixed
-	ErrOAuthFailed        = &Error{"auth.oauth.failed", 401, "The provider did not confirm the login; check code and redirect_uri, and log in there again."} // fixed
+	ErrOTPInvalid         = &Error{"auth.otp.invalid", 401, "The code is wrong, expired or already used. Request a new code before you try again."}
+	ErrBackupCodeInvalid  = &Error{"auth.backupcode.invalid", 401, "The backup_code is wrong or was used before."}
+	ErrDisclaimerInvalid  = &Error{"auth.disclaimer.invalid", 403, "Send the codes of all disclaimers_required in accept_disclaimers."}
+	ErrOAuthNotFound      = &Error{"auth.oauth.notfound", 404, "No account is linked to this user of the provider."}                                          // fixed
+	ErrOAuthFailed        = &Error{"auth.oauth.failed", 401, "The provider did not confirm the login. Check code and redirect_uri, then send the user to the provider again."} // fixed
 	ErrAnswerInvalid      = &Error{"auth.controlanswer.invalid", 401, "The control_answer is wrong."}
 
-	ErrMethodRestricted = &Error{"recovery.method.restricted", 403, "This recovery method is not allowed here; choose another or leave method out."} // fixed
-	ErrPhoneNotSet      = &Error{"recovery.phone.notset", 409, "The account has no phone; choose another method."}
-	ErrEmailNotSet      = &Error{"recovery.email.notset", 409, "The account has no email address; choose another method."}
-	ErrQuestionNotSet   = &Error{"recovery.question.notset", 409, "The account has no control question; choose another method."}
+	ErrMethodRestricted = &Error{"recovery.method.restricted", 403, "This recovery method is not allowed here. Choose another one, or leave out method."} // fixed
+	ErrPhoneNotSet      = &Error{"recovery.phone.notset", 409, "The account has no phone. Choose another method."}
+	ErrEmailNotSet      = &Error{"recovery.email.notset", 409, "The account has no email address. Choose another method."}
+	ErrQuestionNotSet   = &Error{"recovery.question.notset", 409, "The account has no control question. Choose another method."}
 
 	ErrValidation = &Error{"request.validation.failed", 400, "The request is malformed."}
 	ErrQuality    = &Error{"request.validation.failed", 422, "The new_password is too weak."} // fixed
-	ErrNoRoute    = &Error{"request.validation.failed", 404, "There is no such route; /{company_code}/v2/openapi.json lists them."}
+	ErrNoRoute    = &Error{"request.validation.failed", 404, "There is no such route. /{company_code}/v2/openapi.json lists all routes."}
 	ErrMethod     = &Error{"request.validation.failed", 405, "Use POST."}
 	ErrTooLarge   = &Error{"request.validation.failed", 413, "The body is too large."}
 	ErrMediaType  = &Error{"request.validation.failed", 415, "Send the body as application/json in UTF-8, without Content-Encoding."}
 
 	// ErrUnavailable and ErrService are extensions of the interface.
-	ErrUnavailable = &Error{"service.unavailable", 503, "A service that this request needs did not answer; try again after the time in Retry-After."}
-	ErrService     = &Error{"service.error", 500, "This is a defect of the server; its log says more."}
+	ErrUnavailable = &Error{"service.unavailable", 503, "A service that this request needs did not answer. Wait for the seconds in Retry-After, then try again."}
+	ErrService     = &Error{"service.error", 500, "The server failed. Its log has the details."}
 )
 
 // A Reason is a word for programs where one code has several causes. Reasons
