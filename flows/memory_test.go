@@ -5,12 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"runtime/metrics"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -426,54 +424,32 @@ func (madeSessions) Get(_ context.Context, hash record.TokenHash) (record.Sessio
 	}, nil
 }
 
-var (
-	farAway  = time.Now().Add(1000 * time.Hour)
-	recalled = flag.String("recalled", "1000,100000,1000000", "the numbers of sessions that the benchmarks of the memory remember")
-)
+var farAway = time.Now().Add(1000 * time.Hour)
 
-// BenchmarkRecall looks for remembered sessions at random, of few and of many.
+// BenchmarkRecall looks for remembered sessions at random, of few and of many: what they
+// take, and what the garbage collector has to do for them.
 func BenchmarkRecall(b *testing.B) {
-	benchMany(b, func(b *testing.B, n int, hash func(int) record.TokenHash) {
-		before := heap()
-		memory := remembering(b, n, hash)
-		perSession := float64(heap()-before) / float64(n)
-		asked := make([]record.TokenHash, 1<<16)
-		for i := range asked {
-			asked[i] = hash(rand.IntN(n))
-		}
-		now, began, stopped := time.Now(), time.Now(), gcTime()
-		for i := 0; b.Loop(); i++ {
-			if _, err := memory.Recall(b.Context(), now, "", asked[i%len(asked)]); err != nil {
-				b.Fatal(err)
+	hash := func(i int) record.TokenHash { return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i))) }
+	for _, n := range []int{1000, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			before := heap()
+			memory := remembering(b, n, hash)
+			perSession := float64(heap()-before) / float64(n)
+			asked := make([]record.TokenHash, 1<<16)
+			for i := range asked {
+				asked[i] = hash(rand.IntN(n))
 			}
-		}
-		b.ReportMetric(perSession, "B/session")
-		b.ReportMetric((gcTime()-stopped)/time.Since(began).Seconds(), "gc-CPUs")
-		if _, misses := memory.Asked(); misses != uint64(n) {
-			b.Errorf("%d were not remembered", misses-uint64(n))
-		}
-	})
-}
-
-// BenchmarkEndedAll hears that all sessions of an account have ended, beside few
-// and many of others.
-func BenchmarkEndedAll(b *testing.B) {
-	benchMany(b, func(b *testing.B, n int, hash func(int) record.TokenHash) {
-		memory := remembering(b, n, hash)
-		for i := 0; b.Loop(); i++ {
-			memory.EndedAll(record.Ending{Company: "acme", Account: int64(2 + i), Epoch: 2})
-		}
-	})
-}
-
-func benchMany(b *testing.B, bench func(b *testing.B, n int, hash func(int) record.TokenHash)) {
-	for field := range strings.SplitSeq(*recalled, ",") {
-		n, err := strconv.Atoi(field)
-		if err != nil || n < 1 {
-			b.Fatalf("-recalled %s: %q is no number of sessions", *recalled, field)
-		}
-		b.Run(field, func(b *testing.B) {
-			bench(b, n, func(i int) record.TokenHash { return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i))) })
+			now, began, stopped := time.Now(), time.Now(), gcTime()
+			for i := 0; b.Loop(); i++ {
+				if _, err := memory.Recall(b.Context(), now, "", asked[i%len(asked)]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(perSession, "B/session")
+			b.ReportMetric((gcTime()-stopped)/time.Since(began).Seconds(), "gc-CPUs")
+			if _, misses := memory.Asked(); misses != uint64(n) {
+				b.Errorf("%d were not remembered", misses-uint64(n))
+			}
 		})
 	}
 }

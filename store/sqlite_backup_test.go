@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -318,22 +316,3 @@ func TestSQLiteBackupBreaksOff(t *testing.T) {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
-
-var megabytes = flag.Int("megabytes", 20, "how large the file is, about, that BenchmarkSQLiteBackup reads")
-
-// How fast backups are, which rest most of the time.
-//
-//	go test ./store -run - -bench SQLiteBackup -benchtime 3x
-func BenchmarkSQLiteBackup(b *testing.B) {
-	s := startSQLite(b, tempFile(b))
-	db, err := sql.Open("sqlite", sqliteDSN(s.file))
-	must(b, err)
-	_, err = db.Exec(`
-		WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
-		INSERT INTO counters SELECT hex(randomblob(500)), n, ? FROM numbers`, *megabytes*110, micros(time.Now().Add(time.Hour)))
-	must(b, errors.Join(err, db.Close()))
-	b.ResetTimer()
-	for b.Loop() {
-		must(b, s.Backup(bg, func(size int64) io.Writer { b.SetBytes(size); return io.Discard }))
-	}
-}

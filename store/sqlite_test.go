@@ -325,21 +325,6 @@ func TestSQLiteHasTheLibcItWasMadeFor(t *testing.T) {
 	wantEqual(t, "version of modernc.org/libc", list("{{.Version}}", "modernc.org/libc"), want[1])
 }
 
-func BenchmarkSQLiteGet(b *testing.B) {
-	s := startSQLite(b, tempFile(b))
-	for i := range 1000 {
-		must(b, s.Sessions().Create(bg, t0, session(fmt.Sprint(i), 1, 1, record.Authorized)))
-	}
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for i := 0; pb.Next(); i++ {
-			if _, err := s.Sessions().Get(bg, hash(fmt.Sprint(i%1000))); err != nil {
-				b.Error(err)
-			}
-		}
-	})
-}
-
 func BenchmarkSQLiteCreateParallel(b *testing.B) {
 	for _, callers := range []int{1, 8, 64, 256} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {

@@ -30,7 +30,7 @@ func TestFieldNamesAreThoseThatAreTaken(t *testing.T) {
 // BenchmarkImport stores accounts with ready hashes as an import of theirs does,
 // with real fsyncs; 100,000 must take a minute or less:
 //
-//	go test -bench Import -benchtime 100000x -run - ./caddymodule
+//	go test ./caddymodule/accounts -run '^$' -bench Import -benchtime 100000x
 func BenchmarkImport(b *testing.B) {
 	db := store.OpenSQLite(b.TempDir() + "/bench.db")
 	if err := db.Start(b.Context()); err != nil {

@@ -318,13 +318,3 @@ func TestAPIKeysAreKeptAsHashes(t *testing.T) {
 		t.Error("the key itself is kept")
 	}
 }
-
-func BenchmarkService(b *testing.B) {
-	app := new(App)
-	app.service.Store(new(flows.Service))
-	for b.Loop() {
-		if _, err := app.Service(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -266,14 +266,3 @@ func FuzzClassify(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkClassify(b *testing.B) {
-	for name, p := range map[string]string{"plain": "/acme/orders/12345/lines", "route": "/acme/v2/auth/login", "escaped": "/acme/orders/a%20b/lines"} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				classify("", p)
-			}
-		})
-	}
-}

@@ -309,16 +309,3 @@ func TestOddPathsAreReadCarefully(t *testing.T) {
 		h.judge(t, strings.Replace(uri, "//", "/", draw.IntN(2)))
 	}
 }
-
-func BenchmarkIsPublic(b *testing.B) {
-	h := reader()
-	for name, p := range map[string]string{"plain": "/acme/orders/12345/lines", "public": "/open/x", "escaped": "/acme/orders/a%20b/lines"} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			u := &url.URL{Path: p}
-			for b.Loop() {
-				h.isPublic(u)
-			}
-		})
-	}
-}

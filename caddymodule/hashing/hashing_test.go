@@ -131,17 +131,3 @@ func TestAHashingProcessEndsWithItsInput(t *testing.T) {
 		t.Error("it is still there")
 	}
 }
-
-func BenchmarkHashing(b *testing.B) {
-	h := New(1)
-	hash := strings.Replace(someHash, "m=7168,t=5", "m=19456,t=2", 1)
-	for name, derive := range map[string]func(hash, secret string) ([]byte, error){"here": password.DeriveKey, "process": h.Derive} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := derive(hash, "secret"); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

@@ -343,22 +343,6 @@ func TestCountingAPassCostsNoMemory(t *testing.T) {
 	}
 }
 
-func BenchmarkCountPass(b *testing.B) {
-	b.ReportAllocs()
-	b.RunParallel(func(p *testing.PB) {
-		for p.Next() {
-			app.CountProtected(nil, false)
-		}
-	})
-}
-
-func BenchmarkCountRefusal(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		app.CountProtected(wire.ErrTokenInvalid, false)
-	}
-}
-
 // After a change: go test ./caddymodule/integration -run Pages -update
 func TestPagesShowTheMetrics(t *testing.T) {
 	const file, begin, end = "../../docs/operators.md", "<!-- metrics -->\n", "<!-- end of metrics -->"

@@ -35,12 +35,3 @@ func TestTrafficIsBounded(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
-
-func BenchmarkTraffic(b *testing.B) {
-	company := &tenant.Company{Code: "acme", Policy: tenant.DefaultPolicy()}
-	traffic, now := new(Traffic), time.Now()
-	for i := 0; b.Loop(); i++ {
-		at := &Attempt{Company: company, Address: "203.0.113.7", Now: now, Traffic: traffic, counted: []string{addressLogins}}
-		at.Ended(int64(i%50+1), true)
-	}
-}

@@ -93,10 +93,3 @@ func TestBlocklistWithReportsWhatItCannotRead(t *testing.T) {
 		t.Error("a line of a megabyte is no password")
 	}
 }
-
-func BenchmarkBlocklistContains(b *testing.B) {
-	list := Common()
-	for b.Loop() {
-		list.Contains("correct horse battery staple")
-	}
-}

@@ -513,15 +513,6 @@ func TestHashRefusesParametersThatWouldPanic(t *testing.T) {
 	}
 }
 
-func BenchmarkHash(b *testing.B) {
-	h := NewHasher(1)
-	for b.Loop() {
-		if _, err := h.Hash(b.Context(), acme, DefaultArgon2id, "correct horse battery staple"); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func ExampleHasher_Match() {
 	h := NewHasher(0)
 	ctx := context.Background()

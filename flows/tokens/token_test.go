@@ -23,10 +23,3 @@ func TestTokensAreDrawnIntoTheirBucket(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkNewToken(b *testing.B) {
-	b.ReportAllocs()
-	for i := range b.N {
-		New(Prefix, i%record.Buckets)
-	}
-}

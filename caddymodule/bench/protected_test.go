@@ -1,0 +1,181 @@
+package bench
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+)
+
+// A side is one of those that are compared.
+type side struct {
+	name string
+	*caddy
+	*load
+}
+
+// figures are what a round tells of a side: requests a second, and the CPU time and the
+// 99th percentile of a request.
+type figures [3]float64
+
+func (s side) round() figures {
+	s.b.Helper()
+	s.run(*round / 10) // not measured
+	before := s.metric("process_cpu_seconds_total")
+	r := s.run(*round)
+	cpu := s.metric("process_cpu_seconds_total") - before
+	return figures{r.rate(), cpu / float64(len(r.took)), r.p99().Seconds()}
+}
+
+// compare has the sides take turns, and reports the others relative to the first.
+func compare(b *testing.B, sides ...side) {
+	b.Helper()
+	all := make([][]figures, len(sides))
+	for range *rounds {
+		for i, s := range sides {
+			all[i] = append(all[i], s.round())
+		}
+	}
+	b.ReportMetric(0, "ns/op") // has no meaning here
+	for j, what := range [...]string{"requests", "cpu", "p99"} {
+		of := func(f figures) float64 { return f[j] }
+		first := median(all[0], of)
+		for i, s := range sides[1:] {
+			b.ReportMetric(median(all[i+1], of)/first, s.name+"-"+what)
+		}
+		if what == "requests" {
+			b.ReportMetric(first, sides[0].name+"-req/s")
+		}
+	}
+}
+
+// protected is a side with protected requests to a site, each of which has one of
+// the sessions in a header, behind what else the header says.
+func (c *caddy) protected(b testing.TB, name, site, version string, clients int, header, before string, seed *seed) side {
+	url := c.http[site]
+	if version == "http3" {
+		url = c.https[site]
+	}
+	return side{name, c, newLoad(b, version, clients, http.StatusOK, func() *http.Request {
+		return newRequest("GET", url+"/items/1", header, before+seed.any(), nil)
+	})}
+}
+
+// bearer is protected with Authorization: Bearer.
+func (c *caddy) bearer(b testing.TB, name, version string, clients int, seed *seed) side {
+	return c.protected(b, name, name, version, clients, "Authorization", "Bearer ", seed)
+}
+
+// guarded starts a Caddy with mnemogate that remembers all sessions of a seed in an
+// embedded store. It has one more site, which answers by itself.
+func guarded(b testing.TB, backend string, accounts, sessions int, global string, sites map[string]string) (*caddy, *seed) {
+	b.Helper()
+	s := embedded(b)
+	seed := s.fill(b, accounts, sessions)
+	s.close()
+	sites["warm"] = "mnemogate\nrespond 204"
+	c := startCaddy(b, backend, s.mnemogate(sessions, "")+global, sites)
+	c.warm(seed)
+	return c, seed
+}
+
+// warm has Caddy remember all sessions. While the machine is too busy for the store
+// to be heard, Caddy remembers none.
+func (c *caddy) warm(seed *seed) {
+	c.Helper()
+	for range 5 {
+		var taken atomic.Int64
+		newLoad(c, "http1", 64, http.StatusNoContent, func() *http.Request {
+			i := int(taken.Add(1)) - 1
+			if i >= len(seed.tokens) {
+				return nil
+			}
+			return newRequest("GET", c.http["warm"], "Authorization", "Bearer "+seed.tokens[i], nil)
+		}).run(time.Hour)
+		if int(c.metric("mnemogate_memory_sessions")) == len(seed.tokens) {
+			return
+		}
+	}
+	c.Fatalf("%v sessions are remembered, want %d", c.metric("mnemogate_memory_sessions"), len(seed.tokens))
+}
+
+// BenchmarkProtected compares the protected path with reverse_proxy alone, which gets
+// the same requests. All sessions are remembered; each request has any of them.
+//
+//	-bench Protected/1000000/http1/32
+func BenchmarkProtected(b *testing.B) {
+	backend := startBackend(b)
+	for _, n := range numbers(b, *sessionsFlag) {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			bare := startCaddy(b, backend, "", map[string]string{"bare": ""})
+			ours, seed := guarded(b, backend, min(n, 10_000), n, "", map[string]string{"mnemogate": "mnemogate"})
+			for _, version := range []string{"http1", "http2"} {
+				for _, clients := range []int{32, 256} {
+					b.Run(fmt.Sprint(version, "/", clients), func(b *testing.B) {
+						compare(b, bare.bearer(b, "bare", version, clients, seed), ours.bearer(b, "mnemogate", version, clients, seed))
+					})
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkWays compares each way to bring a session, and what may be told and
+// written down of it, over each version of HTTP.
+//
+//	-bench Ways/cookie/http3
+func BenchmarkWays(b *testing.B) {
+	backend := startBackend(b)
+	for _, way := range []struct{ name, header, before, guard, site, global string }{
+		{name: "bearer", header: "Authorization", before: "Bearer ", guard: "mnemogate"},
+		{name: "cookie", header: "Cookie", before: "session=", guard: "mnemogate {\ncookie session\n}"},
+		{name: "forward", header: "Authorization", before: "Bearer ", guard: "mnemogate {\nforward role email phone\n}"},
+		{name: "audit", header: "Authorization", before: "Bearer ", guard: "mnemogate", global: "\nlog audit {\ninclude mnemogate.audit\noutput file " + b.TempDir() + "/audit.log\n}"},
+		{name: "access", header: "Authorization", before: "Bearer ", guard: "mnemogate", site: "\nlog {\noutput discard\n}"},
+	} {
+		b.Run(way.name, func(b *testing.B) {
+			n := numbers(b, *sessionsFlag)[0]
+			bare := startCaddy(b, backend, "", map[string]string{"bare": way.site})
+			ours, seed := guarded(b, backend, min(n, 10_000), n, way.global, map[string]string{"mnemogate": way.guard + way.site})
+			for _, version := range []string{"http1", "http2", "http3"} {
+				b.Run(version, func(b *testing.B) {
+					compare(b, bare.protected(b, "bare", "bare", version, 32, way.header, way.before, seed),
+						ours.protected(b, "mnemogate", "mnemogate", version, 32, way.header, way.before, seed))
+				})
+			}
+		})
+	}
+}
+
+// BenchmarkBeside compares what an operator of Caddy can choose from: no guard,
+// Caddy's own ones, and mnemogate.
+func BenchmarkBeside(b *testing.B) {
+	const clients = 32
+	hash, err := bcrypt.GenerateFromPassword([]byte(testPassword), bcrypt.DefaultCost)
+	must(b, err)
+	backend, n := startBackend(b), numbers(b, *sessionsFlag)[0]
+	others := startCaddy(b, backend, "", map[string]string{
+		"bare":         "",
+		"basic_auth":   "basic_auth {\nuser " + string(hash) + "\n}",
+		"forward_auth": "forward_auth " + startBackend(b) + " {\nuri /auth\ncopy_headers X-Profile-Mnemocode\n}",
+	})
+	ours, seed := guarded(b, backend, min(n, 10_000), n, "", map[string]string{
+		"mnemogate": "mnemogate",
+		"forward":   "mnemogate {\nforward role email phone\n}",
+		"cookie":    "mnemogate {\ncookie session\n}",
+	})
+	basic := newLoad(b, "http1", clients, http.StatusOK, func() *http.Request {
+		return newRequest("GET", others.http["basic_auth"]+"/items/1", "Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("user:"+testPassword)), nil)
+	})
+	compare(b,
+		others.bearer(b, "bare", "http1", clients, seed),
+		side{"basic_auth", others, basic},
+		others.bearer(b, "forward_auth", "http1", clients, seed),
+		ours.bearer(b, "mnemogate", "http1", clients, seed),
+		ours.bearer(b, "forward", "http1", clients, seed),
+		ours.protected(b, "cookie", "cookie", "http1", clients, "Cookie", "session=", seed))
+}
