@@ -55,7 +55,7 @@ func Look(ctx caddy.Context, a *app.App) error {
 // provisioned, so that some of their routes may be modules already and others
 // still JSON. The companies are those that are configured.
 func Find(servers map[string]*caddyhttp.Server, companies []string) (found []app.Weakness, err error) {
-	var walks []*walk
+	f := &finder{companies: companies}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		server := servers[name]
 		routes, failed := bySite(server.Routes), map[string]caddyhttp.RouteList{}
@@ -63,48 +63,56 @@ func Find(servers map[string]*caddyhttp.Server, companies []string) (found []app
 			failed = bySite(server.Errors.Routes)
 		}
 		for _, site := range slices.Sorted(maps.Keys(routes)) {
-			w := &walk{server: server, site: site, companies: companies, applications: map[string]arrivals{}, written: map[string]string{}, scripts: map[string]bool{}}
-			w.routes(routes[site], arrivals{open: true})
+			w := &walk{finder: f, server: server, site: site}
+			w.routes(routes[site], reach{open: true})
 			w.errors(failed[site])
-			if w.wrong != nil {
-				return nil, w.wrong
-			}
-			walks = append(walks, w)
 		}
 	}
-	return weaknesses(walks), nil
+	if f.wrong != nil {
+		return nil, f.wrong
+	}
+	f.compare()
+	if !f.reached {
+		f.found = append(f.unreached, f.found...)
+	}
+	return f.found, nil
 }
 
-// weaknesses adds to what was found in each site what is found side by side.
-func weaknesses(walks []*walk) (found []app.Weakness) {
-	guards, reached := map[string]*walk{}, false // by the address of an application
-	for _, w := range walks {
-		reached = reached || w.reached
-		for _, address := range slices.Sorted(maps.Keys(w.applications)) {
-			came := w.applications[address]
-			if came.gate != nil && guards[address] == nil {
-				guards[address] = w
-			}
-			if came.gate != nil && came.mixed() {
-				w.add(besides, came.gate, w.written[address])
-			}
+// A finder holds what was found in all sites.
+type finder struct {
+	companies    []string // that may log in
+	applications []*application
+	reached      bool           // a request for an auth route can meet mnemogate
+	unreached    []app.Weakness // what keeps them from it
+	found        []app.Weakness
+	wrong        error // what is refused
+}
+
+// An application is an upstream of a site, with the requests that come to it from there.
+type application struct {
+	*walk
+	reach
+	address string // in one spelling
+	written string // as it was written first
+	scripts bool   // is spoken to by FastCGI
+}
+
+// compare finds what open requests come to that mnemogate guards elsewhere.
+func (f *finder) compare() {
+	guarded := map[string]*application{} // by the address
+	for _, a := range f.applications {
+		if a.gate != nil && guarded[a.address] == nil {
+			guarded[a.address] = a
+		}
+		if a.gate != nil && a.mixed() {
+			a.add(besides, a.gate, a.written)
 		}
 	}
-	for _, w := range walks {
-		for _, address := range slices.Sorted(maps.Keys(w.applications)) {
-			guard := guards[address]
-			if guard != nil && w.applications[address].gate == nil && !w.scripts[address] {
-				guard.add(elsewhere, guard.applications[address].gate, w.written[address], w.name())
-			}
+	for _, a := range f.applications {
+		if g := guarded[a.address]; g != nil && a.gate == nil && !a.scripts {
+			g.add(elsewhere, g.gate, a.written, cmp.Or(a.site, strings.Join(a.server.Listen, ", ")))
 		}
 	}
-	for _, w := range walks {
-		if !reached {
-			found = append(found, w.unreached...)
-		}
-		found = append(found, w.found...)
-	}
-	return found
 }
 
 // bySite returns the routes by the hosts that they match, without these
@@ -121,83 +129,76 @@ func bySite(routes caddyhttp.RouteList) map[string]caddyhttp.RouteList {
 	return sites
 }
 
-// Arrivals are the requests that come to one point of the routes.
-type arrivals struct {
-	open    bool   // some have not met mnemogate
-	guarded bool   // some have
-	matched any    // the matchers by which the guarded ones were told from the others
-	sure    bool   // others are there for sure: no matchers came since
-	gate    Gate   // what the guarded ones met; nil where they failed, which may be anywhere
-	way     way    // how they came here
-	end     string // if none come: the handler that took open ones, if one did
+// A reach is which requests come to one point of the routes.
+type reach struct {
+	open    bool    // some have not met mnemogate
+	guarded bool    // some have
+	matched [][]any // the matchers by which the guarded ones were told from the others
+	sure    bool    // others are there for sure: no matchers came since
+	gate    Gate    // what the guarded ones met; nil where they failed, which may be anywhere
+	way     way     // how they came here
+	end     string  // if none come: the handler that took open ones, if one did
 }
 
-func (a arrivals) none() bool { return !a.open && !a.guarded }
+func (a reach) none() bool { return !a.open && !a.guarded }
 
-func (a arrivals) mixed() bool { return a.open && a.guarded }
+func (a reach) mixed() bool { return a.open && a.guarded }
 
 // taken is what is left behind a handler that lets none through.
-func (a arrivals) taken(handler string) arrivals {
+func (a reach) taken(handler string) reach {
 	switch {
-	case a.none():
-		return a
 	case a.open:
-		return arrivals{end: handler}
+		return reach{end: handler}
+	case a.guarded:
+		return reach{}
 	}
-	return arrivals{}
+	return a
 }
 
-// join is the arrivals from two sides.
-func join(a, b arrivals) arrivals {
+// join is the reach from two sides.
+func join(a, b reach) reach {
 	if a.none() && (a.end == "" || !b.none()) {
 		return b
 	}
 	if b.none() {
 		return a
 	}
-	matched := a.matched
-	if !a.guarded {
-		matched = b.matched
-	} else if b.guarded && !reflect.DeepEqual(a.matched, b.matched) {
-		matched = nil
-	}
-	return arrivals{
+	joined := reach{
 		open:    a.open || b.open,
 		guarded: a.guarded || b.guarded,
-		matched: matched,
 		sure:    a.open && a.sure || b.open && b.sure,
 		gate:    cmp.Or(a.gate, b.gate),
 		way:     a.way.common(b.way),
 	}
+	switch {
+	case !b.guarded, a.guarded && reflect.DeepEqual(a.matched, b.matched):
+		joined.matched = a.matched
+	case !a.guarded:
+		joined.matched = b.matched
+	}
+	return joined
 }
 
 // A walk follows the requests of one site.
 type walk struct {
-	server       *caddyhttp.Server
-	site         string              // its hosts, none: it has all
-	companies    []string            // that may log in
-	applications map[string]arrivals // by the address of the upstream: the requests that come to it
-	written      map[string]string   // that address as it was written first
-	scripts      map[string]bool     // the addresses that are spoken to by FastCGI
-	invoked      []string            // the named routes on the way
-	failing      bool                // open requests may come to the routes for errors
-	addresses    bool                // some requests are told by the client's address
-	reached      bool                // a request for an auth route can meet mnemogate
-	unreached    []app.Weakness      // what keeps them from it
-	found        []app.Weakness
-	wrong        error // what is to be refused
+	*finder
+	server    *caddyhttp.Server
+	site      string   // its hosts, none: it has all
+	invoked   []string // the named routes on the way
+	failing   bool     // open requests may come to the routes for errors
+	addresses bool     // some requests are told by the client's address
 }
 
 // routes returns the requests that come through the routes.
-func (w *walk) routes(routes caddyhttp.RouteList, in arrivals) arrivals {
-	var through, left arrivals // of a group: who came through one of its routes, and who is left for the others
+func (w *walk) routes(routes caddyhttp.RouteList, in reach) reach {
+	var through, left reach // of a group: who came through one of its routes, and who is left for the others
 	met := in.guarded
 	for i, r := range routes {
 		if in.guarded && !met {
 			w.shield(r, in)
 		}
 		if r.Group == "" || i == 0 || routes[i-1].Group != r.Group {
-			through, left = arrivals{}, in
+			through, left = reach{}, in
 		}
 		came, passedBy := w.route(r, left)
 		through, left = join(through, came), passedBy
@@ -208,18 +209,18 @@ func (w *walk) routes(routes caddyhttp.RouteList, in arrivals) arrivals {
 
 // route returns the requests that come through a route, and those that its
 // matchers leave out.
-func (w *walk) route(r caddyhttp.Route, in arrivals) (came, passedBy arrivals) {
+func (w *walk) route(r caddyhttp.Route, in reach) (came, passedBy reach) {
 	matchers := matchersOf(r)
 	if matchers == nil {
-		return w.handlers(r, in), arrivals{}
+		return w.handlers(r, in), reach{}
 	}
 	taken, passedBy := in, in
 	if in.mixed() && reflect.DeepEqual(matchers, in.matched) {
 		taken.open, passedBy.guarded = false, false
 	}
 	taken.sure = in.sure && runsScripts(r)
-	taken.way = in.way.through(r)
-	w.addresses = w.addresses || tellsAddresses(setsOf(r))
+	taken.way = in.way.through(matchers)
+	w.addresses = w.addresses || tellsAddresses(matchers)
 	came = w.handlers(r, taken)
 	if came.guarded && !in.guarded {
 		passedBy.sure, came.matched = true, nil
@@ -230,17 +231,17 @@ func (w *walk) route(r caddyhttp.Route, in arrivals) (came, passedBy arrivals) {
 	return came, passedBy
 }
 
-func (w *walk) handlers(r caddyhttp.Route, in arrivals) arrivals {
+func (w *walk) handlers(r caddyhttp.Route, in reach) reach {
 	for _, h := range handlersOf(r) {
 		in = w.handler(h, in)
 	}
 	if r.Terminal && !in.none() {
-		return arrivals{}
+		return reach{}
 	}
 	return in
 }
 
-func (w *walk) handler(h any, in arrivals) arrivals {
+func (w *walk) handler(h any, in reach) reach {
 	if in.none() && in.end == "" {
 		return in
 	}
@@ -272,8 +273,7 @@ func (w *walk) handler(h any, in arrivals) arrivals {
 		w.accounts(h, in)
 		return in.taken("mnemogate_accounts")
 	case caddy.Module:
-		switch h.CaddyModule().ID {
-		case "http.handlers.file_server":
+		if h.CaddyModule().ID == "http.handlers.file_server" {
 			w.failing = w.failing || in.open
 			if !passesThru(h) {
 				return in.taken("file_server")
@@ -284,7 +284,7 @@ func (w *walk) handler(h any, in arrivals) arrivals {
 }
 
 // guard is mnemogate.
-func (w *walk) guard(g Gate, in arrivals) arrivals {
+func (w *walk) guard(g Gate, in reach) reach {
 	switch {
 	case in.none():
 		w.refuse(behind, g, in.end)
@@ -301,16 +301,15 @@ func (w *walk) guard(g Gate, in arrivals) arrivals {
 	} else {
 		w.unreached = append(w.unreached, w.weakness(unreachable, g, in.way.last()))
 	}
-	return arrivals{guarded: true, gate: g, way: in.way}
+	return reach{guarded: true, gate: g, way: in.way}
 }
 
 // shield finds a directive that answers some requests, behind mnemogate.
-func (w *walk) shield(r caddyhttp.Route, in arrivals) {
-	handlers := handlersOf(r)
-	if len(handlers) != 1 || matchersOf(r) == nil {
+func (w *walk) shield(r caddyhttp.Route, in reach) {
+	if matchersOf(r) == nil {
 		return
 	}
-	switch h := handlers[0].(type) {
+	switch h := onlyHandler(r).(type) {
 	case *caddyhttp.StaticError:
 		w.add(shields, in.gate, "error")
 	case *caddyhttp.StaticResponse:
@@ -323,13 +322,12 @@ func (w *walk) shield(r caddyhttp.Route, in arrivals) {
 }
 
 // identity finds what changes the headers that mnemogate sets.
-func (w *walk) identity(directive string, ops *headers.HeaderOps, in arrivals) {
+func (w *walk) identity(directive string, ops *headers.HeaderOps, in reach) {
 	if in.gate == nil || ops == nil {
 		return
 	}
 	names := slices.Concat(ops.Delete, slices.Collect(maps.Keys(ops.Set)), slices.Collect(maps.Keys(ops.Add)), slices.Collect(maps.Keys(ops.Replace)))
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(slices.Values(names)) {
 		for _, header := range in.gate.IdentityHeaders() {
 			if same, err := path.Match(asVariable(name), asVariable(header)); same && err == nil {
 				w.refuse(changed, in.gate, directive+" "+name, header)
@@ -349,7 +347,7 @@ func asVariable(name string) string {
 }
 
 // accounts is the accounts API.
-func (w *walk) accounts(h Handler, in arrivals) {
+func (w *walk) accounts(h Handler, in reach) {
 	switch {
 	case in.none():
 	case len(w.server.TLSConnPolicies) == 0 && listensBeyond(w.server, guest.Loopback):
@@ -359,7 +357,7 @@ func (w *walk) accounts(h Handler, in arrivals) {
 	}
 }
 
-func (w *walk) invoke(name string, in arrivals) arrivals {
+func (w *walk) invoke(name string, in reach) reach {
 	named := w.server.NamedRoutes[name]
 	if named == nil || slices.Contains(w.invoked, name) {
 		return in
@@ -372,12 +370,12 @@ func (w *walk) invoke(name string, in arrivals) arrivals {
 
 // errors follows the requests that failed.
 func (w *walk) errors(routes caddyhttp.RouteList) {
-	w.routes(routes, arrivals{open: w.failing, guarded: true})
+	w.routes(routes, reach{open: w.failing, guarded: true})
 }
 
 // proxy notes who comes to an application. A proxy that lets requests through
 // only asks whether it may, as forward_auth does.
-func (w *walk) proxy(h *reverseproxy.Handler, in arrivals) arrivals {
+func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 	through := in.taken("reverse_proxy")
 	for _, response := range h.HandleResponse {
 		if response.Routes != nil {
@@ -394,14 +392,23 @@ func (w *walk) proxy(h *reverseproxy.Handler, in arrivals) arrivals {
 		w.identity("header_up", h.Headers.Request, in)
 	}
 	for _, u := range h.Upstreams {
-		address := sameAddress(u.Dial)
-		w.written[address] = cmp.Or(w.written[address], u.Dial)
-		w.applications[address] = join(w.applications[address], in)
-		if speaksFastCGI(h) {
-			w.scripts[address] = true
-		}
+		a := w.application(u.Dial)
+		a.reach = join(a.reach, in)
+		a.scripts = a.scripts || speaksFastCGI(h)
 	}
 	return through
+}
+
+func (w *walk) application(dial string) *application {
+	address := sameAddress(dial)
+	for _, a := range w.applications {
+		if a.walk == w && a.address == address {
+			return a
+		}
+	}
+	a := &application{walk: w, address: address, written: dial}
+	w.applications = append(w.applications, a)
+	return a
 }
 
 // sameAddress has one spelling for this machine.

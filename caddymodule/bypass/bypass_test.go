@@ -126,6 +126,17 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 			reverse_proxy @api localhost:9000
 			reverse_proxy localhost:3000
 		}`, nil},
+		{"the same matchers on both", `http:// {
+			@api {
+				path /api/*
+				method GET
+				header Accept *
+				not remote_ip 192.0.2.1
+			}
+			mnemogate @api
+			encode gzip
+			reverse_proxy @api localhost:9000
+		}`, nil},
 		{"the same matcher on both, in a site with a name", `example.com {
 			mnemogate /api/*
 			encode gzip

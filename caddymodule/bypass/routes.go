@@ -1,7 +1,9 @@
 package bypass
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -21,37 +23,43 @@ import (
 func hostsOf(r caddyhttp.Route) (hosts string, only bool) {
 	var all []string
 	only = true
-	for _, set := range setsOf(r) {
-		for _, m := range set {
-			if match, ok := m.(*caddyhttp.MatchHost); ok {
-				all = append(all, *match...)
-			} else {
-				only = false
-			}
+	for _, m := range slices.Concat(matchersOf(r)...) {
+		if match, ok := m.(*caddyhttp.MatchHost); ok {
+			all = append(all, *match...)
+		} else {
+			only = false
 		}
 	}
 	slices.Sort(all)
 	return strings.Join(slices.Compact(all), ", "), only
 }
 
-// setsOf returns a route's matchers.
-func setsOf(r caddyhttp.Route) (sets [][]any) {
+// matchersOf returns the sets of a route's matchers, nil if it has none. Those of two
+// routes can be compared, although Caddy has each set in random order.
+func matchersOf(r caddyhttp.Route) (sets [][]any) {
 	for _, set := range r.MatcherSets {
-		sets = append(sets, set)
+		sets = append(sets, slices.Clone(set))
 	}
-	return append(sets, loadedSets(r.MatcherSetsRaw)...)
-}
-
-func loadedSets(raw caddyhttp.RawMatcherSets) (sets [][]any) {
-	for _, matchers := range raw {
+	for _, matchers := range r.MatcherSetsRaw {
 		var set []any
 		for name, raw := range matchers {
 			set = append(set, loaded("http.matchers."+name, raw))
 		}
 		sets = append(sets, set)
 	}
+	for _, set := range sets {
+		for i, m := range set {
+			if m, ok := m.(*caddyhttp.MatchNot); ok {
+				set[i] = not(matchersOf(caddyhttp.Route{MatcherSets: m.MatcherSets, MatcherSetsRaw: m.MatcherSetsRaw}))
+			}
+		}
+		slices.SortFunc(set, func(a, b any) int { return cmp.Compare(fmt.Sprintf("%T", a), fmt.Sprintf("%T", b)) })
+	}
 	return sets
 }
+
+// A not is caddyhttp.MatchNot, whether it is provisioned or not.
+type not [][]any
 
 // tellsAddresses reports whether matchers look at the client's address.
 func tellsAddresses(sets [][]any) bool {
@@ -59,23 +67,11 @@ func tellsAddresses(sets [][]any) bool {
 		switch m := m.(type) {
 		case *caddyhttp.MatchRemoteIP, *caddyhttp.MatchClientIP:
 			return true
-		case *caddyhttp.MatchNot:
-			return tellsAddresses(append(loadedSets(m.MatcherSetsRaw), setsOf(caddyhttp.Route{MatcherSets: m.MatcherSets})...))
+		case not:
+			return tellsAddresses(m)
 		}
 		return false
 	})
-}
-
-// matchersOf returns what can be compared of a route's matchers, nil if it has
-// none.
-func matchersOf(r caddyhttp.Route) any {
-	switch {
-	case len(r.MatcherSetsRaw) > 0:
-		return r.MatcherSetsRaw
-	case len(r.MatcherSets) > 0:
-		return r.MatcherSets
-	}
-	return nil
 }
 
 // handlersOf returns a route's handlers.
@@ -84,13 +80,25 @@ func handlersOf(r caddyhttp.Route) (handlers []any) {
 		handlers = append(handlers, h)
 	}
 	for _, raw := range r.HandlersRaw {
-		var named struct {
-			Handler string `json:"handler"`
-		}
-		_ = json.Unmarshal(raw, &named) // Caddy says what is wrong
-		handlers = append(handlers, loaded("http.handlers."+named.Handler, raw))
+		handlers = append(handlers, loaded("http.handlers."+nameIn(raw, "handler"), raw))
 	}
 	return handlers
+}
+
+// onlyHandler returns a route's handler, nil if it has several.
+func onlyHandler(r caddyhttp.Route) any {
+	if handlers := handlersOf(r); len(handlers) == 1 {
+		return handlers[0]
+	}
+	return nil
+}
+
+// nameIn returns the name of a module in its JSON.
+func nameIn(raw json.RawMessage, key string) string {
+	var fields map[string]any
+	_ = json.Unmarshal(raw, &fields) // Caddy says what is wrong
+	name, _ := fields[key].(string)
+	return name
 }
 
 // loaded returns a module with what its JSON says, nil if there is no such
@@ -108,25 +116,16 @@ func loaded(id string, raw json.RawMessage) any {
 // runsScripts reports whether a route is that of php_fastcgi, which matches what
 // it has made of the path before: it leaves out files only.
 func runsScripts(r caddyhttp.Route) bool {
-	handlers := handlersOf(r)
-	if len(handlers) != 1 {
-		return false
-	}
-	proxy, ok := handlers[0].(*reverseproxy.Handler)
+	proxy, ok := onlyHandler(r).(*reverseproxy.Handler)
 	return ok && speaksFastCGI(proxy)
 }
 
 // speaksFastCGI looks at the transport's name, as its package imports the file server's.
 func speaksFastCGI(h *reverseproxy.Handler) bool {
-	transport, ok := h.Transport.(caddy.Module)
-	if !ok && h.TransportRaw != nil {
-		var named struct {
-			Protocol string `json:"protocol"`
-		}
-		_ = json.Unmarshal(h.TransportRaw, &named) // Caddy says what is wrong
-		return named.Protocol == "fastcgi"
+	if transport, ok := h.Transport.(caddy.Module); ok {
+		return transport.CaddyModule().ID.Name() == "fastcgi"
 	}
-	return ok && transport.CaddyModule().ID.Name() == "fastcgi"
+	return nameIn(h.TransportRaw, "protocol") == "fastcgi"
 }
 
 // listensBeyond reports whether the server listens at an address that is not local, as
@@ -155,9 +154,7 @@ func passesThru(fileServer caddy.Module) bool {
 	var set struct {
 		PassThru bool `json:"pass_thru"`
 	}
-	raw, err := json.Marshal(fileServer)
-	if err == nil {
-		err = json.Unmarshal(raw, &set)
-	}
-	return err == nil && set.PassThru
+	raw, _ := json.Marshal(fileServer) // it came from JSON
+	_ = json.Unmarshal(raw, &set)
+	return set.PassThru
 }

@@ -45,14 +45,12 @@ var (
 )
 
 func (w *walk) refuse(t trap, h Handler, values ...any) {
-	if w.wrong != nil {
-		return
-	}
 	weak := w.weakness(t, h, values...)
-	w.wrong = fmt.Errorf("%s: %s; %s", weak.Directive, weak.Message, weak.Advice)
+	err := fmt.Errorf("%s: %s; %s", weak.Directive, weak.Message, weak.Advice)
 	if weak.At != "" {
-		w.wrong = fmt.Errorf("%w, at %s", w.wrong, weak.At)
+		err = fmt.Errorf("%w, at %s", err, weak.At)
 	}
+	w.wrong = cmp.Or(w.wrong, err)
 }
 
 func (w *walk) add(t trap, h Handler, values ...any) {
@@ -78,6 +76,3 @@ func fill(text string, values []any) string {
 	}
 	return fmt.Sprintf(text, values...)
 }
-
-// name is how a site is called that has no mnemogate.
-func (w *walk) name() string { return cmp.Or(w.site, strings.Join(w.server.Listen, ", ")) }

@@ -23,18 +23,15 @@ type step struct {
 	lost  bool                // the path may be any other from here on
 }
 
-// through is the way behind a route's matchers.
-func (y way) through(r caddyhttp.Route) way {
+// through is the way behind matchers.
+func (y way) through(sets [][]any) way {
 	var all caddyhttp.MatchPath
-	for _, set := range setsOf(r) {
+	for _, set := range sets {
 		i := slices.IndexFunc(set, func(m any) bool { _, ok := m.(*caddyhttp.MatchPath); return ok })
 		if i < 0 {
 			return y
 		}
 		all = append(all, *set[i].(*caddyhttp.MatchPath)...)
-	}
-	if all == nil {
-		return y
 	}
 	_ = all.Provision(caddy.Context{}) // never fails
 	return append(slices.Clip(y), step{paths: all})

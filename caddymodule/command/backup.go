@@ -1,15 +1,13 @@
 package command
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -32,22 +30,18 @@ it back. It is a SQLite file that ends with a checksum, so that 'restore' can
 refuse a file that was changed.
 
 Accounts in PostgreSQL are backed up by its own means.`,
-		cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		cobra.NoArgs, func([]string) error {
 			if output == "" {
 				output = "mnemogate-" + time.Now().UTC().Format("20060102T150405Z") + ".db"
 			}
-			var size int64
-			err := untilInterrupted(cmd.Context(), func(ctx context.Context) (err error) {
-				size, err = c.backup(ctx, output, force)
-				return err
-			})
+			size, err := c.backup(output, force)
 			if err != nil {
 				return err
 			}
 			if c.json {
-				return api.WriteLine(cmd.OutOrStdout(), map[string]any{"file": output, "bytes": size})
+				return api.WriteLine(c.cmd.OutOrStdout(), map[string]any{"file": output, "bytes": size})
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s bytes\n", output, humanize.Comma(size))
+			fmt.Fprintf(c.cmd.OutOrStdout(), "%s: %s bytes\n", output, humanize.Comma(size))
 			return nil
 		})
 	cmd.Flags().StringVarP(&output, "output", "o", "", "The file to write")
@@ -56,7 +50,7 @@ Accounts in PostgreSQL are backed up by its own means.`,
 	return cmd
 }
 
-func (c *cli) backup(ctx context.Context, output string, force bool) (size int64, err error) {
+func (c *cli) backup(output string, force bool) (size int64, err error) {
 	if c.api != "" {
 		return 0, errors.New("backup asks the admin endpoint: leave --api out, and run it where that is reached")
 	}
@@ -65,45 +59,19 @@ func (c *cli) backup(ctx context.Context, output string, force bool) (size int64
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err
 	}
-	response, err := c.open(ctx, http.MethodGet, api.Root+"backup", nil)
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
+	defer c.interruptible(os.Interrupt, syscall.SIGTERM)()
 	part, err := os.CreateTemp(filepath.Dir(output), "."+filepath.Base(output)+"-*") // 0600
 	if err != nil {
 		return 0, err
 	}
 	defer os.Remove(part.Name()) // of no effect once it has its name
-	if size, err = fill(part, response.Body, "the backup broke off, and there is no file"); err != nil {
+	if size, err = c.save(part, api.Root+"backup", "the backup broke off, and there is no file"); err != nil {
 		return 0, err
 	}
 	if err := os.Rename(part.Name(), output); err != nil {
 		return 0, err
 	}
 	return size, store.SyncFile(filepath.Dir(output))
-}
-
-// fill writes an answer of the server to a new file, and closes it. What is said of an
-// answer that breaks off begins with broken.
-func fill(f *os.File, answer io.Reader, broken string) (size int64, err error) {
-	size, err = copyAnswer(f, answer, broken)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return size, err
-}
-
-// copyAnswer tells an answer that breaks off from a file that can't be written.
-func copyAnswer(w io.Writer, answer io.Reader, broken string) (size int64, err error) {
-	size, err = io.Copy(w, answer)
-	if _, local := errors.AsType[*fs.PathError](err); err != nil && !local {
-		err = &cliError{exit: exitUnreachable, message: broken + ": " + err.Error()}
-	}
-	return size, err
 }
 
 func (c *cli) restoreCommand() *cobra.Command {
@@ -121,7 +89,7 @@ that were changed or used since. But sessions, pending logins, one-time codes
 and links are all ended, since what was ended or used since would be good again:
 --keep-sessions leaves them, for a backup that was made when nobody could log in
 any more, as before a move to another machine.`,
-		cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) (err error) {
+		cobra.ExactArgs(1), func(args []string) (err error) {
 			if c.api != "" || c.address != "" {
 				return errors.New("restore asks no server: leave --api and --address out")
 			}
@@ -131,22 +99,19 @@ any more, as before a move to another machine.`,
 					return err
 				}
 			}
-			var done store.SQLiteRestored
-			err = untilInterrupted(cmd.Context(), func(ctx context.Context) (err error) {
-				done, err = r.Run(ctx)
-				return err
-			})
+			defer c.interruptible(os.Interrupt, syscall.SIGTERM)()
+			done, err := r.Run(c.cmd.Context())
 			if err != nil {
-				return err
+				return c.orInterrupted(err)
 			}
 			if c.json {
-				return api.WriteLine(cmd.OutOrStdout(), map[string]any{"file": r.To, "accounts": done.Accounts, "sessions_ended": done.SessionsEnded})
+				return api.WriteLine(c.cmd.OutOrStdout(), map[string]any{"file": r.To, "accounts": done.Accounts, "sessions_ended": done.SessionsEnded})
 			}
 			ended := fmt.Sprintf("%s sessions and links ended", humanize.Comma(done.SessionsEnded))
 			if r.KeepSessions {
 				ended = "sessions kept"
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s accounts restored, %s\n", r.To, humanize.Comma(done.Accounts), ended)
+			fmt.Fprintf(c.cmd.OutOrStdout(), "%s: %s accounts restored, %s\n", r.To, humanize.Comma(done.Accounts), ended)
 			return nil
 		})
 	cmd.ValidArgsFunction = nil // complete files

@@ -5,22 +5,19 @@
 package command
 
 import (
-	"bytes"
-	"context"
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 )
@@ -66,8 +63,8 @@ server or one of its stores did not answer.`,
   $ caddy mnemogate doctor`
 			c := new(cli)
 			c.flags(cmd)
-			group(cmd)
-			cmd.AddCommand(c.accountCommand(), c.backupCodesCommand(), c.totpCommand(), c.sessionsCommand(), c.importCommand(), c.exportCommand(), c.backupCommand(), c.restoreCommand(), c.doctorCommand())
+			group(cmd, c.accountCommand(), c.backupCodesCommand(), c.totpCommand(), c.sessionsCommand(), c.importCommand(),
+				c.exportCommand(), c.backupCommand(), c.restoreCommand(), c.doctorCommand())
 		},
 	})
 }
@@ -84,24 +81,30 @@ const (
 type cliError struct {
 	exit    int
 	field   string
-	message string
+	message string // empty if the command has told all
 }
 
 func (e *cliError) Error() string { return e.message }
 
-// A cli holds what all commands have in common.
+func asCLIError(err error) *cliError {
+	if e, ok := errors.AsType[*cliError](err); ok {
+		return e
+	}
+	return &cliError{exit: exitFailed, message: err.Error()}
+}
+
+// A cli is one run of the program, which runs one command.
 type cli struct {
+	// The flags of all commands.
 	address, config, adapter string
 	api, keyFile             string
 	companyCode              string
-	by                       string
 	json                     bool
+	by                       string // of the commands that take an account
 
-	client *http.Client // made at the first request
-	origin string
-	// root stands for api.Root in paths.
-	root string
-	key  string // with --api
+	cmd    *cobra.Command // the one that runs
+	in     *bufio.Reader  // its standard input
+	server *server        // connected by the first request
 }
 
 func (c *cli) flags(cmd *cobra.Command) {
@@ -114,13 +117,19 @@ func (c *cli) flags(cmd *cobra.Command) {
 	f.StringVar(&c.companyCode, "company", "", "The code of the company; not needed where there is only one")
 	f.BoolVar(&c.json, "json", false, "Answer in JSON")
 	_ = cmd.RegisterFlagCompletionFunc("company", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		companies, _ := c.companies(cmd.Context())
-		return companies, cobra.ShellCompDirectiveNoFileComp
+		c.cmd = cmd
+		answer, _ := get[api.Companies](c, api.Root)
+		return answer.Companies, cobra.ShellCompDirectiveNoFileComp
 	})
 }
 
+// complete has shells complete a flag with one of some words.
+func complete(cmd *cobra.Command, flag string, words ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
 // command makes a command of f, whose errors decide the exit status.
-func (c *cli) command(use, short, long string, args cobra.PositionalArgs, f func(cmd *cobra.Command, args []string) error) *cobra.Command {
+func (c *cli) command(use, short, long string, args cobra.PositionalArgs, f func(args []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:                   use,
 		Short:                 short,
@@ -129,16 +138,14 @@ func (c *cli) command(use, short, long string, args cobra.PositionalArgs, f func
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := f(cmd, args)
+			c.cmd, c.in = cmd, bufio.NewReader(cmd.InOrStdin())
+			err := f(args)
 			if err == nil {
 				return nil
 			}
-			cmd.SilenceErrors = true // told here
-			ended, ok := errors.AsType[*cliError](err)
-			if !ok {
-				ended = &cliError{exit: exitFailed, message: err.Error()}
-			}
-			c.tell(cmd.ErrOrStderr(), ended)
+			cmd.SilenceErrors = true // tell tells it
+			ended := asCLIError(err)
+			c.tell(ended)
 			if ended.exit == exitFailed {
 				return err
 			}
@@ -148,87 +155,137 @@ func (c *cli) command(use, short, long string, args cobra.PositionalArgs, f func
 	}
 }
 
-// group has a command that only leads to others refuse one that there is not. Cobra
-// would show the manual and end with status 0, as if all was done.
-func group(cmd *cobra.Command) *cobra.Command {
-	cmd.DisableFlagsInUseLine = true
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
+// onAccount makes a command of f for the account that the first argument names.
+func (c *cli) onAccount(use, short, long string, args cobra.PositionalArgs, f func(path string, a api.Account, args []string) error) *cobra.Command {
+	return c.byFlag(c.command(use, short, long, args, func(args []string) error {
+		path, a, err := c.account(args[0])
+		if err != nil {
+			return err
 		}
-		return fmt.Errorf("there is no command %q; '%s --help' shows those that there are", args[0], cmd.CommandPath())
+		return f(path, a, args[1:])
+	}))
+}
+
+// group makes cmd one that only leads to others. Cobra would show the manual for a
+// command that does not exist and end with status 0, as if all was done.
+func group(cmd *cobra.Command, others ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(others...)
+	cmd.DisableFlagsInUseLine = true
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("there is no command %q; '%s --help' shows those that there are", args[0], cmd.CommandPath())
+		}
+		return cmd.Help()
 	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return cmd
 }
 
-// untilInterrupted does what a signal is not to leave half done: f takes away what it
-// has begun, once its context ends.
-func untilInterrupted(ctx context.Context, f func(ctx context.Context) error) error {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := f(ctx)
-	if err != nil && ctx.Err() != nil {
+// interruptible has signals end the command's context instead of the program, until
+// stop: the command can then remove what it has begun to write.
+func (c *cli) interruptible(signals ...os.Signal) (stop func()) {
+	ctx, stop := signal.NotifyContext(c.cmd.Context(), signals...)
+	c.cmd.SetContext(ctx)
+	return stop
+}
+
+// orInterrupted returns err, which a signal may have caused.
+func (c *cli) orInterrupted(err error) error {
+	if err != nil && c.cmd.Context().Err() != nil {
 		return errors.New("interrupted")
 	}
 	return err
 }
 
-func (c *cli) tell(w io.Writer, e *cliError) {
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// tell writes an error.
+func (c *cli) tell(e *cliError) {
 	switch {
-	case e.message == "": // all is said
+	case e.message == "":
 	case c.json:
-		_ = api.WriteLine(w, struct {
-			Error string `json:"error"`
-			Field string `json:"field,omitempty"`
-		}{e.message, e.field})
+		_ = api.WriteLine(c.cmd.ErrOrStderr(), api.Error{Error: e.message, Field: e.field})
 	default:
-		fmt.Fprintln(w, "Error: "+e.message)
+		fmt.Fprintln(c.cmd.ErrOrStderr(), "Error: "+e.message)
 	}
 }
 
-// ask sends in as JSON, if it is not nil, and returns the answer's body.
-func (c *cli) ask(ctx context.Context, method, path string, in any) ([]byte, error) {
-	var body io.Reader
-	if in != nil {
-		var b bytes.Buffer
-		if err := api.WriteLine(&b, in); err != nil {
-			return nil, err
+// done tells of a success that has nothing to show.
+func (c *cli) done(kind, who, what string) error {
+	if c.json {
+		return api.WriteLine(c.cmd.OutOrStdout(), map[string]string{kind: who, "result": what})
+	}
+	_, err := fmt.Fprintf(c.cmd.OutOrStdout(), "%s: %s\n", who, what)
+	return err
+}
+
+// change asks the server for a change of an account and tells that it is done.
+func (c *cli) change(method, path string, a api.Account, what string) error {
+	if _, err := c.ask(method, path, nil); err != nil {
+		return err
+	}
+	return c.done("profile_mnemocode", a.Mnemocode, what)
+}
+
+// show asks the server and writes the answer: with --json as it came, else by text.
+func show[T any](c *cli, method, path string, in any, text func(T) error) error {
+	data, err := c.ask(method, path, in)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		_, err := c.cmd.OutOrStdout().Write(data)
+		return err
+	}
+	var answer T
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return err
+	}
+	return text(answer)
+}
+
+// list writes items: with --json one a line, else as the rows of a table.
+func list[T any](c *cli, header []string, items []T, row func(T) []string) error {
+	rows := [][]string{header}
+	for _, item := range items {
+		if c.json {
+			if err := api.WriteLine(c.cmd.OutOrStdout(), item); err != nil {
+				return err
+			}
+			continue
 		}
-		body = &b
+		rows = append(rows, row(item))
 	}
-	response, err := c.open(ctx, method, path, body)
-	if err != nil {
-		return nil, err
+	if c.json {
+		return nil
 	}
-	defer response.Body.Close()
-	data, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, &cliError{exit: exitUnreachable, message: "the answer broke off: " + err.Error()}
-	}
-	return data, nil
+	return c.table(rows...)
 }
 
-func (c *cli) companies(ctx context.Context) ([]string, error) {
-	data, err := c.ask(ctx, http.MethodGet, api.Root, nil)
-	if err != nil {
-		return nil, err
+// table writes rows in columns, for people.
+func (c *cli) table(rows ...[]string) error {
+	t := tabwriter.NewWriter(c.cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		if row != nil {
+			fmt.Fprintln(t, strings.Join(row, "\t"))
+		}
 	}
-	var answer struct{ Companies []string }
-	return answer.Companies, json.Unmarshal(data, &answer)
+	return t.Flush()
 }
 
 // company returns the path of the company's resources.
-func (c *cli) company(ctx context.Context) (string, error) {
+func (c *cli) company() (string, error) {
 	if c.companyCode == "" {
-		companies, err := c.companies(ctx)
+		answer, err := get[api.Companies](c, api.Root)
 		if err != nil {
 			return "", err
 		}
-		if len(companies) != 1 {
-			return "", errors.New("there are several companies; choose one with --company: " + strings.Join(companies, ", "))
+		if len(answer.Companies) != 1 {
+			return "", errors.New("there are several companies; choose one with --company: " + strings.Join(answer.Companies, ", "))
 		}
-		c.companyCode = companies[0]
+		c.companyCode = answer.Companies[0]
 	}
 	return api.Root + url.PathEscape(c.companyCode), nil
 }
@@ -241,42 +298,34 @@ const (
 
 func (c *cli) byFlag(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&c.by, "by", "", "What <account> is: mnemocode or login-id")
-	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{nameIsMnemocode, nameIsLoginID}, cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "by", nameIsMnemocode, nameIsLoginID)
 	return cmd
 }
 
 // account finds the account that an argument names, and its path.
-func (c *cli) account(ctx context.Context, name string) (path string, a api.Account, err error) {
+func (c *cli) account(name string) (path string, a api.Account, err error) {
 	if c.by != "" && c.by != nameIsMnemocode && c.by != nameIsLoginID {
 		return "", a, fmt.Errorf("--by is %s or %s", nameIsMnemocode, nameIsLoginID)
 	}
-	company, err := c.company(ctx)
+	company, err := c.company()
 	if err != nil {
 		return "", a, err
 	}
 	var found []api.Account
 	if c.by != nameIsLoginID {
-		data, err := c.ask(ctx, http.MethodGet, company+"/accounts/"+escapeMnemocode(name), nil)
-		if refused, ok := errors.AsType[*cliError](err); err != nil && (!ok || refused.exit != exitNotFound || refused.field != "") {
-			return "", a, err
-		}
+		a, err := get[api.Account](c, company+"/accounts/"+escapeMnemocode(name))
 		if err == nil {
-			if err := json.Unmarshal(data, &a); err != nil {
-				return "", a, err
-			}
 			found = append(found, a)
+		} else if e := asCLIError(err); e.exit != exitNotFound || e.field != "" {
+			return "", a, err
 		}
 	}
 	if c.by != nameIsMnemocode {
-		data, err := c.ask(ctx, http.MethodGet, company+"/accounts?login_id="+url.QueryEscape(name), nil)
+		page, err := get[api.Page](c, company+"/accounts?login_id="+url.QueryEscape(name))
 		if err != nil {
 			return "", a, err
 		}
-		var p api.Page
-		if err := json.Unmarshal(data, &p); err != nil {
-			return "", a, err
-		}
-		for _, other := range p.Accounts {
+		for _, other := range page.Accounts {
 			if len(found) == 0 || found[0].Mnemocode != other.Mnemocode {
 				found = append(found, other)
 			}
@@ -298,13 +347,4 @@ func (c *cli) account(ctx context.Context, name string) (path string, a api.Acco
 // which paths are cleaned of.
 func escapeMnemocode(mnemocode string) string {
 	return strings.ReplaceAll(url.PathEscape(mnemocode), ".", "%2E")
-}
-
-// table writes rows in columns, for people.
-func table(w io.Writer, rows ...[]string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		fmt.Fprintln(t, strings.Join(row, "\t"))
-	}
-	return t.Flush()
 }

@@ -1,11 +1,9 @@
 package command
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -34,44 +32,39 @@ answered. The message says that it is a test, is of the type "test", and has no
 code or link. It counts for no limit, such as sms_per_phone, for no account and
 for no metric; what the gateway asks for an SMS it costs. The exit status is 1
 if the gateway did not take it.`,
-		cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		cobra.NoArgs, func([]string) error {
 			if c.api != "" {
 				return errors.New("doctor asks the admin endpoint: leave --api out, and run it where that is reached")
 			}
-			if cmd.Flags().Changed("send-test") {
-				return c.sendTest(cmd.Context(), cmd.OutOrStdout(), test)
+			if c.cmd.Flags().Changed("send-test") {
+				return c.sendTest(test)
 			}
 			asked := time.Now()
-			data, err := c.ask(cmd.Context(), http.MethodGet, api.Root+"doctor", nil)
+			answer, err := get[struct {
+				Time     time.Time
+				Findings []api.Finding
+			}](c, api.Root+"doctor")
 			if err != nil {
 				return err
 			}
-			var answer struct {
-				Time     time.Time
-				Findings []api.Finding
-			}
-			if err := json.Unmarshal(data, &answer); err != nil {
-				return err
-			}
-			return c.tellFindings(cmd.OutOrStdout(), append(
-				[]api.Finding{{Check: "admin endpoint", Result: api.OK, Message: c.address + " answers, and mnemogate is configured"}, clockFinding(asked, answer.Time)},
-				answer.Findings...))
+			here := api.Finding{Check: "admin endpoint", Result: api.OK, Message: c.server.address + " answers, and mnemogate is configured"}
+			return c.tellFindings(append([]api.Finding{here, clockFinding(asked, answer.Time)}, answer.Findings...)...)
 		})
 	cmd.Flags().StringVar(&test, "send-test", "", "Send a test: sms:<phone>, mail:<address> or events")
 	return cmd
 }
 
 // sendTest has the server try out a gateway of the company.
-func (c *cli) sendTest(ctx context.Context, w io.Writer, test string) error {
+func (c *cli) sendTest(test string) error {
 	channel, to, given := strings.Cut(test, ":")
 	if !slices.Contains([]string{"sms", "mail", "events"}, channel) || given == (channel == "events") {
 		return errors.New("--send-test: write sms:<phone>, mail:<address> or events")
 	}
-	company, err := c.company(ctx)
+	company, err := c.company()
 	if err != nil {
 		return err
 	}
-	data, err := c.ask(ctx, http.MethodPost, company+"/send-test", map[string]string{"channel": channel, "to": to})
+	data, err := c.ask(http.MethodPost, company+"/send-test", map[string]string{"channel": channel, "to": to})
 	if err != nil {
 		return err
 	}
@@ -79,7 +72,7 @@ func (c *cli) sendTest(ctx context.Context, w io.Writer, test string) error {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return err
 	}
-	return c.tellFindings(w, []api.Finding{f})
+	return c.tellFindings(f)
 }
 
 // clockFinding compares this machine's clock with the server's, which answered
@@ -94,40 +87,31 @@ func clockFinding(asked, there time.Time) api.Finding {
 	return f
 }
 
-func (c *cli) tellFindings(w io.Writer, findings []api.Finding) error {
+func (c *cli) tellFindings(findings ...api.Finding) error {
+	err := list(c, nil, findings, func(f api.Finding) []string {
+		if f.Company != "" {
+			f.Check = f.Company + ": " + f.Check
+		}
+		if f.Took != "" {
+			f.Message += " (" + f.Took + ")"
+		}
+		if f.Advice != "" {
+			f.Message += "\n\t\t→ " + f.Advice // a row of its own
+		}
+		return []string{f.Result, f.Check, f.Message}
+	})
 	failed := 0
-	var rows [][]string
 	for _, f := range findings {
 		if f.Result == api.Failed {
 			failed++
 		}
-		if c.json {
-			if err := api.WriteLine(w, f); err != nil {
-				return err
-			}
-			continue
-		}
-		check := f.Check
-		if f.Company != "" {
-			check = f.Company + ": " + check
-		}
-		message := f.Message
-		if f.Took != "" {
-			message += " (" + f.Took + ")"
-		}
-		rows = append(rows, []string{f.Result, check, message})
-		if f.Advice != "" {
-			rows = append(rows, []string{"", "", "→ " + f.Advice})
-		}
-	}
-	if err := table(w, rows...); err != nil {
-		return err
 	}
 	switch {
-	case failed > 0 && len(findings) == 1:
+	case err != nil || failed == 0:
+		return err
+	case len(findings) == 1:
 		return &cliError{exit: exitFailed} // all is said
-	case failed > 0:
+	default:
 		return &cliError{exit: exitFailed, message: fmt.Sprintf("%d of %d checks failed", failed, len(findings))}
 	}
-	return nil
 }

@@ -1,6 +1,9 @@
 package command
 
 import (
+	"io"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -8,12 +11,45 @@ import (
 )
 
 func TestProgressTellsRateAndTimeLeft(t *testing.T) {
-	p := &progress{read: &countingReader{n: 25}, size: 100}
-	if got, want := p.line(api.Counts{Created: 40_000, Failed: 2}, 20*time.Second), "40,002 accounts, 2,000 a second, 2 failed, 25 %, 1m0s left"; got != want {
+	file, err := os.Create(t.TempDir() + "/users.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := file.Truncate(100); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.Seek(25, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	r := &importRun{file: file, total: api.Counts{Created: 40_000, Failed: 2}}
+	if got, want := r.progress(20*time.Second), "40,002 accounts, 2,000 a second, 2 failed, 25 %, 1m0s left"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	p.size = 0
-	if got, want := p.line(api.Counts{Skipped: 1500}, time.Second), "1,500 accounts, 1,500 a second"; got != want {
+	r = &importRun{total: api.Counts{Skipped: 1500}}
+	if got, want := r.progress(time.Second), "1,500 accounts, 1,500 a second"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestRangesOfLines(t *testing.T) {
+	var odd []int
+	for n := 1; n < 2*(maxShown+2); n += 2 {
+		odd = append(odd, n)
+	}
+	for want, numbers := range map[string][]int{"2": {2}, "1-2": {1, 2}, "1, 3-4321, 4323": nil} {
+		if numbers == nil {
+			numbers = append(numbers, 1)
+			for n := 3; n <= 4321; n++ {
+				numbers = append(numbers, n)
+			}
+			numbers = append(numbers, 4323)
+		}
+		if got := ranges(numbers); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got, want := ranges(odd), ", 1999 and 2 more"; !strings.HasSuffix(got, want) {
+		t.Errorf("got %q, want %q at its end", got[len(got)-40:], want)
 	}
 }

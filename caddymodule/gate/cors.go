@@ -30,9 +30,9 @@ func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// answerPreflight allows what the browser asks for: what may be done is decided
+// servePreflight allows what the browser asks for: what may be done is decided
 // when it is done, by the token.
-func answerPreflight(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) servePreflight(w http.ResponseWriter, r *http.Request, _ target) {
 	header := w.Header()
 	header.Add("Vary", "Access-Control-Request-Method, Access-Control-Request-Headers")
 	header.Set("Access-Control-Allow-Methods", r.Header.Get("Access-Control-Request-Method"))

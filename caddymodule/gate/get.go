@@ -45,7 +45,7 @@ const (
 	typesPath  = "v2/client.d.ts"
 )
 
-func (h *Handler) serveModule(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) serveModule(w http.ResponseWriter, r *http.Request, _ target) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.refuse(w, errGetOnly)
 		return
@@ -73,28 +73,12 @@ func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t ta
 	}{"success", config})
 }
 
-// get is own for what only GET will do.
-func (h *Handler) get(r *http.Request, do func(*flows.Service) error) error {
+// get calls f with the service, if the method is GET.
+func (h *Handler) get(r *http.Request, f func(*flows.Service) error) error {
 	if r.Method != http.MethodGet {
-		do = nil
+		return errGetOnly
 	}
-	return h.own(r, do, errGetOnly)
-}
-
-// own does what a request is for that goes no further. With nothing to do its method
-// is wrong, and otherwise is the answer.
-func (h *Handler) own(r *http.Request, do func(*flows.Service) error, otherwise *wire.Error) (err error) {
-	h.app.Enter()
-	defer h.app.Leave()
-	defer h.contain(&err)
-	if do == nil {
-		return otherwise
-	}
-	service, err := h.service(r.Context())
-	if err != nil {
-		return err
-	}
-	return do(service)
+	return h.withService(r.Context(), f)
 }
 
 // errGetOnly is ErrMethod where only GET will do.

@@ -276,13 +276,8 @@ func (h *Handler) validate() error {
 // check refuses what is wrong with the handler by itself. The errors begin with
 // the directive.
 func (h *Handler) check() error {
-	for directive, name := range map[string]string{"header": h.Header, "company_header": h.CompanyHeader} {
-		if !headerName.MatchString(name) {
-			return fmt.Errorf("%s: %q is no name for a header here; use letters, digits and dashes", directive, name)
-		}
-		if isAmong(otherHeaders, name) || isAmong(rewriteHeaders, name) {
-			return fmt.Errorf("%s: %s has another meaning; choose another name", directive, name)
-		}
+	if err := cmp.Or(checkHeader("header", h.Header), checkHeader("company_header", h.CompanyHeader)); err != nil {
+		return err
 	}
 	if strings.EqualFold(h.Header, h.CompanyHeader) {
 		return errors.New("company_header: it must differ from header")
@@ -298,16 +293,17 @@ func (h *Handler) check() error {
 			return fmt.Errorf("cors: %q is no origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com", o)
 		}
 	}
-	if err := h.checkForward(); err != nil {
-		return err
+	return cmp.Or(h.checkForward(), h.checkHealth(), h.checkCookie(), h.checkReadings())
+}
+
+func checkHeader(directive, name string) error {
+	if !headerName.MatchString(name) {
+		return fmt.Errorf("%s: %q is no name for a header here; use letters, digits and dashes", directive, name)
 	}
-	if err := h.checkHealth(); err != nil {
-		return err
+	if isAmong(otherHeaders, name) || isAmong(rewriteHeaders, name) {
+		return fmt.Errorf("%s: %s has another meaning; choose another name", directive, name)
 	}
-	if err := h.checkCookie(); err != nil {
-		return err
-	}
-	return h.checkReadings()
+	return nil
 }
 
 // ServeHTTP answers an auth route, or lets a request with a good token pass.
@@ -329,40 +325,36 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 			t.kind = preflight
 		}
 	}
-	switch t.kind {
-	case loginPage, logoutPage, pageFile:
-		if !h.hasPage(t.company) {
-			return h.guard(w, r, t, next)
-		}
-	case protectedPath:
+	if t.kind.isPage() && !h.hasPage(t.company) {
+		t.kind = protectedPath
+	}
+	answer := answers[t.kind]
+	if answer == nil {
 		return h.guard(w, r, t, next)
-	case authRoute, apiDocument, challenge, sessionRoute, clientConfig:
-		if !h.serves(t.company) {
-			t.company = "" // as one that there is not
-		}
+	}
+	if t.kind != noAuthRoute && !h.serves(t.company) {
+		t.company = "" // is answered like an unknown company
 	}
 	defer bodies.Limit(w, r)()
-	switch t.kind {
-	case preflight:
-		answerPreflight(w, r)
-	case health:
-		h.serveHealth(w, r)
-	case loginPage, logoutPage, pageFile:
-		h.servePage(w, r, t)
-	case apiDocument:
-		h.serveDocument(w, r, t)
-	case challenge:
-		h.serveChallenge(w, r, t)
-	case sessionRoute:
-		h.serveSession(w, r, t)
-	case clientConfig:
-		h.serveClientConfig(w, r, t)
-	case clientModule:
-		h.serveModule(w, r)
-	default:
-		h.serveRoute(w, r, t)
-	}
+	answer(h, w, r, t)
 	return nil
+}
+
+// answers are what answers each kind of target here. Those without one are guarded.
+var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target){
+	protectedPath: nil,
+	authRoute:     (*Handler).serveRoute,
+	noAuthRoute:   (*Handler).serveRoute,
+	apiDocument:   (*Handler).serveDocument,
+	challenge:     (*Handler).serveChallenge,
+	sessionRoute:  (*Handler).serveSession,
+	clientConfig:  (*Handler).serveClientConfig,
+	clientModule:  (*Handler).serveModule,
+	loginPage:     (*Handler).servePage,
+	logoutPage:    (*Handler).servePage,
+	pageFile:      (*Handler).servePage,
+	preflight:     (*Handler).servePreflight,
+	health:        (*Handler).serveHealth,
 }
 
 // serveRoute answers an auth route, or a path that could be taken for one.
@@ -383,30 +375,40 @@ func (h *Handler) serves(company string) bool {
 
 // answer runs an auth route.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (reply flows.Reply, err error) {
-	h.app.Enter()
-	defer h.app.Leave()
-	defer h.contain(&err)
 	if t.kind == noAuthRoute {
 		return flows.Reply{}, wire.ErrNoRoute
 	}
 	if r.Method != http.MethodPost {
 		return flows.Reply{}, wire.ErrMethod
 	}
-	service, err := h.service(r.Context())
-	if err != nil {
-		return flows.Reply{}, err
-	}
-	return service.Serve(r.Context(), &flows.Request{
-		Company:       t.company,
-		Route:         t.route,
-		APIKeys:       r.Header[apiKeyHeader],
-		PageKey:       h.hasPage(t.company),
-		Authorization: r.Header["Authorization"],
-		Address:       clientAddress(r),
-		UserAgent:     r.UserAgent(),
-		Languages:     languagesOf(r),
-		Body:          func() ([]byte, error) { return readBody(w, r, h.MaxBody) },
+	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
+		reply, err = service.Serve(r.Context(), &flows.Request{
+			Company:       t.company,
+			Route:         t.route,
+			APIKeys:       r.Header[apiKeyHeader],
+			PageKey:       h.hasPage(t.company),
+			Authorization: r.Header["Authorization"],
+			Address:       clientAddress(r),
+			UserAgent:     r.UserAgent(),
+			Languages:     languagesOf(r),
+			Body:          func() ([]byte, error) { return readBody(w, r, h.MaxBody) },
+		})
+		return err
 	})
+	return reply, err
+}
+
+// withService calls f with the service, which stays until f returns. A panic of f
+// becomes an error.
+func (h *Handler) withService(ctx context.Context, f func(*flows.Service) error) (err error) {
+	h.app.Enter()
+	defer h.app.Leave()
+	defer h.contain(&err)
+	service, err := h.service(ctx)
+	if err != nil {
+		return err
+	}
+	return f(service)
 }
 
 // service returns the service; none is as if a store did not answer.

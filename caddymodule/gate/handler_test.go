@@ -179,6 +179,7 @@ func TestHandlerRefusesABadConfiguration(t *testing.T) {
 		"another meaning":   func(h *Handler) { h.Header = "authorization" },
 		"X-Forwarded-For":   func(h *Handler) { h.Header = "X-Forwarded-For" },
 		"company_header: ":  func(h *Handler) { h.CompanyHeader = "te" },
+		"header: Host":      func(h *Handler) { h.Header, h.CompanyHeader = "Host", "Te" }, // the first of two
 		"forward: \"name\"": func(h *Handler) { h.Forward = []string{"role", "name"} },
 		"forward: it has":   func(h *Handler) { h.Forward = []string{"role", "role"} },
 		"forward: X-Pro":    func(h *Handler) { h.Forward, h.Header = []string{"role"}, "x-profile-role" },

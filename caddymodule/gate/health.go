@@ -14,7 +14,7 @@ func (h *Handler) isHealth(r *http.Request) bool {
 }
 
 // serveHealth says no more than whether this node can serve: strangers may ask.
-func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request, _ target) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.refuse(w, errGetOnly)
 		return

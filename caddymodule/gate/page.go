@@ -46,11 +46,11 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	view := page.View{Company: t.company, Base: h.base(r), Cookie: h.cookies(r, nil) != nil, Languages: languagesOf(r)}
-	err := h.own(r, func(service *flows.Service) (err error) {
+	err := h.withService(r.Context(), func(service *flows.Service) (err error) {
 		view.Captcha = service.Companies[t.company].CaptchaType
 		view.Key, err = service.PageKey(r.Context(), t.company)
 		return err
-	}, nil)
+	})
 	if err != nil {
 		h.refuse(w, err)
 		return

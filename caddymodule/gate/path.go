@@ -22,6 +22,9 @@ type target struct {
 
 type targetKind int
 
+// isPage reports whether a site answers it only if it has a page of the company.
+func (k targetKind) isPage() bool { return k == loginPage || k == logoutPage || k == pageFile }
+
 const (
 	protectedPath targetKind = iota
 	authRoute
@@ -31,7 +34,7 @@ const (
 	sessionRoute
 	clientConfig // what clients must know of a company
 	clientModule // client.js and its types
-	loginPage    // these three where the site has a page of the company, else a protectedPath
+	loginPage
 	logoutPage
 	pageFile
 	preflight // these two are told by more than their path

@@ -23,11 +23,8 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 		UserAgent:     r.UserAgent(),
 		Languages:     languagesOf(r),
 	}
+	w.Header().Add("Vary", h.vary())
 	var reply flows.Reply
-	otherwise := errSessionMethod
-	if h.Cookie == "" {
-		otherwise = errGetOnly
-	}
 	var do func(*flows.Service) error
 	switch {
 	case r.Method == http.MethodGet:
@@ -54,10 +51,15 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 			}
 			return service.End(r.Context(), &request)
 		}
+	case h.Cookie == "":
+		h.refuse(w, errGetOnly)
+		return
+	default:
+		h.refuse(w, errSessionMethod)
+		return
 	}
-	w.Header().Add("Vary", h.vary())
-	err := h.own(r, do, otherwise)
-	if do != nil && r.Method == http.MethodDelete && (err == nil || errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired)) {
+	err := h.withService(r.Context(), do)
+	if r.Method == http.MethodDelete && (err == nil || errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired)) {
 		h.setCookie(w, "") // it is worth nothing, or no more
 		// What the browser keeps of the application's pages is not for who comes next,
 		// nor for the way back (W3C Clear Site Data, 3.1).

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -145,15 +146,8 @@ func (s *stream) check() {
 	}
 }
 
-func (h *Handler) live(ctx context.Context, session record.Session) (err error) {
-	defer h.contain(&err)
-	h.app.Enter()
-	defer h.app.Leave()
-	service, err := h.service(ctx)
-	if err != nil {
-		return err
-	}
-	return service.Live(ctx, session)
+func (h *Handler) live(ctx context.Context, session record.Session) error {
+	return h.withService(ctx, func(service *flows.Service) error { return service.Live(ctx, session) })
 }
 
 // begin notes that the answer begins, and what it varies by.

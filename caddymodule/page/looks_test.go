@@ -7,70 +7,21 @@ import (
 	"testing"
 )
 
-// WCAG 2.2, 1.4.3: 4.5 to 1, whatever color an operator takes.
-func TestTextIsReadableWithEachColor(t *testing.T) {
-	colors := map[string]rgb{"built in": builtInColor}
-	for name := range colorNames {
-		colors[name] = mustParse(t, name)
-	}
-	for name, c := range colors {
-		on := white
-		if contrast(c, black) > contrast(c, white) {
-			on = black
-		}
-		for what, got := range map[string]float64{
-			"text on it":       contrast(on, c),
-			"a link":           contrast(towards(c, black, lightPaper), lightPaper),
-			"a link, at night": contrast(towards(c, white, darkPaper), darkPaper),
-		} {
-			if got < 4.5 {
-				t.Errorf("%s: %s has a contrast of %.2f", name, what, got)
-			}
-		}
-	}
-}
-
-// The paper of page.css is what links are made readable on.
-func TestThePaperIsThatOfTheSheet(t *testing.T) {
-	sheet, err := assets.ReadFile("assets/page.css")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, paper := range []rgb{lightPaper, darkPaper} {
-		short := strings.Replace(paper.String(), "#ffffff", "#fff", 1)
-		if !strings.Contains(string(sheet), "--paper: "+short+";") {
-			t.Errorf("page.css has no --paper %s", short)
-		}
-	}
-}
-
-func mustParse(t *testing.T, s string) rgb {
-	t.Helper()
-	c, err := parseColor(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 func TestColorsOfCSS(t *testing.T) {
-	for s, want := range map[string]string{
-		"#369": "#336699", "#336699": "#336699", "#ABCDEF": "#abcdef", "RebeccaPurple": "#663399", " teal ": "#008080",
-		"rgb(51, 102, 153)": "#336699", "rgb(51 102 153)": "#336699", "hsl(210, 50%, 40%)": "#336699", "hsl(210deg 50% 40%)": "#336699",
-		"hsl(360 100% 50%)": "#ff0000",
+	for _, s := range []string{
+		"#369", "#336699", "#ABCDEF", "RebeccaPurple", " teal ", "rgb(51, 102, 153)", "rgb(51 102 153)", "hsl(210, 50%, 40%)", "hsl(210deg 50% 40%)",
+		"oklch(50% .1 250)", "lab(40 -10.5 20)",
 	} {
-		if got := mustParse(t, s).String(); got != want {
-			t.Errorf("%s: got %s, want %s", s, got, want)
+		if sheet := string(mustNew(t, Options{Color: s}).files["page.css"].plain); !strings.HasSuffix(sheet, "--color: "+strings.TrimSpace(s)+";\n}\n") {
+			t.Errorf("%s: the sheet ends with %q", s, sheet[len(sheet)-40:])
 		}
 	}
 	for _, s := range []string{
-		"#12", "#1234", "336699", "none", "transparent", "red;}body{display:none", "rgb(256, 0, 0)", "rgb(1,2)", "rgb(1.2.3, 1, 1)", "hsl(1, 2, 3)",
-		"hsl(361 1% 1%)", "rgb(50%, 1, 1)", "url(//x)", "var(--x)",
+		"#12", "#1234", "336699", "red;}body{display:none", "red}", "red/**/", "rgb(1,2)", "rgb(1.2.3, 1, 1)", "rgb(1, 2, 3", "rgb(1 2 3 / 50%)",
+		"rgb(calc(1), 1, 1)", "url(//x)", "var(--x)", "rgb(1, 2, 3);", "red blue",
 	} {
-		if c, err := parseColor(s); err == nil {
-			t.Errorf("%s is taken for %s", s, c)
-		} else if !strings.HasPrefix(err.Error(), "color: ") {
-			t.Errorf("%s: %v", s, err)
+		if _, err := New(Options{Color: s}); err == nil || !strings.HasPrefix(err.Error(), "color: ") {
+			t.Errorf("%s: got %v", s, err)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -97,16 +98,22 @@ func (p *Page) readLogo(name string) error {
 	return nil
 }
 
-// paint makes the sheet of the operator's color.
-func (p *Page) paint(name string) error {
-	c := builtInColor
-	if name != "" {
-		var err error
-		if c, err = parseColor(name); err != nil {
-			return err
-		}
+// cssColor is an opaque color of CSS. A name may be any word: browsers take the
+// built-in color for a name that they don't know.
+var cssColor = regexp.MustCompile(`(?i)^(#([0-9a-f]{3}){1,2}|[a-z]+|(rgb|hsl|hwb|lab|lch|oklab|oklch)\(\s*` + cssNumber + `([\s,]+` + cssNumber + `){2}\s*\))$`)
+
+const cssNumber = `-?[0-9]*\.?[0-9]+(%|deg)?`
+
+// paint adds the operator's color to the style sheet.
+func (p *Page) paint(color string) error {
+	color = strings.TrimSpace(color)
+	if color == "" {
+		return nil
 	}
-	p.files["theme.css"] = newFile(contentTypes[".css"], []byte(themeOf(c)))
+	if !cssColor.MatchString(color) {
+		return fmt.Errorf(`color: %q is no color that the page can take; write it as "#336699" (in quotes), rgb(51, 102, 153), hsl(210, 50%%, 40%%), oklch(50%% 0.1 250) or by its name in CSS`, color)
+	}
+	p.files["page.css"] = newFile(contentTypes[".css"], fmt.Appendf(p.files["page.css"].plain, "\n:root {\n\t--color: %s;\n}\n", color))
 	return nil
 }
 

@@ -64,10 +64,18 @@ type SMTP struct {
 	roots *x509.CertPool // nil for the system's
 }
 
-const tlsStartTLS = "starttls"
+// What SMTP.TLS may be.
+const (
+	tlsStartTLS = "starttls"
+	tlsImplicit = "implicit"
+	tlsOff      = "off"
+)
 
 // maxSMTPAnswers bounds what a server may say while it takes one mail.
 const maxSMTPAnswers = 256 << 10
+
+// quitTimeout is how long a server that has accepted the mail may take to answer QUIT.
+const quitTimeout = 500 * time.Millisecond
 
 // CaddyModule returns the Caddy module information.
 func (SMTP) CaddyModule() caddy.ModuleInfo {

@@ -370,15 +370,6 @@ func (w *webhook) request(ctx context.Context, id string, body []byte, now time.
 	return req, nil
 }
 
-const (
-	tlsImplicit = "implicit"
-	tlsOff      = "off"
-)
-
-// quitTimeout is how long a server may take to say goodbye to a client
-// whose mail it has accepted.
-const quitTimeout = 500 * time.Millisecond
-
 // Interface guards
 var (
 	_ message.Sender        = (*SMSWebhook)(nil)

@@ -1,0 +1,143 @@
+package command
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+)
+
+// A recordReader yields accounts as JSON, each with the number of its line in
+// the file. An error with a line is that line's; io.EOF is the end.
+type recordReader interface {
+	next() (line int, record []byte, err error)
+}
+
+// jsonLines yields the lines of a file that are not empty.
+type jsonLines struct {
+	r    *bufio.Reader
+	line int
+}
+
+func newJSONLines(r io.Reader) *jsonLines {
+	return &jsonLines{r: bufio.NewReaderSize(r, api.MaxAccount+1)}
+}
+
+func (j *jsonLines) next() (int, []byte, error) {
+	for {
+		record, err := api.ReadLine(j.r)
+		if err != nil && err != io.EOF && err != api.ErrLongLine {
+			return 0, nil, err
+		}
+		j.line++
+		if err == api.ErrLongLine {
+			return j.line, nil, fmt.Errorf("the line has more than %d bytes", api.MaxAccount)
+		}
+		if j.line == 1 {
+			record = bytes.TrimPrefix(record, []byte("\ufeff"))
+		}
+		if record = bytes.TrimSpace(record); len(record) > 0 {
+			return j.line, record, nil
+		}
+		if err == io.EOF {
+			return 0, nil, io.EOF
+		}
+	}
+}
+
+// csvRecords yields the records of a file whose first names the columns.
+type csvRecords struct {
+	r       *csv.Reader
+	columns []string
+}
+
+func newCSVRecords(r io.Reader) (*csvRecords, error) {
+	buffered := bufio.NewReader(r)
+	if mark, err := buffered.Peek(3); err == nil && string(mark) == "\ufeff" {
+		_, _ = buffered.Discard(3)
+	}
+	begin, _ := buffered.Peek(buffered.Size()) // what is wrong is told by reading it
+	first, _, _ := strings.Cut(string(begin), "\n")
+	if !strings.Contains(first, ",") && strings.Contains(first, ";") {
+		return nil, errors.New("the columns are separated by semicolons; save the file with commas between them: a spreadsheet asks for the field separator when it exports CSV")
+	}
+	reader := csv.NewReader(buffered)
+	reader.ReuseRecord = true
+	columns, err := reader.Read()
+	if err != nil {
+		return nil, fmt.Errorf("reading the names of the columns: %w", err)
+	}
+	c := &csvRecords{r: reader}
+	for _, name := range columns {
+		name = strings.TrimSpace(name)
+		if !slices.Contains(api.Fields, name) {
+			return nil, fmt.Errorf("there is no such field as the column %q; they are %s", name, strings.Join(api.Fields, ", "))
+		}
+		if slices.Contains(c.columns, name) {
+			return nil, fmt.Errorf("the column %s is there twice", name)
+		}
+		c.columns = append(c.columns, name)
+	}
+	return c, nil
+}
+
+func (c *csvRecords) next() (int, []byte, error) {
+	record, err := c.r.Read()
+	if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
+		if errors.Is(err, csv.ErrFieldCount) {
+			return wrong.StartLine, nil, fmt.Errorf("it has %d cells, the first line %d", len(record), len(c.columns))
+		}
+		if wrong.Line > wrong.StartLine { // to the next quote, or the end of the file
+			return wrong.StartLine, nil, fmt.Errorf("a quote is missing or one too many, and all lines up to %d were taken for a part of this one: none of them is imported", wrong.Line)
+		}
+		return wrong.StartLine, nil, wrong.Err
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	line, _ := c.r.FieldPos(0)
+	fields := map[string]any{}
+	for i, cell := range record {
+		if cell == "" {
+			continue
+		}
+		if fields[c.columns[i]], err = csvValue(c.columns[i], cell); err != nil {
+			return line, nil, fmt.Errorf("%s: %w", c.columns[i], err)
+		}
+	}
+	encoded, err := json.Marshal(fields)
+	return line, encoded, err
+}
+
+// csvValue makes of a cell what the field is in JSON.
+func csvValue(column, cell string) (any, error) {
+	switch column {
+	case "second_factor", "must_set_password":
+		switch strings.ToLower(strings.TrimSpace(cell)) {
+		case "true", "yes", "1":
+			return true, nil
+		case "false", "no", "0":
+			return false, nil
+		}
+		return nil, errors.New("it must be true or false")
+	case "oauth_identities":
+		if !strings.HasPrefix(strings.TrimSpace(cell), "[") {
+			return parseIdentities(strings.Fields(cell))
+		}
+		fallthrough
+	case "disclaimers_accepted", "backup_code_hashes":
+		if !json.Valid([]byte(cell)) {
+			return nil, errors.New("it must be a list in JSON")
+		}
+		return json.RawMessage(cell), nil
+	default:
+		return cell, nil
+	}
+}
