@@ -12,23 +12,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-func TestOnlyAnAuthorizedSessionsTokenIsActive(t *testing.T) {
-	for _, state := range record.States[1:] {
-		b := newBench(t)
-		token := b.sessionIn(state)
-		got, err := b.admin().Introspect(t.Context(), token)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if state != record.Authorized && got != (manage.Introspection{}) {
-			t.Errorf("%s: got %+v", state, got)
-		}
-		if state == record.Authorized && (!got.Active || got.Sub != mnemocode || got.Company != code || got.State != state) {
-			t.Errorf("got %+v", got)
-		}
-	}
-}
-
 // What memory says is what the store says, and neither is prolonged by it.
 func TestIntrospectionChangesNothing(t *testing.T) {
 	for name, remembering := range map[string]bool{"from the store": false, "from memory": true} {
