@@ -66,6 +66,10 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 			if got := a.Header.Get("Access-Control-Allow-Origin"); got != "https://app.example.com" {
 				t.Errorf("Access-Control-Allow-Origin is %q", got)
 			}
+			client := s.challenge("GET", "/acme/v2/client.json", testKey)
+			if want := `"captcha":{"type":"pow","bits":8}`; !strings.Contains(string(client.Body), want) {
+				t.Errorf("got %s, want %s", client.Body, want)
+			}
 			if first := a.str("challenge"); len(first) != 44 || first == challenge() {
 				t.Errorf("got %q", first)
 			}
