@@ -65,7 +65,8 @@ func TestOpenAPIHasTheRoutes(t *testing.T) {
 
 // The schemas of answers have the fields of the types that are answered.
 func TestOpenAPIHasTheAnswers(t *testing.T) {
-	schemas := openAPIDocument(t).Components.Schemas
+	components := openAPIDocument(t).Components
+	schemas := components.Schemas
 	types := []reflect.Type{
 		reflect.TypeFor[api.Companies](), reflect.TypeFor[api.Page](), reflect.TypeFor[api.Account](), reflect.TypeFor[api.Changed](),
 		reflect.TypeFor[api.Identity](), reflect.TypeFor[api.Acceptance](), reflect.TypeFor[api.History](), reflect.TypeFor[api.Event](),
@@ -94,22 +95,21 @@ func TestOpenAPIHasTheAnswers(t *testing.T) {
 			t.Errorf("%s: the required fields: %s", of.Name(), diff)
 		}
 	}
-	for of, want := range map[string][]any{
-		"Account.status":        {record.StatusActive, record.StatusRestricted, record.StatusClosed, record.StatusDenied},
-		"Session.session_state": anyOf(record.States),
+	statuses := []record.Status{record.StatusActive, record.StatusRestricted, record.StatusClosed, record.StatusDenied}
+	for of, values := range map[string][2]any{
+		"parameter":    {components.Parameters["status"].Value.Schema.Value.Enum, statuses},
+		"Account":      {schemas["Account"].Value.Properties["status"].Value.Enum, statuses},
+		"NewAccount":   {schemas["NewAccount"].Value.Properties["status"].Value.Enum, statuses},
+		"AccountPatch": {schemas["AccountPatch"].Value.Properties["status"].Value.Enum, statuses},
+		"Session":      {schemas["Session"].Value.Properties["session_state"].Value.Enum, record.States},
 	} {
-		schema, field, _ := strings.Cut(of, ".")
-		if got := schemas[schema].Value.Properties[field].Value.Enum; fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s is one of %v, want %v", of, got, want)
+		if got, want := fmt.Sprint(values[0]), fmt.Sprint(values[1]); got != want {
+			t.Errorf("%s: the status or state is one of %s, want %s", of, got, want)
 		}
 	}
-}
-
-func anyOf[T any](list []T) (all []any) {
-	for _, one := range list {
-		all = append(all, one)
+	if limit := components.Parameters["limit"].Value.Schema.Value; *limit.Max != api.MaxPage || limit.Default != float64(api.DefaultPage) {
+		t.Errorf("limit is at most %v, and %v by default", *limit.Max, limit.Default)
 	}
-	return all
 }
 
 // compareFields checks that a schema has these fields and a description of each.
@@ -140,28 +140,32 @@ func TestOpenAPISaysWhatFieldsTake(t *testing.T) {
 	}
 	for _, of := range []string{"NewAccount", "AccountPatch"} {
 		compareFields(t, of, schemas[of].Value, fields)
+		for name, property := range schemas[of].Value.Properties {
+			checkTakes(t, of+"."+name, property.Value, func(value string) bool {
+				_, err := parseChange(fmt.Appendf(nil, "{%q:%s}", name, value), changeOld)
+				return err == nil
+			})
+		}
 	}
-	for name, property := range schemas["AccountPatch"].Value.Properties {
-		schema := property.Value
-		takes := func(value string) bool {
-			_, err := parseChange(fmt.Appendf(nil, "{%q:%s}", name, value), changeOld)
-			return err == nil
+}
+
+// checkTakes compares a field's schema with what the parser takes.
+func checkTakes(t *testing.T, name string, schema *openapi3.Schema, takes func(value string) bool) {
+	t.Helper()
+	for kind, value := range map[string]string{"null": "null", "boolean": "true", "integer": "3", "array": "[]"} {
+		if got, want := takes(value), schema.Type.Includes(kind); got != want {
+			t.Errorf("%s: it takes %s is %v, and the document says %v", name, kind, got, want)
 		}
-		for kind, value := range map[string]string{"null": "null", "boolean": "true", "integer": "3", "array": "[]"} {
-			if got, want := takes(value), schema.Type.Includes(kind); got != want {
-				t.Errorf("%s: it takes %s is %v, and the document says %v", name, kind, got, want)
-			}
+	}
+	if schema.MaxLength != nil {
+		longest := int(*schema.MaxLength)
+		if !takes(strconv.Quote(strings.Repeat("a", longest))) || takes(strconv.Quote(strings.Repeat("a", longest+1))) {
+			t.Errorf("%s: the longest is not %d", name, longest)
 		}
-		if schema.MaxLength != nil {
-			longest := int(*schema.MaxLength)
-			if !takes(strconv.Quote(strings.Repeat("a", longest))) || takes(strconv.Quote(strings.Repeat("a", longest+1))) {
-				t.Errorf("%s: the longest is not %d", name, longest)
-			}
-		}
-		for _, one := range schema.Enum {
-			if !takes(strconv.Quote(fmt.Sprint(one))) {
-				t.Errorf("%s: it does not take %v", name, one)
-			}
+	}
+	for _, one := range schema.Enum {
+		if !takes(strconv.Quote(fmt.Sprint(one))) {
+			t.Errorf("%s: it does not take %v", name, one)
 		}
 	}
 }
