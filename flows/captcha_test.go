@@ -72,17 +72,6 @@ func TestBadCaptchasAreCountedExactlyUnderRaces(t *testing.T) {
 	}
 }
 
-func TestACaptchaResponseIsUsedOnceInAllCompanies(t *testing.T) {
-	b, _ := newCaptchaBench(t)
-	b.addCompany("other")
-	got := race(100, func(i int) error {
-		return b.solve([]string{code, "other"}[i%2], addressOf(i), "auth/checkcredentials", "", "good")
-	})
-	if got[""] != 1 || got["auth.captcha.invalid"] != 99 {
-		t.Errorf("got %v, want one success", got)
-	}
-}
-
 // Providers trim what surrounds a response. No such one is asked for, or used up.
 func TestACaptchaResponseHasNoSpacesAround(t *testing.T) {
 	b, asked := newCaptchaBench(t)

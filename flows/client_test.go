@@ -2,17 +2,13 @@ package flows_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
-	"errors"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/tenant"
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A starter is a provider that says where its logins begin.
@@ -31,46 +27,6 @@ func (b *bench) clientConfig() (config tenant.ClientConfig, raw string) {
 		b.t.Fatal(err)
 	}
 	return config, string(marshalled)
-}
-
-// Contract, 12.
-func TestClientConfigTellsWhatTheCompanyAsksFor(t *testing.T) {
-	b := newBench(t)
-	b.company.OAuth = nil
-	const bare = `{"password":{"min_length":8,"regex":null,"description":"8 to 128 characters. Not a commonly used password. ` +
-		`Not just the account's own login ids or the company's name."},"captcha":{"type":"off"},"recovery":["PHONE","MAIL","QUESTION"],"oauth":[],"disclaimers":[],"session":{"idle":3600,"lifetime":86400}}`
-	if _, got := b.clientConfig(); got != bare {
-		t.Errorf("got %s", got)
-	}
-	b.company.Methods = nil
-	b.company.Captcha, b.company.CaptchaType, b.company.SiteKey = &captcha{}, "turnstile", "site"
-	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Title: "Terms", Version: "1"}}
-	b.company.Password.Regex, b.company.Password.RegexSource = regexp.MustCompile("[0-9]"), "[0-9]"
-	b.company.Password.RegexDescription = "a digit"
-	b.company.OAuth = map[int]tenant.OAuth{
-		5: {Name: "Five", ClientID: "five", RequirePKCE: true},
-		1: {Name: "One", ClientID: "one", Scopes: []string{"openid", "email"}, Authorizer: starter(func(context.Context) (tenant.OAuthStart, error) {
-			return tenant.OAuthStart{URL: "https://id.example/auth", PKCE: true}, nil
-		})},
-		2: {Name: "Two", ClientID: "two", Authorizer: starter(func(context.Context) (tenant.OAuthStart, error) { return tenant.OAuthStart{}, nil })},
-	}
-	_, got := b.clientConfig()
-	for _, want := range []string{
-		`"captcha":{"type":"turnstile","site_key":"site"},"recovery":[],`,
-		`"oauth":[{"provider_id":1,"name":"One","authorize_url":"https://id.example/auth","client_id":"one","scope":"openid email","pkce":true},` +
-			`{"provider_id":2,"name":"Two","authorize_url":null,"client_id":"two","scope":"","pkce":false},` +
-			`{"provider_id":5,"name":"Five","authorize_url":null,"client_id":"five","scope":"","pkce":true}]`,
-		`"disclaimers":[{"code":"terms","title":"Terms","description":"","link":""}]`,
-		`"regex":"[0-9]","description":"8 to 128`, `company's name. a digit.","regex_description":"a digit"}`,
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-	b.company.Captcha, b.company.CaptchaType, b.company.SiteKey = work(18), "pow", ""
-	if _, got := b.clientConfig(); !strings.Contains(got, `"captcha":{"type":"pow","bits":18}`) {
-		t.Errorf("got %s", got)
-	}
 }
 
 // With hardened, what holds depends on an account that is not known yet.
@@ -114,26 +70,6 @@ func TestClientConfigDoesNotWaitForProviders(t *testing.T) {
 	for i, o := range config.OAuth {
 		if (o.AuthorizeURL != nil) != (i == 3) || o.ProviderID != i+1 {
 			t.Errorf("got %+v", o)
-		}
-	}
-}
-
-func TestClientConfigNeedsTheKey(t *testing.T) {
-	b := newBench(t)
-	b.company.NoAPIKey, b.company.APIKeys = false, [][sha256.Size]byte{sha256.Sum256([]byte("key"))}
-	key, err := b.PageKey(t.Context(), code)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		company string
-		keys    []string
-		want    error
-	}{
-		{code, []string{"key"}, nil}, {code, []string{key}, nil}, {code, nil, wire.ErrAPIKeyMissing}, {code, []string{"other"}, wire.ErrAPIKeyInvalid}, {"nobody", []string{"key"}, wire.ErrAPIKeyInvalid},
-	} {
-		if _, err := b.ClientConfig(t.Context(), &flows.Request{Company: c.company, APIKeys: c.keys, PageKey: true}); !errors.Is(err, c.want) {
-			t.Errorf("%s with %q: %v", c.company, c.keys, err)
 		}
 	}
 }

@@ -73,22 +73,6 @@ func TestDisclaimersComeBehindTheSecret(t *testing.T) {
 	b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "x"})
 }
 
-func TestANewVersionIsPendingAgain(t *testing.T) {
-	b := newBench(t)
-	credentials := object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms"}}
-	b.company.Disclaimers = []wire.Disclaimer{terms}
-	b.must("auth/checkcredentials", "", credentials)
-	b.clock.advance(time.Hour)
-	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "2"}}
-	if got := b.must("auth/login", "", object{"login_id": email}).DisclaimersRequired; len(got) != 1 {
-		t.Errorf("got disclaimers_required %v", got)
-	}
-	b.wrong(wire.ErrDisclaimerInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
-	wantAccepted(t, b, "terms 1 12:00:00")
-	b.must("auth/checkcredentials", "", credentials)
-	wantAccepted(t, b, "terms 2 13:00:00")
-}
-
 // What was accepted with the password is carried to the step that authorizes,
 // which writes it, and looks at what is required then.
 func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
@@ -144,38 +128,6 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 		wantAccepted(t, b)
 		b.wrong(wire.ErrDisclaimerInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
 	})
-}
-
-func TestAcceptDisclaimersEndsALoginByOAuth(t *testing.T) {
-	b := newBench(t)
-	b.company.Disclaimers = []wire.Disclaimer{terms, privacy}
-	reply := b.must("auth/oauth", "", b.goodBody("auth/oauth"))
-	wantStep(t, reply, record.AcceptDisclaimers)
-	if !slices.Equal(reply.DisclaimersRequired, b.company.Disclaimers) {
-		t.Errorf("got disclaimers_required %v", reply.DisclaimersRequired)
-	}
-	for _, body := range []object{nil, {}, {"accept_disclaimers": nil}, {"accept_disclaimers": []string{"terms"}}} {
-		_, err := b.serve("auth/acceptdisclaimers", reply.SessionToken, body)
-		if body == nil {
-			wantError(t, err, wire.ErrValidation) // it has a field, so it needs a body
-			continue
-		}
-		wantError(t, err, wire.ErrDisclaimerInvalid)
-		if len(refusal(err).Disclaimers) != 2 {
-			t.Errorf("got disclaimers_required %v", refusal(err).Disclaimers)
-		}
-	}
-	wantAccepted(t, b)
-	body := object{"accept_disclaimers": []string{"terms", "privacy"}}
-	got := race(100, func(int) error {
-		_, err := b.serve("auth/acceptdisclaimers", reply.SessionToken, body)
-		return err
-	})
-	if got[""] != 1 || got["auth.token.invalid"] != 99 {
-		t.Errorf("got %v, want one success", got)
-	}
-	wantAccepted(t, b, "privacy 1 12:00:00", "terms 1 12:00:00")
-	wantStep(t, b.must("auth/oauth", "", b.goodBody("auth/oauth")), record.Authorized)
 }
 
 // A disclaimer can become pending while a user thinks of a new password: it is

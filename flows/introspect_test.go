@@ -1,33 +1,13 @@
 package flows_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/tenant"
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
-
-func TestOnlyAnAuthorizedSessionsTokenIsActive(t *testing.T) {
-	for _, state := range record.States[1:] {
-		b := newBench(t)
-		token := b.sessionIn(state)
-		got, err := b.admin().Introspect(t.Context(), token)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if state != record.Authorized && got != (manage.Introspection{}) {
-			t.Errorf("%s: got %+v", state, got)
-		}
-		if state == record.Authorized && (!got.Active || got.Sub != mnemocode || got.Company != code || got.State != state) {
-			t.Errorf("got %+v", got)
-		}
-	}
-}
 
 // What memory says is what the store says, and neither is prolonged by it.
 func TestIntrospectionChangesNothing(t *testing.T) {
@@ -73,28 +53,5 @@ func TestIntrospectionChangesNothing(t *testing.T) {
 			b.clock.advance(-b.company.Idle) // whatever the clocks do
 			ask(manage.Introspection{})
 		})
-	}
-}
-
-func TestWhatIsNoTokenOfTheCompanysIsNotActive(t *testing.T) {
-	b := newBench(t)
-	b.remembering(1000)
-	token := b.sessionIn(record.Authorized)
-	for _, token := range []string{"", "x", "Bearer " + token, token + "=", "mgl_" + token[4:], "mgs_" + token[5:] + "A"} {
-		if got, err := b.admin().Introspect(t.Context(), token); err != nil || got.Active {
-			t.Errorf("%q: got %+v, %v", token, got, err)
-		}
-	}
-	other := &manage.Admin{Service: b.Service, Company: &tenant.Company{Code: "globex"}}
-	if got, err := other.Introspect(t.Context(), token); err != nil || got.Active {
-		t.Errorf("another company's: got %+v, %v", got, err)
-	}
-	b.must("auth/logout", token, nil)
-	if got, err := b.admin().Introspect(t.Context(), token); err != nil || got.Active {
-		t.Errorf("ended: got %+v, %v", got, err)
-	}
-	b.Service.Sessions = brokenSessions{}
-	if _, err := b.admin().Introspect(t.Context(), token); !errors.Is(err, wire.ErrUnavailable) {
-		t.Errorf("no store: got %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package flows_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -10,41 +9,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
-
-func TestLoginSaysWhatComesNext(t *testing.T) {
-	terms := wire.Disclaimer{Code: "terms", Title: "Terms", Description: "Ours", Link: "https://example.com/terms", Version: "1"}
-	for _, c := range []struct {
-		name    string
-		account func(*record.Account)
-		state   record.State
-		phone   string
-		codes   int
-	}{
-		{"with a password", func(*record.Account) {}, record.CheckPassword, "", 0},
-		{"with a password and a second factor", func(a *record.Account) { a.SecondFactor = true }, record.CheckPassword, "", 0},
-		{"without a phone", func(a *record.Account) { a.Phone = "" }, record.CheckPassword, "", 0},
-		{"without a password", func(a *record.Account) { a.PasswordHash = "" }, record.CheckOTP, "+37*******45", 1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t)
-			b.update(true, c.account)
-			for _, disclaimers := range [][]wire.Disclaimer{{}, {terms}} {
-				b.company.Disclaimers = disclaimers
-				before := b.sms.count()
-				reply := b.must("auth/login", "", object{"login_id": email})
-				if reply.SessionState != c.state || reply.UserPhone != c.phone || reply.CaptchaRequired {
-					t.Errorf("got state %q, phone %q, captcha %v", reply.SessionState, reply.UserPhone, reply.CaptchaRequired)
-				}
-				if reply.DisclaimersRequired == nil || !slices.Equal(reply.DisclaimersRequired, disclaimers) {
-					t.Errorf("got disclaimers_required %v, want %v", reply.DisclaimersRequired, disclaimers)
-				}
-				if got := b.sms.count() - before; got != c.codes {
-					t.Errorf("%d codes were sent before the answer, want %d", got, c.codes)
-				}
-			}
-		})
-	}
-}
 
 func TestLoginNeedsAPasswordOrAPhone(t *testing.T) {
 	b := newBench(t)

@@ -225,16 +225,6 @@ func TestAnIdentityIsItsProviders(t *testing.T) {
 	b.wrong(wire.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
 }
 
-func TestNoSecondFactorOrNewPasswordAfterOAuth(t *testing.T) {
-	b := newBench(t)
-	b.company.SecondFactor = tenant.SecondFactorRequired
-	b.company.Password.Required = true
-	b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = true, true })
-	wantStep(t, b.must("auth/oauth", "", b.goodBody("auth/oauth")), record.Authorized)
-	b.update(true, func(a *record.Account) { a.Phone, a.PasswordHash = "", "" })
-	wantStep(t, b.must("auth/oauth", "", b.goodBody("auth/oauth")), record.Authorized)
-}
-
 func TestLinkVerifiedEmail(t *testing.T) {
 	user := tenant.OAuthUser{Subject: "new", Email: "ALICE@example.com", EmailVerified: true}
 	for name, c := range map[string]struct {

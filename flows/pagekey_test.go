@@ -97,19 +97,6 @@ func TestAPageKeyIsGoodForOneCompanyForAnHour(t *testing.T) {
 	b.wantKey(nil, code, key)
 }
 
-// What asks for the company's own key takes no page's: the OpenAPI document, and
-// protected paths with require_api_key.
-func TestAPageKeyIsNoAPIKey(t *testing.T) {
-	b := newKeyedBench(t)
-	keys := []string{b.pageKey(code)}
-	if _, _, err := b.Company(code, keys); err != wire.ErrAPIKeyInvalid {
-		t.Errorf("Company: %v", err)
-	}
-	if _, err := b.CompanyByKey(keys); err != wire.ErrAPIKeyInvalid {
-		t.Errorf("CompanyByKey: %v", err)
-	}
-}
-
 // Whose key can't be checked does not pass; others need no store.
 func TestAPageKeyNeedsTheStoresSecret(t *testing.T) {
 	b := newKeyedBench(t)

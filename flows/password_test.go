@@ -287,16 +287,3 @@ func TestAReusableCaptchaResponseIsUsedOften(t *testing.T) {
 		b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "captcha_response": "good"})
 	}
 }
-
-func TestWithoutCaptchaOnlyTheLocksAreLeft(t *testing.T) {
-	for _, r := range passwordRoutes {
-		t.Run(r.path, func(t *testing.T) {
-			b := newBench(t)
-			token := b.sessionIn(record.CheckPassword)
-			for range b.company.Limits.LockAfter {
-				wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, false)
-			}
-			wantRefusal(t, b.try(r.path, token, password, ""), wire.ErrRestricted, false)
-		})
-	}
-}

@@ -131,22 +131,6 @@ func TestRecoverChecksInOrder(t *testing.T) {
 	b.wrong(wire.ErrMethodRestricted, "auth/recovery/recover", "", recovery(object{"captcha_response": "good 3"}))
 }
 
-func TestRecoveryByPhone(t *testing.T) {
-	b := newBench(t)
-	token := b.sessionIn(record.RecoveryOTP)
-	b.wrong(wire.ErrSessionInvalid, "auth/recovery/checkquestion", token, object{"control_answer": answer})
-	first := b.sms.last(t).Code
-	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", token, object{"otp": wrongCode(first)})
-	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", token, object{"otp": first})
-	if reply := b.must("auth/recovery/renewotp", token, nil); fmt.Sprint(reply) != fmt.Sprint(flows.Reply{}) {
-		t.Errorf("got %+v, want nothing but the success", reply)
-	}
-	b.wrong(wire.ErrValidation, "auth/recovery/checkotp", token, object{"backup_code": "ABCDE23456"})
-	reply := b.must("auth/recovery/checkotp", token, object{"otp": b.sms.last(t).Code})
-	wantStep(t, reply, record.RecoveryPassword)
-	b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"})
-}
-
 func TestAControlAnswerIsFoldedAndSqueezed(t *testing.T) {
 	b := newBench(t)
 	b.company.Limits.WrongAnswers.N = 100
@@ -197,24 +181,6 @@ func TestWrongAnswersAreCounted(t *testing.T) {
 func (b *bench) mailed() string {
 	b.t.Helper()
 	return b.goodBody("auth/recovery/checklink")["token"].(string)
-}
-
-func TestALinkWorksOnce(t *testing.T) {
-	b := newBench(t)
-	link := b.mailed()
-	reply := b.must("auth/recovery/checklink", "", object{"token": link})
-	wantStep(t, reply, record.RecoveryPassword)
-	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
-	b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"})
-
-	link = b.mailed()
-	got := race(100, func(int) error {
-		_, err := b.serve("auth/recovery/checklink", "", object{"token": link})
-		return err
-	})
-	if got[""] != 1 || got["auth.token.invalid"]+got["auth.restricted"] != 99 {
-		t.Errorf("got %v, want one success", got)
-	}
 }
 
 func TestNothingElseUsesALinkUp(t *testing.T) {
@@ -272,145 +238,5 @@ func TestALinkEnds(t *testing.T) {
 		link := b.mailed()
 		b.must("auth/recovery/recover", "", recovery(object{"login_id": "bob@example.com", "method": "MAIL"}))
 		b.must("auth/recovery/checklink", "", object{"token": link})
-	})
-}
-
-func TestRacingLinksLeaveOne(t *testing.T) {
-	b := newBench(t)
-	b.company.Limits.MailsPerAccount.N = 20
-	got := race(50, func(int) error {
-		_, err := b.serve("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
-		return err
-	})
-	if got[""] != 20 || got["auth.restricted"] != 30 || b.mail.count() != 20 {
-		t.Errorf("got %v and %d mails, want 20", got, b.mail.count())
-	}
-	works := 0
-	for _, m := range b.mail.sent {
-		if _, err := b.serve("auth/recovery/checklink", "", object{"token": strings.TrimPrefix(m.Link, linkURL)}); err == nil {
-			works++
-		}
-	}
-	if works != 1 {
-		t.Errorf("%d links work, want 1", works)
-	}
-}
-
-func TestARecoveryThatWasNotDelivered(t *testing.T) {
-	t.Run("by SMS", func(t *testing.T) {
-		b := newBench(t)
-		b.sms.broken = errors.New("gateway timeout")
-		for range b.company.Limits.SMSPerAccount.N {
-			b.wrong(wire.ErrUnavailable, "auth/recovery/recover", "", recovery(object{"method": "PHONE"}))
-		}
-		b.wrong(wire.ErrRestricted, "auth/recovery/recover", "", recovery(object{"method": "PHONE"}))
-		if all, err := b.Sessions.List(t.Context(), b.clock.Now(), code, b.account); err != nil || len(all) != 0 {
-			t.Errorf("%d sessions are left (%v)", len(all), err)
-		}
-	})
-	t.Run("by mail", func(t *testing.T) {
-		b := newBench(t)
-		b.mail.broken = errors.New("greylisted")
-		for range b.company.Limits.MailsPerAccount.N {
-			b.wrong(wire.ErrUnavailable, "auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
-			b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": strings.TrimPrefix(b.mail.last(t).Link, linkURL)})
-		}
-		b.mail.broken = nil
-		b.wrong(wire.ErrRestricted, "auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
-		b.clock.advance(time.Hour)
-		b.must("auth/recovery/checklink", "", object{"token": b.mailed()})
-	})
-}
-
-// Two companies with the same login ids and mnemocodes have nothing in common.
-func TestNothingCrossesCompanies(t *testing.T) {
-	const other = "globex"
-	setup := func(t *testing.T) *bench {
-		b := newBench(t)
-		b.company.Captcha = &captcha{}
-		b.addCompany(other)
-		return b
-	}
-	refused := func(t *testing.T, b *bench, want *wire.Error, path, token string, body object) {
-		t.Helper()
-		_, err := b.serveAs(other, "192.0.2.1", path, token, body)
-		wantError(t, err, want)
-	}
-	passes := func(t *testing.T, b *bench, path, token string, body object) {
-		t.Helper()
-		if _, err := b.serveAs(other, "192.0.2.1", path, token, body); err != nil {
-			t.Errorf("%s: %v", path, err)
-		}
-	}
-	for _, state := range record.States[1:] {
-		t.Run("token/"+string(state), func(t *testing.T) {
-			b := setup(t)
-			b.company.Captcha = nil
-			token := b.sessionIn(state)
-			for i := range flows.Routes {
-				if route := &flows.Routes[i]; route.TakesToken() {
-					refused(t, b, wire.ErrTokenInvalid, route.Path, token, b.goodBody(route.Path))
-				}
-			}
-			if _, err := b.Authorize(t.Context(), flows.Demand{Company: other}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
-				t.Errorf("on the protected path: got %v", err)
-			}
-			b.clock.advance(48 * time.Hour)
-			refused(t, b, wire.ErrTokenInvalid, "auth/logout", token, nil) // not even that it expired
-			if state != record.CheckPassword {                             // of which nobody keeps it so long
-				b.wrong(wire.ErrTokenExpired, "auth/logout", token, nil)
-			}
-		})
-	}
-	t.Run("link", func(t *testing.T) {
-		b := setup(t)
-		b.company.Captcha, b.Companies[other].Captcha = nil, nil
-		link := b.mailed()
-		refused(t, b, wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
-		passes(t, b, "auth/recovery/recover", "", recovery(object{"method": "MAIL"})) // a newer link, but the other's
-		b.must("auth/recovery/checklink", "", object{"token": link})
-	})
-	t.Run("counts", func(t *testing.T) {
-		b := setup(t)
-		b.company.Limits.CaptchaAfter = 1000
-		for range b.company.Limits.LockAfter {
-			b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
-			b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
-		}
-		for range b.company.Limits.FailuresPerAddress.N {
-			b.serve("auth/login", "", object{"login_id": "somebody"})
-		}
-		b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
-		passes(t, b, "auth/checkcredentials", "", object{"login_id": email, "password": password})
-		refused(t, b, wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
-	})
-	t.Run("budgets", func(t *testing.T) {
-		b := setup(t)
-		rate := tenant.Rate{N: 2, Per: time.Hour}
-		for _, c := range b.Companies {
-			c.Captcha = nil
-			c.Limits.SMSPerPhone, c.Limits.SMSPerAddress, c.Limits.SMSPerCompany, c.Limits.MailsPerAccount = rate, rate, rate, rate
-		}
-		for _, method := range []string{"PHONE", "MAIL"} {
-			body := recovery(object{"method": method})
-			b.must("auth/recovery/recover", "", body)
-			b.must("auth/recovery/recover", "", body)
-			b.wrong(wire.ErrRestricted, "auth/recovery/recover", "", body)
-			passes(t, b, "auth/recovery/recover", "", body)
-		}
-	})
-	t.Run("a new password", func(t *testing.T) {
-		b := setup(t)
-		b.company.Captcha = nil
-		reply, err := b.serveAs(other, "192.0.2.1", "auth/login", "", object{"login_id": email})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "another fine secret"})
-		passes(t, b, "auth/checkpassword", reply.SessionToken, object{"password": password})
-	})
-	t.Run("identity", func(t *testing.T) {
-		b := setup(t)
-		refused(t, b, wire.ErrOAuthNotFound, "auth/oauth", "", b.goodBody("auth/oauth"))
 	})
 }

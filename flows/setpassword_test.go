@@ -2,7 +2,6 @@ package flows_test
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -123,37 +122,6 @@ func TestANewPasswordEndsAllElse(t *testing.T) {
 				if _, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + reply.SessionToken}); err != nil {
 					t.Errorf("the new session: %v", err)
 				}
-			}
-		})
-	}
-}
-
-func TestOneNewPasswordWins(t *testing.T) {
-	for _, sessions := range []int{1, 10} {
-		t.Run(fmt.Sprint(sessions), func(t *testing.T) {
-			b := newBench(t)
-			tokens := make([]string, sessions)
-			for i := range tokens {
-				tokens[i] = b.sessionIn(record.RecoveryPassword)
-			}
-			secret := func(i int) string { return fmt.Sprintf("another fine secret %d", i) }
-			got := race(100, func(i int) error {
-				_, err := b.serve("auth/setpassword", tokens[i%sessions], object{"new_password": secret(i)})
-				return err
-			})
-			if got[""] != 1 || got["auth.token.invalid"] != 99 {
-				t.Errorf("got %v, want one success", got)
-			}
-			right := 0
-			for i := range 100 {
-				_, err := b.serveAs(code, addressOf(i), "auth/checkcredentials", "", object{"login_id": email, "password": secret(i)})
-				if err == nil {
-					right++
-				}
-				b.clock.advance(b.company.Limits.LockFor)
-			}
-			if right != 1 {
-				t.Errorf("%d of the passwords work, want 1", right)
 			}
 		})
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// openAPIFile describes Routes. Its test makes it of them, of the fields that an
-// account can have, and of the types that are answered.
+// openAPIFile describes Routes. It is written by hand; its test compares it with
+// them, with the fields of accounts, and with the types that are answered.
 //
 //go:embed openapi.json
 var openAPIFile []byte

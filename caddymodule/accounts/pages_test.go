@@ -1,11 +1,14 @@
 package accounts
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 )
+
+var update = flag.Bool("update", false, "write the table of docs/backends.md anew")
 
 // What docs/backends.md lists is the table of the routes. After a change:
 // go test ./caddymodule/accounts -run Page -update

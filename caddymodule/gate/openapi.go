@@ -29,8 +29,8 @@ func (h *Handler) serveDocument(w http.ResponseWriter, r *http.Request, t target
 var openAPIFile []byte
 
 // openAPI returns the OpenAPI document of a site whose routes lie below base.
-// openapi.json is it for a site without a base; its test makes it of the table
-// of the routes.
+// openapi.json is it for a site without a base. It is written by hand; the tests
+// compare it with the table of the routes.
 func openAPI(base string) []byte {
 	if base == "" {
 		return openAPIFile

@@ -366,6 +366,7 @@ func TestUnreachableStoreIsToldToBackends(t *testing.T) {
 			t.Error("no Retry-After")
 		}
 	}
+	s.api(keyOfAll, "POST", "acme/introspect", fields{"token": someToken}).wantRefused(http.StatusServiceUnavailable, "")
 	s.api("", "GET", "acme/accounts", nil).wantRefused(http.StatusUnauthorized, "")
 }
 

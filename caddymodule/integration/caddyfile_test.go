@@ -17,7 +17,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
 
-var update = flag.Bool("update", false, "write the JSON of testdata/*.caddyfiletest and openapi.json anew")
+var update = flag.Bool("update", false, "write the JSON of testdata/*.caddyfiletest and the tables of the pages anew")
 
 const (
 	expects = "\n----------\n" // between a Caddyfile and what is expected of it

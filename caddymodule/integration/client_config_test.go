@@ -16,6 +16,9 @@ func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
 		t.Parallel()
 		const listed = "https://app.example.com"
 		s := start(t, siteConfig{more: umbra, handler: "cors " + listed, company: disclaimers + `
+			password {
+				regex [0-9] "A digit."
+			}
 			captcha hcaptcha hidden-captcha-secret {
 				site_key widget-key
 			}
@@ -41,7 +44,7 @@ func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
 			t.Errorf("got %v %s", a.Header, a.Body)
 		}
 		for _, want := range []string{
-			`{"status":"success","password":{"min_length":8,"regex":null,"description":"8 to 128`, `"captcha":{"type":"hcaptcha","site_key":"widget-key"}`, `"recovery":["PHONE","MAIL","QUESTION"]`,
+			`{"status":"success","password":{"min_length":8,"regex":"[0-9]","description":"8 to 128`, `company's name. A digit.","regex_description":"A digit."}`, `"captcha":{"type":"hcaptcha","site_key":"widget-key"}`, `"recovery":["PHONE","MAIL","QUESTION"]`,
 			`{"provider_id":2,"name":"Git & co","authorize_url":"https://git.example.com/authorize?x=y","client_id":"ours","scope":"read:user user:email","pkce":false}`,
 			`{"provider_id":4,"name":"127.0.0.1","authorize_url":null,"client_id":"theirs","scope":"openid","pkce":false}`,
 			`"disclaimers":[{"code":"terms",`, `"session":{"idle":3600,"lifetime":86400}}`,
@@ -64,7 +67,7 @@ func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
 			}
 		}
 		s.ask("GET", path+"/", sessionKey).want(wire.ErrHeaderMissing)
-		if a := s.ask("GET", "/umbra/v2/client.json", "X-Api-Key: other-key\r\n").is(200); !strings.Contains(string(a.Body), `"captcha":{"type":"off"},"recovery":["PHONE","MAIL","QUESTION"],"oauth":[],"disclaimers":[],`) {
+		if a := s.ask("GET", "/umbra/v2/client.json", "X-Api-Key: other-key\r\n").is(200); !strings.Contains(string(a.Body), `"password":{"min_length":8,"regex":null,`) || !strings.Contains(string(a.Body), `"captcha":{"type":"off"},"recovery":["PHONE","MAIL","QUESTION"],"oauth":[],"disclaimers":[],`) {
 			t.Errorf("got %s", a.Body)
 		}
 	})

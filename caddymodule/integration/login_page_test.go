@@ -161,25 +161,6 @@ func TestLanguagesOfTheLoginPage(t *testing.T) {
 	}
 }
 
-func TestThePagesKeyIsOfItsCompanyAlone(t *testing.T) {
-	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{company: "captcha off", more: "company umbra {\napi_key other-key\ncaptcha off\n}\n", handler: "login_page acme"})
-		_, markup := s.loaded("/acme/login", "")
-		key := keyOfPage.FindStringSubmatch(markup)
-		if key == nil {
-			t.Fatalf("no key in %s", markup)
-		}
-		body := fields{"login_id": "nobody@example.com"}
-		s.postTo("acme", key[1], "auth/login", "", body).want(wire.ErrLoginIDNotFound)
-		s.postTo("umbra", key[1], "auth/login", "", body).want(wire.ErrAPIKeyInvalid)
-		if _, again := s.loaded("/acme/login", ""); keyOfPage.FindStringSubmatch(again) == nil {
-			t.Error("no key in a second page")
-		}
-	})
-}
-
 // Contract, 16: of several companies, a site has the page of those that login_page
 // names, and takes the key of no other's page, wherever that was made.
 func TestALoginPageIsOfTheCompaniesThatItNames(t *testing.T) {

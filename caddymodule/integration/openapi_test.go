@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"reflect"
@@ -151,70 +152,67 @@ func TestOpenAPIFileIsWhatIsServed(t *testing.T) {
 	}
 }
 
-// The document has exactly the routes, states and codes of the one table, and
-// a word on each field.
+// extensions are the operations that are not in flows.Routes, with their errors.
+var extensions = map[string][]*wire.Error{
+	"GET captcha":     {wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrNoRoute, wire.ErrUnavailable, wire.ErrService},
+	"GET client.json": {wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrUnavailable, wire.ErrService},
+	"GET session": {
+		wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrHeaderMissing, wire.ErrHeaderInvalid, wire.ErrTokenInvalid, wire.ErrTokenExpired,
+		wire.ErrUnavailable, wire.ErrService,
+	},
+	"POST session":   append([]*wire.Error{wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrMethod, wire.ErrUnavailable, wire.ErrService}, flows.TokenErrors...),
+	"DELETE session": append([]*wire.Error{wire.ErrMethod, wire.ErrUnavailable, wire.ErrService}, flows.TokenErrors...),
+}
+
+// The document has the operations of the table and the extensions, with their
+// states, fields and errors, and no others.
 func TestOpenAPISaysWhatTheTableSays(t *testing.T) {
 	doc := document(t)
 	if err := doc.Validate(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got, want := doc.Paths.Len(), len(flows.Routes)+3; got != want { // and captcha, client.json and session
-		t.Errorf("it has %d paths, want %d", got, want)
+	operations := map[string]*openapi3.Operation{}
+	for path, item := range doc.Paths.Map() {
+		for method, operation := range item.Operations() {
+			operations[method+" "+strings.TrimPrefix(path, "/{company_code}/v2/")] = operation
+		}
 	}
-	checkDescribed(t, doc.Components.Schemas["Challenge"].Value)
-	checkDescribed(t, doc.Components.Schemas["Session"].Value)
+	if got, want := len(operations), len(flows.Routes)+len(extensions); got != want {
+		t.Errorf("it has %d operations, want %d", got, want)
+	}
+	all := map[*wire.Error]bool{}
+	check := func(name string, errs []*wire.Error) *openapi3.Operation {
+		operation := operations[name]
+		if operation == nil {
+			t.Fatalf("it has no %s", name)
+		}
+		checkErrors(t, name, operation, errs)
+		for _, schema := range answersOf(operation) {
+			checkDescribed(t, schema)
+		}
+		for _, e := range errs {
+			all[e] = true
+		}
+		return operation
+	}
+	for name, errs := range extensions {
+		check(name, errs)
+	}
 	answered := map[string]bool{}
 	for i := range flows.Routes {
 		route := &flows.Routes[i]
-		t.Run(route.Path, func(t *testing.T) {
-			operation := doc.Paths.Value("/{company_code}/v2/" + route.Path).Post
-			states := []record.State{}
-			for _, answer := range answersOf(operation) {
-				schema, ok := answer.Properties["session_state"]
-				if ok {
-					states = append(states, record.State(schema.Value.Enum[0].(string)))
-				}
-				if !slices.Contains(answer.Required, "session_state") {
-					states = append(states, record.None)
-				}
-				for name := range answer.Properties {
-					answered[name] = true
-				}
-				checkDescribed(t, answer)
+		errs := slices.Concat(flows.Common, route.Fails)
+		if route.TakesToken() {
+			errs = append(errs, flows.TokenErrors...)
+		}
+		operation := check("POST "+route.Path, errs)
+		checkStates(t, route, operation)
+		checkFields(t, route, operation)
+		for _, answer := range answersOf(operation) {
+			for name := range answer.Properties {
+				answered[name] = true
 			}
-			if diff := cmp.Diff(route.To, states); diff != "" {
-				t.Errorf("its states: %s", diff)
-			}
-			got, want := []string{}, []string{}
-			for status, response := range operation.Responses.Map() {
-				for _, code := range codesOf(response) {
-					got = append(got, status+" "+code)
-				}
-			}
-			for name, e := range everyError() {
-				if route.MayFail(e) {
-					want = append(want, name)
-				}
-			}
-			slices.Sort(got)
-			slices.Sort(want)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("its codes: %s", diff)
-			}
-			if (operation.RequestBody != nil) != (len(route.Fields()) > 0) {
-				t.Error("it has a body without fields, or fields without a body")
-			}
-			if operation.RequestBody == nil {
-				return
-			}
-			body := operation.RequestBody.Value.Content.Get("application/json").Schema.Value
-			checkDescribed(t, body)
-			for _, field := range route.Fields() {
-				if schema := body.Properties[field.Name]; schema == nil || slices.Contains(body.Required, field.Name) != field.Required {
-					t.Errorf("the request's %s is missing, or required where it is not", field.Name)
-				}
-			}
-		})
+		}
 	}
 	for _, f := range slices.Concat(reflect.VisibleFields(reflect.TypeFor[flows.Reply]()), reflect.VisibleFields(reflect.TypeFor[wire.Disclaimer]())) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -222,6 +220,122 @@ func TestOpenAPISaysWhatTheTableSays(t *testing.T) {
 			t.Errorf("no answer has %s", name)
 		}
 	}
+	var codes, reasons []any
+	for e := range all {
+		codes = append(codes, e.Code)
+		for _, reason := range wire.Reasons[e] {
+			reasons = append(reasons, string(reason))
+		}
+	}
+	schema := doc.Components.Schemas["Error"].Value
+	wantSet(t, "the schema of errors: error_code", schema.Properties["error_code"].Value.Enum, codes)
+	wantSet(t, "the schema of errors: reason", schema.Properties["reason"].Value.Enum, reasons)
+}
+
+// wantSet compares two lists without regard to their order.
+func wantSet(t *testing.T, of string, got, want []any) {
+	t.Helper()
+	sorted := func(list []any) []string {
+		set := map[string]bool{}
+		for _, one := range list {
+			set[fmt.Sprint(one)] = true
+		}
+		return slices.Sorted(maps.Keys(set))
+	}
+	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
+		t.Errorf("%s: %s", of, diff)
+	}
+}
+
+// checkErrors compares the examples of an operation's errors with the errors it
+// may answer, and the headers that come with them.
+func checkErrors(t *testing.T, name string, operation *openapi3.Operation, errs []*wire.Error) {
+	t.Helper()
+	var got, want []any
+	for status, response := range operation.Responses.Map() {
+		for _, example := range response.Value.Content.Get("application/json").Examples {
+			if value := example.Value.Value.(map[string]any); value["error_code"] != nil {
+				got = append(got, fmt.Sprintln(status, value["error_code"], value["message"]))
+			}
+		}
+		if retry := response.Value.Headers["Retry-After"] != nil; retry != (status == "429" || status == "503") {
+			t.Errorf("%s: %s has Retry-After: %v", name, status, retry)
+		}
+		if response.Value.Headers["WWW-Authenticate"] == nil && status == "401" {
+			t.Errorf("%s: 401 has no WWW-Authenticate", name)
+		}
+	}
+	for _, e := range errs {
+		want = append(want, fmt.Sprintln(e.Status, e.Code, e.Message))
+	}
+	wantSet(t, name, got, want)
+}
+
+// checkStates compares the states that a route takes and leads to.
+func checkStates(t *testing.T, route *flows.Route, operation *openapi3.Operation) {
+	t.Helper()
+	states := []record.State{}
+	for _, answer := range answersOf(operation) {
+		if schema, ok := answer.Properties["session_state"]; ok {
+			states = append(states, record.State(schema.Value.Enum[0].(string)))
+		}
+		if !slices.Contains(answer.Required, "session_state") {
+			states = append(states, record.None)
+		}
+	}
+	if diff := cmp.Diff(route.To, states); diff != "" {
+		t.Errorf("%s: its states: %s", route.Path, diff)
+	}
+	if _, takes := (*operation.Security)[0]["session"]; takes != route.TakesToken() {
+		t.Errorf("%s: takes a token: %v", route.Path, takes)
+	}
+	for _, state := range record.States[1:] {
+		takes := slices.Contains(route.From, state) && len(route.From) < len(record.States)-1 // else any state
+		if named := strings.Contains(operation.Description, "`"+string(state)+"`"); named != takes {
+			t.Errorf("%s: its description names %s: %v", route.Path, state, named)
+		}
+	}
+}
+
+// checkFields compares the fields of a route's body.
+func checkFields(t *testing.T, route *flows.Route, operation *openapi3.Operation) {
+	t.Helper()
+	fields := route.Fields()
+	if operation.RequestBody == nil {
+		if len(fields) > 0 {
+			t.Errorf("%s: it has no body", route.Path)
+		}
+		return
+	}
+	body := operation.RequestBody.Value.Content.Get("application/json").Schema.Value
+	checkDescribed(t, body)
+	if got, want := len(body.Properties), len(fields); got != want {
+		t.Errorf("%s: it has %d fields, want %d", route.Path, got, want)
+	}
+	kinds := map[reflect.Kind]string{reflect.String: "string", reflect.Int: "integer", reflect.Slice: "array"}
+	for _, field := range fields {
+		property := body.Properties[field.Name]
+		if property == nil {
+			t.Errorf("%s: it has no %s", route.Path, field.Name)
+			continue
+		}
+		schema := property.Value
+		optional := schema.Type.Includes("null")
+		required := slices.Contains(body.Required, field.Name)
+		longest, most := schema.MaxLength, schema.MaxItems
+		if field.MaxItems > 0 {
+			longest = schema.Items.Value.MaxLength
+		}
+		if !schema.Type.Includes(kinds[field.Kind]) || required != field.Required || optional == field.Required ||
+			!sameBound(longest, field.Max) || !sameBound(most, field.MaxItems) {
+			t.Errorf("%s: the document differs from %+v", route.Path, field)
+		}
+	}
+}
+
+// sameBound compares a bound of the document with one of the code, where 0 is none.
+func sameBound(got *uint64, want int) bool {
+	return got == nil && want == 0 || got != nil && *got == uint64(want)
 }
 
 // answersOf returns the schemas of an operation's successful answers.
@@ -249,27 +363,16 @@ func codesOf(response *openapi3.ResponseRef) []string {
 	return codes
 }
 
-// everyError returns all errors that any route may answer with, by status and
-// code.
-func everyError() map[string]*wire.Error {
-	all := map[string]*wire.Error{}
-	for i := range flows.Routes {
-		for _, e := range errorsOf(&flows.Routes[i]) {
-			all[fmt.Sprintf("%d %s", e.Status, e.Code)] = e
-		}
-	}
-	return all
-}
-
-// checkDescribed checks that each field of a schema but status is described and
-// has an example.
+// checkDescribed checks that each field of a schema but status is described and,
+// if it is a single value, has an example.
 func checkDescribed(t *testing.T, schema *openapi3.Schema) {
 	t.Helper()
 	for name, p := range schema.Properties {
 		if name == "status" {
 			continue
 		}
-		if p.Value.Description == "" || p.Value.Examples == nil && len(p.Value.Enum) == 0 {
+		single := !p.Value.Type.Is("object") && !p.Value.Type.Is("array")
+		if p.Value.Description == "" || single && p.Value.Examples == nil && len(p.Value.Enum) == 0 {
 			t.Errorf("%s has no description or no example", name)
 		}
 	}

@@ -7,9 +7,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // sessionID is that of the account's one session.
@@ -45,9 +47,11 @@ func TestUserChangesTheirPassword(t *testing.T) {
 			{fields{"current_password": testPassword, "new_password": "a fine secret", "x": "y"}, 400, "x", ""},
 			{fields{"current_password": testPassword, "new_password": "a fine secret", "address": "x"}, 400, "address", ""},
 			{fields{"current_password": testPassword, "new_password": "a fine secret", "keep_session": "none"}, 400, "keep_session", ""},
+			{fields{"current_password": testPassword, "new_password": "a fine secret", "keep_session": kept}, 400, "keep_session", ""}, // it is the token
 			{fields{"current_password": "wrong", "new_password": "a fine secret"}, 401, "current_password", "password.wrong"},
 			{fields{"current_password": testPassword, "new_password": "short"}, 422, "new_password", "password.too_short"},
 			{fields{"current_password": testPassword, "new_password": "password1"}, 422, "new_password", "password.common"},
+			{fields{"current_password": testPassword, "new_password": "alice@example.com"}, 422, "new_password", "password.personal"},
 			{fields{"current_password": testPassword, "new_password": strings.Repeat("x", 129)}, 422, "new_password", "password.too_long"},
 			{fields{"current_password": testPassword, "new_password": testPassword}, 422, "new_password", ""},
 		} {
@@ -66,10 +70,17 @@ func TestUserChangesTheirPassword(t *testing.T) {
 		}
 		s.credentials("alice", testPassword).want(wire.ErrCredentialsInvalid)
 		s.credentials("alice", "a fine secret").wantState(record.Authorized)
+		storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.password_changed")) == 1 })
 		s.audits(1, `"msg":"mnemogate.account.changed","company":"acme","mnemocode":"alice","address":"127.0.0.1","actor":"all","reason":"password"`)
 
 		s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "a fine secret"}).wantStatus(http.StatusNoContent)
 		s.api("reads-and-nothing-else", "POST", path+"check-password", fields{"current_password": "a fine secret"}).wantRefused(403, "")
+		s.api(keyOfAll, "POST", path+"password", fields{"current_password": "a fine secret", "new_password": "a finer secret"}).wantStatus(http.StatusNoContent)
+		for _, node := range append(s.nodes, s) {
+			s.hears(node, kept)
+		}
+		s.api(keyOfAll, "POST", path+"password", fields{"current_password": "a finer secret", "new_password": "a fine secret"}).wantStatus(http.StatusNoContent)
+		kept = s.signedIn("alice", "a fine secret")
 		for range 10 {
 			s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "wrong"}).wantRefused(401, "current_password")
 		}

@@ -23,11 +23,14 @@ func (s *site) challenge(method, path string, keys ...string) answer {
 	return s.do(r)
 }
 
-// worked returns responses to a challenge of 8 bits.
-func worked(challenge string, n int) (responses []string) {
+// worked returns right responses to a challenge of 8 bits.
+func worked(challenge string, n int) []string { return hashed(challenge, n, 0) }
+
+// hashed returns responses whose hash begins with a byte.
+func hashed(challenge string, n int, first byte) (responses []string) {
 	for i := 0; len(responses) < n; i++ {
 		response := fmt.Sprint(challenge, ".", i)
-		if sha256.Sum256([]byte(response))[0] == 0 {
+		if sha256.Sum256([]byte(response))[0] == first {
 			responses = append(responses, response)
 		}
 	}
@@ -63,6 +66,10 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 			if got := a.Header.Get("Access-Control-Allow-Origin"); got != "https://app.example.com" {
 				t.Errorf("Access-Control-Allow-Origin is %q", got)
 			}
+			client := s.challenge("GET", "/acme/v2/client.json", testKey)
+			if want := `"captcha":{"type":"pow","bits":8}`; !strings.Contains(string(client.Body), want) {
+				t.Errorf("got %s, want %s", client.Body, want)
+			}
 			if first := a.str("challenge"); len(first) != 44 || first == challenge() {
 				t.Errorf("got %q", first)
 			}
@@ -95,6 +102,7 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 			recovery(worked(theirs, 1)[0]).want(wire.ErrCaptchaInvalid)
 			recovery(worked(strings.Repeat("A", 44), 1)[0]).want(wire.ErrCaptchaInvalid)
 			recovery(challenge()).want(wire.ErrCaptchaInvalid)
+			recovery(hashed(challenge(), 1, 1)[0]).want(wire.ErrCaptchaInvalid) // 7 bits
 			recovery(worked(challenge(), 1)[0]).wantState(record.RecoveryQuestion)
 		})
 		if got := s.backend.requests(); len(got) != 0 {

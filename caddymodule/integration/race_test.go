@@ -439,18 +439,6 @@ func limitsHoldUnderARace(t *testing.T, start starter) {
 		}
 		s.postTo("narrow", testKey, "auth/login", "", fields{"login_id": "alice"}).want(wire.ErrRestricted)
 	})
-	s.run("SMS of an account", func(t *testing.T) {
-		answers := together(50, func(int) answer { return s.post("auth/login", "", fields{"login_id": "+37060000002"}) })
-		if got := outcomes(answers); got["success"] != 5 || got["auth.restricted"] != 45 {
-			t.Errorf("%v, want 5 successes and 45 restricted", got)
-		}
-		if sent := len(s.sms.of("otp.login")); sent != 5 {
-			t.Errorf("%d SMS were sent, want 5", sent)
-		}
-		if open := len(s.sessions("bob")); open != 5 {
-			t.Errorf("%d sessions were made, want 5", open)
-		}
-	})
 	s.run("mails of an account", func(t *testing.T) {
 		s.update("bob", false, func(a *record.Account) { a.Email = "bob@example.com" })
 		answers := together(30, func(int) answer {

@@ -33,7 +33,6 @@ var rooms = map[string][]string{
 	"caddymodule/stores":          {"caddymodule/guest", "store"},
 	"caddymodule/guest":           {"flows/record", "flows/tenant", "store"},
 	"caddymodule/guest/guesttest": {"flows/message"},
-	"caddymodule/openapi":         nil,
 	"caddymodule/bench":           nil,             // tests only
 	"caddymodule/integration":     {"caddymodule"}, // tests only
 	"store":                       {"flows/panics", "flows/record"},

@@ -89,9 +89,14 @@ func TestAuthenticatorApp(t *testing.T) {
 		s.api(keyOfAll, "POST", path+"/confirm", fields{"code": "123456"}).wantRefused(http.StatusConflict, "")
 		made := s.api(keyOfAll, "POST", path, nil).wantStatus(http.StatusOK)
 		secret := made.str("secret")
-		if uri := made.str("uri"); !strings.HasPrefix(uri, "otpauth://totp/acme:carol?secret="+secret+"&issuer=acme") {
+		// Google's Key Uri Format, which apps read from the QR code.
+		if uri := made.str("uri"); uri != "otpauth://totp/acme:carol?secret="+secret+"&issuer=acme&algorithm=SHA1&digits=6&period=30" {
 			t.Errorf("uri is %s", uri)
 		}
+		if s.secondStep("carol").str("user_phone") == "" {
+			t.Error("an app that is not confirmed is asked for")
+		}
+		sent++
 		s.api(keyOfAll, "POST", path+"/confirm", fields{}).wantRefused(http.StatusBadRequest, "code")
 		s.api(keyOfAll, "POST", path+"/confirm", fields{"code": neverShown(t, secret)}).wantRefused(http.StatusUnprocessableEntity, "code")
 		s.api(keyOfAll, "POST", path+"/confirm", fields{"code": 123456}).wantRefused(http.StatusBadRequest, "code")
@@ -142,7 +147,12 @@ func TestAuthenticatorApp(t *testing.T) {
 		if !strings.Contains(line, `"totp_secret":"`+secret+`"`) {
 			t.Errorf("the export with secrets holds %s", line)
 		}
+		session = s.post("auth/checkotp", s.secondStep("carol").token(), fields{"backup_code": codes[1]}).wantState(record.Authorized).token()
 		s.api(keyOfAll, "DELETE", path, nil).wantStatus(http.StatusNoContent)
+		for _, node := range append(s.nodes, s) {
+			s.hears(node, session)
+		}
+		s.audits(2, `"msg":"mnemogate.account.totp","company":"acme","mnemocode":"carol"`)
 		s.credentials("carol", testPassword).wantState(record.CheckOTP) // by a backup code
 
 		imported := func(want string) {

@@ -40,12 +40,12 @@ var (
 	ErrTokenExpired   = &Error{"auth.token.expired", 401, "The token has expired. Start again."}
 	ErrSessionInvalid = &Error{"auth.session.invalid", 403, "This route needs a session in another state. The answer that issued the token names its session_state."}
 
-	ErrLoginIDNotFound = &Error{"auth.loginid.notfound", 404, "No account has this login_id."}                         // fixed
-	ErrUserRestricted  = &Error{"auth.user.restricted", 403, "The account is restricted, so it cannot log in."}           // fixed
-	ErrUserClosed      = &Error{"auth.user.closed", 403, "The account is closed."}                                     // fixed
-	ErrUserDenied      = &Error{"auth.user.denied", 403, "An administrator has denied access to this account."}           // fixed
+	ErrLoginIDNotFound = &Error{"auth.loginid.notfound", 404, "No account has this login_id."}                                     // fixed
+	ErrUserRestricted  = &Error{"auth.user.restricted", 403, "The account is restricted, so it cannot log in."}                    // fixed
+	ErrUserClosed      = &Error{"auth.user.closed", 403, "The account is closed."}                                                 // fixed
+	ErrUserDenied      = &Error{"auth.user.denied", 403, "An administrator has denied access to this account."}                    // fixed
 	ErrRestricted      = &Error{"auth.restricted", 429, "Too many attempts. Wait for the seconds in Retry-After, then try again."} // conditions: rates and locks
-	ErrCaptchaMissing  = &Error{"auth.captcha.missing", 403, "Solve the captcha and send captcha_response."}           //
+	ErrCaptchaMissing  = &Error{"auth.captcha.missing", 403, "Solve the captcha and send captcha_response."}                       //
 	ErrCaptchaInvalid  = &Error{"auth.captcha.invalid", 403, "The captcha_response is invalid or was used before. Solve a new captcha."}
 	ErrPasswordInvalid = &Error{"auth.password.invalid", 401, "The password is wrong."}
 	// ErrPasswordSame is auth/setpassword's auth.password.invalid.
@@ -54,7 +54,7 @@ var (
 	ErrOTPInvalid         = &Error{"auth.otp.invalid", 401, "The code is wrong, expired or already used. Request a new code before you try again."}
 	ErrBackupCodeInvalid  = &Error{"auth.backupcode.invalid", 401, "The backup_code is wrong or was used before."}
 	ErrDisclaimerInvalid  = &Error{"auth.disclaimer.invalid", 403, "Send the codes of all disclaimers_required in accept_disclaimers."}
-	ErrOAuthNotFound      = &Error{"auth.oauth.notfound", 404, "No account is linked to this user of the provider."}                                          // fixed
+	ErrOAuthNotFound      = &Error{"auth.oauth.notfound", 404, "No account is linked to this user of the provider."}                                                           // fixed
 	ErrOAuthFailed        = &Error{"auth.oauth.failed", 401, "The provider did not confirm the login. Check code and redirect_uri, then send the user to the provider again."} // fixed
 	ErrAnswerInvalid      = &Error{"auth.controlanswer.invalid", 401, "The control_answer is wrong."}
 
