@@ -42,10 +42,10 @@ func TestClientConfigTellsWhatTheCompanyAsksFor(t *testing.T) {
 	if _, got := b.clientConfig(); got != bare {
 		t.Errorf("got %s", got)
 	}
-	b.company.Methods = nil
+	b.company.Recovery.Methods = nil
 	b.company.Captcha, b.company.CaptchaType, b.company.SiteKey = &captcha{}, "turnstile", "site"
 	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Title: "Terms", Version: "1"}}
-	b.company.Password.Regex, b.company.Password.RegexSource = regexp.MustCompile("[0-9]"), "[0-9]"
+	b.company.Regex, b.company.Password.Regex = regexp.MustCompile("[0-9]"), "[0-9]"
 	b.company.Password.RegexDescription = "a digit"
 	b.company.OAuth = map[int]tenant.OAuth{
 		5: {Name: "Five", ClientID: "five", RequirePKCE: true},

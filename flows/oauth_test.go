@@ -228,7 +228,7 @@ func TestAnIdentityIsItsProviders(t *testing.T) {
 func TestNoSecondFactorOrNewPasswordAfterOAuth(t *testing.T) {
 	b := newBench(t)
 	b.company.SecondFactor = tenant.SecondFactorRequired
-	b.company.Password.Required = true
+	b.company.Password.Required = new(true)
 	b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = true, true })
 	wantStep(t, b.must("auth/oauth", "", b.goodBody("auth/oauth")), record.Authorized)
 	b.update(true, func(a *record.Account) { a.Phone, a.PasswordHash = "", "" })

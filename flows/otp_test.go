@@ -46,7 +46,7 @@ func TestCodesAreOfSixDigits(t *testing.T) {
 	if len(seen) < 190 {
 		t.Errorf("200 codes, of which %d differ", len(seen))
 	}
-	b.company.OTPLength = 8
+	b.company.OTP.Length = 8
 	if _, otp := b.awaiting(); len(otp) != 8 {
 		t.Errorf("got the code %q, want 8 digits", otp)
 	}
@@ -152,7 +152,7 @@ func TestRenewing(t *testing.T) {
 	b := benchWithCodes(t)
 	token, first := b.awaiting()
 	codes := []string{first}
-	for range b.company.OTPRenewals {
+	for range *b.company.OTP.Renewals {
 		b.clock.advance(time.Minute)
 		reply := b.must("auth/renewotp", token, nil)
 		if reply.SessionToken != "" || reply.SessionState != record.None || reply.UserPhone != "+37*******45" {
@@ -172,7 +172,7 @@ func TestRenewing(t *testing.T) {
 	if second := b.sms.last(t).Code; second != first {
 		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": first})
 	}
-	b.clock.advance(b.company.Temporary)
+	b.clock.advance(time.Duration(b.company.Session.Temporary))
 	b.wrong(wire.ErrTokenExpired, "auth/renewotp", token, nil) // its life was not lengthened
 }
 
@@ -187,7 +187,7 @@ func TestARenewedCodeThatWasNotDelivered(t *testing.T) {
 				first = b.sms.last(t).Code
 			}
 			b.sms.broken = errors.New("gateway timeout")
-			for range b.company.OTPRenewals {
+			for range *b.company.OTP.Renewals {
 				b.wrong(wire.ErrUnavailable, path, token, nil)
 			}
 			b.wrong(wire.ErrOTPInvalid, check, token, object{"otp": first})              // the one before has ended
@@ -220,10 +220,10 @@ func TestRacingRenewalsLeaveOneCode(t *testing.T) {
 		_, err := b.serve("auth/renewotp", token, nil)
 		return err
 	})
-	if got[""] != b.company.OTPRenewals || got["auth.restricted"] != 100-b.company.OTPRenewals {
-		t.Errorf("got %v, want %d renewals", got, b.company.OTPRenewals)
+	if got[""] != *b.company.OTP.Renewals || got["auth.restricted"] != 100-*b.company.OTP.Renewals {
+		t.Errorf("got %v, want %d renewals", got, *b.company.OTP.Renewals)
 	}
-	if got := b.sms.count(); got != 1+b.company.OTPRenewals {
+	if got := b.sms.count(); got != 1+*b.company.OTP.Renewals {
 		t.Errorf("%d SMS were sent", got)
 	}
 }
@@ -231,7 +231,7 @@ func TestRacingRenewalsLeaveOneCode(t *testing.T) {
 func TestFixedCodesNeedNoSMS(t *testing.T) {
 	b := newBench(t)
 	b.withoutPassword()
-	b.company.OTPFixed = map[string]string{phone: "424242"}
+	b.company.OTP.Fixed = []tenant.FixedCode{{Code: "424242", Phones: []string{phone}}}
 	for range 20 { // no budget is touched
 		reply := b.must("auth/login", "", object{"login_id": email})
 		if reply.UserPhone != "+37*******45" {
@@ -455,7 +455,7 @@ func TestAnAccountWithoutAPasswordMustSetItWhereThatIsRequired(t *testing.T) {
 	b := benchWithCodes(t)
 	token, otp := b.awaiting()
 	wantStep(t, b.must("auth/checkotp", token, object{"otp": otp}), record.Authorized)
-	b.company.Password.Required = true
+	b.company.Password.Required = new(true)
 	token, otp = b.awaiting()
 	reply := b.must("auth/checkotp", token, object{"otp": otp})
 	wantStep(t, reply, record.SetPassword)

@@ -55,7 +55,7 @@ func TestRecoveryMethods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.company.Methods = c.allowed
+			b.company.Recovery.Methods = c.allowed
 			b.update(true, func(a *record.Account) {
 				a.LoginName = "alice"
 				if c.account != nil {
@@ -120,7 +120,7 @@ func TestRecoverChecksInOrder(t *testing.T) {
 	if asked.asked.Load() != 0 {
 		t.Error("a captcha was verified before the body")
 	}
-	b.company.Methods = nil
+	b.company.Recovery.Methods = nil
 	b.status(record.StatusDenied)
 	b.wrong(wire.ErrCaptchaInvalid, "auth/recovery/recover", "", recovery(object{"login_id": "nobody", "captcha_response": "bad"}))
 	b.wrong(wire.ErrUnavailable, "auth/recovery/recover", "", recovery(object{"captcha_response": "down"}))
@@ -372,7 +372,7 @@ func TestNothingCrossesCompanies(t *testing.T) {
 	})
 	t.Run("counts", func(t *testing.T) {
 		b := setup(t)
-		b.company.Limits.CaptchaAfter = 1000
+		b.company.Limits.CaptchaAfter = new(1000)
 		for range b.company.Limits.LockAfter {
 			b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
 			b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})

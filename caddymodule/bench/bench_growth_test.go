@@ -180,8 +180,8 @@ func newGrown(b testing.TB, seed *seed, accounts record.Accounts, sessions recor
 	g := &grown{seed: seed, times: map[string][]time.Duration{}}
 	policy := tenant.DefaultPolicy()
 	policy.SecondFactor = tenant.SecondFactorRequired
-	policy.Methods = []tenant.Method{tenant.ByPhone}
-	policy.Limits = tenant.Limits{CaptchaAfter: 1 << 30, LockAfter: 1 << 30, DisableAfter: 1 << 30}
+	policy.Recovery.Methods = []tenant.Method{tenant.ByPhone}
+	policy.Limits = tenant.Limits{CaptchaAfter: new(1 << 30), LockAfter: 1 << 30, DisableAfter: 1 << 30, SMSPerCompany: tenant.Unlimited, SMSPerCountry: tenant.Unlimited}
 	many := tenant.Rate{N: 1 << 30, Per: time.Hour}
 	l := &policy.Limits
 	l.FailuresPerAddress, l.LoginsPerAddress, l.WrongCodes, l.WrongAnswers = many, many, many, many
