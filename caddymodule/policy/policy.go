@@ -11,6 +11,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -235,30 +236,27 @@ func override[T comparable](inherited *T, value T) {
 
 // overrideFields is override for each field of a block.
 func overrideFields[T any](inherited *T, block T) {
-	to, from := reflect.ValueOf(inherited).Elem(), reflect.ValueOf(block)
-	for i := range from.NumField() {
-		if value := from.Field(i); !value.IsZero() {
-			to.Field(i).Set(value)
+	to := reflect.ValueOf(inherited).Elem()
+	for field, value := range reflect.ValueOf(block).Fields() {
+		if !value.IsZero() {
+			to.FieldByIndex(field.Index).Set(value)
 		}
 	}
 }
 
-// Unlimited names the budgets that a company has set to unlimited, or its app for it, but
+// Unlimited names the rates that a company has set to unlimited, or its app for it, but
 // for sms_per_company.
 func Unlimited(app, company *tenant.Limits) (names []string) {
-	for _, budget := range []struct {
-		name         string
-		company, app tenant.Rate
-	}{
-		{"logins_per_address", company.LoginsPerAddress, app.LoginsPerAddress},
-		{"sms_per_account", company.SMSPerAccount, app.SMSPerAccount},
-		{"sms_per_phone", company.SMSPerPhone, app.SMSPerPhone},
-		{"sms_per_address", company.SMSPerAddress, app.SMSPerAddress},
-		{"sms_per_country", company.SMSPerCountry, app.SMSPerCountry},
-		{"mails_per_account", company.MailsPerAccount, app.MailsPerAccount},
-	} {
-		if cmp.Or(budget.company, budget.app) == tenant.Unlimited {
-			names = append(names, budget.name)
+	own, inherited := reflect.ValueOf(*company), reflect.ValueOf(*app)
+	for field, value := range own.Fields() {
+		rate, ok := value.Interface().(tenant.Rate)
+		if !ok {
+			continue
+		}
+		rate = cmp.Or(rate, inherited.FieldByIndex(field.Index).Interface().(tenant.Rate))
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if rate == tenant.Unlimited && name != "sms_per_company" {
+			names = append(names, name)
 		}
 	}
 	return names
