@@ -50,7 +50,7 @@ func (s *Service) Authorize(ctx context.Context, want Demand, authorization []st
 	if want.Fresh > 0 && now.Sub(session.Created) > want.Fresh {
 		return record.Session{}, &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.TooOld, Message: "The login is too long ago for this; log in again.", MaxAge: want.Fresh}
 	}
-	return session, s.touch(ctx, now, session, owner.Idle)
+	return session, s.touch(ctx, now, session, time.Duration(owner.Session.Idle))
 }
 
 // Live tells whether a session that Authorize let through still is: for

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -116,9 +117,9 @@ func TestAnExpiredTokenIsToldSoForAnHour(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			b := newBench(t)
 			token := b.sessionIn(state)
-			life := b.company.Temporary
+			life := time.Duration(b.company.Session.Temporary)
 			if state == record.Authorized {
-				life = b.company.Idle
+				life = time.Duration(b.company.Session.Idle)
 			}
 			b.clock.advance(life)
 			b.wrong(wire.ErrTokenExpired, "auth/logout", token, nil)
@@ -178,9 +179,9 @@ func TestASessionThatLiveSawExpireNeverRevives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.clock.advance(b.company.Idle)
+	b.clock.advance(time.Duration(b.company.Session.Idle))
 	wantError(t, b.Live(t.Context(), session), wire.ErrTokenExpired)
-	b.clock.advance(-b.company.Idle)
+	b.clock.advance(-time.Duration(b.company.Session.Idle))
 	wantError(t, b.Live(t.Context(), session), wire.ErrTokenExpired)
 	b.wantLive(token, wire.ErrTokenExpired)
 }
@@ -188,9 +189,9 @@ func TestASessionThatLiveSawExpireNeverRevives(t *testing.T) {
 func TestAnExpiredLinkNeverRevives(t *testing.T) {
 	b := newBench(t)
 	link := b.goodBody("auth/recovery/checklink")
-	b.clock.advance(b.company.LinkTTL)
+	b.clock.advance(time.Duration(b.company.Recovery.LinkTTL))
 	b.wrong(wire.ErrTokenExpired, "auth/recovery/checklink", "", link)
-	b.clock.advance(-b.company.LinkTTL)
+	b.clock.advance(-time.Duration(b.company.Recovery.LinkTTL))
 	b.wrong(wire.ErrTokenExpired, "auth/recovery/checklink", "", link)
 }
 
@@ -204,7 +205,7 @@ func (b *bench) sweep() {
 func TestATokenOfAStepIsNotProlonged(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.CheckPassword)
-	b.clock.advance(b.company.Temporary - time.Microsecond)
+	b.clock.advance(time.Duration(b.company.Session.Temporary) - time.Microsecond)
 	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
 	b.wantLive(token, wire.ErrSessionInvalid)
 	b.clock.advance(time.Microsecond)
@@ -215,11 +216,11 @@ func TestIdleAndLifetime(t *testing.T) {
 	t.Run("without a request", func(t *testing.T) {
 		b := newBench(t)
 		token := b.sessionIn(record.Authorized)
-		b.clock.advance(b.company.Idle - time.Microsecond)
+		b.clock.advance(time.Duration(b.company.Session.Idle) - time.Microsecond)
 		b.wantLive(token, nil)
-		b.clock.advance(b.company.Idle - time.Microsecond)
+		b.clock.advance(time.Duration(b.company.Session.Idle) - time.Microsecond)
 		b.wantLive(token, nil)
-		b.clock.advance(b.company.Idle)
+		b.clock.advance(time.Duration(b.company.Session.Idle))
 		b.wantLive(token, wire.ErrTokenExpired)
 	})
 	t.Run("with requests", func(t *testing.T) {
@@ -236,7 +237,7 @@ func TestIdleAndLifetime(t *testing.T) {
 	})
 	t.Run("a short life", func(t *testing.T) {
 		b := newBench(t)
-		b.company.Lifetime = 10 * time.Minute
+		b.company.Session.Lifetime = tenant.Duration(10 * time.Minute)
 		token := b.sessionIn(record.Authorized)
 		b.clock.advance(10*time.Minute - time.Microsecond)
 		b.wantLive(token, nil)
@@ -246,9 +247,9 @@ func TestIdleAndLifetime(t *testing.T) {
 	t.Run("shortened while it lives", func(t *testing.T) {
 		b := newBench(t)
 		token := b.sessionIn(record.Authorized)
-		idle := b.company.Idle
-		b.company.Idle, b.company.Lifetime = time.Minute, 10*time.Minute
-		b.clock.advance(idle - time.Microsecond)
+		idle := b.company.Session.Idle
+		b.company.Session.Idle, b.company.Session.Lifetime = tenant.Duration(time.Minute), tenant.Duration(10*time.Minute)
+		b.clock.advance(time.Duration(idle) - time.Microsecond)
 		b.wantLive(token, nil) // as its login promised; from here on the new idle holds
 		b.clock.advance(time.Minute)
 		b.wantLive(token, wire.ErrTokenExpired)
@@ -283,7 +284,7 @@ func TestActivityIsWrittenOnceAMinute(t *testing.T) {
 		b := newBench(t)
 		store := &counted{Sessions: b.Sessions}
 		b.Sessions = store
-		b.company.Idle = idle
+		b.company.Session.Idle = tenant.Duration(idle)
 		token := b.sessionIn(record.Authorized)
 		b.wantLive(token, nil)
 		for range 600 {
@@ -423,7 +424,7 @@ func TestChecksRunInOrder(t *testing.T) {
 	b.company.Limits.FailuresPerAddress.N = 0
 	next(wire.ErrRestricted)
 	b.company.Limits.FailuresPerAddress.N = 100
-	b.company.Limits.LockAfter, b.company.Limits.DisableAfter, b.company.Limits.CaptchaAfter = 0, 0, 0
+	b.company.Limits.LockAfter, b.company.Limits.DisableAfter, b.company.Limits.CaptchaAfter = 0, 0, new(0)
 	next(wire.ErrRestricted)
 	b.company.Limits.LockAfter, b.company.Limits.DisableAfter = 10, 100
 	next(wire.ErrCaptchaMissing)

@@ -174,8 +174,8 @@ func newBench(t *testing.T) *bench {
 	}
 	policy := tenant.DefaultPolicy()
 	policy.Password.Argon2id = cheap
-	policy.Methods = []tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion}
-	policy.Link = linkURL + "{token}"
+	policy.Recovery.Methods = []tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion}
+	policy.Recovery.Link = linkURL + "{token}"
 	b.company = &tenant.Company{
 		Code:     code,
 		NoAPIKey: true,

@@ -30,7 +30,7 @@ func newCaptchaBench(t *testing.T) (*bench, *captcha) {
 	b := newBench(t)
 	asked := &captcha{}
 	b.company.Captcha = asked
-	b.company.Limits.CaptchaAfter = 0
+	b.company.Limits.CaptchaAfter = new(0)
 	return b, asked
 }
 

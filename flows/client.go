@@ -28,12 +28,14 @@ func (s *Service) ClientConfig(ctx context.Context, r *Request) (config tenant.C
 	return tenant.ClientConfig{
 		Password:    c.ClientPassword(),
 		Captcha:     c.ClientCaptcha(),
-		Recovery:    append([]tenant.Method{}, c.Methods...),
+		Recovery:    append([]tenant.Method{}, c.Recovery.Methods...),
 		OAuth:       s.clientOAuth(ctx, c),
 		Disclaimers: all.pending(record.Account{}, nil),
-		Session:     tenant.ClientSessionLife{Idle: int(c.Idle / time.Second), Lifetime: int(c.Lifetime / time.Second)},
+		Session:     tenant.ClientSessionLife{Idle: seconds(c.Session.Idle), Lifetime: seconds(c.Session.Lifetime)},
 	}, nil
 }
+
+func seconds(d tenant.Duration) int { return int(time.Duration(d) / time.Second) }
 
 // authorizeTime is how long a client waits for providers to say where logins begin.
 const authorizeTime = 1500 * time.Millisecond

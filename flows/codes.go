@@ -38,10 +38,10 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 		}
 		return newCode{send: nothing}, nil
 	}
-	digits, fixed := c.Company.OTPFixed[a.Phone]
+	digits, fixed := c.Company.OTP.FixedCode(a.Phone)
 	c.aboutSMS(a.Phone)
 	if !fixed {
-		digits = tokens.NewDigits(c.Company.OTPLength)
+		digits = tokens.NewDigits(c.Company.OTP.Length)
 	}
 	hidden := c.Company.Hardened && st.state == record.RecoveryOTP
 	var counters []record.Counter
@@ -55,7 +55,7 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 		}
 		counters = append(c.SMSCounters(st.account, st.decoyOf), country...)
 	}
-	expires := c.Now.Add(c.Company.OTPTTL)
+	expires := c.Now.Add(time.Duration(c.Company.OTP.TTL))
 	if a.ID == 0 {
 		code := &record.Code{Expires: expires}
 		rand.Read(code.Hash[:]) // never fails: it ends the process instead
@@ -78,7 +78,7 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 
 // aboutSMS notes the country of a phone, unless it gets no SMS.
 func (c *call) aboutSMS(phone string) {
-	if _, fixed := c.Company.OTPFixed[phone]; !fixed && phone != "" {
+	if _, fixed := c.Company.OTP.FixedCode(phone); !fixed && phone != "" {
 		c.country = tenant.CallingCode(phone)
 	}
 }

@@ -70,7 +70,7 @@ func TestOtherCountriesGetNoSMS(t *testing.T) {
 	b.must("auth/setpassword", token, object{"new_password": "another battery"}) // and its notice
 	settle(b.Service)
 	b.withoutPassword()
-	b.company.OTPFixed = map[string]string{phone: "123456"}
+	b.company.OTP.Fixed = []tenant.FixedCode{{Code: "123456", Phones: []string{phone}}}
 	b.must("auth/login", "", object{"login_id": phone})
 	if n := b.sms.count(); n != 0 {
 		t.Errorf("%d SMS were sent", n)
@@ -108,10 +108,10 @@ func TestEventsNameTheCountryOfAnSMSCode(t *testing.T) {
 	wants("a code was sent", "mnemogate.recovery.recover.success", "+370")
 	b.must("auth/recovery/checkotp", token, object{"otp": b.sms.last(t).Code})
 	wants("a right code", "mnemogate.recovery.checkotp.success", "+370")
-	b.company.OTPFixed = map[string]string{phone: "123456"}
+	b.company.OTP.Fixed = []tenant.FixedCode{{Code: "123456", Phones: []string{phone}}}
 	b.must("auth/checkotp", login(), object{"otp": "123456"})
 	wants("a fixed code", "mnemogate.checkotp.success", "")
-	b.company.OTPFixed = nil
+	b.company.OTP.Fixed = nil
 	b.company.Limits.SMSPerCountry = tenant.Rate{N: 1, Per: time.Hour}
 	login()
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": phone})

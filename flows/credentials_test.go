@@ -3,6 +3,7 @@ package flows_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -35,7 +36,7 @@ func TestCheckCredentialsTreatsAllFailuresAlike(t *testing.T) {
 		return append(answers, fmt.Sprint(codeOf(err), refusal(err).RetryAfter))
 	}
 	want := transcript(func(*bench) string { return email })
-	if want[15] != fmt.Sprint("auth.restricted", false, tenant.DefaultPolicy().Limits.LockFor, "") {
+	if want[15] != fmt.Sprint("auth.restricted", false, time.Duration(tenant.DefaultPolicy().Limits.LockFor), "") {
 		t.Fatalf("the last answer to a wrong password is %s", want[15])
 	}
 	for name, prepare := range map[string]func(*bench) string{

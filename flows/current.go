@@ -2,6 +2,7 @@ package flows
 
 import (
 	"context"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -96,7 +97,7 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 	next := *c.session
 	next.Hash, next.LastUsed = hash, c.Now
 	next.AtMost = 0 // it takes the place of one, so none has to make room
-	next.Expires = next.IdleUntil(c.Now.Add(company.Idle))
+	next.Expires = next.IdleUntil(c.Now.Add(time.Duration(company.Session.Idle)))
 	if err := s.store(ctx, c, next); err != nil {
 		return Reply{}, err
 	}

@@ -22,7 +22,7 @@ func TestASuccessorIsTheSameSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := b.record()
-	for moved := time.Duration(0); moved < b.company.Lifetime-time.Minute; moved += b.company.Idle - time.Minute {
+	for moved := time.Duration(0); moved < time.Duration(b.company.Session.Lifetime)-time.Minute; moved += time.Duration(b.company.Session.Idle) - time.Minute {
 		reply, err := b.Succeed(t.Context(), asking(token))
 		if err != nil {
 			t.Fatal(err)
@@ -39,12 +39,12 @@ func TestASuccessorIsTheSameSession(t *testing.T) {
 		if after.ID != before.ID || !after.Created.Equal(before.Created) || !after.Ends.Equal(before.Ends) || after.Epoch != before.Epoch || after.Expires.After(after.Ends) {
 			t.Errorf("it became %+v, and was %+v", after, before)
 		}
-		b.clock.advance(b.company.Idle - time.Minute)
+		b.clock.advance(time.Duration(b.company.Session.Idle) - time.Minute)
 	}
 	if last := (*events)[len(*events)-1]; last.Name != record.SessionMoved || last.Session != before.ID || last.Mnemocode != mnemocode {
 		t.Errorf("got %+v", last)
 	}
-	b.clock.advance(b.company.Lifetime)
+	b.clock.advance(time.Duration(b.company.Session.Lifetime))
 	b.wantLive(token, wire.ErrTokenExpired)
 }
 
@@ -75,7 +75,7 @@ func TestAskingForASessionChangesNothing(t *testing.T) {
 				if err != nil || reply.SessionState != state {
 					t.Fatalf("got %+v, %v", reply, err)
 				}
-				b.clock.advance(b.company.Temporary / 5)
+				b.clock.advance(time.Duration(b.company.Session.Temporary) / 5)
 			}
 			if state != record.Authorized {
 				if _, err := b.Succeed(t.Context(), asking(token)); err != wire.ErrSessionInvalid {
@@ -85,7 +85,7 @@ func TestAskingForASessionChangesNothing(t *testing.T) {
 					t.Errorf("End: %v", err)
 				}
 			}
-			b.clock.advance(b.company.Idle)
+			b.clock.advance(time.Duration(b.company.Session.Idle))
 			if _, err := b.Current(t.Context(), asking(token)); err != wire.ErrTokenExpired {
 				t.Errorf("got %v", err)
 			}

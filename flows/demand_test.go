@@ -55,7 +55,7 @@ func TestADemandMayBeForAFreshLogin(t *testing.T) {
 			if _, err := ask(0); err != nil { // so that it is remembered, but not when it began
 				t.Fatal(err)
 			}
-			b.company.Lifetime *= 7
+			b.company.Session.Lifetime *= 7
 			b.clock.advance(10 * time.Minute)
 			for range 3 {
 				if _, err := ask(10 * time.Minute); err != nil {

@@ -68,9 +68,9 @@ func checkExtensions(t *testing.T, company *tenant.Company, reply flows.Reply, e
 		t.Errorf("expires_in is %v beside the token %q", reply.ExpiresIn, reply.SessionToken)
 	}
 	if reply.ExpiresIn != nil {
-		want := company.Temporary
+		want := time.Duration(company.Session.Temporary)
 		if reply.SessionState == record.Authorized {
-			want = min(company.Idle, company.Lifetime)
+			want = min(time.Duration(company.Session.Idle), time.Duration(company.Session.Lifetime))
 		}
 		if *reply.ExpiresIn != int(want/time.Second) {
 			t.Errorf("%s: expires_in is %d, want %v", reply.SessionState, *reply.ExpiresIn, want)
@@ -252,7 +252,7 @@ func TestEachLockIsOneEvent(t *testing.T) {
 				_, err := b.serve("auth/recovery/checkquestion", token, object{"control_answer": "wrong"})
 				return err
 			}},
-		record.LockRenewals: {reason: "limit.renewals", limits: func(c *tenant.Company) { c.OTPRenewals = 1 }, state: record.CheckOTP,
+		record.LockRenewals: {reason: "limit.renewals", limits: func(c *tenant.Company) { c.OTP.Renewals = new(1) }, state: record.CheckOTP,
 			with: func(b *bench, token string) error { _, err := b.serve("auth/renewotp", token, nil); return err }},
 		record.LockSMSAccount:   {reason: "limit.sms_account", limits: func(c *tenant.Company) { c.Limits.SMSPerAccount = one }, try: start},
 		record.LockSMSPhone:     {reason: "limit.sms_phone", limits: func(c *tenant.Company) { c.Limits.SMSPerPhone = one }, try: start},
@@ -406,7 +406,7 @@ func TestEventsHoldNothingThatWasTyped(t *testing.T) {
 		route := &flows.Routes[i]
 		b := newBench(t)
 		b.company.Captcha = &captcha{}
-		b.company.Limits.CaptchaAfter = 1
+		b.company.Limits.CaptchaAfter = new(1)
 		seen := b.record()
 		for _, state := range route.From {
 			token := ""

@@ -372,11 +372,11 @@ func TestHardenedRecovery(t *testing.T) {
 	t.Run("never by question", func(t *testing.T) {
 		b := hardenedBench(t)
 		b.wrong(wire.ErrMethodRestricted, "auth/recovery/recover", "", recovery(object{"method": "QUESTION"}))
-		b.company.Methods = []tenant.Method{tenant.ByQuestion, tenant.ByPhone}
+		b.company.Recovery.Methods = []tenant.Method{tenant.ByQuestion, tenant.ByPhone}
 		if got := b.must("auth/recovery/recover", "", recovery(object{"captcha_response": "good 2"})).Verification; got != tenant.ByPhone {
 			t.Errorf("got %s", got)
 		}
-		b.company.Methods = []tenant.Method{tenant.ByQuestion}
+		b.company.Recovery.Methods = []tenant.Method{tenant.ByQuestion}
 		b.wrong(wire.ErrMethodRestricted, "auth/recovery/recover", "", recovery(object{"captcha_response": "good 3"}))
 	})
 }
@@ -452,7 +452,7 @@ func TestCountsTellNothingOfAnotherLoginID(t *testing.T) {
 	if reason := refusal(err).Reason; reason != "lock.password" {
 		t.Errorf("the reason is %q", reason)
 	}
-	b.clock.advance(l.LockFor)
+	b.clock.advance(time.Duration(l.LockFor))
 	b.must("auth/checkcredentials", "", object{"login_id": phone, "password": password})
 
 }
@@ -464,7 +464,7 @@ func TestADisabledPasswordTellsNothing(t *testing.T) {
 	b.company.Limits.FailuresPerAddress.N = 1000
 	for range b.company.Limits.DisableAfter {
 		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
-		b.clock.advance(b.company.Limits.LockFor)
+		b.clock.advance(time.Duration(b.company.Limits.LockFor))
 	}
 	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": phone, "password": password})
 	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})

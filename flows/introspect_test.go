@@ -37,7 +37,7 @@ func TestIntrospectionChangesNothing(t *testing.T) {
 				}
 			}
 			for range 3 {
-				b.clock.advance(b.company.Idle / 4)
+				b.clock.advance(time.Duration(b.company.Session.Idle) / 4)
 				ask(want)
 			}
 			if remembering && counting.gets.Load() != 1 {
@@ -46,11 +46,11 @@ func TestIntrospectionChangesNothing(t *testing.T) {
 			if _, err := b.authorize(token); err != nil { // which prolongs it
 				t.Fatal(err)
 			}
-			want.Expires = b.clock.Now().Add(b.company.Idle).Unix()
+			want.Expires = b.clock.Now().Add(time.Duration(b.company.Session.Idle)).Unix()
 			ask(want)
-			b.clock.advance(b.company.Idle)
+			b.clock.advance(time.Duration(b.company.Session.Idle))
 			ask(manage.Introspection{})
-			b.clock.advance(-b.company.Idle) // whatever the clocks do
+			b.clock.advance(-time.Duration(b.company.Session.Idle)) // whatever the clocks do
 			ask(manage.Introspection{})
 		})
 	}

@@ -35,20 +35,20 @@ func TestPasswordsAreLockedAndUnlocked(t *testing.T) {
 	b.clock.advance(5 * time.Minute)
 	_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
 	wantError(t, err, wire.ErrRestricted)
-	if got, want := refusal(err).RetryAfter, limits.LockFor-5*time.Minute; got != want {
+	if got, want := refusal(err).RetryAfter, time.Duration(limits.LockFor)-5*time.Minute; got != want {
 		t.Errorf("got Retry-After %v, want %v", got, want)
 	}
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 	b.wrong(wire.ErrRestricted, "auth/checkpassword", before, object{"password": password})
 	b.must("auth/oauth", "", b.goodBody("auth/oauth")) // which needs no password
 
-	b.clock.advance(limits.LockFor - 5*time.Minute - time.Microsecond)
+	b.clock.advance(time.Duration(limits.LockFor) - 5*time.Minute - time.Microsecond)
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 	b.clock.advance(time.Microsecond)
 	b.must("auth/login", "", object{"login_id": email})
 	b.fail(1, email) // the count goes on, so one more failure locks again
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
-	b.clock.advance(limits.LockFor)
+	b.clock.advance(time.Duration(limits.LockFor))
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 	b.fail(limits.LockAfter-1, email) // the success has cleared it
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
@@ -60,7 +60,7 @@ func (b *bench) disable(loginID string) {
 	limits := &b.company.Limits
 	b.fail(limits.LockAfter, loginID)
 	for range limits.DisableAfter - limits.LockAfter {
-		b.clock.advance(limits.LockFor)
+		b.clock.advance(time.Duration(limits.LockFor))
 		b.fail(1, loginID)
 	}
 }
@@ -83,7 +83,7 @@ func TestAnAccountWithoutAPasswordIsLockedButNotDisabled(t *testing.T) {
 	b.withoutPassword()
 	b.disable(email)
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
-	b.clock.advance(b.company.Limits.LockFor)
+	b.clock.advance(time.Duration(b.company.Limits.LockFor))
 	reply := b.must("auth/login", "", object{"login_id": email})
 	b.must("auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
 }
@@ -91,7 +91,7 @@ func TestAnAccountWithoutAPasswordIsLockedButNotDisabled(t *testing.T) {
 // A right password that races with wrong ones clears the count at most once.
 func TestTheLockWithARightPasswordAmongMany(t *testing.T) {
 	b := newBench(t)
-	b.company.Limits.LockFor = 24 * time.Hour
+	b.company.Limits.LockFor = tenant.Duration(24 * time.Hour)
 	token := b.sessionIn(record.CheckPassword)
 	got := race(200, func(i int) error {
 		given := "wrong"
@@ -222,7 +222,7 @@ func TestOnlyPasswordsThatAreComparedAreCounted(t *testing.T) {
 			asked := &captcha{}
 			b.company.Captcha = asked
 			l := &b.company.Limits
-			l.CaptchaAfter, l.LockAfter, l.LockFor = 1, 2, time.Second
+			l.CaptchaAfter, l.LockAfter, l.LockFor = new(1), 2, tenant.Duration(time.Second)
 			l.LoginsPerAddress = tenant.Rate{N: 3, Per: time.Hour}
 			token := b.sessionIn(record.CheckPassword)
 			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, true) // 1
@@ -231,9 +231,9 @@ func TestOnlyPasswordsThatAreComparedAreCounted(t *testing.T) {
 			wantRefusal(t, b.try(r.path, token, "wrong", "down"), wire.ErrUnavailable, false)
 			wantRefusal(t, b.try(r.path, token, "wrong", "good 1"), r.code, true) // 2
 			wantRefusal(t, b.try(r.path, token, password, "good 2"), wire.ErrRestricted, false)
-			b.clock.advance(l.LockFor)
+			b.clock.advance(time.Duration(l.LockFor))
 			wantRefusal(t, b.try(r.path, token, "wrong", "good 3"), r.code, true) // 3
-			b.clock.advance(l.LockFor)
+			b.clock.advance(time.Duration(l.LockFor))
 			before := asked.asked.Load()
 			wantRefusal(t, b.try(r.path, token, password, "good 4"), wire.ErrRestricted, false)
 			if asked.asked.Load() != before {

@@ -238,7 +238,7 @@ func (m *machine) drawCompany(t *rapid.T) *modelCompany {
 		}},
 	}
 	c.Password.Argon2id = cheap
-	c.Password.Required = rapid.Bool().Draw(t, "password required")
+	c.Password.Required = new(rapid.Bool().Draw(t, "password required"))
 	c.SecondFactor = rapid.SampledFrom([]tenant.SecondFactor{
 		tenant.SecondFactorPerAccount, tenant.SecondFactorRequired, tenant.SecondFactorOff}).Draw(t, "second_factor")
 	c.Hardened = oneIn(t, 4, "hardened")
@@ -248,17 +248,17 @@ func (m *machine) drawCompany(t *rapid.T) *modelCompany {
 	for i := range rapid.IntRange(0, 2).Draw(t, "disclaimers") {
 		c.Disclaimers = append(c.Disclaimers, wire.Disclaimer{Code: []string{"terms", "privacy"}[i], Version: "1"})
 	}
-	c.Methods = rapid.SampledFrom([][]tenant.Method{
+	c.Recovery.Methods = rapid.SampledFrom([][]tenant.Method{
 		{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion}, {tenant.ByQuestion, tenant.ByMail}, {tenant.ByMail, tenant.ByPhone}, {tenant.ByPhone},
 	}).Draw(t, "recovery methods")
-	c.Link = linkURL + "{token}"
+	c.Recovery.Link = linkURL + "{token}"
 	if rapid.Bool().Draw(t, "short sessions") {
-		c.Idle, c.Lifetime = 5*time.Minute, 20*time.Minute
+		c.Session.Idle, c.Session.Lifetime = tenant.Duration(5*time.Minute), tenant.Duration(20*time.Minute)
 	}
 	if rapid.Bool().Draw(t, "low limits") {
-		c.OTPRenewals = 2
+		c.OTP.Renewals = new(2)
 		l := &c.Limits
-		l.CaptchaAfter, l.LockAfter, l.DisableAfter = 1, 2, 4
+		l.CaptchaAfter, l.LockAfter, l.DisableAfter = new(1), 2, 4
 		l.WrongCodes.N, l.WrongAnswers.N = 2, 2
 		l.FailuresPerAddress.N, l.LoginsPerAddress.N = 8, 4
 		l.SMSPerAccount.N, l.SMSPerPhone.N, l.SMSPerAddress.N, l.MailsPerAccount.N = 3, 5, 6, 2
@@ -270,7 +270,7 @@ func (m *machine) drawCompany(t *rapid.T) *modelCompany {
 		c.Limits.SMSCountries = []string{"+371", "+372", machinePhones[1]}
 	}
 	if oneIn(t, 4, "otp fixed") {
-		c.OTPFixed = map[string]string{machinePhones[0]: "123456"}
+		c.OTP.Fixed = []tenant.FixedCode{{Code: "123456", Phones: []string{machinePhones[0]}}}
 	}
 	return &modelCompany{Company: c, unknown: map[string]*modelAttempts{}, budgets: map[string]*modelCount{}, grants: map[string]time.Time{}}
 }

@@ -21,7 +21,7 @@ func (s *Service) verifyElsewhere(ctx context.Context, at *limits.Attempt, a rec
 	if _, _, err := s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, "", password.Normalize(typed)); err != nil {
 		return false, err
 	}
-	if at.Company.Password.Migrate == nil {
+	if at.Company.Migrate == nil {
 		s.Log.Warn("a password is known elsewhere, and password migrate is not configured: configure it, or set a new password",
 			"company", at.Company.Code, "account", a.Mnemocode)
 		return false, nil
@@ -34,5 +34,5 @@ func (s *Service) verifyElsewhere(ctx context.Context, at *limits.Attempt, a rec
 			question.LoginIDs = append(question.LoginIDs, id)
 		}
 	}
-	return at.Company.Password.Migrate.VerifyPassword(ctx, question)
+	return at.Company.Migrate.VerifyPassword(ctx, question)
 }

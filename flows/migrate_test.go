@@ -31,7 +31,7 @@ func (e *elsewhere) VerifyPassword(_ context.Context, q tenant.PasswordQuestion)
 func newMigrating(t *testing.T) (*bench, *elsewhere) {
 	b := newBench(t)
 	e := &elsewhere{right: "flat of 50m²"}
-	b.company.Password.Migrate = e
+	b.company.Migrate = e
 	b.withHash(record.AskedElsewhere)
 	return b, e
 }
@@ -91,7 +91,7 @@ func TestLoginsThatRaceAreAllRight(t *testing.T) {
 
 func TestWithNobodyToAskAPasswordIsWrongUntilAnotherIsSet(t *testing.T) {
 	b, e := newMigrating(t)
-	b.company.Password.Migrate = nil
+	b.company.Migrate = nil
 	wantError(t, b.login("flat of 50m²"), wire.ErrCredentialsInvalid)
 	b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "another fine secret"})
 	if err := b.login("another fine secret"); err != nil || len(e.asked) > 0 {

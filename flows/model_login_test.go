@@ -104,7 +104,7 @@ func (n *modelCount) wrong(now time.Time, c *modelCompany) {
 	n.n++
 	n.changed = now
 	if n.n >= c.Limits.LockAfter {
-		n.until = now.Add(c.Limits.LockFor)
+		n.until = now.Add(time.Duration(c.Limits.LockFor))
 	}
 }
 
@@ -116,7 +116,7 @@ func (m *model) proven(c *modelCall, a *modelAccount, secondDone bool) modelAnsw
 	case !secondDone && c.company.needsSecond(a):
 		m.windowOpen("lock.codes", &a.codes, c.company.Limits.WrongCodes)
 		next.state = record.CheckOTP
-	case a.mustSet || a.password == "" && c.company.Password.Required:
+	case a.mustSet || a.password == "" && *c.company.Password.Required:
 		next.state = record.SetPassword
 	default:
 		next.state = record.Authorized
@@ -184,14 +184,14 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 		maps.Copy(s.account.accepted, s.accepted)
 	}
 	s.company, s.token, s.begun = c.company, c.got.token, m.now
-	s.expires = m.now.Add(c.company.Temporary)
+	s.expires = m.now.Add(time.Duration(c.company.Session.Temporary))
 	if s.state == record.MailedLink {
-		s.expires = m.now.Add(c.company.LinkTTL)
+		s.expires = m.now.Add(time.Duration(c.company.Recovery.LinkTTL))
 	}
 	s.early, s.ends = s.expires, s.expires
 	if s.state == record.Authorized {
-		s.ends = m.now.Add(c.company.Lifetime)
-		s.expires = m.now.Add(min(c.company.Idle, c.company.Lifetime))
+		s.ends = m.now.Add(time.Duration(c.company.Session.Lifetime))
+		s.expires = m.now.Add(min(time.Duration(c.company.Session.Idle), time.Duration(c.company.Session.Lifetime)))
 		s.early = s.expires
 	}
 	if s.accepted == nil {

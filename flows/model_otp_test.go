@@ -27,12 +27,12 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	}
 	var budgets []budget
 	for _, r := range renewals {
-		budgets = append(budgets, budget{"limit.renewals", r, tenant.Rate{N: c.company.OTPRenewals, Per: c.company.Temporary}})
+		budgets = append(budgets, budget{"limit.renewals", r, tenant.Rate{N: *c.company.OTP.Renewals, Per: time.Duration(c.company.Session.Temporary)}})
 	}
 	hidden := c.company.Hardened && s.state == record.RecoveryOTP // what is told is as of a decoy
 	account, phone, fixed := "decoy "+s.of, "decoy "+s.of, ""
 	if a != nil {
-		fixed = c.company.OTPFixed[a.phone]
+		fixed, _ = c.company.OTP.FixedCode(a.phone)
 	}
 	if a != nil && !hidden {
 		account, phone = a.key, a.phone
@@ -90,7 +90,7 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	}
 	// The one before has ended. Nothing equals this one: it is a decoy's, or that of
 	// a recovery which tells nobody that it could not be sent.
-	s.code = &modelCode{expires: m.now.Add(c.company.OTPTTL)}
+	s.code = &modelCode{expires: m.now.Add(time.Duration(c.company.OTP.TTL))}
 	if hidden && a != nil && fixed == "" {
 		if a.codes.full(m.now, l.WrongCodes) {
 			return nil

@@ -102,14 +102,14 @@ func (m *model) mailLink(c *modelCall, a *modelAccount) modelAnswer {
 // and the code that says why it can't be.
 func (c *modelCompany) method(wanted tenant.Method, a *modelAccount) (tenant.Method, string) {
 	if wanted == "" {
-		wanted = c.Methods[0]
-		for _, m := range slices.Backward(c.Methods) {
+		wanted = c.Recovery.Methods[0]
+		for _, m := range slices.Backward(c.Recovery.Methods) {
 			if notSet(m, a) == "" {
 				wanted = m
 			}
 		}
 	}
-	if !slices.Contains(c.Methods, wanted) {
+	if !slices.Contains(c.Recovery.Methods, wanted) {
 		return wanted, "recovery.method.restricted"
 	}
 	return wanted, notSet(wanted, a)
@@ -131,7 +131,7 @@ func notSet(m tenant.Method, a *modelAccount) string {
 // account if that can't be recovered so: never by a question, nor by a phone
 // that is its second factor.
 func (c *modelCompany) hardenedMethod(wanted tenant.Method, a *modelAccount) (*modelAccount, tenant.Method, string) {
-	methods := slices.DeleteFunc(slices.Clone(c.Methods), func(m tenant.Method) bool { return m == tenant.ByQuestion })
+	methods := slices.DeleteFunc(slices.Clone(c.Recovery.Methods), func(m tenant.Method) bool { return m == tenant.ByQuestion })
 	if wanted == "" {
 		wanted = methods[0]
 	}

@@ -207,7 +207,7 @@ func (m *model) protected(c *modelCall) modelAnswer {
 		if s.state != record.Authorized {
 			refuse("auth.session.invalid")
 		}
-		s.prolong(m.now.Add(s.company.Idle))
+		s.prolong(m.now.Add(time.Duration(s.company.Session.Idle)))
 		return modelAnswer{Mnemocode: s.account.mnemocode}
 	}, m, c)
 }
@@ -218,7 +218,7 @@ func (s *modelSession) prolong(expires time.Time) {
 	if expires.After(s.ends) {
 		expires = s.ends
 	}
-	early := expires.Add(-min(time.Minute, s.company.Idle/10))
+	early := expires.Add(-min(time.Minute, time.Duration(s.company.Session.Idle)/10))
 	if expires.After(s.expires) {
 		s.expires = expires
 	}
@@ -349,7 +349,7 @@ func (c *modelCompany) forgive(a *modelAccount, all bool) {
 // is set or an operator unlocks.
 func (m *model) passwordsOpen(c *modelCompany, t *modelAttempts) {
 	if t.passwords.n >= c.Limits.DisableAfter {
-		m.restricted(m.lock("lock.disabled", m.now.Add(c.Limits.LockFor)))
+		m.restricted(m.lock("lock.disabled", m.now.Add(time.Duration(c.Limits.LockFor))))
 	}
 	if m.now.Before(t.passwords.until) {
 		m.restricted(m.lock("lock.password", t.passwords.until))
@@ -364,7 +364,7 @@ func (m *model) windowOpen(reason wire.Reason, n *modelCount, rate tenant.Rate) 
 }
 
 func captchaDue(c *modelCompany, t *modelAttempts) bool {
-	return c.Captcha != nil && t.passwords.n >= c.Limits.CaptchaAfter
+	return c.Captcha != nil && t.passwords.n >= *c.Limits.CaptchaAfter
 }
 
 // captcha looks at a response; each is good once, in whichever company. A bad one

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -189,7 +190,7 @@ func (s *Service) renew(ctx context.Context, c *call) (record.Account, error) {
 	if c.session.State == record.CheckOTP && a.Phone == "" {
 		return record.Account{}, wire.Invalid("The account has no phone that a code could be sent to.")
 	}
-	renewals := c.Counter("renewals", c.session.ID, tenant.Rate{N: c.Company.OTPRenewals, Per: c.Company.Temporary})
+	renewals := c.Counter("renewals", c.session.ID, tenant.Rate{N: *c.Company.OTP.Renewals, Per: time.Duration(c.Company.Session.Temporary)})
 	same := step{account: a, decoyOf: c.session.LoginID, state: c.session.State}
 	code, err := s.newCode(c, same, c.token)
 	if err != nil {

@@ -44,7 +44,7 @@ func TestCodesAreOfSixDigits(t *testing.T) {
 	if len(seen) < 190 {
 		t.Errorf("200 codes, of which %d differ", len(seen))
 	}
-	b.company.OTPLength = 8
+	b.company.OTP.Length = 8
 	if _, otp := b.awaiting(); len(otp) != 8 {
 		t.Errorf("got the code %q, want 8 digits", otp)
 	}
@@ -135,7 +135,7 @@ func TestAnAccountWithoutAPasswordMustSetItWhereThatIsRequired(t *testing.T) {
 	b := benchWithCodes(t)
 	token, otp := b.awaiting()
 	wantStep(t, b.must("auth/checkotp", token, object{"otp": otp}), record.Authorized)
-	b.company.Password.Required = true
+	b.company.Password.Required = new(true)
 	token, otp = b.awaiting()
 	reply := b.must("auth/checkotp", token, object{"otp": otp})
 	wantStep(t, reply, record.SetPassword)

@@ -36,7 +36,7 @@ func TestWhatFollowsThePassword(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v/%v/%v", c.mode, c.factor, c.must, required), func(t *testing.T) {
 				b := newBench(t)
 				b.company.SecondFactor = c.mode
-				b.company.Password.Required = required
+				b.company.Password.Required = new(required)
 				b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = c.factor, c.must })
 				for _, r := range passwordRoutes {
 					reply := b.must(r.path, b.sessionIn(record.CheckPassword), object{"login_id": email, "password": password})
@@ -245,7 +245,7 @@ func TestCaptchaIsDueAfterThreeFailures(t *testing.T) {
 func TestACaptchaResponseIsUsedOnce(t *testing.T) {
 	b := newBench(t)
 	b.company.Captcha = &captcha{}
-	b.company.Limits.CaptchaAfter = 0
+	b.company.Limits.CaptchaAfter = new(0)
 	b.company.Limits.LockAfter = 1000
 	got := race(100, func(i int) error {
 		_, err := b.serveAs(code, addressOf(i), "auth/checkcredentials", "",
@@ -282,7 +282,7 @@ func (*reusable) Reusable() {}
 func TestAReusableCaptchaResponseIsUsedOften(t *testing.T) {
 	b := newBench(t)
 	b.company.Captcha = &reusable{}
-	b.company.Limits.CaptchaAfter = 0
+	b.company.Limits.CaptchaAfter = new(0)
 	for range 3 {
 		b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "captcha_response": "good"})
 	}

@@ -25,7 +25,7 @@ func (work) Verify(context.Context, string, string) (bool, error) {
 func newWorkBench(t *testing.T) *bench {
 	b := newBench(t)
 	b.company.Captcha = work(8)
-	b.company.Limits.CaptchaAfter = 0
+	b.company.Limits.CaptchaAfter = new(0)
 	return b
 }
 

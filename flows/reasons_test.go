@@ -47,13 +47,13 @@ func TestThePageExplainsEveryReason(t *testing.T) {
 	policy := tenant.DefaultPolicy()
 	l := policy.Limits
 	for reason, number := range map[wire.Reason]string{
-		"lock.password":     fmt.Sprintf("%d wrong passwords in a row | %.0f minutes,", l.LockAfter, l.LockFor.Minutes()),
+		"lock.password":     fmt.Sprintf("%d wrong passwords in a row | %.0f minutes,", l.LockAfter, time.Duration(l.LockFor).Minutes()),
 		"lock.disabled":     fmt.Sprintf("%d wrong passwords in a row", l.DisableAfter),
 		"lock.codes":        inWords(l.WrongCodes),
 		"lock.answers":      inWords(l.WrongAnswers),
 		"limit.address":     inWords(l.FailuresPerAddress),
 		"limit.logins":      inWords(l.LoginsPerAddress),
-		"limit.renewals":    fmt.Sprintf("%d codes", policy.OTPRenewals),
+		"limit.renewals":    fmt.Sprintf("%d codes", *policy.OTP.Renewals),
 		"limit.sms_account": inWords(l.SMSPerAccount),
 		"limit.sms_phone":   inWords(l.SMSPerPhone),
 		"limit.sms_address": inWords(l.SMSPerAddress),

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -126,12 +127,12 @@ func (c *call) mailBudget(account string) []record.Counter {
 func (c *call) newLink(a record.Account, mail string) (record.Session, message.Message) {
 	token, hash := tokens.New(tokens.LinkPrefix, record.AccountBucket(c.Company.Code, a.ID))
 	link := c.newSession(step{account: a, state: record.MailedLink}, hash)
-	link.Expires = c.Now.Add(c.Company.LinkTTL)
+	link.Expires = c.Now.Add(time.Duration(c.Company.Recovery.LinkTTL))
 	link.Ends = link.Expires
 	return link, message.Message{
 		Type:    mail,
 		To:      a.Email,
-		Link:    strings.ReplaceAll(c.Company.Link, "{token}", token),
+		Link:    strings.ReplaceAll(c.Company.Recovery.Link, "{token}", token),
 		Expires: link.Expires,
 	}
 }

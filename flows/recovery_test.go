@@ -55,7 +55,7 @@ func TestRecoveryMethods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.company.Methods = c.allowed
+			b.company.Recovery.Methods = c.allowed
 			b.update(true, func(a *record.Account) {
 				a.LoginName = "alice"
 				if c.account != nil {
@@ -120,7 +120,7 @@ func TestRecoverChecksInOrder(t *testing.T) {
 	if asked.asked.Load() != 0 {
 		t.Error("a captcha was verified before the body")
 	}
-	b.company.Methods = nil
+	b.company.Recovery.Methods = nil
 	b.status(record.StatusDenied)
 	b.wrong(wire.ErrCaptchaInvalid, "auth/recovery/recover", "", recovery(object{"login_id": "nobody", "captcha_response": "bad"}))
 	b.wrong(wire.ErrUnavailable, "auth/recovery/recover", "", recovery(object{"captcha_response": "down"}))

@@ -3,6 +3,7 @@ package flows_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -62,10 +63,10 @@ func TestATokenTellsOfTheStatusThatRevokedIt(t *testing.T) {
 			b := newBench(t)
 			token := b.sessionIn(state)
 			b.changeStatus(record.StatusClosed)
-			b.clock.advance(b.company.Temporary)
+			b.clock.advance(time.Duration(b.company.Session.Temporary))
 			if state == record.Authorized {
 				b.wantRevoked(token, wire.ErrUserClosed)
-				b.clock.advance(b.company.Idle)
+				b.clock.advance(time.Duration(b.company.Session.Idle))
 			}
 			b.wantRevoked(token, nil)
 		})
@@ -151,7 +152,7 @@ func TestRevokedTokensOfAHardenedCompanyAnswerAlike(t *testing.T) {
 				}
 				say(flows.Reply{}, authorize(b, login))
 				say(flows.Reply{}, authorize(b, recover))
-				b.clock.advance(b.company.Temporary)
+				b.clock.advance(time.Duration(b.company.Session.Temporary))
 				say(b.serve("auth/checkpassword", login, object{"password": "wrong"}))
 				say(b.serve("auth/recovery/checkotp", recover, object{"otp": "no code"}))
 				return said

@@ -14,6 +14,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -172,7 +173,7 @@ func TestOneSessionTooManyEndsTheOldest(t *testing.T) {
 // A session whose end is near lives to it, if requests come.
 func TestRequestsProlongASessionToItsEnd(t *testing.T) {
 	b := newBench(t)
-	b.company.Idle, b.company.Lifetime = 75*time.Second, 90*time.Second
+	b.company.Session.Idle, b.company.Session.Lifetime = tenant.Duration(75*time.Second), tenant.Duration(90*time.Second)
 	token := b.sessionIn(record.Authorized)
 	for range 44 {
 		b.clock.advance(2 * time.Second)

@@ -84,15 +84,15 @@ func (c *call) newSession(st step, hash record.TokenHash) record.Session {
 		Address:   c.Address,
 		UserAgent: c.userAgent,
 		Profile:   c.profile(st),
-		Expires:   c.Now.Add(c.Company.Temporary),
-		Ends:      c.Now.Add(c.Company.Temporary),
+		Expires:   c.Now.Add(time.Duration(c.Company.Session.Temporary)),
+		Ends:      c.Now.Add(time.Duration(c.Company.Session.Temporary)),
 		AtMost:    maxPending,
 		ByApp:     st.byApp,
 	}
 	if st.state == record.Authorized {
 		next.AtMost = c.Company.Limits.SessionsPerAccount
-		next.Ends = c.Now.Add(c.Company.Lifetime)
-		next.Expires = c.Now.Add(min(c.Company.Idle, c.Company.Lifetime))
+		next.Ends = c.Now.Add(time.Duration(c.Company.Session.Lifetime))
+		next.Expires = c.Now.Add(time.Duration(min(c.Company.Session.Idle, c.Company.Session.Lifetime)))
 	}
 	if c.session != nil {
 		next.ID = c.session.ID

@@ -64,9 +64,9 @@ func TestAClockThatGoesBack(t *testing.T) {
 	login := object{"login_id": email, "password": password}
 	token := b.must("auth/checkcredentials", "", login).SessionToken
 	out := b.sms.last(t).Code
-	b.clock.advance(b.company.OTPTTL)
+	b.clock.advance(time.Duration(b.company.OTP.TTL))
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": out})
-	b.clock.advance(-b.company.OTPTTL)
+	b.clock.advance(-time.Duration(b.company.OTP.TTL))
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": out}) // it is spent
 	b.must("auth/renewotp", token, nil)
 	b.clock.advance(-time.Hour)

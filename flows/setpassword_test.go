@@ -42,8 +42,8 @@ func TestARefusedPasswordLeavesTheSession(t *testing.T) {
 	for _, state := range []record.State{record.SetPassword, record.RecoveryPassword} {
 		t.Run(string(state), func(t *testing.T) {
 			b := newBench(t)
-			b.company.Password.RegexSource = `[0-9]|correct`
-			b.company.Password.Regex = regexp.MustCompile(b.company.Password.RegexSource)
+			b.company.Password.Regex = `[0-9]|correct`
+			b.company.Regex = regexp.MustCompile(b.company.Password.Regex)
 			b.company.Password.RegexDescription = "Use a digit."
 			token := b.sessionIn(state)
 			other := b.must("auth/login", "", object{"login_id": email}).SessionToken
@@ -79,8 +79,8 @@ func TestARefusedPasswordLeavesTheSession(t *testing.T) {
 
 func TestPasswordRegexIsTold(t *testing.T) {
 	b := newBench(t)
-	b.company.Password.RegexSource = `[0-9]`
-	b.company.Password.Regex = regexp.MustCompile(`[0-9]`)
+	b.company.Password.Regex = `[0-9]`
+	b.company.Regex = regexp.MustCompile(`[0-9]`)
 	token := b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": "QUESTION"}).SessionToken
 	reply := b.must("auth/recovery/checkquestion", token, object{"control_answer": answer})
 	if reply.Regex == nil || *reply.Regex != `[0-9]` || !strings.HasSuffix(reply.Description, " Matches the pattern [0-9].") {
@@ -149,7 +149,7 @@ func TestTheOwnerIsToldOfANewPassword(t *testing.T) {
 func TestANewPasswordNeedsItsTokenInTime(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.RecoveryPassword)
-	b.clock.advance(b.company.Temporary - time.Microsecond)
+	b.clock.advance(time.Duration(b.company.Session.Temporary) - time.Microsecond)
 	b.wrong(wire.ErrQuality, "auth/setpassword", token, object{"new_password": "x"})
 	b.clock.advance(time.Microsecond)
 	b.wrong(wire.ErrTokenExpired, "auth/setpassword", token, object{"new_password": "another fine secret"})

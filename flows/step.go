@@ -96,7 +96,7 @@ func (s *Service) after(ctx context.Context, c *call, st step, otpDone bool) (Re
 			return Reply{}, err
 		}
 		return s.awaitCode(ctx, c, st)
-	case st.account.MustSetPassword || st.account.PasswordHash == "" && c.Company.Password.Required:
+	case st.account.MustSetPassword || st.account.PasswordHash == "" && *c.Company.Password.Required:
 		st.state = record.SetPassword
 	default:
 		return s.authorize(ctx, c, st)

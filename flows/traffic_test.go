@@ -64,7 +64,7 @@ func TestALimitOfAnAddressTellsWhoseTrafficItWas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			l := &b.company.Limits
-			l.LockAfter, l.DisableAfter, l.CaptchaAfter = 1000, 1000, 1000
+			l.LockAfter, l.DisableAfter, l.CaptchaAfter = 1000, 1000, new(1000)
 			l.FailuresPerAddress = tenant.Rate{N: 8, Per: time.Hour}
 			l.LoginsPerAddress = tenant.Rate{N: 10, Per: time.Hour}
 			l.SMSPerAddress = tenant.Rate{N: 6, Per: time.Hour}

@@ -50,7 +50,7 @@ func TestUnlimitedBudgetsAreNotCounted(t *testing.T) {
 		"by default": func(*bench) {},
 		"hardened": func(b *bench) {
 			b.company.Hardened = true
-			b.company.Methods = []tenant.Method{tenant.ByMail, tenant.ByPhone}
+			b.company.Recovery.Methods = []tenant.Method{tenant.ByMail, tenant.ByPhone}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

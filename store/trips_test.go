@@ -53,7 +53,7 @@ func newTripService(t *testing.T) *tripService {
 	r := openRedis(t, RedisOptions{URLs: []string{"redis://" + s.redis.Addr()}})
 	policy := tenant.DefaultPolicy()
 	policy.Password.Argon2id = password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
-	policy.Methods = []tenant.Method{tenant.ByPhone}
+	policy.Recovery.Methods = []tenant.Method{tenant.ByPhone}
 	s.company = &tenant.Company{Code: "acme", NoAPIKey: true, SMS: s, Texts: message.DefaultTexts(), Policy: policy}
 	s.Service = &flows.Service{
 		Accounts:  p.Accounts(),

@@ -39,7 +39,6 @@ import (
 func init() { caddy.RegisterModule(new(App)) }
 
 const (
-	defaultStreamRecheck = caddy.Duration(10 * time.Second)
 	// StartAgainAfter is how long a failed start is not tried again: each try
 	// may take a store's whole timeout.
 	StartAgainAfter = time.Second

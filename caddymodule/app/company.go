@@ -60,13 +60,12 @@ type Company struct {
 	// What the company decides otherwise than the app.
 	policy.Policy
 
-	code          string
-	placeholder   any
-	at            caddyfile.Token // where its block begins, while a Caddyfile is read
-	effective     tenant.Company  // with all that was inherited
-	shortKey      bool            // an API key that is soon guessed
-	streamRecheck time.Duration
-	seeds         []manage.Seed // by mnemocode
+	code        string
+	placeholder any
+	at          caddyfile.Token // where its block begins, while a Caddyfile is read
+	effective   tenant.Company  // with all that was inherited
+	shortKey    bool            // an API key that is soon guessed
+	seeds       []manage.Seed   // by mnemocode
 }
 
 // Account is created at start if it is absent and was not deleted before, and
@@ -132,8 +131,7 @@ func (c *Company) provision(ctx caddy.Context, code string, app *policy.Policy) 
 	}
 	app.Apply(&c.effective)
 	c.Policy.Apply(&c.effective)
-	c.effective.Methods = c.methods(c.effective.Methods)
-	c.streamRecheck = time.Duration(cmp.Or(c.Session.StreamRecheck, app.Session.StreamRecheck, defaultStreamRecheck))
+	c.effective.Recovery.Methods = c.methods(c.effective.Recovery.Methods)
 	for _, d := range c.Disclaimers {
 		c.effective.Disclaimers = append(c.effective.Disclaimers, d.effective())
 	}
@@ -142,7 +140,9 @@ func (c *Company) provision(ctx caddy.Context, code string, app *policy.Policy) 
 
 // StreamRecheck is how soon an open stream of the company is cut if its session has
 // ended.
-func (c *Company) StreamRecheck() time.Duration { return c.streamRecheck }
+func (c *Company) StreamRecheck() time.Duration {
+	return time.Duration(c.effective.Session.StreamRecheck)
+}
 
 // Placeholder is the company's code as a value that costs a request no memory.
 func (c *Company) Placeholder() any { return c.placeholder }
@@ -167,7 +167,7 @@ func (c *Company) usableMethods() []tenant.Method {
 	if c.effective.SMS != nil {
 		methods = append(methods, tenant.ByPhone)
 	}
-	if c.effective.Mail != nil && c.effective.Link != "" {
+	if c.effective.Mail != nil && c.effective.Recovery.Link != "" {
 		methods = append(methods, tenant.ByMail)
 	}
 	return methods
@@ -313,7 +313,7 @@ func (c *Company) checkGiven(app *policy.Policy) error {
 // checkSenders refuses what nobody could deliver, and what hardened forbids.
 func (c *Company) checkSenders() error {
 	e := &c.effective
-	named := func(m tenant.Method) bool { return slices.Contains(e.Methods, m) }
+	named := func(m tenant.Method) bool { return slices.Contains(e.Recovery.Methods, m) }
 	switch {
 	case e.SecondFactor == tenant.SecondFactorRequired && e.SMS == nil:
 		return errors.New("second_factor required needs an sms sender; add sms")
@@ -321,9 +321,9 @@ func (c *Company) checkSenders() error {
 		return errors.New("recovery methods: PHONE needs an sms sender; add sms, or take PHONE out")
 	case named(tenant.ByMail) && e.Mail == nil:
 		return errors.New("recovery methods: MAIL needs a mail sender; add mail, or take MAIL out")
-	case named(tenant.ByMail) && e.Link == "":
+	case named(tenant.ByMail) && e.Recovery.Link == "":
 		return errors.New("recovery methods: MAIL needs a link; add recovery link, or take MAIL out")
-	case e.Password.Migrate != nil && e.Hardened:
+	case e.Migrate != nil && e.Hardened:
 		return errors.New("password migrate: with hardened, the time of an answer would tell whose password is asked elsewhere; take one of them out")
 	case named(tenant.ByQuestion) && e.Hardened:
 		return errors.New("recovery methods: QUESTION is never allowed with hardened; take one of them out")
@@ -334,9 +334,10 @@ func (c *Company) checkSenders() error {
 // checkFixed can be done only now: the codes may be the app's and their length
 // the company's.
 func (c *Company) checkFixed() error {
-	for _, code := range c.effective.OTPFixed {
-		if len(code) != c.effective.OTPLength || strings.Trim(code, "0123456789") != "" {
-			return fmt.Errorf("otp fixed: a code must have %d digits, as otp length says", c.effective.OTPLength)
+	o := &c.effective.OTP
+	for _, fixed := range o.Fixed {
+		if len(fixed.Code) != o.Length || strings.Trim(fixed.Code, "0123456789") != "" {
+			return fmt.Errorf("otp fixed: a code must have %d digits, as otp length says", o.Length)
 		}
 	}
 	return nil

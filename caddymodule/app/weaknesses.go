@@ -9,6 +9,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -94,17 +95,24 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	if e.Captcha == nil {
 		add("captcha", "it is off: only rates and locks hold off programs that guess", "choose turnstile, hcaptcha, recaptcha, siteverify or pow")
 	}
-	if len(e.OTPFixed) > 0 {
-		add("otp fixed", "whoever knows the code needs no SMS to "+strings.Join(slices.Sorted(maps.Keys(e.OTPFixed)), ", "),
+	var fixed []string
+	for _, code := range e.OTP.Fixed {
+		for _, phone := range code.Phones {
+			fixed = append(fixed, record.NormalizePhone(phone))
+		}
+	}
+	if len(fixed) > 0 {
+		slices.Sort(fixed)
+		add("otp fixed", "whoever knows the code needs no SMS to "+strings.Join(fixed, ", "),
 			"take them out when the review or test is over")
 	}
-	if e.SMS != nil && e.Limits.SMSPerCompany == (tenant.Rate{}) {
+	if e.SMS != nil && e.Limits.SMSPerCompany == tenant.Unlimited {
 		add("limits sms_per_company", "it is unlimited: strangers who pump SMS can run up any bill", "set it to what your busiest day needs, such as 2000/24h")
 	}
-	if len(e.Methods) == 0 {
+	if len(e.Recovery.Methods) == 0 {
 		add("recovery", "no method is possible: whoever forgets the password needs an operator", "configure sms, or mail and recovery link")
 	}
-	if policy.TokenIsLogged(e.Link) {
+	if policy.TokenIsLogged(e.Recovery.Link) {
 		add("recovery link", "the token is not in the fragment, so the logs of servers hold it", "put {token} behind #")
 	}
 	if free := policy.Unlimited(&app.Limits, &c.Limits); len(free) > 0 {
@@ -126,7 +134,7 @@ type Guest struct {
 // Guests lists the company's guest modules.
 func (c *Company) Guests() []Guest {
 	e := &c.effective
-	guests := []Guest{{"captcha", e.Captcha}, {"sms", e.SMS}, {"mail", e.Mail}, {"events", e.Events.Receiver}, {"password migrate", e.Password.Migrate}}
+	guests := []Guest{{"captcha", e.Captcha}, {"sms", e.SMS}, {"mail", e.Mail}, {"events", e.Events.Receiver}, {"password migrate", e.Migrate}}
 	for _, id := range slices.Sorted(maps.Keys(e.OAuth)) {
 		guests = append(guests, Guest{fmt.Sprintf("oauth %d", id), e.OAuth[id].Provider})
 	}

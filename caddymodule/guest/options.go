@@ -207,13 +207,13 @@ func OneValue(d *caddyfile.Dispenser, read Value) func() error {
 }
 
 // Duration reads a duration above zero.
-func Duration(to *caddy.Duration) Value {
+func Duration[D ~int64](to *D) Value {
 	return func(arg string) string {
 		duration, err := caddy.ParseDuration(arg)
 		if err != nil || duration <= 0 {
 			return "no duration like 5m"
 		}
-		*to = caddy.Duration(duration)
+		*to = D(duration)
 		return ""
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -81,16 +81,11 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 		"mail":          guest.Module(d, "mnemogate.mail", &p.MailRaw),
 		"events":        guest.Module(d, "mnemogate.events", &p.EventsRaw),
 		"texts":         guest.Text(d, &p.Texts),
-		"locale":        guest.CheckedText(d, &p.Locale, checkLocale),
+		"locale":        guest.Text(d, &p.Locale),
 		"recovery":      p.block(d, p.recoveryOptions),
 		"limits":        p.block(d, p.limitOptions),
 		"hardened":      unlessOff(d, &p.Hardened),
 	}
-}
-
-func checkLocale(s string) error {
-	_, err := message.ParseLocale(s)
-	return err
 }
 
 // block parses an option that has no arguments.
@@ -119,23 +114,23 @@ func (p *Policy) otpOptions(d *caddyfile.Dispenser) map[string]func() error {
 		"length":   p.insecure(d, "otp.length", guest.Int(&o.Length)),
 		"ttl":      p.insecure(d, "otp.ttl", guest.Duration(&o.TTL)),
 		"renewals": guest.OneValue(d, countValue(&o.Renewals)),
-		"fixed":    func() error { return o.parseFixed(d) },
+		"fixed":    func() error { return parseFixed(d, o) },
 	}
 }
 
-func (o *OTP) parseFixed(d *caddyfile.Dispenser) error {
+func parseFixed(d *caddyfile.Dispenser, o *tenant.OTP) error {
 	args := d.RemainingArgs()
 	if len(args) < 2 {
 		return d.ArgErr()
 	}
-	o.Fixed = append(o.Fixed, FixedCode{Code: args[0], Phones: args[1:]})
+	o.Fixed = append(o.Fixed, tenant.FixedCode{Code: args[0], Phones: args[1:]})
 	return nil
 }
 
 func (p *Policy) passwordOptions(d *caddyfile.Dispenser) map[string]func() error {
 	return map[string]func() error{
 		"min_length": p.insecure(d, "password.min_length", guest.Int(&p.Password.MinLength)),
-		"regex":      func() error { return p.Password.parseRegex(d) },
+		"regex":      func() error { return parseRegex(d, &p.Password) },
 		"blocklist":  guest.Text(d, &p.Password.Blocklist),
 		"argon2id":   func() error { return p.parseArgon2id(d) },
 		"required":   unlessOff(d, &p.Password.Required),
@@ -143,7 +138,7 @@ func (p *Policy) passwordOptions(d *caddyfile.Dispenser) map[string]func() error
 	}
 }
 
-func (p *Passwords) parseRegex(d *caddyfile.Dispenser) error {
+func parseRegex(d *caddyfile.Dispenser, p *Passwords) error {
 	args := d.RemainingArgs()
 	if len(args) < 1 || len(args) > 2 || args[0] == "" {
 		return d.ArgErr()
@@ -170,14 +165,14 @@ func (p *Policy) parseArgon2id(d *caddyfile.Dispenser) error {
 			return d.Errf("'%s' is not one of the numbers <memory_KiB> <iterations> <parallelism>", args[i])
 		}
 	}
-	p.Password.Argon2id = &Argon2id{MemoryKiB: uint32(n[0]), Iterations: uint32(n[1]), Parallelism: uint8(n[2])}
+	p.Password.Argon2id = password.Argon2id{MemoryKiB: uint32(n[0]), Iterations: uint32(n[1]), Parallelism: uint8(n[2])}
 	return nil
 }
 
 func (p *Policy) recoveryOptions(d *caddyfile.Dispenser) map[string]func() error {
 	r := &p.Recovery
 	return map[string]func() error{
-		"methods":  func() error { return r.parseMethods(d) },
+		"methods":  func() error { return parseMethods(d, r) },
 		"link":     guest.Text(d, &r.Link),
 		"link_ttl": p.insecure(d, "recovery.link_ttl", guest.Duration(&r.LinkTTL)),
 	}
@@ -187,7 +182,7 @@ func (p *Policy) recoveryOptions(d *caddyfile.Dispenser) map[string]func() error
 //
 //	methods PHONE|MAIL|QUESTION...
 //	methods off
-func (r *Recovery) parseMethods(d *caddyfile.Dispenser) error {
+func parseMethods(d *caddyfile.Dispenser, r *tenant.Recovery) error {
 	args := d.RemainingArgs()
 	if len(args) == 0 {
 		return d.ArgErr()
@@ -245,20 +240,18 @@ func (p *Policy) insecure(d *caddyfile.Dispenser, option string, read guest.Valu
 // guesses reads a number of wrong guesses.
 func guesses(to *int) guest.Value {
 	return func(arg string) string {
-		if arg == unlimited {
+		if arg == "unlimited" {
 			return "not possible here, since it bounds how much can be guessed; choose a number"
 		}
 		return guest.Int(to)(arg)
 	}
 }
 
-func rateValue(to **Rate) guest.Value {
+func rateValue(to *tenant.Rate) guest.Value {
 	return func(arg string) string {
-		var rate Rate
-		if err := rate.UnmarshalText([]byte(arg)); err != nil {
+		if err := to.UnmarshalText([]byte(arg)); err != nil {
 			return "no rate; " + err.Error()
 		}
-		*to = &rate
 		return ""
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -29,6 +30,7 @@ func (p *Policy) Check() error {
 		p.checkOTP(),
 		p.checkPasswords(),
 		p.checkSecondFactor(),
+		p.checkLocale(),
 		p.checkRecovery(),
 		p.checkLimits(),
 	)
@@ -56,18 +58,15 @@ func (p *Policy) checkSessions() error {
 	s := &p.Session
 	const nist = "NIST SP 800-63B-4, section 2.2.3"
 	return cmp.Or(
-		bounded(p, "session.temporary", time.Duration(s.Temporary), span[time.Duration]{1, record.LongestSession}, span[time.Duration]{1, 15 * time.Minute}, "NIST SP 800-63B-4, section 3.1.3"),
-		bounded(p, "session.idle", time.Duration(s.Idle), span[time.Duration]{1, record.LongestSession}, span[time.Duration]{1, 30 * day}, nist),
-		bounded(p, "session.lifetime", time.Duration(s.Lifetime), span[time.Duration]{1, record.LongestSession}, span[time.Duration]{1, 30 * day}, nist),
-		within("session.stream_recheck", time.Duration(s.StreamRecheck), span[time.Duration]{100 * time.Millisecond, time.Hour}),
+		bounded(p, "session.temporary", s.Temporary, anyLife, upTo(15*time.Minute), "NIST SP 800-63B-4, section 3.1.3"),
+		bounded(p, "session.idle", s.Idle, anyLife, upTo(30*day), nist),
+		bounded(p, "session.lifetime", s.Lifetime, anyLife, upTo(30*day), nist),
+		within("session.stream_recheck", s.StreamRecheck, span[tenant.Duration]{tenant.Duration(100 * time.Millisecond), tenant.Duration(time.Hour)}),
 	)
 }
 
 func (p *Policy) checkOTP() error {
 	o := &p.OTP
-	if o.Renewals != nil && (*o.Renewals < 0 || *o.Renewals > 100) {
-		return fmt.Errorf("otp renewals: %d is out of range; choose 0 to 100", *o.Renewals)
-	}
 	phones := map[string]bool{}
 	for _, fixed := range o.Fixed {
 		if len(fixed.Phones) == 0 {
@@ -85,17 +84,18 @@ func (p *Policy) checkOTP() error {
 		}
 	}
 	return cmp.Or(
+		within("otp.renewals", value(o.Renewals), span[int]{0, 100}),
 		bounded(p, "otp.length", o.Length, span[int]{4, 10}, span[int]{6, 10}, "OWASP ASVS 5.0, 6.5.4"),
-		bounded(p, "otp.ttl", time.Duration(o.TTL), span[time.Duration]{1, day}, span[time.Duration]{1, 10 * time.Minute}, "OWASP ASVS 5.0, 6.5.5"),
+		bounded(p, "otp.ttl", o.TTL, upTo(day), upTo(10*time.Minute), "OWASP ASVS 5.0, 6.5.5"),
 	)
 }
 
 func (p *Policy) checkPasswords() error {
-	if _, err := p.Password.compile(); err != nil {
+	if _, err := compile(p.Password.Regex); err != nil {
 		return err
 	}
-	if a := p.Password.Argon2id; a != nil {
-		if err := p.checkArgon2id(password.Argon2id(*a)); err != nil {
+	if a := p.Password.Argon2id; a != (password.Argon2id{}) {
+		if err := p.checkArgon2id(a); err != nil {
 			return fmt.Errorf("password argon2id: %w", err)
 		}
 	}
@@ -119,6 +119,14 @@ func (p *Policy) checkSecondFactor() error {
 	}
 }
 
+func (p *Policy) checkLocale() error {
+	if p.Locale == "" {
+		return nil
+	}
+	_, err := message.ParseLocale(p.Locale)
+	return guest.Inside("locale", err)
+}
+
 func (p *Policy) checkRecovery() error {
 	r := &p.Recovery
 	for i, m := range r.Methods {
@@ -134,7 +142,7 @@ func (p *Policy) checkRecovery() error {
 			return fmt.Errorf("recovery link: %w", err)
 		}
 	}
-	return bounded(p, "recovery.link_ttl", time.Duration(r.LinkTTL), span[time.Duration]{1, record.LongestSession}, span[time.Duration]{1, day}, "NIST SP 800-63B-4, section 4.2.1.2")
+	return bounded(p, "recovery.link_ttl", r.LinkTTL, anyLife, upTo(day), "NIST SP 800-63B-4, section 4.2.1.2")
 }
 
 // linkToken stands for a token where a link is parsed.
@@ -164,48 +172,65 @@ func TokenIsLogged(link string) bool {
 func (p *Policy) checkLimits() error {
 	l := &p.Limits
 	const nist = "NIST SP 800-63B-4, section 3.2.2"
-	attempts, works := span[int]{1, 100}, span[int]{1, maxEvents}
+	attempts, works := span[int]{1, 100}, span[int]{1, tenant.MaxEvents}
 	return cmp.Or(
-		bounded(p, "limits.captcha_after", l.captchaAfter(), span[int]{0, maxEvents}, attempts, nist),
+		bounded(p, "limits.captcha_after", value(l.CaptchaAfter), span[int]{0, tenant.MaxEvents}, attempts, nist),
 		bounded(p, "limits.lock_after", l.LockAfter, works, attempts, nist),
 		bounded(p, "limits.disable_after", l.DisableAfter, works, attempts, nist),
-		within("limits.lock_for", time.Duration(l.LockFor), span[time.Duration]{1, year}),
-		l.WrongCodes.checkGuesses("wrong_codes"),
-		bounded(p, "limits.wrong_codes", l.WrongCodes.n(), works, attempts, nist),
-		l.WrongAnswers.checkGuesses("wrong_answers"),
-		bounded(p, "limits.wrong_answers", l.WrongAnswers.n(), works, attempts, nist),
-		l.FailuresPerAddress.checkGuesses("failures_per_address"),
-		l.checkCountries(),
+		within("limits.lock_for", l.LockFor, upTo(year)),
+		checkGuesses("wrong_codes", l.WrongCodes),
+		bounded(p, "limits.wrong_codes", l.WrongCodes.N, works, attempts, nist),
+		checkGuesses("wrong_answers", l.WrongAnswers),
+		bounded(p, "limits.wrong_answers", l.WrongAnswers.N, works, attempts, nist),
+		checkGuesses("failures_per_address", l.FailuresPerAddress),
+		checkCountries(l.SMSCountries),
 		within("limits.sessions_per_account", l.SessionsPerAccount, span[int]{1, record.MaxSessions}),
 	)
 }
 
-func (l *Limits) captchaAfter() int {
-	if l.CaptchaAfter == nil {
+// value is what an option is set to, 0 if it is not set.
+func value(n *int) int {
+	if n == nil {
 		return 0
 	}
-	return *l.CaptchaAfter
+	return *n
+}
+
+// checkGuesses refuses to leave the number of wrong guesses unlimited.
+func checkGuesses(name string, rate tenant.Rate) error {
+	if rate == tenant.Unlimited {
+		return fmt.Errorf("limits %s: it can't be unlimited, since it bounds how much can be guessed; %w", name, tenant.ErrRate)
+	}
+	return nil
 }
 
 // A span is what lies from least to most.
-type span[T int | time.Duration] struct{ least, most T }
+type span[T int | tenant.Duration] struct{ least, most T }
+
+// upTo are the durations above 0 that are at most this long.
+func upTo(most time.Duration) span[tenant.Duration] {
+	return span[tenant.Duration]{1, tenant.Duration(most)}
+}
+
+// anyLife is how long sessions and links can live.
+var anyLife = upTo(record.LongestSession)
 
 func (s span[T]) has(value T) bool { return s.least <= value && value <= s.most }
 
 // within refuses a value that would break something. Zero is not set.
-func within[T int | time.Duration](option string, value T, works span[T]) error {
+func within[T int | tenant.Duration](option string, value T, works span[T]) error {
 	if value == 0 || works.has(value) {
 		return nil
 	}
-	if least := any(works.least); least == time.Nanosecond {
-		return fmt.Errorf("%s: %s is out of range; choose one above 0 and at most %s", directive(option), text(value), text(works.most))
+	if least := any(works.least); least == tenant.Duration(1) {
+		return fmt.Errorf("%s: %v is out of range; choose one above 0 and at most %v", directive(option), value, works.most)
 	}
-	return fmt.Errorf("%s: %s is out of range; choose %s to %s", directive(option), text(value), text(works.least), text(works.most))
+	return fmt.Errorf("%s: %v is out of range; choose %v to %v", directive(option), value, works.least, works.most)
 }
 
 // bounded also refuses a value that a standard forbids, unless the policy
 // says that it may be insecure.
-func bounded[T int | time.Duration](p *Policy, option string, value T, works, standard span[T], source string) error {
+func bounded[T int | tenant.Duration](p *Policy, option string, value T, works, standard span[T], source string) error {
 	if err := within(option, value, works); err != nil {
 		return err
 	}
@@ -216,16 +241,9 @@ func bounded[T int | time.Duration](p *Policy, option string, value T, works, st
 	if value < standard.least {
 		bound, limit = "at least", standard.least
 	}
-	return fmt.Errorf("%s: %s is against %s; choose %s %s or, if you must, write insecure behind it",
-		directive(option), text(value), source, bound, text(limit))
+	return fmt.Errorf("%s: %v is against %s; choose %s %v or, if you must, write insecure behind it",
+		directive(option), value, source, bound, limit)
 }
 
 // directive names an option as it stands in a Caddyfile.
 func directive(option string) string { return strings.Replace(option, ".", " ", 1) }
-
-func text[T int | time.Duration](value T) string {
-	if d, ok := any(value).(time.Duration); ok {
-		return shortDuration(d)
-	}
-	return fmt.Sprint(value)
-}

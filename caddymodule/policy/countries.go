@@ -5,21 +5,20 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-)
 
-// allCountries stands in the place of countries.
-const allCountries = "all"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+)
 
 var country = regexp.MustCompile(`^\+[1-9][0-9]{0,6}$`)
 
-func (l *Limits) checkCountries() error {
-	for i, s := range l.SMSCountries {
+func checkCountries(countries []string) error {
+	for i, s := range countries {
 		switch {
-		case s == allCountries && len(l.SMSCountries) > 1:
+		case s == tenant.AllCountries && len(countries) > 1:
 			return errors.New("limits sms_countries: all takes no countries besides")
-		case s != allCountries && !country.MatchString(s):
+		case s != tenant.AllCountries && !country.MatchString(s):
 			return fmt.Errorf("limits sms_countries: '%s' is no beginning of international numbers; write it as +370", s)
-		case slices.Contains(l.SMSCountries[:i], s):
+		case slices.Contains(countries[:i], s):
 			return fmt.Errorf("limits sms_countries: %s is there twice", s)
 		}
 	}

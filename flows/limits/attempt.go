@@ -233,7 +233,7 @@ func (at *Attempt) CheckPasswords(t record.Tally) error {
 
 // CaptchaDue reports whether the next password needs a captcha.
 func (at *Attempt) CaptchaDue(passwords record.Tally) bool {
-	return at.Company.Captcha != nil && passwords.Count >= at.Company.Limits.CaptchaAfter
+	return at.Company.Captcha != nil && passwords.Count >= *at.Company.Limits.CaptchaAfter
 }
 
 // SettlePassword ends an attempt with a password and returns whether the next
@@ -263,7 +263,7 @@ func (at *Attempt) SettlePassword(ctx context.Context, subject record.Subject, o
 func (at *Attempt) countWrongPassword(t *record.Tally) {
 	t.Count++
 	if t.Count >= at.Company.Limits.LockAfter {
-		t.Until = at.Now.Add(at.Company.Limits.LockFor)
+		t.Until = at.Now.Add(time.Duration(at.Company.Limits.LockFor))
 	}
 }
 

@@ -429,7 +429,7 @@ func (ch Change) apply(a *record.Account) error {
 
 // check refuses what the change would make of an account.
 func (ad *Admin) check(ch Change, a, before record.Account) error {
-	if a.PasswordHash == record.AskedElsewhere && before.PasswordHash != record.AskedElsewhere && ad.Company.Password.Migrate == nil {
+	if a.PasswordHash == record.AskedElsewhere && before.PasswordHash != record.AskedElsewhere && ad.Company.Migrate == nil {
 		return &FieldError{"password_hash", "there is nobody to ask about it; configure password migrate, or leave the password out, and the user sets one by recovery"}
 	}
 	if ch.UserRules && ch.Password != "" {

@@ -27,7 +27,7 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 		return err
 	}
 	switch {
-	case ad.Company.Mail == nil || ad.Company.Link == "":
+	case ad.Company.Mail == nil || ad.Company.Recovery.Link == "":
 		return &NoWelcomeError{"", "the company can mail no links: configure mail and recovery link"}
 	case a.Email == "":
 		return &NoWelcomeError{"primary_email", "primary_email: the account has none to mail the link to"}

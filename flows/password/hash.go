@@ -19,10 +19,16 @@ import (
 	"golang.org/x/crypto/scrypt"
 )
 
-// Argon2id is what one hash costs: memory, passes over it, and lanes.
+// Argon2id are the parameters of RFC 9106: what one hash costs. All three are needed.
 type Argon2id struct {
-	MemoryKiB, Iterations uint32
-	Parallelism           uint8
+	// The memory that one hash takes, in KiB.
+	MemoryKiB uint32 `json:"memory_kib"`
+
+	// The passes over the memory.
+	Iterations uint32 `json:"iterations"`
+
+	// The lanes of the memory.
+	Parallelism uint8 `json:"parallelism"`
 }
 
 // DefaultArgon2id is what OWASP's Password Storage Cheat Sheet names first: of

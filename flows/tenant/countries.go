@@ -1,8 +1,10 @@
 package tenant
 
-import (
-	"strings"
-)
+import "strings"
+
+// AllCountries is all that SMSCountries has where a company does not want what its app
+// names.
+const AllCountries = "all"
 
 // shortCodes are the calling codes of one and two digits, which ITU-T E.164 assigns
 // so that none begins another: all others have three.
@@ -23,7 +25,7 @@ func CallingCode(phone string) string {
 // that it begins with or, where all are allowed, its calling code. It is not allowed
 // if none of SMSCountries is its.
 func (l *Limits) Country(phone string) (prefix string, allowed bool) {
-	if len(l.SMSCountries) == 0 {
+	if len(l.SMSCountries) == 0 || l.SMSCountries[0] == AllCountries {
 		return CallingCode(phone), true
 	}
 	for _, country := range l.SMSCountries {

@@ -19,8 +19,7 @@ func FuzzNewPassword(f *testing.F) {
 		f.Add(s)
 	}
 	policy := DefaultPolicy()
-	policy.Password.Regex = regexp.MustCompile(`[^0]`)
-	company := &Company{Code: "acme", Policy: policy}
+	company := &Company{Code: "acme", Policy: policy, Regex: regexp.MustCompile(`[^0]`)}
 	alice := record.Account{Mnemocode: "alice-0001", Email: "alice@example.com", Phone: "+37060012345", LoginName: "Alice the First"}
 	f.Fuzz(func(t *testing.T, s string) {
 		if !utf8.ValidString(s) || utf8.RuneCountInString(s) > 128 {

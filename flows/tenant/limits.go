@@ -11,7 +11,7 @@ import (
 // time is then a guess.
 func (l *Limits) PasswordsLocked(t record.Tally, now time.Time) time.Time {
 	if t.Count >= l.DisableAfter {
-		return now.Add(l.LockFor)
+		return now.Add(time.Duration(l.LockFor))
 	}
 	if now.Before(t.Until) {
 		return t.Until

@@ -47,18 +47,18 @@ func (c *Company) rules(a record.Account) []rule {
 		},
 		{
 			wire.PasswordCommon, "Not a commonly used password.",
-			p.Blocklist.Contains,
+			cmp.Or(c.Blocklist, password.Common()).Contains,
 		},
 		{
 			wire.PasswordPersonal, "Not just the account's own login ids or the company's name.",
 			func(wanted string) bool { return password.MadeOf(wanted, c.ownWords(a)) },
 		},
 	}
-	if p.Regex == nil {
+	if c.Regex == nil {
 		return rules
 	}
-	text := strings.TrimSuffix(cmp.Or(p.RegexDescription, "Matches the pattern "+p.RegexSource), ".") + "."
-	return append(rules, rule{wire.PasswordPattern, text, func(password string) bool { return !p.Regex.MatchString(password) }})
+	text := strings.TrimSuffix(cmp.Or(p.RegexDescription, "Matches the pattern "+p.Regex), ".") + "."
+	return append(rules, rule{wire.PasswordPattern, text, func(password string) bool { return !c.Regex.MatchString(password) }})
 }
 
 // CheckQuality refuses a new password, normalised, with the rule that it breaks.
@@ -104,8 +104,8 @@ func (c *Company) CheckPassword(field, typed string, a record.Account) error {
 // Quality tells what a new password of the account must be.
 func (c *Company) Quality(a record.Account) *PasswordQuality {
 	quality := &PasswordQuality{}
-	if c.Password.Regex != nil {
-		quality.Regex = &c.Password.RegexSource
+	if c.Regex != nil {
+		quality.Regex = &c.Password.Regex
 	}
 	var texts []string
 	for _, r := range c.rules(a) {

@@ -20,7 +20,7 @@ func TestNewPasswordQuality(t *testing.T) {
 		}
 		return c
 	}
-	digit := func(c *Company) { c.Password.RegexSource, c.Password.Regex = `[0-9]`, regexp.MustCompile(`[0-9]`) }
+	digit := func(c *Company) { c.Password.Regex, c.Regex = `[0-9]`, regexp.MustCompile(`[0-9]`) }
 	described := func(c *Company) { digit(c); c.Password.RegexDescription = "At least one digit." }
 	hardened := func(c *Company) { c.Hardened = true }
 
@@ -45,7 +45,7 @@ func TestNewPasswordQuality(t *testing.T) {
 		{"hardened, 16 required", func(c *Company) { hardened(c); c.Password.MinLength = 16 }, false, "lopsided-teapot", wire.PasswordTooShort, "16 to 128"},
 
 		{"common", nil, false, "Iloveyou1", wire.PasswordCommon, ""},
-		{"no list", func(c *Company) { c.Password.Blocklist = nil }, false, "iloveyou1", "", ""},
+		{"no list", func(c *Company) { c.Blocklist = new(password.Blocklist) }, false, "iloveyou1", "", ""},
 
 		{"the company", nil, false, "acme_corp", wire.PasswordPersonal, ""},
 		{"the company, spelled otherwise", nil, false, "ACME-Corp", wire.PasswordPersonal, ""},
@@ -109,9 +109,9 @@ func TestTheDescriptionTellsAllRules(t *testing.T) {
 		{false, "[0-9]", "At least one digit.", rules + " At least one digit."},
 	} {
 		c.Hardened = test.hardened
-		c.Password.Regex, c.Password.RegexSource, c.Password.RegexDescription = nil, test.regex, test.description
+		c.Regex, c.Password.Regex, c.Password.RegexDescription = nil, test.regex, test.description
 		if test.regex != "" {
-			c.Password.Regex = regexp.MustCompile(test.regex)
+			c.Regex = regexp.MustCompile(test.regex)
 		}
 		got := c.Quality(record.Account{})
 		if got.Description != test.want || (got.Regex == nil) != (test.regex == "") || got.Regex != nil && *got.Regex != test.regex {

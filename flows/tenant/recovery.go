@@ -11,20 +11,20 @@ import (
 // none is named, by the first allowed one that the account can use.
 func (c *Company) RecoveryMethod(wanted Method, a record.Account) (Method, error) {
 	if wanted != "" {
-		if !slices.Contains(c.Methods, wanted) {
+		if !slices.Contains(c.Recovery.Methods, wanted) {
 			return wanted, wire.ErrMethodRestricted
 		}
 		return wanted, notSet(wanted, a)
 	}
-	for _, m := range c.Methods {
+	for _, m := range c.Recovery.Methods {
 		if notSet(m, a) == nil {
 			return m, nil
 		}
 	}
-	if len(c.Methods) == 0 {
+	if len(c.Recovery.Methods) == 0 {
 		return "", wire.ErrMethodRestricted
 	}
-	return c.Methods[0], notSet(c.Methods[0], a)
+	return c.Recovery.Methods[0], notSet(c.Recovery.Methods[0], a)
 }
 
 // notSet tells what the account lacks for a method, nil if nothing.
@@ -43,7 +43,7 @@ func notSet(m Method, a record.Account) error {
 // HardenedMethod chooses a method without regard to the account, which comes
 // back empty unless it can be recovered so.
 func (c *Company) HardenedMethod(wanted Method, a record.Account) (record.Account, Method, error) {
-	methods := slices.DeleteFunc(slices.Clone(c.Methods), func(m Method) bool { return m == ByQuestion })
+	methods := slices.DeleteFunc(slices.Clone(c.Recovery.Methods), func(m Method) bool { return m == ByQuestion })
 	if wanted == "" && len(methods) > 0 {
 		wanted = methods[0]
 	}

@@ -1,0 +1,101 @@
+package tenant
+
+import (
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Duration is a time.Duration as configurations write it: in JSON as nanoseconds or
+// as text, in which d is a day of 24 hours.
+type Duration time.Duration
+
+// String writes 10m for what time.Duration writes as 10m0s.
+func (d Duration) String() string {
+	s := time.Duration(d).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// UnmarshalJSON reads nanoseconds or a text like 30d.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	if data[0] != '"' {
+		return json.Unmarshal(data, (*int64)(d))
+	}
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	parsed, err := parseDuration(text)
+	*d = Duration(parsed)
+	return err
+}
+
+var days = regexp.MustCompile(`[0-9.]+d`)
+
+// parseDuration is time.ParseDuration, with days.
+func parseDuration(s string) (time.Duration, error) {
+	return time.ParseDuration(days.ReplaceAllStringFunc(s, func(s string) string {
+		n, err := strconv.ParseFloat(strings.TrimSuffix(s, "d"), 64)
+		if err != nil {
+			return s // time.ParseDuration refuses it
+		}
+		return strconv.FormatFloat(24*n, 'f', -1, 64) + "h"
+	}))
+}
+
+// A Rate is a number of events in a window that the first of them opens, written as in
+// `5/10m` or `unlimited`. The zero Rate is not set.
+type Rate struct {
+	N   int
+	Per time.Duration
+}
+
+// Unlimited is the Rate that refuses nothing and is not counted.
+var Unlimited = Rate{N: -1}
+
+const (
+	// MaxEvents is the highest N of a Rate.
+	MaxEvents = 1_000_000
+	maxWindow = 366 * 24 * time.Hour
+
+	unlimited = "unlimited"
+)
+
+// ErrRate: it is no Rate.
+var ErrRate = errors.New("write a number and a time, as in 5/10m")
+
+// MarshalText writes a rate as it stands in a Caddyfile.
+func (r Rate) MarshalText() ([]byte, error) {
+	if r == Unlimited {
+		return []byte(unlimited), nil
+	}
+	return []byte(strconv.Itoa(r.N) + "/" + Duration(r.Per).String()), nil
+}
+
+// UnmarshalText reads a rate.
+func (r *Rate) UnmarshalText(text []byte) error {
+	if string(text) == unlimited {
+		*r = Unlimited
+		return nil
+	}
+	number, per, _ := strings.Cut(string(text), "/")
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || n > MaxEvents {
+		return ErrRate
+	}
+	window, err := parseDuration(per)
+	if err != nil || window <= 0 || window > maxWindow {
+		return ErrRate
+	}
+	*r = Rate{N: n, Per: window}
+	return nil
+}
