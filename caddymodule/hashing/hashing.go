@@ -1,15 +1,15 @@
-// Package hashing derives keys of passwords in processes of their own, of low
-// priority: a hash takes a CPU and 19 MiB for tens of milliseconds, and requests
-// that need none must feel neither it nor the garbage collections after it. Such
-// a process is this program again, under another name, and lives as long as its
-// standard input. Start at Processes.
+// Package hashing derives the keys of passwords in child processes of low
+// priority. A hash takes a CPU and 19 MiB for tens of milliseconds, and requests
+// that need no hash should feel neither that nor the garbage collections after it.
+// A child is this program under another name, and lives as long as its standard
+// input. Start at Processes.
 package hashing
 
 import (
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"io"
+	"net/rpc"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -23,158 +23,118 @@ import (
 	"github.com/mnemogate/mnemogate/flows/password"
 )
 
-// Passwords are hashed in processes of their own, of low priority: a hash takes
-// a CPU and 19 MiB for tens of milliseconds, and requests that need none must
-// feel neither it nor the garbage collections after it. Such a process is this
-// program again, under another name, and lives as long as its standard input.
-
-// hashingName is what a process list shows, and what such a process knows
-// itself by.
-const hashingName = "mnemogate-hashing"
+// childName is what a process list shows, and how a child knows itself.
+const childName = "mnemogate-hashing"
 
 func init() {
-	if os.Args[0] == hashingName {
+	if os.Args[0] == childName {
 		signal.Ignore(os.Interrupt, syscall.SIGTERM) // meant for Caddy, which may still let logins finish
-		done := make(chan struct{})
-		go func() { // init has a thread of its own, and waking it takes time
-			defer close(done)
-			serveHashing(os.Stdin, os.Stdout)
-		}()
-		<-done
+		server := rpc.NewServer()
+		server.RegisterName("child", service{})
+		server.ServeConn(conn{os.Stdin, os.Stdout})
 		os.Exit(0)
 	}
 }
 
-type hashingTask struct{ Hash, Secret string }
-
-type hashingResult struct {
-	Key   []byte
-	Error string
+// A conn is a pair of pipes.
+type conn struct {
+	io.Reader
+	io.WriteCloser
 }
 
-// serveHashing answers tasks until there are no more.
-func serveHashing(tasks io.Reader, results io.Writer) {
-	in, out := gob.NewDecoder(tasks), gob.NewEncoder(results)
-	for {
-		var task hashingTask
-		if err := in.Decode(&task); err != nil {
-			return
-		}
-		var result hashingResult
-		var err error
-		if result.Key, err = password.DeriveKey(task.Hash, task.Secret); err != nil {
-			result.Error = err.Error()
-		}
-		if err := out.Encode(result); err != nil {
-			return
-		}
-	}
+// A Task asks a child for a key.
+type Task struct{ Hash, Secret string }
+
+// service is what a child serves.
+type service struct{}
+
+func (service) Derive(task Task, key *[]byte) (err error) {
+	*key, err = password.DeriveKey(task.Hash, task.Secret)
+	return err
 }
 
-// Processes are the processes, of which as many are started as are at work at
-// once.
+// Processes are the children. One for each call at a time is started when it is
+// first needed, so that none waits for another's garbage collections.
 type Processes struct {
-	idle     chan *process
+	idle     chan *child
 	mu       sync.Mutex
-	failedAt time.Time // when one last failed to start
+	failedAt time.Time // when a child last failed to start
 }
 
-// New makes ready for up to n processes at work at once.
-func New(n int) *Processes { return &Processes{idle: make(chan *process, n)} }
+// New returns Processes for up to n calls at a time.
+func New(n int) *Processes { return &Processes{idle: make(chan *child, n)} }
 
-// Derive is password.DeriveKey, done by one of the processes. Where none can be
-// started (a sandbox forbids it, say) it is done in this one; where one dies
-// over it (for want of memory, say) a new one may try, but not this one: those
-// that are idle may have died with it.
-func (h *Processes) Derive(hash, secret string) (key []byte, err error) {
+// Derive is password.DeriveKey, done by a child. If the child dies over it (for
+// want of memory, say), a new one tries once more, since the idle ones may have
+// died too. If none can be started (a sandbox forbids it, say), this process does
+// the work.
+func (p *Processes) Derive(hash, secret string) (key []byte, err error) {
 	for try := range 2 {
-		p := h.take(try > 0)
-		if p == nil {
+		c := p.take(try > 0)
+		if c == nil {
 			return password.DeriveKey(hash, secret)
 		}
-		var result hashingResult
-		if result, err = p.do(hashingTask{hash, secret}); err != nil {
-			p.kill()
-			continue
+		err = c.client.Call("child.Derive", Task{hash, secret}, &key)
+		if _, answered := errors.AsType[rpc.ServerError](err); err == nil || answered {
+			p.idle <- c
+			return key, err
 		}
-		h.give(p)
-		if result.Error != "" {
-			return nil, errors.New(result.Error)
-		}
-		return result.Key, nil
+		c.kill()
 	}
 	return nil, fmt.Errorf("the process that hashes passwords died: %w", err)
 }
 
-// take returns a process, a new one if none is idle or anew says so; nil if none
+// take returns a child, a new one if none is idle or anew is set, or nil if none
 // could be started within the last minute.
-func (h *Processes) take(anew bool) *process {
+func (p *Processes) take(anew bool) *child {
 	if !anew {
 		select {
-		case p := <-h.idle:
-			return p
+		case c := <-p.idle:
+			return c
 		default:
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.failedAt.IsZero() && time.Since(h.failedAt) < time.Minute {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.failedAt) < time.Minute {
 		return nil
 	}
-	p, err := startHashing()
+	c, err := start()
 	if err != nil {
-		h.failedAt = time.Now()
+		p.failedAt = time.Now()
 		caddy.Log().Named("mnemogate").Warn("passwords are hashed in this process, where logins slow other requests down,"+
 			" since no other can be started; let it start itself", zap.Error(err))
 	}
-	return p
+	return c
 }
 
-func (h *Processes) give(p *process) {
-	select {
-	case h.idle <- p:
-	default:
-		p.kill()
-	}
+type child struct {
+	cmd    *exec.Cmd
+	client *rpc.Client
 }
 
-type process struct {
-	cmd     *exec.Cmd
-	tasks   *gob.Encoder
-	results *gob.Decoder
-	close   func() error // after which it ends
-}
-
-func startHashing() (*process, error) {
+func start() (*child, error) {
 	program, err := ownProgram()
 	if err != nil {
 		return nil, err
 	}
-	// Neither the environment, with its secrets, nor the directory is needed.
-	cmd := &exec.Cmd{Path: program, Args: []string{hashingName}, Env: []string{}, Dir: os.TempDir()}
-	tasks, err := cmd.StdinPipe()
+	// A child needs neither the environment, with its secrets, nor the directory.
+	cmd := &exec.Cmd{Path: program, Args: []string{childName}, Env: []string{}, Dir: os.TempDir()}
+	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	results, err := cmd.StdoutPipe()
+	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
 	if err := startLow(cmd); err != nil {
 		return nil, err
 	}
-	return &process{cmd, gob.NewEncoder(tasks), gob.NewDecoder(results), tasks.Close}, nil
+	return &child{cmd, rpc.NewClient(conn{stdout, stdin})}, nil
 }
 
-func (p *process) do(task hashingTask) (result hashingResult, err error) {
-	if err := p.tasks.Encode(task); err != nil {
-		return result, err
-	}
-	err = p.results.Decode(&result)
-	return result, err
-}
-
-func (p *process) kill() {
-	p.cmd.Process.Kill()
-	p.cmd.Wait()
+func (c *child) kill() {
+	c.cmd.Process.Kill()
+	c.cmd.Wait()
 }

@@ -20,11 +20,8 @@ const someHash = "$argon2id$v=19$m=7168,t=5,p=1$MDEyMzQ1Njc4OWFiY2RlZg$AAAAAAAAA
 
 func TestAHashingProcessDerivesWhatThisOneWould(t *testing.T) {
 	t.Setenv("SOME_SECRET", "not for it")
-	before := 0
-	if runtime.GOOS == "linux" {
-		before = niceOf(t, "/proc/self/stat")
-	}
-	h := New(1)
+	before := nices(t, "self")
+	p := New(1)
 	for _, hash := range []string{
 		someHash,
 		"$2b$04$abcdefghijklmnopqrstuuxLHvYRB9R2YcVyZW8kCq0OvFeXbHVsq", // of another secret
@@ -32,53 +29,50 @@ func TestAHashingProcessDerivesWhatThisOneWould(t *testing.T) {
 		"no hash",
 	} {
 		want, wantErr := password.DeriveKey(hash, "päss\x00wörd")
-		got, err := h.Derive(hash, "päss\x00wörd")
+		got, err := p.Derive(hash, "päss\x00wörd")
 		if !bytes.Equal(got, want) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
 			t.Errorf("%v, want %v", err, wantErr)
 		}
 	}
-	p := <-h.idle // one was enough
-	t.Cleanup(p.kill)
+	c := <-p.idle // one was enough
+	t.Cleanup(c.kill)
 	if runtime.GOOS != "linux" {
 		return
 	}
-	of := fmt.Sprintf("/proc/%d/", p.cmd.Process.Pid)
-	if env, err := os.ReadFile(of + "environ"); len(env) != 0 || err != nil {
+	pid := strconv.Itoa(c.cmd.Process.Pid)
+	if env, err := os.ReadFile("/proc/" + pid + "/environ"); len(env) != 0 || err != nil {
 		t.Errorf("it has an environment of %d bytes, %v", len(env), err)
 	}
-	threads, err := filepath.Glob(of + "task/*/stat")
-	if len(threads) == 0 {
-		t.Fatal(err)
+	want := min(slices.Min(before)+10, 19)
+	if got := nices(t, pid); slices.Min(got) != want || slices.Max(got) != want {
+		t.Errorf("its threads have nice %v, want %d", got, want)
 	}
-	for _, thread := range threads {
-		if nice := niceOf(t, thread); nice != before+10 {
-			t.Errorf("a thread of it has nice %d, want %d", nice, before+10)
-		}
-	}
-	own, _ := filepath.Glob("/proc/self/task/*/stat")
-	if !slices.ContainsFunc(own, func(thread string) bool { return niceOf(t, thread) == before }) {
-		t.Error("this process has lowered its own priority")
+	if after := nices(t, "self"); slices.Min(after) != slices.Min(before) {
+		t.Errorf("the threads of this process had nice %v before and %v after", before, after)
 	}
 }
 
-// niceOf reads proc_pid_stat(5), whose second field ends with the last
-// parenthesis.
-func niceOf(t *testing.T, stat string) int {
-	text, err := os.ReadFile(stat)
-	if err != nil {
-		return 19 // a thread that is gone
+// nices returns the nice values of a process's threads in Linux: the 19th field of
+// proc_pid_stat(5), whose second field ends with the last parenthesis.
+func nices(t *testing.T, pid string) (nices []int) {
+	threads, _ := filepath.Glob("/proc/" + pid + "/task/*/stat")
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
+		if err != nil {
+			continue // the thread has ended
+		}
+		nice, err := strconv.Atoi(strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))[16])
+		if err != nil {
+			t.Fatal(err)
+		}
+		nices = append(nices, nice)
 	}
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	nice, err := strconv.Atoi(fields[16])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return nice
+	return nices
 }
 
 // A process may be killed at any time, for want of memory above all.
 func TestAHashingProcessThatDiesIsReplaced(t *testing.T) {
-	h := New(2)
+	p := New(2)
 	want, err := password.DeriveKey(someHash, "secret")
 	if err != nil {
 		t.Fatal(err)
@@ -87,47 +81,46 @@ func TestAHashingProcessThatDiesIsReplaced(t *testing.T) {
 	for range 2 {
 		all.Go(func() {
 			for range 5 {
-				if got, err := h.Derive(someHash, "secret"); err != nil || !bytes.Equal(got, want) {
+				if got, err := p.Derive(someHash, "secret"); err != nil || !bytes.Equal(got, want) {
 					t.Error(err)
 				}
-				p := h.take(false)
-				p.cmd.Process.Kill()
-				h.give(p)
+				c := p.take(false)
+				c.cmd.Process.Kill()
+				p.idle <- c
 			}
 		})
 	}
 	all.Wait()
-	close(h.idle)
-	for p := range h.idle {
-		p.kill()
+	close(p.idle)
+	for c := range p.idle {
+		c.kill()
 	}
 }
 
 func TestPasswordsAreHashedHereIfNoProcessCanBeStarted(t *testing.T) {
-	h := New(1)
-	h.failedAt = time.Now()
+	p := New(1)
+	p.failedAt = time.Now()
 	want, _ := password.DeriveKey(someHash, "secret")
-	if got, err := h.Derive(someHash, "secret"); err != nil || !bytes.Equal(got, want) {
+	if got, err := p.Derive(someHash, "secret"); err != nil || !bytes.Equal(got, want) {
 		t.Error(err)
 	}
 }
 
 func TestAHashingProcessEndsWithItsInput(t *testing.T) {
-	h := New(1)
-	p := h.take(false)
-	if p == nil {
-		t.Fatal("none was started")
+	c, err := start()
+	if err != nil {
+		t.Fatal(err)
 	}
-	p.close()
+	c.client.Close()
 	ended := make(chan error, 1)
-	go func() { ended <- p.cmd.Wait() }()
+	go func() { ended <- c.cmd.Wait() }()
 	select {
 	case err := <-ended:
 		if err != nil {
 			t.Error(err)
 		}
 	case <-time.After(30 * time.Second):
-		p.cmd.Process.Kill()
+		c.cmd.Process.Kill()
 		t.Error("it is still there")
 	}
 }

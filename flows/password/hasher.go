@@ -1,6 +1,7 @@
 package password
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -43,8 +44,8 @@ type Hasher struct {
 	// Waited is told how long each hash waited for its turn, and whether it
 	// got it; nil for nobody.
 	Waited func(d time.Duration, got bool)
-	// Derive stands in for DeriveKey, which nil means: it can do the work in
-	// another process. Both are set before the first call.
+	// Derive is DeriveKey, or does the same in another process. Both are set
+	// before the first call.
 	Derive func(hash, secret string) ([]byte, error)
 
 	turns turns
@@ -56,7 +57,7 @@ func NewHasher(slots int) *Hasher {
 	if slots <= 0 {
 		slots = max(1, runtime.GOMAXPROCS(0)-1)
 	}
-	return &Hasher{turns: turns{slots: slots}}
+	return &Hasher{Derive: DeriveKey, turns: turns{slots: slots}}
 }
 
 // Slots returns how many hashes are done at once.
@@ -77,11 +78,7 @@ func (h *Hasher) caller(turn Turn) *caller { return &caller{h, turn, maxWait} }
 // derive computes the key that d must have to be the secret's.
 func (c *caller) derive(ctx context.Context, d digest, secret string) (key []byte, err error) {
 	err = c.do(ctx, d.cost, func() (err error) {
-		if c.h.Derive != nil {
-			key, err = c.h.Derive(d.hash, secret)
-		} else {
-			key, err = d.derive(secret)
-		}
+		key, err = c.h.Derive(d.hash, secret)
 		return err
 	})
 	return key, err
@@ -262,28 +259,18 @@ func (t *turns) await(ctx context.Context, turn Turn, estimate, limit time.Durat
 	if !t.enqueue(w, turn) {
 		return nil, ErrBusy
 	}
-	timeout := time.NewTimer(limit)
-	defer timeout.Stop()
-	var err error
+	waiting, stop := context.WithTimeout(ctx, limit)
+	defer stop()
+	var got bool
 	select {
-	case got := <-w.told:
-		if !got {
-			return nil, ErrBusy
-		}
-		return w, nil
-	case <-timeout.C:
-		err = ErrBusy
-	case <-ctx.Done():
-		err = ctx.Err()
+	case got = <-w.told:
+	case <-waiting.Done():
+		got = !t.leave(w) && <-w.told // its turn may come at the same moment
 	}
-	got := !t.leave(w) && <-w.told // its turn may come at the same moment
-	if got && err == ErrBusy {
-		return w, nil
+	if !got {
+		return nil, cmp.Or(ctx.Err(), ErrBusy)
 	}
-	if got {
-		t.pass(w, 0)
-	}
-	return nil, err
+	return w, nil
 }
 
 // enqueue reports whether there was a slot for the waiter, or a place to wait.
@@ -420,17 +407,14 @@ func (l *line) next() *waiter {
 // displaced returns who gives its place to one more waiter on path: the last of
 // the longest line, if the one on path then is no longer than that; else nil.
 func (l *line) displaced(path ...string) *waiter {
-	if len(path) == 0 {
-		return nil
+	for _, name := range path {
+		own := cmp.Or(l.find(name), &line{})
+		if longest := l.longest(); longest.length > own.length+1 {
+			return longest.last()
+		}
+		l = own
 	}
-	own := l.find(path[0])
-	if own == nil {
-		own = &line{}
-	}
-	if longest := l.longest(); longest.length > own.length+1 {
-		return longest.last()
-	}
-	return own.displaced(path[1:]...)
+	return nil
 }
 
 // last returns the last waiter of the longest line.
