@@ -106,15 +106,15 @@ func TestAChangeThatIsRepeatedIsNotDoneBeforeItsEnding(t *testing.T) {
 // deleted.
 type failing struct{ record.Accounts }
 
-func (failing) Tally(context.Context, time.Time, record.Subject, record.Kind, func(*record.Tally) error, ...record.Tell) error {
+func (failing) Tally(context.Context, time.Time, record.Subject, record.Kind, func(*record.Tally) error) error {
 	return errors.New("connection refused")
 }
 
-func (failing) SetBackupCodes(context.Context, string, int64, []string, ...record.Tell) error {
+func (failing) SetBackupCodes(context.Context, string, int64, []string, ...record.OutboxEvent) error {
 	return errors.New("connection refused")
 }
 
-func (failing) Delete(context.Context, string, int64, ...record.Tell) error {
+func (failing) Delete(context.Context, string, int64, ...record.OutboxEvent) error {
 	return errors.New("connection refused")
 }
 

@@ -13,6 +13,6 @@ func (s *Service) logout(ctx context.Context, c *call, _ *emptyRequest) (Reply, 
 	if err := s.endOwn(ctx, c); err != nil {
 		return Reply{}, err
 	}
-	c.Happened(record.SessionEnded, record.EndedByLogout)
+	c.Events = append(c.Events, record.Event{Name: record.SessionEnded, Reason: record.EndedByLogout})
 	return Reply{}, nil
 }

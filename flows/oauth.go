@@ -157,7 +157,6 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAut
 	if err != nil {
 		return record.Account{}, wire.Unavailable("binding the provider's user", err)
 	}
-	c.Happened(record.IdentityBound, "provider "+strconv.Itoa(identity.Provider))
 	s.Notify(c.Company, a, message.NoticeIdentityBound)
 	return a, nil
 }
@@ -166,17 +165,24 @@ func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAut
 // if it has one, the identity is another account's, or the account has changed in
 // what its sessions rest on, such as its email.
 func (s *Service) bind(ctx context.Context, c *call, to record.Account, identity record.Identity) error {
-	bound := s.TellOf(c.Company, background.Fact{Kind: record.TellIdentity, Mnemocode: to.Mnemocode, Provider: identity.Provider})
+	bound := record.Event{
+		Name: record.IdentityBound, Time: c.Now, Mnemocode: to.Mnemocode, Provider: identity.Provider,
+		Reason: "provider " + strconv.Itoa(identity.Provider),
+	}
 	_, err := s.Accounts.Update(ctx, c.Company.Code, to.ID, func(a *record.Account) (ends bool, err error) {
 		if a.Epoch != to.Epoch || slices.ContainsFunc(a.Identities, func(i record.Identity) bool { return i.Provider == identity.Provider }) {
 			return false, record.ErrConflict
 		}
 		a.Identities = append(a.Identities, identity)
 		a.Updated = c.Now
+		a.Outbox = background.OutboxEvents(c.Company, bound)
 		return false, nil
-	}, bound...)
+	})
 	if _, taken := errors.AsType[*record.TakenError](err); taken {
 		return record.ErrConflict
+	}
+	if err == nil {
+		c.Events = append(c.Events, bound)
 	}
 	return err
 }

@@ -161,7 +161,7 @@ func TestMaskedPhones(t *testing.T) {
 // unaccepting are accounts that can't record what is accepted.
 type unaccepting struct{ record.Accounts }
 
-func (unaccepting) Accept(context.Context, string, int64, []record.Acceptance, ...record.Tell) error {
+func (unaccepting) Accept(context.Context, string, int64, []record.Acceptance, ...record.OutboxEvent) error {
 	return errors.New("the store is away")
 }
 

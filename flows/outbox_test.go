@@ -27,13 +27,11 @@ func TestEventsOfNobodyAreDropped(t *testing.T) {
 	}
 	tell := func(company, account string, ages ...time.Duration) {
 		t.Helper()
-		_, err := b.Accounts.Create(t.Context(), b.Now(), record.Account{Company: company, Mnemocode: account}, func() (all []record.Outgoing) {
-			for i, age := range ages {
-				all = append(all, record.Outgoing{ID: fmt.Sprint(account, i), Type: record.TellChanged, At: b.Now().Add(-age), Queue: account})
-			}
-			return all
-		})
-		if err != nil {
+		a := record.Account{Company: company, Mnemocode: account}
+		for i, age := range ages {
+			a.Outbox = append(a.Outbox, record.OutboxEvent{ID: fmt.Sprint(account, i), Type: record.TypeAccountChanged, At: b.Now().Add(-age), Queue: account})
+		}
+		if _, err := b.Accounts.Create(t.Context(), b.Now(), a); err != nil {
 			t.Fatal(err)
 		}
 	}

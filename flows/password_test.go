@@ -157,9 +157,9 @@ type overtaken struct {
 	before func()
 }
 
-func (o overtaken) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error), tell ...record.Tell) (record.Account, error) {
+func (o overtaken) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error)) (record.Account, error) {
 	o.before()
-	return o.Accounts.Update(ctx, company, id, change, tell...)
+	return o.Accounts.Update(ctx, company, id, change)
 }
 
 func TestAWrongPasswordLeavesTheSession(t *testing.T) {

@@ -134,17 +134,3 @@ func (s *Service) Backlogs() []record.Backlog {
 	}
 	return nil
 }
-
-// Tell is how a change of an account is told of, once it was made: nil, at no cost,
-// where nobody is told.
-func (s *Service) Tell(company *tenant.Company, of func() []background.Fact) []record.Tell {
-	if s.Outbox == nil {
-		return nil
-	}
-	return background.Tell(company, s.Now, of)
-}
-
-// TellOf is Tell where it is known before what there is to tell.
-func (s *Service) TellOf(company *tenant.Company, facts ...background.Fact) []record.Tell {
-	return s.Tell(company, func() []background.Fact { return facts })
-}

@@ -130,7 +130,7 @@ func (s *Service) Attempt(ctx context.Context, company *tenant.Company, address 
 
 // attempt is an Attempt that lacks its Keys.
 func (s *Service) attempt(company *tenant.Company, address string) limits.Attempt {
-	at := limits.Attempt{Company: company, Address: address, Now: s.Now(), Counters: s.Sessions, Tallies: s.Accounts, Tell: s.Tell}
+	at := limits.Attempt{Company: company, Address: address, Now: s.Now(), Counters: s.Sessions, Tallies: s.Accounts}
 	if s.Observe != nil {
 		at.Told, at.Traffic = &s.told, &s.traffic
 	}

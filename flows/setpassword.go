@@ -79,11 +79,11 @@ func (s *Service) changePassword(ctx context.Context, c *call, a record.Account,
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // the token is gone: see it through
-	facts := []background.Fact{{Kind: record.TellPassword, Mnemocode: a.Mnemocode}}
+	changed := record.Event{Name: record.TypePasswordChanged, Time: c.Now, Mnemocode: a.Mnemocode}
 	if c.session.State == record.RecoveryPassword {
-		facts = append(facts, background.Fact{Kind: record.TellRecovery, Mnemocode: a.Mnemocode})
+		changed.Name = record.TypeRecoveryCompleted
 	}
-	err = s.Accounts.SetPassword(ctx, c.Now, c.Company.Code, a.ID, a.Epoch, hash, record.TokenHash{}, s.TellOf(c.Company, facts...)...)
+	err = s.Accounts.SetPassword(ctx, c.Now, c.Company.Code, a.ID, a.Epoch, hash, record.TokenHash{}, background.OutboxEvents(c.Company, changed)...)
 	if errors.Is(err, record.ErrConflict) {
 		return wire.ErrTokenInvalid // another session's request was faster, and ended this one
 	}

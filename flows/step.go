@@ -110,8 +110,8 @@ func (s *Service) authorize(ctx context.Context, c *call, st step) (Reply, error
 	st.state = record.Authorized
 	if len(st.accepted) > 0 {
 		accept := func(ctx context.Context) error {
-			told := s.TellOf(c.Company, background.AcceptedFact(st.account.Mnemocode, st.accepted))
-			if err := s.Accounts.Accept(ctx, c.Company.Code, st.account.ID, st.accepted, told...); err != nil {
+			accepted := record.Event{Name: record.TypeDisclaimersAccepted, Time: c.Now, Mnemocode: st.account.Mnemocode, Accepted: st.accepted}
+			if err := s.Accounts.Accept(ctx, c.Company.Code, st.account.ID, st.accepted, background.OutboxEvents(c.Company, accepted)...); err != nil {
 				return wire.Unavailable("recording the accepted disclaimers", err)
 			}
 			return nil

@@ -9,24 +9,23 @@ import (
 )
 
 // ClearAttempts forgets an account's wrong attempts, also those that strangers are
-// told of, and with them their locks. Tell is told once they are forgotten.
-func (s *Service) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.Kind, tell ...record.Tell) error {
-	err := s.clear(ctx, record.Subject{Company: a.Company, Account: a.ID}, kinds, tell...)
+// told of, and with them their locks. The outbox events are stored with the last.
+func (s *Service) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.Kind, events ...record.OutboxEvent) error {
+	err := s.clear(ctx, record.Subject{Company: a.Company, Account: a.ID}, kinds, events...)
 	return cmp.Or(err, s.clearShown(ctx, company, a, kinds...))
 }
 
-// clear forgets wrong attempts, and with them their locks. Once the last is
-// forgotten it is told of.
-func (s *Service) clear(ctx context.Context, subject record.Subject, kinds []record.Kind, tell ...record.Tell) error {
+// clear forgets wrong attempts, and with them their locks. The outbox
+// events are stored with the last.
+func (s *Service) clear(ctx context.Context, subject record.Subject, kinds []record.Kind, events ...record.OutboxEvent) error {
 	for i, kind := range kinds {
-		var last []record.Tell
-		if i == len(kinds)-1 {
-			last = tell
-		}
 		err := s.Accounts.Tally(ctx, s.Now(), subject, kind, func(t *record.Tally) error {
 			*t = record.Tally{}
+			if i == len(kinds)-1 {
+				t.Outbox = events
+			}
 			return nil
-		}, last...)
+		})
 		if err != nil {
 			return err
 		}

@@ -14,22 +14,48 @@ import (
 )
 
 // note is an event that a change of an account is told by.
-func note(queue, id string) record.Tell {
-	return func() []record.Outgoing {
-		return []record.Outgoing{{ID: id, Type: "test." + id, At: t0, Body: []byte(`{"id":"` + id + `"}`), Queue: queue}}
+func note(queue, id string) record.OutboxEvent {
+	return record.OutboxEvent{ID: id, Type: "test." + id, At: t0, Body: []byte(`{"id":"` + id + `"}`), Queue: queue}
+}
+
+// noted is an account that is created with events.
+func noted(a record.Account, events ...record.OutboxEvent) record.Account {
+	a.Outbox = events
+	return a
+}
+
+// noting is a change of an account, by change, that stores events.
+func noting(change func(*record.Account) (bool, error), events ...record.OutboxEvent) func(*record.Account) (bool, error) {
+	return func(a *record.Account) (bool, error) {
+		a.Outbox = events
+		return change(a)
+	}
+}
+
+// counting is add, with events.
+func counting(n int, events ...record.OutboxEvent) func(*record.Tally) error {
+	return func(t *record.Tally) error {
+		t.Outbox = events
+		return add(n)(t)
 	}
 }
 
 // claim claims all queues of acme that are due at now, for a minute.
-func claim(t *testing.T, s record.Accounts, now time.Time) []record.OutQueue {
+func claim(t *testing.T, s record.Accounts, now time.Time) []record.OutboxQueue {
 	t.Helper()
-	queues := get[[]record.OutQueue](t)(s.(record.Outbox).Claim(bg, now, now.Add(time.Minute), "acme", 1000))
-	slices.SortFunc(queues, func(a, b record.OutQueue) int { return strings.Compare(a.Name, b.Name) })
+	queues := get[[]record.OutboxQueue](t)(s.(record.Outbox).Claim(bg, now, now.Add(time.Minute), "acme", 1000))
+	slices.SortFunc(queues, func(a, b record.OutboxQueue) int { return strings.Compare(a.Name, b.Name) })
 	return queues
 }
 
+// written is a claimed event as it was before it was stored.
+func written(e record.OutboxEvent, queue string) record.OutboxEvent {
+	e.Number, e.Queue = 0, queue
+	return e
+}
+
 // settle takes the first n events out of a claimed queue, which is due at once.
-func settle(t *testing.T, s record.Accounts, q record.OutQueue, n int) {
+func settle(t *testing.T, s record.Accounts, q record.OutboxQueue, n int) {
 	t.Helper()
 	var delivered []int64
 	for _, e := range q.Events[:n] {
@@ -39,7 +65,7 @@ func settle(t *testing.T, s record.Accounts, q record.OutQueue, n int) {
 }
 
 // inQueues are the ids of events by queue, in order.
-func inQueues(queues []record.OutQueue) map[string]string {
+func inQueues(queues []record.OutboxQueue) map[string]string {
 	all := map[string]string{}
 	for _, q := range queues {
 		var ids []string
@@ -71,24 +97,22 @@ func backlog(t *testing.T, s record.Accounts) []record.Backlog {
 var outboxCases = []accountsCase{
 	{
 		name:    "each change is told of",
-		promise: "What Tells return is stored in the same step as the change.",
+		promise: "The events of a change are stored in the same step.",
 		run: func(t *testing.T, one, two record.Accounts) {
-			id := get[int64](t)(one.Create(bg, t0, plain("acme", "m"), note("m", "1")))
-			_, err := one.Update(bg, "acme", id, nothing, note("m", "2"))
+			id := get[int64](t)(one.Create(bg, t0, noted(plain("acme", "m"), note("m", "1"))))
+			_, err := one.Update(bg, "acme", id, noting(nothing, note("m", "2")))
 			must(t, err)
 			must(t, one.SetPassword(bg, t0, "acme", id, 1, "hash", record.TokenHash{}, note("m", "3")))
 			must(t, one.Accept(bg, "acme", id, []record.Acceptance{{Code: "a"}}, note("m", "4")))
 			must(t, one.SetBackupCodes(bg, "acme", id, []string{"hash"}, note("m", "5")))
 			subject := record.Subject{Company: "acme", Account: id}
-			must(t, one.Tally(bg, t0, subject, record.WrongCodes, add(1), note("m", "6")))
-			must(t, one.Tally(bg, t0, subject, record.WrongCodes, add(0), note("m", "7"), note("m", "8")))
+			must(t, one.Tally(bg, t0, subject, record.WrongCodes, counting(1, note("m", "6"))))
+			must(t, one.Tally(bg, t0, subject, record.WrongCodes, counting(0, note("m", "7"), note("m", "8"))))
 			must(t, one.Delete(bg, "acme", id, note("m", "9")))
 			wantEqual(t, "backlog", backlog(t, two), []record.Backlog{{Company: "acme", Events: 9, Oldest: t0}})
 			queues := claim(t, two, t0)
 			wantEqual(t, "events", inQueues(queues), map[string]string{"m": "1 2 3 4 5 6 7 8 9"})
-			first := queues[0].Events[0].Outgoing
-			first.Queue = queues[0].Name
-			wantEqual(t, "event", first, note("m", "1")()[0])
+			wantEqual(t, "event", written(queues[0].Events[0], "m"), note("m", "1"))
 		},
 	},
 	{
@@ -96,37 +120,25 @@ var outboxCases = []accountsCase{
 		promise: "Both the change and its events are stored, or neither.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			id := create(t, one, plain("acme", "m")).ID
-			_, err := one.Create(bg, t0, plain("acme", "m"), note("m", "1"))
+			_, err := one.Create(bg, t0, noted(plain("acme", "m"), note("m", "1")))
 			wantTaken(t, "Create", err, "profile_mnemocode")
 			refused := errors.New("refused")
-			_, err = one.Update(bg, "acme", id, func(*record.Account) (bool, error) { return false, refused }, note("m", "2"))
+			_, err = one.Update(bg, "acme", id, noting(func(*record.Account) (bool, error) { return false, refused }, note("m", "2")))
 			wantErr(t, "Update that is refused", err, refused)
 			create(t, one, plain("acme", "other"))
-			_, err = one.Update(bg, "acme", id, func(a *record.Account) (bool, error) { a.Mnemocode = "other"; return false, nil }, note("m", "3"))
+			_, err = one.Update(bg, "acme", id, noting(func(a *record.Account) (bool, error) { a.Mnemocode = "other"; return false, nil }, note("m", "3")))
 			wantTaken(t, "Update", err, "profile_mnemocode")
 			wantErr(t, "SetPassword", one.SetPassword(bg, t0, "acme", id, 7, "hash", record.TokenHash{}, note("m", "4")), record.ErrConflict)
 			wantErr(t, "Accept", one.Accept(bg, "acme", id+7, []record.Acceptance{{Code: "a"}}, note("m", "5")), record.ErrNotFound)
 			wantErr(t, "SetBackupCodes", one.SetBackupCodes(bg, "acme", id+7, []string{"hash"}, note("m", "6")), record.ErrNotFound)
 			wantErr(t, "Delete", one.Delete(bg, "acme", id+7, note("m", "7")), record.ErrNotFound)
-			err = one.Tally(bg, t0, record.Subject{Company: "acme", Account: id}, record.WrongCodes, func(*record.Tally) error { return refused }, note("m", "8"))
+			err = one.Tally(bg, t0, record.Subject{Company: "acme", Account: id}, record.WrongCodes, func(tally *record.Tally) error {
+				tally.Outbox = []record.OutboxEvent{note("m", "8")}
+				return refused
+			})
 			wantErr(t, "Tally", err, refused)
-			_, err = one.Update(bg, "acme", id, nothing, func() []record.Outgoing { return nil })
-			must(t, err)
 			wantEqual(t, "backlog", backlog(t, two), nil)
 			wantEqual(t, "queues", claim(t, two, t0.Add(time.Hour)), nil)
-		},
-	},
-	{
-		name:    "a Tell knows what came of the change",
-		promise: "The store calls it once the change was made.",
-		run: func(t *testing.T, one, two record.Accounts) {
-			id := create(t, one, plain("acme", "m")).ID
-			var role string
-			_, err := one.Update(bg, "acme", id,
-				func(a *record.Account) (bool, error) { a.Role = "new"; role = a.Role; return false, nil },
-				func() []record.Outgoing { return note("m", role)() })
-			must(t, err)
-			wantEqual(t, "events", inQueues(claim(t, two, t0)), map[string]string{"m": "new"})
 		},
 	},
 	{
@@ -135,7 +147,7 @@ var outboxCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			id := create(t, one, plain("acme", "m")).ID
 			for i := range record.ClaimedEvents + 2 {
-				_, err := one.Update(bg, "acme", id, nothing, note("m", fmt.Sprint(i)))
+				_, err := one.Update(bg, "acme", id, noting(nothing, note("m", fmt.Sprint(i))))
 				must(t, err)
 			}
 			var got []string
@@ -166,7 +178,7 @@ var outboxCases = []accountsCase{
 		promise: "Of many callers one gets a queue, until it is settled or the claim has run out.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			create := func(company, name string) {
-				_, err := one.Create(bg, t0, plain(company, name), note(name, name))
+				_, err := one.Create(bg, t0, noted(plain(company, name), note(name, name)))
 				must(t, err)
 			}
 			create("acme", "a")
@@ -181,7 +193,7 @@ var outboxCases = []accountsCase{
 			wantEqual(t, "due before", len(due(t0.Add(-time.Microsecond))), 0)
 			wantEqual(t, "due", due(t0), []string{"acme", "other"})
 			var mu sync.Mutex
-			var got []record.OutQueue
+			var got []record.OutboxQueue
 			for _, err := range race(20, one, two, func(_ int, s record.Accounts) error {
 				queues, err := s.(record.Outbox).Claim(bg, t0, t0.Add(time.Minute), "acme", 1)
 				mu.Lock()
@@ -196,7 +208,7 @@ var outboxCases = []accountsCase{
 			}
 			wantEqual(t, "events", inQueues(got), map[string]string{"a": "a", "b": "b"})
 			wantEqual(t, "due once claimed", due(t0), []string{"other"})
-			a := got[slices.IndexFunc(got, func(q record.OutQueue) bool { return q.Name == "a" })]
+			a := got[slices.IndexFunc(got, func(q record.OutboxQueue) bool { return q.Name == "a" })]
 			must(t, two.(record.Outbox).Settle(bg, a, nil, t0.Add(5*time.Second), 1))
 			wantEqual(t, "before it is due again", claim(t, two, t0.Add(4*time.Second)), nil)
 			again := claim(t, one, t0.Add(5*time.Second))
@@ -206,7 +218,7 @@ var outboxCases = []accountsCase{
 			later := t0.Add(time.Minute) // when the claim of b has run out
 			others := claim(t, two, later)
 			wantEqual(t, "claimed again", inQueues(others), map[string]string{"b": "b"})
-			b := got[slices.IndexFunc(got, func(q record.OutQueue) bool { return q.Name == "b" })]
+			b := got[slices.IndexFunc(got, func(q record.OutboxQueue) bool { return q.Name == "b" })]
 			must(t, one.(record.Outbox).Settle(bg, b, nil, t0, 9))
 			wantEqual(t, "by whose claim has run out", claim(t, one, later.Add(4*time.Second)), nil)
 			settle(t, one, b, 1)
@@ -222,15 +234,12 @@ var outboxCases = []accountsCase{
 		promise: "Those queues are claimed first that were due earliest.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			for i, name := range []string{"c", "a", "b"} {
-				tell := func() []record.Outgoing {
-					o := note(name, name)()
-					o[0].At = t0.Add(time.Duration(i) * time.Second)
-					return o
-				}
-				_, err := one.Create(bg, t0, plain("acme", name), tell)
+				e := note(name, name)
+				e.At = t0.Add(time.Duration(i) * time.Second)
+				_, err := one.Create(bg, t0, noted(plain("acme", name), e))
 				must(t, err)
 			}
-			queues := get[[]record.OutQueue](t)(two.(record.Outbox).Claim(bg, t0.Add(time.Hour), t0.Add(2*time.Hour), "acme", 2))
+			queues := get[[]record.OutboxQueue](t)(two.(record.Outbox).Claim(bg, t0.Add(time.Hour), t0.Add(2*time.Hour), "acme", 2))
 			wantEqual(t, "the first two", inQueues(queues), map[string]string{"c": "c", "a": "a"})
 		},
 	},
@@ -239,19 +248,19 @@ var outboxCases = []accountsCase{
 		promise: "Events of one mnemocode, and those of one account, are in one queue while one of them waits.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			rename := func(id int64, old, name, event string) {
-				_, err := one.Update(bg, "acme", id, func(a *record.Account) (bool, error) { a.Mnemocode = name; return false, nil }, note(old, event))
+				_, err := one.Update(bg, "acme", id, noting(func(a *record.Account) (bool, error) { a.Mnemocode = name; return false, nil }, note(old, event)))
 				must(t, err)
 			}
-			first := get[int64](t)(one.Create(bg, t0, plain("acme", "m"), note("m", "created")))
+			first := get[int64](t)(one.Create(bg, t0, noted(plain("acme", "m"), note("m", "created"))))
 			rename(first, "m", "n", "renamed")
-			_, err := one.Update(bg, "acme", first, nothing, note("n", "changed"))
+			_, err := one.Update(bg, "acme", first, noting(nothing, note("n", "changed")))
 			must(t, err)
-			second := get[int64](t)(one.Create(bg, t0, plain("acme", "m"), note("m", "again")))
+			second := get[int64](t)(one.Create(bg, t0, noted(plain("acme", "m"), note("m", "again"))))
 			must(t, one.Delete(bg, "acme", second, note("m", "deleted")))
 			queues := claim(t, two, t0)
 			wantEqual(t, "events", inQueues(queues), map[string]string{"m": "created renamed changed again deleted"})
 			settle(t, two, queues[0], 5)
-			_, err = one.Update(bg, "acme", first, nothing, note("n", "once more"))
+			_, err = one.Update(bg, "acme", first, noting(nothing, note("n", "once more")))
 			must(t, err)
 			wantEqual(t, "events", inQueues(claim(t, two, t0)), map[string]string{"n": "once more"})
 		},
@@ -260,15 +269,11 @@ var outboxCases = []accountsCase{
 		name:    "odd bytes in events",
 		promise: "A store keeps every string as it is.",
 		run: func(t *testing.T, one, two record.Accounts) {
-			tell := func() []record.Outgoing {
-				return []record.Outgoing{{ID: odd, Type: odd, At: t0, Body: []byte(odd), Queue: odd}}
-			}
-			_, err := one.Create(bg, t0, plain(odd, odd), tell)
+			e := record.OutboxEvent{ID: odd, Type: odd, At: t0, Body: []byte(odd), Queue: odd}
+			_, err := one.Create(bg, t0, noted(plain(odd, odd), e))
 			must(t, err)
-			queues := get[[]record.OutQueue](t)(two.(record.Outbox).Claim(bg, t0, t0.Add(time.Minute), odd, 1))
-			got := queues[0].Events[0].Outgoing
-			got.Queue = queues[0].Name
-			wantEqual(t, "event", got, tell()[0])
+			queues := get[[]record.OutboxQueue](t)(two.(record.Outbox).Claim(bg, t0, t0.Add(time.Minute), odd, 1))
+			wantEqual(t, "event", written(queues[0].Events[0], queues[0].Name), e)
 			settle(t, one, queues[0], 1)
 			wantEqual(t, "backlog", backlog(t, one), nil)
 		},
@@ -287,7 +292,7 @@ var outboxCases = []accountsCase{
 				writers.Go(func() {
 					name := fmt.Sprint("m", i)
 					for n := range each {
-						if _, err := []record.Accounts{one, two}[n%2].Update(bg, "acme", id, nothing, note(name, fmt.Sprint(n))); err != nil {
+						if _, err := []record.Accounts{one, two}[n%2].Update(bg, "acme", id, noting(nothing, note(name, fmt.Sprint(n)))); err != nil {
 							t.Error(err)
 						}
 					}
@@ -302,7 +307,7 @@ var outboxCases = []accountsCase{
 				deliverers.Go(func() {
 					for count.Load() < accounts*each && time.Now().Before(deadline) {
 						due, err := s.Due(bg, t0)
-						var queues []record.OutQueue
+						var queues []record.OutboxQueue
 						if len(due) > 0 {
 							queues, err = s.Claim(bg, t0, t0.Add(time.Hour), "acme", 2)
 						}

@@ -8,42 +8,17 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// A storedEvent is what an account's history keeps of an event, beside its time.
-type storedEvent struct {
-	Name      string       `json:"event"`
-	Mnemocode string       `json:"mnemocode,omitempty"`
-	Session   string       `json:"session,omitempty"`
-	State     record.State `json:"state,omitempty"`
-	Address   string       `json:"address,omitempty"`
-	UserAgent string       `json:"user_agent,omitempty"`
-	Actor     string       `json:"actor,omitempty"`
-	Route     string       `json:"route,omitempty"`
-	Result    string       `json:"result,omitempty"`
-	Reason    string       `json:"reason,omitempty"`
-}
-
-func encodeEvent(e record.Event) (string, error) {
-	data, err := json.Marshal(storedEvent{
-		e.Name, e.Mnemocode, e.Session, e.State, e.Address, e.UserAgent, e.Actor, e.Route, e.Result, e.Reason,
-	})
-	return string(data), err
-}
-
 // scanEvent reads an event of an account from its time and the rest.
 func scanEvent(company string, account int64) func(scanner) (record.Event, error) {
-	return func(row scanner) (record.Event, error) {
+	return func(row scanner) (e record.Event, err error) {
 		var at int64
-		var data string
-		var e storedEvent
+		var data []byte
 		if err := row.Scan(&at, &data); err != nil {
-			return record.Event{}, err
+			return e, err
 		}
-		err := json.Unmarshal([]byte(data), &e)
-		return record.Event{
-			Name: e.Name, Time: fromMicros(at), Company: company, Account: account, Mnemocode: e.Mnemocode,
-			Session: e.Session, State: e.State, Address: e.Address, UserAgent: e.UserAgent,
-			Actor: e.Actor, Route: e.Route, Result: e.Result, Reason: e.Reason,
-		}, err
+		err = json.Unmarshal(data, &e)
+		e.Time, e.Company, e.Account = fromMicros(at), company, account
+		return e, err
 	}
 }
 

@@ -122,14 +122,14 @@ const postgresCreateAccount = `
 	)
 	SELECT coalesce((SELECT id FROM created), 0), coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
 
-func (s postgresAccounts) Create(ctx context.Context, now time.Time, a record.Account, tell ...record.Tell) (int64, error) {
+func (s postgresAccounts) Create(ctx context.Context, now time.Time, a record.Account) (int64, error) {
 	a.ID = 0
 	codes, versions, ats := columns(a.Accepted)
 	args := append(postgresKeyArgs(a), a.Role, a.Phone, a.Email, a.LoginName, string(a.Status), a.SecondFactor,
 		a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, micros(now), codes, versions, ats, a.TOTP, a.TOTPPending, a.Locale,
 		append([]string{}, a.NewBackupCodes...)) // nil would be NULL
 	var id int64
-	err := s.writeAndTell(ctx, a.Company, &id, tell, func(ctx context.Context, q postgresQueries) error {
+	err := s.writeWithEvents(ctx, a.Company, &id, a.Outbox, func(ctx context.Context, q postgresQueries) error {
 		var taken string
 		var b postgresBatch
 		b.add(postgresLockKeys, postgresKeys(a))
@@ -198,7 +198,7 @@ const (
 )
 
 func (s postgresAccounts) Update(
-	ctx context.Context, company string, id int64, change func(*record.Account) (ends bool, err error), tell ...record.Tell,
+	ctx context.Context, company string, id int64, change func(*record.Account) (ends bool, err error),
 ) (record.Account, error) {
 	var stored record.Account
 	err := s.transact(ctx, func(ctx context.Context, q postgresQueries) error {
@@ -217,7 +217,7 @@ func (s postgresAccounts) Update(
 		if stored, err = storePostgresUpdate(ctx, q, before, after, ends); err != nil {
 			return err
 		}
-		return q.tell(ctx, company, id, tell)
+		return q.insertEvents(ctx, company, id, after.Outbox)
 	})
 	if err != nil {
 		return record.Account{}, translatePostgres("updating account", err)
@@ -269,8 +269,8 @@ const postgresDeleteAccount = `
 	)
 	INSERT INTO endings (company, account, epoch) SELECT company, id, $3 FROM gone` + postgresOweLater
 
-func (s postgresAccounts) Delete(ctx context.Context, company string, id int64, tell ...record.Tell) error {
-	return translatePostgres("deleting account", s.writeAndTell(ctx, company, &id, tell, func(ctx context.Context, q postgresQueries) error {
+func (s postgresAccounts) Delete(ctx context.Context, company string, id int64, events ...record.OutboxEvent) error {
+	return translatePostgres("deleting account", s.writeWithEvents(ctx, company, &id, events, func(ctx context.Context, q postgresQueries) error {
 		return q.execOr(ctx, record.ErrNotFound, postgresDeleteAccount, company, id, record.AllEpochs)
 	}))
 }
@@ -287,9 +287,9 @@ const postgresSetPassword = `
 	INSERT INTO endings (company, account, epoch, keep) SELECT company, id, epoch, $7 FROM changed` + postgresOweLater
 
 func (s postgresAccounts) SetPassword(
-	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, tell ...record.Tell,
+	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, events ...record.OutboxEvent,
 ) error {
-	return translatePostgres("setting password", s.writeAndTell(ctx, company, &id, tell, func(ctx context.Context, q postgresQueries) error {
+	return translatePostgres("setting password", s.writeWithEvents(ctx, company, &id, events, func(ctx context.Context, q postgresQueries) error {
 		return q.execOr(ctx, record.ErrConflict, postgresSetPassword,
 			company, id, epoch, hash, micros(now), string(record.WrongPasswords), keptBytes(keep))
 	}))
@@ -305,13 +305,13 @@ const postgresAccept = `
 	ON CONFLICT (account, code) DO UPDATE SET version = excluded.version, at = excluded.at`
 
 func (s postgresAccounts) Accept(
-	ctx context.Context, company string, id int64, accepted []record.Acceptance, tell ...record.Tell,
+	ctx context.Context, company string, id int64, accepted []record.Acceptance, events ...record.OutboxEvent,
 ) error {
 	if len(accepted) == 0 {
 		return ctx.Err()
 	}
 	codes, versions, ats := columns(accepted)
-	return translatePostgres("storing acceptances", s.writeAndTell(ctx, company, &id, tell, func(ctx context.Context, q postgresQueries) error {
+	return translatePostgres("storing acceptances", s.writeWithEvents(ctx, company, &id, events, func(ctx context.Context, q postgresQueries) error {
 		var b postgresBatch
 		b.addOr(record.ErrNotFound, postgresLockAccount, company, id)
 		b.add(postgresAccept, company, id, codes, versions, ats)

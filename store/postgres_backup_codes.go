@@ -16,10 +16,10 @@ const postgresSetBackupCodes = `
 	ON CONFLICT DO NOTHING`
 
 func (s postgresAccounts) SetBackupCodes(
-	ctx context.Context, company string, id int64, hashes []string, tell ...record.Tell,
+	ctx context.Context, company string, id int64, hashes []string, events ...record.OutboxEvent,
 ) error {
 	hashes = append([]string{}, hashes...) // nil would be NULL
-	return translatePostgres("storing backup codes", s.writeAndTell(ctx, company, &id, tell, func(ctx context.Context, q postgresQueries) error {
+	return translatePostgres("storing backup codes", s.writeWithEvents(ctx, company, &id, events, func(ctx context.Context, q postgresQueries) error {
 		var b postgresBatch
 		b.addOr(record.ErrNotFound, postgresLockAccount, company, id)
 		b.add(postgresSetBackupCodes, company, id, hashes)

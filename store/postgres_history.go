@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -21,11 +22,11 @@ const postgresRecord = `
 func (s postgresAccounts) Record(ctx context.Context, events []record.Event) error {
 	var b postgresBatch
 	for _, e := range byAccount(events) {
-		data, err := encodeEvent(e)
+		data, err := json.Marshal(e)
 		if err != nil {
 			return err
 		}
-		b.add(postgresRecord, e.Company, e.Account, e.Noise, micros(e.Time), data, record.HistoryKept-1)
+		b.add(postgresRecord, e.Company, e.Account, e.Noise, micros(e.Time), string(data), record.HistoryKept-1)
 	}
 	return translatePostgres("recording events", s.write(ctx, func(ctx context.Context, q postgresQueries) error { return q.run(ctx, &b) }))
 }

@@ -11,7 +11,7 @@ import (
 // An account's events are behind those that wait already, whatever its mnemocode
 // was then. The queue is locked before an event gets its number, so the numbers
 // of a queue are in the order in which its events are seen.
-const postgresTell = `
+const postgresInsertEvent = `
 	WITH opened AS (
 		INSERT INTO outbox_queues (company, queue, due)
 		SELECT $1, coalesce((SELECT queue FROM outbox WHERE company = $1 AND account = $2 ORDER BY number DESC LIMIT 1), $3), $4::bigint
@@ -21,11 +21,11 @@ const postgresTell = `
 	INSERT INTO outbox (company, queue, account, id, type, body, at)
 	SELECT $1, queue, $2, $5, $6, $7, $4 FROM opened`
 
-// tell stores what there is to tell of a change to an account that was made,
-// in the change's transaction.
-func (q postgresQueries) tell(ctx context.Context, company string, account int64, tell []record.Tell) error {
-	for _, o := range outgoing(tell) {
-		_, err := q.exec(ctx, postgresTell, company, account, o.Queue, micros(o.At), o.ID, o.Type, string(o.Body))
+// insertEvents stores the outbox events of a change to an account, in the change's
+// transaction.
+func (q postgresQueries) insertEvents(ctx context.Context, company string, account int64, events []record.OutboxEvent) error {
+	for _, e := range events {
+		_, err := q.exec(ctx, postgresInsertEvent, company, account, e.Queue, micros(e.At), e.ID, e.Type, string(e.Body))
 		if err != nil {
 			return err
 		}
@@ -33,20 +33,20 @@ func (q postgresQueries) tell(ctx context.Context, company string, account int64
 	return nil
 }
 
-// writeAndTell is write of a change to an account, and of what there is to tell
-// of it. Only if there may be something, that takes a transaction.
-func (p *Postgres) writeAndTell(
-	ctx context.Context, company string, account *int64, tell []record.Tell,
+// writeWithEvents is write of a change to an account and its outbox events. Only if
+// there are any, that takes a transaction.
+func (p *Postgres) writeWithEvents(
+	ctx context.Context, company string, account *int64, events []record.OutboxEvent,
 	f func(context.Context, postgresQueries) error,
 ) error {
-	if len(tell) == 0 {
+	if len(events) == 0 {
 		return p.write(ctx, f)
 	}
 	return p.transact(ctx, func(ctx context.Context, q postgresQueries) error {
 		if err := f(ctx, q); err != nil {
 			return err
 		}
-		return q.tell(ctx, company, *account, tell)
+		return q.insertEvents(ctx, company, *account, events)
 	})
 }
 
@@ -86,9 +86,9 @@ const (
 
 // Claim implements record.Outbox. What was claimed is committed before its events
 // are read, so none of them is seen that another settled meanwhile.
-func (s postgresAccounts) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]record.OutQueue, error) {
+func (s postgresAccounts) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]record.OutboxQueue, error) {
 	claim := rand.Text()
-	var queues []record.OutQueue
+	var queues []record.OutboxQueue
 	err := s.write(ctx, func(ctx context.Context, q postgresQueries) (err error) {
 		queues, err = collectPostgres(ctx, q, scanQueue(company, claim, until), postgresClaim,
 			company, micros(now), micros(until), claim, limit)
@@ -101,8 +101,8 @@ func (s postgresAccounts) Claim(ctx context.Context, now, until time.Time, compa
 		var b postgresBatch
 		for i := range queues {
 			b.addRows(func(row scanner) error {
-				w, err := scanWaiting(row)
-				queues[i].Events = append(queues[i].Events, w)
+				e, err := scanOutboxEvent(row)
+				queues[i].Events = append(queues[i].Events, e)
 				return err
 			}, postgresEventsOf, company, queues[i].Name, record.ClaimedEvents)
 		}
@@ -122,7 +122,7 @@ const (
 
 // Settle implements record.Outbox. It locks the queue first, so that of whoever
 // was about to write to it each statement sees what was written, or they wait.
-func (s postgresAccounts) Settle(ctx context.Context, q record.OutQueue, delivered []int64, due time.Time, tries int) error {
+func (s postgresAccounts) Settle(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
 	return translatePostgres("settling events", s.write(ctx, func(ctx context.Context, on postgresQueries) error {
 		var b postgresBatch
 		b.add(postgresLockQueue, q.Company, q.Name)

@@ -25,7 +25,6 @@ const (
 
 func (s postgresAccounts) Tally(
 	ctx context.Context, now time.Time, subject record.Subject, kind record.Kind, change func(*record.Tally) error,
-	tell ...record.Tell,
 ) error {
 	key := []any{subject.Company, subject.Account, subject.LoginID, string(kind)}
 	return translatePostgres("updating tally", s.transact(ctx, func(ctx context.Context, q postgresQueries) error {
@@ -52,7 +51,7 @@ func (s postgresAccounts) Tally(
 		if err != nil {
 			return err
 		}
-		return q.tell(ctx, subject.Company, subject.Account, tell)
+		return q.insertEvents(ctx, subject.Company, subject.Account, after.Outbox)
 	}))
 }
 

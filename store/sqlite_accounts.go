@@ -21,7 +21,7 @@ const sqliteInsertAccount = `
 	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?16)
 	RETURNING id`
 
-func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a record.Account, tell ...record.Tell) (int64, error) {
+func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a record.Account) (int64, error) {
 	a.ID = 0
 	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		if err := tx.refuseTaken(ctx, a); err != nil {
@@ -42,7 +42,7 @@ func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a record.Acco
 		if err := tx.insertBackupCodes(ctx, a.ID, a.NewBackupCodes); err != nil {
 			return err
 		}
-		return tx.tell(ctx, a.Company, a.ID, tell)
+		return tx.insertEvents(ctx, a.Company, a.ID, a.Outbox)
 	})
 	if err != nil {
 		return 0, translateSQLite("creating account", err)
@@ -253,7 +253,7 @@ const (
 )
 
 func (s sqliteAccounts) Update(
-	ctx context.Context, company string, id int64, change func(*record.Account) (ends bool, err error), tell ...record.Tell,
+	ctx context.Context, company string, id int64, change func(*record.Account) (ends bool, err error),
 ) (record.Account, error) {
 	var stored record.Account
 	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
@@ -271,7 +271,7 @@ func (s sqliteAccounts) Update(
 		if err := tx.storeUpdate(ctx, a, ends); err != nil {
 			return err
 		}
-		if err := tx.tell(ctx, company, id, tell); err != nil {
+		if err := tx.insertEvents(ctx, company, id, a.Outbox); err != nil {
 			return err
 		}
 		stored, err = scanSQLiteAccount(tx.row(ctx, sqliteAccountByID, company, id))
@@ -306,7 +306,7 @@ const (
 	sqliteDeleteTallies = `DELETE FROM tallies WHERE company = ? AND account = +?`
 )
 
-func (s sqliteAccounts) Delete(ctx context.Context, company string, id int64, tell ...record.Tell) error {
+func (s sqliteAccounts) Delete(ctx context.Context, company string, id int64, events ...record.OutboxEvent) error {
 	return translateSQLite("deleting account", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		if err := tx.execOr(ctx, record.ErrNotFound, sqliteDeleteAccount, company, id); err != nil {
 			return err
@@ -317,7 +317,7 @@ func (s sqliteAccounts) Delete(ctx context.Context, company string, id int64, te
 		if _, err := tx.exec(ctx, sqliteOweEnding, company, id, record.AllEpochs, []byte{}); err != nil {
 			return err
 		}
-		return tx.tell(ctx, company, id, tell)
+		return tx.insertEvents(ctx, company, id, events)
 	}))
 }
 
@@ -326,7 +326,7 @@ const sqliteSetPassword = `
 	WHERE company = ? AND id = ? AND epoch = ?`
 
 func (s sqliteAccounts) SetPassword(
-	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, tell ...record.Tell,
+	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, events ...record.OutboxEvent,
 ) error {
 	return translateSQLite("setting password", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		err := tx.execOr(ctx, record.ErrConflict, sqliteSetPassword, hash, micros(now), company, id, epoch)
@@ -339,7 +339,7 @@ func (s sqliteAccounts) SetPassword(
 		if _, err := tx.exec(ctx, sqliteOweEnding, company, id, epoch+1, keptBytes(keep)); err != nil {
 			return err
 		}
-		return tx.tell(ctx, company, id, tell)
+		return tx.insertEvents(ctx, company, id, events)
 	}))
 }
 
@@ -349,13 +349,13 @@ const sqliteAcceptOne = `
 	ON CONFLICT (account, code) DO UPDATE SET version = excluded.version, at = excluded.at`
 
 func (s sqliteAccounts) Accept(
-	ctx context.Context, company string, id int64, accepted []record.Acceptance, tell ...record.Tell,
+	ctx context.Context, company string, id int64, accepted []record.Acceptance, events ...record.OutboxEvent,
 ) error {
 	return translateSQLite("storing acceptances", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		if err := tx.accept(ctx, company, id, accepted); err != nil {
 			return err
 		}
-		return tx.tell(ctx, company, id, tell)
+		return tx.insertEvents(ctx, company, id, events)
 	}))
 }
 

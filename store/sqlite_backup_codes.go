@@ -13,7 +13,7 @@ const (
 )
 
 func (s sqliteAccounts) SetBackupCodes(
-	ctx context.Context, company string, id int64, hashes []string, tell ...record.Tell,
+	ctx context.Context, company string, id int64, hashes []string, events ...record.OutboxEvent,
 ) error {
 	return translateSQLite("storing backup codes", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		if err := tx.row(ctx, sqliteAccountExists, company, id).Scan(&id); err != nil {
@@ -25,7 +25,7 @@ func (s sqliteAccounts) SetBackupCodes(
 		if err := tx.insertBackupCodes(ctx, id, hashes); err != nil {
 			return err
 		}
-		return tx.tell(ctx, company, id, tell)
+		return tx.insertEvents(ctx, company, id, events)
 	}))
 }
 

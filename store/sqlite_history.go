@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -19,11 +20,11 @@ const (
 func (s sqliteAccounts) Record(ctx context.Context, events []record.Event) error {
 	return translateSQLite("recording events", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		for _, e := range events {
-			data, err := encodeEvent(e)
+			data, err := json.Marshal(e)
 			if err != nil {
 				return err
 			}
-			n, err := tx.exec(ctx, sqliteRecord, e.Company, e.Account, e.Noise, micros(e.Time), data)
+			n, err := tx.exec(ctx, sqliteRecord, e.Company, e.Account, e.Noise, micros(e.Time), string(data))
 			if err == nil && n > 0 {
 				_, err = tx.exec(ctx, sqliteForgetOldest, e.Account, e.Noise, record.HistoryKept)
 			}

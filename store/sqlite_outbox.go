@@ -17,17 +17,17 @@ const (
 	sqliteInsertEvent = `INSERT INTO outbox (company, queue, account, id, type, body, at) VALUES (?, ?, ?, ?, ?, ?, ?)`
 )
 
-// tell stores what there is to tell of a change to an account that was made.
-func (tx *sqliteQueries) tell(ctx context.Context, company string, account int64, tell []record.Tell) error {
-	for _, o := range outgoing(tell) {
+// insertEvents stores the outbox events of a change to an account.
+func (tx *sqliteQueries) insertEvents(ctx context.Context, company string, account int64, events []record.OutboxEvent) error {
+	for _, e := range events {
 		var queue string
-		if err := tx.row(ctx, sqliteQueueOf, company, account, o.Queue).Scan(&queue); err != nil {
+		if err := tx.row(ctx, sqliteQueueOf, company, account, e.Queue).Scan(&queue); err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, sqliteOpenQueue, company, queue, micros(o.At)); err != nil {
+		if _, err := tx.exec(ctx, sqliteOpenQueue, company, queue, micros(e.At)); err != nil {
 			return err
 		}
-		_, err := tx.exec(ctx, sqliteInsertEvent, company, queue, account, o.ID, o.Type, string(o.Body), micros(o.At))
+		_, err := tx.exec(ctx, sqliteInsertEvent, company, queue, account, e.ID, e.Type, string(e.Body), micros(e.At))
 		if err != nil {
 			return err
 		}
@@ -66,15 +66,15 @@ const (
 )
 
 // Claim implements record.Outbox.
-func (s sqliteAccounts) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]record.OutQueue, error) {
-	var queues []record.OutQueue
+func (s sqliteAccounts) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]record.OutboxQueue, error) {
+	var queues []record.OutboxQueue
 	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
 		claim := rand.Text()
 		queues, err = collectSQLite(ctx, tx, scanQueue(company, claim, until), sqliteClaim,
 			company, micros(now), micros(until), claim, limit)
 		for i := range queues {
 			q := &queues[i]
-			if q.Events, err = collectSQLite(ctx, tx, scanWaiting, sqliteEventsOf, company, q.Name, record.ClaimedEvents); err != nil {
+			if q.Events, err = collectSQLite(ctx, tx, scanOutboxEvent, sqliteEventsOf, company, q.Name, record.ClaimedEvents); err != nil {
 				return err
 			}
 		}
@@ -92,7 +92,7 @@ const (
 )
 
 // Settle implements record.Outbox.
-func (s sqliteAccounts) Settle(ctx context.Context, q record.OutQueue, delivered []int64, due time.Time, tries int) error {
+func (s sqliteAccounts) Settle(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
 	return translateSQLite("settling events", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		for _, number := range delivered {
 			if _, err := tx.exec(ctx, sqliteDeleteEvent, number); err != nil {

@@ -21,7 +21,6 @@ const (
 
 func (s sqliteAccounts) Tally(
 	ctx context.Context, now time.Time, subject record.Subject, kind record.Kind, change func(*record.Tally) error,
-	tell ...record.Tell,
 ) error {
 	key := []any{subject.Company, subject.Account, subject.LoginID, string(kind)}
 	return translateSQLite("updating tally", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
@@ -44,7 +43,7 @@ func (s sqliteAccounts) Tally(
 		if err != nil {
 			return err
 		}
-		return tx.tell(ctx, subject.Company, subject.Account, tell)
+		return tx.insertEvents(ctx, subject.Company, subject.Account, after.Outbox)
 	}))
 }
 

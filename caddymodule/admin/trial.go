@@ -83,8 +83,8 @@ func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*tr
 		}
 		t.what = "a test event"
 		if receiver, ok := gateway.(tenant.EventReceiver); ok {
-			o := background.Fact{Kind: message.Trial}.Outgoing(t.company.Code, service.Now())
-			t.send = func(ctx context.Context) error { return receiver.Deliver(ctx, o) }
+			e := background.TrialEvent(t.company, service.Now())
+			t.send = func(ctx context.Context) error { return receiver.Deliver(ctx, e) }
 		}
 	default:
 		return nil, &manage.FieldError{Field: "channel", Message: "it must be sms, mail or events"}

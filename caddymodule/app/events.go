@@ -81,23 +81,12 @@ type auditLine record.Event
 
 // MarshalLogObject implements zapcore.ObjectMarshaler.
 func (l auditLine) MarshalLogObject(fields zapcore.ObjectEncoder) error {
-	eachField(record.Event(l), fields.AddString)
-	eachNumber(record.Event(l), fields.AddInt)
+	eachField(record.Event(l), func(name string, value any) { zap.Any(name, value).AddTo(fields) })
 	return nil
 }
 
-// eachNumber is eachField for the fields that are numbers.
-func eachNumber(e record.Event, f func(name string, n int)) {
-	if t := e.Traffic; t != nil {
-		f("attempts", t.Attempts)
-		f("accounts", t.Accounts)
-		f("failures", t.Failures)
-		f("logins", t.Logins)
-	}
-}
-
 // eachField calls f with each field that the event has, beside name and time.
-func eachField(e record.Event, f func(name, value string)) {
+func eachField(e record.Event, f func(name string, value any)) {
 	for _, field := range [...]struct{ name, value string }{
 		{"company", e.Company},
 		{"mnemocode", e.Mnemocode},
@@ -115,6 +104,12 @@ func eachField(e record.Event, f func(name, value string)) {
 		if field.value != "" {
 			f(field.name, field.value)
 		}
+	}
+	if t := e.Traffic; t != nil {
+		f("attempts", t.Attempts)
+		f("accounts", t.Accounts)
+		f("failures", t.Failures)
+		f("logins", t.Logins)
 	}
 }
 
@@ -174,8 +169,7 @@ func (w *watcher) emit(e record.Event) {
 		return
 	}
 	data := map[string]any{"time": e.Time}
-	eachField(e, func(name, value string) { data[name] = value })
-	eachNumber(e, func(name string, n int) { data[name] = n })
+	eachField(e, func(name string, value any) { data[name] = value })
 	ctx := w.ctx
 	ctx.Context = context.WithoutCancel(ctx.Context) // Caddy drops what comes after the config's end
 	_ = panics.ContainLogged(w.log, "handling the event "+e.Name, func() error { w.events.Emit(ctx, e.Name, data); return nil })

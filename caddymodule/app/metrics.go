@@ -316,8 +316,8 @@ type countedReceiver struct {
 }
 
 // Deliver implements tenant.EventReceiver.
-func (r countedReceiver) Deliver(ctx context.Context, o record.Outgoing) error {
-	err := r.EventReceiver.Deliver(ctx, o)
+func (r countedReceiver) Deliver(ctx context.Context, e record.OutboxEvent) error {
+	err := r.EventReceiver.Deliver(ctx, e)
 	result := "delivered"
 	if err != nil {
 		result = "failed"

@@ -35,9 +35,9 @@ func unanswered(err error) bool {
 // timedAccounts measures the calls of requests to a store of accounts.
 type timedAccounts struct{ record.Accounts }
 
-func (t timedAccounts) Create(ctx context.Context, now time.Time, a record.Account, tell ...record.Tell) (found int64, err error) {
+func (t timedAccounts) Create(ctx context.Context, now time.Time, a record.Account) (found int64, err error) {
 	defer observeCall("accounts", "create", time.Now(), &err)
-	return t.Accounts.Create(ctx, now, a, tell...)
+	return t.Accounts.Create(ctx, now, a)
 }
 
 func (t timedAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (found record.Account, err error) {
@@ -70,33 +70,33 @@ func (t timedAccounts) ByIdentity(ctx context.Context, company string, identity 
 	return t.Accounts.ByIdentity(ctx, company, identity)
 }
 
-func (t timedAccounts) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error), tell ...record.Tell) (found record.Account, err error) {
+func (t timedAccounts) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error)) (found record.Account, err error) {
 	var refused error // by change: the store answered
 	defer func(began time.Time) { observeChange(refused, "accounts", "update", began, err) }(time.Now())
 	return t.Accounts.Update(ctx, company, id, func(a *record.Account) (ends bool, err error) {
 		ends, refused = change(a)
 		return ends, refused
-	}, tell...)
+	})
 }
 
-func (t timedAccounts) Delete(ctx context.Context, company string, id int64, tell ...record.Tell) (err error) {
+func (t timedAccounts) Delete(ctx context.Context, company string, id int64, events ...record.OutboxEvent) (err error) {
 	defer observeCall("accounts", "delete", time.Now(), &err)
-	return t.Accounts.Delete(ctx, company, id, tell...)
+	return t.Accounts.Delete(ctx, company, id, events...)
 }
 
-func (t timedAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, tell ...record.Tell) (err error) {
+func (t timedAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, events ...record.OutboxEvent) (err error) {
 	defer observeCall("accounts", "set_password", time.Now(), &err)
-	return t.Accounts.SetPassword(ctx, now, company, id, epoch, hash, keep, tell...)
+	return t.Accounts.SetPassword(ctx, now, company, id, epoch, hash, keep, events...)
 }
 
-func (t timedAccounts) Accept(ctx context.Context, company string, id int64, accepted []record.Acceptance, tell ...record.Tell) (err error) {
+func (t timedAccounts) Accept(ctx context.Context, company string, id int64, accepted []record.Acceptance, events ...record.OutboxEvent) (err error) {
 	defer observeCall("accounts", "accept", time.Now(), &err)
-	return t.Accounts.Accept(ctx, company, id, accepted, tell...)
+	return t.Accounts.Accept(ctx, company, id, accepted, events...)
 }
 
-func (t timedAccounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, tell ...record.Tell) (err error) {
+func (t timedAccounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, events ...record.OutboxEvent) (err error) {
 	defer observeCall("accounts", "set_backup_codes", time.Now(), &err)
-	return t.Accounts.SetBackupCodes(ctx, company, id, hashes, tell...)
+	return t.Accounts.SetBackupCodes(ctx, company, id, hashes, events...)
 }
 
 func (t timedAccounts) BackupCodes(ctx context.Context, company string, id int64) (found []string, err error) {
@@ -109,13 +109,13 @@ func (t timedAccounts) UseBackupCode(ctx context.Context, company string, id int
 	return t.Accounts.UseBackupCode(ctx, company, id, hash)
 }
 
-func (t timedAccounts) Tally(ctx context.Context, now time.Time, subject record.Subject, kind record.Kind, change func(*record.Tally) error, tell ...record.Tell) (err error) {
+func (t timedAccounts) Tally(ctx context.Context, now time.Time, subject record.Subject, kind record.Kind, change func(*record.Tally) error) (err error) {
 	var refused error
 	defer func(began time.Time) { observeChange(refused, "accounts", "tally", began, err) }(time.Now())
 	return t.Accounts.Tally(ctx, now, subject, kind, func(t *record.Tally) error {
 		refused = change(t)
 		return refused
-	}, tell...)
+	})
 }
 
 func (t timedAccounts) Tallies(ctx context.Context, subject record.Subject) (found map[record.Kind]record.Tally, err error) {

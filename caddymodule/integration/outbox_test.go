@@ -220,7 +220,7 @@ func (r *receiver) wantSamples(t *testing.T) {
 	for _, e := range r.all() {
 		received[withoutTimes(string(e.Body))] = true
 	}
-	missing := slices.Clone(record.OutgoingTypes)
+	missing := slices.Clone(record.OutboxTypes)
 	for _, block := range blocks(shown, "json") {
 		for line := range strings.Lines(block) {
 			if !received[withoutTimes(line)] {
@@ -345,17 +345,20 @@ func TestManyEventsWait(t *testing.T) {
 		together(writers, func(first int) (none bool) {
 			for i := first; i < accounts; i += writers {
 				name := fmt.Sprint("user", i)
-				var all []record.Outgoing
+				var all []record.OutboxEvent
 				for n := range each {
 					body := fmt.Sprintf(`{"type":"account.changed","data":{"company_code":"acme","profile_mnemocode":%q,"number":%d}}`, name, n)
-					all = append(all, record.Outgoing{ID: fmt.Sprint(name, "/", n), Type: "account.changed", At: time.Now(), Body: []byte(body), Queue: name})
+					all = append(all, record.OutboxEvent{ID: fmt.Sprint(name, "/", n), Type: "account.changed", At: time.Now(), Body: []byte(body), Queue: name})
 				}
 				a := record.Account{Company: "acme", Mnemocode: name, Status: record.StatusActive}
 				id, err := db.Create(t.Context(), time.Now(), a)
 				for some := range slices.Chunk(all, 20) {
 					if err == nil {
-						_, err = db.Update(t.Context(), "acme", id, func(a *record.Account) (bool, error) { a.Role += "x"; return false, nil },
-							func() []record.Outgoing { return some })
+						_, err = db.Update(t.Context(), "acme", id, func(a *record.Account) (bool, error) {
+							a.Role += "x"
+							a.Outbox = some
+							return false, nil
+						})
 					}
 				}
 				if err != nil {

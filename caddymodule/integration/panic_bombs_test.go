@@ -103,9 +103,9 @@ func (s explodingStore) Run(ctx context.Context, feed record.Feed) {
 
 type explodingAccounts struct{ record.Accounts }
 
-func (a explodingAccounts) Create(ctx context.Context, now time.Time, account record.Account, tell ...record.Tell) (int64, error) {
+func (a explodingAccounts) Create(ctx context.Context, now time.Time, account record.Account) (int64, error) {
 	explode("accounts.Create")
-	return a.Accounts.Create(ctx, now, account, tell...)
+	return a.Accounts.Create(ctx, now, account)
 }
 
 func (a explodingAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (record.Account, error) {
@@ -118,25 +118,25 @@ func (a explodingAccounts) ByID(ctx context.Context, company string, id int64) (
 	return a.Accounts.ByID(ctx, company, id)
 }
 
-func (a explodingAccounts) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error), tell ...record.Tell) (record.Account, error) {
+func (a explodingAccounts) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error)) (record.Account, error) {
 	explode("accounts.Update")
 	return a.Accounts.Update(ctx, company, id, func(a *record.Account) (bool, error) {
 		explode("accounts.Update.change")
 		return change(a)
-	}, tell...)
+	})
 }
 
-func (a explodingAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, tell ...record.Tell) error {
+func (a explodingAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, events ...record.OutboxEvent) error {
 	explode("accounts.SetPassword")
-	return a.Accounts.SetPassword(ctx, now, company, id, epoch, hash, keep, tell...)
+	return a.Accounts.SetPassword(ctx, now, company, id, epoch, hash, keep, events...)
 }
 
-func (a explodingAccounts) Tally(ctx context.Context, now time.Time, subject record.Subject, kind record.Kind, change func(*record.Tally) error, tell ...record.Tell) error {
+func (a explodingAccounts) Tally(ctx context.Context, now time.Time, subject record.Subject, kind record.Kind, change func(*record.Tally) error) error {
 	explode("accounts.Tally")
 	return a.Accounts.Tally(ctx, now, subject, kind, func(t *record.Tally) error {
 		explode("accounts.Tally.change")
 		return change(t)
-	}, tell...)
+	})
 }
 
 func (a explodingAccounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {

@@ -105,8 +105,8 @@ func (w *EventsWebhook) Validate() error {
 func (w *EventsWebhook) checkTypes() error {
 	for i, kind := range w.Types {
 		switch {
-		case !slices.Contains(record.OutgoingTypes, kind):
-			return fmt.Errorf("there is no event %q; choose from %s", kind, strings.Join(record.OutgoingTypes, ", "))
+		case !slices.Contains(record.OutboxTypes, kind):
+			return fmt.Errorf("there is no event %q; choose from %s", kind, strings.Join(record.OutboxTypes, ", "))
 		case slices.Contains(w.Types[:i], kind):
 			return fmt.Errorf("%s already specified", kind)
 		}
@@ -115,8 +115,8 @@ func (w *EventsWebhook) checkTypes() error {
 }
 
 // Deliver implements tenant.EventReceiver.
-func (w *EventsWebhook) Deliver(ctx context.Context, o record.Outgoing) error {
-	return w.post(ctx, o.ID, o.Body)
+func (w *EventsWebhook) Deliver(ctx context.Context, e record.OutboxEvent) error {
+	return w.post(ctx, e.ID, e.Body)
 }
 
 // Settings implements guest.EventsModule.
@@ -144,7 +144,7 @@ func (EventsOff) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // Deliver implements tenant.EventReceiver; it is not called.
-func (EventsOff) Deliver(context.Context, record.Outgoing) error { return nil }
+func (EventsOff) Deliver(context.Context, record.OutboxEvent) error { return nil }
 
 // Settings implements guest.EventsModule.
 func (EventsOff) Settings() tenant.Events { return tenant.Events{} }

@@ -65,7 +65,7 @@ func TestWebhookCaddyfile(t *testing.T) {
 		{Name: "events", Text: "webhook https://a {\nsecret x\ntypes account.created password.changed\nretry 1s\ntimeout 2s\n}",
 			Want: &EventsWebhook{
 				webhook: webhook{URL: "https://a", Secret: "x", Timeout: caddy.Duration(2 * time.Second)},
-				Types:   []string{record.TellCreated, record.TellPassword}, Retry: caddy.Duration(time.Second),
+				Types:   []string{record.TypeAccountCreated, record.TypePasswordChanged}, Retry: caddy.Duration(time.Second),
 			}},
 		{Name: "no type", Text: "webhook https://a {\ntypes\n}", Err: "wrong argument count"},
 		{Name: "an unknown type", Text: "webhook https://a {\ntypes account.renamed\n}", Err: `there is no event "account.renamed"`},

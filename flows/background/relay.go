@@ -24,7 +24,7 @@ const (
 	backlogEvery  = 2 * time.Second        // it is counted, or less often if that takes long
 	backlogShare  = 50                     // of the time, at most one part is spent with counting
 	maxOutPause   = 10 * time.Minute
-	keepOutgoing  = 72 * time.Hour // an event is tried for so long, and then dropped
+	keepEvents    = 72 * time.Hour // an event is tried for so long, and then dropped
 	claimTimeouts = 4              // a claim holds for as many of the receiver's timeouts
 )
 
@@ -144,7 +144,7 @@ type outcome struct {
 	err     error // of the store
 }
 
-func (r *Relay) claimEvents(ctx context.Context, c *tenant.Company, limit int) (queues []record.OutQueue, err error) {
+func (r *Relay) claimEvents(ctx context.Context, c *tenant.Company, limit int) (queues []record.OutboxQueue, err error) {
 	err = Maintain(r.Log, "claiming events", func() (err error) {
 		now := r.Now()
 		queues, err = r.Outbox.Claim(ctx, now, now.Add(claimTimeouts*c.Events.Timeout), c.Code, limit)
@@ -155,7 +155,7 @@ func (r *Relay) claimEvents(ctx context.Context, c *tenant.Company, limit int) (
 
 // deliverQueue sends the events of a claimed queue until one fails, and settles
 // the queue.
-func (r *Relay) deliverQueue(ctx context.Context, c *tenant.Company, q record.OutQueue) (o outcome) {
+func (r *Relay) deliverQueue(ctx context.Context, c *tenant.Company, q record.OutboxQueue) (o outcome) {
 	o.err = Maintain(r.Log, "delivering events", func() error {
 		sent, pause, tries := r.sendEvents(ctx, c, q)
 		o.refused = pause > 0
@@ -168,7 +168,7 @@ func (r *Relay) deliverQueue(ctx context.Context, c *tenant.Company, q record.Ou
 
 // sendEvents returns which events are done with, and when the next one is to be
 // tried, which was tried so often.
-func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.OutQueue) (done []int64, pause time.Duration, tries int) {
+func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.OutboxQueue) (done []int64, pause time.Duration, tries int) {
 	tries = q.Tries
 	for _, e := range q.Events {
 		if r.Now().Add(claimTimeouts / 2 * c.Events.Timeout).After(q.Until) {
@@ -176,12 +176,12 @@ func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.OutQ
 		}
 		var err error
 		if c.Events.Wants(e.Type) { // as the configuration is now
-			err = panics.Contain(func() error { return c.Events.Receiver.Deliver(ctx, e.Outgoing) })
+			err = panics.Contain(func() error { return c.Events.Receiver.Deliver(ctx, e) })
 		}
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return done, 0, tries
-		case err != nil && r.Now().Sub(e.At) < keepOutgoing:
+		case err != nil && r.Now().Sub(e.At) < keepEvents:
 			pause = outPause(c.Events.Retry, tries)
 			r.Warnings.Warn(r.Log, "an event was not delivered and will be tried again", "company", c.Code,
 				"account", q.Name, "type", e.Type, "id", e.ID, "try", tries+1, "again_in", pause, "error", err)
@@ -207,7 +207,7 @@ func outPause(first time.Duration, tries int) time.Duration {
 
 var errNoReceiver = errors.New("the company has no receiver for events")
 
-func (r *Relay) dropped(ctx context.Context, company, mnemocode string, e record.Waiting, err error) {
+func (r *Relay) dropped(ctx context.Context, company, mnemocode string, e record.OutboxEvent, err error) {
 	r.Log.Error("an event is dropped: it could not be delivered for days", "company", company,
 		"account", mnemocode, "type", e.Type, "id", e.ID, "at", e.At, "error", err)
 	r.Emit(ctx, record.Event{Name: record.OutboxDropped, Company: company, Mnemocode: mnemocode, Reason: e.Type})
@@ -225,7 +225,7 @@ func (r *Relay) lookAtOutbox(ctx context.Context) error {
 		if c := r.Companies[b.Company]; c != nil && c.Events.Receiver != nil {
 			continue
 		}
-		if r.Now().Sub(b.Oldest) >= keepOutgoing {
+		if r.Now().Sub(b.Oldest) >= keepEvents {
 			err = errors.Join(err, r.dropAbandoned(ctx, b.Company))
 		}
 	}
@@ -237,7 +237,7 @@ func (r *Relay) lookAtOutbox(ctx context.Context) error {
 func (r *Relay) dropAbandoned(ctx context.Context, company string) error {
 	for ctx.Err() == nil {
 		now := r.Now()
-		queues, err := r.Outbox.Claim(ctx, now.Add(-keepOutgoing), now.Add(time.Minute), company, outboxAtOnce)
+		queues, err := r.Outbox.Claim(ctx, now.Add(-keepEvents), now.Add(time.Minute), company, outboxAtOnce)
 		if err != nil || len(queues) == 0 {
 			return err
 		}
@@ -246,7 +246,7 @@ func (r *Relay) dropAbandoned(ctx context.Context, company string) error {
 			due := now
 			for _, e := range q.Events {
 				due = e.At
-				if now.Sub(e.At) < keepOutgoing {
+				if now.Sub(e.At) < keepEvents {
 					break
 				}
 				r.dropped(ctx, company, q.Name, e, errNoReceiver)

@@ -21,7 +21,7 @@ type fickle struct {
 	got     []string
 }
 
-func (f *fickle) Deliver(_ context.Context, o record.Outgoing) error {
+func (f *fickle) Deliver(_ context.Context, o record.OutboxEvent) error {
 	f.got = append(f.got, o.ID)
 	if len(f.answers) == 0 {
 		return nil
@@ -35,12 +35,12 @@ func (f *fickle) Deliver(_ context.Context, o record.Outgoing) error {
 func TestSendEvents(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	broken := errors.New("down")
-	event := func(number int64, age time.Duration) record.Waiting {
-		return record.Waiting{Number: number, Outgoing: record.Outgoing{ID: string(rune('a' - 1 + number)), Type: record.TellChanged, At: now.Add(-age)}}
+	event := func(number int64, age time.Duration) record.OutboxEvent {
+		return record.OutboxEvent{Number: number, ID: string(rune('a' - 1 + number)), Type: record.TypeAccountChanged, At: now.Add(-age)}
 	}
-	three := []record.Waiting{event(1, 3*time.Hour), event(2, 2*time.Hour), event(3, time.Hour)}
+	three := []record.OutboxEvent{event(1, 3*time.Hour), event(2, 2*time.Hour), event(3, time.Hour)}
 	for name, c := range map[string]struct {
-		events  []record.Waiting
+		events  []record.OutboxEvent
 		types   []string
 		tries   int           // in vain, before
 		left    time.Duration // of the claim; 0: enough
@@ -58,12 +58,12 @@ func TestSendEvents(t *testing.T) {
 		"for hours":                     {events: three, tries: 7, answers: []error{broken}, got: "a", pause: 10 * time.Minute, after: 8},
 		"for days":                      {events: three, tries: 1000, answers: []error{broken}, got: "a", pause: 10 * time.Minute, after: 1001},
 		"the second fails":              {events: three, tries: 7, answers: []error{nil, broken}, got: "ab", done: []int64{1}, pause: 5 * time.Second, after: 1},
-		"one that is too old fails":     {events: []record.Waiting{event(1, 72*time.Hour), event(2, 0)}, tries: 500, answers: []error{broken}, got: "ab", done: []int64{1, 2}, dropped: 1},
-		"one that is too old is taken":  {events: []record.Waiting{event(1, 90*time.Hour)}, tries: 500, got: "a", done: []int64{1}},
-		"one that is almost too old":    {events: []record.Waiting{event(1, 72*time.Hour-1)}, tries: 500, answers: []error{broken}, got: "a", pause: 10 * time.Minute, after: 501},
+		"one that is too old fails":     {events: []record.OutboxEvent{event(1, 72*time.Hour), event(2, 0)}, tries: 500, answers: []error{broken}, got: "ab", done: []int64{1, 2}, dropped: 1},
+		"one that is too old is taken":  {events: []record.OutboxEvent{event(1, 90*time.Hour)}, tries: 500, got: "a", done: []int64{1}},
+		"one that is almost too old":    {events: []record.OutboxEvent{event(1, 72*time.Hour-1)}, tries: 500, answers: []error{broken}, got: "a", pause: 10 * time.Minute, after: 501},
 		"the claim runs out":            {events: three, tries: 3, left: 10*time.Second - 1, got: "", after: 3},
 		"the claim holds for one":       {events: three, left: 10 * time.Second, got: "a", done: []int64{1}},
-		"none is wanted any more":       {events: three, types: []string{record.TellCreated}, got: "", done: []int64{1, 2, 3}},
+		"none is wanted any more":       {events: three, types: []string{record.TypeAccountCreated}, got: "", done: []int64{1, 2, 3}},
 		"there is nothing in the queue": {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestSendEvents(t *testing.T) {
 			}
 			r := &fickle{answers: c.answers}
 			company := &tenant.Company{Code: "acme", Events: tenant.Events{Receiver: r, Types: c.types, Timeout: 5 * time.Second, Retry: 5 * time.Second}}
-			q := record.OutQueue{Company: "acme", Name: "m", Tries: c.tries, Events: c.events, Until: now.Add(time.Hour)}
+			q := record.OutboxQueue{Company: "acme", Name: "m", Tries: c.tries, Events: c.events, Until: now.Add(time.Hour)}
 			if c.left > 0 {
 				q.Until = now.Add(c.left)
 				company.Events.Receiver = slow{r, func() { at = at.Add(time.Nanosecond) }}
@@ -100,7 +100,7 @@ type slow struct {
 	takes func()
 }
 
-func (s slow) Deliver(ctx context.Context, o record.Outgoing) error {
+func (s slow) Deliver(ctx context.Context, o record.OutboxEvent) error {
 	s.takes()
 	return s.EventReceiver.Deliver(ctx, o)
 }
@@ -110,7 +110,7 @@ func TestSendEventsIsCutOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	relay := &Relay{Log: slog.New(slog.DiscardHandler), Now: time.Now, Warnings: new(Warnings)}
 	company := &tenant.Company{Events: tenant.Events{Receiver: slow{&fickle{answers: []error{context.Canceled}}, cancel}, Timeout: time.Second, Retry: time.Second}}
-	q := record.OutQueue{Tries: 2, Until: time.Now().Add(time.Hour), Events: []record.Waiting{{Number: 1, Outgoing: record.Outgoing{Type: record.TellChanged, At: time.Now()}}}}
+	q := record.OutboxQueue{Tries: 2, Until: time.Now().Add(time.Hour), Events: []record.OutboxEvent{{Number: 1, Type: record.TypeAccountChanged, At: time.Now()}}}
 	if done, pause, tries := relay.sendEvents(ctx, company, q); len(done) > 0 || pause > 0 || tries != 2 {
 		t.Errorf("got done %v, pause %v, tries %d", done, pause, tries)
 	}
@@ -129,15 +129,15 @@ func (o *fullOutbox) Due(context.Context, time.Time) ([]string, error) {
 	return []string{"acme"}, nil
 }
 
-func (o *fullOutbox) Claim(_ context.Context, now, until time.Time, company string, limit int) ([]record.OutQueue, error) {
+func (o *fullOutbox) Claim(_ context.Context, now, until time.Time, company string, limit int) ([]record.OutboxQueue, error) {
 	if o.claimed.Add(int64(limit)) > 20_000 {
 		o.enough()
 	}
-	event := record.Waiting{Outgoing: record.Outgoing{Type: record.TellChanged, At: now}}
-	return slices.Repeat([]record.OutQueue{{Company: company, Until: until, Events: []record.Waiting{event}}}, limit), nil
+	event := record.OutboxEvent{Type: record.TypeAccountChanged, At: now}
+	return slices.Repeat([]record.OutboxQueue{{Company: company, Until: until, Events: []record.OutboxEvent{event}}}, limit), nil
 }
 
-func (o *fullOutbox) Settle(context.Context, record.OutQueue, []int64, time.Time, int) error {
+func (o *fullOutbox) Settle(context.Context, record.OutboxQueue, []int64, time.Time, int) error {
 	if o.full.Load() {
 		return errors.New("the disk is full")
 	}
@@ -214,7 +214,7 @@ type refusing struct {
 	asked atomic.Int64
 }
 
-func (r *refusing) Deliver(context.Context, record.Outgoing) error {
+func (r *refusing) Deliver(context.Context, record.OutboxEvent) error {
 	r.asked.Add(1)
 	if r.down.Load() {
 		return errors.New("connection refused")

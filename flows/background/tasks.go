@@ -1,8 +1,8 @@
-// Package background does what no request waits for: a Relay delivers what is to be
-// told of accounts, a Recorder stores what happened to them, a Sweeper clears away what
+// Package background does what no request waits for: a Relay delivers the events of the
+// outbox, a Recorder stores what happened to them, a Sweeper clears away what
 // is kept no longer, and Tasks send messages beside the requests that they come from.
 //
-// What is told of a change is a Fact; Tell hands it to the store with the change.
+// OutboxEvents makes the outbox events of an event, which a store keeps with the change.
 // Whatever fails is logged, by Warnings where it may fail for every request at once,
 // and tried again, and no panic ends the process.
 package background

@@ -38,22 +38,15 @@ type Attempt struct {
 	Tallies  record.Tallies
 	Told     *Told    // nil: nobody is told of budgets that are used up
 	Traffic  *Traffic // of all attempts; nil only if Told is
-	// Tell is how a change is told of, once it was made.
-	Tell func(company *tenant.Company, of func() []background.Fact) []record.Tell
 
 	// Whose the attempt is, once the account was found.
 	Account   int64
 	Mnemocode string
-	// Events are what has happened, with a Name, a Reason and a Traffic.
+	// Events are what has happened, with a Name, a Reason and a Traffic. They are
+	// emitted with all that is known of the attempt by then.
 	Events []record.Event
 
 	counted []string // the address's counters that it adds to
-}
-
-// Happened notes an event of the attempt, which is emitted with all that is known
-// of it by then.
-func (at *Attempt) Happened(name, reason string) {
-	at.Events = append(at.Events, record.Event{Name: name, Reason: reason})
 }
 
 // Key makes the key of a company's counter or, with an empty code, of one
@@ -309,29 +302,25 @@ func (at *Attempt) countWithin(t *record.Tally, rate tenant.Rate) {
 }
 
 func (at *Attempt) tally(ctx context.Context, subject record.Subject, kind record.Kind, change func(*record.Tally) error) error {
-	var after record.Tally
-	var lock string
-	told := at.Tell(at.Company, func() []background.Fact {
-		if lock == "" || subject.Account == 0 {
-			return nil
-		}
-		return []background.Fact{background.LockFact(at.Mnemocode, lock, after)}
-	})
+	var lock record.Event // of no name if there is none
 	err := at.Tallies.Tally(ctx, at.Now, subject, kind, func(t *record.Tally) error {
 		before := *t
-		err := change(t)
-		after, lock = *t, ""
-		if after != before {
-			lock = at.Company.Limits.LockAt(kind, after)
+		lock = record.Event{}
+		if err := change(t); err != nil || t.Count == before.Count && t.Until.Equal(before.Until) {
+			return err
 		}
-		return err
-	}, told...)
+		lock = record.Event{Name: at.Company.Limits.LockAt(kind, *t), Time: at.Now, Mnemocode: at.Mnemocode, Until: t.Until}
+		if subject.Account != 0 {
+			t.Outbox = background.OutboxEvents(at.Company, lock)
+		}
+		return nil
+	})
 	var code *wire.Error
 	if err != nil && !errors.As(err, &code) {
 		return wire.Unavailable("counting wrong attempts", err)
 	}
-	if err == nil && lock != "" {
-		at.Happened(lock, "")
+	if err == nil && lock.Name != "" {
+		at.Events = append(at.Events, lock)
 	}
 	return err
 }

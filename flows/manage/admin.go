@@ -116,12 +116,18 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 	a.Accepted, a.NewBackupCodes = ch.Accepted, ch.BackupCodes
 	a.Created = cmp.Or(a.Created, ad.Now()).UTC().Truncate(time.Microsecond)
 	a.Updated = a.Created
-	created := ad.TellOf(ad.Company, background.Fact{Kind: record.TellCreated, Mnemocode: a.Mnemocode})
-	if a.ID, err = ad.Accounts.Create(ctx, a.Created, a, created...); err != nil {
+	created := ad.event(record.AccountCreated, a)
+	created.Reason = "admin"
+	if ad.Bulk {
+		created.Reason = "import"
+	}
+	a.Outbox = background.OutboxEvents(ad.Company, created)
+	if a.ID, err = ad.Accounts.Create(ctx, a.Created, a); err != nil {
 		return record.Account{}, adminError("creating the account", err)
 	}
-	a.BackupCodes, a.NewBackupCodes = len(ch.BackupCodes), nil
-	ad.audit(ctx, record.AccountCreated, a, "admin")
+	a.BackupCodes, a.NewBackupCodes, a.Outbox = len(ch.BackupCodes), nil, nil
+	created.Account = a.ID
+	ad.emit(ctx, created)
 	return a, nil
 }
 
@@ -142,9 +148,8 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	if err != nil {
 		return record.Account{}, false, err
 	}
-	var before, after record.Account
-	var fields []string
-	told := ad.Tell(ad.Company, func() []background.Fact { return background.ChangeFacts(before, after, fields) })
+	var before record.Account
+	var changes record.Event
 	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
 		before = *a
 		if err := ch.apply(a); err != nil {
@@ -155,14 +160,14 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 		}
 		hashed.set(a)
 		setTOTP(a)
-		fields = changedFields(before, *a)
-		if len(fields) == 0 {
+		changes = ad.changes(before, *a)
+		if len(changes.Fields) == 0 {
 			return false, errUnchanged
 		}
 		a.Updated = ad.Now()
-		after = *a
-		return slices.ContainsFunc(fields, endsSessions), nil
-	}, told...)
+		a.Outbox = background.OutboxEvents(ad.Company, changes)
+		return slices.ContainsFunc(changes.Fields, endsSessions), nil
+	})
 	var owed error
 	if errors.Is(err, errUnchanged) {
 		stored, err = before, nil
@@ -171,8 +176,8 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	if err != nil {
 		return record.Account{}, false, adminError("changing the account", err)
 	}
-	fields, err = ad.finish(ctx, before, stored, fields, ch)
-	if err = cmp.Or(err, owed); err != nil || len(fields) == 0 {
+	err = ad.finish(ctx, before, stored, &changes, ch)
+	if err = cmp.Or(err, owed); err != nil || len(changes.Fields) == 0 {
 		return stored, false, err
 	}
 	a, err = ad.Accounts.ByID(ctx, stored.Company, stored.ID)
@@ -196,14 +201,15 @@ func (ad *Admin) endOwed(ctx context.Context, a record.Account) error {
 	return ad.EndNow(ctx, owed[0], ad.by(record.EndedByChange))
 }
 
-// finish does what comes after a change was stored, and returns all fields that
+// finish does what comes after a change was stored, and adds to changes what else
 // changed. Endings come first: they must not wait for anything. Whatever fails then,
 // what was changed is told.
-func (ad *Admin) finish(ctx context.Context, before, stored record.Account, fields []string, ch Change) ([]string, error) {
+func (ad *Admin) finish(ctx context.Context, before, stored record.Account, changes *record.Event, ch Change) error {
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
 	defer func() {
-		if len(fields) > 0 {
-			ad.audit(ctx, record.AccountChanged, stored, strings.Join(fields, ", "))
+		if len(changes.Fields) > 0 {
+			changes.Reason = strings.Join(changes.Fields, ", ")
+			ad.emit(ctx, *changes)
 		}
 	}()
 	var owed error
@@ -211,33 +217,35 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, fiel
 		e := record.Ending{Company: stored.Company, Account: stored.ID, Epoch: stored.Epoch}
 		owed = ad.EndNow(ctx, e, ad.by(record.EndedByChange))
 	}
-	if slices.Contains(fields, "password") && stored.PasswordHash != "" {
+	if slices.Contains(changes.Fields, "password") && stored.PasswordHash != "" {
 		if !ad.Bulk {
 			ad.Notify(ad.Company, before, message.NoticePasswordChanged) // where the owner was to be reached until now
 		}
 		if err := ad.clear(ctx, stored, []record.Kind{record.WrongPasswords}); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if accepted := news(before.Accepted, ch.Accepted); len(accepted) > 0 {
-		if err := ad.Accounts.Accept(ctx, stored.Company, stored.ID, accepted, ad.TellOf(ad.Company, background.AcceptedFact(stored.Mnemocode, accepted))...); err != nil {
-			return nil, adminError("recording the accepted disclaimers", err)
+		e := ad.event(record.TypeDisclaimersAccepted, stored)
+		e.Accepted = accepted
+		if err := ad.Accounts.Accept(ctx, stored.Company, stored.ID, accepted, background.OutboxEvents(ad.Company, e)...); err != nil {
+			return adminError("recording the accepted disclaimers", err)
 		}
-		fields = append(fields, "disclaimers_accepted")
+		changes.Fields = append(changes.Fields, "disclaimers_accepted")
 	}
 	if ch.BackupCodes != nil {
 		same, err := ad.sameCodes(ctx, stored, ch.BackupCodes)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if !same {
-			if err := ad.storeCodes(ctx, stored, ch.BackupCodes, ad.tellCodes(stored)...); err != nil {
-				return nil, err
+			if err := ad.storeCodes(ctx, stored, ch.BackupCodes, ad.event(record.AccountBackupCodes, stored)); err != nil {
+				return err
 			}
-			fields = append(fields, "backup_codes")
+			changes.Fields = append(changes.Fields, "backup_codes")
 		}
 	}
-	return fields, owed
+	return owed
 }
 
 // Delete removes an account with all that belongs to it, and ends its sessions.
@@ -246,17 +254,14 @@ func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
 	if err != nil {
 		return err
 	}
-	e := record.Ending{Company: a.Company, Account: a.ID, Epoch: record.AllEpochs}
-	if err := ad.Accounts.Delete(ctx, a.Company, a.ID, ad.tellDeleted(a)...); err != nil {
+	deleted := ad.event(record.AccountDeleted, a)
+	if err := ad.Accounts.Delete(ctx, a.Company, a.ID, background.OutboxEvents(ad.Company, deleted)...); err != nil {
 		return adminError("deleting the account", err)
 	}
+	e := record.Ending{Company: a.Company, Account: a.ID, Epoch: record.AllEpochs}
 	err = ad.EndNow(ctx, e, ad.by(record.EndedByChange))
-	ad.audit(ctx, record.AccountDeleted, a, "")
+	ad.emit(ctx, deleted)
 	return err
-}
-
-func (ad *Admin) tellDeleted(a record.Account) []record.Tell {
-	return ad.TellOf(ad.Company, background.Fact{Kind: record.TellDeleted, Mnemocode: a.Mnemocode})
 }
 
 // Unlock clears the account's counts of wrong attempts, and with them all locks.
@@ -267,17 +272,17 @@ func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (record.Account, 
 		return record.Account{}, err
 	}
 	kinds := []record.Kind{record.WrongPasswords, record.WrongCodes, record.WrongAnswers}
-	unlocked := ad.TellOf(ad.Company, background.Fact{Kind: record.TellUnlocked, Mnemocode: a.Mnemocode})
-	if err := ad.clear(ctx, a, kinds, unlocked...); err != nil {
+	unlocked := ad.event(record.AccountUnlocked, a)
+	if err := ad.clear(ctx, a, kinds, background.OutboxEvents(ad.Company, unlocked)...); err != nil {
 		return record.Account{}, err
 	}
-	ad.audit(ctx, record.AccountUnlocked, a, "")
+	ad.emit(ctx, unlocked)
 	a.Tallies = nil
 	return a, nil
 }
 
-func (ad *Admin) clear(ctx context.Context, a record.Account, kinds []record.Kind, tell ...record.Tell) error {
-	return adminError("clearing the counts of wrong attempts", ad.ClearAttempts(ctx, ad.Company, a, kinds, tell...))
+func (ad *Admin) clear(ctx context.Context, a record.Account, kinds []record.Kind, events ...record.OutboxEvent) error {
+	return adminError("clearing the counts of wrong attempts", ad.ClearAttempts(ctx, ad.Company, a, kinds, events...))
 }
 
 // Backup codes are 50 random bits in base32 (contract, 5), which has neither 0
@@ -307,22 +312,17 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 	if err != nil {
 		return nil, wire.Unavailable("hashing the backup codes", err)
 	}
-	if err := ad.storeCodes(ctx, a, hashes, ad.tellCodes(a)...); err != nil {
+	replaced := ad.event(record.AccountBackupCodes, a)
+	if err := ad.storeCodes(ctx, a, hashes, replaced); err != nil {
 		return nil, err
 	}
-	ad.audit(ctx, record.AccountBackupCodes, a, "")
+	ad.emit(ctx, replaced)
 	return codes, nil
 }
 
-func (ad *Admin) tellCodes(a record.Account) []record.Tell {
-	return ad.TellOf(ad.Company, background.Fact{Kind: record.TellChanged, Mnemocode: a.Mnemocode, Fields: []string{"backup_codes"}})
-}
-
-func (ad *Admin) storeCodes(ctx context.Context, a record.Account, hashes []string, tell ...record.Tell) error {
-	if hashes == nil {
-		return nil
-	}
-	return adminError("storing the backup codes", ad.Accounts.SetBackupCodes(ctx, a.Company, a.ID, hashes, tell...))
+func (ad *Admin) storeCodes(ctx context.Context, a record.Account, hashes []string, replaced record.Event) error {
+	events := background.OutboxEvents(ad.Company, replaced)
+	return adminError("storing the backup codes", ad.Accounts.SetBackupCodes(ctx, a.Company, a.ID, hashes, events...))
 }
 
 func (ad *Admin) sameCodes(ctx context.Context, a record.Account, hashes []string) (bool, error) {
@@ -395,12 +395,26 @@ func (ad *Admin) CaptchaDue(a record.Account) bool {
 	return at.CaptchaDue(a.Tallies[record.WrongPasswords])
 }
 
-func (ad *Admin) audit(ctx context.Context, name string, a record.Account, reason string) {
-	if ad.Bulk && name == record.AccountCreated {
-		reason = "import"
+// event is an event of an account that the operator caused.
+func (ad *Admin) event(name string, a record.Account) record.Event {
+	e := ad.by("")
+	e.Name, e.Time, e.Company, e.Account, e.Mnemocode = name, ad.Now(), ad.Company.Code, a.ID, a.Mnemocode
+	return e
+}
+
+// changes is the event that an account was changed.
+func (ad *Admin) changes(before, after record.Account) record.Event {
+	e := ad.event(record.AccountChanged, after)
+	e.Fields = changedFields(before, after)
+	if before.Mnemocode != after.Mnemocode {
+		e.Previous = before.Mnemocode
 	}
-	e := ad.by(reason)
-	e.Name, e.Company, e.Account, e.Mnemocode = name, ad.Company.Code, a.ID, a.Mnemocode
+	return e
+}
+
+// emit tells of an event once its change was made, and waits until the account's history
+// has it.
+func (ad *Admin) emit(ctx context.Context, e record.Event) {
 	ad.Emit(ctx, e)
 	if !ad.Bulk {
 		ad.Recorded()

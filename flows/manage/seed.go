@@ -118,13 +118,15 @@ func (ad *Admin) createSeed(ctx context.Context, seed Seed) (err error) {
 			return fmt.Errorf("hashing the control answer: %w", err)
 		}
 	}
-	created := ad.TellOf(ad.Company, background.Fact{Kind: record.TellCreated, Mnemocode: a.Mnemocode})
-	if a.ID, err = ad.Accounts.Create(ctx, ad.Now(), a, created...); err != nil {
+	created := ad.event(record.AccountCreated, a)
+	created.Reason = "configuration"
+	a.Outbox = background.OutboxEvents(ad.Company, created)
+	if created.Account, err = ad.Accounts.Create(ctx, created.Time, a); err != nil {
 		if _, there := ad.Accounts.ByMnemocode(ctx, ad.Company.Code, seed.Mnemocode); there == nil {
 			return nil // another node that starts was faster
 		}
 		return err
 	}
-	ad.Emit(ctx, record.Event{Name: record.AccountCreated, Company: ad.Company.Code, Account: a.ID, Mnemocode: a.Mnemocode, Reason: "configuration"})
+	ad.Emit(ctx, created)
 	return nil
 }

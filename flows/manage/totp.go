@@ -46,7 +46,7 @@ func (ad *Admin) NewTOTP(ctx context.Context, mnemocode string) (TOTPSecret, err
 	if err != nil {
 		return TOTPSecret{}, adminError("storing the secret of an app", err)
 	}
-	ad.audit(ctx, record.AccountTOTP, a, "")
+	ad.emit(ctx, ad.event(record.AccountTOTP, a))
 	return TOTPSecret{Secret: tokens.FormatTOTPSecret(secret), URI: totpURI(a, secret)}, nil
 }
 
@@ -121,20 +121,20 @@ func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode string) (record.Accou
 
 func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, change func(*record.Account) error) (record.Account, error) {
 	var before record.Account
-	var fields []string
-	told := ad.Tell(ad.Company, func() []background.Fact { return background.ChangeFacts(before, before, fields) })
+	var changes record.Event
 	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
-		before, fields = *a, nil
+		before = *a
 		if err := change(a); err != nil {
 			return false, err
 		}
-		if a.TOTP == before.TOTP {
+		changes = ad.changes(before, *a)
+		if len(changes.Fields) == 0 {
 			return false, nil
 		}
-		fields = []string{"totp"}
 		a.Updated = ad.Now()
+		a.Outbox = background.OutboxEvents(ad.Company, changes)
 		return true, nil
-	}, told...)
+	})
 	if errors.Is(err, errUnchanged) {
 		return before, ad.endOwed(ctx, before)
 	}
@@ -144,8 +144,7 @@ func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, change func(*
 	if err != nil {
 		return record.Account{}, adminError("changing the app", err)
 	}
-	_, err = ad.finish(ctx, before, stored, fields, Change{})
-	return stored, err
+	return stored, ad.finish(ctx, before, stored, &changes, Change{})
 }
 
 // ExportTOTP returns the secret that is in force, in base32; empty for none.

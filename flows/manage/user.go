@@ -58,10 +58,10 @@ func (ad *Admin) tryOwn(ctx context.Context, at *limits.Attempt, a record.Accoun
 	}
 	err := ad.TryPassword(ctx, at, a, current)
 	for _, lock := range at.Events {
-		ad.audit(ctx, lock.Name, a, "")
+		ad.emit(ctx, ad.event(lock.Name, a))
 	}
 	if errors.Is(err, wire.ErrPasswordInvalid) {
-		ad.audit(ctx, record.AccountPasswordWrong, a, "")
+		ad.emit(ctx, ad.event(record.AccountPasswordWrong, a))
 		return ErrPasswordWrong
 	}
 	return err
@@ -106,7 +106,9 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	if err != nil {
 		return wire.Unavailable("hashing the password", err)
 	}
-	err = ad.Accounts.SetPassword(ctx, at.Now, a.Company, a.ID, a.Epoch, hash, keep, ad.TellOf(ad.Company, background.Fact{Kind: record.TellPassword, Mnemocode: a.Mnemocode})...)
+	changed := ad.event(record.AccountChanged, a)
+	changed.Fields, changed.Reason = []string{"password"}, "password"
+	err = ad.Accounts.SetPassword(ctx, at.Now, a.Company, a.ID, a.Epoch, hash, keep, background.OutboxEvents(ad.Company, changed)...)
 	if errors.Is(err, record.ErrConflict) {
 		return ErrChanged
 	}
@@ -116,7 +118,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
 	owed := ad.EndNow(ctx, record.Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch + 1, Keep: keep}, ad.by(record.EndedByPassword))
 	ad.PasswordSet(ctx, ad.Company, a)
-	ad.audit(ctx, record.AccountChanged, a, "password")
+	ad.emit(ctx, changed)
 	return owed
 }
 

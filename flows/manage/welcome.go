@@ -40,11 +40,11 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 	}
 	err = ad.MailLink(ctx, &at, a, message.WelcomeLink)
 	for _, lock := range at.Events {
-		ad.audit(ctx, lock.Name, a, "")
+		ad.emit(ctx, ad.event(lock.Name, a))
 	}
 	if err != nil {
 		return err
 	}
-	ad.audit(ctx, record.AccountWelcomed, a, "")
+	ad.emit(ctx, ad.event(record.AccountWelcomed, a))
 	return nil
 }

@@ -41,6 +41,7 @@ type Account struct {
 	Barred          int64          // the Epoch that began when Status was last changed from active; 0: never
 	Era             int64          // the company's: grows with each ending of all its sessions
 	Tallies         map[Kind]Tally // wrong attempts when the account was loaded; nil without any
+	Outbox          []OutboxEvent  // for Create and Update, which store these events with the account; never loaded
 	Created         time.Time
 	Updated         time.Time
 }
@@ -80,7 +81,8 @@ type Tally struct {
 	Count int
 	// Until is, for passwords, when the lock ends; for the others, when the
 	// window ends and the count with it.
-	Until time.Time
+	Until  time.Time
+	Outbox []OutboxEvent // for Tally, which stores these events with the tally; never loaded
 }
 
 // AskedElsewhere stands in the place of a password's hash for an account whose

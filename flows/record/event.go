@@ -2,29 +2,40 @@ package record
 
 import "time"
 
-// An Event tells an operator what happened: the outcome of a route, a lock, the
-// end of a session, a change by an administrator. flows.EventKinds lists the names
-// and which fields each has. None ever holds what a client sent, but for what
-// the store or the configuration knows as well, and its user agent: a login id
-// that was typed may be a password.
+// An Event tells what happened: the outcome of a route, a lock, the end of a
+// session, a change by an administrator. It is made once; the audit log, the
+// metrics, the account's history and the outbox read it, the outbox in the
+// same step as the change and the others once that has succeeded.
+//
+// flows.EventKinds lists the names and which fields each has. None ever holds what
+// a client sent, but for what the store or the configuration knows as well, and its
+// user agent: a login id that was typed may be a password. In a history its JSON is
+// kept, beside its time.
 type Event struct {
-	Name      string
-	Time      time.Time
-	Company   string   // if it is a configured one
-	Account   int64    // its ID, once it was found, for its history alone
-	Mnemocode string   // of the account, once it was found
-	Session   string   // Session.ID, of no use as a token
-	State     State    // of that session: what the request led to, or where it was
-	Address   string   // the client's
-	UserAgent string   // what the client says it is, cut at 200 bytes
-	Key       string   // which API key the client has: see flows.Service.Company, and flows.KeyOfPage
-	Actor     string   // who managed the account: the name of a key for the accounts API, or ActorAdmin
-	Country   string   // calling code, as +370, of the phone that an SMS was for or whose code was given
-	Route     string   // Route.Path
-	Result    string   // Success or the error_code
-	Reason    string   // why, as far as Result does not say it
-	Traffic   *Traffic // of an address that reached a limit; else nil
-	Noise     bool     // strangers can cause it, who know a login id and no secret; for History.Record, and not kept
+	Name      string    `json:"event"`
+	Time      time.Time `json:"-"`
+	Company   string    `json:"-"`                    // if it is a configured one
+	Account   int64     `json:"-"`                    // its ID, once it was found, for its history alone
+	Mnemocode string    `json:"mnemocode,omitempty"`  // of the account, once it was found
+	Session   string    `json:"session,omitempty"`    // Session.ID, of no use as a token
+	State     State     `json:"state,omitempty"`      // of that session: what the request led to, or where it was
+	Address   string    `json:"address,omitempty"`    // the client's
+	UserAgent string    `json:"user_agent,omitempty"` // what the client says it is, cut at 200 bytes
+	Key       string    `json:"-"`                    // which API key the client has: see flows.Service.Company, and flows.KeyOfPage
+	Actor     string    `json:"actor,omitempty"`      // who managed the account: the name of a key for the accounts API, or ActorAdmin
+	Country   string    `json:"-"`                    // calling code, as +370, of the phone that an SMS was for or whose code was given
+	Route     string    `json:"route,omitempty"`      // Route.Path
+	Result    string    `json:"result,omitempty"`     // Success or the error_code
+	Reason    string    `json:"reason,omitempty"`     // why, as far as Result does not say it
+	Traffic   *Traffic  `json:"-"`                    // of an address that reached a limit; else nil
+	Noise     bool      `json:"-"`                    // strangers can cause it, who know a login id and no secret; for History.Record
+
+	// What only the outbox tells, see background.OutboxEvents.
+	Previous string       `json:"-"` // the mnemocode before the change, if that changed it
+	Fields   []string     `json:"-"` // that were changed, in the words of the accounts API
+	Accepted []Acceptance `json:"-"` // disclaimers
+	Until    time.Time    `json:"-"` // a lock's end
+	Provider int          `json:"-"` // whose user was bound
 }
 
 // A Traffic is what came from an address in the window of a limit, when it reached that:

@@ -86,15 +86,15 @@ type Match struct {
 	Reach  int    // how many accounts to look at, so that a search has a bounded cost
 }
 
-// An AccountWriter makes, changes and deletes accounts. What is to be told of a
-// change (see Tell) is handed only to one that is an Outbox, as by Tally and
-// SetBackupCodes.
+// An AccountWriter makes, changes and deletes accounts. The
+// outbox events of a change are stored in the same step: those of Account.Outbox,
+// Tally.Outbox or the last arguments. Only an Accounts that is an Outbox is handed any.
 type AccountWriter interface {
 	// Create stores a new account and returns its id; a.ID, Epoch, Barred, Era, Created,
 	// Updated and BackupCodes are ignored. Its login ids are LoginIDs(a), its backup
 	// codes NewBackupCodes. A TakenError tells what another account of the company
 	// holds already.
-	Create(ctx context.Context, now time.Time, a Account, tell ...Tell) (int64, error)
+	Create(ctx context.Context, now time.Time, a Account) (int64, error)
 	// Update loads the account, lets change alter it and stores it, in one
 	// step that no other write to the account can come between. It ignores
 	// changes of ID, Company, Epoch, Barred, Era, Accepted, BackupCodes, Tallies and Created;
@@ -103,24 +103,24 @@ type AccountWriter interface {
 	// that it ends the account's sessions, the Epoch grows by one and the ending
 	// is owed (see Endings); if it then also changes Status from active, Barred
 	// becomes that Epoch. The account is returned as stored.
-	Update(ctx context.Context, company string, id int64, change func(*Account) (ends bool, err error), tell ...Tell) (Account, error)
+	Update(ctx context.Context, company string, id int64, change func(*Account) (ends bool, err error)) (Account, error)
 	// SetPassword stores a password hash, clears MustSetPassword and the tally
 	// of wrong passwords, raises the Epoch to epoch+1 and owes the ending, which
 	// is to keep the session keep (none, if it is zero), if the account is there
 	// and its Epoch still epoch; else ErrConflict. Of many callers with one
 	// epoch, one wins.
-	SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep TokenHash, tell ...Tell) error
+	SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep TokenHash, events ...OutboxEvent) error
 	// Accept records acceptances, each replacing an older version's. ErrNotFound.
-	Accept(ctx context.Context, company string, id int64, accepted []Acceptance, tell ...Tell) error
+	Accept(ctx context.Context, company string, id int64, accepted []Acceptance, events ...OutboxEvent) error
 	// Delete removes the account with all that belongs to it; its ending is
 	// owed, for every epoch. ErrNotFound.
-	Delete(ctx context.Context, company string, id int64, tell ...Tell) error
+	Delete(ctx context.Context, company string, id int64, events ...OutboxEvent) error
 }
 
 // BackupCodes keeps the hashes of accounts' backup codes.
 type BackupCodes interface {
 	// SetBackupCodes replaces the account's backup codes by these hashes. ErrNotFound.
-	SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, tell ...Tell) error
+	SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, events ...OutboxEvent) error
 	// BackupCodes returns the hashes of the codes that are left.
 	BackupCodes(ctx context.Context, company string, id int64) ([]string, error)
 	// UseBackupCode removes one. ErrConflict if it is gone already.
@@ -133,7 +133,7 @@ type Tallies interface {
 	// it and stores what it became, in one step that no other change of the
 	// tally can come between. If change fails nothing is stored and its error
 	// returned.
-	Tally(ctx context.Context, now time.Time, subject Subject, kind Kind, change func(*Tally) error, tell ...Tell) error
+	Tally(ctx context.Context, now time.Time, subject Subject, kind Kind, change func(*Tally) error) error
 	// Tallies returns all tallies of the subject.
 	Tallies(ctx context.Context, subject Subject) (map[Kind]Tally, error)
 }

@@ -87,13 +87,13 @@ type OAuthUser struct {
 // returns nil once the receiver has taken the event, keeps to its own timeout,
 // and may be called concurrently.
 type EventReceiver interface {
-	Deliver(ctx context.Context, o record.Outgoing) error
+	Deliver(ctx context.Context, e record.OutboxEvent) error
 }
 
 // Events is who is told of what happens to a company's accounts.
 type Events struct {
 	Receiver EventReceiver // nil for nobody
-	Types    []string      // of record.OutgoingTypes; nil for all
+	Types    []string      // of record.OutboxTypes; nil for all
 	Timeout  time.Duration // the receiver's own
 	Retry    time.Duration // until an event is tried again for the first time
 }

@@ -1,0 +1,98 @@
+package background
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
+)
+
+// outboxData is the data of an outbox event, in the words of the accounts API.
+type outboxData struct {
+	Company   string       `json:"company_code"`
+	Mnemocode string       `json:"profile_mnemocode"`
+	Previous  string       `json:"previous_mnemocode,omitempty"`
+	Fields    []string     `json:"fields,omitempty"`
+	Accepted  []acceptance `json:"accepted,omitempty"`
+	Lock      string       `json:"lock,omitempty"`
+	Until     *time.Time   `json:"locked_until,omitempty"` // none: until someone ends it
+	Provider  int          `json:"provider_id,omitempty"`
+}
+
+type acceptance struct {
+	Code    string `json:"code"`
+	Version string `json:"version"`
+}
+
+// OutboxEvents returns what a company's receiver is told of an event: nothing, at no
+// cost, where the company has none. An event that no other reader is told of has the
+// type of an outbox event as its name.
+func OutboxEvents(company *tenant.Company, e record.Event) (all []record.OutboxEvent) {
+	if company.Events.Receiver == nil {
+		return nil
+	}
+	add := func(kind string, data outboxData) {
+		if company.Events.Wants(kind) {
+			data.Company, data.Mnemocode = company.Code, e.Mnemocode
+			all = append(all, outboxEvent(kind, e.Time, data))
+		}
+	}
+	switch e.Name {
+	case record.AccountCreated, record.AccountDeleted, record.AccountUnlocked:
+		add(strings.TrimPrefix(e.Name, record.EventPrefix), outboxData{})
+	case record.AccountChanged:
+		others := slices.DeleteFunc(slices.Clone(e.Fields), func(f string) bool { return f == "password" })
+		if len(others) > 0 {
+			add(record.TypeAccountChanged, outboxData{Previous: e.Previous, Fields: others})
+		}
+		if len(others) < len(e.Fields) {
+			add(record.TypePasswordChanged, outboxData{})
+		}
+	case record.AccountBackupCodes:
+		add(record.TypeAccountChanged, outboxData{Fields: []string{"backup_codes"}})
+	case record.LockPassword, record.LockDisabled, record.LockCodes, record.LockAnswers:
+		data := outboxData{Lock: strings.TrimPrefix(e.Name, record.LockPrefix)}
+		if e.Name != record.LockDisabled {
+			data.Until = new(e.Until.UTC())
+		}
+		add(record.TypeAccountLocked, data)
+	case record.IdentityBound:
+		add(record.TypeIdentityBound, outboxData{Provider: e.Provider})
+	case record.TypePasswordChanged:
+		add(record.TypePasswordChanged, outboxData{})
+	case record.TypeRecoveryCompleted:
+		add(record.TypePasswordChanged, outboxData{})
+		add(record.TypeRecoveryCompleted, outboxData{})
+	case record.TypeDisclaimersAccepted:
+		var data outboxData
+		for _, a := range e.Accepted {
+			data.Accepted = append(data.Accepted, acceptance{a.Code, a.Version})
+		}
+		add(record.TypeDisclaimersAccepted, data)
+	}
+	return all
+}
+
+// TrialEvent is an event of no account, to try a company's receiver out with.
+func TrialEvent(company *tenant.Company, now time.Time) record.OutboxEvent {
+	return outboxEvent(message.Trial, now, outboxData{Company: company.Code})
+}
+
+func outboxEvent(kind string, at time.Time, data outboxData) record.OutboxEvent {
+	at = at.UTC().Truncate(time.Microsecond)
+	body, err := json.Marshal(struct {
+		Type      string     `json:"type"`
+		Timestamp time.Time  `json:"timestamp"`
+		Data      outboxData `json:"data"`
+	}{kind, at, data})
+	if err != nil {
+		panic(err) // strings and times always can be
+	}
+	return record.OutboxEvent{ID: tokens.NewID(), Type: kind, At: at, Body: body, Queue: cmp.Or(data.Previous, data.Mnemocode)}
+}
