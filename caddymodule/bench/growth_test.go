@@ -73,11 +73,12 @@ func newGrown(b testing.TB, s *stores, n int) *grown {
 	g := &grown{seed: s.fill(b, n, n), took: map[string][]time.Duration{}}
 	policy, many := tenant.DefaultPolicy(), tenant.Rate{N: 1 << 30, Per: time.Hour}
 	policy.SecondFactor = tenant.SecondFactorRequired
-	policy.Methods = []tenant.Method{tenant.ByPhone}
+	policy.Recovery.Methods = []tenant.Method{tenant.ByPhone}
 	policy.Limits = tenant.Limits{
-		CaptchaAfter: 1 << 30, LockAfter: 1 << 30, DisableAfter: 1 << 30,
+		CaptchaAfter: new(1 << 30), LockAfter: 1 << 30, DisableAfter: 1 << 30,
 		FailuresPerAddress: many, LoginsPerAddress: many, WrongCodes: many, WrongAnswers: many,
 		SMSPerAccount: many, SMSPerPhone: many, SMSPerAddress: many, MailsPerAccount: many,
+		SMSPerCompany: tenant.Unlimited, SMSPerCountry: tenant.Unlimited,
 	}
 	hasher := password.NewHasher(0)
 	hasher.Derive = func(hash, secret string) ([]byte, error) {
