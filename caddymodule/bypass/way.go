@@ -70,24 +70,21 @@ func (y way) last() string {
 }
 
 // reaches reports whether a request for an auth route of one of the companies, which
-// lie below base at the end of the way, can come along it.
+// lie below base at the end of the way, can come along it. It goes the way backwards.
 func (y way) reaches(base string, companies []string) bool {
-	lost := slices.ContainsFunc(y, func(s step) bool { return s.lost })
-	return lost || slices.ContainsFunc(companies, func(company string) bool {
-		return y.carries(y.stripped() + base + "/" + company + "/v2/auth/login")
-	})
-}
-
-func (y way) carries(path string) bool {
 	ctx := context.WithValue(context.Background(), caddy.ReplacerCtxKey, caddy.NewReplacer())
-	for _, s := range y {
-		if s.paths != nil {
+	return slices.ContainsFunc(companies, func(company string) bool {
+		path := base + "/" + company + "/v2/auth/login"
+		for _, s := range slices.Backward(y) {
+			if s.lost {
+				return true
+			}
 			r := (&http.Request{URL: &url.URL{Path: path}}).WithContext(ctx)
-			if matches, err := s.paths.MatchWithError(r); err == nil && !matches {
+			if matches, err := s.paths.MatchWithError(r); s.paths != nil && err == nil && !matches {
 				return false
 			}
+			path = s.strip + path
 		}
-		path = strings.TrimPrefix(path, s.strip)
-	}
-	return true
+		return true
+	})
 }

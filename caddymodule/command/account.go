@@ -233,7 +233,7 @@ func (c *cli) showCommand() *cobra.Command {
 locked_until tells until when wrong passwords, codes or control answers keep the
 account locked; 'account unlock' ends that. captcha_due tells whether the next
 password needs a captcha, after captcha_after wrong ones.`,
-		cobra.ExactArgs(1), func(path string, _ api.Account, _ []string) error {
+		func(path string, _ api.Account) error {
 			return show(c, http.MethodGet, path, nil, c.showAccount)
 		})
 }
@@ -354,7 +354,7 @@ func (c *cli) deleteCommand() *cobra.Command {
 	cmd := c.onAccount("delete <account> [--yes]", "Deletes an account", `Its sessions end before the command returns, and nothing of it is kept: another
 account with its login ids inherits nothing. To keep a user out for a while, set
 --status instead. Without --yes the command asks first.`,
-		cobra.ExactArgs(1), func(path string, a api.Account, _ []string) error {
+		func(path string, a api.Account) error {
 			if !yes {
 				if err := c.confirm("Delete account " + a.Mnemocode + "?"); err != nil {
 					return err
@@ -382,7 +382,7 @@ func (c *cli) confirm(question string) error {
 func (c *cli) unlockCommand() *cobra.Command {
 	return c.onAccount("unlock <account>", "Clears the locks of an account", `All counts of wrong passwords, codes and control answers begin anew, and a
 password that was disabled works again. Sessions stay as they are.`,
-		cobra.ExactArgs(1), func(path string, a api.Account, _ []string) error {
+		func(path string, a api.Account) error {
 			return c.change(http.MethodPost, path+"/unlock", a, "unlocked")
 		})
 }
@@ -390,7 +390,7 @@ password that was disabled works again. Sessions stay as they are.`,
 func (c *cli) backupCodesCommand() *cobra.Command {
 	return c.onAccount("backup-codes <account>", "Makes new backup codes", `Makes ten codes, each of which can once take the place of the one-time code, and
 ends those that were left. They are shown this once and kept only as hashes.`,
-		cobra.ExactArgs(1), func(path string, _ api.Account, _ []string) error {
+		func(path string, _ api.Account) error {
 			return show(c, http.MethodPost, path+"/backup-codes", nil, func(answer api.BackupCodes) error {
 				_, err := fmt.Fprintln(c.cmd.OutOrStdout(), strings.Join(answer.Codes, "\n"))
 				return err

@@ -155,14 +155,14 @@ func (c *cli) command(use, short, long string, args cobra.PositionalArgs, f func
 	}
 }
 
-// onAccount makes a command of f for the account that the first argument names.
-func (c *cli) onAccount(use, short, long string, args cobra.PositionalArgs, f func(path string, a api.Account, args []string) error) *cobra.Command {
-	return c.byFlag(c.command(use, short, long, args, func(args []string) error {
+// onAccount makes a command of f for the account that its argument names.
+func (c *cli) onAccount(use, short, long string, f func(path string, a api.Account) error) *cobra.Command {
+	return c.byFlag(c.command(use, short, long, cobra.ExactArgs(1), func(args []string) error {
 		path, a, err := c.account(args[0])
 		if err != nil {
 			return err
 		}
-		return f(path, a, args[1:])
+		return f(path, a)
 	}))
 }
 
@@ -248,18 +248,17 @@ func show[T any](c *cli, method, path string, in any, text func(T) error) error 
 
 // list writes items: with --json one a line, else as the rows of a table.
 func list[T any](c *cli, header []string, items []T, row func(T) []string) error {
-	rows := [][]string{header}
-	for _, item := range items {
-		if c.json {
+	if c.json {
+		for _, item := range items {
 			if err := api.WriteLine(c.cmd.OutOrStdout(), item); err != nil {
 				return err
 			}
-			continue
 		}
-		rows = append(rows, row(item))
-	}
-	if c.json {
 		return nil
+	}
+	rows := [][]string{header}
+	for _, item := range items {
+		rows = append(rows, row(item))
 	}
 	return c.table(rows...)
 }

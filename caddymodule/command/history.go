@@ -17,7 +17,7 @@ func (c *cli) historyCommand() *cobra.Command {
 passwords and codes, locks, changes and ended sessions, named as in the audit
 log. They are kept for audit_keep, and of each account the newest hundred that
 strangers can cause and a hundred others. ACTOR is who managed the account.`,
-		cobra.ExactArgs(1), func(path string, _ api.Account, _ []string) error {
+		func(path string, _ api.Account) error {
 			answer, err := get[api.History](c, fmt.Sprintf("%s/history?limit=%d", path, limit))
 			if err != nil {
 				return err

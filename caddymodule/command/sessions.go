@@ -25,7 +25,7 @@ func (c *cli) listSessionsCommand() *cobra.Command {
 	return c.onAccount("list <account>", "Lists the sessions of an account", `Logins that are not complete are among them, in the state in which they wait.
 No token is shown, nor kept anywhere. ADDRESS and USER AGENT are those of the
 login. LAST USED is as a rule less than a minute before the last request.`,
-		cobra.ExactArgs(1), func(path string, _ api.Account, _ []string) error {
+		func(path string, _ api.Account) error {
 			answer, err := get[api.Sessions](c, path+"/sessions")
 			if err != nil {
 				return err

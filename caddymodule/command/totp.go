@@ -24,7 +24,7 @@ sessions of the account end. An app that the account had before is replaced.
 A second factor is asked for where second_factor of the account is on, or the
 company says second_factor required. An account without a password goes on by
 SMS.`,
-		cobra.ExactArgs(1), func(path string, a api.Account, _ []string) error {
+		func(path string, a api.Account) error {
 			if err := show(c, http.MethodPost, path+"/totp", nil, c.showSecret); err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ SMS.`,
   $ caddy mnemogate totp remove alice`
 	cmd.AddCommand(c.onAccount("remove <account>", "Takes the authenticator app away", `All sessions of the account end. The next login goes on by SMS, where there is a
 phone, or with a backup code.`,
-		cobra.ExactArgs(1), func(path string, a api.Account, _ []string) error {
+		func(path string, a api.Account) error {
 			return c.change(http.MethodDelete, path+"/totp", a, "the app is removed")
 		}))
 	return cmd
