@@ -21,7 +21,7 @@ import (
 )
 
 func (b *bench) admin() *manage.Admin {
-	return &manage.Admin{Service: b.Service, Company: b.company, Address: "192.0.2.7:1"}
+	return &manage.Admin{Manager: b.Manager, Company: b.company, Address: "192.0.2.7:1"}
 }
 
 // unwilling are sessions that can't be ended for a while.
@@ -41,14 +41,14 @@ func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
 	b := newBench(t)
 	sessions := &unwilling{Sessions: b.Sessions, broken: true}
 	b.Sessions = sessions
-	session := record.Session{Company: code, Account: b.account, Mnemocode: mnemocode, Epoch: 1, State: record.Authorized,
+	doomed := record.Session{Company: code, Account: b.account, Mnemocode: mnemocode, Epoch: 1, State: record.Authorized,
 		Expires: b.clock.Now().Add(time.Hour), Ends: b.clock.Now().Add(time.Hour)}
 	for i := range 256 { // a hash of the account's bucket
-		if session.Hash[0] = byte(i); session.Hash.Bucket() == record.AccountBucket(code, b.account) {
+		if doomed.Hash[0] = byte(i); doomed.Hash.Bucket() == record.AccountBucket(code, b.account) {
 			break
 		}
 	}
-	if err := b.Sessions.Create(t.Context(), b.clock.Now(), session); err != nil {
+	if err := b.Sessions.Create(t.Context(), b.clock.Now(), doomed); err != nil {
 		t.Fatal(err)
 	}
 	_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
@@ -68,7 +68,7 @@ func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
 	if err := b.EndOwed(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Sessions.Get(t.Context(), session.Hash); !errors.Is(err, record.ErrNotFound) {
+	if _, err := b.Sessions.Get(t.Context(), doomed.Hash); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("the session lives: %v", err)
 	}
 }

@@ -210,8 +210,8 @@ func TestAnExpiredTokenNeverRevives(t *testing.T) {
 			b := newBench(t)
 			token := b.sessionIn(state)
 			other := *b
-			other.Service = &flows.Service{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies,
-				Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe}
+			other.Service = &flows.Service{Manager: &flows.Manager{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies,
+				Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe}}
 			if state == record.Authorized {
 				memory, _ := b.remembering(1000)
 				b.wantLive(token, nil)
@@ -360,25 +360,25 @@ func TestActivityIsWrittenOnceAMinute(t *testing.T) {
 
 func TestLiveCountsAsNoRequest(t *testing.T) {
 	b := newBench(t)
-	session, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + b.sessionIn(record.Authorized)})
+	live, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + b.sessionIn(record.Authorized)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
 		b.clock.advance(12*time.Minute - time.Microsecond)
-		if err := b.Live(t.Context(), session); err != nil {
+		if err := b.Live(t.Context(), live); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.clock.advance(time.Minute)
-	wantError(t, b.Live(t.Context(), session), wire.ErrTokenExpired)
+	wantError(t, b.Live(t.Context(), live), wire.ErrTokenExpired)
 	token := b.sessionIn(record.Authorized)
-	session, err = b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
+	live, err = b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.must("auth/logout", token, nil)
-	wantError(t, b.Live(t.Context(), session), wire.ErrTokenInvalid)
+	wantError(t, b.Live(t.Context(), live), wire.ErrTokenInvalid)
 }
 
 func TestASessionOfARemovedCompanyIsInvalid(t *testing.T) {

@@ -185,7 +185,7 @@ func newBench(t *testing.T) *bench {
 		Texts:    message.DefaultTexts(),
 		Policy:   policy,
 	}
-	b.Service = &flows.Service{
+	b.Service = &flows.Service{Manager: &flows.Manager{
 		Accounts:  db.Accounts(),
 		Sessions:  db.Sessions(),
 		Companies: map[string]*tenant.Company{code: b.company},
@@ -194,7 +194,7 @@ func newBench(t *testing.T) *bench {
 		Now:       b.clock.Now,
 		After:     b.clock.After,
 		Observe:   witness,
-	}
+	}}
 	t.Cleanup(b.Close)
 	b.seed(manage.Seed{
 		Account: record.Account{

@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
@@ -26,15 +24,15 @@ type newCode struct {
 // that nothing equals, and no SMS; neither does a phone with a fixed one. An
 // account without a phone, its second factor the backup codes, gets no code, and
 // neither does a step that is codeless or byApp.
-func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
+func (c *Call) newCode(st Step, token string) (newCode, error) {
 	nothing := func(context.Context) error { return nil }
-	a := st.account
+	a := st.Account
 	if st.byApp {
 		return newCode{send: nothing}, nil
 	}
 	if a.ID != 0 && (a.Phone == "" || st.codeless) {
 		if a.BackupCodes == 0 {
-			return newCode{}, errNoSecondFactor
+			return newCode{}, ErrNoSecondFactor
 		}
 		return newCode{send: nothing}, nil
 	}
@@ -43,17 +41,17 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 	if !fixed {
 		digits = tokens.NewDigits(c.Company.OTPLength)
 	}
-	hidden := c.Company.Hardened && st.state == record.RecoveryOTP
+	hidden := c.Company.Hardened && st.State == record.RecoveryOTP
 	var counters []record.Counter
 	switch {
 	case hidden:
-		counters = c.SMSCounters(record.Account{}, st.decoyOf)
+		counters = c.SMSCounters(record.Account{}, st.DecoyOf)
 	case !fixed:
 		country, err := c.CountrySMS(a.Phone)
 		if err != nil {
 			return newCode{}, c.Refused(err)
 		}
-		counters = append(c.SMSCounters(st.account, st.decoyOf), country...)
+		counters = append(c.SMSCounters(st.Account, st.DecoyOf), country...)
 	}
 	expires := c.Now.Add(c.Company.OTPTTL)
 	if a.ID == 0 {
@@ -61,54 +59,94 @@ func (s *Service) newCode(c *call, st step, token string) (newCode, error) {
 		rand.Read(code.Hash[:]) // never fails: it ends the process instead
 		return newCode{code, counters, nothing}, nil
 	}
-	code := &record.Code{Hash: tokens.HashCode(token, st.state, a.Phone, digits), Phone: a.Phone, Expires: expires}
+	code := &record.Code{Hash: tokens.HashCode(token, st.State, a.Phone, digits), Phone: a.Phone, Expires: expires}
 	if fixed {
 		return newCode{code, counters, nothing}, nil
 	}
 	m := message.Message{Type: message.OTPLogin, To: a.Phone, Code: digits, Expires: expires}
-	if st.state == record.RecoveryOTP {
+	if st.State == record.RecoveryOTP {
 		m.Type = message.OTPRecovery
 	}
-	send := func(ctx context.Context) error { return s.send(ctx, c.Company, c.Company.SMS, a, m) }
+	send := func(ctx context.Context) error { return c.s.send(ctx, c.Company, c.Company.SMS, a, m) }
 	if hidden {
-		send = s.withinHidden(c, a, send)
+		send = c.withinHidden(a, send)
 	}
 	return newCode{code, counters, send}, nil
 }
 
-// aboutSMS notes the country of a phone, unless it gets no SMS.
-func (c *call) aboutSMS(phone string) {
-	if _, fixed := c.Company.OTPFixed[phone]; !fixed && phone != "" {
-		c.country = tenant.CallingCode(phone)
-	}
-}
-
-// errNoSecondFactor is for an account whose next step would be a code, and that
+// ErrNoSecondFactor is for an account whose next step would be a code, and that
 // has neither a phone to send it to nor backup codes.
-var errNoSecondFactor = &wire.Refusal{
+var ErrNoSecondFactor = &wire.Refusal{
 	Err:     wire.ErrUserRestricted,
 	Message: "The account has no phone that a code could be sent to; only an administrator can add one.",
 	Reason:  wire.NoSecondFactor,
 }
 
-// codelessLogins bounds the sessions that strangers can begin for an account
-// without a password once its SMS are used up.
-var codelessLogins = tenant.Rate{N: 30, Per: 10 * time.Minute}
+// A moment is when a step's code is sent.
+type moment int
 
-// awaitCode is the step to record.CheckOTP. Where no more SMS may be sent, an account
-// that has backup codes left gets its session all the same (contract, 4, Second
-// factor).
-func (s *Service) awaitCode(ctx context.Context, c *call, st step) (Reply, error) {
-	st.state, st.byApp = record.CheckOTP, st.account.HasApp()
-	reply, err := s.enter(ctx, c, st)
-	refusal, ok := errors.AsType[*wire.Refusal](err)
-	if !ok || !strings.HasPrefix(refusal.Lock, record.LockPrefix+"sms_") || st.account.BackupCodes == 0 {
-		return reply, err
+const (
+	onceStored   moment = iota // of the session, which is ended again if the code can't be sent
+	beforeStored               // so that the session which is replaced stays good if the code can't be sent
+	behindAnswer               // which must not tell of it
+)
+
+// whenSent tells when the code of a step to state is sent.
+func (c *Call) whenSent(state record.State) moment {
+	switch {
+	case c.Company.Hardened && state == record.RecoveryOTP:
+		return behindAnswer
+	case c.first():
+		return onceStored
+	default:
+		return beforeStored
 	}
-	st.codeless = true
-	if st.account.PasswordHash == "" {
-		of := strconv.FormatInt(st.account.ID, 10) + "/codeless"
-		st.counters = append(st.counters, c.Counter("sms-per-account", of, codelessLogins))
+}
+
+// deliver sends a code while its caller waits.
+func (n newCode) deliver(ctx context.Context) error {
+	if err := n.send(ctx); err != nil {
+		return wire.Unavailable("sending the code", err)
 	}
-	return s.enter(ctx, c, st)
+	return nil
+}
+
+// sendLater sends the code of a recovery behind the answer; if that fails, the
+// code is void.
+func (s *Manager) sendLater(company *tenant.Company, a record.Account, session record.TokenHash, code newCode) {
+	s.unseen(company, a, message.OTPRecovery, func(ctx context.Context) error {
+		err := panics.Contain(func() error { return code.send(ctx) })
+		if err == nil {
+			return nil
+		}
+		void := s.voidCode(ctx, company, session, code.stored)
+		if errors.Is(err, errBudgetSpent) {
+			return void
+		}
+		return errors.Join(err, void)
+	})
+}
+
+// voidCode puts one that nothing equals in the place of a code that was not sent,
+// unless that was spent: so guesses count as at a decoy's.
+func (s *Manager) voidCode(ctx context.Context, company *tenant.Company, hash record.TokenHash, unsent *record.Code) error {
+	session, err := s.Sessions.SpendCode(ctx, s.Now(), company.Code, hash, record.RecoveryOTP)
+	if errors.Is(err, record.ErrNotFound) {
+		return nil
+	}
+	if err != nil || session.Code == nil {
+		return err
+	}
+	code := *session.Code
+	if code.Hash == unsent.Hash { // else a renewal's, which goes back
+		rand.Read(code.Hash[:]) // never fails: it ends the process instead
+	}
+	number, err := s.Sessions.OpenCode(ctx, s.Now(), hash, record.RecoveryOTP)
+	if err == nil {
+		err = s.Sessions.SetCode(ctx, hash, number, code)
+	}
+	if errors.Is(err, record.ErrConflict) { // the session has ended, or a later renewal's counts
+		return nil
+	}
+	return err
 }

@@ -3,20 +3,59 @@ package flows
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
-	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
+// How long a message waits that an answer must not tell of.
+const (
+	minPause = 50 * time.Millisecond
+	maxPause = 250 * time.Millisecond
+)
+
+// later sends a message to an account's owner, and no request waits for it. A message
+// that is dropped is counted and logged. Its request does not fail: notices never fail
+// one, and the recoveries of a hardened company must not tell that there is an account.
+func (s *Manager) later(company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
+	task := background.Task{Company: company.Code, Mnemocode: a.Mnemocode, Type: kind, Send: send}
+	err := s.tasks.Do(s.Log, task)
+	if err == nil || a.ID == 0 { // a decoy's task sends nothing
+		return
+	}
+	s.Log.Warn("a message was dropped", "company", company.Code, "account", a.Mnemocode, "type", kind, "error", err)
+	if s.Dropped != nil {
+		s.Dropped(company.Code)
+	}
+}
+
+// unseen is later for what an answer must not tell of. It begins a while after
+// the answer, at a moment that nobody can foresee: begun at once it would take
+// its part of the machine from the answer, and so show in the time that takes.
+func (s *Manager) unseen(company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
+	after := s.After
+	if after == nil {
+		after = time.After
+	}
+	s.later(company, a, kind, func(ctx context.Context) error {
+		select {
+		case <-after(minPause + rand.N(maxPause-minPause)):
+			return send(ctx)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+}
+
 // send fills in a message's text and hands it to the gateway.
-func (s *Service) send(ctx context.Context, company *tenant.Company, sender message.Sender, a record.Account, m message.Message) error {
+func (s *Manager) send(ctx context.Context, company *tenant.Company, sender message.Sender, a record.Account, m message.Message) error {
 	if sender == nil {
 		return errors.New("the company has no sender for it: configure sms or mail")
 	}
@@ -30,7 +69,7 @@ func (s *Service) send(ctx context.Context, company *tenant.Company, sender mess
 
 // Notify tells the account's owner what happened to it, by mail or else by SMS.
 // It is never waited for.
-func (s *Service) Notify(company *tenant.Company, a record.Account, what string) {
+func (s *Manager) Notify(company *tenant.Company, a record.Account, what string) {
 	sender, to := company.Mail, a.Email
 	bySMS := sender == nil || to == ""
 	if bySMS {
@@ -55,83 +94,14 @@ func (s *Service) Notify(company *tenant.Company, a record.Account, what string)
 // chargeNotice charges the budgets that an SMS with a notice uses up. Notices to
 // a phone have one of their own: else a thief could use up that of codes first,
 // and so keep the owner from being told.
-func (s *Service) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account) error {
+func (s *Manager) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account) error {
 	at, err := s.Attempt(ctx, company, "")
 	if err != nil {
 		return err
 	}
-	c := &call{Attempt: at}
+	c := &Call{Attempt: at, s: s}
 	c.aboutSMS(a.Phone)
 	counters := append(c.PhoneSMS(a.Phone+"/notices"), c.CompanySMS()...)
 	country, _ := c.CountrySMS(a.Phone) // Notify has seen to it that it is allowed
-	return s.chargeHidden(ctx, c, a, append(counters, country...)...)
-}
-
-// A moment is when a step's code is sent.
-type moment int
-
-const (
-	onceStored   moment = iota // of the session, which is ended again if the code can't be sent
-	beforeStored               // so that the session which is replaced stays good if the code can't be sent
-	behindAnswer               // which must not tell of it
-)
-
-// whenSent tells when the code of a step to state is sent.
-func (c *call) whenSent(state record.State) moment {
-	switch {
-	case c.Company.Hardened && state == record.RecoveryOTP:
-		return behindAnswer
-	case c.first():
-		return onceStored
-	default:
-		return beforeStored
-	}
-}
-
-// deliver sends a code while its caller waits.
-func (s *Service) deliver(ctx context.Context, code newCode) error {
-	if err := code.send(ctx); err != nil {
-		return wire.Unavailable("sending the code", err)
-	}
-	return nil
-}
-
-// sendLater sends the code of a recovery behind the answer; if that fails, the
-// code is void.
-func (s *Service) sendLater(company *tenant.Company, a record.Account, session record.TokenHash, code newCode) {
-	s.unseen(company, a, message.OTPRecovery, func(ctx context.Context) error {
-		err := panics.Contain(func() error { return code.send(ctx) })
-		if err == nil {
-			return nil
-		}
-		void := s.voidCode(ctx, company, session, code.stored)
-		if errors.Is(err, errBudgetSpent) {
-			return void
-		}
-		return errors.Join(err, void)
-	})
-}
-
-// voidCode puts one that nothing equals in the place of a code that was not sent,
-// unless that was spent: so guesses count as at a decoy's.
-func (s *Service) voidCode(ctx context.Context, company *tenant.Company, hash record.TokenHash, unsent *record.Code) error {
-	session, err := s.Sessions.SpendCode(ctx, s.Now(), company.Code, hash, record.RecoveryOTP)
-	if errors.Is(err, record.ErrNotFound) {
-		return nil
-	}
-	if err != nil || session.Code == nil {
-		return err
-	}
-	code := *session.Code
-	if code.Hash == unsent.Hash { // else a renewal's, which goes back
-		rand.Read(code.Hash[:]) // never fails: it ends the process instead
-	}
-	number, err := s.Sessions.OpenCode(ctx, s.Now(), hash, record.RecoveryOTP)
-	if err == nil {
-		err = s.Sessions.SetCode(ctx, hash, number, code)
-	}
-	if errors.Is(err, record.ErrConflict) { // the session has ended, or a later renewal's counts
-		return nil
-	}
-	return err
+	return c.chargeHidden(ctx, a, append(counters, country...)...)
 }

@@ -1,7 +1,6 @@
 package flows
 
 import (
-	"context"
 	"slices"
 
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -11,66 +10,60 @@ import (
 	"golang.org/x/text/language"
 )
 
-type acceptDisclaimersRequest struct {
-	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
-}
-
-// acceptDisclaimers ends a login by OAuth (interface, Endpoints 8).
-func (s *Service) acceptDisclaimers(ctx context.Context, c *call, req *acceptDisclaimersRequest) (Reply, error) {
-	a, err := s.account(ctx, c)
-	if err != nil {
-		return Reply{}, err
-	}
-	if err := tenant.Admitted(a); err != nil {
-		return Reply{}, err
-	}
-	accepted, err := c.accept(a, req.AcceptDisclaimers)
-	if err != nil {
-		return Reply{}, err
-	}
-	return s.authorize(ctx, c, step{account: a, accepted: accepted})
-}
-
-// pending returns the disclaimers that neither the account nor accepted has in
-// their present version, as the user is shown them. It is never nil.
-func (c *call) pending(a record.Account, accepted []record.Acceptance) []wire.Disclaimer {
+// Pending returns the disclaimers of a company that neither the account nor accepted has
+// in their present version, as the user is shown them: in the languages of the request,
+// which may be nil, then in the account's. It is never nil.
+func Pending(company *tenant.Company, languages func() []language.Tag, a record.Account, accepted []record.Acceptance) []wire.Disclaimer {
 	pending := []wire.Disclaimer{}
-	for _, d := range c.Company.Disclaimers {
+	for _, d := range company.Disclaimers {
 		has := func(x record.Acceptance) bool { return x.Code == d.Code && x.Version == d.Version }
 		if !slices.ContainsFunc(a.Accepted, has) && !slices.ContainsFunc(accepted, has) {
 			pending = append(pending, d)
 		}
 	}
 	if slices.ContainsFunc(pending, wire.Disclaimer.Translated) {
-		languages := c.read(a)
+		read := readBy(languages, a)
 		for i, d := range pending {
-			pending[i] = d.In(languages)
+			pending[i] = d.In(read)
 		}
 	}
 	return pending
 }
 
-// read returns the languages that the user reads, the best first: those that the
-// request tells of, then the account's.
-func (c *call) read(a record.Account) []language.Tag {
-	var languages []language.Tag
-	if c.languages != nil {
-		languages = c.languages()
+// readBy returns the languages that the user reads, the best first.
+func readBy(languages func() []language.Tag, a record.Account) []language.Tag {
+	var read []language.Tag
+	if languages != nil {
+		read = languages()
 	}
 	if tag, err := message.ParseLocale(a.Locale); err == nil {
-		languages = append(slices.Clip(languages), tag)
+		read = append(slices.Clip(read), tag)
 	}
-	return languages
+	return read
 }
 
-// accept returns what the session has accepted once these codes are added, or
+// Pending is what an account has not yet accepted, nor the steps before with accepted.
+func (c *Call) Pending(a record.Account, accepted []record.Acceptance) []wire.Disclaimer {
+	return Pending(c.Company, c.client.Languages, a, accepted)
+}
+
+// PendingNow is what the session's next step must still accept. In a hardened
+// company that is everything, until something of the account's owner is proven.
+func (c *Call) PendingNow(a record.Account) []wire.Disclaimer {
+	if c.Company.Hardened && !c.proven(a) {
+		return c.Pending(record.Account{}, nil)
+	}
+	return c.Pending(a, c.session.Accepted)
+}
+
+// Accept returns what the session has accepted once these codes are added, or
 // fails if that leaves any disclaimer of the company pending.
-func (c *call) accept(a record.Account, codes []string) ([]record.Acceptance, error) {
+func (c *Call) Accept(a record.Account, codes []string) ([]record.Acceptance, error) {
 	var accepted []record.Acceptance
 	if c.session != nil {
 		accepted = slices.Clone(c.session.Accepted)
 	}
-	pending := c.pending(a, accepted)
+	pending := c.Pending(a, accepted)
 	for _, d := range pending {
 		if !slices.Contains(codes, d.Code) {
 			return nil, &wire.Refusal{Err: wire.ErrDisclaimerInvalid, Disclaimers: pending}

@@ -85,7 +85,7 @@ func TestWhatIsNoTokenOfTheCompanysIsNotActive(t *testing.T) {
 			t.Errorf("%q: got %+v, %v", token, got, err)
 		}
 	}
-	other := &manage.Admin{Service: b.Service, Company: &tenant.Company{Code: "globex"}}
+	other := &manage.Admin{Manager: b.Manager, Company: &tenant.Company{Code: "globex"}}
 	if got, err := other.Introspect(t.Context(), token); err != nil || got.Active {
 		t.Errorf("another company's: got %+v, %v", got, err)
 	}

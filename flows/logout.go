@@ -6,11 +6,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-type emptyRequest struct{}
-
 // logout ends the token, whatever its state (interface, Endpoints 9).
-func (s *Service) logout(ctx context.Context, c *call, _ *emptyRequest) (Reply, error) {
-	if err := s.endOwn(ctx, c); err != nil {
+func (s *Service) logout(ctx context.Context, c *Call, _ *emptyRequest) (Reply, error) {
+	if err := c.Revoke(ctx); err != nil {
 		return Reply{}, err
 	}
 	c.Happened(record.SessionEnded, record.EndedByLogout)

@@ -18,7 +18,7 @@ import (
 )
 
 func (m *machine) admin(t *rapid.T, c *modelCompany) *manage.Admin {
-	return &manage.Admin{Service: pick(t, "node", m.nodes...), Company: c.Company}
+	return &manage.Admin{Manager: pick(t, "node", m.nodes...).Manager, Company: c.Company}
 }
 
 // create adds an account with drawn login ids; those of another are refused.

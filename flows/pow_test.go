@@ -149,9 +149,9 @@ func (secretless) Secret(context.Context) ([]byte, error) {
 func TestWithoutTheSecretNoWorkIsGood(t *testing.T) {
 	b := newWorkBench(t)
 	right := solutions(b.challenge(code), 1, true)[0]
-	down := &flows.Service{
+	down := &flows.Service{Manager: &flows.Manager{
 		Accounts: secretless{b.Accounts}, Sessions: b.Sessions, Companies: b.Companies, Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe,
-	}
+	}}
 	if _, err := down.Challenge(t.Context(), &flows.Request{Company: code}); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}

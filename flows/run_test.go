@@ -16,7 +16,7 @@ import (
 func TestAnEndingWaitsForNoSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &slowlySwept{swept: make(chan struct{})}
-		s := &flows.Service{Accounts: owingAccounts{slowlySwept: st}, Sessions: sweptSessions{slowlySwept: st}, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+		s := &flows.Service{Manager: &flows.Manager{Accounts: owingAccounts{slowlySwept: st}, Sessions: sweptSessions{slowlySwept: st}, Log: slog.New(slog.DiscardHandler), Now: time.Now}}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {

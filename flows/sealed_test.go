@@ -63,8 +63,8 @@ func TestALoginsTokenIsUsedOnce(t *testing.T) {
 	b := newBench(t)
 	b.company.Limits.LoginsPerAddress.N = 1000
 	other := *b
-	other.Service = &flows.Service{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies,
-		Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe}
+	other.Service = &flows.Service{Manager: &flows.Manager{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies,
+		Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe}}
 	for _, path := range []string{"auth/checkpassword", "auth/logout"} {
 		token := b.sessionIn(record.CheckPassword)
 		var passed atomic.Int64

@@ -3,82 +3,59 @@ package flows
 import (
 	"context"
 	"errors"
-	"strings"
-	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// The life of a session: a step begins it (newSession, store), the routes find it
-// (find, lookup), a step or a logout ends it (endOwn), what changes its account
-// ends all of them (end), and time does (expire).
+// How a session begins and ends: a step begins it or replaces the one before
+// (newSession, store), a logout revokes it (Revoke), and a change of its account
+// revokes all of the account's (RevokeAll).
+
+// A Step is a session about to begin: the first of a login or recovery, or the one that
+// replaces the call's.
+type Step struct {
+	Account  record.Account // empty for a decoy
+	DecoyOf  string         // the alias of the login id that a decoy stands for
+	State    record.State
+	Accepted []record.Acceptance
+	// Counters are charged, or looked at, by storing the session.
+	Counters []record.Counter
+
+	codeless bool // no code is sent
+	byApp    bool // nor here: the account's app shows it
+	// then is what else must succeed for the step to count, done once the
+	// session is stored and before anyone has its token: if it fails, the
+	// session is revoked again.
+	then []func(context.Context) error
+}
 
 // maxPending is how many sessions of an account may wait in one state. What
 // brings one about is bounded by budgets, but for control questions, fixed
 // codes and backup codes.
 const maxPending = 100
 
-// find finds the session of the call's token; of a stored one, which must be of a
-// company that meets want, with get.
-func (s *Service) find(ctx context.Context, c *call, want Demand, get func(context.Context, record.TokenHash) (record.Session, error)) error {
-	if tokens.IsSealed(c.token) {
-		return s.openSealed(ctx, c, Demand{Company: c.Company.Code})
-	}
-	session, err := s.lookup(ctx, tokens.Prefix, c.token, want, c.Now, get)
-	if err == nil {
-		c.session = &session
-	}
-	return err
-}
-
-// lookup returns the live session under a token, which must be a company's that
-// meets want. Get is Sessions.Get or recall.
-func (s *Service) lookup(
-	ctx context.Context, prefix, token string, want Demand, now time.Time,
-	get func(context.Context, record.TokenHash) (record.Session, error),
-) (record.Session, error) {
-	if !tokens.Shaped(prefix, token) {
-		return record.Session{}, wire.ErrTokenInvalid
-	}
-	session, err := get(ctx, record.HashToken(token))
-	if errors.Is(err, record.ErrNotFound) {
-		return record.Session{}, wire.ErrTokenInvalid
-	}
-	if err != nil {
-		return record.Session{}, wire.Unavailable("loading the session", err)
-	}
-	if !want.meets(session.Company) {
-		return record.Session{}, wire.ErrTokenInvalid
-	}
-	if !now.Before(session.Expires) {
-		s.expire(ctx, now, session)
-		return record.Session{}, wire.ErrTokenExpired
-	}
-	return session, nil
-}
-
 // profile is what an authorized session carries for the application.
-func (c *call) profile(st step) record.Profile {
-	if st.state != record.Authorized {
+func (c *Call) profile(st Step) record.Profile {
+	if st.State != record.Authorized {
 		return ""
 	}
-	return record.NewProfile(st.account, c.forwarded)
+	return record.NewProfile(st.Account, c.s.Forwarded)
 }
 
-func (c *call) newSession(st step, hash record.TokenHash) record.Session {
+func (c *Call) newSession(st Step, hash record.TokenHash) record.Session {
 	next := record.Session{
 		Hash:      hash,
 		ID:        tokens.NewID(),
 		Company:   c.Company.Code,
-		Account:   st.account.ID,
-		Mnemocode: st.account.Mnemocode,
-		LoginID:   st.decoyOf,
-		Epoch:     st.account.Epoch,
-		Era:       st.account.Era,
-		State:     st.state,
-		Accepted:  st.accepted,
+		Account:   st.Account.ID,
+		Mnemocode: st.Account.Mnemocode,
+		LoginID:   st.DecoyOf,
+		Epoch:     st.Account.Epoch,
+		Era:       st.Account.Era,
+		State:     st.State,
+		Accepted:  st.Accepted,
 		Created:   c.Now,
 		LastUsed:  c.Now,
 		Address:   c.Address,
@@ -89,7 +66,7 @@ func (c *call) newSession(st step, hash record.TokenHash) record.Session {
 		AtMost:    maxPending,
 		ByApp:     st.byApp,
 	}
-	if st.state == record.Authorized {
+	if st.State == record.Authorized {
 		next.AtMost = c.Company.Limits.SessionsPerAccount
 		next.Ends = c.Now.Add(c.Company.Lifetime)
 		next.Expires = c.Now.Add(min(c.Company.Idle, c.Company.Lifetime))
@@ -101,22 +78,22 @@ func (c *call) newSession(st step, hash record.TokenHash) record.Session {
 }
 
 // first reports whether the call's next session replaces none.
-func (c *call) first() bool { return c.session == nil || c.ended }
+func (c *Call) first() bool { return c.session == nil || c.revoked }
 
 // store creates the call's first session or replaces the one it has, unless one
 // of the counters refuses it.
-func (s *Service) store(ctx context.Context, c *call, next record.Session, counters ...record.Counter) error {
+func (c *Call) store(ctx context.Context, next record.Session, counters ...record.Counter) error {
 	var err error
 	switch {
 	case c.first():
-		err = s.Sessions.Create(ctx, c.Now, next, counters...)
+		err = c.s.Sessions.Create(ctx, c.Now, next, counters...)
 	case c.claim != nil:
-		err = s.Sessions.Create(ctx, c.Now, next, append([]record.Counter{*c.claim}, counters...)...)
+		err = c.s.Sessions.Create(ctx, c.Now, next, append([]record.Counter{*c.claim}, counters...)...)
 		if c.claimed(err) {
 			return wire.ErrTokenInvalid // another request with this token was faster
 		}
 	default:
-		err = s.Sessions.Replace(ctx, c.Now, c.session.Hash, c.session.State, next, counters...)
+		err = c.s.Sessions.Replace(ctx, c.Now, c.session.Hash, c.session.State, next, counters...)
 		if errors.Is(err, record.ErrConflict) {
 			return wire.ErrTokenInvalid // as above
 		}
@@ -133,13 +110,13 @@ func (s *Service) store(ctx context.Context, c *call, next record.Session, count
 	return nil
 }
 
-// endOwn ends the call's session. Of many callers, one succeeds.
-func (s *Service) endOwn(ctx context.Context, c *call) error {
+// Revoke ends the call's session. Of many callers, one succeeds.
+func (c *Call) Revoke(ctx context.Context) error {
 	var err error
 	if c.claim != nil { // which strangers can have as many of as they like, so that ending them is what is counted
-		err = s.Sessions.Charge(ctx, c.Now, append(c.AddressLogins(), *c.claim)...)
+		err = c.s.Sessions.Charge(ctx, c.Now, append(c.AddressLogins(), *c.claim)...)
 	} else {
-		err = s.Sessions.Delete(ctx, c.session.Hash)
+		err = c.s.Sessions.Delete(ctx, c.session.Hash)
 	}
 	if errors.Is(err, record.ErrNotFound) || c.claimed(err) {
 		return wire.ErrTokenInvalid // ended by another request meanwhile
@@ -150,34 +127,34 @@ func (s *Service) endOwn(ctx context.Context, c *call) error {
 	if err != nil {
 		return wire.Unavailable("ending the session", err)
 	}
-	c.ended = true
+	c.revoked = true
 	return nil
 }
 
 // abandon ends a session whose token nobody got. It needs not succeed.
-func (s *Service) abandon(ctx context.Context, hash record.TokenHash) {
+func (s *Manager) abandon(ctx context.Context, hash record.TokenHash) {
 	if err := s.Sessions.Delete(context.WithoutCancel(ctx), hash); err != nil && !errors.Is(err, record.ErrNotFound) {
 		s.Log.Warn("a session that nobody can use stays until it expires", "error", err)
 	}
 }
 
-// end ends the sessions that a change of the account, or a new era, owes. Each
-// is told of as by is, which has the reason and who did it. Should it fail, Run
-// tries until it is done.
-func (s *Service) end(ctx context.Context, e record.Ending, by record.Event) error {
+// RevokeAll ends the sessions that a change of the account, or a new era, owes the end
+// of. The event of each is by, which has the reason and who did it. If RevokeAll fails,
+// Run tries until it is done.
+func (s *Manager) RevokeAll(ctx context.Context, e record.Ending, by record.Event) error {
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
 	events, unlisted := s.endings(ctx, e, by)
 	if err := s.Sessions.End(ctx, s.Now(), e); err != nil {
 		return wire.Unavailable("ending the sessions", err)
 	}
 	if unlisted != nil {
-		s.warnings.Warn(s.Log, "sessions were ended that could not be listed, so their endings are not in the audit log", "company", e.Company, "error", unlisted)
+		s.Warn("sessions were ended that could not be listed, so their endings are not in the audit log", "company", e.Company, "error", unlisted)
 	}
 	for _, event := range events {
 		s.Emit(ctx, event)
 	}
 	if err := s.Accounts.Ended(ctx, e); err != nil {
-		s.warnings.Warn(s.Log, "an ending that was done will be done again", "company", e.Company, "error", err)
+		s.Warn("an ending that was done will be done again", "company", e.Company, "error", err)
 	}
 	return nil
 }
@@ -188,9 +165,9 @@ var ErrOwed = errors.New("the change is stored; its sessions could not be ended 
 
 // EndNow ends what an operator's change owes the end of. ErrOwed if that could not be
 // done yet.
-func (s *Service) EndNow(ctx context.Context, e record.Ending, by record.Event) error {
-	if err := s.end(ctx, e, by); err != nil {
-		s.warnings.Warn(s.Log, "sessions that are to end could not be ended yet", "company", e.Company, "error", err)
+func (s *Manager) EndNow(ctx context.Context, e record.Ending, by record.Event) error {
+	if err := s.RevokeAll(ctx, e, by); err != nil {
+		s.Warn("sessions that are to end could not be ended yet", "company", e.Company, "error", err)
 		return ErrOwed
 	}
 	return nil
@@ -198,7 +175,7 @@ func (s *Service) EndNow(ctx context.Context, e record.Ending, by record.Event) 
 
 // endings returns the events of the sessions that an ending is about to end: one
 // for all of a company's. It fails where they can't be listed.
-func (s *Service) endings(ctx context.Context, e record.Ending, by record.Event) ([]record.Event, error) {
+func (s *Manager) endings(ctx context.Context, e record.Ending, by record.Event) ([]record.Event, error) {
 	if s.Observe == nil {
 		return nil, nil
 	}
@@ -214,21 +191,4 @@ func (s *Service) endings(ctx context.Context, e record.Ending, by record.Event)
 		}
 	}
 	return events, err
-}
-
-// maxUserAgent is how much of a user agent is kept, in bytes.
-const maxUserAgent = 200
-
-// keptUserAgent is what sessions keep of a client's word: valid UTF-8.
-func keptUserAgent(s string) string {
-	return strings.ToValidUTF8(s[:min(len(s), maxUserAgent)], "")
-}
-
-// expire sees to it that a session which was seen to have expired stays so,
-// whatever happens to the clocks. Should the store fail, the next request with
-// the token tries again; this one is refused in any case.
-func (s *Service) expire(ctx context.Context, now time.Time, session record.Session) {
-	if !session.Expires.IsZero() { // else it is done already
-		_ = s.Sessions.Expire(ctx, now, session.Hash)
-	}
 }

@@ -10,14 +10,14 @@ import (
 
 // ClearAttempts forgets an account's wrong attempts, also those that strangers are
 // told of, and with them their locks. Tell is told once they are forgotten.
-func (s *Service) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.Kind, tell ...record.Tell) error {
+func (s *Manager) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.Kind, tell ...record.Tell) error {
 	err := s.clear(ctx, record.Subject{Company: a.Company, Account: a.ID}, kinds, tell...)
 	return cmp.Or(err, s.clearShown(ctx, company, a, kinds...))
 }
 
 // clear forgets wrong attempts, and with them their locks. Once the last is
 // forgotten it is told of.
-func (s *Service) clear(ctx context.Context, subject record.Subject, kinds []record.Kind, tell ...record.Tell) error {
+func (s *Manager) clear(ctx context.Context, subject record.Subject, kinds []record.Kind, tell ...record.Tell) error {
 	for i, kind := range kinds {
 		var last []record.Tell
 		if i == len(kinds)-1 {
@@ -36,7 +36,7 @@ func (s *Service) clear(ctx context.Context, subject record.Subject, kinds []rec
 
 // clearShown forgets the wrong attempts that strangers are told of: those of all
 // the account's login ids.
-func (s *Service) clearShown(ctx context.Context, company *tenant.Company, a record.Account, kinds ...record.Kind) error {
+func (s *Manager) clearShown(ctx context.Context, company *tenant.Company, a record.Account, kinds ...record.Kind) error {
 	if !company.Hardened {
 		return nil
 	}

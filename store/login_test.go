@@ -33,13 +33,13 @@ func BenchmarkLogin(b *testing.B) {
 
 func benchmarkLogin(b *testing.B, accounts record.Accounts, sessions record.Sessions) {
 	company := &tenant.Company{Code: "acme", NoAPIKey: true, Policy: tenant.DefaultPolicy()}
-	service := &flows.Service{
+	service := &flows.Service{Manager: &flows.Manager{
 		Accounts:  accounts,
 		Sessions:  sessions,
 		Companies: map[string]*tenant.Company{"acme": company},
 		Log:       slog.New(slog.DiscardHandler),
 		Now:       time.Now,
-	}
+	}}
 	const n = 1000
 	bodies := make([][]byte, n)
 	for i := range n {

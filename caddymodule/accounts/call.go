@@ -151,7 +151,7 @@ func (c *Call) permit(service *flows.Service, route Route) error {
 		if company == nil {
 			return &Error{Status: http.StatusNotFound, Field: "company", Message: "no such company is configured"}
 		}
-		c.admin = &manage.Admin{Service: service, Company: company, Address: c.Address, Actor: c.actor()}
+		c.admin = &manage.Admin{Manager: service.Manager, Company: company, Address: c.Address, Actor: c.actor()}
 		refused.Company = code
 	}
 	if c.May(route.Right) {

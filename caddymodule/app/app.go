@@ -416,7 +416,7 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 			return nil, err
 		}
 	}
-	service := &flows.Service{
+	service := &flows.Service{KeyUsed: countKey, Manager: &flows.Manager{
 		Accounts:  a.accounts,
 		Forwarded: a.forwarded,
 		Outbox:    a.outbox,
@@ -428,9 +428,8 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 		Log:       a.log,
 		Now:       time.Now,
 		Observe:   a.watcher.observe,
-		KeyUsed:   countKey,
 		Dropped:   countDropped,
-	}
+	}}
 	for code, c := range a.Companies {
 		service.Companies[code] = counted(c.effective)
 	}
@@ -450,7 +449,7 @@ func (a *App) createAccounts(ctx context.Context, service *flows.Service) bool {
 	for code, c := range a.Sorted() {
 		for len(c.seeds) > 0 {
 			err := panics.Contain(func() error {
-				return (&manage.Admin{Service: service, Company: service.Companies[code]}).Seed(ctx, c.seeds[0])
+				return (&manage.Admin{Manager: service.Manager, Company: service.Companies[code]}).Seed(ctx, c.seeds[0])
 			})
 			if err != nil {
 				a.log.Error("a configured account was not created", "company", code, "account", c.seeds[0].Mnemocode, "error", err)

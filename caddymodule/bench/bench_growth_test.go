@@ -194,7 +194,7 @@ func newGrown(b testing.TB, seed *seed, accounts record.Accounts, sessions recor
 			}
 			return base64.RawStdEncoding.DecodeString(hash[strings.LastIndexByte(hash, '$')+1:])
 		}
-		return &flows.Service{
+		return &flows.Service{Manager: &flows.Manager{
 			Accounts: accounts,
 			Sessions: sessions,
 			Companies: map[string]*tenant.Company{"acme": {
@@ -203,7 +203,7 @@ func newGrown(b testing.TB, seed *seed, accounts record.Accounts, sessions recor
 			Hasher: hasher,
 			Log:    slog.New(slog.DiscardHandler),
 			Now:    time.Now,
-		}
+		}}
 	}
 	memory := store.NewMemory(sessions, seed.sessions*5/4+10_000)
 	memory.Trust(time.Now().Add(24 * time.Hour))

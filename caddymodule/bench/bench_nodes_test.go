@@ -145,13 +145,13 @@ func (f *fleet) node(b testing.TB) *node {
 		b.Fatal(err)
 	}
 	n := &node{Memory: store.NewMemory(server.Sessions(), 100_000), fleet: f, number: len(f.nodes)}
-	n.service = &flows.Service{
+	n.service = &flows.Service{Manager: &flows.Manager{
 		Accounts:  noAccounts{},
 		Sessions:  n,
 		Companies: map[string]*tenant.Company{"acme": {Code: "acme", NoAPIKey: true, Policy: tenant.DefaultPolicy()}},
 		Log:       slog.New(slog.DiscardHandler),
 		Now:       time.Now,
-	}
+	}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var hearing sync.WaitGroup
 	hearing.Go(func() { server.Run(ctx, n) })

@@ -174,7 +174,7 @@ func TestBasePathBoundsTheRoutes(t *testing.T) {
 // Where an upstream could read another company's path than it is written, the
 // token must be that company's, too.
 func TestPathsNameTheCompaniesThatAnUpstreamMayRead(t *testing.T) {
-	service := &flows.Service{Companies: map[string]*tenant.Company{"acme": {}, "umbra": {}}}
+	service := &flows.Service{Manager: &flows.Manager{Companies: map[string]*tenant.Company{"acme": {}, "umbra": {}}}}
 	tests := []struct {
 		path      string
 		company   string

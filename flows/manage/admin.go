@@ -2,9 +2,9 @@
 // changes, unlocks and deletes accounts, gives them backup codes and authenticator
 // apps, and ends their sessions.
 //
-// Start with Admin, which is one operator's hand on one company, and Change. It
-// stands above the protocol: what it does ends sessions, counts and is told of as
-// what users do themselves. A Seed is an account of the configuration.
+// Start with Admin, which is one operator's hand on one company, and Change. The package
+// stands above session: what it does revokes sessions, counts and is told of as what
+// users do themselves. A Seed is an account of the configuration.
 package manage
 
 import (
@@ -38,7 +38,7 @@ import (
 // record.ErrNotFound or ErrNoSession where the operator is at fault, flows.ErrOwed,
 // or what wraps wire.ErrUnavailable.
 type Admin struct {
-	*flows.Service
+	*flows.Manager
 	Company *tenant.Company
 	Address string // the operator's, for the events
 	Actor   string // who the operator is, for the events

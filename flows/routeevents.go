@@ -1,0 +1,122 @@
+package flows
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// EventKinds lists all events. Those of a route come first.
+var EventKinds = eventKinds()
+
+func eventKinds() []record.EventKind {
+	var kinds []record.EventKind
+	for _, r := range Routes {
+		who := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "country", "route", "result"}
+		kinds = append(kinds,
+			record.EventKind{Name: r.Event(record.Success), When: "`" + r.Path + "` succeeded", Fields: who},
+			record.EventKind{Name: r.Event(""), When: "`" + r.Path + "` failed; result is the error_code", Fields: append(who[:len(who):len(who)], "reason")},
+		)
+	}
+	return append(kinds, record.EventKinds...)
+}
+
+// Event is the name of the event that a result of the route is.
+func (r *Route) Event(result string) string {
+	name := record.EventPrefix + strings.ReplaceAll(strings.TrimPrefix(r.Path, "auth/"), "/", ".")
+	if result == record.Success {
+		return name + ".success"
+	}
+	return name + ".failure"
+}
+
+// emit tells the observer what came of a call, locks and revocations first.
+func (s *Service) emit(ctx context.Context, r *Request, c *Call, reply Reply, err error) {
+	e := c.Event()
+	e.Route = r.Route.Path
+	if s.Companies[r.Company] != nil {
+		e.Company = r.Company
+	}
+	for _, noted := range c.Events {
+		e.Name, e.Reason, e.Traffic = noted.Name, noted.Reason, noted.Traffic
+		e.Noise = isNoise(e)
+		s.Emit(ctx, e)
+	}
+	e.Traffic = nil
+	authorized := err == nil && reply.SessionState == record.Authorized
+	if !errors.Is(err, wire.ErrRestricted) {
+		c.Ended(e.Account, authorized)
+	}
+	e.Result, e.Reason = outcome(err)
+	e.Name = r.Route.Event(e.Result)
+	if err == nil {
+		e.Session = cmp.Or(e.Session, c.Issued())
+		e.State = cmp.Or(reply.SessionState, e.State)
+	}
+	e.Noise = isNoise(e)
+	if !isHistory(e) {
+		s.EmitUnrecorded(ctx, e)
+		return
+	}
+	s.Emit(ctx, e)
+	if authorized {
+		s.Recorded()
+	}
+}
+
+// isHistory reports whether an event is worth a row. What strangers can cause in
+// any number is not: the first step of a login, and what was refused before a
+// secret was looked at.
+func isHistory(e record.Event) bool {
+	switch e.Result {
+	case "": // a lock, or the end of a session
+		return true
+	case record.Success:
+		return e.Route != "auth/login" || e.State == record.CheckOTP // for which a code was sent
+	default:
+		return failed(e)
+	}
+}
+
+// failed reports whether somebody had a secret wrong.
+func failed(e record.Event) bool {
+	switch e.Result {
+	case wire.ErrPasswordInvalid.Code, wire.ErrCredentialsInvalid.Code, wire.ErrOTPInvalid.Code, wire.ErrBackupCodeInvalid.Code, wire.ErrAnswerInvalid.Code:
+		return true
+	}
+	return false
+}
+
+// isNoise reports whether an event is one that strangers can cause, who know a login
+// id and no secret.
+func isNoise(e record.Event) bool {
+	switch e.Route {
+	case "auth/login", "auth/renewotp", "auth/recovery/recover", "auth/recovery/renewotp":
+		return true
+	case "auth/logout":
+		return e.State != record.Authorized
+	}
+	return failed(e) || strings.HasPrefix(e.Name, record.LockPrefix)
+}
+
+// outcome is an error's Result and Reason.
+func outcome(err error) (result, reason string) {
+	if err == nil {
+		return record.Success, ""
+	}
+	result = wire.ErrService.Code
+	if code, ok := errors.AsType[*wire.Error](err); ok {
+		result = code.Code
+	}
+	if refusal, ok := errors.AsType[*wire.Refusal](err); ok {
+		reason = cmp.Or(strings.TrimPrefix(refusal.Lock, record.LockPrefix), refusal.Message, string(refusal.Reason))
+		if reason == "" && refusal.Cause != nil {
+			reason = refusal.Cause.Error()
+		}
+	}
+	return result, reason
+}
