@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -12,7 +13,7 @@ type acceptDisclaimersRequest struct {
 }
 
 // acceptDisclaimers ends a login by OAuth (interface, Endpoints 8).
-func (s *Service) acceptDisclaimers(ctx context.Context, c *Call, req *acceptDisclaimersRequest) (Reply, error) {
+func (s *Service) acceptDisclaimers(ctx context.Context, c *session.Call, req *acceptDisclaimersRequest) (Reply, error) {
 	a, err := c.LoadAccount(ctx)
 	if err != nil {
 		return Reply{}, err
@@ -24,5 +25,5 @@ func (s *Service) acceptDisclaimers(ctx context.Context, c *Call, req *acceptDis
 	if err != nil {
 		return Reply{}, err
 	}
-	return issued(c.Enter(ctx, Step{Account: a, State: record.Authorized, Accepted: accepted}))
+	return issued(c.Enter(ctx, session.Step{Account: a, State: record.Authorized, Accepted: accepted}))
 }

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -55,7 +55,7 @@ func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
 		a.Status = record.StatusClosed
 		return nil
 	}})
-	if !errors.Is(err, flows.ErrOwed) {
+	if !errors.Is(err, session.ErrOwed) {
 		t.Fatalf("got %v, want ErrOwed", err)
 	}
 	if a, err := b.admin().ByMnemocode(t.Context(), mnemocode); err != nil || a.Status != record.StatusClosed {
@@ -88,7 +88,7 @@ func TestAChangeThatIsRepeatedIsNotDoneBeforeItsEnding(t *testing.T) {
 		return err
 	}
 	for range 2 {
-		if err := closeIt(); !errors.Is(err, flows.ErrOwed) {
+		if err := closeIt(); !errors.Is(err, session.ErrOwed) {
 			t.Errorf("got %v, want ErrOwed", err)
 		}
 	}
@@ -164,7 +164,7 @@ func TestEndingsThatAreOwedDoNotFloodTheLog(t *testing.T) {
 	var lines bytes.Buffer
 	b.Log = slog.New(slog.NewTextHandler(&lines, nil))
 	b.Sessions = &silent{unwilling{b.Sessions, true}}
-	if err := b.admin().EndSessions(t.Context(), mnemocode); !errors.Is(err, flows.ErrOwed) {
+	if err := b.admin().EndSessions(t.Context(), mnemocode); !errors.Is(err, session.ErrOwed) {
 		t.Fatalf("got %v, want ErrOwed", err)
 	}
 	for range 20 {

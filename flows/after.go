@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 )
 
 // What follows a proof of the user: the "second factor required", "new password
@@ -11,7 +12,7 @@ import (
 
 // afterPassword goes on behind a right password: to the second factor, if the account
 // needs one.
-func afterPassword(ctx context.Context, c *Call, st Step) (Reply, error) {
+func afterPassword(ctx context.Context, c *session.Call, st session.Step) (Reply, error) {
 	if !c.Company.NeedsSecondFactor(st.Account) {
 		return afterSecondFactor(ctx, c, st)
 	}
@@ -24,7 +25,7 @@ func afterPassword(ctx context.Context, c *Call, st Step) (Reply, error) {
 
 // afterSecondFactor goes on where no second factor is missing: to a new password, if the
 // account needs one, or to authorized.
-func afterSecondFactor(ctx context.Context, c *Call, st Step) (Reply, error) {
+func afterSecondFactor(ctx context.Context, c *session.Call, st session.Step) (Reply, error) {
 	st.State = record.Authorized
 	if st.Account.MustSetPassword || st.Account.PasswordHash == "" && c.Company.Password.Required {
 		st.State = record.SetPassword

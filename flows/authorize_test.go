@@ -14,13 +14,14 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // wantLive asks whether the protected path lets a token through.
 func (b *bench) wantLive(token string, want *wire.Error) {
 	b.t.Helper()
-	session, err := b.Authorize(b.t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
+	session, err := b.Authorize(b.t.Context(), session.Demand{Company: code}, []string{"Bearer " + token})
 	if want == nil {
 		if err != nil || session.Mnemocode != mnemocode || session.Company != code {
 			b.t.Fatalf("got %v and %q of %q, want a pass", err, session.Mnemocode, session.Company)
@@ -40,10 +41,10 @@ func TestOnlyAuthorizedSessionsPass(t *testing.T) {
 				want = nil
 			}
 			b.wantLive(token, want)
-			if _, err := b.Authorize(t.Context(), flows.Demand{}, []string{"Bearer " + token}); codeOf(err) != codeOf0(want) {
+			if _, err := b.Authorize(t.Context(), session.Demand{}, []string{"Bearer " + token}); codeOf(err) != codeOf0(want) {
 				t.Errorf("any company: got %v", err)
 			}
-			if _, err := b.Authorize(t.Context(), flows.Demand{Company: "globex"}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
+			if _, err := b.Authorize(t.Context(), session.Demand{Company: "globex"}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
 				t.Errorf("another company: got %v", err)
 			}
 		})
@@ -147,7 +148,7 @@ func TestAuthorizationHeader(t *testing.T) {
 		{"another alphabet", []string{"Bearer a-._~+/Z9=="}, wire.ErrTokenInvalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := b.Authorize(t.Context(), flows.Demand{Company: code}, c.lines)
+			_, err := b.Authorize(t.Context(), session.Demand{Company: code}, c.lines)
 			if codeOf(err) != codeOf0(c.want) {
 				t.Errorf("got %v", err)
 			}
@@ -210,7 +211,7 @@ func TestAnExpiredTokenNeverRevives(t *testing.T) {
 			b := newBench(t)
 			token := b.sessionIn(state)
 			other := *b
-			other.Service = &flows.Service{Manager: &flows.Manager{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies,
+			other.Service = &flows.Service{Manager: &session.Manager{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies,
 				Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe}}
 			if state == record.Authorized {
 				memory, _ := b.remembering(1000)
@@ -360,7 +361,7 @@ func TestActivityIsWrittenOnceAMinute(t *testing.T) {
 
 func TestLiveCountsAsNoRequest(t *testing.T) {
 	b := newBench(t)
-	live, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + b.sessionIn(record.Authorized)})
+	live, err := b.Authorize(t.Context(), session.Demand{Company: code}, []string{"Bearer " + b.sessionIn(record.Authorized)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +374,7 @@ func TestLiveCountsAsNoRequest(t *testing.T) {
 	b.clock.advance(time.Minute)
 	wantError(t, b.Live(t.Context(), live), wire.ErrTokenExpired)
 	token := b.sessionIn(record.Authorized)
-	live, err = b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
+	live, err = b.Authorize(t.Context(), session.Demand{Company: code}, []string{"Bearer " + token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +386,7 @@ func TestASessionOfARemovedCompanyIsInvalid(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.Authorized)
 	delete(b.Companies, code)
-	if _, err := b.Authorize(t.Context(), flows.Demand{}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
+	if _, err := b.Authorize(t.Context(), session.Demand{}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -17,12 +18,12 @@ type checkCredentialsRequest struct {
 
 // checkCredentials is login and password in one call (interface, Endpoints 6).
 // An unknown login id is treated as a wrong password in all that shows.
-func (s *Service) checkCredentials(ctx context.Context, c *Call, req *checkCredentialsRequest) (Reply, error) {
+func (s *Service) checkCredentials(ctx context.Context, c *session.Call, req *checkCredentialsRequest) (Reply, error) {
 	a, alias, err := c.FindAccount(ctx, record.NormalizeLoginID(req.LoginID))
 	if err != nil {
 		return Reply{}, err
 	}
-	attempt := PasswordAttempt{Account: a, Alias: alias, Password: req.Password, Wrong: wire.ErrCredentialsInvalid}
+	attempt := session.PasswordAttempt{Account: a, Alias: alias, Password: req.Password, Wrong: wire.ErrCredentialsInvalid}
 	if err := s.tryPassword(ctx, c, attempt, req.CaptchaResponse, nil); err != nil {
 		return Reply{}, err
 	}
@@ -33,5 +34,5 @@ func (s *Service) checkCredentials(ctx context.Context, c *Call, req *checkCrede
 	if err != nil {
 		return Reply{}, err
 	}
-	return afterPassword(ctx, c, Step{Account: a, Accepted: accepted})
+	return afterPassword(ctx, c, session.Step{Account: a, Accepted: accepted})
 }

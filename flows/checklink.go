@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -15,7 +16,7 @@ type checkLinkRequest struct {
 
 // checkLink exchanges the token of a mailed link (contract, 4; open in the
 // interface).
-func (s *Service) checkLink(ctx context.Context, c *Call, req *checkLinkRequest) (Reply, error) {
+func (s *Service) checkLink(ctx context.Context, c *session.Call, req *checkLinkRequest) (Reply, error) {
 	if err := c.CheckAddress(ctx); err != nil {
 		return Reply{}, err
 	}
@@ -35,5 +36,5 @@ func (s *Service) checkLink(ctx context.Context, c *Call, req *checkLinkRequest)
 	if err := tenant.Admitted(a); err != nil {
 		return Reply{}, err
 	}
-	return issued(c.Enter(ctx, Step{Account: a, State: record.RecoveryPassword}))
+	return issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryPassword}))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -16,11 +17,11 @@ type checkOTPRequest struct {
 func (r *checkOTPRequest) bringsCode() bool { return r.OTP != "" && r.BackupCode == "" }
 
 // checkOTP takes the SMS code or a backup code (interface, Endpoints 3).
-func (s *Service) checkOTP(ctx context.Context, c *Call, req *checkOTPRequest) (Reply, error) {
+func (s *Service) checkOTP(ctx context.Context, c *session.Call, req *checkOTPRequest) (Reply, error) {
 	if (req.OTP == "") == (req.BackupCode == "") {
 		return Reply{}, wire.Invalid("Send exactly one of otp and backup_code.")
 	}
-	var st Step
+	var st session.Step
 	var err error
 	if req.OTP != "" {
 		st, err = c.TryCode(ctx, req.OTP)
@@ -43,7 +44,7 @@ type recoveryCheckOTPRequest struct {
 func (*recoveryCheckOTPRequest) bringsCode() bool { return true }
 
 // recoveryCheckOTP takes the code of a recovery by phone (interface, Endpoints 11).
-func (s *Service) recoveryCheckOTP(ctx context.Context, c *Call, req *recoveryCheckOTPRequest) (Reply, error) {
+func (s *Service) recoveryCheckOTP(ctx context.Context, c *session.Call, req *recoveryCheckOTPRequest) (Reply, error) {
 	st, err := c.TryCode(ctx, req.OTP)
 	if err != nil {
 		return Reply{}, err

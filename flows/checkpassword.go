@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -15,12 +16,12 @@ type checkPasswordRequest struct {
 }
 
 // checkPassword takes the password of a login (interface, Endpoints 2).
-func (s *Service) checkPassword(ctx context.Context, c *Call, req *checkPasswordRequest) (Reply, error) {
+func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *checkPasswordRequest) (Reply, error) {
 	a, err := c.LoadAccount(ctx)
 	if err != nil {
 		return Reply{}, err
 	}
-	attempt := PasswordAttempt{Account: a, Alias: c.Session().LoginID, Password: req.Password, Wrong: wire.ErrPasswordInvalid}
+	attempt := session.PasswordAttempt{Account: a, Alias: c.Session().LoginID, Password: req.Password, Wrong: wire.ErrPasswordInvalid}
 	var before error
 	if a.ID != 0 && !c.Company.Hardened {
 		before = tenant.Admitted(a)
@@ -35,13 +36,13 @@ func (s *Service) checkPassword(ctx context.Context, c *Call, req *checkPassword
 	if err != nil {
 		return Reply{}, err
 	}
-	return afterPassword(ctx, c, Step{Account: a, Accepted: accepted})
+	return afterPassword(ctx, c, session.Step{Account: a, Accepted: accepted})
 }
 
 // tryPassword looks at rates and locks, the captcha, then the password, for checkpassword
 // and checkcredentials. Once rates, locks and captcha let the attempt through, before
 // refuses it unless it is nil.
-func (s *Service) tryPassword(ctx context.Context, c *Call, t PasswordAttempt, captcha string, before error) error {
+func (s *Service) tryPassword(ctx context.Context, c *session.Call, t session.PasswordAttempt, captcha string, before error) error {
 	subject, tallies, err := c.Shown(ctx, t.Account, t.Alias)
 	if err != nil {
 		return err

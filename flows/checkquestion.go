@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -13,7 +14,7 @@ type checkQuestionRequest struct {
 }
 
 // checkQuestion takes the answer to the control question (interface, Endpoints 13).
-func (s *Service) checkQuestion(ctx context.Context, c *Call, req *checkQuestionRequest) (Reply, error) {
+func (s *Service) checkQuestion(ctx context.Context, c *session.Call, req *checkQuestionRequest) (Reply, error) {
 	a, err := c.LoadAccount(ctx)
 	if err != nil {
 		return Reply{}, err
@@ -37,5 +38,5 @@ func (s *Service) checkQuestion(ctx context.Context, c *Call, req *checkQuestion
 	if !ok {
 		return Reply{}, wire.ErrAnswerInvalid
 	}
-	return issued(c.Enter(ctx, Step{Account: a, State: record.RecoveryPassword}))
+	return issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryPassword}))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -28,7 +29,7 @@ func (s *Service) ClientConfig(ctx context.Context, r *Request) (config tenant.C
 		Captcha:     c.ClientCaptcha(),
 		Recovery:    append([]tenant.Method{}, c.Methods...),
 		OAuth:       s.clientOAuth(ctx, c),
-		Disclaimers: Pending(c, r.Languages, record.Account{}, nil),
+		Disclaimers: session.Pending(c, r.Languages, record.Account{}, nil),
 		Session:     tenant.ClientSessionLife{Idle: int(c.Idle / time.Second), Lifetime: int(c.Lifetime / time.Second)},
 	}, nil
 }

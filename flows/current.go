@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -22,14 +23,14 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 	if err != nil {
 		return Reply{}, err
 	}
-	c, err := s.findOf(ctx, company, key, Demand{Company: company.Code}, r)
+	c, err := s.findOf(ctx, company, key, session.Demand{Company: company.Code}, r)
 	if err != nil {
 		return Reply{}, err
 	}
 	return tellCurrent(ctx, c)
 }
 
-func tellCurrent(ctx context.Context, c *Call) (Reply, error) {
+func tellCurrent(ctx context.Context, c *session.Call) (Reply, error) {
 	found := c.Session()
 	reply := Reply{SessionState: found.State, ExpiresIn: new(int(found.Expires.Sub(c.Now) / time.Second))}
 	if found.State == record.Authorized {
@@ -78,7 +79,7 @@ func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err err
 	if err != nil {
 		return Reply{}, err
 	}
-	c, err := s.findAuthorized(ctx, company, key, Demand{Company: company.Code}, r)
+	c, err := s.findAuthorized(ctx, company, key, session.Demand{Company: company.Code}, r)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -97,7 +98,7 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	if company == nil {
 		return wire.ErrTokenInvalid
 	}
-	c, err := s.findAuthorized(ctx, company, "", Demand{}, r)
+	c, err := s.findAuthorized(ctx, company, "", session.Demand{}, r)
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 
 // findOf begins the call that looks for the session of a request's token, of a company
 // that meets want.
-func (s *Service) findOf(ctx context.Context, company *tenant.Company, key string, want Demand, r *Request) (*Call, error) {
+func (s *Service) findOf(ctx context.Context, company *tenant.Company, key string, want session.Demand, r *Request) (*session.Call, error) {
 	token, err := wire.ParseBearer(r.Authorization)
 	if err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func (s *Service) findOf(ctx context.Context, company *tenant.Company, key strin
 	return c, c.Find(ctx, token, want)
 }
 
-func (s *Service) findAuthorized(ctx context.Context, company *tenant.Company, key string, want Demand, r *Request) (*Call, error) {
+func (s *Service) findAuthorized(ctx context.Context, company *tenant.Company, key string, want session.Demand, r *Request) (*session.Call, error) {
 	c, err := s.findOf(ctx, company, key, want, r)
 	if err == nil && c.Session().State != record.Authorized {
 		err = wire.ErrSessionInvalid

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -19,7 +20,7 @@ import (
 
 // loginHardened begins a login of anyone. Only accounts without a password, which
 // log in by a code, answer otherwise than an unknown login id.
-func (s *Service) loginHardened(ctx context.Context, c *Call, a record.Account, alias string) (Reply, error) {
+func (s *Service) loginHardened(ctx context.Context, c *session.Call, a record.Account, alias string) (Reply, error) {
 	_, tallies, err := c.Shown(ctx, a, alias)
 	if err != nil {
 		return Reply{}, c.AddressFirst(ctx, err)
@@ -29,7 +30,7 @@ func (s *Service) loginHardened(ctx context.Context, c *Call, a record.Account, 
 	if byCode && (a.Phone == "" || tenant.Admitted(a) != nil) {
 		a, byCode = record.Account{Era: a.Era}, false // it can't log in at all
 	}
-	st := Step{Account: a, DecoyOf: alias, State: record.CheckPassword, Counters: c.AddressLook()}
+	st := session.Step{Account: a, DecoyOf: alias, State: record.CheckPassword, Counters: c.AddressLook()}
 	if byCode {
 		passwords.Count = 0
 		st.DecoyOf, st.State = "", record.CheckOTP
@@ -50,7 +51,7 @@ func (s *Service) loginHardened(ctx context.Context, c *Call, a record.Account, 
 // recoverHardened answers alike whether or not there is an account that can be
 // recovered: where there is none, a decoy is, and what there is to send is sent
 // after the answer.
-func (s *Service) recoverHardened(ctx context.Context, c *Call, req *recoverRequest, a record.Account, alias string) (Reply, error) {
+func (s *Service) recoverHardened(ctx context.Context, c *session.Call, req *recoverRequest, a record.Account, alias string) (Reply, error) {
 	a, method, methodErr := c.Company.HardenedMethod(req.Method, a)
 	_, tallies, err := c.Shown(ctx, a, alias)
 	if err != nil {
@@ -71,7 +72,7 @@ func (s *Service) recoverHardened(ctx context.Context, c *Call, req *recoverRequ
 		}
 		return Reply{Verification: tenant.ByMail, UserEmail: shownEmail(req.LoginID)}, nil
 	}
-	reply, err := issued(c.Enter(ctx, Step{Account: a, DecoyOf: alias, State: record.RecoveryOTP}))
+	reply, err := issued(c.Enter(ctx, session.Step{Account: a, DecoyOf: alias, State: record.RecoveryOTP}))
 	if err != nil {
 		return Reply{}, err
 	}

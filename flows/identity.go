@@ -9,13 +9,14 @@ import (
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // accountOfUser finds the account bound to the user. With LinkVerifiedEmail one
 // whose primary email the provider has verified is bound at its first use.
-func (s *Service) accountOfUser(ctx context.Context, c *Call, config tenant.OAuth, identity record.Identity, user tenant.OAuthUser) (record.Account, error) {
+func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config tenant.OAuth, identity record.Identity, user tenant.OAuthUser) (record.Account, error) {
 	a, err := s.Accounts.ByIdentity(ctx, c.Company.Code, identity)
 	if err == nil {
 		c.Found(a)
@@ -60,7 +61,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *Call, config tenant.OAut
 // bind adds an identity to an account that has none of that provider. record.ErrConflict
 // if it has one, the identity is another account's, or the account has changed in
 // what its sessions rest on, such as its email.
-func (s *Service) bind(ctx context.Context, c *Call, to record.Account, identity record.Identity) error {
+func (s *Service) bind(ctx context.Context, c *session.Call, to record.Account, identity record.Identity) error {
 	bound := s.TellOf(c.Company, background.Fact{Kind: record.TellIdentity, Mnemocode: to.Mnemocode, Provider: identity.Provider})
 	_, err := s.Accounts.Update(ctx, c.Company.Code, to.ID, func(a *record.Account) (ends bool, err error) {
 		if a.Epoch != to.Epoch || slices.ContainsFunc(a.Identities, func(i record.Identity) bool { return i.Provider == identity.Provider }) {

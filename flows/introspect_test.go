@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -39,7 +39,7 @@ func TestIntrospectionChangesNothing(t *testing.T) {
 				_, counting = b.remembering(1000)
 			}
 			token := b.sessionIn(record.Authorized)
-			session, err := b.Authorize(t.Context(), flows.Demand{Fresh: time.Hour}, []string{"Bearer " + token})
+			session, err := b.Authorize(t.Context(), session.Demand{Fresh: time.Hour}, []string{"Bearer " + token})
 			if err != nil {
 				t.Fatal(err)
 			}

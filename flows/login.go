@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -13,7 +14,7 @@ type loginRequest struct {
 }
 
 // login issues the first token of a login (interface, Endpoints 1).
-func (s *Service) login(ctx context.Context, c *Call, req *loginRequest) (Reply, error) {
+func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest) (Reply, error) {
 	a, alias, err := c.FindAccount(ctx, record.NormalizeLoginID(req.LoginID))
 	if err != nil {
 		return Reply{}, c.AddressFirst(ctx, err)
@@ -31,7 +32,7 @@ func (s *Service) login(ctx context.Context, c *Call, req *loginRequest) (Reply,
 		}
 		return Reply{}, wire.ErrLoginIDNotFound
 	}
-	reply, err := issued(c.Enter(ctx, Step{Account: a, State: state, Counters: c.AddressLook()}))
+	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: state, Counters: c.AddressLook()}))
 	reply.DisclaimersRequired = c.Pending(a, nil)
 	reply.CaptchaRequired = state == record.CheckPassword && c.CaptchaDue(a.Tallies[record.WrongPasswords])
 	return reply, err
@@ -39,7 +40,7 @@ func (s *Service) login(ctx context.Context, c *Call, req *loginRequest) (Reply,
 
 // loginState is the state that a login begins in. An unknown login id is locked
 // as one with a password.
-func loginState(c *Call, a record.Account) (record.State, error) {
+func loginState(c *session.Call, a record.Account) (record.State, error) {
 	passwords := a.Tallies[record.WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
 	if byCode {
@@ -63,7 +64,7 @@ func loginState(c *Call, a record.Account) (record.State, error) {
 	case !byCode:
 		return record.CheckPassword, nil
 	case a.Phone == "":
-		return record.None, ErrNoSecondFactor
+		return record.None, session.ErrNoSecondFactor
 	default:
 		return record.CheckOTP, nil
 	}

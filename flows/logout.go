@@ -4,10 +4,11 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 )
 
 // logout ends the token, whatever its state (interface, Endpoints 9).
-func (s *Service) logout(ctx context.Context, c *Call, _ *emptyRequest) (Reply, error) {
+func (s *Service) logout(ctx context.Context, c *session.Call, _ *emptyRequest) (Reply, error) {
 	if err := c.Revoke(ctx); err != nil {
 		return Reply{}, err
 	}

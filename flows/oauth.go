@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -29,7 +30,7 @@ type oauthRequest struct {
 var codeVerifier = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
 
 // oauth logs in with the code of a provider (interface, Endpoints 7).
-func (s *Service) oauth(ctx context.Context, c *Call, req *oauthRequest) (Reply, error) {
+func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest) (Reply, error) {
 	if req.CodeVerifier != "" && !codeVerifier.MatchString(req.CodeVerifier) {
 		return Reply{}, wire.Invalid("The field code_verifier must have 43 to 128 letters, digits and -._~ (RFC 7636, 4.1).")
 	}
@@ -49,15 +50,15 @@ func (s *Service) oauth(ctx context.Context, c *Call, req *oauthRequest) (Reply,
 		return Reply{}, err
 	}
 	if len(c.Pending(a, nil)) == 0 {
-		return issued(c.Enter(ctx, Step{Account: a, State: record.Authorized}))
+		return issued(c.Enter(ctx, session.Step{Account: a, State: record.Authorized}))
 	}
-	reply, err := issued(c.Enter(ctx, Step{Account: a, State: record.AcceptDisclaimers}))
+	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: record.AcceptDisclaimers}))
 	reply.DisclaimersRequired = c.Pending(a, nil)
 	return reply, err
 }
 
 // exchange returns whom the code stands for. A refusal counts against the address.
-func (s *Service) exchange(ctx context.Context, c *Call, config tenant.OAuth, req *oauthRequest) (tenant.OAuthUser, error) {
+func (s *Service) exchange(ctx context.Context, c *session.Call, config tenant.OAuth, req *oauthRequest) (tenant.OAuthUser, error) {
 	user, err := s.askProvider(ctx, c, config, req)
 	if err != nil && !errors.Is(err, wire.ErrOAuthFailed) {
 		return tenant.OAuthUser{}, err
@@ -73,7 +74,7 @@ func (s *Service) exchange(ctx context.Context, c *Call, config tenant.OAuth, re
 }
 
 // askProvider asks the provider, unless that would be in vain.
-func (s *Service) askProvider(ctx context.Context, c *Call, config tenant.OAuth, req *oauthRequest) (tenant.OAuthUser, error) {
+func (s *Service) askProvider(ctx context.Context, c *session.Call, config tenant.OAuth, req *oauthRequest) (tenant.OAuthUser, error) {
 	if !slices.Contains(config.RedirectURIs, req.RedirectURI) {
 		return tenant.OAuthUser{}, fmt.Errorf("%w: the redirect_uri is none of those configured", wire.ErrOAuthFailed)
 	}
@@ -105,7 +106,7 @@ const grantMemory = time.Hour
 // have only so many remembered. It is spent for all providers: one that had the
 // browser bring it another's, to log in there with it, comes too late (RFC 9700,
 // 4.4).
-func (s *Service) spendGrant(ctx context.Context, c *Call, req *oauthRequest) error {
+func (s *Service) spendGrant(ctx context.Context, c *session.Call, req *oauthRequest) error {
 	hash := sha256.Sum256([]byte(strings.TrimFunc(req.Code, trimmed)))
 	sent := c.Counter("grant", hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: grantMemory})
 	err := s.Sessions.Charge(ctx, c.Now, append(slices.Concat(c.AddressLook(), c.AddressLogins()), sent)...)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -149,7 +150,7 @@ func (secretless) Secret(context.Context) ([]byte, error) {
 func TestWithoutTheSecretNoWorkIsGood(t *testing.T) {
 	b := newWorkBench(t)
 	right := solutions(b.challenge(code), 1, true)[0]
-	down := &flows.Service{Manager: &flows.Manager{
+	down := &flows.Service{Manager: &session.Manager{
 		Accounts: secretless{b.Accounts}, Sessions: b.Sessions, Companies: b.Companies, Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe,
 	}}
 	if _, err := down.Challenge(t.Context(), &flows.Request{Company: code}); !errors.Is(err, wire.ErrUnavailable) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -18,7 +19,7 @@ type recoverRequest struct {
 
 // recover begins a recovery (interface, Endpoints 10). It changes nothing in
 // the account.
-func (s *Service) recover(ctx context.Context, c *Call, req *recoverRequest) (Reply, error) {
+func (s *Service) recover(ctx context.Context, c *session.Call, req *recoverRequest) (Reply, error) {
 	if req.Method != "" && !slices.Contains([]tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion}, req.Method) {
 		return Reply{}, wire.Invalid("The field method must be PHONE, MAIL or QUESTION.")
 	}
@@ -54,12 +55,12 @@ func (s *Service) recover(ctx context.Context, c *Call, req *recoverRequest) (Re
 	return recoverBy(ctx, c, a, method)
 }
 
-func recoverBy(ctx context.Context, c *Call, a record.Account, method tenant.Method) (reply Reply, err error) {
+func recoverBy(ctx context.Context, c *session.Call, a record.Account, method tenant.Method) (reply Reply, err error) {
 	switch method {
 	case tenant.ByPhone:
-		reply, err = issued(c.Enter(ctx, Step{Account: a, State: record.RecoveryOTP}))
+		reply, err = issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryOTP}))
 	case tenant.ByQuestion:
-		reply, err = issued(c.Enter(ctx, Step{Account: a, State: record.RecoveryQuestion}))
+		reply, err = issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryQuestion}))
 		reply.ControlQuestion = a.Question
 	case tenant.ByMail:
 		err = c.MailLink(ctx, a, message.RecoveryLink)
@@ -70,7 +71,7 @@ func recoverBy(ctx context.Context, c *Call, a record.Account, method tenant.Met
 }
 
 // checkRecovery refuses while the attempts that the method needs are locked.
-func checkRecovery(c *Call, tallies map[record.Kind]record.Tally, method tenant.Method) error {
+func checkRecovery(c *session.Call, tallies map[record.Kind]record.Tally, method tenant.Method) error {
 	switch method {
 	case tenant.ByPhone:
 		return c.CheckCodes(record.Account{Tallies: tallies})
@@ -82,7 +83,7 @@ func checkRecovery(c *Call, tallies map[record.Kind]record.Tally, method tenant.
 }
 
 // checkCaptcha verifies the response that each recovery brings.
-func (s *Service) checkCaptcha(ctx context.Context, c *Call, response string) error {
+func (s *Service) checkCaptcha(ctx context.Context, c *session.Call, response string) error {
 	if c.Company.Captcha == nil {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -35,7 +36,7 @@ func (r *Route) Event(result string) string {
 }
 
 // emit tells the observer what came of a call, locks and revocations first.
-func (s *Service) emit(ctx context.Context, r *Request, c *Call, reply Reply, err error) {
+func (s *Service) emit(ctx context.Context, r *Request, c *session.Call, reply Reply, err error) {
 	e := c.Event()
 	e.Route = r.Route.Path
 	if s.Companies[r.Company] != nil {

@@ -2,14 +2,13 @@
 // in which session state, and what each does.
 //
 // Start with Routes, the one table of the state machine, then read one flow
-// file: each is named after its route. Service.Serve runs a route,
-// Service.Authorize decides on the protected path. The package knows nothing
-// of HTTP servers, SQL or Caddy: stores reach it through the interfaces of record,
-// gateways, captchas and providers through those of message and tenant.
+// file: each is named after its route. Service.Serve runs a route. The package knows
+// nothing of HTTP servers, SQL or Caddy.
 //
-// It rests on rooms of their own: limits counts attempts, background does what no
-// request waits for, tenant is a company as it is configured, tokens makes what
-// clients hold, wire has the errors. What operators do is above it, in manage.
+// Below it is session, the life of a session, which also decides on the protected path.
+// Below that, limits counts attempts, background does what no request waits for, tenant
+// is a company as it is configured, tokens makes what clients hold, wire has the errors,
+// and record has what stores keep. What operators do is in manage, beside this package.
 package flows
 
 import (
@@ -18,6 +17,7 @@ import (
 	"slices"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -164,12 +164,12 @@ func (r *Route) Fields() []wire.Field { return wire.Fields(r.run.request) }
 // A runner does what a route does, once the token is found good.
 type runner struct {
 	request reflect.Type // the struct that the body is decoded into
-	serve   func(ctx context.Context, s *Service, c *Call, request any) (Reply, error)
+	serve   func(ctx context.Context, s *Service, c *session.Call, request any) (Reply, error)
 }
 
 // run makes a runner of f.
-func run[Req any](f func(*Service, context.Context, *Call, *Req) (Reply, error)) runner {
-	return runner{reflect.TypeFor[Req](), func(ctx context.Context, s *Service, c *Call, request any) (Reply, error) {
+func run[Req any](f func(*Service, context.Context, *session.Call, *Req) (Reply, error)) runner {
+	return runner{reflect.TypeFor[Req](), func(ctx context.Context, s *Service, c *session.Call, request any) (Reply, error) {
 		return f(s, ctx, c, request.(*Req))
 	}}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/text/language"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -17,7 +18,7 @@ import (
 // fields are set before the first call and not changed after; its methods may then be
 // called concurrently.
 type Service struct {
-	*Manager
+	*session.Manager
 	// KeyUsed is told of each good API key that was sent: its company, and what it is
 	// called (see Company) or KeyOfPage. nil for nobody. It must not block.
 	KeyUsed func(company, key string)
@@ -42,8 +43,8 @@ type Request struct {
 }
 
 // client is who sent the request.
-func (r *Request) client() Client {
-	return Client{
+func (r *Request) client() session.Client {
+	return session.Client{
 		Address: r.Address, UserAgent: r.UserAgent, Languages: r.Languages,
 		SeesStatus: r.Route != nil && r.Route.MayFail(wire.ErrUserRestricted),
 	}
@@ -65,7 +66,7 @@ type Reply struct {
 }
 
 // issued is the reply that gives a client the token of its session.
-func issued(t Issued, err error) (Reply, error) {
+func issued(t session.Issued, err error) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
@@ -95,7 +96,7 @@ func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error
 	return reply, nil
 }
 
-func (s *Service) serve(ctx context.Context, r *Request, c *Call) (Reply, error) {
+func (s *Service) serve(ctx context.Context, r *Request, c *session.Call) (Reply, error) {
 	company, key, err := s.clientOf(ctx, r)
 	if err != nil {
 		return Reply{}, err
@@ -114,7 +115,7 @@ func (s *Service) serve(ctx context.Context, r *Request, c *Call) (Reply, error)
 		return Reply{}, bodyErr // the connection ended with it, so no store would be asked
 	}
 	if r.Route.TakesToken() {
-		want := Demand{Company: company.Code}
+		want := session.Demand{Company: company.Code}
 		if req, ok := request.(codeRequest); ok && bodyErr == nil && req.bringsCode() {
 			err = c.FindAndSpendCode(ctx, token, want, r.Route.From[0])
 		} else {

@@ -7,6 +7,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -20,7 +21,7 @@ type setPasswordRequest struct {
 // other session, code and link of the account. That of many callers with one
 // token only one succeeds is decided by the session, of many with several
 // tokens by the account's Epoch.
-func (s *Service) setPassword(ctx context.Context, c *Call, req *setPasswordRequest) (Reply, error) {
+func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPasswordRequest) (Reply, error) {
 	a, err := c.LoadAccount(ctx)
 	if err != nil {
 		return Reply{}, err
@@ -35,7 +36,7 @@ func (s *Service) setPassword(ctx context.Context, c *Call, req *setPasswordRequ
 	if err := s.CheckNotSame(ctx, &c.Attempt, a, req.NewPassword); err != nil {
 		return Reply{}, err
 	}
-	st := Step{Account: a, State: record.Authorized}
+	st := session.Step{Account: a, State: record.Authorized}
 	if c.Session().State == record.SetPassword {
 		if st.Accepted, err = c.Accept(a, req.AcceptDisclaimers); err != nil {
 			return Reply{}, err
@@ -53,7 +54,7 @@ func (s *Service) setPassword(ctx context.Context, c *Call, req *setPasswordRequ
 	return issued(c.Enter(ctx, st))
 }
 
-func (s *Service) changePassword(ctx context.Context, c *Call, a record.Account, password string) error {
+func (s *Service) changePassword(ctx context.Context, c *session.Call, a record.Account, password string) error {
 	hash, err := s.Hasher.Hash(ctx, c.Turn(), c.Company.Password.Argon2id, password)
 	if err != nil {
 		return wire.Unavailable("hashing the password", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	flowsession "github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -33,7 +34,7 @@ func BenchmarkLogin(b *testing.B) {
 
 func benchmarkLogin(b *testing.B, accounts record.Accounts, sessions record.Sessions) {
 	company := &tenant.Company{Code: "acme", NoAPIKey: true, Policy: tenant.DefaultPolicy()}
-	service := &flows.Service{Manager: &flows.Manager{
+	service := &flows.Service{Manager: &flowsession.Manager{
 		Accounts:  accounts,
 		Sessions:  sessions,
 		Companies: map[string]*tenant.Company{"acme": company},

@@ -13,6 +13,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	flowsession "github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -55,7 +56,7 @@ func newTripService(t *testing.T) *tripService {
 	policy.Password.Argon2id = password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
 	policy.Methods = []tenant.Method{tenant.ByPhone}
 	s.company = &tenant.Company{Code: "acme", NoAPIKey: true, SMS: s, Texts: message.DefaultTexts(), Policy: policy}
-	s.Service = &flows.Service{Manager: &flows.Manager{
+	s.Service = &flows.Service{Manager: &flowsession.Manager{
 		Accounts:  p.Accounts(),
 		Sessions:  r.Sessions(),
 		Companies: map[string]*tenant.Company{"acme": s.company},

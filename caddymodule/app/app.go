@@ -33,6 +33,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -416,7 +417,7 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 			return nil, err
 		}
 	}
-	service := &flows.Service{KeyUsed: countKey, Manager: &flows.Manager{
+	service := &flows.Service{KeyUsed: countKey, Manager: &session.Manager{
 		Accounts:  a.accounts,
 		Forwarded: a.forwarded,
 		Outbox:    a.outbox,

@@ -19,6 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store"
@@ -194,7 +195,7 @@ func newGrown(b testing.TB, seed *seed, accounts record.Accounts, sessions recor
 			}
 			return base64.RawStdEncoding.DecodeString(hash[strings.LastIndexByte(hash, '$')+1:])
 		}
-		return &flows.Service{Manager: &flows.Manager{
+		return &flows.Service{Manager: &session.Manager{
 			Accounts: accounts,
 			Sessions: sessions,
 			Companies: map[string]*tenant.Company{"acme": {
@@ -214,7 +215,7 @@ func newGrown(b testing.TB, seed *seed, accounts record.Accounts, sessions recor
 		b.Fatal(err)
 	}
 	for i := range seed.sessions {
-		if _, err := g.service.Authorize(b.Context(), flows.Demand{}, []string{"Bearer " + seed.token(i)}); err != nil {
+		if _, err := g.service.Authorize(b.Context(), session.Demand{}, []string{"Bearer " + seed.token(i)}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -249,7 +250,7 @@ func (g *grown) journey(b testing.TB) {
 		b.Helper()
 		header := []string{"Bearer " + token} // the CPU's caches have it, as that of a request that has just come
 		began := time.Now()
-		_, err := service.Authorize(b.Context(), flows.Demand{Company: "acme"}, header)
+		_, err := service.Authorize(b.Context(), session.Demand{Company: "acme"}, header)
 		g.took(step, began)
 		if err != want {
 			b.Fatalf("%s: %v", step, err)

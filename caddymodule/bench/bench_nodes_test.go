@@ -19,6 +19,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/store"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -145,7 +146,7 @@ func (f *fleet) node(b testing.TB) *node {
 		b.Fatal(err)
 	}
 	n := &node{Memory: store.NewMemory(server.Sessions(), 100_000), fleet: f, number: len(f.nodes)}
-	n.service = &flows.Service{Manager: &flows.Manager{
+	n.service = &flows.Service{Manager: &session.Manager{
 		Accounts:  noAccounts{},
 		Sessions:  n,
 		Companies: map[string]*tenant.Company{"acme": {Code: "acme", NoAPIKey: true, Policy: tenant.DefaultPolicy()}},
@@ -321,7 +322,7 @@ func (f *fleet) unheard(hearings []*hearing) (n int) {
 }
 
 func (n *node) authorize(ctx context.Context, token string) error {
-	_, err := n.service.Authorize(ctx, flows.Demand{Company: "acme"}, []string{"Bearer " + token})
+	_, err := n.service.Authorize(ctx, session.Demand{Company: "acme"}, []string{"Bearer " + token})
 	return err
 }
 

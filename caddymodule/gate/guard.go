@@ -9,6 +9,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -71,7 +72,7 @@ func (h *Handler) authorize(r *http.Request, t target) (found record.Session, er
 			return found, wire.ErrAPIKeyInvalid
 		}
 	}
-	want := flows.Demand{Company: company, Among: h.Companies, Fresh: h.freshness(r.URL)}
+	want := session.Demand{Company: company, Among: h.Companies, Fresh: h.freshness(r.URL)}
 	var room [1]string
 	credentials, err := h.credentials(r, room[:0])
 	if err != nil {

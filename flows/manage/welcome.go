@@ -3,9 +3,9 @@ package manage
 import (
 	"context"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -35,7 +35,7 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 	case tenant.Admitted(a) != nil:
 		return &NoWelcomeError{"status", "status: who is not active could not use the link"}
 	}
-	c := ad.NewCall(flows.Client{Address: ad.Address})
+	c := ad.NewCall(session.Client{Address: ad.Address})
 	if err := c.Admit(ctx, ad.Company, ""); err != nil {
 		return err
 	}

@@ -1,4 +1,12 @@
-package flows
+// Package session is the life of a session: how a step of a login begins one, how a
+// request with its token finds it, goes on to the next step, or passes on the protected
+// path, and how it is revoked or expires. One-time codes, mailed links and the other
+// proofs that lead from one step to the next are part of it.
+//
+// Start with Call, which is one request of a client, then read Call.Enter for the steps
+// of a login and Manager.Authorize for the protected path. The package knows no route:
+// package flows says which step follows which.
+package session
 
 import (
 	"context"
