@@ -40,8 +40,8 @@ func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *check
 }
 
 // tryPassword looks at rates and locks, the captcha, then the password, for checkpassword
-// and checkcredentials. Once rates, locks and captcha let the attempt through, before
-// refuses it unless it is nil.
+// and checkcredentials. If before is not nil, it is the answer in place of the look at the
+// password.
 func (s *Service) tryPassword(ctx context.Context, c *session.Call, t session.PasswordAttempt, captcha string, before error) error {
 	subject, tallies, err := c.Shown(ctx, t.Account, t.Alias)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A Service answers the routes for its companies, whose sessions the Manager has. Its
-// fields are set before the first call and not changed after; its methods may then be
-// called concurrently.
+// A Service answers the routes of the companies that its Manager has. Its fields are set
+// before the first call and not changed after; its methods may then be called
+// concurrently.
 type Service struct {
 	*session.Manager
 	// KeyUsed is told of each good API key that was sent: its company, and what it is

@@ -11,20 +11,20 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// A Client is who sends a request, and what the request says of itself.
+// A Client is what is known of the sender of a request.
 type Client struct {
 	Address   string // for its limits
 	UserAgent string // as it came; sessions keep its beginning
 	// Languages returns those that the user reads, the best first. It is called only
 	// where there is something to choose; nil if nothing is known of them.
 	Languages func() []language.Tag
-	// SeesStatus tells that the answer may be the status of an account, where that has
-	// revoked the token.
+	// SeesStatus allows the status of an account as the answer, if the status has revoked
+	// the token.
 	SeesStatus bool
 }
 
-// A Call is one request of a client, on its way through a flow: whose it is, the
-// session that its token led to, and what has come of it so far.
+// A Call is one request of a client on its way through a flow: the company and the client,
+// the session of its token, and what has come of the request so far.
 type Call struct {
 	limits.Attempt
 
@@ -46,13 +46,13 @@ type Call struct {
 	country string // calling code of the phone whose SMS code the call is about; empty for none
 }
 
-// NewCall begins the call of a client, which is nobody's yet: see Admit.
+// NewCall begins the call of a client. Admit says which company the call is for.
 func (s *Manager) NewCall(client Client) *Call {
 	return &Call{Attempt: s.attempt(nil, client.Address), s: s, client: client, userAgent: keptUserAgent(client.UserAgent)}
 }
 
-// Admit makes the call one to a company. The key is what the API key is called that
-// was sent for it.
+// Admit says which company the call is for, and what the API key is called that the client
+// sent.
 func (c *Call) Admit(ctx context.Context, company *tenant.Company, key string) (err error) {
 	c.Company, c.key = company, key
 	c.Keys, err = c.s.Keys(ctx)

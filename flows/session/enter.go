@@ -25,7 +25,8 @@ type Issued struct {
 	Quality   *tenant.PasswordQuality // of the password that is to be set; nil for none
 }
 
-// Enter takes a step: it begins the session and returns its token.
+// Enter takes a step: it begins the session, or replaces the call's, and returns the
+// token of it.
 func (c *Call) Enter(ctx context.Context, st Step) (Issued, error) {
 	switch st.State {
 	case record.CheckPassword:
@@ -39,7 +40,7 @@ func (c *Call) Enter(ctx context.Context, st Step) (Issued, error) {
 	}
 }
 
-// enter takes a step whose session is stored. A code that the step sends is charged first.
+// enter takes a step whose session is stored, and sends the code that belongs to it.
 func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 	bucket := record.AccountBucket(c.Company.Code, st.Account.ID)
 	if st.Account.ID == 0 {

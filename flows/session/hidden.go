@@ -10,7 +10,7 @@ import (
 )
 
 // What a hardened company charges and sends for an account without the answer telling of
-// it (contract, 4, hardened; flows/hardened.go).
+// it (contract, 4, hardened).
 
 // hides reports whether the call's session is one that strangers can have of
 // anyone.

@@ -24,7 +24,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A Manager looks after the sessions of all companies. Its exported fields are set
+// A Manager has the sessions of all companies. Its exported fields are set
 // before the first call and not changed after; its methods may then be called
 // concurrently.
 type Manager struct {
@@ -59,7 +59,7 @@ type Manager struct {
 	tasks    background.Tasks
 }
 
-// Keys returns those of the store's secret, which is asked for once.
+// Keys returns the keys that are derived from the store's secret. It asks the store once.
 func (s *Manager) Keys(ctx context.Context) (*tokens.Keys, error) {
 	if known := s.derived.Load(); known != nil {
 		return known, nil

@@ -11,14 +11,14 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A PasswordAttempt is a password that somebody gives as an account's.
+// A PasswordAttempt is one try at the password of an account.
 type PasswordAttempt struct {
 	Account  record.Account // empty but for Tallies for an unknown login id
 	Alias    string         // of the login id that was sent; in a hardened company of a known one, too
 	Password string
-	Subject  record.Subject // for whom a wrong one counts
+	Subject  record.Subject // whose count a wrong password adds to
 	Solved   bool           // no captcha is due any more
-	Wrong    *wire.Error    // what a wrong one is called
+	Wrong    *wire.Error    // the answer to a wrong password
 }
 
 // TryPassword looks at rates and locks, then compares the password of an account that

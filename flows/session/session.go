@@ -110,7 +110,7 @@ func (c *Call) store(ctx context.Context, next record.Session, counters ...recor
 	return nil
 }
 
-// Revoke ends the call's session. Of many callers, one succeeds.
+// Revoke revokes the call's session. Of many callers, one succeeds.
 func (c *Call) Revoke(ctx context.Context) error {
 	var err error
 	if c.claim != nil { // which strangers can have as many of as they like, so that ending them is what is counted
@@ -138,9 +138,9 @@ func (s *Manager) abandon(ctx context.Context, hash record.TokenHash) {
 	}
 }
 
-// RevokeAll ends the sessions that a change of the account, or a new era, owes the end
-// of. The event of each is by, which has the reason and who did it. If RevokeAll fails,
-// Run tries until it is done.
+// RevokeAll revokes the sessions that end with a change of their account, or with the
+// company's session generation. Each has an event of its own, like by, which says why and
+// who did it. If RevokeAll fails, Run tries until it succeeds.
 func (s *Manager) RevokeAll(ctx context.Context, e record.Ending, by record.Event) error {
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
 	events, unlisted := s.endings(ctx, e, by)
