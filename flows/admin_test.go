@@ -12,16 +12,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 func (b *bench) admin() *manage.Admin {
-	return &manage.Admin{Service: b.Service, Company: b.company, Address: "192.0.2.7:1"}
+	return &manage.Admin{Manager: b.Manager, Company: b.company, Address: "192.0.2.7:1"}
 }
 
 // unwilling are sessions that can't be ended for a while.
@@ -41,21 +41,21 @@ func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
 	b := newBench(t)
 	sessions := &unwilling{Sessions: b.Sessions, broken: true}
 	b.Sessions = sessions
-	session := record.Session{Company: code, Account: b.account, Mnemocode: mnemocode, Epoch: 1, State: record.Authorized,
+	doomed := record.Session{Company: code, Account: b.account, Mnemocode: mnemocode, Epoch: 1, State: record.Authorized,
 		Expires: b.clock.Now().Add(time.Hour), Ends: b.clock.Now().Add(time.Hour)}
 	for i := range 256 { // a hash of the account's bucket
-		if session.Hash[0] = byte(i); session.Hash.Bucket() == record.AccountBucket(code, b.account) {
+		if doomed.Hash[0] = byte(i); doomed.Hash.Bucket() == record.AccountBucket(code, b.account) {
 			break
 		}
 	}
-	if err := b.Sessions.Create(t.Context(), b.clock.Now(), session); err != nil {
+	if err := b.Sessions.Create(t.Context(), b.clock.Now(), doomed); err != nil {
 		t.Fatal(err)
 	}
 	_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
 		a.Status = record.StatusClosed
 		return nil
 	}})
-	if !errors.Is(err, flows.ErrOwed) {
+	if !errors.Is(err, session.ErrOwed) {
 		t.Fatalf("got %v, want ErrOwed", err)
 	}
 	if a, err := b.admin().ByMnemocode(t.Context(), mnemocode); err != nil || a.Status != record.StatusClosed {
@@ -68,7 +68,7 @@ func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
 	if err := b.EndOwed(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Sessions.Get(t.Context(), session.Hash); !errors.Is(err, record.ErrNotFound) {
+	if _, err := b.Sessions.Get(t.Context(), doomed.Hash); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("the session lives: %v", err)
 	}
 }
@@ -88,7 +88,7 @@ func TestAChangeThatIsRepeatedIsNotDoneBeforeItsEnding(t *testing.T) {
 		return err
 	}
 	for range 2 {
-		if err := closeIt(); !errors.Is(err, flows.ErrOwed) {
+		if err := closeIt(); !errors.Is(err, session.ErrOwed) {
 			t.Errorf("got %v, want ErrOwed", err)
 		}
 	}
@@ -164,7 +164,7 @@ func TestEndingsThatAreOwedDoNotFloodTheLog(t *testing.T) {
 	var lines bytes.Buffer
 	b.Log = slog.New(slog.NewTextHandler(&lines, nil))
 	b.Sessions = &silent{unwilling{b.Sessions, true}}
-	if err := b.admin().EndSessions(t.Context(), mnemocode); !errors.Is(err, flows.ErrOwed) {
+	if err := b.admin().EndSessions(t.Context(), mnemocode); !errors.Is(err, session.ErrOwed) {
 		t.Fatalf("got %v, want ErrOwed", err)
 	}
 	for range 20 {

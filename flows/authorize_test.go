@@ -13,6 +13,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -20,7 +21,7 @@ import (
 // wantLive asks whether the protected path lets a token through.
 func (b *bench) wantLive(token string, want *wire.Error) {
 	b.t.Helper()
-	session, err := b.Authorize(b.t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
+	session, err := b.Authorize(b.t.Context(), session.Demand{Company: code}, []string{"Bearer " + token})
 	if want == nil {
 		if err != nil || session.Mnemocode != mnemocode || session.Company != code {
 			b.t.Fatalf("got %v and %q of %q, want a pass", err, session.Mnemocode, session.Company)
@@ -40,10 +41,10 @@ func TestOnlyAuthorizedSessionsPass(t *testing.T) {
 				want = nil
 			}
 			b.wantLive(token, want)
-			if _, err := b.Authorize(t.Context(), flows.Demand{}, []string{"Bearer " + token}); codeOf(err) != codeOf0(want) {
+			if _, err := b.Authorize(t.Context(), session.Demand{}, []string{"Bearer " + token}); codeOf(err) != codeOf0(want) {
 				t.Errorf("any company: got %v", err)
 			}
-			if _, err := b.Authorize(t.Context(), flows.Demand{Company: "globex"}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
+			if _, err := b.Authorize(t.Context(), session.Demand{Company: "globex"}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
 				t.Errorf("another company: got %v", err)
 			}
 		})
@@ -149,8 +150,8 @@ func TestAnExpiredTokenNeverRevives(t *testing.T) {
 			b := newBench(t)
 			token := b.sessionIn(state)
 			other := *b
-			other.Service = &flows.Service{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies,
-				Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe}
+			other.Service = &flows.Service{Manager: &session.Manager{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies,
+				Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe}}
 			if state == record.Authorized {
 				memory, _ := b.remembering(1000)
 				b.wantLive(token, nil)
@@ -299,32 +300,32 @@ func TestActivityIsWrittenOnceAMinute(t *testing.T) {
 
 func TestLiveCountsAsNoRequest(t *testing.T) {
 	b := newBench(t)
-	session, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + b.sessionIn(record.Authorized)})
+	live, err := b.Authorize(t.Context(), session.Demand{Company: code}, []string{"Bearer " + b.sessionIn(record.Authorized)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
 		b.clock.advance(12*time.Minute - time.Microsecond)
-		if err := b.Live(t.Context(), session); err != nil {
+		if err := b.Live(t.Context(), live); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.clock.advance(time.Minute)
-	wantError(t, b.Live(t.Context(), session), wire.ErrTokenExpired)
+	wantError(t, b.Live(t.Context(), live), wire.ErrTokenExpired)
 	token := b.sessionIn(record.Authorized)
-	session, err = b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
+	live, err = b.Authorize(t.Context(), session.Demand{Company: code}, []string{"Bearer " + token})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.must("auth/logout", token, nil)
-	wantError(t, b.Live(t.Context(), session), wire.ErrTokenInvalid)
+	wantError(t, b.Live(t.Context(), live), wire.ErrTokenInvalid)
 }
 
 func TestASessionOfARemovedCompanyIsInvalid(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.Authorized)
 	delete(b.Companies, code)
-	if _, err := b.Authorize(t.Context(), flows.Demand{}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
+	if _, err := b.Authorize(t.Context(), session.Demand{}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store"
@@ -185,7 +186,7 @@ func newBench(t *testing.T) *bench {
 		Texts:    message.DefaultTexts(),
 		Policy:   policy,
 	}
-	b.Service = &flows.Service{
+	b.Service = &flows.Service{Manager: &session.Manager{
 		Accounts:  db.Accounts(),
 		Sessions:  db.Sessions(),
 		Companies: map[string]*tenant.Company{code: b.company},
@@ -194,7 +195,7 @@ func newBench(t *testing.T) *bench {
 		Now:       b.clock.Now,
 		After:     b.clock.After,
 		Observe:   witness,
-	}
+	}}
 	t.Cleanup(b.Close)
 	b.seed(manage.Seed{
 		Account: record.Account{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -22,7 +23,7 @@ const captchaMemory = time.Hour
 // solveCaptcha verifies a captcha response, each of which is good once, on
 // whichever node and in whichever company. A bad one is a failure of the address,
 // which the caller has looked at: beyond its limit no provider is asked.
-func (s *Service) solveCaptcha(ctx context.Context, c *call, response string) error {
+func (s *Service) solveCaptcha(ctx context.Context, c *session.Call, response string) error {
 	if response == "" {
 		return &wire.Refusal{Err: wire.ErrCaptchaMissing, Captcha: true}
 	}
@@ -38,7 +39,7 @@ func (s *Service) solveCaptcha(ctx context.Context, c *call, response string) er
 
 // goodCaptcha reports whether a response is right, and marks it as used.
 // Providers trim what surrounds one, so it would be good again with a space.
-func (s *Service) goodCaptcha(ctx context.Context, c *call, response string) (bool, error) {
+func (s *Service) goodCaptcha(ctx context.Context, c *session.Call, response string) (bool, error) {
 	if strings.TrimFunc(response, trimmed) != response {
 		return false, nil
 	}
@@ -63,7 +64,7 @@ func (s *Service) goodCaptcha(ctx context.Context, c *call, response string) (bo
 
 // verifyCaptcha returns whether a response is right, and what of it is good once:
 // of work there are many right responses to one challenge.
-func (s *Service) verifyCaptcha(ctx context.Context, c *call, response string) (once string, ok bool, err error) {
+func (s *Service) verifyCaptcha(ctx context.Context, c *session.Call, response string) (once string, ok bool, err error) {
 	if work, ours := c.Company.Captcha.(tenant.ProofOfWork); ours {
 		keys, err := s.Keys(ctx)
 		if err != nil {

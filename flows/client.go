@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -19,18 +19,17 @@ import (
 // APIKeys, PageKey and Languages are looked at.
 func (s *Service) ClientConfig(ctx context.Context, r *Request) (config tenant.ClientConfig, err error) {
 	ctx = record.WithStoreTime(ctx)
-	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "client.json") }()
+	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "client.json") }()
 	c, _, err := s.clientOf(ctx, r)
 	if err != nil {
 		return tenant.ClientConfig{}, err
 	}
-	all := &call{Attempt: limits.Attempt{Company: c}, languages: r.Languages}
 	return tenant.ClientConfig{
 		Password:    c.ClientPassword(),
 		Captcha:     c.ClientCaptcha(),
 		Recovery:    append([]tenant.Method{}, c.Recovery.Methods...),
 		OAuth:       s.clientOAuth(ctx, c),
-		Disclaimers: all.pending(record.Account{}, nil),
+		Disclaimers: session.Pending(c, r.Languages, record.Account{}, nil),
 		Session:     tenant.ClientSessionLife{Idle: seconds(c.Session.Idle), Lifetime: seconds(c.Session.Lifetime)},
 	}, nil
 }
@@ -60,7 +59,7 @@ func (s *Service) clientOAuth(ctx context.Context, c *tenant.Company) []tenant.C
 				return err
 			})
 			if err != nil {
-				s.warnings.Warn(s.Log, "a provider does not say where logins begin, so clients can't offer it", "company", c.Code, "provider_id", id, "error", err)
+				s.Warn("a provider does not say where logins begin, so clients can't offer it", "company", c.Code, "provider_id", id, "error", err)
 				return
 			}
 			if begins.URL != "" {

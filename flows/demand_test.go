@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -15,15 +15,15 @@ func TestADemandMayNameCompanies(t *testing.T) {
 		b := newBench(t)
 		token := b.sessionIn(state)
 		for _, test := range []struct {
-			demand flows.Demand
+			demand session.Demand
 			want   bool
 		}{
-			{flows.Demand{Among: []string{code}}, true},
-			{flows.Demand{Among: []string{"globex", code}}, true},
-			{flows.Demand{Company: code, Among: []string{"globex", code}}, true},
-			{flows.Demand{Among: []string{"globex"}}, false},
-			{flows.Demand{Company: code, Among: []string{"globex"}}, false},
-			{flows.Demand{Company: "globex", Among: []string{code}}, false},
+			{session.Demand{Among: []string{code}}, true},
+			{session.Demand{Among: []string{"globex", code}}, true},
+			{session.Demand{Company: code, Among: []string{"globex", code}}, true},
+			{session.Demand{Among: []string{"globex"}}, false},
+			{session.Demand{Company: code, Among: []string{"globex"}}, false},
+			{session.Demand{Company: "globex", Among: []string{code}}, false},
 		} {
 			want := wire.ErrTokenInvalid
 			if test.want {
@@ -50,7 +50,7 @@ func TestADemandMayBeForAFreshLogin(t *testing.T) {
 			}
 			token := b.sessionIn(record.Authorized)
 			ask := func(fresh time.Duration) (record.Session, error) {
-				return b.Authorize(t.Context(), flows.Demand{Fresh: fresh}, []string{"Bearer " + token})
+				return b.Authorize(t.Context(), session.Demand{Fresh: fresh}, []string{"Bearer " + token})
 			}
 			if _, err := ask(0); err != nil { // so that it is remembered, but not when it began
 				t.Fatal(err)

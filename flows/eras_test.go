@@ -12,6 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -153,7 +154,7 @@ func TestTheEndOfAllSessionsThatFailsIsToldAndDoneLater(t *testing.T) {
 	sessions := &unwilling{Sessions: b.Sessions, broken: true}
 	token := b.sessionIn(record.Authorized)
 	b.Sessions = sessions
-	if err := b.admin().EndAllSessions(t.Context()); !errors.Is(err, flows.ErrOwed) {
+	if err := b.admin().EndAllSessions(t.Context()); !errors.Is(err, session.ErrOwed) {
 		t.Fatalf("got %v, want ErrOwed", err)
 	}
 	if live, err := b.admin().LiveSessions(t.Context(), mnemocode); err != nil || len(live) != 0 {

@@ -2,14 +2,10 @@ package flows
 
 import (
 	"context"
-	"errors"
-	"strconv"
 	"strings"
 
-	"github.com/mnemogate/mnemogate/flows/limits"
-	"github.com/mnemogate/mnemogate/flows/message"
-	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -22,13 +18,9 @@ import (
 // every login id, known or not. What is counted for the account itself, whichever
 // of its login ids was sent, holds too, and shows only behind its secret.
 
-// hides reports whether the call's session is one that strangers can have of
-// anyone.
-func (c *call) hides() bool { return c.Company.Hardened && c.session.State == record.RecoveryOTP }
-
 // loginHardened begins a login of anyone. Only accounts without a password, which
 // log in by a code, answer otherwise than an unknown login id.
-func (s *Service) loginHardened(ctx context.Context, c *call, a record.Account, alias string) (Reply, error) {
+func (s *Service) loginHardened(ctx context.Context, c *session.Call, a record.Account, alias string) (Reply, error) {
 	_, tallies, err := c.Shown(ctx, a, alias)
 	if err != nil {
 		return Reply{}, c.AddressFirst(ctx, err)
@@ -38,11 +30,10 @@ func (s *Service) loginHardened(ctx context.Context, c *call, a record.Account, 
 	if byCode && (a.Phone == "" || tenant.Admitted(a) != nil) {
 		a, byCode = record.Account{Era: a.Era}, false // it can't log in at all
 	}
-	st := step{account: a, decoyOf: alias, counters: c.AddressLook()}
-	begin := s.enterSealed
+	st := session.Step{Account: a, DecoyOf: alias, State: record.CheckPassword, Counters: c.AddressLook()}
 	if byCode {
 		passwords.Count = 0
-		st.decoyOf, begin = "", s.awaitCode
+		st.DecoyOf, st.State = "", record.CheckOTP
 	}
 	refusal := c.CheckPasswords(passwords)
 	if byCode && refusal == nil {
@@ -51,8 +42,8 @@ func (s *Service) loginHardened(ctx context.Context, c *call, a record.Account, 
 	if refusal != nil {
 		return Reply{}, c.AddressFirst(ctx, refusal)
 	}
-	reply, err := begin(ctx, c, st)
-	reply.DisclaimersRequired = c.pending(record.Account{}, nil) // all of them
+	reply, err := issued(c.Enter(ctx, st))
+	reply.DisclaimersRequired = c.Pending(record.Account{}, nil) // all of them
 	reply.CaptchaRequired = !byCode && c.CaptchaDue(passwords)
 	return reply, err
 }
@@ -60,13 +51,13 @@ func (s *Service) loginHardened(ctx context.Context, c *call, a record.Account, 
 // recoverHardened answers alike whether or not there is an account that can be
 // recovered: where there is none, a decoy is, and what there is to send is sent
 // after the answer.
-func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequest, a record.Account, alias string) (Reply, error) {
+func (s *Service) recoverHardened(ctx context.Context, c *session.Call, req *recoverRequest, a record.Account, alias string) (Reply, error) {
 	a, method, methodErr := c.Company.HardenedMethod(req.Method, a)
 	_, tallies, err := c.Shown(ctx, a, alias)
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := c.checkRecovery(tallies, method); err != nil {
+	if err := checkRecovery(c, tallies, method); err != nil {
 		return Reply{}, err
 	}
 	if err := s.checkCaptcha(ctx, c, req.CaptchaResponse); err != nil {
@@ -76,84 +67,17 @@ func (s *Service) recoverHardened(ctx context.Context, c *call, req *recoverRequ
 		return Reply{}, methodErr
 	}
 	if method == tenant.ByMail {
-		if err := c.Charge(ctx, c.mailBudget(limits.DecoyBudget(alias))...); err != nil {
+		if err := c.MailLinkLater(ctx, a, alias); err != nil {
 			return Reply{}, err
-		}
-		if a.ID != 0 {
-			s.mailLinkLater(c, a)
 		}
 		return Reply{Verification: tenant.ByMail, UserEmail: shownEmail(req.LoginID)}, nil
 	}
-	reply, err := s.enter(ctx, c, step{account: a, decoyOf: alias, state: record.RecoveryOTP})
+	reply, err := issued(c.Enter(ctx, session.Step{Account: a, DecoyOf: alias, State: record.RecoveryOTP}))
 	if err != nil {
 		return Reply{}, err
 	}
 	reply.Verification, reply.UserPhone = tenant.ByPhone, shownPhone(req.LoginID)
 	return reply, nil
-}
-
-// mailLinkLater mails a link after the answer, if the account's budget allows it.
-func (s *Service) mailLinkLater(c *call, a record.Account) {
-	s.unseen(c.Company, a, message.RecoveryLink, func(ctx context.Context) error {
-		err := s.chargeHidden(ctx, c, a, c.mailBudget(strconv.FormatInt(a.ID, 10))...)
-		if errors.Is(err, errBudgetSpent) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		link, message := c.newLink(a, message.RecoveryLink)
-		if err := s.store(ctx, c, link); err != nil {
-			return err
-		}
-		err = panics.Contain(func() error { return s.send(ctx, c.Company, c.Company.Mail, a, message) })
-		if err != nil {
-			s.abandon(ctx, link.Hash)
-		}
-		return err
-	})
-}
-
-// withinHidden is send if the account's own budgets and locks allow it.
-func (s *Service) withinHidden(c *call, a record.Account, send func(context.Context) error) func(context.Context) error {
-	budgets := append(c.AccountSMS(strconv.FormatInt(a.ID, 10), a.Phone), c.CompanySMS()...)
-	country, full := c.CountrySMS(a.Phone)
-	budgets = append(budgets, country...)
-	locked := c.CheckCodes(a) != nil
-	return func(ctx context.Context) error {
-		if locked {
-			return errBudgetSpent
-		}
-		if full != nil {
-			return s.spentHidden(ctx, c, a, full)
-		}
-		if err := s.chargeHidden(ctx, c, a, budgets...); err != nil {
-			return err
-		}
-		return send(ctx)
-	}
-}
-
-// errBudgetSpent is why something was not sent. That is no failure.
-var errBudgetSpent = errors.New("a budget is used up")
-
-// chargeHidden charges budgets behind an answer that does not tell of them. It
-// tells the operator.
-func (s *Service) chargeHidden(ctx context.Context, c *call, a record.Account, counters ...record.Counter) error {
-	return s.spentHidden(ctx, c, a, s.Sessions.Charge(ctx, s.Now(), counters...))
-}
-
-// spentHidden makes errBudgetSpent of a counter that is full.
-func (s *Service) spentHidden(ctx context.Context, c *call, a record.Account, err error) error {
-	if full, ok := errors.AsType[*record.Full](err); ok {
-		if s.told.First(s.Now(), full) {
-			e := c.by("")
-			e.Name, e.Company, e.Account, e.Mnemocode, e.Country = limits.LockOf(full.Key), c.Company.Code, a.ID, a.Mnemocode, c.country
-			s.Emit(ctx, e)
-		}
-		return errBudgetSpent
-	}
-	return err
 }
 
 // shownEmail is masked unless the caller knows it already.

@@ -16,6 +16,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -178,7 +179,7 @@ func guesses(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
 }
 
 func authorize(b *bench, token string) error {
-	_, err := b.Authorize(b.t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
+	_, err := b.Authorize(b.t.Context(), session.Demand{Company: code}, []string{"Bearer " + token})
 	return err
 }
 

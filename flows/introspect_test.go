@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 )
 
 // What memory says is what the store says, and neither is prolonged by it.
@@ -19,7 +19,7 @@ func TestIntrospectionChangesNothing(t *testing.T) {
 				_, counting = b.remembering(1000)
 			}
 			token := b.sessionIn(record.Authorized)
-			session, err := b.Authorize(t.Context(), flows.Demand{Fresh: time.Hour}, []string{"Bearer " + token})
+			session, err := b.Authorize(t.Context(), session.Demand{Fresh: time.Hour}, []string{"Bearer " + token})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -13,15 +14,15 @@ type loginRequest struct {
 }
 
 // login issues the first token of a login (interface, Endpoints 1).
-func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply, error) {
-	a, alias, err := s.accountByLoginID(ctx, c, record.NormalizeLoginID(req.LoginID))
+func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest) (Reply, error) {
+	a, alias, err := c.FindAccount(ctx, record.NormalizeLoginID(req.LoginID))
 	if err != nil {
 		return Reply{}, c.AddressFirst(ctx, err)
 	}
 	if c.Company.Hardened {
 		return s.loginHardened(ctx, c, a, alias)
 	}
-	state, err := c.loginState(a)
+	state, err := loginState(c, a)
 	if err != nil {
 		return Reply{}, c.AddressFirst(ctx, err)
 	}
@@ -31,19 +32,15 @@ func (s *Service) login(ctx context.Context, c *call, req *loginRequest) (Reply,
 		}
 		return Reply{}, wire.ErrLoginIDNotFound
 	}
-	begin := s.enterSealed
-	if state == record.CheckOTP {
-		begin = s.awaitCode
-	}
-	reply, err := begin(ctx, c, step{account: a, counters: c.AddressLook()})
-	reply.DisclaimersRequired = c.pending(a, nil)
+	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: state, Counters: c.AddressLook()}))
+	reply.DisclaimersRequired = c.Pending(a, nil)
 	reply.CaptchaRequired = state == record.CheckPassword && c.CaptchaDue(a.Tallies[record.WrongPasswords])
 	return reply, err
 }
 
 // loginState is the state that a login begins in. An unknown login id is locked
 // as one with a password.
-func (c *call) loginState(a record.Account) (record.State, error) {
+func loginState(c *session.Call, a record.Account) (record.State, error) {
 	passwords := a.Tallies[record.WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
 	if byCode {
@@ -67,7 +64,7 @@ func (c *call) loginState(a record.Account) (record.State, error) {
 	case !byCode:
 		return record.CheckPassword, nil
 	case a.Phone == "":
-		return record.None, errNoSecondFactor
+		return record.None, session.ErrNoSecondFactor
 	default:
 		return record.CheckOTP, nil
 	}

@@ -9,16 +9,16 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func (m *machine) admin(t *rapid.T, c *modelCompany) *manage.Admin {
-	return &manage.Admin{Service: pick(t, "node", m.nodes...), Company: c.Company}
+	return &manage.Admin{Manager: pick(t, "node", m.nodes...).Manager, Company: c.Company}
 }
 
 // create adds an account with drawn login ids; those of another are refused.
@@ -143,7 +143,7 @@ func (m *machine) app(t *rapid.T, ad *manage.Admin, a *modelAccount) error {
 
 // didNotAnswer cuts the sequence if err says that a server did not answer.
 func (m *machine) didNotAnswer(err error) bool {
-	m.cut = m.cut || m.servers && (errors.Is(err, wire.ErrUnavailable) || errors.Is(err, flows.ErrOwed))
+	m.cut = m.cut || m.servers && (errors.Is(err, wire.ErrUnavailable) || errors.Is(err, session.ErrOwed))
 	return m.cut
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store"
@@ -199,10 +200,10 @@ func newMachine(t *rapid.T, stores [2]machineStore) *machine {
 	}
 	remembers := rapid.Bool().Draw(t, "one node that remembers")
 	for _, s := range stores {
-		node := &flows.Service{
+		node := &flows.Service{Manager: &session.Manager{
 			Accounts: s.accounts, Sessions: s.sessions, Companies: companies, Hasher: pw.NewHasher(2),
 			Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: m.clock.Now, After: m.clock.After,
-		}
+		}}
 		m.nodes = append(m.nodes, node)
 		if remembers {
 			memory := store.NewMemory(s.sessions, 1000)

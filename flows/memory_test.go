@@ -16,9 +16,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store"
 )
@@ -49,7 +49,7 @@ func (b *bench) remembering(limit int) (*store.Memory, *countingSessions) {
 }
 
 func (b *bench) authorize(token string) (record.Session, error) {
-	return b.Authorize(b.t.Context(), flows.Demand{}, []string{"Bearer " + token})
+	return b.Authorize(b.t.Context(), session.Demand{}, []string{"Bearer " + token})
 }
 
 func TestARememberedSessionIsNotAskedForAgain(t *testing.T) {

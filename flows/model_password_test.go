@@ -113,6 +113,8 @@ func (m *model) statusChanged(a *modelAccount, before record.Status) {
 		switch {
 		case a.status == record.StatusActive && s.barred == a:
 			s.barred = nil
+		case before == record.StatusActive && s.account == a && !s.ended && s.state == record.CheckPassword: // not stored, so the clock does not matter
+			s.barred = a
 		case before == record.StatusActive && s.account == a && !s.ended && !s.expired && m.now.Before(s.expires) &&
 			!(s.company.Hardened && s.state == record.RecoveryOTP):
 			s.barred, s.unsure = a, s.crowded || s.forgotten || s.passed || !m.now.Before(s.early)
@@ -135,7 +137,7 @@ func (m *model) endThose(which func(*modelSession) bool) {
 	for _, s := range m.sessions {
 		switch {
 		case !which(s):
-		case s.expired, s.passed, !m.now.Before(s.expires):
+		case s.state != record.CheckPassword && (s.expired || s.passed || !m.now.Before(s.expires)):
 			s.expired, s.forgotten = true, true
 		default:
 			s.ended = true

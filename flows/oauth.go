@@ -8,14 +8,12 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/mnemogate/mnemogate/flows/background"
-	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -32,7 +30,7 @@ type oauthRequest struct {
 var codeVerifier = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
 
 // oauth logs in with the code of a provider (interface, Endpoints 7).
-func (s *Service) oauth(ctx context.Context, c *call, req *oauthRequest) (Reply, error) {
+func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest) (Reply, error) {
 	if req.CodeVerifier != "" && !codeVerifier.MatchString(req.CodeVerifier) {
 		return Reply{}, wire.Invalid("The field code_verifier must have 43 to 128 letters, digits and -._~ (RFC 7636, 4.1).")
 	}
@@ -51,16 +49,16 @@ func (s *Service) oauth(ctx context.Context, c *call, req *oauthRequest) (Reply,
 	if err != nil {
 		return Reply{}, err
 	}
-	if len(c.pending(a, nil)) == 0 {
-		return s.authorize(ctx, c, step{account: a})
+	if len(c.Pending(a, nil)) == 0 {
+		return issued(c.Enter(ctx, session.Step{Account: a, State: record.Authorized}))
 	}
-	reply, err := s.enter(ctx, c, step{account: a, state: record.AcceptDisclaimers})
-	reply.DisclaimersRequired = c.pending(a, nil)
+	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: record.AcceptDisclaimers}))
+	reply.DisclaimersRequired = c.Pending(a, nil)
 	return reply, err
 }
 
 // exchange returns whom the code stands for. A refusal counts against the address.
-func (s *Service) exchange(ctx context.Context, c *call, config tenant.OAuth, req *oauthRequest) (tenant.OAuthUser, error) {
+func (s *Service) exchange(ctx context.Context, c *session.Call, config tenant.OAuth, req *oauthRequest) (tenant.OAuthUser, error) {
 	user, err := s.askProvider(ctx, c, config, req)
 	if err != nil && !errors.Is(err, wire.ErrOAuthFailed) {
 		return tenant.OAuthUser{}, err
@@ -76,7 +74,7 @@ func (s *Service) exchange(ctx context.Context, c *call, config tenant.OAuth, re
 }
 
 // askProvider asks the provider, unless that would be in vain.
-func (s *Service) askProvider(ctx context.Context, c *call, config tenant.OAuth, req *oauthRequest) (tenant.OAuthUser, error) {
+func (s *Service) askProvider(ctx context.Context, c *session.Call, config tenant.OAuth, req *oauthRequest) (tenant.OAuthUser, error) {
 	if !slices.Contains(config.RedirectURIs, req.RedirectURI) {
 		return tenant.OAuthUser{}, fmt.Errorf("%w: the redirect_uri is none of those configured", wire.ErrOAuthFailed)
 	}
@@ -108,7 +106,7 @@ const grantMemory = time.Hour
 // have only so many remembered. It is spent for all providers: one that had the
 // browser bring it another's, to log in there with it, comes too late (RFC 9700,
 // 4.4).
-func (s *Service) spendGrant(ctx context.Context, c *call, req *oauthRequest) error {
+func (s *Service) spendGrant(ctx context.Context, c *session.Call, req *oauthRequest) error {
 	hash := sha256.Sum256([]byte(strings.TrimFunc(req.Code, trimmed)))
 	sent := c.Counter("grant", hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: grantMemory})
 	err := s.Sessions.Charge(ctx, c.Now, append(slices.Concat(c.AddressLook(), c.AddressLogins()), sent)...)
@@ -116,73 +114,4 @@ func (s *Service) spendGrant(ctx context.Context, c *call, req *oauthRequest) er
 		return fmt.Errorf("%w: the code was sent before", wire.ErrOAuthFailed)
 	}
 	return c.Refused(err)
-}
-
-// accountOfUser finds the account bound to the user. With LinkVerifiedEmail one
-// whose primary email the provider has verified is bound at its first use.
-func (s *Service) accountOfUser(ctx context.Context, c *call, config tenant.OAuth, identity record.Identity, user tenant.OAuthUser) (record.Account, error) {
-	a, err := s.Accounts.ByIdentity(ctx, c.Company.Code, identity)
-	if err == nil {
-		c.found(a)
-		return a, tenant.Admitted(a)
-	}
-	if !errors.Is(err, record.ErrNotFound) {
-		return record.Account{}, wire.Unavailable("looking up the provider's user", err)
-	}
-	if !config.LinkVerifiedEmail || !user.EmailVerified || user.Email == "" {
-		return record.Account{}, wire.ErrOAuthNotFound
-	}
-	a, _, err = s.accountByLoginID(ctx, c, record.NormalizeLoginID(user.Email))
-	if err != nil {
-		return record.Account{}, err
-	}
-	if a.ID == 0 || !record.SameEmail(a.Email, user.Email) { // the login id may be its login name
-		return record.Account{}, wire.ErrOAuthNotFound
-	}
-	if err := tenant.Admitted(a); err != nil {
-		return record.Account{}, err
-	}
-	err = s.bind(ctx, c, a, identity)
-	if errors.Is(err, record.ErrConflict) {
-		// It is bound to another user of the provider, has just been to this, or was
-		// changed just now.
-		a, err = s.Accounts.ByIdentity(ctx, c.Company.Code, identity)
-		if errors.Is(err, record.ErrNotFound) {
-			return record.Account{}, wire.ErrOAuthNotFound
-		}
-		if err == nil {
-			return a, tenant.Admitted(a)
-		}
-	}
-	if err != nil {
-		return record.Account{}, wire.Unavailable("binding the provider's user", err)
-	}
-	s.Notify(c.Company, a, message.NoticeIdentityBound)
-	return a, nil
-}
-
-// bind adds an identity to an account that has none of that provider. record.ErrConflict
-// if it has one, the identity is another account's, or the account has changed in
-// what its sessions rest on, such as its email.
-func (s *Service) bind(ctx context.Context, c *call, to record.Account, identity record.Identity) error {
-	bound := record.Event{
-		Name: record.IdentityBound, Time: c.Now, Mnemocode: to.Mnemocode, Provider: identity.Provider,
-		Reason: "provider " + strconv.Itoa(identity.Provider),
-	}
-	_, err := s.Accounts.Update(ctx, c.Company.Code, to.ID, func(a *record.Account) (ends bool, err error) {
-		if a.Epoch != to.Epoch || slices.ContainsFunc(a.Identities, func(i record.Identity) bool { return i.Provider == identity.Provider }) {
-			return false, record.ErrConflict
-		}
-		a.Identities = append(a.Identities, identity)
-		a.Updated = c.Now
-		a.Outbox = background.OutboxEvents(c.Company, bound)
-		return false, nil
-	})
-	if _, taken := errors.AsType[*record.TakenError](err); taken {
-		return record.ErrConflict
-	}
-	if err == nil {
-		c.Events = append(c.Events, bound)
-	}
-	return err
 }

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -353,7 +353,7 @@ func TestAnIdentityThatWasJustBoundIsItsAccounts(t *testing.T) {
 		b.seed(manage.Seed{Account: record.Account{Mnemocode: "faster", Identities: []record.Identity{{Provider: 2, Subject: "new"}}}})
 	}}
 	token := b.must("auth/oauth", "", grant(nil)).SessionToken
-	session, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
+	session, err := b.Authorize(t.Context(), session.Demand{Company: code}, []string{"Bearer " + token})
 	if err != nil || session.Mnemocode != "faster" || len(b.load().Identities) != 0 {
 		t.Errorf("logged in as %q, %v", session.Mnemocode, err)
 	}

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -18,7 +18,7 @@ const newSecret = "another fine secret"
 // idOf is the session_id of an authorized token.
 func (b *bench) idOf(token string) string {
 	b.t.Helper()
-	s, err := b.Authorize(b.t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token})
+	s, err := b.Authorize(b.t.Context(), session.Demand{Company: code}, []string{"Bearer " + token})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestOfOwnChangesThatRaceOneWins(t *testing.T) {
 	})
 	live := 0
 	for i, token := range tokens {
-		if _, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + token}); (err == nil) != won[i] {
+		if _, err := b.Authorize(t.Context(), session.Demand{Company: code}, []string{"Bearer " + token}); (err == nil) != won[i] {
 			t.Errorf("session %d: got %v; its change won: %v", i, err, won[i])
 		}
 		if won[i] {
@@ -168,7 +168,7 @@ func TestASessionIsKeptByWhoeverEndsTheOthers(t *testing.T) {
 	kept, other := b.sessionIn(record.Authorized), b.sessionIn(record.Authorized)
 	sessions := &unwilling{Sessions: b.Sessions, broken: true}
 	b.Sessions = sessions
-	if err := b.changeOwn(manage.OwnChange{Current: password, New: newSecret, Keep: b.idOf(kept)}); !errors.Is(err, flows.ErrOwed) {
+	if err := b.changeOwn(manage.OwnChange{Current: password, New: newSecret, Keep: b.idOf(kept)}); !errors.Is(err, session.ErrOwed) {
 		t.Fatalf("got %v", err)
 	}
 	sessions.broken = false

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -89,7 +90,7 @@ func TestAPageKeyIsGoodForOneCompanyForAnHour(t *testing.T) {
 	b.clock.advance(time.Microsecond)
 	b.wantKey(wire.ErrAPIKeyInvalid, code, key)
 
-	node := &flows.Service{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies, Log: b.Log, Now: b.clock.Now, Observe: b.Observe}
+	node := &flows.Service{Manager: &session.Manager{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies, Log: b.Log, Now: b.clock.Now, Observe: b.Observe}}
 	b.Service, key = node, b.pageKey(code) // made by one
 	b.wantKey(nil, code, key)              // known to the other
 
@@ -101,7 +102,7 @@ func TestAPageKeyIsGoodForOneCompanyForAnHour(t *testing.T) {
 func TestAPageKeyNeedsTheStoresSecret(t *testing.T) {
 	b := newKeyedBench(t)
 	key := b.pageKey(code)
-	b.Service = &flows.Service{Accounts: secretless{b.Accounts}, Sessions: b.Sessions, Companies: b.Companies, Log: b.Log, Now: b.clock.Now, Observe: b.Observe}
+	b.Service = &flows.Service{Manager: &session.Manager{Accounts: secretless{b.Accounts}, Sessions: b.Sessions, Companies: b.Companies, Log: b.Log, Now: b.clock.Now, Observe: b.Observe}}
 	b.wantKey(wire.ErrUnavailable, code, key)
 	b.wantKey(wire.ErrUnavailable, "nobody", key)
 	b.wantKey(wire.ErrAPIKeyInvalid, code, "wrong")

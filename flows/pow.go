@@ -24,7 +24,7 @@ type Challenge struct {
 // APIKeys and PageKey are looked at.
 func (s *Service) Challenge(ctx context.Context, r *Request) (c Challenge, err error) {
 	ctx = record.WithStoreTime(ctx)
-	defer func() { s.warnings.Unanswered(s.Log, err, "company", r.Company, "route", "captcha") }()
+	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "captcha") }()
 	company, _, err := s.clientOf(ctx, r)
 	if err != nil {
 		return Challenge{}, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -70,9 +71,9 @@ func (secretless) Secret(context.Context) ([]byte, error) {
 func TestWithoutTheSecretNoWorkIsGood(t *testing.T) {
 	b := newWorkBench(t)
 	right := solution(b.challenge(code))
-	down := &flows.Service{
+	down := &flows.Service{Manager: &session.Manager{
 		Accounts: secretless{b.Accounts}, Sessions: b.Sessions, Companies: b.Companies, Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe,
-	}
+	}}
 	if _, err := down.Challenge(t.Context(), &flows.Request{Company: code}); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -191,7 +192,7 @@ func TestNothingElseUsesALinkUp(t *testing.T) {
 			b.wrong(wire.ErrTokenInvalid, route.Path, link, b.goodBody(route.Path))
 		}
 	}
-	if _, err := b.Authorize(t.Context(), flows.Demand{Company: code}, []string{"Bearer " + link}); !errors.Is(err, wire.ErrTokenInvalid) {
+	if _, err := b.Authorize(t.Context(), session.Demand{Company: code}, []string{"Bearer " + link}); !errors.Is(err, wire.ErrTokenInvalid) {
 		t.Errorf("on the protected path: got %v", err)
 	}
 	for _, body := range []object{{}, {"token": ""}, {"token": strings.Repeat("x", 129)}, {"token": 1}} {

@@ -2,14 +2,13 @@
 // in which session state, and what each does.
 //
 // Start with Routes, the one table of the state machine, then read one flow
-// file: each is named after its route. Service.Serve runs a route,
-// Service.Authorize decides on the protected path. The package knows nothing
-// of HTTP servers, SQL or Caddy: stores reach it through the interfaces of record,
-// gateways, captchas and providers through those of message and tenant.
+// file: each is named after its route. Service.Serve runs a route. The package knows
+// nothing of HTTP servers, SQL or Caddy.
 //
-// It rests on rooms of their own: limits counts attempts, background does what no
-// request waits for, tenant is a company as it is configured, tokens makes what
-// clients hold, wire has the errors. What operators do is above it, in manage.
+// Below it is session, the life of a session, which also decides on the protected path.
+// Below that, limits counts attempts, background does what no request waits for, tenant
+// is a company as it is configured, tokens makes what clients hold, wire has the errors,
+// and record has what stores keep. What operators do is in manage, beside this package.
 package flows
 
 import (
@@ -18,6 +17,7 @@ import (
 	"slices"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -49,21 +49,21 @@ var Routes = []Route{
 		Fails: fails(userErrors, wire.ErrLoginIDNotFound, wire.ErrRestricted),
 		run:   run((*Service).login),
 	},
-	{ // password.go
+	{ // checkpassword.go
 		Path:  "auth/checkpassword",
 		From:  in(record.CheckPassword),
 		To:    to(record.CheckOTP, record.SetPassword, record.Authorized),
 		Fails: fails(userErrors, wire.ErrCaptchaMissing, wire.ErrCaptchaInvalid, wire.ErrPasswordInvalid, wire.ErrDisclaimerInvalid, wire.ErrRestricted),
 		run:   run((*Service).checkPassword),
 	},
-	{ // otp.go
+	{ // checkotp.go
 		Path:  "auth/checkotp",
 		From:  in(record.CheckOTP),
 		To:    to(record.SetPassword, record.Authorized),
 		Fails: fails(userErrors, wire.ErrOTPInvalid, wire.ErrBackupCodeInvalid, wire.ErrDisclaimerInvalid, wire.ErrRestricted),
 		run:   run((*Service).checkOTP),
 	},
-	{ // otp.go
+	{ // renewotp.go
 		Path:  "auth/renewotp",
 		From:  in(record.CheckOTP),
 		To:    to(record.None), // the token and its state stay
@@ -77,7 +77,7 @@ var Routes = []Route{
 		Fails: fails(userErrors, wire.ErrPasswordSame, wire.ErrQuality, wire.ErrDisclaimerInvalid),
 		run:   run((*Service).setPassword),
 	},
-	{ // credentials.go
+	{ // checkcredentials.go
 		Path:  "auth/checkcredentials",
 		From:  in(record.None),
 		To:    to(record.CheckOTP, record.SetPassword, record.Authorized),
@@ -91,7 +91,7 @@ var Routes = []Route{
 		Fails: fails(userErrors, wire.ErrOAuthNotFound, wire.ErrOAuthFailed, wire.ErrRestricted),
 		run:   run((*Service).oauth),
 	},
-	{ // disclaimers.go
+	{ // acceptdisclaimers.go
 		Path:  "auth/acceptdisclaimers",
 		From:  in(record.AcceptDisclaimers),
 		To:    to(record.Authorized),
@@ -105,7 +105,7 @@ var Routes = []Route{
 		Fails: fails(nil, wire.ErrRestricted),
 		run:   run((*Service).logout),
 	},
-	{ // recovery.go
+	{ // recover.go
 		Path: "auth/recovery/recover",
 		From: in(record.None),
 		To:   to(record.RecoveryOTP, record.RecoveryQuestion, record.None), // None: a link was mailed
@@ -113,28 +113,28 @@ var Routes = []Route{
 			wire.ErrPhoneNotSet, wire.ErrEmailNotSet, wire.ErrQuestionNotSet, wire.ErrRestricted),
 		run: run((*Service).recover),
 	},
-	{ // otp.go
+	{ // checkotp.go
 		Path:  "auth/recovery/checkotp",
 		From:  in(record.RecoveryOTP),
 		To:    to(record.RecoveryPassword),
 		Fails: fails(userErrors, wire.ErrOTPInvalid, wire.ErrRestricted),
 		run:   run((*Service).recoveryCheckOTP),
 	},
-	{ // otp.go
+	{ // renewotp.go
 		Path:  "auth/recovery/renewotp",
 		From:  in(record.RecoveryOTP),
 		To:    to(record.None), // the token and its state stay
 		Fails: fails(userErrors, wire.ErrRestricted),
 		run:   run((*Service).recoveryRenewOTP),
 	},
-	{ // recovery.go; the interface names recovery-checkotp here, but recover issues this state
+	{ // checkquestion.go; the interface names recovery-checkotp here, but recover issues this state
 		Path:  "auth/recovery/checkquestion",
 		From:  in(record.RecoveryQuestion),
 		To:    to(record.RecoveryPassword),
 		Fails: fails(userErrors, wire.ErrAnswerInvalid, wire.ErrRestricted),
 		run:   run((*Service).checkQuestion),
 	},
-	{ // recovery.go; open in the interface: takes the token of a mailed link in the body
+	{ // checklink.go; open in the interface: takes the token of a mailed link in the body
 		Path:  "auth/recovery/checklink",
 		From:  in(record.None),
 		To:    to(record.RecoveryPassword),
@@ -164,24 +164,24 @@ func (r *Route) Fields() []wire.Field { return wire.Fields(r.run.request) }
 // A runner does what a route does, once the token is found good.
 type runner struct {
 	request reflect.Type // the struct that the body is decoded into
-	serve   func(ctx context.Context, s *Service, c *call, request any) (Reply, error)
+	serve   func(ctx context.Context, s *Service, c *session.Call, request any) (Reply, error)
 }
 
 // run makes a runner of f.
-func run[Req any](f func(*Service, context.Context, *call, *Req) (Reply, error)) runner {
-	return runner{reflect.TypeFor[Req](), func(ctx context.Context, s *Service, c *call, request any) (Reply, error) {
+func run[Req any](f func(*Service, context.Context, *session.Call, *Req) (Reply, error)) runner {
+	return runner{reflect.TypeFor[Req](), func(ctx context.Context, s *Service, c *session.Call, request any) (Reply, error) {
 		return f(s, ctx, c, request.(*Req))
 	}}
 }
 
 // decode reads the body into a new request.
-func (r runner) decode(c *call) (request any, err error) {
+func (r runner) decode(body func() ([]byte, error)) (request any, err error) {
 	request = reflect.New(r.request).Interface()
-	body, err := c.body()
+	raw, err := body()
 	if err != nil {
 		return nil, err
 	}
-	return request, wire.Decode(body, request)
+	return request, wire.Decode(raw, request)
 }
 
 // A codeRequest is one that may bring a one-time code. If it does, the code that

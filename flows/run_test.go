@@ -10,13 +10,14 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 )
 
 // What is owed is ended also while a sweep takes long.
 func TestAnEndingWaitsForNoSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &slowlySwept{swept: make(chan struct{})}
-		s := &flows.Service{Accounts: owingAccounts{slowlySwept: st}, Sessions: sweptSessions{slowlySwept: st}, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+		s := &flows.Service{Manager: &session.Manager{Accounts: owingAccounts{slowlySwept: st}, Sessions: sweptSessions{slowlySwept: st}, Log: slog.New(slog.DiscardHandler), Now: time.Now}}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {

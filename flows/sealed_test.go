@@ -14,6 +14,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -64,8 +65,8 @@ func TestALoginsTokenIsUsedOnce(t *testing.T) {
 	b := newBench(t)
 	b.company.Limits.LoginsPerAddress.N = 1000
 	other := *b
-	other.Service = &flows.Service{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies,
-		Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe}
+	other.Service = &flows.Service{Manager: &session.Manager{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies,
+		Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe}}
 	for _, path := range []string{"auth/checkpassword", "auth/logout"} {
 		token := b.sessionIn(record.CheckPassword)
 		var passed atomic.Int64

@@ -5,10 +5,9 @@ import (
 	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/background"
-	"github.com/mnemogate/mnemogate/flows/limits"
-	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -22,8 +21,8 @@ type setPasswordRequest struct {
 // other session, code and link of the account. That of many callers with one
 // token only one succeeds is decided by the session, of many with several
 // tokens by the account's Epoch.
-func (s *Service) setPassword(ctx context.Context, c *call, req *setPasswordRequest) (Reply, error) {
-	a, err := s.account(ctx, c)
+func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPasswordRequest) (Reply, error) {
+	a, err := c.LoadAccount(ctx)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -37,50 +36,35 @@ func (s *Service) setPassword(ctx context.Context, c *call, req *setPasswordRequ
 	if err := s.CheckNotSame(ctx, &c.Attempt, a, req.NewPassword); err != nil {
 		return Reply{}, err
 	}
-	st := step{account: a}
-	if c.session.State == record.SetPassword {
-		if st.accepted, err = c.accept(a, req.AcceptDisclaimers); err != nil {
+	st := session.Step{Account: a, State: record.Authorized}
+	if c.Session().State == record.SetPassword {
+		if st.Accepted, err = c.Accept(a, req.AcceptDisclaimers); err != nil {
 			return Reply{}, err
 		}
 	}
 	if err := s.changePassword(ctx, c, a, password); err != nil {
 		return Reply{}, err
 	}
-	if c.session.State == record.RecoveryPassword {
+	if c.Session().State == record.RecoveryPassword {
 		return Reply{}, nil
 	}
 	// The session of this call was ended; its successor begins in the epoch
 	// that the change opened.
-	st.account.Epoch++
-	return s.authorize(ctx, c, st)
+	st.Account.Epoch++
+	return issued(c.Enter(ctx, st))
 }
 
-// CheckNotSame refuses a new password that is the present one: wire.ErrPasswordSame.
-func (s *Service) CheckNotSame(ctx context.Context, at *limits.Attempt, a record.Account, wanted string) error {
-	if a.PasswordHash == "" || a.PasswordHash == record.AskedElsewhere {
-		return nil
-	}
-	same, _, err := s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
-	if err != nil {
-		return wire.Unavailable("comparing with the present password", err)
-	}
-	if same {
-		return wire.ErrPasswordSame
-	}
-	return nil
-}
-
-func (s *Service) changePassword(ctx context.Context, c *call, a record.Account, password string) error {
+func (s *Service) changePassword(ctx context.Context, c *session.Call, a record.Account, password string) error {
 	hash, err := s.Hasher.Hash(ctx, c.Turn(), c.Company.Password.Argon2id, password)
 	if err != nil {
 		return wire.Unavailable("hashing the password", err)
 	}
-	if err := s.endOwn(ctx, c); err != nil {
+	if err := c.Revoke(ctx); err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // the token is gone: see it through
 	changed := record.Event{Name: record.TypePasswordChanged, Time: c.Now, Mnemocode: a.Mnemocode}
-	if c.session.State == record.RecoveryPassword {
+	if c.Session().State == record.RecoveryPassword {
 		changed.Name = record.TypeRecoveryCompleted
 	}
 	err = s.Accounts.SetPassword(ctx, c.Now, c.Company.Code, a.ID, a.Epoch, hash, record.TokenHash{}, background.OutboxEvents(c.Company, changed)...)
@@ -91,14 +75,5 @@ func (s *Service) changePassword(ctx context.Context, c *call, a record.Account,
 		return wire.Unavailable("storing the password", err)
 	}
 	s.PasswordSet(ctx, c.Company, a)
-	return s.end(ctx, record.Ending{Company: c.Company.Code, Account: a.ID, Epoch: a.Epoch + 1}, c.by(record.EndedByPassword))
-}
-
-// PasswordSet is what a new password brings beside the end of sessions. It needs
-// not succeed.
-func (s *Service) PasswordSet(ctx context.Context, company *tenant.Company, a record.Account) {
-	if err := s.clearShown(ctx, company, a, record.WrongPasswords); err != nil {
-		s.Log.Warn("a lock that strangers are told of goes on after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
-	}
-	s.Notify(company, a, message.NoticePasswordChanged)
+	return s.RevokeAll(ctx, record.Ending{Company: c.Company.Code, Account: a.ID, Epoch: a.Epoch + 1}, c.By(record.EndedByPassword))
 }

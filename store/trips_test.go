@@ -13,6 +13,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	flowsession "github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -55,7 +56,7 @@ func newTripService(t *testing.T) *tripService {
 	policy.Password.Argon2id = password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
 	policy.Recovery.Methods = []tenant.Method{tenant.ByPhone}
 	s.company = &tenant.Company{Code: "acme", NoAPIKey: true, SMS: s, Texts: message.DefaultTexts(), Policy: policy}
-	s.Service = &flows.Service{
+	s.Service = &flows.Service{Manager: &flowsession.Manager{
 		Accounts:  p.Accounts(),
 		Sessions:  r.Sessions(),
 		Companies: map[string]*tenant.Company{"acme": s.company},
@@ -63,7 +64,7 @@ func newTripService(t *testing.T) *tripService {
 		Log:       slog.New(slog.DiscardHandler),
 		Now:       func() time.Time { return s.now },
 		After:     func(time.Duration) <-chan time.Time { return s.behind },
-	}
+	}}
 	t.Cleanup(s.Close)
 	return s
 }
@@ -71,7 +72,7 @@ func newTripService(t *testing.T) *tripService {
 func (s *tripService) seed(seed manage.Seed) {
 	s.t.Helper()
 	seed.Status = record.StatusActive
-	must(s.t, (&manage.Admin{Service: s.Service, Company: s.company}).Seed(bg, seed))
+	must(s.t, (&manage.Admin{Manager: s.Manager, Company: s.company}).Seed(bg, seed))
 }
 
 // serve makes a request, with the token if there is one.

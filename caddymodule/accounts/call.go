@@ -24,6 +24,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -151,7 +152,7 @@ func (c *Call) permit(service *flows.Service, route Route) error {
 		if company == nil {
 			return &Error{Status: http.StatusNotFound, Field: "company", Message: "no such company is configured"}
 		}
-		c.admin = &manage.Admin{Service: service, Company: company, Address: c.Address, Actor: c.actor()}
+		c.admin = &manage.Admin{Manager: service.Manager, Company: company, Address: c.Address, Actor: c.actor()}
 		refused.Company = code
 	}
 	if c.May(route.Right) {
@@ -224,7 +225,7 @@ func asError(err error) *Error {
 		return &Error{Status: http.StatusNotFound, Message: "the company has no such account"}
 	case errors.Is(err, manage.ErrNoSession):
 		return &Error{Status: http.StatusNotFound, Field: "session", Message: err.Error()}
-	case errors.Is(err, flows.ErrOwed):
+	case errors.Is(err, session.ErrOwed):
 		return &Error{Status: http.StatusServiceUnavailable, Message: err.Error()}
 	case errors.Is(err, password.ErrBusy):
 		return &Error{Status: http.StatusServiceUnavailable, Message: "too many passwords are being hashed; try again"}

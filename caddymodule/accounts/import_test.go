@@ -13,6 +13,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/store"
 )
@@ -38,8 +39,8 @@ func BenchmarkImport(b *testing.B) {
 	}
 	defer db.Close()
 	policy := tenant.DefaultPolicy()
-	service := &flows.Service{Accounts: db.Accounts(), Sessions: db.Sessions(), Hasher: password.NewHasher(1), Log: slog.Default(), Now: time.Now}
-	i := newImporter(&manage.Admin{Service: service, Company: &tenant.Company{Code: "acme", Policy: policy}, Bulk: true}, false, false, io.Discard)
+	service := &flows.Service{Manager: &session.Manager{Accounts: db.Accounts(), Sessions: db.Sessions(), Hasher: password.NewHasher(1), Log: slog.Default(), Now: time.Now}}
+	i := newImporter(&manage.Admin{Manager: service.Manager, Company: &tenant.Company{Code: "acme", Policy: policy}, Bulk: true}, false, false, io.Discard)
 	r, w := io.Pipe()
 	go func() {
 		for n := range b.N {

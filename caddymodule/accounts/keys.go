@@ -136,7 +136,7 @@ func (h *Handler) admit(c *Call) (*Key, error) {
 	if err != nil { // says where the store is
 		return nil, &Error{Status: http.StatusServiceUnavailable, Message: "a store can't be reached; try again later", Cause: err}
 	}
-	if err := manage.WrongKey(c.Context(), service, c.Address); err != nil {
+	if err := manage.WrongKey(c.Context(), service.Manager, c.Address); err != nil {
 		return nil, err
 	}
 	c.W.Header().Set("WWW-Authenticate", realm+`, error="invalid_token"`)

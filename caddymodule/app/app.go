@@ -33,6 +33,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -415,7 +416,7 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 			return nil, err
 		}
 	}
-	service := &flows.Service{
+	service := &flows.Service{KeyUsed: countKey, Manager: &session.Manager{
 		Accounts:  a.accounts,
 		Forwarded: a.forwarded,
 		Outbox:    a.outbox,
@@ -427,9 +428,8 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 		Log:       a.log,
 		Now:       time.Now,
 		Observe:   a.watcher.observe,
-		KeyUsed:   countKey,
 		Dropped:   countDropped,
-	}
+	}}
 	for code, c := range a.Companies {
 		service.Companies[code] = counted(c.effective)
 	}
@@ -449,7 +449,7 @@ func (a *App) createAccounts(ctx context.Context, service *flows.Service) bool {
 	for code, c := range a.Sorted() {
 		for len(c.seeds) > 0 {
 			err := panics.Contain(func() error {
-				return (&manage.Admin{Service: service, Company: service.Companies[code]}).Seed(ctx, c.seeds[0])
+				return (&manage.Admin{Manager: service.Manager, Company: service.Companies[code]}).Seed(ctx, c.seeds[0])
 			})
 			if err != nil {
 				a.log.Error("a configured account was not created", "company", code, "account", c.seeds[0].Mnemocode, "error", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -88,14 +89,14 @@ func newGrown(b testing.TB, s *stores, n int) *grown {
 		return base64.RawStdEncoding.DecodeString(hash[strings.LastIndexByte(hash, '$')+1:])
 	}
 	service := func(sessions record.Sessions) *flows.Service {
-		return &flows.Service{
+		return &flows.Service{Manager: &session.Manager{
 			Accounts:  s.accounts,
 			Sessions:  sessions,
 			Companies: map[string]*tenant.Company{"acme": {Code: "acme", NoAPIKey: true, SMS: g, Texts: message.DefaultTexts(), Policy: policy}},
 			Hasher:    hasher,
 			Log:       slog.New(slog.DiscardHandler),
 			Now:       time.Now,
-		}
+		}}
 	}
 	memory := store.NewMemory(s.sessions, n*5/4+10_000)
 	memory.Trust(time.Now().Add(24 * time.Hour))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/store"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -101,13 +102,13 @@ func newFleet(b testing.TB, servers []*storetest.Redis, nodes int) *fleet {
 		server, err := store.OpenRedis(store.RedisOptions{URLs: urls})
 		must(b, err)
 		n := &node{Memory: store.NewMemory(server.Sessions(), 100_000), fleet: f, number: i}
-		n.service = &flows.Service{
+		n.service = &flows.Service{Manager: &session.Manager{
 			Accounts:  noAccounts{},
 			Sessions:  n,
 			Companies: map[string]*tenant.Company{"acme": {Code: "acme", NoAPIKey: true, Policy: tenant.DefaultPolicy()}},
 			Log:       slog.New(slog.DiscardHandler),
 			Now:       time.Now,
-		}
+		}}
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() { server.Run(ctx, n) })

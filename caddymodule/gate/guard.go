@@ -9,6 +9,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -54,34 +55,34 @@ func (h *Handler) admit(r *http.Request, t target) (record.Session, error) {
 }
 
 // authorize finds the session of a request's token.
-func (h *Handler) authorize(r *http.Request, t target) (session record.Session, err error) {
+func (h *Handler) authorize(r *http.Request, t target) (found record.Session, err error) {
 	defer h.contain(&err)
 	h.app.Enter()
 	defer h.app.Leave()
 	service, err := h.service(r.Context())
 	if err != nil {
-		return session, err
+		return found, err
 	}
 	company, ambiguous := named(service, t)
 	if h.RequireAPIKey { // whose token it must be
 		if company, err = keyOwner(service, company, r.Header[apiKeyHeader]); err != nil {
-			return session, err
+			return found, err
 		}
 		if !h.serves(company) {
-			return session, wire.ErrAPIKeyInvalid
+			return found, wire.ErrAPIKeyInvalid
 		}
 	}
-	want := flows.Demand{Company: company, Among: h.Companies, Fresh: h.freshness(r.URL)}
+	want := session.Demand{Company: company, Among: h.Companies, Fresh: h.freshness(r.URL)}
 	var room [1]string
 	credentials, err := h.credentials(r, room[:0])
 	if err != nil {
-		return session, err
+		return found, err
 	}
-	session, err = service.Authorize(r.Context(), want, credentials)
+	found, err = service.Authorize(r.Context(), want, credentials)
 	if err == nil && ambiguous {
 		err = wire.ErrTokenInvalid // no token is two companies'
 	}
-	return session, err
+	return found, err
 }
 
 // named returns the company that a path names, if it is one of ours, and

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -174,7 +175,7 @@ func TestBasePathBoundsTheRoutes(t *testing.T) {
 // Where an upstream could read another company's path than it is written, the
 // token must be that company's, too.
 func TestPathsNameTheCompaniesThatAnUpstreamMayRead(t *testing.T) {
-	service := &flows.Service{Companies: map[string]*tenant.Company{"acme": {}, "umbra": {}}}
+	service := &flows.Service{Manager: &session.Manager{Companies: map[string]*tenant.Company{"acme": {}, "umbra": {}}}}
 	tests := []struct {
 		path      string
 		company   string

@@ -2,9 +2,9 @@
 // changes, unlocks and deletes accounts, gives them backup codes and authenticator
 // apps, and ends their sessions.
 //
-// Start with Admin, which is one operator's hand on one company, and Change. It
-// stands above the protocol: what it does ends sessions, counts and is told of as
-// what users do themselves. A Seed is an account of the configuration.
+// Start with Admin, which is one operator's hand on one company, and Change. The package
+// stands above session: what it does revokes sessions, counts and is told of as what
+// users do themselves. A Seed is an account of the configuration.
 package manage
 
 import (
@@ -20,12 +20,12 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -35,10 +35,10 @@ import (
 // Admin has made sure of the operator.
 //
 // Its errors are a *FieldError, a *record.TakenError, a *tenant.RuleError,
-// record.ErrNotFound or ErrNoSession where the operator is at fault, flows.ErrOwed,
+// record.ErrNotFound or ErrNoSession where the operator is at fault, session.ErrOwed,
 // or what wraps wire.ErrUnavailable.
 type Admin struct {
-	*flows.Service
+	*session.Manager
 	Company *tenant.Company
 	Address string // the operator's, for the events
 	Actor   string // who the operator is, for the events

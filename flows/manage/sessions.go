@@ -83,9 +83,9 @@ func (ad *Admin) by(reason string) record.Event {
 // History returns the newest events of an account.
 func (ad *Admin) History(ctx context.Context, mnemocode string, limit int) ([]record.Event, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
-	if err != nil || ad.Service.History == nil {
+	if err != nil || ad.Manager.History == nil {
 		return nil, err
 	}
-	events, err := ad.Service.History.Recorded(ctx, a.Company, a.ID, limit)
+	events, err := ad.Manager.History.Recorded(ctx, a.Company, a.ID, limit)
 	return events, adminError("reading the history", err)
 }

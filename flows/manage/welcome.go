@@ -5,6 +5,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -34,12 +35,12 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 	case tenant.Admitted(a) != nil:
 		return &NoWelcomeError{"status", "status: who is not active could not use the link"}
 	}
-	at, err := ad.Attempt(ctx, ad.Company, ad.Address)
-	if err != nil {
+	c := ad.NewCall(session.Client{Address: ad.Address})
+	if err := c.Admit(ctx, ad.Company, ""); err != nil {
 		return err
 	}
-	err = ad.MailLink(ctx, &at, a, message.WelcomeLink)
-	for _, lock := range at.Events {
+	err = c.MailLink(ctx, a, message.WelcomeLink)
+	for _, lock := range c.Events {
 		ad.emit(ctx, ad.event(lock.Name, a))
 	}
 	if err != nil {

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -18,7 +18,7 @@ var wrongKeys = tenant.Rate{N: 30, Per: 5 * time.Minute}
 
 // WrongKey counts a wrong key for the accounts API. Its error is
 // wire.ErrRestricted if the address has sent too many, or wire.ErrUnavailable.
-func WrongKey(ctx context.Context, s *flows.Service, address string) error {
+func WrongKey(ctx context.Context, s *session.Manager, address string) error {
 	at, err := s.Attempt(ctx, nil, address)
 	if err != nil {
 		return err

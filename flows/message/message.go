@@ -2,8 +2,8 @@
 // templates, each in the best language that it is there in, and the translations
 // of texts that an operator writes.
 //
-// A Message is handed to a Sender. LoadTexts says which templates there are and
-// what they may hold; ParseLocale how languages are written.
+// Start with Message, which is handed to a Sender. LoadTexts says which templates there
+// are and what they may hold; ParseLocale how languages are written.
 package message
 
 import (

@@ -1,5 +1,6 @@
 // Package panics makes errors of panics, where no request waits for what panics
 // and the process would end, and so that no log tells what was panicked with.
+// Start with Contain.
 package panics
 
 import (

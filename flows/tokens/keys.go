@@ -2,7 +2,7 @@
 // sessions, sealed ones that hold their session themselves, the keys of login
 // pages, the challenges of captcha pow, and the codes of authenticator apps.
 //
-// New makes a token of random bytes, of which a store keeps the hash. All else is
+// Start with New, which makes a token of random bytes, of which a store keeps the hash. All else is
 // signed or sealed with Keys, which every node of a deployment derives from the
 // secret of their store, so that nothing is kept of it before it is used. Nothing
 // here asks a store: whether a thing was used already is for the caller to ask.

@@ -1,4 +1,4 @@
-package flows
+package session
 
 import (
 	"context"
@@ -12,31 +12,15 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// enterSealed takes a step to checkpassword, of which nothing is stored.
-func (s *Service) enterSealed(ctx context.Context, c *call, st step) (Reply, error) {
-	keys, err := s.Keys(ctx)
-	if err != nil {
-		return Reply{}, err
-	}
-	if err := c.Charge(ctx, st.counters...); err != nil {
-		return Reply{}, err
-	}
-	st.state = record.CheckPassword
-	session := c.newSession(st, record.TokenHash{})
-	token := keys.Seal(session)
-	c.issued = tokens.SealedID(token)
-	return Reply{SessionToken: token, SessionState: record.CheckPassword, ExpiresIn: secondsUntil(session.Expires, c.Now)}, nil
-}
-
 // openSealed finds the session in the call's token, which must be a company's that
 // meets want, and its account.
-func (s *Service) openSealed(ctx context.Context, c *call, want Demand) error {
-	keys, err := s.Keys(ctx)
+func (c *Call) openSealed(ctx context.Context, want Demand) error {
+	keys, err := c.s.Keys(ctx)
 	if err != nil {
 		return err
 	}
 	session, tag, ok := keys.Unseal(c.token)
-	owner := s.tagged(tag)
+	owner := c.s.tagged(tag)
 	if !ok || owner == nil || !want.meets(owner.Code) || !c.Now.Before(session.Expires.Add(record.Keep)) {
 		return wire.ErrTokenInvalid
 	}
@@ -44,13 +28,13 @@ func (s *Service) openSealed(ctx context.Context, c *call, want Demand) error {
 	c.Company, c.session = owner, &session
 	claim := c.Counter("claim", hex.EncodeToString(session.Hash[:]), tenant.Rate{N: 1, Per: session.Expires.Add(record.Keep).Sub(c.Now)})
 	c.claim = &claim
-	if err = s.Sessions.Charge(ctx, c.Now, record.Look(claim)...); err != nil {
+	if err = c.s.Sessions.Charge(ctx, c.Now, record.Look(claim)...); err != nil {
 		if c.claimed(err) {
 			return wire.ErrTokenInvalid
 		}
 		return wire.Unavailable("asking whether the token was used", err)
 	}
-	a, err := s.account(ctx, c)
+	a, err := c.LoadAccount(ctx)
 	if err != nil {
 		return err
 	}
@@ -62,13 +46,13 @@ func (s *Service) openSealed(ctx context.Context, c *call, want Demand) error {
 }
 
 // claimed reports whether err says that the call's sealed token was used.
-func (c *call) claimed(err error) bool {
+func (c *Call) claimed(err error) bool {
 	full, ok := errors.AsType[*record.Full](err)
 	return ok && c.claim != nil && full.Key == c.claim.Key
 }
 
 // tagged returns the company of a tag, nil if it is none of ours.
-func (s *Service) tagged(tag tokens.CompanyTag) *tenant.Company {
+func (s *Manager) tagged(tag tokens.CompanyTag) *tenant.Company {
 	s.tagging.Do(func() {
 		s.byTag = map[tokens.CompanyTag]*tenant.Company{}
 		for code, company := range s.Companies {
@@ -79,10 +63,11 @@ func (s *Service) tagged(tag tokens.CompanyTag) *tenant.Company {
 }
 
 // refuseSealed says why a sealed token does not open the protected path.
-func (s *Service) refuseSealed(ctx context.Context, want Demand, token string, now time.Time) error {
-	c := &call{Attempt: s.attempt(nil, ""), token: token}
+func (s *Manager) refuseSealed(ctx context.Context, want Demand, token string, now time.Time) error {
+	c := s.NewCall(Client{})
+	c.token = token
 	c.Now = now
-	if err := s.openSealed(ctx, c, want); err != nil {
+	if err := c.openSealed(ctx, want); err != nil {
 		return err
 	}
 	return wire.ErrSessionInvalid

@@ -1,22 +1,19 @@
-package flows
+package session
 
 import (
 	"cmp"
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/tenant"
-	"golang.org/x/sync/errgroup"
 )
 
 const (
-	minPause      = 50 * time.Millisecond
-	maxPause      = 250 * time.Millisecond // before what an answer must not tell of
 	endingsEvery  = 2 * time.Second
 	endingsAtOnce = 16
 	endingsPage   = 1000
@@ -24,7 +21,7 @@ const (
 
 // Run does what no request waits for, until ctx ends: it ends the sessions that
 // a crash left owed, sweeps the stores, and delivers events.
-func (s *Service) Run(ctx context.Context) {
+func (s *Manager) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	if s.Outbox != nil {
@@ -55,7 +52,7 @@ func (s *Service) Run(ctx context.Context) {
 
 // EndOwed ends the sessions of accounts that were changed by someone who could
 // not end them. One that can't be ended holds up no other.
-func (s *Service) EndOwed(ctx context.Context) error {
+func (s *Manager) EndOwed(ctx context.Context) error {
 	var after record.Ending
 	var group errgroup.Group
 	group.SetLimit(endingsAtOnce)
@@ -65,7 +62,7 @@ func (s *Service) EndOwed(ctx context.Context) error {
 		for _, e := range endings {
 			after = e
 			group.Go(func() error {
-				return panics.Contain(func() error { return s.end(ctx, e, record.Event{Reason: record.EndedLate}) })
+				return panics.Contain(func() error { return s.RevokeAll(ctx, e, record.Event{Reason: record.EndedLate}) })
 			})
 		}
 		failed = cmp.Or(failed, group.Wait(), err)
@@ -75,60 +72,20 @@ func (s *Service) EndOwed(ctx context.Context) error {
 	}
 }
 
-// later sends a message to an account's owner, and no request waits for it. A message
-// that is dropped is counted and logged. Its request does not fail: notices never fail
-// one, and the recoveries of a hardened company must not tell that there is an account.
-func (s *Service) later(company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
-	task := background.Task{Company: company.Code, Mnemocode: a.Mnemocode, Type: kind, Send: send}
-	err := s.tasks.Do(s.Log, task)
-	if err == nil || a.ID == 0 { // a decoy's task sends nothing
-		return
-	}
-	s.Log.Warn("a message was dropped", "company", company.Code, "account", a.Mnemocode, "type", kind, "error", err)
-	if s.Dropped != nil {
-		s.Dropped(company.Code)
-	}
-}
-
-// unseen is later for what an answer must not tell of. It begins a while after
-// the answer, at a moment that nobody can foresee: begun at once it would take
-// its part of the machine from the answer, and so show in the time that takes.
-func (s *Service) unseen(company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
-	after := s.After
-	if after == nil {
-		after = time.After
-	}
-	s.later(company, a, kind, func(ctx context.Context) error {
-		select {
-		case <-after(minPause + rand.N(maxPause-minPause)):
-			return send(ctx)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
-}
-
 // Waiting returns how many messages that no request waits for are under way.
-func (s *Service) Waiting() int { return s.tasks.Waiting() }
+func (s *Manager) Waiting() int { return s.tasks.Waiting() }
 
 // Close waits for what goes on behind requests, for as long as its limit at
 // most. What requests that are still under way begin is not done.
-func (s *Service) Close() {
+func (s *Manager) Close() {
 	s.tasks.Close()
 	if s.History != nil {
 		s.recorder.Flush(context.Background(), s.History, s.Log) // what requests did that outlasted Run
 	}
 }
 
-// Recorded waits, but not for long, until histories have the events that there were.
-func (s *Service) Recorded() {
-	if s.History != nil {
-		s.recorder.Wait()
-	}
-}
-
 // Backlogs is what waited in the outbox some seconds ago, by company.
-func (s *Service) Backlogs() []record.Backlog {
+func (s *Manager) Backlogs() []record.Backlog {
 	if all := s.backlogs.Load(); all != nil {
 		return *all
 	}

@@ -1,4 +1,4 @@
-package flows
+package session
 
 import (
 	"context"
@@ -16,14 +16,14 @@ import (
 
 // tryApp compares a code with the app's. A wrong one counts and spends nothing; a
 // right one is spent by this, also if the disclaimers are then what fails.
-func (s *Service) tryApp(ctx context.Context, c *call, a record.Account, code string) (step, error) {
-	keys, err := s.Keys(ctx)
+func (c *Call) tryApp(ctx context.Context, a record.Account, code string) (Step, error) {
+	keys, err := c.s.Keys(ctx)
 	if err != nil {
-		return step{}, err
+		return Step{}, err
 	}
 	secret, err := keys.OpenTOTP(a.Company, a.TOTP)
 	if err != nil {
-		return step{}, err
+		return Step{}, err
 	}
 	at, right := tokens.MatchTOTP(secret, code, c.Now)
 	err = c.SettleWindow(ctx, c.Subject(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, right)
@@ -31,9 +31,9 @@ func (s *Service) tryApp(ctx context.Context, c *call, a record.Account, code st
 		err = errAppCode
 	}
 	if err == nil {
-		err = s.SpendTOTP(ctx, c.Now, a.Company, a.TOTP, at)
+		err = c.s.SpendTOTP(ctx, c.Now, a.Company, a.TOTP, at)
 	}
-	return step{account: a}, err
+	return Step{Account: a}, err
 }
 
 var errAppCode = &wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wrong or was used; send the next one that the authenticator app shows."}
@@ -41,7 +41,7 @@ var errAppCode = &wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wr
 // SpendTOTP lets the code of a step count once, in all sessions and on all nodes,
 // for as long as it could be right. It is errAppCode for a code that was used:
 // that is no guess, so it does not count as one.
-func (s *Service) SpendTOTP(ctx context.Context, now time.Time, company, sealed string, step int64) error {
+func (s *Manager) SpendTOTP(ctx context.Context, now time.Time, company, sealed string, step int64) error {
 	of := sha256.Sum256([]byte(sealed))
 	err := s.Sessions.Charge(ctx, now, record.Counter{
 		Key:    limits.Key(company, "totp", hex.EncodeToString(of[:16])+"/"+strconv.FormatInt(step, 10)),

@@ -1,4 +1,4 @@
-package flows
+package session
 
 import (
 	"context"
@@ -17,7 +17,7 @@ const verifyTimeout = 5 * time.Second
 // verifyElsewhere asks about a password once it had its turn at hashing, so that
 // a stranger can ask no oftener than be refused by a hash. Where there is nobody
 // to ask, every password is wrong.
-func (s *Service) verifyElsewhere(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (bool, error) {
+func (s *Manager) verifyElsewhere(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (bool, error) {
 	if _, _, err := s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, "", password.Normalize(typed)); err != nil {
 		return false, err
 	}

@@ -1,4 +1,4 @@
-package flows
+package session
 
 import (
 	"cmp"
@@ -10,14 +10,14 @@ import (
 
 // ClearAttempts forgets an account's wrong attempts, also those that strangers are
 // told of, and with them their locks. The outbox events are stored with the last.
-func (s *Service) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.Kind, events ...record.OutboxEvent) error {
+func (s *Manager) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.Kind, events ...record.OutboxEvent) error {
 	err := s.clear(ctx, record.Subject{Company: a.Company, Account: a.ID}, kinds, events...)
 	return cmp.Or(err, s.clearShown(ctx, company, a, kinds...))
 }
 
 // clear forgets wrong attempts, and with them their locks. The outbox
 // events are stored with the last.
-func (s *Service) clear(ctx context.Context, subject record.Subject, kinds []record.Kind, events ...record.OutboxEvent) error {
+func (s *Manager) clear(ctx context.Context, subject record.Subject, kinds []record.Kind, events ...record.OutboxEvent) error {
 	for i, kind := range kinds {
 		err := s.Accounts.Tally(ctx, s.Now(), subject, kind, func(t *record.Tally) error {
 			*t = record.Tally{}
@@ -35,7 +35,7 @@ func (s *Service) clear(ctx context.Context, subject record.Subject, kinds []rec
 
 // clearShown forgets the wrong attempts that strangers are told of: those of all
 // the account's login ids.
-func (s *Service) clearShown(ctx context.Context, company *tenant.Company, a record.Account, kinds ...record.Kind) error {
+func (s *Manager) clearShown(ctx context.Context, company *tenant.Company, a record.Account, kinds ...record.Kind) error {
 	if !company.Hardened {
 		return nil
 	}

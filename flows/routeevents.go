@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -34,23 +35,37 @@ func (r *Route) Event(result string) string {
 	return name + ".failure"
 }
 
-// Emit tells the observer, if there is one, and the account's history. A Time
-// that is not set is now.
-func (s *Service) Emit(ctx context.Context, e record.Event) {
-	if e.Time.IsZero() {
-		e.Time = s.Now()
+// emit tells the observer what came of a call, locks and revocations first.
+func (s *Service) emit(ctx context.Context, r *Request, c *session.Call, reply Reply, err error) {
+	e := c.Event()
+	e.Route = r.Route.Path
+	if s.Companies[r.Company] != nil {
+		e.Company = r.Company
 	}
-	s.remember(e)
-	if s.Observe != nil {
-		s.Observe(ctx, e)
-	}
-}
-
-// remember puts an event into the history of its account.
-func (s *Service) remember(e record.Event) {
-	if s.History != nil && e.Account != 0 && isHistory(e) {
+	for _, noted := range c.Events {
+		e.Name, e.Reason, e.Traffic = noted.Name, noted.Reason, noted.Traffic
 		e.Noise = isNoise(e)
-		s.recorder.Remember(e)
+		s.Emit(ctx, e)
+	}
+	e.Traffic = nil
+	authorized := err == nil && reply.SessionState == record.Authorized
+	if !errors.Is(err, wire.ErrRestricted) {
+		c.Ended(e.Account, authorized)
+	}
+	e.Result, e.Reason = outcome(err)
+	e.Name = r.Route.Event(e.Result)
+	if err == nil {
+		e.Session = cmp.Or(e.Session, c.Issued())
+		e.State = cmp.Or(reply.SessionState, e.State)
+	}
+	e.Noise = isNoise(e)
+	if !isHistory(e) {
+		s.EmitUnrecorded(ctx, e)
+		return
+	}
+	s.Emit(ctx, e)
+	if authorized {
+		s.Recorded()
 	}
 }
 
@@ -59,7 +74,7 @@ func (s *Service) remember(e record.Event) {
 // secret was looked at.
 func isHistory(e record.Event) bool {
 	switch e.Result {
-	case "": // of no route
+	case "": // a lock, or the end of a session
 		return true
 	case record.Success:
 		return e.Route != "auth/login" || e.State == record.CheckOTP // for which a code was sent
@@ -87,54 +102,6 @@ func isNoise(e record.Event) bool {
 		return e.State != record.Authorized
 	}
 	return failed(e) || strings.HasPrefix(e.Name, record.LockPrefix)
-}
-
-// by is an event that the call's client has caused.
-func (c *call) by(reason string) record.Event {
-	return record.Event{Address: c.Address, UserAgent: c.userAgent, Key: c.key, Reason: reason}
-}
-
-// found notes whose account the call is about.
-func (c *call) found(a record.Account) { c.Account, c.Mnemocode = a.ID, a.Mnemocode }
-
-// who is that account, if one was found.
-func (c *call) who() (account int64, mnemocode string) {
-	if c.Mnemocode == "" && c.session != nil {
-		return c.session.Account, c.session.Mnemocode
-	}
-	return c.Account, c.Mnemocode
-}
-
-// emit tells the observer what came of a call, locks and endings first.
-func (s *Service) emit(ctx context.Context, r *Request, c *call, reply Reply, err error) {
-	e := c.by("")
-	e.Time, e.Route, e.Country = c.Now, r.Route.Path, c.country
-	e.Account, e.Mnemocode = c.who()
-	if s.Companies[r.Company] != nil {
-		e.Company = r.Company
-	}
-	if c.session != nil {
-		e.Session, e.State = c.session.ID, c.session.State
-	}
-	for _, noted := range c.Events {
-		e.Name, e.Reason, e.Traffic = noted.Name, noted.Reason, noted.Traffic
-		s.Emit(ctx, e)
-	}
-	e.Traffic = nil
-	authorized := err == nil && reply.SessionState == record.Authorized
-	if !errors.Is(err, wire.ErrRestricted) {
-		c.Ended(e.Account, authorized)
-	}
-	e.Result, e.Reason = outcome(err)
-	e.Name = r.Route.Event(e.Result)
-	if err == nil {
-		e.Session = cmp.Or(e.Session, c.issued)
-		e.State = cmp.Or(reply.SessionState, e.State)
-	}
-	s.Emit(ctx, e)
-	if authorized {
-		s.Recorded()
-	}
 }
 
 // outcome is an error's Result and Reason.

@@ -1,4 +1,4 @@
-package flows
+package session
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func (d *Demand) meets(company string) bool {
 
 // Authorize decides on a request for the protected path: it returns the
 // authorized session whose token was sent, or a *wire.Error or *wire.Refusal.
-func (s *Service) Authorize(ctx context.Context, want Demand, authorization []string) (record.Session, error) {
+func (s *Manager) Authorize(ctx context.Context, want Demand, authorization []string) (record.Session, error) {
 	token, err := wire.ParseBearer(authorization)
 	if err != nil {
 		return record.Session{}, err
@@ -55,7 +55,7 @@ func (s *Service) Authorize(ctx context.Context, want Demand, authorization []st
 
 // Live tells whether a session that Authorize let through still is: for
 // streams that outlast their request's decision. It counts as no request.
-func (s *Service) Live(ctx context.Context, session record.Session) error {
+func (s *Manager) Live(ctx context.Context, session record.Session) error {
 	recalled, err := s.recall(ctx, session.Company, session.Hash, false)
 	if errors.Is(err, record.ErrNotFound) {
 		return wire.ErrTokenInvalid
@@ -72,7 +72,7 @@ func (s *Service) Live(ctx context.Context, session record.Session) error {
 
 // Peek returns the authorized session under a token of a company, of which it
 // prolongs nothing. Its errors are Authorize's.
-func (s *Service) Peek(ctx context.Context, company, token string) (record.Session, error) {
+func (s *Manager) Peek(ctx context.Context, company, token string) (record.Session, error) {
 	if tokens.IsSealed(token) {
 		return record.Session{}, wire.ErrSessionInvalid // a step's
 	}
@@ -85,9 +85,35 @@ func (s *Service) Peek(ctx context.Context, company, token string) (record.Sessi
 	return session, err
 }
 
+// A getter is Sessions.Get, or does as much.
+type getter = func(context.Context, record.TokenHash) (record.Session, error)
+
+// lookup returns the live session under a token, which must be a company's that
+// meets want.
+func (s *Manager) lookup(ctx context.Context, prefix, token string, want Demand, now time.Time, get getter) (record.Session, error) {
+	if !tokens.Shaped(prefix, token) {
+		return record.Session{}, wire.ErrTokenInvalid
+	}
+	session, err := get(ctx, record.HashToken(token))
+	if errors.Is(err, record.ErrNotFound) {
+		return record.Session{}, wire.ErrTokenInvalid
+	}
+	if err != nil {
+		return record.Session{}, wire.Unavailable("loading the session", err)
+	}
+	if !want.meets(session.Company) {
+		return record.Session{}, wire.ErrTokenInvalid
+	}
+	if !now.Before(session.Expires) {
+		s.expire(ctx, now, session)
+		return record.Session{}, wire.ErrTokenExpired
+	}
+	return session, nil
+}
+
 // recall is Sessions.Get, from memory where there is one. Unless it is to be the
 // whole session, it may lack what Recaller says.
-func (s *Service) recall(ctx context.Context, company string, hash record.TokenHash, whole bool) (record.Session, error) {
+func (s *Manager) recall(ctx context.Context, company string, hash record.TokenHash, whole bool) (record.Session, error) {
 	memory, ok := s.Sessions.(record.Recaller)
 	switch {
 	case ok && whole:
@@ -102,7 +128,7 @@ func (s *Service) recall(ctx context.Context, company string, hash record.TokenH
 // minute, or ten times in a short idle time. A session that can't be prolonged
 // passes until it expires: it was found alive, and a store that takes no writes
 // must not lock out who is logged in.
-func (s *Service) touch(ctx context.Context, now time.Time, session record.Session, idle time.Duration) error {
+func (s *Manager) touch(ctx context.Context, now time.Time, session record.Session, idle time.Duration) error {
 	expires := now.Add(idle)
 	if expires.Sub(session.Expires) < min(time.Minute, idle/10) {
 		return nil
@@ -116,7 +142,16 @@ func (s *Service) touch(ctx context.Context, now time.Time, session record.Sessi
 		return wire.ErrTokenInvalid // ended meanwhile
 	}
 	if err != nil && ctx.Err() == nil {
-		s.warnings.Warn(s.Log, "a session could not be prolonged, and goes on until it expires", "company", session.Company, "error", err)
+		s.Warn("a session could not be prolonged, and goes on until it expires", "company", session.Company, "error", err)
 	}
 	return nil
+}
+
+// expire sees to it that a session which was seen to have expired stays so,
+// whatever happens to the clocks. Should the store fail, the next request with
+// the token tries again; this one is refused in any case.
+func (s *Manager) expire(ctx context.Context, now time.Time, session record.Session) {
+	if !session.Expires.IsZero() { // else it is done already
+		_ = s.Sessions.Expire(ctx, now, session.Hash)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -17,27 +18,21 @@ type checkCredentialsRequest struct {
 
 // checkCredentials is login and password in one call (interface, Endpoints 6).
 // An unknown login id is treated as a wrong password in all that shows.
-func (s *Service) checkCredentials(ctx context.Context, c *call, req *checkCredentialsRequest) (Reply, error) {
-	a, alias, err := s.accountByLoginID(ctx, c, record.NormalizeLoginID(req.LoginID))
+func (s *Service) checkCredentials(ctx context.Context, c *session.Call, req *checkCredentialsRequest) (Reply, error) {
+	a, alias, err := c.FindAccount(ctx, record.NormalizeLoginID(req.LoginID))
 	if err != nil {
 		return Reply{}, err
 	}
-	err = s.tryPassword(ctx, c, passwordAttempt{
-		account:  a,
-		alias:    alias,
-		password: req.Password,
-		captcha:  req.CaptchaResponse,
-		wrong:    wire.ErrCredentialsInvalid,
-	})
-	if err != nil {
+	attempt := session.PasswordAttempt{Account: a, Alias: alias, Password: req.Password, Wrong: wire.ErrCredentialsInvalid}
+	if err := s.tryPassword(ctx, c, attempt, req.CaptchaResponse, nil); err != nil {
 		return Reply{}, err
 	}
 	if err := tenant.Admitted(a); err != nil {
 		return Reply{}, err
 	}
-	accepted, err := c.accept(a, req.AcceptDisclaimers)
+	accepted, err := c.Accept(a, req.AcceptDisclaimers)
 	if err != nil {
 		return Reply{}, err
 	}
-	return s.after(ctx, c, step{account: a, accepted: accepted}, false)
+	return afterPassword(ctx, c, session.Step{Account: a, Accepted: accepted})
 }

@@ -1,0 +1,29 @@
+package flows
+
+import (
+	"context"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+)
+
+type acceptDisclaimersRequest struct {
+	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
+}
+
+// acceptDisclaimers ends a login by OAuth (interface, Endpoints 8).
+func (s *Service) acceptDisclaimers(ctx context.Context, c *session.Call, req *acceptDisclaimersRequest) (Reply, error) {
+	a, err := c.LoadAccount(ctx)
+	if err != nil {
+		return Reply{}, err
+	}
+	if err := tenant.Admitted(a); err != nil {
+		return Reply{}, err
+	}
+	accepted, err := c.Accept(a, req.AcceptDisclaimers)
+	if err != nil {
+		return Reply{}, err
+	}
+	return issued(c.Enter(ctx, session.Step{Account: a, State: record.Authorized, Accepted: accepted}))
+}

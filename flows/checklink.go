@@ -1,0 +1,40 @@
+package flows
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+type checkLinkRequest struct {
+	Token string `json:"token" max:"128" need:"y"`
+}
+
+// checkLink exchanges the token of a mailed link (contract, 4; open in the
+// interface).
+func (s *Service) checkLink(ctx context.Context, c *session.Call, req *checkLinkRequest) (Reply, error) {
+	if err := c.CheckAddress(ctx); err != nil {
+		return Reply{}, err
+	}
+	err := c.FindLink(ctx, req.Token)
+	if errors.Is(err, wire.ErrTokenInvalid) {
+		if err := c.FailAddress(ctx); err != nil {
+			return Reply{}, err
+		}
+	}
+	if err != nil {
+		return Reply{}, err
+	}
+	a, err := c.LoadAccount(ctx)
+	if err != nil {
+		return Reply{}, err
+	}
+	if err := tenant.Admitted(a); err != nil {
+		return Reply{}, err
+	}
+	return issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryPassword}))
+}

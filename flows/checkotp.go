@@ -1,0 +1,54 @@
+package flows
+
+import (
+	"context"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+type checkOTPRequest struct {
+	OTP               string   `json:"otp" max:"16"`
+	BackupCode        string   `json:"backup_code" max:"64"`
+	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
+}
+
+func (r *checkOTPRequest) bringsCode() bool { return r.OTP != "" && r.BackupCode == "" }
+
+// checkOTP takes the SMS code or a backup code (interface, Endpoints 3).
+func (s *Service) checkOTP(ctx context.Context, c *session.Call, req *checkOTPRequest) (Reply, error) {
+	if (req.OTP == "") == (req.BackupCode == "") {
+		return Reply{}, wire.Invalid("Send exactly one of otp and backup_code.")
+	}
+	var st session.Step
+	var err error
+	if req.OTP != "" {
+		st, err = c.TryCode(ctx, req.OTP)
+	} else {
+		st, err = c.TryBackupCode(ctx, req.BackupCode)
+	}
+	if err != nil {
+		return Reply{}, err
+	}
+	if st.Accepted, err = c.Accept(st.Account, req.AcceptDisclaimers); err != nil {
+		return Reply{}, c.AddressFirst(ctx, err)
+	}
+	return afterSecondFactor(ctx, c, st)
+}
+
+type recoveryCheckOTPRequest struct {
+	OTP string `json:"otp" max:"16" need:"y"`
+}
+
+func (*recoveryCheckOTPRequest) bringsCode() bool { return true }
+
+// recoveryCheckOTP takes the code of a recovery by phone (interface, Endpoints 11).
+func (s *Service) recoveryCheckOTP(ctx context.Context, c *session.Call, req *recoveryCheckOTPRequest) (Reply, error) {
+	st, err := c.TryCode(ctx, req.OTP)
+	if err != nil {
+		return Reply{}, err
+	}
+	st.State = record.RecoveryPassword
+	return issued(c.Enter(ctx, st))
+}

@@ -1,0 +1,70 @@
+package flows
+
+import (
+	"context"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+type checkPasswordRequest struct {
+	Password          string   `json:"password" max:"128" need:"y"`
+	CaptchaResponse   string   `json:"captcha_response" max:"4096"`
+	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
+}
+
+// checkPassword takes the password of a login (interface, Endpoints 2).
+func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *checkPasswordRequest) (Reply, error) {
+	a, err := c.LoadAccount(ctx)
+	if err != nil {
+		return Reply{}, err
+	}
+	attempt := session.PasswordAttempt{Account: a, Alias: c.Session().LoginID, Password: req.Password, Wrong: wire.ErrPasswordInvalid}
+	var before error
+	if a.ID != 0 && !c.Company.Hardened {
+		before = tenant.Admitted(a)
+	}
+	if err := s.tryPassword(ctx, c, attempt, req.CaptchaResponse, before); err != nil {
+		return Reply{}, err
+	}
+	if err := tenant.Admitted(a); err != nil {
+		return Reply{}, err
+	}
+	accepted, err := c.Accept(a, req.AcceptDisclaimers)
+	if err != nil {
+		return Reply{}, err
+	}
+	return afterPassword(ctx, c, session.Step{Account: a, Accepted: accepted})
+}
+
+// tryPassword looks at rates and locks, the captcha, then the password, for checkpassword
+// and checkcredentials. If before is not nil, it is the answer in place of the look at the
+// password.
+func (s *Service) tryPassword(ctx context.Context, c *session.Call, t session.PasswordAttempt, captcha string, before error) error {
+	subject, tallies, err := c.Shown(ctx, t.Account, t.Alias)
+	if err != nil {
+		return err
+	}
+	wrong := tallies[record.WrongPasswords]
+	locked, due := c.CheckPasswords(wrong), c.CaptchaDue(wrong)
+	if locked != nil || due || before != nil { // else ComparePassword does, in one step
+		if err := c.CheckLogins(ctx); err != nil {
+			return err
+		}
+	}
+	if locked != nil {
+		return locked
+	}
+	if due {
+		if err := s.solveCaptcha(ctx, c, captcha); err != nil {
+			return err
+		}
+	}
+	if before != nil {
+		return before
+	}
+	t.Subject, t.Solved = subject, due
+	return s.ComparePassword(ctx, &c.Attempt, t)
+}

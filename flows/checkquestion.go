@@ -1,0 +1,42 @@
+package flows
+
+import (
+	"context"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+type checkQuestionRequest struct {
+	ControlAnswer string `json:"control_answer" max:"256" need:"y"`
+}
+
+// checkQuestion takes the answer to the control question (interface, Endpoints 13).
+func (s *Service) checkQuestion(ctx context.Context, c *session.Call, req *checkQuestionRequest) (Reply, error) {
+	a, err := c.LoadAccount(ctx)
+	if err != nil {
+		return Reply{}, err
+	}
+	if err := c.CheckAddress(ctx); err != nil {
+		return Reply{}, err
+	}
+	if err := c.CheckAnswers(a); err != nil {
+		return Reply{}, err
+	}
+	if err := tenant.Admitted(a); err != nil {
+		return Reply{}, err
+	}
+	ok, _, err := s.Hasher.Verify(ctx, c.Turn(), c.Company.Password.Argon2id, a.AnswerHash, record.FoldAnswer(req.ControlAnswer))
+	if err != nil {
+		return Reply{}, wire.Unavailable("checking the control answer", err)
+	}
+	if err := c.SettleWindow(ctx, c.Subject(a, ""), record.WrongAnswers, c.Company.Limits.WrongAnswers, ok); err != nil {
+		return Reply{}, err
+	}
+	if !ok {
+		return Reply{}, wire.ErrAnswerInvalid
+	}
+	return issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryPassword}))
+}

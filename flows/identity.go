@@ -1,0 +1,84 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// accountOfUser finds the account bound to the user. With LinkVerifiedEmail one
+// whose primary email the provider has verified is bound at its first use.
+func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config tenant.OAuth, identity record.Identity, user tenant.OAuthUser) (record.Account, error) {
+	a, err := s.Accounts.ByIdentity(ctx, c.Company.Code, identity)
+	if err == nil {
+		c.Found(a)
+		return a, tenant.Admitted(a)
+	}
+	if !errors.Is(err, record.ErrNotFound) {
+		return record.Account{}, wire.Unavailable("looking up the provider's user", err)
+	}
+	if !config.LinkVerifiedEmail || !user.EmailVerified || user.Email == "" {
+		return record.Account{}, wire.ErrOAuthNotFound
+	}
+	a, _, err = c.FindAccount(ctx, record.NormalizeLoginID(user.Email))
+	if err != nil {
+		return record.Account{}, err
+	}
+	if a.ID == 0 || !record.SameEmail(a.Email, user.Email) { // the login id may be its login name
+		return record.Account{}, wire.ErrOAuthNotFound
+	}
+	if err := tenant.Admitted(a); err != nil {
+		return record.Account{}, err
+	}
+	err = s.bind(ctx, c, a, identity)
+	if errors.Is(err, record.ErrConflict) {
+		// It is bound to another user of the provider, has just been to this, or was
+		// changed just now.
+		a, err = s.Accounts.ByIdentity(ctx, c.Company.Code, identity)
+		if errors.Is(err, record.ErrNotFound) {
+			return record.Account{}, wire.ErrOAuthNotFound
+		}
+		if err == nil {
+			return a, tenant.Admitted(a)
+		}
+	}
+	if err != nil {
+		return record.Account{}, wire.Unavailable("binding the provider's user", err)
+	}
+	s.Notify(c.Company, a, message.NoticeIdentityBound)
+	return a, nil
+}
+
+// bind adds an identity to an account that has none of that provider. record.ErrConflict
+// if it has one, the identity is another account's, or the account has changed in
+// what its sessions rest on, such as its email.
+func (s *Service) bind(ctx context.Context, c *session.Call, to record.Account, identity record.Identity) error {
+	bound := record.Event{
+		Name: record.IdentityBound, Time: c.Now, Mnemocode: to.Mnemocode, Provider: identity.Provider,
+		Reason: "provider " + strconv.Itoa(identity.Provider),
+	}
+	_, err := s.Accounts.Update(ctx, c.Company.Code, to.ID, func(a *record.Account) (ends bool, err error) {
+		if a.Epoch != to.Epoch || slices.ContainsFunc(a.Identities, func(i record.Identity) bool { return i.Provider == identity.Provider }) {
+			return false, record.ErrConflict
+		}
+		a.Identities = append(a.Identities, identity)
+		a.Updated = c.Now
+		a.Outbox = background.OutboxEvents(c.Company, bound)
+		return false, nil
+	})
+	if _, taken := errors.AsType[*record.TakenError](err); taken {
+		return record.ErrConflict
+	}
+	if err == nil {
+		c.Events = append(c.Events, bound)
+	}
+	return err
+}

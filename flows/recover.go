@@ -1,0 +1,91 @@
+package flows
+
+import (
+	"context"
+	"slices"
+
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+type recoverRequest struct {
+	LoginID         string        `json:"login_id" max:"254" need:"y"`
+	CaptchaResponse string        `json:"captcha_response" max:"4096" need:"y"`
+	Method          tenant.Method `json:"method"`
+}
+
+// recover begins a recovery (interface, Endpoints 10). It changes nothing in
+// the account.
+func (s *Service) recover(ctx context.Context, c *session.Call, req *recoverRequest) (Reply, error) {
+	if req.Method != "" && !slices.Contains([]tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion}, req.Method) {
+		return Reply{}, wire.Invalid("The field method must be PHONE, MAIL or QUESTION.")
+	}
+	if err := c.CheckAddress(ctx); err != nil {
+		return Reply{}, err
+	}
+	a, alias, err := c.FindAccount(ctx, record.NormalizeLoginID(req.LoginID))
+	if err != nil {
+		return Reply{}, err
+	}
+	if c.Company.Hardened {
+		return s.recoverHardened(ctx, c, req, a, alias)
+	}
+	method, methodErr := c.Company.RecoveryMethod(req.Method, a)
+	if err := checkRecovery(c, a.Tallies, method); err != nil {
+		return Reply{}, err
+	}
+	if err := s.checkCaptcha(ctx, c, req.CaptchaResponse); err != nil {
+		return Reply{}, err
+	}
+	if a.ID == 0 {
+		if err := c.FailAddress(ctx); err != nil {
+			return Reply{}, err
+		}
+		return Reply{}, wire.ErrLoginIDNotFound
+	}
+	if err := tenant.Admitted(a); err != nil {
+		return Reply{}, err
+	}
+	if methodErr != nil {
+		return Reply{}, methodErr
+	}
+	return recoverBy(ctx, c, a, method)
+}
+
+func recoverBy(ctx context.Context, c *session.Call, a record.Account, method tenant.Method) (reply Reply, err error) {
+	switch method {
+	case tenant.ByPhone:
+		reply, err = issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryOTP}))
+	case tenant.ByQuestion:
+		reply, err = issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryQuestion}))
+		reply.ControlQuestion = a.Question
+	case tenant.ByMail:
+		err = c.MailLink(ctx, a, message.RecoveryLink)
+		reply.UserEmail = a.Email
+	}
+	reply.Verification = method
+	return reply, err
+}
+
+// checkRecovery refuses while the attempts that the method needs are locked.
+func checkRecovery(c *session.Call, tallies map[record.Kind]record.Tally, method tenant.Method) error {
+	switch method {
+	case tenant.ByPhone:
+		return c.CheckCodes(record.Account{Tallies: tallies})
+	case tenant.ByQuestion:
+		return c.CheckAnswers(record.Account{Tallies: tallies})
+	default:
+		return nil
+	}
+}
+
+// checkCaptcha verifies the response that each recovery brings.
+func (s *Service) checkCaptcha(ctx context.Context, c *session.Call, response string) error {
+	if c.Company.Captcha == nil {
+		return nil
+	}
+	return s.solveCaptcha(ctx, c, response)
+}

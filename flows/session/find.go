@@ -1,0 +1,52 @@
+package session
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// Find finds the call's session: that of the token, of a company that meets want.
+func (c *Call) Find(ctx context.Context, token string, want Demand) error {
+	return c.find(ctx, token, want, c.s.Sessions.Get)
+}
+
+// FindAndSpendCode is Find for a request that brings a one-time code. Finding a session
+// in that state spends the code that was sent for it, whatever comes of the request.
+func (c *Call) FindAndSpendCode(ctx context.Context, token string, want Demand, state record.State) error {
+	return c.find(ctx, token, want, c.spendCode(state))
+}
+
+func (c *Call) find(ctx context.Context, token string, want Demand, get getter) error {
+	c.token = token
+	if tokens.IsSealed(token) {
+		return c.openSealed(ctx, Demand{Company: c.Company.Code})
+	}
+	session, err := c.s.lookup(ctx, tokens.Prefix, token, want, c.Now, get)
+	if err == nil {
+		c.session = &session
+	}
+	return err
+}
+
+// FindLink finds the call's session by the token of a mailed link. The step that follows
+// replaces the session, so the link works once.
+func (c *Call) FindLink(ctx context.Context, token string) error {
+	link, err := c.s.lookup(ctx, tokens.LinkPrefix, token, Demand{Company: c.Company.Code}, c.Now, c.s.Sessions.Get)
+	if errors.Is(err, wire.ErrTokenInvalid) {
+		return c.whyRevoked(ctx, tokens.LinkPrefix, token)
+	}
+	if err == nil {
+		c.session = &link
+	}
+	return err
+}
+
+// WhyRevoked is the answer to a token that was found to be invalid: the status of its
+// account, if that has revoked it, else still wire.ErrTokenInvalid.
+func (c *Call) WhyRevoked(ctx context.Context) error {
+	return c.whyRevoked(ctx, tokens.Prefix, c.token)
+}

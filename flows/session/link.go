@@ -1,0 +1,80 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/limits"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/panics"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// MailLink mails the owner of an account a link that FindLink takes, in a mail of a
+// type.
+func (c *Call) MailLink(ctx context.Context, a record.Account, mail string) error {
+	if err := c.Charge(ctx, c.mailBudget(strconv.FormatInt(a.ID, 10))...); err != nil {
+		return err
+	}
+	link, message := c.newLink(a, mail)
+	ctx = context.WithoutCancel(ctx) // a link that was mailed must work, also if the client hung up meanwhile
+	if err := c.s.send(ctx, c.Company, c.Company.Mail, a, message); err != nil {
+		return wire.Unavailable("mailing the link", err)
+	}
+	return c.store(ctx, link)
+}
+
+// MailLinkLater is MailLink for a recovery whose answer must not tell whether there is an
+// account. It charges the budget of the login id that was sent. The account's own budget is
+// charged, and the link mailed, after the answer.
+func (c *Call) MailLinkLater(ctx context.Context, a record.Account, alias string) error {
+	if err := c.Charge(ctx, c.mailBudget(limits.DecoyBudget(alias))...); err != nil {
+		return err
+	}
+	if a.ID == 0 {
+		return nil
+	}
+	c.s.unseen(c.Company, a, message.RecoveryLink, func(ctx context.Context) error {
+		err := c.chargeHidden(ctx, a, c.mailBudget(strconv.FormatInt(a.ID, 10))...)
+		if errors.Is(err, errBudgetSpent) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		link, message := c.newLink(a, message.RecoveryLink)
+		if err := c.store(ctx, link); err != nil {
+			return err
+		}
+		err = panics.Contain(func() error { return c.s.send(ctx, c.Company, c.Company.Mail, a, message) })
+		if err != nil {
+			c.s.abandon(ctx, link.Hash)
+		}
+		return err
+	})
+	return nil
+}
+
+func (c *Call) mailBudget(account string) []record.Counter {
+	return c.Budget("mails-per-account", account, c.Company.Limits.MailsPerAccount)
+}
+
+// newLink is a session that only FindLink finds, under a token of another
+// prefix, which no Authorization header can carry, and the mail that tells it.
+func (c *Call) newLink(a record.Account, mail string) (record.Session, message.Message) {
+	token, hash := tokens.New(tokens.LinkPrefix, record.AccountBucket(c.Company.Code, a.ID))
+	link := c.newSession(Step{Account: a, State: record.MailedLink}, hash)
+	link.Expires = c.Now.Add(time.Duration(c.Company.Recovery.LinkTTL))
+	link.Ends = link.Expires
+	return link, message.Message{
+		Type:    mail,
+		To:      a.Email,
+		Link:    strings.ReplaceAll(c.Company.Recovery.Link, "{token}", token),
+		Expires: link.Expires,
+	}
+}

@@ -1,0 +1,177 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"errors"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// codeAccount is the account of a step with codes, if rates, locks and its
+// status let the step go on.
+func (c *Call) codeAccount(ctx context.Context) (record.Account, error) {
+	a, err := c.LoadAccount(ctx)
+	if err != nil {
+		return record.Account{}, err
+	}
+	if err := c.CheckAddress(ctx); err != nil {
+		return record.Account{}, err
+	}
+	return a, c.mayTryCode(ctx, a)
+}
+
+func (c *Call) mayTryCode(ctx context.Context, a record.Account) error {
+	if c.hides() {
+		_, tallies, err := c.Shown(ctx, a, c.session.LoginID)
+		return cmp.Or(err, c.CheckCodes(record.Account{Tallies: tallies}))
+	}
+	return cmp.Or(c.CheckCodes(a), tenant.Admitted(a))
+}
+
+// spendCode is a getter that spends the code of a session in state,
+// unless the address has failed too often: that is then told once it is known
+// whose session it is.
+func (c *Call) spendCode(state record.State) getter {
+	return func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+		session, err := c.s.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.AddressLook()...)
+		if errors.As(err, &c.limited) {
+			err = nil
+		}
+		return session, err
+	}
+}
+
+// TryCode compares a code with the one that was sent, which FindAndSpendCode has
+// spent. Only what is compared counts as an attempt. A right one is settled by
+// what was read since it was spent: of codes, that they are not locked; of the
+// address, by the step that is returned.
+func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
+	a, err := c.LoadAccount(ctx)
+	if err != nil {
+		return Step{}, err
+	}
+	if c.limited != nil {
+		return Step{}, c.Refused(c.limited)
+	}
+	if err := c.mayTryCode(ctx, a); err != nil {
+		return Step{}, err
+	}
+	if c.session.ByApp {
+		return c.tryApp(ctx, a, otp)
+	}
+	code := c.session.Code
+	if code == nil || !c.Now.Before(code.Expires) || code.Phone != a.Phone {
+		return Step{}, wire.ErrOTPInvalid
+	}
+	c.aboutSMS(a.Phone)
+	sent := tokens.HashCode(c.token, c.session.State, a.Phone, otp)
+	right := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
+	switch {
+	case right && c.hides(): // what the account has been spared so far shows now
+		err = cmp.Or(c.CheckCodes(a), tenant.Admitted(a))
+	case right:
+	case c.hides():
+		err = c.CountWrongCode(ctx, c.Hidden(a, c.session.LoginID))
+		err = cmp.Or(err, c.SettleWindow(ctx, c.Subject(record.Account{}, c.session.LoginID), record.WrongCodes, c.Company.Limits.WrongCodes, false))
+	default:
+		err = c.SettleWindow(ctx, c.Subject(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, false)
+	}
+	if err == nil && !right {
+		err = wire.ErrOTPInvalid
+	}
+	return Step{Account: a, Counters: c.AddressLook()}, err
+}
+
+// TryBackupCode finds the backup code that was sent. It stays usable until the
+// step that is returned succeeds.
+func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
+	a, err := c.codeAccount(ctx)
+	if err != nil {
+		return Step{}, err
+	}
+	hashes, err := c.s.Accounts.BackupCodes(ctx, c.Company.Code, a.ID)
+	if err != nil {
+		return Step{}, wire.Unavailable("loading the backup codes", err)
+	}
+	match, err := c.s.Hasher.Match(ctx, c.Turn(), c.Company.Password.Argon2id, hashes, record.NormalizeBackupCode(sent))
+	if err != nil {
+		return Step{}, wire.Unavailable("checking the backup code", err)
+	}
+	err = c.SettleWindow(ctx, c.Subject(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, match != "")
+	if err == nil && match == "" {
+		err = wire.ErrBackupCodeInvalid
+	}
+	use := func(ctx context.Context) error { return c.useBackupCode(ctx, a, match) }
+	return Step{Account: a, then: []func(context.Context) error{use}}, err
+}
+
+func (c *Call) useBackupCode(ctx context.Context, a record.Account, hash string) error {
+	err := c.s.Accounts.UseBackupCode(ctx, c.Company.Code, a.ID, hash)
+	if errors.Is(err, record.ErrConflict) {
+		return wire.ErrBackupCodeInvalid // another login used it meanwhile
+	}
+	if err != nil {
+		return wire.Unavailable("spending the backup code", err)
+	}
+	return nil
+}
+
+// RenewCode replaces the code of the call's session. The one before it ends before
+// the new one is sent, and neither the token nor its life changes. Of renewals
+// that race, the last one's code counts.
+func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
+	a, err := c.codeAccount(ctx)
+	if err != nil {
+		return record.Account{}, err
+	}
+	if c.session.State == record.CheckOTP && a.Phone == "" {
+		return record.Account{}, wire.Invalid("The account has no phone that a code could be sent to.")
+	}
+	renewals := c.Counter("renewals", c.session.ID, tenant.Rate{N: *c.Company.OTP.Renewals, Per: time.Duration(c.Company.Session.Temporary)})
+	same := Step{Account: a, DecoyOf: c.session.LoginID, State: c.session.State}
+	code, err := c.newCode(same, c.token)
+	if err != nil {
+		return record.Account{}, err
+	}
+	if code.stored != nil {
+		if err := c.Charge(ctx, append([]record.Counter{renewals}, code.counters...)...); err != nil {
+			return record.Account{}, err
+		}
+	}
+	ctx = context.WithoutCancel(ctx) // a code that was sent must work, also if the client hung up meanwhile
+	number, err := c.s.Sessions.OpenCode(ctx, c.Now, c.session.Hash, c.session.State)
+	if errors.Is(err, record.ErrConflict) {
+		return record.Account{}, wire.ErrTokenInvalid
+	}
+	if err != nil {
+		return record.Account{}, wire.Unavailable("ending the code before", err)
+	}
+	if c.Company.Hardened && c.session.State == record.RecoveryOTP {
+		if err := c.setCode(ctx, number, code.stored); err != nil {
+			return record.Account{}, err
+		}
+		c.s.sendLater(c.Company, a, c.session.Hash, code)
+		return a, nil
+	}
+	if err := code.deliver(ctx); err != nil {
+		return record.Account{}, err
+	}
+	return a, c.setCode(ctx, number, code.stored)
+}
+
+func (c *Call) setCode(ctx context.Context, number int64, code *record.Code) error {
+	if code == nil {
+		return nil // the account has backup codes only
+	}
+	err := c.s.Sessions.SetCode(ctx, c.session.Hash, number, *code)
+	if err != nil && !errors.Is(err, record.ErrConflict) { // ErrConflict: a later renewal's counts
+		return wire.Unavailable("storing the code", err)
+	}
+	return nil
+}

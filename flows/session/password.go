@@ -1,0 +1,114 @@
+package session
+
+import (
+	"context"
+
+	"github.com/mnemogate/mnemogate/flows/limits"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// A PasswordAttempt is one try at the password of an account.
+type PasswordAttempt struct {
+	Account  record.Account // empty but for Tallies for an unknown login id
+	Alias    string         // of the login id that was sent; in a hardened company of a known one, too
+	Password string
+	Subject  record.Subject // whose count a wrong password adds to
+	Solved   bool           // no captcha is due any more
+	Wrong    *wire.Error    // the answer to a wrong password
+}
+
+// TryPassword looks at rates and locks, then compares the password of an account that
+// its caller knows, so that nothing of it need be hidden. A wrong one is
+// wire.ErrPasswordInvalid.
+func (s *Manager) TryPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) error {
+	if err := at.CheckPasswords(a.Tallies[record.WrongPasswords]); err != nil {
+		return err
+	}
+	return s.ComparePassword(ctx, at, PasswordAttempt{
+		Account: a, Password: typed, Subject: at.Subject(a, ""), Solved: true, Wrong: wire.ErrPasswordInvalid,
+	})
+}
+
+// ComparePassword counts an attempt and compares its password. An account without a
+// password, or none at all, costs the time of a wrong password.
+func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t PasswordAttempt) error {
+	if err := at.BeginLogin(ctx); err != nil {
+		return err
+	}
+	ok, stale, err := s.verifyPassword(ctx, at, t.Account, t.Password)
+	if err != nil {
+		return wire.Unavailable("checking the password", err)
+	}
+	if at.Company.Hardened && t.Alias != "" { // else t.Subject is the account itself
+		if ok, err = at.SettleHidden(ctx, at.Hidden(t.Account, t.Alias), ok); err != nil {
+			return err
+		}
+	}
+	captcha, err := at.SettlePassword(ctx, t.Subject, ok, t.Solved)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return &wire.Refusal{Err: t.Wrong, Captcha: captcha}
+	}
+	if stale {
+		s.rehash(ctx, at, t.Account, password.Normalize(t.Password))
+	}
+	return nil
+}
+
+// verifyPassword reports whether a password is right, and whether its hash should
+// be replaced.
+func (s *Manager) verifyPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (ok, stale bool, err error) {
+	if a.PasswordHash == record.AskedElsewhere {
+		ok, err = s.verifyElsewhere(ctx, at, a, typed)
+		return ok, ok, err
+	}
+	return s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
+}
+
+// rehash replaces a weaker hash of a password that was right. Nobody has changed
+// the account by that, so Updated stays. If it fails, the next login tries again.
+func (s *Manager) rehash(ctx context.Context, at *limits.Attempt, a record.Account, password string) {
+	hash, err := s.Hasher.Hash(ctx, at.Turn(), at.Company.Password.Argon2id, password)
+	if err == nil {
+		_, err = s.Accounts.Update(ctx, at.Company.Code, a.ID, func(now *record.Account) (ends bool, err error) {
+			if now.PasswordHash != a.PasswordHash {
+				return false, record.ErrConflict // another password, or rehashed by another login
+			}
+			now.PasswordHash = hash
+			return false, nil
+		})
+	}
+	if err != nil {
+		s.Log.Warn("a weak password hash was not replaced", "company", at.Company.Code, "account", a.Mnemocode, "error", err)
+	}
+}
+
+// CheckNotSame refuses a new password that is the present one: wire.ErrPasswordSame.
+func (s *Manager) CheckNotSame(ctx context.Context, at *limits.Attempt, a record.Account, wanted string) error {
+	if a.PasswordHash == "" || a.PasswordHash == record.AskedElsewhere {
+		return nil
+	}
+	same, _, err := s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
+	if err != nil {
+		return wire.Unavailable("comparing with the present password", err)
+	}
+	if same {
+		return wire.ErrPasswordSame
+	}
+	return nil
+}
+
+// PasswordSet is what a new password brings beside the end of sessions. It needs
+// not succeed.
+func (s *Manager) PasswordSet(ctx context.Context, company *tenant.Company, a record.Account) {
+	if err := s.clearShown(ctx, company, a, record.WrongPasswords); err != nil {
+		s.Log.Warn("a lock that strangers are told of goes on after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
+	}
+	s.Notify(company, a, message.NoticePasswordChanged)
+}
