@@ -36,9 +36,8 @@ type Redis struct {
 	deployment string   // stands in front of what a tag is made of; see SetDeployment
 	tags       []string // by bucket
 
-	mu     sync.RWMutex // guards closed, and calls against an Add after Close
+	calls  sync.RWMutex // read-locked by each call, so that Close waits for them; guards closed
 	closed bool
-	calls  sync.WaitGroup
 }
 
 // RedisOptions say where Redis is.
@@ -284,14 +283,12 @@ func infoField(info, name string) string {
 // Close lets the calls in flight finish, which takes a second at most, and
 // closes the connections. Later calls fail.
 func (r *Redis) Close() error {
-	r.mu.Lock()
-	before := r.closed
-	r.closed = true
-	r.mu.Unlock()
-	if before {
+	r.calls.Lock()
+	defer r.calls.Unlock()
+	if r.closed {
 		return nil
 	}
-	r.calls.Wait()
+	r.closed = true
 	if r.cluster != nil {
 		return r.cluster.Close()
 	}
@@ -328,14 +325,11 @@ func (r *Redis) limited(ctx context.Context, f func(context.Context) error) erro
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r.mu.RLock()
+	r.calls.RLock()
+	defer r.calls.RUnlock()
 	if r.closed {
-		r.mu.RUnlock()
 		return errRedisClosed
 	}
-	r.calls.Add(1)
-	r.mu.RUnlock()
-	defer r.calls.Done()
 	// A change is seen through, also where nobody waits for its answer any more.
 	call, done := record.StoreContext(context.WithoutCancel(ctx), redisCallTimeout)
 	defer done()
