@@ -353,13 +353,14 @@ func (s *shard) place(limit int) int32 {
 		s.entries = append(s.entries, entry{})
 		return int32(len(s.entries) - 1)
 	}
-	for ; ; s.hand++ {
-		s.hand %= len(s.entries)
-		e := &s.entries[s.hand]
+	for {
+		i := s.hand % len(s.entries)
+		s.hand = i + 1
+		e := &s.entries[i]
 		if e.recent == 0 {
 			delete(s.index, key(e.hash))
 			delete(s.extras, e.hash)
-			return int32(s.hand)
+			return int32(i)
 		}
 		e.recent = 0
 	}

@@ -238,6 +238,9 @@ func TestTheMemoryIsBounded(t *testing.T) {
 	for i := range 200 {
 		wantAsked(t, memory, used, false, "in use")
 		recall(t, memory, record.TokenHash{5, 6, 8: byte(1 + i)})
+		if _, ok := memory.shards[5].find(record.TokenHash{5, 6, 8: byte(i)}); i > 0 && !ok {
+			t.Errorf("session %d has made room for the next one", i)
+		}
 		if n := memory.Len(); n != min(10, 2+i) {
 			t.Fatalf("%d sessions are remembered after %d", n, 2+i)
 		}
