@@ -18,8 +18,8 @@ import (
 // (see Feed): by its own methods before they return, by other nodes as soon as
 // they tell. While it can't hear them it believes nothing that it remembers.
 //
-// The table holds no pointers that a garbage collector would have to follow,
-// however many sessions it has.
+// What it keeps of most sessions has no pointers, so that the garbage collector's
+// work does not grow with them.
 type Memory struct {
 	record.Sessions
 	// Untouched is told of a Touch that failed behind its request. It is set before the
@@ -40,6 +40,8 @@ const maxTouching = 256
 // NewMemory returns the sessions with a memory of up to limit of them.
 func NewMemory(sessions record.Sessions, limit int) *Memory {
 	m := &Memory{Sessions: sessions, Untouched: func(error) {}, touching: make(chan struct{}, maxTouching)}
+	m.names.numbers = map[string]int32{}
+	m.names.list.Store(new([]string))
 	m.SetLimit(limit)
 	for i := range m.shards {
 		m.shards[i].empty()
@@ -60,8 +62,8 @@ func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash
 	return m.recall(ctx, now, company, hash, false)
 }
 
-// RecallWhole is Recall with ID and Created, which are kept beside the table, of
-// those sessions that it was asked for: what nobody asks for takes no room.
+// RecallWhole is Recall with ID and Created. These are kept of the sessions that it
+// was asked for.
 func (m *Memory) RecallWhole(ctx context.Context, now time.Time, company string, hash record.TokenHash) (record.Session, error) {
 	return m.recall(ctx, now, company, hash, true)
 }
@@ -106,7 +108,7 @@ func (m *Memory) Len() int {
 	n := 0
 	for i := range m.shards {
 		m.shards[i].mu.RLock()
-		n += m.shards[i].held()
+		n += len(m.shards[i].entries)
 		m.shards[i].mu.RUnlock()
 	}
 	return n
@@ -236,23 +238,13 @@ type shard struct {
 	endings atomic.Uint64 // grows with each ending, before the forgetting
 	hits    atomic.Uint64
 	misses  atomic.Uint64
+
 	mu      sync.RWMutex
-	slots   []uint64 // where which entry is: see find
-	chunks  []*[chunkLen]entry
-	used    int     // entries ever taken
-	free    []int32 // of those, the ones given back
-	hand    int32   // where the next one to give up is looked for
-	beside  map[int32]beside
-	rest    map[int32]rest
+	index   map[uint64]int32 // by key, where in entries
+	entries []entry
+	hand    int // where in entries the next one to give up is looked for
+	extras  map[record.TokenHash]extra
 }
-
-// A rest is what an entry does not hold of its session, and what never changes.
-type rest struct {
-	id      string
-	created time.Time
-}
-
-const chunkLen = 1024
 
 // An entry is a remembered session.
 type entry struct {
@@ -270,127 +262,72 @@ type entry struct {
 // longest is the longest mnemocode that an entry holds.
 const longest = 39
 
-// A beside is what an entry has no room for. Most have nothing beside them.
-type beside struct {
+// An extra is what an entry has no room for. Most sessions have none.
+type extra struct {
 	mnemocode string
 	profile   record.Profile
+	id        string // empty unless RecallWhole asked for it
+	created   time.Time
 }
 
-func (s *shard) at(i int32) *entry { return &s.chunks[i/chunkLen][i%chunkLen] }
+// key is a part of a hash, which the choice of its bucket leaves random. Whole hashes would
+// take 46 bytes a session more. Of two sessions with one key the second takes the place of
+// the first, which is then asked for again.
+func key(hash record.TokenHash) uint64 { return binary.LittleEndian.Uint64(hash[8:]) }
 
-// held returns how many sessions are remembered. The caller holds a lock, as of
-// all below that take none.
-func (s *shard) held() int { return s.used - len(s.free) }
-
-// find returns the entry's place, and its slot. The slots are an open-addressed
-// table, probed one by one: a power of two of them, at most three quarters in
-// use. One in use has a place, plus one, and above it the entry's tag, whose low
-// bits are the slot that is looked into first.
-func (s *shard) find(hash record.TokenHash) (i int32, slot uint32, ok bool) {
-	if len(s.slots) == 0 {
-		return 0, 0, false
-	}
-	tag := tagOf(hash)
-	for slot = s.first(tag); s.slots[slot] != 0; slot = s.after(slot) {
-		i = int32(uint32(s.slots[slot]) - 1)
-		if uint32(s.slots[slot]>>32) == tag && s.at(i).hash == hash {
-			return i, slot, true
-		}
-	}
-	return 0, 0, false
-}
-
-// tagOf returns bits of a hash that the choice of its bucket leaves random.
-func tagOf(hash record.TokenHash) uint32 { return binary.LittleEndian.Uint32(hash[8:]) }
-
-func (s *shard) first(tag uint32) uint32  { return tag & uint32(len(s.slots)-1) }
-func (s *shard) after(slot uint32) uint32 { return (slot + 1) & uint32(len(s.slots)-1) }
-
-// index makes an entry found, which is in its place already.
-func (s *shard) index(i int32) {
-	if 4*s.held() > 3*len(s.slots) {
-		old := s.slots
-		s.slots = make([]uint64, max(8, 2*len(old)))
-		for _, content := range old {
-			if content != 0 {
-				s.fill(content)
-			}
-		}
-	}
-	s.fill(uint64(tagOf(s.at(i).hash))<<32 | uint64(i+1))
-}
-
-func (s *shard) fill(content uint64) {
-	slot := s.first(uint32(content >> 32))
-	for s.slots[slot] != 0 {
-		slot = s.after(slot)
-	}
-	s.slots[slot] = content
-}
-
-// vacate empties a slot, and moves up what is behind it in the wrong place, so
-// that it is still found.
-func (s *shard) vacate(slot uint32) {
-	mask := uint32(len(s.slots) - 1)
-	for next := s.after(slot); s.slots[next] != 0; next = s.after(next) {
-		first := s.first(uint32(s.slots[next] >> 32))
-		if (next-first)&mask >= (next-slot)&mask {
-			s.slots[slot] = s.slots[next]
-			slot = next
-		}
-	}
-	s.slots[slot] = 0
+// find returns where in entries a session is.
+func (s *shard) find(hash record.TokenHash) (i int32, ok bool) {
+	i, ok = s.index[key(hash)]
+	return i, ok && s.entries[i].hash == hash
 }
 
 func (s *shard) recall(hash record.TokenHash, companies *companyNames, whole bool) (record.Session, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	i, _, ok := s.find(hash)
+	i, ok := s.find(hash)
 	if !ok {
 		return record.Session{}, false
 	}
-	var whence rest
-	if whole {
-		if whence, ok = s.rest[i]; !ok {
-			return record.Session{}, false
-		}
-	}
-	e := s.at(i)
-	if atomic.LoadUint32(&e.recent) == 0 {
-		atomic.StoreUint32(&e.recent, 1)
-	}
-	more, ok := s.beside[i]
+	e := &s.entries[i]
+	more, ok := s.extras[hash]
 	if !ok {
 		more.mnemocode = string(e.mnemocode[:e.length])
 	}
+	if whole && more.id == "" {
+		return record.Session{}, false
+	}
+	if atomic.LoadUint32(&e.recent) == 0 {
+		atomic.StoreUint32(&e.recent, 1)
+	}
 	return record.Session{
 		Hash:      hash,
-		ID:        whence.id,
+		ID:        more.id,
 		Company:   companies.name(e.company),
 		Account:   e.account,
 		Mnemocode: more.mnemocode,
 		Epoch:     e.epoch,
 		State:     record.Authorized,
-		Created:   whence.created,
+		Created:   more.created,
 		Expires:   time.Unix(0, e.expires),
 		Ends:      time.Unix(0, e.ends),
 		Profile:   more.profile,
 	}, true
 }
 
-// remember puts a session into the table unless one has ended since endings was
-// read.
+// remember stores a session unless one has ended since endings was read.
 func (s *shard) remember(session record.Session, company int32, limit int, endings uint64, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.endings.Load() != endings {
 		return
 	}
-	i, _, known := s.find(session.Hash)
-	if !known {
+	i, ok := s.index[key(session.Hash)]
+	if !ok {
 		i = s.place(limit)
+		s.index[key(session.Hash)] = i
 	}
-	e := s.at(i)
+	e := &s.entries[i]
+	delete(s.extras, e.hash)
 	*e = entry{
 		hash:    session.Hash,
 		account: session.Account,
@@ -400,69 +337,52 @@ func (s *shard) remember(session record.Session, company int32, limit int, endin
 		company: company,
 	}
 	e.length = uint8(copy(e.mnemocode[:], session.Mnemocode))
-	delete(s.beside, i)
-	if len(session.Mnemocode) > longest || session.Profile != "" {
-		if s.beside == nil {
-			s.beside = map[int32]beside{}
+	if len(session.Mnemocode) > longest || session.Profile != "" || whole {
+		more := extra{mnemocode: session.Mnemocode, profile: session.Profile}
+		if whole {
+			more.id, more.created = session.ID, session.Created
 		}
-		s.beside[i] = beside{session.Mnemocode, session.Profile}
-	}
-	if whole {
-		if s.rest == nil {
-			s.rest = map[int32]rest{}
-		}
-		s.rest[i] = rest{session.ID, session.Created}
-	}
-	if !known {
-		s.index(i)
+		s.extras[session.Hash] = more
 	}
 }
 
-// place returns a free place: where the table is full, that of an entry which
-// was not asked for lately (the second-chance algorithm).
+// place returns a place for a new entry: where the memory is full, that of one
+// which was not asked for lately (the second-chance algorithm).
 func (s *shard) place(limit int) int32 {
-	if n := len(s.free); n > 0 {
-		i := s.free[n-1]
-		s.free = s.free[:n-1]
-		return i
-	}
-	if s.used < limit {
-		if s.used == len(s.chunks)*chunkLen {
-			s.chunks = append(s.chunks, new([chunkLen]entry))
-		}
-		s.used++
-		return int32(s.used - 1)
+	if len(s.entries) < limit {
+		s.entries = append(s.entries, entry{})
+		return int32(len(s.entries) - 1)
 	}
 	for {
-		i := s.hand
-		s.hand = (s.hand + 1) % int32(s.used)
-		e := s.at(i)
+		i := s.hand % len(s.entries)
+		s.hand = i + 1
+		e := &s.entries[i]
 		if e.recent == 0 {
-			s.drop(i)
-			s.free = s.free[:len(s.free)-1]
-			return i
+			delete(s.index, key(e.hash))
+			delete(s.extras, e.hash)
+			return int32(i)
 		}
 		e.recent = 0
 	}
 }
 
-// drop takes an entry out and gives its place back.
+// drop removes an entry, and moves the last one to its place.
 func (s *shard) drop(i int32) {
-	_, slot, _ := s.find(s.at(i).hash)
-	s.vacate(slot)
-	delete(s.beside, i)
-	delete(s.rest, i)
-	*s.at(i) = entry{}
-	s.free = append(s.free, i)
+	hash, last := s.entries[i].hash, len(s.entries)-1
+	s.entries[i] = s.entries[last]
+	s.index[key(s.entries[i].hash)] = i
+	s.entries = s.entries[:last]
+	delete(s.index, key(hash))
+	delete(s.extras, hash)
 }
 
 // prolong reports whether the session is remembered.
 func (s *shard) prolong(hash record.TokenHash, expires time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, _, ok := s.find(hash)
+	i, ok := s.find(hash)
 	if ok {
-		e := s.at(i)
+		e := &s.entries[i]
 		e.expires = max(e.expires, min(expires.UnixNano(), e.ends))
 	}
 	return ok
@@ -472,7 +392,7 @@ func (s *shard) forget(hash record.TokenHash) {
 	s.endings.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i, _, ok := s.find(hash); ok {
+	if i, ok := s.find(hash); ok {
 		s.drop(i)
 	}
 }
@@ -481,12 +401,16 @@ func (s *shard) forgetAll(which func(*entry) bool) {
 	s.endings.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range int32(s.used) {
-		if e := s.at(i); which(e) && e.hash != (record.TokenHash{}) {
-			s.drop(i)
+	for i := len(s.entries) - 1; i >= 0; i-- {
+		if which(&s.entries[i]) {
+			s.drop(int32(i))
 		}
 	}
 }
+
+// reserved is the room for sessions that a shard begins with. Untouched it takes none of
+// the machine's memory, and it makes collections rarer where there are few sessions.
+const reserved = 2048
 
 func (s *shard) flush() {
 	s.endings.Add(1)
@@ -495,52 +419,38 @@ func (s *shard) flush() {
 	s.empty()
 }
 
-// reservedChunks are the room for the first 2,048 sessions of a shard: untouched it
-// takes none of the machine's memory, and it makes collections rarer where there are few.
-const reservedChunks = 2
-
-// empty takes all out. The reserved room stays: where another process writes to the same
-// file of SQLite, that is twenty times a second. What is in it nobody finds any more.
+// empty forgets all. It allocates nothing unless there were many sessions: where another
+// process writes to the same SQLite file, it is called twenty times a second.
 func (s *shard) empty() {
-	for len(s.chunks) < reservedChunks {
-		s.chunks = append(s.chunks, new([chunkLen]entry))
+	s.hand = 0
+	if cap(s.entries) == reserved {
+		s.entries = s.entries[:0]
+		clear(s.index)
+		clear(s.extras)
+		return
 	}
-	clear(s.chunks[reservedChunks:])
-	s.chunks = s.chunks[:reservedChunks]
-	s.slots, s.free, s.beside, s.rest = nil, nil, nil, nil
-	s.used, s.hand = 0, 0
+	s.entries = make([]entry, 0, reserved)
+	s.index, s.extras = map[uint64]int32{}, map[record.TokenHash]extra{}
 }
 
 // companyNames numbers companies, so that an entry need not point to a string.
 type companyNames struct {
-	mu      sync.RWMutex
+	mu      sync.Mutex
 	numbers map[string]int32
 	list    atomic.Pointer[[]string]
 }
 
 func (n *companyNames) number(name string) int32 {
-	n.mu.RLock()
-	i, ok := n.numbers[name]
-	n.mu.RUnlock()
-	if ok {
-		return i
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if i, ok := n.numbers[name]; ok {
-		return i
+	i, ok := n.numbers[name]
+	if !ok {
+		i = int32(len(n.numbers))
+		n.numbers[name] = i
+		list := append(*n.list.Load(), name)
+		n.list.Store(&list)
 	}
-	if n.numbers == nil {
-		n.numbers = map[string]int32{}
-	}
-	var list []string
-	if old := n.list.Load(); old != nil {
-		list = *old
-	}
-	list = append(list[:len(list):len(list)], name)
-	n.list.Store(&list)
-	n.numbers[name] = int32(len(list) - 1)
-	return n.numbers[name]
+	return i
 }
 
 func (n *companyNames) name(i int32) string { return (*n.list.Load())[i] }

@@ -34,8 +34,6 @@ type Postgres struct {
 
 	open     atomic.Pointer[pgxpool.Pool] // pool, while the store is open
 	answered atomic.Int64                 // when the server answered last: UnixNano
-
-	lookups gather[*postgresLookup]
 }
 
 // PostgresOptions are what a DSN does not say.
@@ -52,10 +50,7 @@ const (
 	postgresMigrateTimeout = time.Minute
 	postgresCloseTimeout   = 5 * time.Second
 	postgresMaxConns       = 8
-	postgresLookupsAtOnce  = 4                    // statements that look login ids up,
-	postgresLookups        = 64                   // how many each,
-	postgresPatience       = 2 * time.Millisecond // between two of them
-	postgresTries          = 20                   // of one call
+	postgresTries          = 20 // of one call
 	postgresSweepChunk     = 500
 	// A key of pg_advisory_xact_lock: "mnemogat".
 	postgresMigrationLock = int64(0x6d6e656d6f676174)
@@ -86,10 +81,7 @@ func OpenPostgres(dsn string, options PostgresOptions) (*Postgres, error) {
 	default:
 		config.MaxConns = options.MaxConns
 	}
-	p := &Postgres{config: config}
-	p.lookups = gather[*postgresLookup]{
-		few: 1, atOnce: postgresLookupsAtOnce, patience: postgresPatience, most: postgresLookups, send: p.lookUpAll}
-	return p, nil
+	return &Postgres{config: config}, nil
 }
 
 // Accounts returns the accounts in the database.

@@ -24,89 +24,26 @@ const (
 		FROM accounts`
 	postgresAccountByID        = postgresSelectAccount + ` WHERE ` + postgresOne
 	postgresAccountByMnemocode = postgresSelectAccount + ` WHERE company = $1 AND mnemocode = $2`
-	// A row for each of the lookups, and which. Where no account is found, it is an
-	// account 0 ($4, see above) with the tallies of the alias and the era. LIMIT
-	// makes a subquery of it that is run for each.
-	postgresAccountsByLoginID = `
-		SELECT found.*, wanted.rank
-		FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS wanted (company, login_id, alias, rank)
-		CROSS JOIN LATERAL (` + postgresSelectAccount + `
-			WHERE id = (SELECT account FROM login_ids WHERE company = wanted.company AND login_id = wanted.login_id)
-			UNION ALL
-			SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', '', '', '', 0, 0, 0, 0, '[]', '[]', 0,
-				array_to_json(ARRAY(SELECT json_build_object('kind', kind, 'count', count, 'until', until) FROM tallies
-					WHERE company = wanted.company AND account = $4 AND login_id = wanted.alias)),
-				coalesce((SELECT era FROM eras WHERE company = wanted.company), 0)
-			WHERE (SELECT account FROM login_ids WHERE company = wanted.company AND login_id = wanted.login_id) IS NULL
-			LIMIT 1
-		) AS found`
+	// Where no account is found, it is an account 0 ($4, see above) with the tallies of
+	// the alias and the era.
+	postgresAccountByLoginID = postgresSelectAccount + `
+		WHERE id = (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2)
+		UNION ALL
+		SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', '', '', '', 0, 0, 0, 0, '[]', '[]', 0,
+			array_to_json(ARRAY(SELECT json_build_object('kind', kind, 'count', count, 'until', until) FROM tallies
+				WHERE company = $1 AND account = $4 AND login_id = $3)),
+			coalesce((SELECT era FROM eras WHERE company = $1), 0)
+		WHERE (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2) IS NULL`
 	postgresAccountByIdentity = postgresSelectAccount + `
 		WHERE id = (SELECT account FROM identities WHERE company = $1 AND provider = $2 AND subject = $3)`
 )
 
-// A postgresLookup is a login id that ByLoginID looks up, and what came of it.
-type postgresLookup struct {
-	company, loginID, alias string
-
-	account record.Account
-	err     error
-}
-
 func (s postgresAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (record.Account, error) {
-	if !findable(loginID) {
-		return record.Account{}, record.ErrNotFound
+	a, err := s.load(ctx, postgresAccountByLoginID, company, loginID, alias, 0)
+	if err == nil && a.ID == 0 {
+		return record.Account{Era: a.Era, Tallies: a.Tallies}, record.ErrNotFound
 	}
-	l := &postgresLookup{company: company, loginID: loginID, alias: alias}
-	if err := s.lookUp(ctx, l); err != nil {
-		return record.Account{}, translatePostgres("loading account", err)
-	}
-	return l.account, l.err
-}
-
-// lookUp looks a login id up, together with others. The account of a decoy, which has
-// none, is looked up alone, as that of a session is by its id.
-func (p *Postgres) lookUp(ctx context.Context, l *postgresLookup) error {
-	if l.loginID == "" {
-		return p.lookUpIn(ctx, l)
-	}
-	ctx, done := record.StoreContext(ctx, postgresTimeout)
-	defer done()
-	return p.lookups.do(ctx, l)
-}
-
-// lookUpAll is for all that wait, so no request's context counts.
-func (p *Postgres) lookUpAll(lookups []*postgresLookup) error {
-	return p.lookUpIn(context.Background(), lookups...)
-}
-
-// lookUpIn looks login ids up in one statement.
-func (p *Postgres) lookUpIn(ctx context.Context, lookups ...*postgresLookup) error {
-	var companies, loginIDs, aliases []string
-	for _, l := range lookups {
-		companies, loginIDs, aliases = append(companies, l.company), append(loginIDs, l.loginID), append(aliases, l.alias)
-		l.err = record.ErrNotFound
-	}
-	return p.read(ctx, func(ctx context.Context, q postgresQueries) error {
-		var rank int
-		scan := postgresAccountScan(&rank)
-		_, err := collectPostgres(ctx, q, func(row scanner) (struct{}, error) {
-			a, err := scan(row)
-			if err == nil {
-				lookups[rank-1].found(a)
-			}
-			return struct{}{}, err
-		}, postgresAccountsByLoginID, companies, loginIDs, aliases, 0)
-		return err
-	})
-}
-
-func (l *postgresLookup) found(a record.Account) {
-	switch {
-	case a.ID == 0:
-		l.account = record.Account{Era: a.Era, Tallies: a.Tallies}
-	case a.Company == l.company:
-		l.account, l.err = a, nil
-	}
+	return a, err
 }
 
 func (s postgresAccounts) ByID(ctx context.Context, company string, id int64) (record.Account, error) {
@@ -187,16 +124,16 @@ func (s postgresAccounts) load(ctx context.Context, query string, args ...any) (
 
 func scanPostgresAccount(row scanner) (record.Account, error) { return postgresAccountScan()(row) }
 
-// postgresAccountScan returns what reads the accounts of a statement, row by row, and
-// what comes behind each. A row overwrites all of the row before.
-func postgresAccountScan(behind ...any) func(scanner) (record.Account, error) {
+// postgresAccountScan returns what reads the accounts of a statement, row by row. A row
+// overwrites all of the row before.
+func postgresAccountScan() func(scanner) (record.Account, error) {
 	var a record.Account
 	var status string
 	var created, updated int64
 	var identities, accepted, tallies []byte
-	columns := append([]any{&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
+	columns := []any{&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
 		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Epoch, &a.Barred,
-		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era}, behind...)
+		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era}
 	return func(row scanner) (_ record.Account, err error) {
 		if err = row.Scan(columns...); err != nil {
 			return record.Account{}, err

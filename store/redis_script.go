@@ -70,7 +70,7 @@ func scriptArgs(keys []string, args []any) []any {
 func (r *Redis) eval(ctx context.Context, p redisPlace, s *script, command []any) (bool, []any, error) {
 	if r.wait == 0 || s.loose {
 		eval := redis.NewSliceCmd(ctx, command...)
-		if err := r.do(ctx, p, eval); err != nil {
+		if err := p.do(ctx, eval); err != nil {
 			return false, nil, err
 		}
 		return scriptAnswer(eval)

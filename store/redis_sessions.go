@@ -185,10 +185,10 @@ func (s redisSessions) readTwice(ctx context.Context, key string) (map[string]st
 		var get *redis.MapStringStringCmd
 		err := s.at(ctx, key, func(p redisPlace) error {
 			get = redis.NewMapStringStringCmd(ctx, "evalsha", getScript.sha, 1, key)
-			err := s.do(ctx, p, get)
+			err := p.do(ctx, get)
 			if redis.HasErrorPrefix(err, "NOSCRIPT") {
 				get = redis.NewMapStringStringCmd(ctx, "eval", getScript.source, 1, key)
-				err = s.do(ctx, p, get)
+				err = p.do(ctx, get)
 			}
 			return err
 		})

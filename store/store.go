@@ -20,8 +20,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -43,31 +41,6 @@ func Deployment(ctx context.Context, accounts record.Accounts) (string, error) {
 // answer, or not as it will, or that a disk takes no writes. Start may be called
 // again.
 var ErrUnreachable = errors.New("the store can't be reached")
-
-// takesNoWrites reports whether a store was reached and has no room, or is read-only.
-func takesNoWrites(err error) bool {
-	if diskTakesNoWrites(err) {
-		return true
-	}
-	switch postgresCode(err) {
-	case "53100", "25006": // disk_full, read_only_sql_transaction
-		return true
-	}
-	for _, answer := range []string{"OOM ", "MISCONF ", "READONLY "} {
-		if redis.HasErrorPrefix(err, answer) {
-			return true
-		}
-	}
-	return false
-}
-
-// Advice says what to do about an error of a store.
-func Advice(err error) string {
-	if takesNoWrites(err) {
-		return "it answers and takes no writes: free or add space on its disk (Redis: or in its maxmemory), and see that neither the disk nor the server is read-only; nobody can log in until then"
-	}
-	return "see that its server runs and is reached from here, and that its replicas follow if wait_replicas is set; until it answers, so do the routes with service.unavailable"
-}
 
 // A refusal is the error of a function that the caller handed over.
 type refusal struct{ error }

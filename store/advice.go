@@ -1,0 +1,28 @@
+package store
+
+import "github.com/redis/go-redis/v9"
+
+// takesNoWrites reports whether a store was reached and has no room, or is read-only.
+func takesNoWrites(err error) bool {
+	if diskTakesNoWrites(err) {
+		return true
+	}
+	switch postgresCode(err) {
+	case "53100", "25006": // disk_full, read_only_sql_transaction
+		return true
+	}
+	for _, answer := range []string{"OOM ", "MISCONF ", "READONLY "} {
+		if redis.HasErrorPrefix(err, answer) {
+			return true
+		}
+	}
+	return false
+}
+
+// Advice says what to do about an error of a store.
+func Advice(err error) string {
+	if takesNoWrites(err) {
+		return "it answers and takes no writes: free or add space on its disk (Redis: or in its maxmemory), and see that neither the disk nor the server is read-only; nobody can log in until then"
+	}
+	return "see that its server runs and is reached from here, and that its replicas follow if wait_replicas is set; until it answers, so do the routes with service.unavailable"
+}

@@ -1,0 +1,528 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"runtime"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+// A madeSessions makes up each session that it is asked for. Its other methods fail.
+type madeSessions struct {
+	record.Sessions
+	change  func(*record.Session) // of what is made up
+	during  func(record.Session)  // called between the answer and its return
+	gets    atomic.Int64          // how often Get was called
+	touches atomic.Int64          // how often Touch was called
+	release chan struct{}         // Get and Touch wait until it is closed; nil: they don't
+	refused error                 // by Touch
+}
+
+func newMadeSessions() *madeSessions {
+	return &madeSessions{Sessions: OpenSQLite("").Sessions(), change: func(*record.Session) {}, during: func(record.Session) {}}
+}
+
+var farAway = time.Now().Add(1000 * time.Hour)
+
+func (m *madeSessions) Get(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+	m.gets.Add(1)
+	if m.release != nil {
+		select {
+		case <-m.release:
+		case <-ctx.Done():
+			return record.Session{}, ctx.Err()
+		}
+	}
+	s := record.Session{
+		Hash: hash, ID: "0123456789abcdef0123456789abcdef", Company: "acme", Account: 7, Mnemocode: "profile-0000001", Epoch: 1,
+		State: record.Authorized, Created: farAway.Add(-time.Hour), Expires: farAway, Ends: farAway.Add(time.Hour),
+	}
+	m.change(&s)
+	m.during(s)
+	return s, nil
+}
+
+func (m *madeSessions) Touch(context.Context, time.Time, record.TokenHash, time.Time) error {
+	m.touches.Add(1)
+	if m.release != nil {
+		<-m.release
+	}
+	return m.refused
+}
+
+// newTrustedMemory returns a Memory that trusts what it remembers.
+func newTrustedMemory(sessions record.Sessions, limit int) *Memory {
+	m := NewMemory(sessions, limit)
+	m.Trust(farAway)
+	return m
+}
+
+// recall is Recall, and reports whether the store was asked.
+func recall(t testing.TB, m *Memory, hash record.TokenHash) (_ record.Session, asked bool) {
+	t.Helper()
+	_, before := m.Asked()
+	s, err := m.Recall(bg, time.Now(), "", hash)
+	must(t, err)
+	_, after := m.Asked()
+	return s, after != before
+}
+
+func wantAsked(t testing.TB, m *Memory, hash record.TokenHash, want bool, why string) {
+	t.Helper()
+	if _, asked := recall(t, m, hash); asked != want {
+		t.Errorf("%s: the store was asked: %v, want %v", why, asked, want)
+	}
+}
+
+func TestMemoryReturnsWhatTheStoreSaid(t *testing.T) {
+	for name, change := range map[string]func(*record.Session){
+		"a usual session":  func(*record.Session) {},
+		"a long mnemocode": func(s *record.Session) { s.Mnemocode = strings.Repeat("long", 32) },
+		"a profile":        func(s *record.Session) { s.Profile = "a profile" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := newMadeSessions()
+			made.change = change
+			want := get[record.Session](t)(made.Get(bg, hash("a")))
+			memory := newTrustedMemory(made, 1000)
+			for i := range 3 {
+				got, asked := recall(t, memory, hash("a"))
+				if asked != (i == 0) {
+					t.Errorf("call %d: the store was asked: %v", i, asked)
+				}
+				got.ID, got.Created = want.ID, want.Created
+				wantEqual(t, "recalled", got, want)
+			}
+			for i := range 3 {
+				before := made.gets.Load()
+				wantEqual(t, "recalled whole", get[record.Session](t)(memory.RecallWhole(bg, time.Now(), "", hash("a"))), want)
+				if asked := made.gets.Load() > before; asked != (i == 0) {
+					t.Errorf("whole, call %d: the store was asked: %v", i, asked)
+				}
+			}
+			if n := memory.Len(); n != 1 {
+				t.Errorf("%d sessions are remembered, want 1", n)
+			}
+		})
+	}
+}
+
+// The store fails here: an error does not say that nothing was revoked.
+func TestMemoryForgetsWhatIsRevokedWhateverTheStoreAnswers(t *testing.T) {
+	next := record.Session{Hash: hash("next"), State: record.Authorized}
+	for name, revoke := range map[string]func(m *Memory, s record.Session) error{
+		"Replace": func(m *Memory, s record.Session) error { return m.Replace(bg, t0, s.Hash, s.State, next) },
+		"Delete":  func(m *Memory, s record.Session) error { return m.Delete(bg, s.Hash) },
+		"Expire":  func(m *Memory, s record.Session) error { return m.Expire(bg, t0, s.Hash) },
+		"DeleteID": func(m *Memory, s record.Session) error {
+			_, err := m.DeleteID(bg, t0, s.Company, s.Account, s.ID)
+			return err
+		},
+		"End of the account": func(m *Memory, s record.Session) error {
+			return m.End(bg, t0, record.Ending{Company: s.Company, Account: s.Account, Epoch: s.Epoch + 1})
+		},
+		"End of the company": func(m *Memory, s record.Session) error {
+			return m.End(bg, t0, record.Ending{Company: s.Company, Epoch: 1})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory := newTrustedMemory(newMadeSessions(), 1000)
+			token := tokenOf("acme", 7)
+			s, _ := recall(t, memory, token)
+			if err := revoke(memory, s); err == nil {
+				t.Error("the store has not failed")
+			}
+			wantAsked(t, memory, token, true, "after the call")
+		})
+	}
+}
+
+// tokenOf is a hash in the bucket of an account's sessions.
+func tokenOf(company string, account int64) record.TokenHash {
+	return record.TokenHash{byte(record.AccountBucket(company, account))}
+}
+
+func TestMemoryForgetsOnlyWhatIsRevoked(t *testing.T) {
+	made := newMadeSessions()
+	made.change = func(s *record.Session) {
+		if s.Hash[1] == 1 {
+			s.Epoch = 2
+		}
+	}
+	memory := newTrustedMemory(made, 1000)
+	old, young := tokenOf("acme", 7), tokenOf("acme", 7)
+	young[1], young[8] = 1, 1
+	recall(t, memory, old)
+	recall(t, memory, young)
+	memory.EndedAll(record.Ending{Company: "other", Account: 7, Epoch: 9})
+	memory.EndedAll(record.Ending{Company: "acme", Account: 8, Epoch: 9})
+	memory.EndedAll(record.Ending{Company: "other", Epoch: 9})
+	wantAsked(t, memory, old, false, "after others'")
+	memory.EndedAll(record.Ending{Company: "acme", Account: 7, Epoch: 2})
+	wantAsked(t, memory, young, false, "of the new generation")
+	wantAsked(t, memory, old, true, "of the one that was revoked")
+	memory.Ended(old)
+	wantAsked(t, memory, young, false, "beside one that was revoked")
+	wantAsked(t, memory, old, true, "revoked by its hash")
+}
+
+func TestAReadUnderWayDuringARevocationBringsNothingBack(t *testing.T) {
+	for name, revoke := range map[string]func(m *Memory, s record.Session){
+		"of the session": func(m *Memory, s record.Session) { m.Ended(s.Hash) },
+		"of the account": func(m *Memory, s record.Session) {
+			m.EndedAll(record.Ending{Company: s.Company, Account: s.Account, Epoch: s.Epoch + 1})
+		},
+		"of the company": func(m *Memory, s record.Session) { m.EndedAll(record.Ending{Company: s.Company, Epoch: 1}) },
+		"of the feed":    func(m *Memory, _ record.Session) { m.Flush() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := newMadeSessions()
+			memory := newTrustedMemory(made, 1000)
+			made.during = func(s record.Session) { revoke(memory, s) }
+			recall(t, memory, tokenOf("acme", 7)) // the store had said yes
+			if memory.Len() != 0 {
+				t.Error("a session that was revoked meanwhile is remembered")
+			}
+		})
+	}
+}
+
+func TestWithoutTrustNothingIsBelieved(t *testing.T) {
+	memory := newTrustedMemory(newMadeSessions(), 1000)
+	wantAsked(t, memory, hash("a"), true, "at first")
+	wantAsked(t, memory, hash("a"), false, "with trust")
+	memory.Trust(time.Time{})
+	wantAsked(t, memory, hash("a"), true, "without trust")
+	wantAsked(t, memory, hash("a"), true, "still without trust")
+	memory.Flush()
+	memory.Trust(farAway)
+	wantAsked(t, memory, hash("a"), true, "after the trust's return")
+	wantAsked(t, memory, hash("a"), false, "and then")
+}
+
+// A session that is used on another node is prolonged there: here it only
+// seems to expire.
+func TestWhatSeemsExpiredIsAskedFor(t *testing.T) {
+	made := newMadeSessions()
+	memory := newTrustedMemory(made, 1000)
+	recall(t, memory, hash("a"))
+	made.change = func(s *record.Session) { s.Expires = s.Ends }
+	for i, now := range []time.Time{farAway.Add(-1), farAway, farAway} {
+		s := get[record.Session](t)(memory.Recall(bg, now, "", hash("a")))
+		if !now.Before(s.Expires) || made.gets.Load() != int64(min(2, 1+i)) {
+			t.Errorf("at %v: it expires at %v, and the store was asked %d times", now, s.Expires, made.gets.Load())
+		}
+	}
+}
+
+// A session in use stays; those that were asked for once make room.
+func TestTheMemoryIsBounded(t *testing.T) {
+	made := newMadeSessions()
+	made.change = func(s *record.Session) { s.Profile = "beside the entry" }
+	memory := newTrustedMemory(made, 10*record.Buckets)
+	used := record.TokenHash{5, 5}
+	recall(t, memory, used)
+	for i := range 200 {
+		wantAsked(t, memory, used, false, "in use")
+		recall(t, memory, record.TokenHash{5, 6, 8: byte(1 + i)})
+		if _, ok := memory.shards[5].find(record.TokenHash{5, 6, 8: byte(i)}); i > 0 && !ok {
+			t.Errorf("session %d has made room for the next one", i)
+		}
+		if n := memory.Len(); n != min(10, 2+i) {
+			t.Fatalf("%d sessions are remembered after %d", n, 2+i)
+		}
+	}
+	if n := len(memory.shards[5].extras); n != 10 {
+		t.Errorf("%d extras, want 10", n)
+	}
+	memory.SetLimit(1) // what is there stays
+	wantAsked(t, memory, used, false, "in use")
+	recall(t, memory, record.TokenHash{5, 8: 255})
+	if n := memory.Len(); n != 10 {
+		t.Errorf("%d sessions are remembered, want 10", n)
+	}
+}
+
+// Whatever is remembered and forgotten, in any order, what is remembered is
+// found, and nothing else is.
+func TestMemoryFindsWhatItHolds(t *testing.T) {
+	t.Parallel()
+	memory := newTrustedMemory(newMadeSessions(), 1<<20)
+	hash := func(i int) (h record.TokenHash) {
+		binary.LittleEndian.PutUint32(h[8:], uint32(i))
+		return h
+	}
+	draw := rand.New(rand.NewPCG(1, 2))
+	held := map[int]bool{}
+	for step := range 100_000 {
+		i := draw.IntN(500)
+		switch draw.IntN(2 + step/20_000%3) { // it fills, and it empties
+		case 0:
+			s, asked := recall(t, memory, hash(i))
+			if s.Hash != hash(i) || asked == held[i] {
+				t.Fatalf("step %d: got the session of %x, the store asked: %v, remembered: %v", step, s.Hash, asked, held[i])
+			}
+			held[i] = true
+		default:
+			memory.Ended(hash(i))
+			delete(held, i)
+		}
+		if step%30_000 == 29_999 {
+			memory.Flush()
+			clear(held)
+		}
+		if step%50 == 0 && memory.Len() != len(held) { // it adds up, which takes a while
+			t.Fatalf("step %d: %d are remembered, want %d", step, memory.Len(), len(held))
+		}
+	}
+}
+
+// Of two sessions with one key in the index only one is remembered, and neither is
+// taken for the other.
+func TestMemoryTellsSessionsWithOneKeyApart(t *testing.T) {
+	made := newMadeSessions()
+	made.change = func(s *record.Session) { s.Profile = record.Profile(s.Hash[20:21]) }
+	memory := newTrustedMemory(made, 1000)
+	a, b := record.TokenHash{20: 'a'}, record.TokenHash{20: 'b'}
+	for range 2 {
+		for _, hash := range []record.TokenHash{a, b} {
+			s, asked := recall(t, memory, hash)
+			if s.Hash != hash || s.Profile != record.Profile(hash[20:21]) || !asked {
+				t.Errorf("got %x with %q, asked: %v", s.Hash, s.Profile, asked)
+			}
+		}
+	}
+	memory.Ended(a)
+	wantAsked(t, memory, b, false, "after the other's end")
+	if memory.Len() != 1 || len(memory.shards[0].extras) != 1 {
+		t.Errorf("%d sessions are remembered, with %d extras", memory.Len(), len(memory.shards[0].extras))
+	}
+}
+
+// Asking, revoking and flushing at once: what was revoked before a question is
+// never answered yes.
+func TestMemoryUnderConcurrency(t *testing.T) {
+	sessions := startSQLite(t, tempFile(t)).Sessions()
+	memory := newTrustedMemory(sessions, 2*record.Buckets)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 30 {
+				s := session("m1", 1, 1, record.Authorized)
+				s.Hash[8], s.Hash[9], s.ID = byte(i), byte(j), strconv.Itoa(i*100+j)
+				must(t, memory.Create(bg, t0, s))
+				for range rand.IntN(4) {
+					if _, err := memory.Recall(bg, t0, "", s.Hash); err != nil {
+						t.Errorf("a live session was refused: %v", err)
+					}
+				}
+				must(t, memory.Delete(bg, s.Hash))
+				_, err := memory.Recall(bg, t0, "", s.Hash)
+				wantErr(t, "recalling a revoked session", err, record.ErrNotFound)
+			}
+		})
+	}
+	wg.Go(func() {
+		for range 50 {
+			memory.Flush()
+			memory.Len()
+			runtime.Gosched()
+		}
+	})
+	wg.Wait()
+}
+
+func TestATouchWaitsForNoDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		made := newMadeSessions()
+		made.change = func(s *record.Session) { s.Expires, s.Ends = now.Add(time.Hour), now.Add(24*time.Hour) }
+		made.release = make(chan struct{})
+		memory := NewMemory(made, 100)
+		memory.Trust(now.Add(time.Hour))
+		expires := func() time.Time {
+			return get[record.Session](t)(memory.Recall(bg, now, "", hash("a"))).Expires
+		}
+		touched := make(chan error, 1)
+		touch := func() {
+			go func() { touched <- memory.Touch(bg, now, hash("a"), now.Add(2*time.Hour)) }()
+			synctest.Wait()
+		}
+		touch()
+		select {
+		case <-touched:
+			t.Error("what is not remembered must be written first")
+		default:
+		}
+		close(made.release)
+		<-touched
+		expires() // asks for it, so that it is remembered
+		made.release = make(chan struct{})
+		for range maxTouching {
+			touch()
+			must(t, <-touched)
+		}
+		if got := expires(); !got.Equal(now.Add(2 * time.Hour)) {
+			t.Errorf("it expires at %v", got)
+		}
+		touch()
+		select {
+		case <-touched:
+			t.Error("nothing bounds what waits behind requests")
+		default:
+		}
+		close(made.release)
+		<-touched
+		memory.Wait()
+		if n := made.touches.Load(); n != maxTouching+2 {
+			t.Errorf("the store was told %d times, want %d", n, maxTouching+2)
+		}
+
+		made.refused = errors.New("the disk is full")
+		touch()
+		must(t, <-touched)
+		synctest.Wait()
+		if got := expires(); !got.Equal(now.Add(time.Hour)) {
+			t.Errorf("what could not be written is believed: it expires at %v", got)
+		}
+	})
+}
+
+func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		made := newMadeSessions()
+		made.change = func(s *record.Session) { s.Expires = now.Add(time.Hour) }
+		made.release = make(chan struct{})
+		memory := NewMemory(made, 100)
+		memory.Trust(now.Add(time.Hour))
+		recall := func(ctx context.Context, company string, n int) {
+			for range n {
+				go func() {
+					if got, err := memory.Recall(ctx, now, company, hash("a")); err != nil || got.ID == "" {
+						t.Errorf("%+v, %v", got, err)
+					}
+				}()
+			}
+			synctest.Wait()
+		}
+		want := func(gets int64, why string) {
+			t.Helper()
+			if n := made.gets.Load(); n != gets {
+				t.Errorf("%s: the store was asked %d times, want %d", why, n, gets)
+			}
+		}
+		ctx, hangUp := context.WithCancel(bg)
+		recall(ctx, "", 1)
+		hangUp() // which must not fail those that wait with it
+		recall(bg, "", 50)
+		want(1, "at once")
+		recall(bg, "acme", 50)
+		want(2, "where the token must be of one company")
+		other := hash("a")
+		other[31]++
+		memory.Ended(other)
+		recall(bg, "", 50)
+		want(3, "after a revocation that the first answer may not know of")
+		memory.Trust(time.Time{})
+		recall(bg, "", 50)
+		want(53, "while revocations may be missed")
+		close(made.release)
+		synctest.Wait()
+	})
+}
+
+var recalled = flag.String("recalled", "1000,100000,1000000", "the numbers of sessions that the benchmarks of the memory remember")
+
+// BenchmarkRecall looks for remembered sessions at random, of few and of many.
+func BenchmarkRecall(b *testing.B) {
+	benchMany(b, func(b *testing.B, n int, token func(int) record.TokenHash) {
+		before := heap()
+		memory := remembering(b, n, token)
+		perSession := float64(heap()-before) / float64(n)
+		asked := make([]record.TokenHash, 1<<16)
+		for i := range asked {
+			asked[i] = token(rand.IntN(n))
+		}
+		now, began, stopped := time.Now(), time.Now(), gcTime()
+		for i := 0; b.Loop(); i++ {
+			if _, err := memory.Recall(b.Context(), now, "", asked[i%len(asked)]); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(perSession, "B/session")
+		b.ReportMetric((gcTime()-stopped)/time.Since(began).Seconds(), "gc-CPUs")
+		if _, misses := memory.Asked(); misses != uint64(n) {
+			b.Errorf("%d were not remembered", misses-uint64(n))
+		}
+	})
+}
+
+// BenchmarkEndedAll hears that all sessions of an account have ended, beside few
+// and many of others.
+func BenchmarkEndedAll(b *testing.B) {
+	benchMany(b, func(b *testing.B, n int, token func(int) record.TokenHash) {
+		memory := remembering(b, n, token)
+		for i := 0; b.Loop(); i++ {
+			memory.EndedAll(record.Ending{Company: "acme", Account: int64(2 + i), Epoch: 2})
+		}
+	})
+}
+
+func benchMany(b *testing.B, bench func(b *testing.B, n int, token func(int) record.TokenHash)) {
+	for field := range strings.SplitSeq(*recalled, ",") {
+		n, err := strconv.Atoi(field)
+		if err != nil || n < 1 {
+			b.Fatalf("-recalled %s: %q is no number of sessions", *recalled, field)
+		}
+		b.Run(field, func(b *testing.B) {
+			bench(b, n, func(i int) record.TokenHash { return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i))) })
+		})
+	}
+}
+
+func remembering(b *testing.B, n int, token func(int) record.TokenHash) *Memory {
+	b.Helper()
+	memory := newTrustedMemory(newMadeSessions(), n*5/4+10_000)
+	for i := range n {
+		if _, err := memory.Recall(b.Context(), time.Now(), "", token(i)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return memory
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// gcTime is the CPU time that collections took, in seconds.
+func gcTime() float64 {
+	sample := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}}
+	metrics.Read(sample)
+	return sample[0].Value.Float64()
+}
+
+// Where another process writes to the same file, all is forgotten again and again.
+func TestForgettingAllTakesNoMemory(t *testing.T) {
+	memory := NewMemory(nil, 250_000)
+	if n := testing.AllocsPerRun(10, memory.Flush); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
