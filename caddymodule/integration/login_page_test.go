@@ -147,11 +147,11 @@ func TestLanguagesOfTheLoginPage(t *testing.T) {
 		{"/acme/login", "de-AT,de;q=0.9,en;q=0.8", `<html lang="de" dir="ltr">`, "Anmelden"},
 		{"/acme/login", "eo, fr;q=0.3, en;q=0.2", `<html lang="fr" dir="ltr">`, "Connexion"},
 		{"/acme/login", "es-419", `<html lang="es" dir="ltr">`, "Iniciar sesión"},
-		{"/acme/login", "lt", `<html lang="lt" dir="ltr">`, "Prisijungti"},
+		{"/acme/login", "lt", `<html lang="lt" dir="ltr">`, "Prisijungimas"},
 		{"/acme/login", "zh", `<html lang="en" dir="ltr">`, "Log in"},
 		{"/acme/login", "\"<>;;;q=x", `<html lang="en" dir="ltr">`, "Log in"},
 		{"/acme/login", "ar-EG", `<html lang="ar" dir="rtl">`, "تسجيل الدخول"},
-		{"/acme/login?lang=lt", "de", `<html lang="lt" dir="ltr">`, "Prisijungti"},
+		{"/acme/login?lang=lt", "de", `<html lang="lt" dir="ltr">`, "Prisijungimas"},
 		{"/acme/login?lang=%3Cscript%3E", "de", `<html lang="de" dir="ltr">`, "Anmelden"},
 	} {
 		a, markup := s.loaded(c.path, "Accept-Language: "+c.accept+"\r\n")

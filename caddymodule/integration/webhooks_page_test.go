@@ -91,7 +91,7 @@ func (h sentHook) String() string {
 func TestSamplesOfTheWebhooksPage(t *testing.T) {
 	t.Parallel()
 	page := pages(t)["docs/webhooks.md"]
-	secret := regexp.MustCompile("`(whsec_[^`]+)`, so").FindStringSubmatch(page)[1]
+	secret := regexp.MustCompile("signed with `(whsec_[^`]+)`").FindStringSubmatch(page)[1]
 	samples := map[string]sentHook{}
 	for _, block := range blocks(page, "http") {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(strings.TrimSuffix(block, "\n"))))
