@@ -30,7 +30,7 @@ type unwilling struct {
 	broken bool
 }
 
-func (u *unwilling) End(ctx context.Context, now time.Time, e record.Ending) error {
+func (u *unwilling) End(ctx context.Context, now time.Time, e record.Revocation) error {
 	if u.broken {
 		return errors.New("connection refused")
 	}
@@ -41,7 +41,7 @@ func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
 	b := newBench(t)
 	sessions := &unwilling{Sessions: b.Sessions, broken: true}
 	b.Sessions = sessions
-	doomed := record.Session{Company: code, Account: b.account, Mnemocode: mnemocode, Epoch: 1, State: record.Authorized,
+	doomed := record.Session{Company: code, Account: b.account, Mnemocode: mnemocode, Generation: 1, State: record.Authorized,
 		Expires: b.clock.Now().Add(time.Hour), Ends: b.clock.Now().Add(time.Hour)}
 	for i := range 256 { // a hash of the account's bucket
 		if doomed.Hash[0] = byte(i); doomed.Hash.Bucket() == record.AccountBucket(code, b.account) {
@@ -55,7 +55,7 @@ func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
 		a.Status = record.StatusClosed
 		return nil
 	}})
-	if !errors.Is(err, session.ErrOwed) {
+	if !errors.Is(err, session.ErrRevocationPending) {
 		t.Fatalf("got %v, want ErrOwed", err)
 	}
 	if a, err := b.admin().ByMnemocode(t.Context(), mnemocode); err != nil || a.Status != record.StatusClosed {
@@ -65,7 +65,7 @@ func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
 		t.Errorf("a session that is to end is shown: %v, %v", live, err)
 	}
 	sessions.broken = false
-	if err := b.EndOwed(t.Context()); err != nil {
+	if err := b.RevokePending(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Sessions.Get(t.Context(), doomed.Hash); !errors.Is(err, record.ErrNotFound) {
@@ -88,7 +88,7 @@ func TestAChangeThatIsRepeatedIsNotDoneBeforeItsEnding(t *testing.T) {
 		return err
 	}
 	for range 2 {
-		if err := closeIt(); !errors.Is(err, session.ErrOwed) {
+		if err := closeIt(); !errors.Is(err, session.ErrRevocationPending) {
 			t.Errorf("got %v, want ErrOwed", err)
 		}
 	}
@@ -97,7 +97,7 @@ func TestAChangeThatIsRepeatedIsNotDoneBeforeItsEnding(t *testing.T) {
 		t.Error(err)
 	}
 	b.wantLive(token, wire.ErrTokenInvalid)
-	if owed, err := b.Accounts.Endings(t.Context(), record.Ending{}, 10); err != nil || len(owed) != 0 {
+	if owed, err := b.Accounts.PendingRevocations(t.Context(), record.Revocation{}, 10); err != nil || len(owed) != 0 {
 		t.Errorf("still owed: %v, %v", owed, err)
 	}
 }
@@ -106,7 +106,7 @@ func TestAChangeThatIsRepeatedIsNotDoneBeforeItsEnding(t *testing.T) {
 // deleted.
 type failing struct{ record.Accounts }
 
-func (failing) Tally(context.Context, time.Time, record.Subject, record.Kind, func(*record.Tally) error) error {
+func (failing) UpdateFailures(context.Context, time.Time, record.FailureKey, record.Kind, func(*record.FailureCount) error) error {
 	return errors.New("connection refused")
 }
 
@@ -159,16 +159,16 @@ func (*silent) List(context.Context, time.Time, string, int64) ([]record.Session
 }
 
 // What is owed may be of very many accounts, and is tried again every few seconds.
-func TestEndingsThatAreOwedDoNotFloodTheLog(t *testing.T) {
+func TestPendingRevocationsDoNotFloodTheLog(t *testing.T) {
 	b := newBench(t)
 	var lines bytes.Buffer
 	b.Log = slog.New(slog.NewTextHandler(&lines, nil))
 	b.Sessions = &silent{unwilling{b.Sessions, true}}
-	if err := b.admin().EndSessions(t.Context(), mnemocode); !errors.Is(err, session.ErrOwed) {
+	if err := b.admin().EndSessions(t.Context(), mnemocode); !errors.Is(err, session.ErrRevocationPending) {
 		t.Fatalf("got %v, want ErrOwed", err)
 	}
 	for range 20 {
-		if err := b.EndOwed(t.Context()); err == nil {
+		if err := b.RevokePending(t.Context()); err == nil {
 			t.Fatal("the endings were made")
 		}
 	}
@@ -197,8 +197,8 @@ func TestOfChangesThatRaceNoneIsLost(t *testing.T) {
 	}
 	all.Wait()
 	a, err := b.admin().ByMnemocode(t.Context(), mnemocode)
-	if err != nil || len(a.LoginName) != 20 || a.SecondFactor || a.Epoch != 21 {
-		t.Errorf("got login name %q, second factor %v, epoch %d, %v", a.LoginName, a.SecondFactor, a.Epoch, err)
+	if err != nil || len(a.LoginName) != 20 || a.SecondFactor || a.Generation != 21 {
+		t.Errorf("got login name %q, second factor %v, epoch %d, %v", a.LoginName, a.SecondFactor, a.Generation, err)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 // wantLive asks whether the protected path lets a token through.
 func (b *bench) wantLive(token string, want *wire.Error) {
 	b.t.Helper()
-	session, err := b.Authorize(b.t.Context(), session.Demand{Company: code}, []string{"Bearer " + token})
+	session, err := b.Authorize(b.t.Context(), session.Requirement{Company: code}, []string{"Bearer " + token})
 	if want == nil {
 		if err != nil || session.Mnemocode != mnemocode || session.Company != code {
 			b.t.Fatalf("got %v and %q of %q, want a pass", err, session.Mnemocode, session.Company)
@@ -41,10 +41,10 @@ func TestOnlyAuthorizedSessionsPass(t *testing.T) {
 				want = nil
 			}
 			b.wantLive(token, want)
-			if _, err := b.Authorize(t.Context(), session.Demand{}, []string{"Bearer " + token}); codeOf(err) != codeOf0(want) {
+			if _, err := b.Authorize(t.Context(), session.Requirement{}, []string{"Bearer " + token}); codeOf(err) != codeOf0(want) {
 				t.Errorf("any company: got %v", err)
 			}
-			if _, err := b.Authorize(t.Context(), session.Demand{Company: "globex"}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
+			if _, err := b.Authorize(t.Context(), session.Requirement{Company: "globex"}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
 				t.Errorf("another company: got %v", err)
 			}
 		})
@@ -300,7 +300,7 @@ func TestActivityIsWrittenOnceAMinute(t *testing.T) {
 
 func TestLiveCountsAsNoRequest(t *testing.T) {
 	b := newBench(t)
-	live, err := b.Authorize(t.Context(), session.Demand{Company: code}, []string{"Bearer " + b.sessionIn(record.Authorized)})
+	live, err := b.Authorize(t.Context(), session.Requirement{Company: code}, []string{"Bearer " + b.sessionIn(record.Authorized)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestLiveCountsAsNoRequest(t *testing.T) {
 	b.clock.advance(time.Minute)
 	wantError(t, b.Live(t.Context(), live), wire.ErrTokenExpired)
 	token := b.sessionIn(record.Authorized)
-	live, err = b.Authorize(t.Context(), session.Demand{Company: code}, []string{"Bearer " + token})
+	live, err = b.Authorize(t.Context(), session.Requirement{Company: code}, []string{"Bearer " + token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +325,7 @@ func TestASessionOfARemovedCompanyIsInvalid(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.Authorized)
 	delete(b.Companies, code)
-	if _, err := b.Authorize(t.Context(), session.Demand{}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
+	if _, err := b.Authorize(t.Context(), session.Requirement{}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -236,7 +236,7 @@ func (b *bench) update(ending bool, change func(*record.Account)) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := b.EndOwed(b.t.Context()); err != nil {
+	if err := b.RevokePending(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -293,13 +293,13 @@ func (b *bench) load() record.Account {
 }
 
 // tally is how many wrong attempts of a kind are counted for the account.
-func (b *bench) tally(kind record.Kind) int {
+func (b *bench) failureCount(kind record.Kind) int {
 	b.t.Helper()
-	tallies, err := b.Accounts.Tallies(b.t.Context(), record.Subject{Company: code, Account: b.account})
+	failures, err := b.Accounts.FailureCounts(b.t.Context(), record.FailureKey{Company: code, Account: b.account})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return tallies[kind].Count
+	return failures[kind].Count
 }
 
 // A captcha is solved by what begins with good; down makes its provider fail.

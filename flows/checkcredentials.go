@@ -19,11 +19,11 @@ type checkCredentialsRequest struct {
 // checkCredentials is login and password in one call (interface, Endpoints 6).
 // An unknown login id is treated as a wrong password in all that shows.
 func (s *Service) checkCredentials(ctx context.Context, c *session.Call, req *checkCredentialsRequest) (Reply, error) {
-	a, alias, err := c.FindAccount(ctx, record.NormalizeLoginID(req.LoginID))
+	a, loginIDHash, err := c.FindAccount(ctx, record.NormalizeLoginID(req.LoginID))
 	if err != nil {
 		return Reply{}, err
 	}
-	attempt := session.PasswordAttempt{Account: a, Alias: alias, Password: req.Password, Wrong: wire.ErrCredentialsInvalid}
+	attempt := session.PasswordAttempt{Account: a, LoginIDHash: loginIDHash, Password: req.Password, Wrong: wire.ErrCredentialsInvalid}
 	if err := s.tryPassword(ctx, c, attempt, req.CaptchaResponse, nil); err != nil {
 		return Reply{}, err
 	}

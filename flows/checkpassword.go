@@ -21,7 +21,7 @@ func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *check
 	if err != nil {
 		return Reply{}, err
 	}
-	attempt := session.PasswordAttempt{Account: a, Alias: c.Session().LoginID, Password: req.Password, Wrong: wire.ErrPasswordInvalid}
+	attempt := session.PasswordAttempt{Account: a, LoginIDHash: c.Session().LoginID, Password: req.Password, Wrong: wire.ErrPasswordInvalid}
 	var before error
 	if a.ID != 0 && !c.Company.Hardened {
 		before = tenant.Admitted(a)
@@ -43,11 +43,11 @@ func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *check
 // and checkcredentials. If before is not nil, it is the answer in place of the look at the
 // password.
 func (s *Service) tryPassword(ctx context.Context, c *session.Call, t session.PasswordAttempt, captcha string, before error) error {
-	subject, tallies, err := c.Shown(ctx, t.Account, t.Alias)
+	subject, failures, err := c.PublicFailures(ctx, t.Account, t.LoginIDHash)
 	if err != nil {
 		return err
 	}
-	wrong := tallies[record.WrongPasswords]
+	wrong := failures[record.WrongPasswords]
 	locked, due := c.CheckPasswords(wrong), c.CaptchaDue(wrong)
 	if locked != nil || due || before != nil { // else ComparePassword does, in one step
 		if err := c.CheckLogins(ctx); err != nil {

@@ -23,7 +23,7 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 	if err != nil {
 		return Reply{}, err
 	}
-	c, err := s.findOf(ctx, company, key, session.Demand{Company: company.Code}, r)
+	c, err := s.findOf(ctx, company, key, session.Requirement{Company: company.Code}, r)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -43,11 +43,11 @@ func tellCurrent(ctx context.Context, c *session.Call) (Reply, error) {
 	}
 	switch found.State {
 	case record.CheckPassword:
-		_, tallies, err := c.Shown(ctx, a, found.LoginID)
+		_, failures, err := c.PublicFailures(ctx, a, found.LoginID)
 		if err != nil {
 			return Reply{}, err
 		}
-		reply.CaptchaRequired = c.CaptchaDue(tallies[record.WrongPasswords])
+		reply.CaptchaRequired = c.CaptchaDue(failures[record.WrongPasswords])
 		reply.DisclaimersRequired = c.PendingNow(a)
 	case record.CheckOTP:
 		reply.DisclaimersRequired = c.PendingNow(a)
@@ -72,14 +72,14 @@ func tellCurrent(ctx context.Context, c *session.Call) (Reply, error) {
 // atomic step: of many callers, one succeeds. The session goes on as it was, with
 // its ID, the moment of its login and the end of its lifetime. The Request needs no
 // Route.
-func (s *Service) Succeed(ctx context.Context, r *Request) (reply Reply, err error) {
+func (s *Service) ExchangeToken(ctx context.Context, r *Request) (reply Reply, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "session") }()
 	company, key, err := s.clientOf(ctx, r)
 	if err != nil {
 		return Reply{}, err
 	}
-	c, err := s.findAuthorized(ctx, company, key, session.Demand{Company: company.Code}, r)
+	c, err := s.findAuthorized(ctx, company, key, session.Requirement{Company: company.Code}, r)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -98,7 +98,7 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	if company == nil {
 		return wire.ErrTokenInvalid
 	}
-	c, err := s.findAuthorized(ctx, company, "", session.Demand{}, r)
+	c, err := s.findAuthorized(ctx, company, "", session.Requirement{}, r)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 
 // findOf begins the call that looks for the session of a request's token, of a company
 // that meets want.
-func (s *Service) findOf(ctx context.Context, company *tenant.Company, key string, want session.Demand, r *Request) (*session.Call, error) {
+func (s *Service) findOf(ctx context.Context, company *tenant.Company, key string, want session.Requirement, r *Request) (*session.Call, error) {
 	token, err := wire.ParseBearer(r.Authorization)
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (s *Service) findOf(ctx context.Context, company *tenant.Company, key strin
 	return c, c.Find(ctx, token, want)
 }
 
-func (s *Service) findAuthorized(ctx context.Context, company *tenant.Company, key string, want session.Demand, r *Request) (*session.Call, error) {
+func (s *Service) findAuthorized(ctx context.Context, company *tenant.Company, key string, want session.Requirement, r *Request) (*session.Call, error) {
 	c, err := s.findOf(ctx, company, key, want, r)
 	if err == nil && c.Session().State != record.Authorized {
 		err = wire.ErrSessionInvalid

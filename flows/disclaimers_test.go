@@ -112,7 +112,7 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 		token := b.must("auth/checkcredentials", "", accept).SessionToken
 		b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "2"}}
 		b.wrong(wire.ErrDisclaimerInvalid, "auth/setpassword", token, b.goodBody("auth/setpassword"))
-		if b.load().Epoch != 2 {
+		if b.load().Generation != 2 {
 			t.Error("the password was set although disclaimers are pending")
 		}
 		wantAccepted(t, b)

@@ -20,17 +20,17 @@ import (
 
 // loginHardened begins a login of anyone. Only accounts without a password, which
 // log in by a code, answer otherwise than an unknown login id.
-func (s *Service) loginHardened(ctx context.Context, c *session.Call, a record.Account, alias string) (Reply, error) {
-	_, tallies, err := c.Shown(ctx, a, alias)
+func (s *Service) loginHardened(ctx context.Context, c *session.Call, a record.Account, loginIDHash string) (Reply, error) {
+	_, failures, err := c.PublicFailures(ctx, a, loginIDHash)
 	if err != nil {
 		return Reply{}, c.AddressFirst(ctx, err)
 	}
-	passwords := tallies[record.WrongPasswords]
+	passwords := failures[record.WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
 	if byCode && (a.Phone == "" || tenant.Admitted(a) != nil) {
-		a, byCode = record.Account{Era: a.Era}, false // it can't log in at all
+		a, byCode = record.Account{CompanyGeneration: a.CompanyGeneration}, false // it can't log in at all
 	}
-	st := session.Step{Account: a, DecoyOf: alias, State: record.CheckPassword, Counters: c.AddressLook()}
+	st := session.Step{Account: a, DecoyOf: loginIDHash, State: record.CheckPassword, Counters: c.AddressLook()}
 	if byCode {
 		passwords.Count = 0
 		st.DecoyOf, st.State = "", record.CheckOTP
@@ -51,13 +51,13 @@ func (s *Service) loginHardened(ctx context.Context, c *session.Call, a record.A
 // recoverHardened answers alike whether or not there is an account that can be
 // recovered: where there is none, a decoy is, and what there is to send is sent
 // after the answer.
-func (s *Service) recoverHardened(ctx context.Context, c *session.Call, req *recoverRequest, a record.Account, alias string) (Reply, error) {
+func (s *Service) recoverHardened(ctx context.Context, c *session.Call, req *recoverRequest, a record.Account, loginIDHash string) (Reply, error) {
 	a, method, methodErr := c.Company.HardenedMethod(req.Method, a)
-	_, tallies, err := c.Shown(ctx, a, alias)
+	_, failures, err := c.PublicFailures(ctx, a, loginIDHash)
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := checkRecovery(c, tallies, method); err != nil {
+	if err := checkRecovery(c, failures, method); err != nil {
 		return Reply{}, err
 	}
 	if err := s.checkCaptcha(ctx, c, req.CaptchaResponse); err != nil {
@@ -67,12 +67,12 @@ func (s *Service) recoverHardened(ctx context.Context, c *session.Call, req *rec
 		return Reply{}, methodErr
 	}
 	if method == tenant.ByMail {
-		if err := c.MailLinkLater(ctx, a, alias); err != nil {
+		if err := c.MailLinkLater(ctx, a, loginIDHash); err != nil {
 			return Reply{}, err
 		}
 		return Reply{Verification: tenant.ByMail, UserEmail: shownEmail(req.LoginID)}, nil
 	}
-	reply, err := issued(c.Enter(ctx, session.Step{Account: a, DecoyOf: alias, State: record.RecoveryOTP}))
+	reply, err := issued(c.Enter(ctx, session.Step{Account: a, DecoyOf: loginIDHash, State: record.RecoveryOTP}))
 	if err != nil {
 		return Reply{}, err
 	}

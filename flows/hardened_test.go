@@ -179,7 +179,7 @@ func guesses(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
 }
 
 func authorize(b *bench, token string) error {
-	_, err := b.Authorize(b.t.Context(), session.Demand{Company: code}, []string{"Bearer " + token})
+	_, err := b.Authorize(b.t.Context(), session.Requirement{Company: code}, []string{"Bearer " + token})
 	return err
 }
 

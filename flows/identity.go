@@ -66,7 +66,7 @@ func (s *Service) bind(ctx context.Context, c *session.Call, to record.Account, 
 		Reason: "provider " + strconv.Itoa(identity.Provider),
 	}
 	_, err := s.Accounts.Update(ctx, c.Company.Code, to.ID, func(a *record.Account) (ends bool, err error) {
-		if a.Epoch != to.Epoch || slices.ContainsFunc(a.Identities, func(i record.Identity) bool { return i.Provider == identity.Provider }) {
+		if a.Generation != to.Generation || slices.ContainsFunc(a.Identities, func(i record.Identity) bool { return i.Provider == identity.Provider }) {
 			return false, record.ErrConflict
 		}
 		a.Identities = append(a.Identities, identity)

@@ -19,7 +19,7 @@ func TestIntrospectionChangesNothing(t *testing.T) {
 				_, counting = b.remembering(1000)
 			}
 			token := b.sessionIn(record.Authorized)
-			session, err := b.Authorize(t.Context(), session.Demand{Fresh: time.Hour}, []string{"Bearer " + token})
+			session, err := b.Authorize(t.Context(), session.Requirement{Fresh: time.Hour}, []string{"Bearer " + token})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,12 +15,12 @@ type loginRequest struct {
 
 // login issues the first token of a login (interface, Endpoints 1).
 func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest) (Reply, error) {
-	a, alias, err := c.FindAccount(ctx, record.NormalizeLoginID(req.LoginID))
+	a, loginIDHash, err := c.FindAccount(ctx, record.NormalizeLoginID(req.LoginID))
 	if err != nil {
 		return Reply{}, c.AddressFirst(ctx, err)
 	}
 	if c.Company.Hardened {
-		return s.loginHardened(ctx, c, a, alias)
+		return s.loginHardened(ctx, c, a, loginIDHash)
 	}
 	state, err := loginState(c, a)
 	if err != nil {
@@ -34,14 +34,14 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 	}
 	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: state, Counters: c.AddressLook()}))
 	reply.DisclaimersRequired = c.Pending(a, nil)
-	reply.CaptchaRequired = state == record.CheckPassword && c.CaptchaDue(a.Tallies[record.WrongPasswords])
+	reply.CaptchaRequired = state == record.CheckPassword && c.CaptchaDue(a.FailureCounts[record.WrongPasswords])
 	return reply, err
 }
 
 // loginState is the state that a login begins in. An unknown login id is locked
 // as one with a password.
 func loginState(c *session.Call, a record.Account) (record.State, error) {
-	passwords := a.Tallies[record.WrongPasswords]
+	passwords := a.FailureCounts[record.WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
 	if byCode {
 		passwords.Count = 0 // strangers can lock the account, but there is no password to disable

@@ -143,7 +143,7 @@ func (m *machine) app(t *rapid.T, ad *manage.Admin, a *modelAccount) error {
 
 // didNotAnswer cuts the sequence if err says that a server did not answer.
 func (m *machine) didNotAnswer(err error) bool {
-	m.cut = m.cut || m.servers && (errors.Is(err, wire.ErrUnavailable) || errors.Is(err, session.ErrOwed))
+	m.cut = m.cut || m.servers && (errors.Is(err, wire.ErrUnavailable) || errors.Is(err, session.ErrRevocationPending))
 	return m.cut
 }
 
@@ -236,7 +236,7 @@ func (m *machine) look(t *rapid.T) {
 	for _, x := range stored.Accepted {
 		accepted[x.Code] = x.Version
 	}
-	tallies, err := ad.Accounts.Tallies(t.Context(), record.Subject{Company: c.Code, Account: stored.ID})
+	failures, err := ad.Accounts.FailureCounts(t.Context(), record.FailureKey{Company: c.Code, Account: stored.ID})
 	m.noError(t, err)
 	live, err := ad.LiveSessions(t.Context(), a.mnemocode)
 	m.noError(t, err)
@@ -266,8 +266,8 @@ func (m *machine) look(t *rapid.T) {
 		Sessions                  map[record.TokenHash]bool
 	}
 	want := facts{a.accepted, len(a.backup), a.mustSet, a.passwords.n, a.codes.n, a.answers.n, wanted}
-	got := facts{accepted, stored.BackupCodes, stored.MustSetPassword, tallies[record.WrongPasswords].Count,
-		tallies[record.WrongCodes].Count, tallies[record.WrongAnswers].Count, sessions}
+	got := facts{accepted, stored.BackupCodes, stored.MustSetPassword, failures[record.WrongPasswords].Count,
+		failures[record.WrongCodes].Count, failures[record.WrongAnswers].Count, sessions}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Fatalf("%s (-model +store):\n%s", a.mnemocode, diff)
 	}

@@ -381,7 +381,7 @@ func (m *machine) pass(t *rapid.T, c *modelCall) {
 	}
 	node := pick(t, "node", m.nodes...)
 	m.watch(t, c, func() error {
-		session, err := node.Authorize(t.Context(), session.Demand{Company: company}, authorization(c))
+		session, err := node.Authorize(t.Context(), session.Requirement{Company: company}, authorization(c))
 		if memory, ok := node.Sessions.(*store.Memory); ok {
 			memory.Wait() // for the store to be told, before the clock moves
 		}

@@ -106,10 +106,10 @@ func (r *relay) tell(what func(*store.Memory)) {
 	}
 }
 
-func (r *relay) Ended(hash record.TokenHash) { r.tell(func(m *store.Memory) { m.Ended(hash) }) }
-func (r *relay) EndedAll(e record.Ending)    { r.tell(func(m *store.Memory) { m.EndedAll(e) }) }
-func (r *relay) Flush()                      { r.tell(func(m *store.Memory) { m.Flush() }) }
-func (r *relay) Trust(time.Time)             {}
+func (r *relay) Ended(hash record.TokenHash)  { r.tell(func(m *store.Memory) { m.Ended(hash) }) }
+func (r *relay) EndedAll(e record.Revocation) { r.tell(func(m *store.Memory) { m.EndedAll(e) }) }
+func (r *relay) Flush()                       { r.tell(func(m *store.Memory) { m.Flush() }) }
+func (r *relay) SetLease(time.Time)           {}
 
 // checkMachine runs so many sequences, unless the command line says how many.
 // Servers may fail to answer in time where the machine is busy: what they did is
@@ -207,7 +207,7 @@ func newMachine(t *rapid.T, stores [2]machineStore) *machine {
 		m.nodes = append(m.nodes, node)
 		if remembers {
 			memory := store.NewMemory(s.sessions, 1000)
-			memory.Trust(time.Now().Add(24 * time.Hour))
+			memory.SetLease(time.Now().Add(24 * time.Hour))
 			node.Sessions = memory
 			s.feed.to.Store(memory)
 			break

@@ -27,13 +27,13 @@ func (c *countingSessions) Get(ctx context.Context, hash record.TokenHash) (reco
 func (b *bench) remembering(limit int) (*store.Memory, *countingSessions) {
 	counting := &countingSessions{Sessions: b.Sessions}
 	memory := store.NewMemory(counting, limit)
-	memory.Trust(time.Now().Add(time.Hour))
+	memory.SetLease(time.Now().Add(time.Hour))
 	b.Service.Sessions = memory
 	return memory, counting
 }
 
 func (b *bench) authorize(token string) (record.Session, error) {
-	return b.Authorize(b.t.Context(), session.Demand{}, []string{"Bearer " + token})
+	return b.Authorize(b.t.Context(), session.Requirement{}, []string{"Bearer " + token})
 }
 
 func TestWhatEndsIsForgottenBeforeTheCallReturns(t *testing.T) {

@@ -63,7 +63,7 @@ func (s *Service) exchange(ctx context.Context, c *session.Call, config tenant.O
 	if err != nil && !errors.Is(err, wire.ErrOAuthFailed) {
 		return tenant.OAuthUser{}, err
 	}
-	if err := c.SettleAddress(ctx, err == nil); err != nil {
+	if err := c.RecordAddress(ctx, err == nil); err != nil {
 		return tenant.OAuthUser{}, err
 	}
 	if err != nil {

@@ -353,7 +353,7 @@ func TestAnIdentityThatWasJustBoundIsItsAccounts(t *testing.T) {
 		b.seed(manage.Seed{Account: record.Account{Mnemocode: "faster", Identities: []record.Identity{{Provider: 2, Subject: "new"}}}})
 	}}
 	token := b.must("auth/oauth", "", grant(nil)).SessionToken
-	session, err := b.Authorize(t.Context(), session.Demand{Company: code}, []string{"Bearer " + token})
+	session, err := b.Authorize(t.Context(), session.Requirement{Company: code}, []string{"Bearer " + token})
 	if err != nil || session.Mnemocode != "faster" || len(b.load().Identities) != 0 {
 		t.Errorf("logged in as %q, %v", session.Mnemocode, err)
 	}

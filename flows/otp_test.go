@@ -102,7 +102,7 @@ func TestACodeIsBound(t *testing.T) {
 		token, otp := b.awaiting()
 		b.update(false, func(a *record.Account) { a.Phone = "+37060054321" })
 		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
-		if n := b.tally(record.WrongCodes); n != 0 {
+		if n := b.failureCount(record.WrongCodes); n != 0 {
 			t.Errorf("what was not compared counts: %d", n)
 		}
 		b.must("auth/renewotp", token, nil)

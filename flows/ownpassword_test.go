@@ -18,7 +18,7 @@ const newSecret = "another fine secret"
 // idOf is the session_id of an authorized token.
 func (b *bench) idOf(token string) string {
 	b.t.Helper()
-	s, err := b.Authorize(b.t.Context(), session.Demand{Company: code}, []string{"Bearer " + token})
+	s, err := b.Authorize(b.t.Context(), session.Requirement{Company: code}, []string{"Bearer " + token})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 		if err := check(password, ""); err != nil {
 			t.Errorf("after the lock: got %v", err)
 		}
-		if n := b.tally(record.WrongPasswords); n != 0 {
+		if n := b.failureCount(record.WrongPasswords); n != 0 {
 			t.Errorf("a right password leaves %d wrong ones counted", n)
 		}
 		b.company.Limits.DisableAfter = 10
@@ -150,7 +150,7 @@ func TestOfOwnChangesThatRaceOneWins(t *testing.T) {
 	})
 	live := 0
 	for i, token := range tokens {
-		if _, err := b.Authorize(t.Context(), session.Demand{Company: code}, []string{"Bearer " + token}); (err == nil) != won[i] {
+		if _, err := b.Authorize(t.Context(), session.Requirement{Company: code}, []string{"Bearer " + token}); (err == nil) != won[i] {
 			t.Errorf("session %d: got %v; its change won: %v", i, err, won[i])
 		}
 		if won[i] {
@@ -168,11 +168,11 @@ func TestASessionIsKeptByWhoeverEndsTheOthers(t *testing.T) {
 	kept, other := b.sessionIn(record.Authorized), b.sessionIn(record.Authorized)
 	sessions := &unwilling{Sessions: b.Sessions, broken: true}
 	b.Sessions = sessions
-	if err := b.changeOwn(manage.OwnChange{Current: password, New: newSecret, Keep: b.idOf(kept)}); !errors.Is(err, session.ErrOwed) {
+	if err := b.changeOwn(manage.OwnChange{Current: password, New: newSecret, Keep: b.idOf(kept)}); !errors.Is(err, session.ErrRevocationPending) {
 		t.Fatalf("got %v", err)
 	}
 	sessions.broken = false
-	if err := b.EndOwed(context.Background()); err != nil {
+	if err := b.RevokePending(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	b.wantLive(kept, nil)

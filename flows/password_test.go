@@ -141,7 +141,7 @@ func TestAWeakHashDoesNotBringBackAnOldPassword(t *testing.T) {
 	b.update(true, func(a *record.Account) { a.PasswordHash = string(weak) })
 	accounts := b.Accounts
 	b.Accounts = overtaken{accounts, func() {
-		if err := accounts.SetPassword(t.Context(), b.clock.Now(), code, b.account, b.load().Epoch, "new", record.TokenHash{}); err != nil {
+		if err := accounts.SetPassword(t.Context(), b.clock.Now(), code, b.account, b.load().Generation, "new", record.TokenHash{}); err != nil {
 			t.Error(err)
 		}
 	}}

@@ -26,15 +26,15 @@ func (s *Service) recover(ctx context.Context, c *session.Call, req *recoverRequ
 	if err := c.CheckAddress(ctx); err != nil {
 		return Reply{}, err
 	}
-	a, alias, err := c.FindAccount(ctx, record.NormalizeLoginID(req.LoginID))
+	a, loginIDHash, err := c.FindAccount(ctx, record.NormalizeLoginID(req.LoginID))
 	if err != nil {
 		return Reply{}, err
 	}
 	if c.Company.Hardened {
-		return s.recoverHardened(ctx, c, req, a, alias)
+		return s.recoverHardened(ctx, c, req, a, loginIDHash)
 	}
 	method, methodErr := c.Company.RecoveryMethod(req.Method, a)
-	if err := checkRecovery(c, a.Tallies, method); err != nil {
+	if err := checkRecovery(c, a.FailureCounts, method); err != nil {
 		return Reply{}, err
 	}
 	if err := s.checkCaptcha(ctx, c, req.CaptchaResponse); err != nil {
@@ -71,12 +71,12 @@ func recoverBy(ctx context.Context, c *session.Call, a record.Account, method te
 }
 
 // checkRecovery refuses while the attempts that the method needs are locked.
-func checkRecovery(c *session.Call, tallies map[record.Kind]record.Tally, method tenant.Method) error {
+func checkRecovery(c *session.Call, failures map[record.Kind]record.FailureCount, method tenant.Method) error {
 	switch method {
 	case tenant.ByPhone:
-		return c.CheckCodes(record.Account{Tallies: tallies})
+		return c.CheckCodes(record.Account{FailureCounts: failures})
 	case tenant.ByQuestion:
-		return c.CheckAnswers(record.Account{Tallies: tallies})
+		return c.CheckAnswers(record.Account{FailureCounts: failures})
 	default:
 		return nil
 	}

@@ -192,7 +192,7 @@ func TestNothingElseUsesALinkUp(t *testing.T) {
 			b.wrong(wire.ErrTokenInvalid, route.Path, link, b.goodBody(route.Path))
 		}
 	}
-	if _, err := b.Authorize(t.Context(), session.Demand{Company: code}, []string{"Bearer " + link}); !errors.Is(err, wire.ErrTokenInvalid) {
+	if _, err := b.Authorize(t.Context(), session.Requirement{Company: code}, []string{"Bearer " + link}); !errors.Is(err, wire.ErrTokenInvalid) {
 		t.Errorf("on the protected path: got %v", err)
 	}
 	for _, body := range []object{{}, {"token": ""}, {"token": strings.Repeat("x", 129)}, {"token": 1}} {

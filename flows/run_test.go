@@ -14,7 +14,7 @@ import (
 )
 
 // What is owed is ended also while a sweep takes long.
-func TestAnEndingWaitsForNoSweep(t *testing.T) {
+func TestARevocationWaitsForNoSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &slowlySwept{swept: make(chan struct{})}
 		s := &flows.Service{Manager: &session.Manager{Accounts: owingAccounts{slowlySwept: st}, Sessions: sweptSessions{slowlySwept: st}, Log: slog.New(slog.DiscardHandler), Now: time.Now}}
@@ -52,14 +52,14 @@ type owingAccounts struct {
 
 func (owingAccounts) Sweep(context.Context, time.Time) error { return nil }
 
-func (a owingAccounts) Endings(context.Context, record.Ending, int) ([]record.Ending, error) {
+func (a owingAccounts) PendingRevocations(context.Context, record.Revocation, int) ([]record.Revocation, error) {
 	if a.owed.Load() {
-		return []record.Ending{{Company: "acme", Account: 1, Epoch: 2}}, nil
+		return []record.Revocation{{Company: "acme", Account: 1, Generation: 2}}, nil
 	}
 	return nil, nil
 }
 
-func (a owingAccounts) Ended(context.Context, record.Ending) error {
+func (a owingAccounts) Ended(context.Context, record.Revocation) error {
 	a.owed.Store(false)
 	return nil
 }
@@ -75,4 +75,4 @@ func (s sweptSessions) Sweep(context.Context, time.Time) error {
 	return nil
 }
 
-func (sweptSessions) End(context.Context, time.Time, record.Ending) error { return nil }
+func (sweptSessions) End(context.Context, time.Time, record.Revocation) error { return nil }

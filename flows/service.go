@@ -115,7 +115,7 @@ func (s *Service) serve(ctx context.Context, r *Request, c *session.Call) (Reply
 		return Reply{}, bodyErr // the connection ended with it, so no store would be asked
 	}
 	if r.Route.TakesToken() {
-		want := session.Demand{Company: company.Code}
+		want := session.Requirement{Company: company.Code}
 		if req, ok := request.(codeRequest); ok && bodyErr == nil && req.bringsCode() {
 			err = c.FindAndSpendCode(ctx, token, want, r.Route.From[0])
 		} else {

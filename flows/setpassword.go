@@ -50,7 +50,7 @@ func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPass
 	}
 	// The session of this call was ended; its successor begins in the epoch
 	// that the change opened.
-	st.Account.Epoch++
+	st.Account.Generation++
 	return issued(c.Enter(ctx, st))
 }
 
@@ -67,7 +67,7 @@ func (s *Service) changePassword(ctx context.Context, c *session.Call, a record.
 	if c.Session().State == record.RecoveryPassword {
 		changed.Name = record.TypeRecoveryCompleted
 	}
-	err = s.Accounts.SetPassword(ctx, c.Now, c.Company.Code, a.ID, a.Epoch, hash, record.TokenHash{}, background.OutboxEvents(c.Company, changed)...)
+	err = s.Accounts.SetPassword(ctx, c.Now, c.Company.Code, a.ID, a.Generation, hash, record.TokenHash{}, background.OutboxEvents(c.Company, changed)...)
 	if errors.Is(err, record.ErrConflict) {
 		return wire.ErrTokenInvalid // another session's request was faster, and ended this one
 	}
@@ -75,5 +75,5 @@ func (s *Service) changePassword(ctx context.Context, c *session.Call, a record.
 		return wire.Unavailable("storing the password", err)
 	}
 	s.PasswordSet(ctx, c.Company, a)
-	return s.RevokeAll(ctx, record.Ending{Company: c.Company.Code, Account: a.ID, Epoch: a.Epoch + 1}, c.By(record.EndedByPassword))
+	return s.RevokeAll(ctx, record.Revocation{Company: c.Company.Code, Account: a.ID, Generation: a.Generation + 1}, c.By(record.EndedByPassword))
 }

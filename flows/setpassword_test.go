@@ -113,13 +113,13 @@ func TestANewPasswordEndsAllElse(t *testing.T) {
 			b.wrong(wire.ErrTokenInvalid, "auth/setpassword", reset, object{"new_password": "yet another secret"})
 			b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", link)
 			for _, ended := range []string{token, authorized} {
-				if _, err := b.Authorize(t.Context(), session.Demand{Company: code}, []string{"Bearer " + ended}); !errors.Is(err, wire.ErrTokenInvalid) {
+				if _, err := b.Authorize(t.Context(), session.Requirement{Company: code}, []string{"Bearer " + ended}); !errors.Is(err, wire.ErrTokenInvalid) {
 					t.Errorf("got %v, want an ended session", err)
 				}
 			}
 			b.must("auth/checkpassword", stranger, object{"password": password})
 			if state == record.SetPassword {
-				if _, err := b.Authorize(t.Context(), session.Demand{Company: code}, []string{"Bearer " + reply.SessionToken}); err != nil {
+				if _, err := b.Authorize(t.Context(), session.Requirement{Company: code}, []string{"Bearer " + reply.SessionToken}); err != nil {
 					t.Errorf("the new session: %v", err)
 				}
 			}

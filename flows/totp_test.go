@@ -95,7 +95,7 @@ func TestAnAppsCodeIsGoodOnce(t *testing.T) {
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(-30 * time.Second)})
 	b.clock.advance(29 * time.Second)
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(-30 * time.Second)})
-	if n := b.tally(record.WrongCodes); n != 0 {
+	if n := b.failureCount(record.WrongCodes); n != 0 {
 		t.Errorf("%d wrong codes were counted", n)
 	}
 	wantStep(t, b.must("auth/checkotp", second, object{"otp": shows(0)}), record.Authorized)

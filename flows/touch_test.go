@@ -40,7 +40,7 @@ func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 			settled := func() {}
 			if remembered {
 				memory := store.NewMemory(held, 1000)
-				memory.Trust(time.Now().Add(time.Hour))
+				memory.SetLease(time.Now().Add(time.Hour))
 				memory.Untouched = func(err error) { b.Log.Warn("a session could not be prolonged", "error", err) }
 				b.Sessions, settled = memory, memory.Wait
 			}

@@ -50,13 +50,13 @@ var createCases = []accountsCase{
 		promise: "Create stores a new account and returns its id; every finder returns all of it.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			want := someone("acme", "m1")
-			want.ID, want.Epoch, want.Created, want.Updated = 77, 88, t0.Add(-time.Hour), t0.Add(-time.Hour)
+			want.ID, want.Generation, want.Created, want.Updated = 77, 88, t0.Add(-time.Hour), t0.Add(-time.Hour)
 			id := get[int64](t)(one.Create(bg, t0, want))
 			got := get[record.Account](t)(two.ByID(bg, "acme", id))
-			if got.ID != id || got.ID == 77 || got.Epoch == 88 {
-				t.Errorf("ID %d (returned: %d) and Epoch %d are not the store's own", got.ID, id, got.Epoch)
+			if got.ID != id || got.ID == 77 || got.Generation == 88 {
+				t.Errorf("ID %d (returned: %d) and Epoch %d are not the store's own", got.ID, id, got.Generation)
 			}
-			want.ID, want.Epoch, want.Created, want.Updated = id, got.Epoch, t0, t0
+			want.ID, want.Generation, want.Created, want.Updated = id, got.Generation, t0, t0
 			wantEqual(t, "ByID", got, want)
 			wantEqual(t, "ByMnemocode", get[record.Account](t)(two.ByMnemocode(bg, "acme", "m1")), want)
 			for _, i := range want.Identities {
@@ -90,7 +90,7 @@ var createCases = []accountsCase{
 			a := create(t, one, plain("acme", "m1"))
 			create(t, one, plain("acme", "m2"))
 			want := plain("acme", "m1")
-			want.ID, want.Epoch, want.Created, want.Updated = a.ID, a.Epoch, t0, t0
+			want.ID, want.Generation, want.Created, want.Updated = a.ID, a.Generation, t0, t0
 			wantEqual(t, "account", a, want)
 			_, err := one.ByLoginID(bg, "acme", "", "alias")
 			wantErr(t, "ByLoginID of nothing", err, record.ErrNotFound)
@@ -107,7 +107,7 @@ var createCases = []accountsCase{
 				Accepted:   []record.Acceptance{{Code: odd, Version: odd, At: t0}},
 			}
 			a := create(t, one, want)
-			want.ID, want.Epoch, want.Created, want.Updated = a.ID, a.Epoch, t0, t0
+			want.ID, want.Generation, want.Created, want.Updated = a.ID, a.Generation, t0, t0
 			wantEqual(t, "account", a, want)
 			wantEqual(t, "ByMnemocode", get[record.Account](t)(two.ByMnemocode(bg, odd, odd)), want)
 			wantEqual(t, "ByIdentity", get[record.Account](t)(two.ByIdentity(bg, odd, want.Identities[0])), want)
@@ -115,10 +115,10 @@ var createCases = []accountsCase{
 			must(t, one.SetBackupCodes(bg, odd, a.ID, []string{odd}))
 			wantEqual(t, "codes", get[[]string](t)(two.BackupCodes(bg, odd, a.ID)), []string{odd})
 			must(t, two.UseBackupCode(bg, odd, a.ID, odd))
-			subject := record.Subject{Company: odd, LoginID: odd}
-			must(t, one.Tally(bg, t0, subject, record.Kind(odd), add(1)))
-			wantEqual(t, "tallies", get[map[record.Kind]record.Tally](t)(two.Tallies(bg, subject)),
-				map[record.Kind]record.Tally{record.Kind(odd): {Count: 1}})
+			subject := record.FailureKey{Company: odd, LoginID: odd}
+			must(t, one.UpdateFailures(bg, t0, subject, record.Kind(odd), add(1)))
+			wantEqual(t, "tallies", get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, subject)),
+				map[record.Kind]record.FailureCount{record.Kind(odd): {Count: 1}})
 		},
 	},
 	{
@@ -253,11 +253,11 @@ var createCases = []accountsCase{
 			a := create(t, one, someone("acme", "m1"))
 			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"c"}))
 			b := create(t, two, someone("other", "m1"))
-			must(t, one.Tally(bg, t0, record.Subject{Company: "acme", LoginID: "x"}, record.WrongPasswords, add(1)))
+			must(t, one.UpdateFailures(bg, t0, record.FailureKey{Company: "acme", LoginID: "x"}, record.WrongPasswords, add(1)))
 			before := get[record.Account](t)(one.ByID(bg, "acme", a.ID))
 			wantStranger(t, two, "other", a.ID)
 			wantErr(t, "another's backup code", two.UseBackupCode(bg, "other", a.ID, "c"), record.ErrConflict)
-			wantErr(t, "another's epoch", two.SetPassword(bg, t0, "other", a.ID, a.Epoch, "h", record.TokenHash{}), record.ErrConflict)
+			wantErr(t, "another's epoch", two.SetPassword(bg, t0, "other", a.ID, a.Generation, "h", record.TokenHash{}), record.ErrConflict)
 			wantEqual(t, "account", get[record.Account](t)(one.ByID(bg, "acme", a.ID)), before)
 			for field, id := range record.LoginIDs(b) {
 				got := get[record.Account](t)(one.ByLoginID(bg, "other", id, "alias"))
@@ -265,8 +265,8 @@ var createCases = []accountsCase{
 			}
 			got := get[record.Account](t)(one.ByIdentity(bg, "other", b.Identities[0]))
 			wantEqual(t, "identity", got.ID, b.ID)
-			tallies := get[map[record.Kind]record.Tally](t)(two.Tallies(bg, record.Subject{Company: "other", LoginID: "x"}))
-			wantEqual(t, "tallies", len(tallies), 0)
+			failures := get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "other", LoginID: "x"}))
+			wantEqual(t, "tallies", len(failures), 0)
 		},
 	},
 	{
@@ -396,8 +396,8 @@ func wantStranger(t *testing.T, s record.Accounts, company string, id int64) {
 	})
 	wantErr(t, "Update", err, record.ErrNotFound)
 	wantErr(t, "Delete", s.Delete(bg, company, id), record.ErrNotFound)
-	for epoch := range int64(3) {
-		wantErr(t, "SetPassword", s.SetPassword(bg, t0, company, id, epoch, "h", record.TokenHash{}), record.ErrConflict)
+	for generation := range int64(3) {
+		wantErr(t, "SetPassword", s.SetPassword(bg, t0, company, id, generation, "h", record.TokenHash{}), record.ErrConflict)
 	}
 	wantErr(t, "Accept", s.Accept(bg, company, id, []record.Acceptance{{Code: "z", Version: "1", At: t0}}), record.ErrNotFound)
 	wantErr(t, "SetBackupCodes", s.SetBackupCodes(bg, company, id, []string{"z"}), record.ErrNotFound)
@@ -408,7 +408,7 @@ func wantStranger(t *testing.T, s record.Accounts, company string, id int64) {
 
 // callAllAccounts calls each method with arguments that would do something.
 func callAllAccounts(ctx context.Context, s record.Accounts, a record.Account) map[string]error {
-	subject := record.Subject{Company: a.Company, Account: a.ID}
+	subject := record.FailureKey{Company: a.Company, Account: a.ID}
 	return map[string]error{
 		"Create":      second(s.Create(ctx, t0, plain(a.Company, "new"))),
 		"ByLoginID":   second(s.ByLoginID(ctx, a.Company, record.NormalizeLoginID(a.Email), "alias")),
@@ -425,12 +425,12 @@ func callAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 		"BackupCodes":           second(s.BackupCodes(ctx, a.Company, a.ID)),
 		"UseBackupCode":         s.UseBackupCode(ctx, a.Company, a.ID, "c"),
 		"SetBackupCodes":        s.SetBackupCodes(ctx, a.Company, a.ID, []string{"z"}),
-		"Tally":                 s.Tally(ctx, t0, subject, record.WrongCodes, add(1)),
-		"Tallies":               second(s.Tallies(ctx, subject)),
-		"SetPassword":           s.SetPassword(ctx, t0, a.Company, a.ID, a.Epoch, "new", record.TokenHash{}),
-		"NewEra":                second(s.NewEra(ctx, a.Company)),
-		"Endings":               second(s.Endings(ctx, record.Ending{}, 1)),
-		"Ended":                 s.Ended(ctx, record.Ending{Company: a.Company, Account: a.ID, Epoch: record.AllEpochs}),
+		"Tally":                 s.UpdateFailures(ctx, t0, subject, record.WrongCodes, add(1)),
+		"Tallies":               second(s.FailureCounts(ctx, subject)),
+		"SetPassword":           s.SetPassword(ctx, t0, a.Company, a.ID, a.Generation, "new", record.TokenHash{}),
+		"NewEra":                second(s.NewCompanyGeneration(ctx, a.Company)),
+		"Endings":               second(s.PendingRevocations(ctx, record.Revocation{}, 1)),
+		"Ended":                 s.RevocationDone(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: record.AllGenerations}),
 		"Secret":                second(s.Secret(ctx)),
 		"SetSeeded":             s.SetSeeded(ctx, a.Company, a.Mnemocode),
 		"Seeded":                second(s.Seeded(ctx, a.Company, a.Mnemocode)),

@@ -33,8 +33,8 @@ func noting(change func(*record.Account) (bool, error), events ...record.OutboxE
 }
 
 // counting is add, with events.
-func counting(n int, events ...record.OutboxEvent) func(*record.Tally) error {
-	return func(t *record.Tally) error {
+func counting(n int, events ...record.OutboxEvent) func(*record.FailureCount) error {
+	return func(t *record.FailureCount) error {
 		t.Outbox = events
 		return add(n)(t)
 	}
@@ -61,7 +61,7 @@ func settle(t *testing.T, s record.Accounts, q record.OutboxQueue, n int) {
 	for _, e := range q.Events[:n] {
 		delivered = append(delivered, e.Number)
 	}
-	must(t, s.(record.Outbox).Settle(bg, q, delivered, t0, 0))
+	must(t, s.(record.Outbox).Acknowledge(bg, q, delivered, t0, 0))
 }
 
 // inQueues are the ids of events by queue, in order.
@@ -105,9 +105,9 @@ var outboxCases = []accountsCase{
 			must(t, one.SetPassword(bg, t0, "acme", id, 1, "hash", record.TokenHash{}, note("m", "3")))
 			must(t, one.Accept(bg, "acme", id, []record.Acceptance{{Code: "a"}}, note("m", "4")))
 			must(t, one.SetBackupCodes(bg, "acme", id, []string{"hash"}, note("m", "5")))
-			subject := record.Subject{Company: "acme", Account: id}
-			must(t, one.Tally(bg, t0, subject, record.WrongCodes, counting(1, note("m", "6"))))
-			must(t, one.Tally(bg, t0, subject, record.WrongCodes, counting(0, note("m", "7"), note("m", "8"))))
+			subject := record.FailureKey{Company: "acme", Account: id}
+			must(t, one.UpdateFailures(bg, t0, subject, record.WrongCodes, counting(1, note("m", "6"))))
+			must(t, one.UpdateFailures(bg, t0, subject, record.WrongCodes, counting(0, note("m", "7"), note("m", "8"))))
 			must(t, one.Delete(bg, "acme", id, note("m", "9")))
 			wantEqual(t, "backlog", backlog(t, two), []record.Backlog{{Company: "acme", Events: 9, Oldest: t0}})
 			queues := claim(t, two, t0)
@@ -132,8 +132,8 @@ var outboxCases = []accountsCase{
 			wantErr(t, "Accept", one.Accept(bg, "acme", id+7, []record.Acceptance{{Code: "a"}}, note("m", "5")), record.ErrNotFound)
 			wantErr(t, "SetBackupCodes", one.SetBackupCodes(bg, "acme", id+7, []string{"hash"}, note("m", "6")), record.ErrNotFound)
 			wantErr(t, "Delete", one.Delete(bg, "acme", id+7, note("m", "7")), record.ErrNotFound)
-			err = one.Tally(bg, t0, record.Subject{Company: "acme", Account: id}, record.WrongCodes, func(tally *record.Tally) error {
-				tally.Outbox = []record.OutboxEvent{note("m", "8")}
+			err = one.UpdateFailures(bg, t0, record.FailureKey{Company: "acme", Account: id}, record.WrongCodes, func(failureCount *record.FailureCount) error {
+				failureCount.Outbox = []record.OutboxEvent{note("m", "8")}
 				return refused
 			})
 			wantErr(t, "Tally", err, refused)
@@ -209,7 +209,7 @@ var outboxCases = []accountsCase{
 			wantEqual(t, "events", inQueues(got), map[string]string{"a": "a", "b": "b"})
 			wantEqual(t, "due once claimed", due(t0), []string{"other"})
 			a := got[slices.IndexFunc(got, func(q record.OutboxQueue) bool { return q.Name == "a" })]
-			must(t, two.(record.Outbox).Settle(bg, a, nil, t0.Add(5*time.Second), 1))
+			must(t, two.(record.Outbox).Acknowledge(bg, a, nil, t0.Add(5*time.Second), 1))
 			wantEqual(t, "before it is due again", claim(t, two, t0.Add(4*time.Second)), nil)
 			again := claim(t, one, t0.Add(5*time.Second))
 			wantEqual(t, "when it is due again", inQueues(again), map[string]string{"a": "a"})
@@ -219,13 +219,13 @@ var outboxCases = []accountsCase{
 			others := claim(t, two, later)
 			wantEqual(t, "claimed again", inQueues(others), map[string]string{"b": "b"})
 			b := got[slices.IndexFunc(got, func(q record.OutboxQueue) bool { return q.Name == "b" })]
-			must(t, one.(record.Outbox).Settle(bg, b, nil, t0, 9))
+			must(t, one.(record.Outbox).Acknowledge(bg, b, nil, t0, 9))
 			wantEqual(t, "by whose claim has run out", claim(t, one, later.Add(4*time.Second)), nil)
 			settle(t, one, b, 1)
 			wantEqual(t, "backlog", backlog(t, one), []record.Backlog{
 				{Company: "acme", Events: 1, Oldest: t0}, {Company: "other", Events: 1, Oldest: t0},
 			})
-			must(t, two.(record.Outbox).Settle(bg, others[0], nil, t0, 0))
+			must(t, two.(record.Outbox).Acknowledge(bg, others[0], nil, t0, 0))
 			wantEqual(t, "a queue that was settled twice", inQueues(claim(t, one, later.Add(time.Hour))), map[string]string{"a": "a"})
 		},
 	},
@@ -326,7 +326,7 @@ var outboxCases = []accountsCase{
 								delivered = append(delivered, e.Number)
 							}
 							mu.Unlock()
-							if err := s.Settle(bg, q, delivered, t0, 0); err != nil {
+							if err := s.Acknowledge(bg, q, delivered, t0, 0); err != nil {
 								t.Error(err)
 							}
 							count.Add(int64(len(delivered)))

@@ -41,27 +41,27 @@ func ownerOf(name string) (company string, account int64) {
 }
 
 // session is a session with a value in every field but Code.
-func session(name string, account, epoch int64, state record.State) record.Session {
+func session(name string, account, generation int64, state record.State) record.Session {
 	company, owner := ownerOf(name)
 	if account != owner && account != 0 {
 		panic(fmt.Sprintf("the session %s of account %d is not named so", name, account))
 	}
 	return record.Session{
-		Hash:      hash(name),
-		ID:        "id of " + name,
-		Company:   company,
-		Account:   account,
-		Mnemocode: "m1",
-		Epoch:     epoch,
-		State:     state,
-		Accepted:  []record.Acceptance{{Code: "a", Version: "1", At: t0}},
-		Created:   t0,
-		Expires:   t0.Add(10 * time.Minute),
-		Ends:      t0.Add(time.Hour),
-		LastUsed:  t0,
-		Address:   "2001:db8::1",
-		UserAgent: strings.Repeat("Mozilla/5.0 ", 16),
-		Profile:   record.Profile("admin " + strings.Repeat("x", 64) + "@example.com +37060012345"),
+		Hash:       hash(name),
+		ID:         "id of " + name,
+		Company:    company,
+		Account:    account,
+		Mnemocode:  "m1",
+		Generation: generation,
+		State:      state,
+		Accepted:   []record.Acceptance{{Code: "a", Version: "1", At: t0}},
+		Created:    t0,
+		Expires:    t0.Add(10 * time.Minute),
+		Ends:       t0.Add(time.Hour),
+		LastUsed:   t0,
+		Address:    "2001:db8::1",
+		UserAgent:  strings.Repeat("Mozilla/5.0 ", 16),
+		Profile:    record.Profile("admin " + strings.Repeat("x", 64) + "@example.com +37060012345"),
 	}
 }
 
@@ -161,7 +161,7 @@ var sessionCases = []sessionsCase{
 		name:    "replace refused",
 		promise: "ErrConflict unless old is there, in state from, not expired at now, and next's Epoch has not been ended; then nothing is changed.",
 		run: func(t *testing.T, one, two record.Sessions) {
-			must(t, one.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 5}))
+			must(t, one.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 5}))
 			old := session("a", 1, 5, record.CheckPassword)
 			must(t, one.Create(bg, t0, old))
 			must(t, one.Create(bg, t0, session("held", 1, 5, record.CheckPassword)))
@@ -174,7 +174,7 @@ var sessionCases = []sessionsCase{
 			wantErr(t, "an ended epoch", two.Replace(bg, t0, old.Hash, old.State, next), record.ErrConflict)
 			wantSession(t, one, old)
 			wantGone(t, one, "b")
-			next.Epoch = 5
+			next.Generation = 5
 			must(t, two.Replace(bg, old.Expires.Add(-time.Microsecond), old.Hash, old.State, next))
 		},
 	},
@@ -217,7 +217,7 @@ var sessionCases = []sessionsCase{
 				_, err := one.Get(bg, hash(name))
 				must(t, err)
 			}
-			must(t, one.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 2}))
+			must(t, one.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 2}))
 			wantGone(t, one, "second")
 			must(t, one.Create(bg, t0, session("third", 1, 2, record.MailedLink)))
 			wantErr(t, "a link of an ended epoch", one.Create(bg, t0, session("fourth", 1, 1, record.MailedLink)), record.ErrConflict)
@@ -281,7 +281,7 @@ var expireCases = []sessionsCase{
 			next := session("b", 1, 1, record.CheckPassword)
 			next.Expires, next.Ends = late.Add(time.Hour), late.Add(time.Hour)
 			must(t, two.Create(bg, late, next))
-			must(t, one.End(bg, late, record.Ending{Company: "acme", Account: 1, Epoch: 2}))
+			must(t, one.End(bg, late, record.Revocation{Company: "acme", Account: 1, Generation: 2}))
 			wantGone(t, one, "a")
 			wantGone(t, two, "b")
 		},
@@ -411,8 +411,8 @@ func callAllSessions(ctx context.Context, s record.Sessions, on record.Session) 
 		"Sweep":     s.Sweep(ctx, t0.Add(24*time.Hour)),
 		"Replace":   s.Replace(ctx, t0, on.Hash, on.State, session("c", 1, 1, record.Authorized)),
 		"DeleteID":  second(s.DeleteID(ctx, t0, on.Company, on.Account, on.ID)),
-		"End all":   s.End(ctx, t0, record.Ending{Company: "nobody", Epoch: 1}),
-		"End":       s.End(ctx, t0, record.Ending{Company: on.Company, Account: on.Account, Epoch: record.AllEpochs}),
+		"End all":   s.End(ctx, t0, record.Revocation{Company: "nobody", Generation: 1}),
+		"End":       s.End(ctx, t0, record.Revocation{Company: on.Company, Account: on.Account, Generation: record.AllGenerations}),
 		"Delete":    s.Delete(ctx, on.Hash),
 	}
 }

@@ -26,10 +26,10 @@ func bind(identity record.Identity) func(*record.Account) (ends bool, err error)
 	}
 }
 
-func endings(t *testing.T, s record.Accounts) map[record.Ending]bool {
+func endings(t *testing.T, s record.Accounts) map[record.Revocation]bool {
 	t.Helper()
-	all := map[record.Ending]bool{}
-	for _, e := range get[[]record.Ending](t)(s.Endings(bg, record.Ending{}, 1000)) {
+	all := map[record.Revocation]bool{}
+	for _, e := range get[[]record.Revocation](t)(s.PendingRevocations(bg, record.Revocation{}, 1000)) {
 		all[e] = true
 	}
 	return all
@@ -49,11 +49,11 @@ var updateCases = []accountsCase{
 			got := get[record.Account](t)(one.Update(bg, "acme", before.ID, func(a *record.Account) (bool, error) {
 				wantEqual(t, "loaded", *a, before)
 				*a = want
-				a.ID, a.Company, a.Epoch, a.BackupCodes = 5, "other", 99, 7
+				a.ID, a.Company, a.Generation, a.BackupCodes = 5, "other", 99, 7
 				a.Accepted, a.Created, a.Updated = nil, t0.Add(-time.Hour), later
 				return false, nil
 			}))
-			want.ID, want.Epoch, want.Created, want.Updated = before.ID, before.Epoch, t0, later
+			want.ID, want.Generation, want.Created, want.Updated = before.ID, before.Generation, t0, later
 			wantEqual(t, "returned", got, want)
 			wantEqual(t, "stored", get[record.Account](t)(two.ByID(bg, "acme", before.ID)), want)
 			for field, id := range record.LoginIDs(want) {
@@ -75,10 +75,10 @@ var updateCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			got := get[record.Account](t)(one.Update(bg, "acme", a.ID, ending))
-			wantEqual(t, "epoch", got.Epoch, a.Epoch+1)
-			wantEqual(t, "endings", endings(t, two), map[record.Ending]bool{{Company: "acme", Account: a.ID, Epoch: a.Epoch + 1}: true})
-			must(t, two.SetPassword(bg, t0, "acme", a.ID, a.Epoch+1, "h", record.TokenHash{}))
-			wantEqual(t, "endings", endings(t, one), map[record.Ending]bool{{Company: "acme", Account: a.ID, Epoch: a.Epoch + 2}: true})
+			wantEqual(t, "epoch", got.Generation, a.Generation+1)
+			wantEqual(t, "endings", endings(t, two), map[record.Revocation]bool{{Company: "acme", Account: a.ID, Generation: a.Generation + 1}: true})
+			must(t, two.SetPassword(bg, t0, "acme", a.ID, a.Generation+1, "h", record.TokenHash{}))
+			wantEqual(t, "endings", endings(t, one), map[record.Revocation]bool{{Company: "acme", Account: a.ID, Generation: a.Generation + 2}: true})
 		},
 	},
 	{
@@ -98,12 +98,12 @@ var updateCases = []accountsCase{
 				}
 			}
 			set(record.StatusActive, true, 0)
-			set(record.StatusClosed, true, a.Epoch+2)
-			set(record.StatusDenied, true, a.Epoch+2)
-			set(record.StatusActive, true, a.Epoch+2)
-			set(record.StatusDenied, false, a.Epoch+2)
-			set(record.StatusActive, false, a.Epoch+2)
-			set(record.StatusRestricted, true, a.Epoch+5)
+			set(record.StatusClosed, true, a.Generation+2)
+			set(record.StatusDenied, true, a.Generation+2)
+			set(record.StatusActive, true, a.Generation+2)
+			set(record.StatusDenied, false, a.Generation+2)
+			set(record.StatusActive, false, a.Generation+2)
+			set(record.StatusRestricted, true, a.Generation+5)
 		},
 	},
 	{
@@ -136,7 +136,7 @@ var updateCases = []accountsCase{
 				return err
 			})
 			wantWinners(t, errs, 100, is(nil))
-			a.Role, a.Epoch = strings.Repeat("x", 100), a.Epoch+100
+			a.Role, a.Generation = strings.Repeat("x", 100), a.Generation+100
 			wantEqual(t, "account", get[record.Account](t)(two.ByID(bg, "acme", a.ID)), a)
 		},
 	},
@@ -146,15 +146,15 @@ var updateCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			old := create(t, one, someone("acme", "m1"))
 			must(t, one.SetBackupCodes(bg, "acme", old.ID, []string{"c"}))
-			subject := record.Subject{Company: "acme", Account: old.ID}
-			must(t, one.Tally(bg, t0, subject, record.WrongCodes, add(3)))
+			subject := record.FailureKey{Company: "acme", Account: old.ID}
+			must(t, one.UpdateFailures(bg, t0, subject, record.WrongCodes, add(3)))
 			_, err := one.Update(bg, "acme", old.ID, ending)
 			must(t, err)
 
 			must(t, two.Delete(bg, "acme", old.ID))
 			wantStranger(t, one, "acme", old.ID)
-			wantEqual(t, "tallies", len(get[map[record.Kind]record.Tally](t)(one.Tallies(bg, subject))), 0)
-			wantEqual(t, "endings", endings(t, one), map[record.Ending]bool{{Company: "acme", Account: old.ID, Epoch: record.AllEpochs}: true})
+			wantEqual(t, "tallies", len(get[map[record.Kind]record.FailureCount](t)(one.FailureCounts(bg, subject))), 0)
+			wantEqual(t, "endings", endings(t, one), map[record.Revocation]bool{{Company: "acme", Account: old.ID, Generation: record.AllGenerations}: true})
 
 			heir := someone("acme", "m1")
 			heir.Accepted = nil
@@ -173,24 +173,24 @@ var updateCases = []accountsCase{
 			a := create(t, one, someone("acme", "m1"))
 			b := create(t, one, plain("acme", "m2"))
 			for _, account := range []int64{a.ID, b.ID} {
-				subject := record.Subject{Company: "acme", Account: account}
-				must(t, one.Tally(bg, t0, subject, record.WrongPasswords, add(1)))
-				must(t, one.Tally(bg, t0, subject, record.WrongCodes, add(1)))
+				subject := record.FailureKey{Company: "acme", Account: account}
+				must(t, one.UpdateFailures(bg, t0, subject, record.WrongPasswords, add(1)))
+				must(t, one.UpdateFailures(bg, t0, subject, record.WrongCodes, add(1)))
 			}
 			later := t0.Add(time.Second)
-			must(t, one.SetPassword(bg, later, "acme", a.ID, a.Epoch, "new", record.TokenHash{}))
+			must(t, one.SetPassword(bg, later, "acme", a.ID, a.Generation, "new", record.TokenHash{}))
 			want := a
-			want.PasswordHash, want.MustSetPassword, want.Epoch, want.Updated = "new", false, a.Epoch+1, later
-			want.Tallies = map[record.Kind]record.Tally{record.WrongCodes: {Count: 1}}
-			b.Tallies = map[record.Kind]record.Tally{record.WrongPasswords: {Count: 1}, record.WrongCodes: {Count: 1}}
+			want.PasswordHash, want.MustSetPassword, want.Generation, want.Updated = "new", false, a.Generation+1, later
+			want.FailureCounts = map[record.Kind]record.FailureCount{record.WrongCodes: {Count: 1}}
+			b.FailureCounts = map[record.Kind]record.FailureCount{record.WrongPasswords: {Count: 1}, record.WrongCodes: {Count: 1}}
 			wantEqual(t, "account", get[record.Account](t)(two.ByID(bg, "acme", a.ID)), want)
 			wantEqual(t, "other account", get[record.Account](t)(two.ByID(bg, "acme", b.ID)), b)
-			wantEqual(t, "endings", endings(t, two), map[record.Ending]bool{{Company: "acme", Account: a.ID, Epoch: a.Epoch + 1}: true})
-			wantEqual(t, "tallies", get[map[record.Kind]record.Tally](t)(two.Tallies(bg, record.Subject{Company: "acme", Account: a.ID})),
-				map[record.Kind]record.Tally{record.WrongCodes: {Count: 1}})
-			wantEqual(t, "other tallies", len(get[map[record.Kind]record.Tally](t)(two.Tallies(bg, record.Subject{Company: "acme", Account: b.ID}))), 2)
-			wantErr(t, "an old epoch", two.SetPassword(bg, t0, "acme", a.ID, a.Epoch, "newer", record.TokenHash{}), record.ErrConflict)
-			wantErr(t, "an epoch to come", two.SetPassword(bg, t0, "acme", a.ID, a.Epoch+2, "newer", record.TokenHash{}), record.ErrConflict)
+			wantEqual(t, "endings", endings(t, two), map[record.Revocation]bool{{Company: "acme", Account: a.ID, Generation: a.Generation + 1}: true})
+			wantEqual(t, "tallies", get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "acme", Account: a.ID})),
+				map[record.Kind]record.FailureCount{record.WrongCodes: {Count: 1}})
+			wantEqual(t, "other tallies", len(get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "acme", Account: b.ID}))), 2)
+			wantErr(t, "an old epoch", two.SetPassword(bg, t0, "acme", a.ID, a.Generation, "newer", record.TokenHash{}), record.ErrConflict)
+			wantErr(t, "an epoch to come", two.SetPassword(bg, t0, "acme", a.ID, a.Generation+2, "newer", record.TokenHash{}), record.ErrConflict)
 			wantEqual(t, "account", get[record.Account](t)(two.ByID(bg, "acme", a.ID)), want)
 		},
 	},
@@ -199,21 +199,21 @@ var updateCases = []accountsCase{
 		promise: "SetPassword owes an ending which is to keep the session keep; of endings that are owed at once, the later one says which.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
-			owed := func(epoch int64, keep record.TokenHash) {
+			owed := func(generation int64, keep record.TokenHash) {
 				t.Helper()
-				e := record.Ending{Company: "acme", Account: a.ID, Epoch: epoch, Keep: keep}
-				wantEqual(t, "endings", endings(t, two), map[record.Ending]bool{e: true})
+				e := record.Revocation{Company: "acme", Account: a.ID, Generation: generation, Keep: keep}
+				wantEqual(t, "endings", endings(t, two), map[record.Revocation]bool{e: true})
 			}
-			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Epoch, "h", hash("s")))
-			owed(a.Epoch+1, hash("s"))
-			must(t, two.SetPassword(bg, t0, "acme", a.ID, a.Epoch+1, "h", hash("r")))
-			owed(a.Epoch+2, hash("r"))
+			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Generation, "h", hash("s")))
+			owed(a.Generation+1, hash("s"))
+			must(t, two.SetPassword(bg, t0, "acme", a.ID, a.Generation+1, "h", hash("r")))
+			owed(a.Generation+2, hash("r"))
 			_, err := one.Update(bg, "acme", a.ID, ending)
 			must(t, err)
-			owed(a.Epoch+3, record.TokenHash{})
-			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Epoch+3, "h", hash("s")))
+			owed(a.Generation+3, record.TokenHash{})
+			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Generation+3, "h", hash("s")))
 			must(t, two.Delete(bg, "acme", a.ID))
-			owed(record.AllEpochs, record.TokenHash{})
+			owed(record.AllGenerations, record.TokenHash{})
 		},
 	},
 	{
@@ -222,11 +222,11 @@ var updateCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			errs := race(100, one, two, func(i int, s record.Accounts) error {
-				return s.SetPassword(bg, t0, "acme", a.ID, a.Epoch, fmt.Sprint(i), record.TokenHash{})
+				return s.SetPassword(bg, t0, "acme", a.ID, a.Generation, fmt.Sprint(i), record.TokenHash{})
 			})
 			wantWinners(t, errs, 1, is(record.ErrConflict))
 			got := get[record.Account](t)(two.ByID(bg, "acme", a.ID))
-			wantEqual(t, "epoch", got.Epoch, a.Epoch+1)
+			wantEqual(t, "epoch", got.Generation, a.Generation+1)
 			for i, err := range errs {
 				if err == nil && got.PasswordHash != fmt.Sprint(i) {
 					t.Errorf("hash is %s, but %d won", got.PasswordHash, i)
@@ -297,18 +297,18 @@ var updateCases = []accountsCase{
 				must(t, err)
 			}
 			must(t, one.Delete(bg, "acme", b.ID))
-			page := get[[]record.Ending](t)(two.Endings(bg, record.Ending{}, 1))
-			rest := get[[]record.Ending](t)(two.Endings(bg, page[len(page)-1], 1000))
-			wantEqual(t, "page by page", append(page, rest...), get[[]record.Ending](t)(one.Endings(bg, record.Ending{}, 1000)))
-			first := record.Ending{Company: "acme", Account: a.ID, Epoch: a.Epoch + 1}
-			second := record.Ending{Company: "acme", Account: a.ID, Epoch: a.Epoch + 2}
-			all := record.Ending{Company: "acme", Account: b.ID, Epoch: record.AllEpochs}
-			must(t, two.Ended(bg, first)) // an earlier one was done, the later is still owed
-			must(t, two.Ended(bg, record.Ending{Company: "other", Account: a.ID, Epoch: record.AllEpochs}))
-			wantEqual(t, "owed", endings(t, one), map[record.Ending]bool{second: true, all: true})
-			must(t, two.Ended(bg, second))
-			must(t, two.Ended(bg, second))
-			must(t, two.Ended(bg, all))
+			page := get[[]record.Revocation](t)(two.PendingRevocations(bg, record.Revocation{}, 1))
+			rest := get[[]record.Revocation](t)(two.PendingRevocations(bg, page[len(page)-1], 1000))
+			wantEqual(t, "page by page", append(page, rest...), get[[]record.Revocation](t)(one.PendingRevocations(bg, record.Revocation{}, 1000)))
+			first := record.Revocation{Company: "acme", Account: a.ID, Generation: a.Generation + 1}
+			second := record.Revocation{Company: "acme", Account: a.ID, Generation: a.Generation + 2}
+			all := record.Revocation{Company: "acme", Account: b.ID, Generation: record.AllGenerations}
+			must(t, two.RevocationDone(bg, first)) // an earlier one was done, the later is still owed
+			must(t, two.RevocationDone(bg, record.Revocation{Company: "other", Account: a.ID, Generation: record.AllGenerations}))
+			wantEqual(t, "owed", endings(t, one), map[record.Revocation]bool{second: true, all: true})
+			must(t, two.RevocationDone(bg, second))
+			must(t, two.RevocationDone(bg, second))
+			must(t, two.RevocationDone(bg, all))
 			wantEqual(t, "owed", len(endings(t, one)), 0)
 		},
 	},

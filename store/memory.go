@@ -70,7 +70,7 @@ func (m *Memory) RecallWhole(ctx context.Context, now time.Time, company string,
 
 func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash record.TokenHash, whole bool) (record.Session, error) {
 	shard := &m.shards[hash.Bucket()]
-	trusted := m.Trusted()
+	trusted := m.HasLease()
 	if trusted {
 		// One that seems expired may have been prolonged on another node.
 		if s, ok := shard.recall(hash, &m.names, whole); ok && now.Before(s.Expires) {
@@ -142,12 +142,12 @@ func (m *Memory) Delete(ctx context.Context, hash record.TokenHash) error {
 // DeleteID implements Sessions.
 func (m *Memory) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (record.Session, error) {
 	// Which it is, a store may not get to say.
-	defer m.EndedAll(record.Ending{Company: company, Account: account, Epoch: record.AllEpochs})
+	defer m.EndedAll(record.Revocation{Company: company, Account: account, Generation: record.AllGenerations})
 	return m.Sessions.DeleteID(ctx, now, company, account, id)
 }
 
 // End implements Sessions.
-func (m *Memory) End(ctx context.Context, now time.Time, e record.Ending) error {
+func (m *Memory) End(ctx context.Context, now time.Time, e record.Revocation) error {
 	defer m.EndedAll(e)
 	return m.Sessions.End(ctx, now, e)
 }
@@ -157,7 +157,7 @@ func (m *Memory) End(ctx context.Context, now time.Time, e record.Ending) error 
 // a store that takes no writes, lets the session end as if the request had not
 // been, and Untouched is told. With too much of it under way the request waits.
 func (m *Memory) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
-	if m.shards[hash.Bucket()].prolong(hash, expires) && m.Trusted() {
+	if m.shards[hash.Bucket()].prolong(hash, expires) && m.HasLease() {
 		select {
 		case m.touching <- struct{}{}:
 			ctx = context.WithoutCancel(ctx)
@@ -202,7 +202,7 @@ func (m *Memory) Ended(hash record.TokenHash) { m.shards[hash.Bucket()].forget(h
 
 // EndedAll implements Feed. Of a company it forgets also the sessions of the new
 // era, which are asked for again: a million take some milliseconds.
-func (m *Memory) EndedAll(e record.Ending) {
+func (m *Memory) EndedAll(e record.Revocation) {
 	company := m.names.number(e.Company)
 	if e.Account == 0 {
 		for i := range m.shards {
@@ -211,7 +211,7 @@ func (m *Memory) EndedAll(e record.Ending) {
 		return
 	}
 	m.shards[record.AccountBucket(e.Company, e.Account)].forgetAll(func(of *entry) bool {
-		return of.account == e.Account && of.company == company && of.epoch < e.Epoch
+		return of.account == e.Account && of.company == company && of.generation < e.Generation
 	})
 }
 
@@ -223,11 +223,11 @@ func (m *Memory) Flush() {
 }
 
 // Trust implements Feed.
-func (m *Memory) Trust(until time.Time) { m.trusted.Store(int64(until.Sub(started))) }
+func (m *Memory) SetLease(until time.Time) { m.trusted.Store(int64(until.Sub(started))) }
 
 // Trusted reports whether what is remembered is believed: whether the feed is
 // heard.
-func (m *Memory) Trusted() bool { return int64(time.Since(started)) < m.trusted.Load() }
+func (m *Memory) HasLease() bool { return int64(time.Since(started)) < m.trusted.Load() }
 
 // started makes the monotonic clock a number: a clock that is set must not
 // prolong trust.
@@ -248,15 +248,15 @@ type shard struct {
 
 // An entry is a remembered session.
 type entry struct {
-	hash      record.TokenHash
-	account   int64
-	epoch     int64
-	expires   int64 // Unix nanoseconds
-	ends      int64
-	company   int32
-	recent    uint32 // 1: asked for since the hand last came by
-	length    uint8  // of the mnemocode
-	mnemocode [longest]byte
+	hash       record.TokenHash
+	account    int64
+	generation int64
+	expires    int64 // Unix nanoseconds
+	ends       int64
+	company    int32
+	recent     uint32 // 1: asked for since the hand last came by
+	length     uint8  // of the mnemocode
+	mnemocode  [longest]byte
 }
 
 // longest is the longest mnemocode that an entry holds.
@@ -300,17 +300,17 @@ func (s *shard) recall(hash record.TokenHash, companies *companyNames, whole boo
 		atomic.StoreUint32(&e.recent, 1)
 	}
 	return record.Session{
-		Hash:      hash,
-		ID:        more.id,
-		Company:   companies.name(e.company),
-		Account:   e.account,
-		Mnemocode: more.mnemocode,
-		Epoch:     e.epoch,
-		State:     record.Authorized,
-		Created:   more.created,
-		Expires:   time.Unix(0, e.expires),
-		Ends:      time.Unix(0, e.ends),
-		Profile:   more.profile,
+		Hash:       hash,
+		ID:         more.id,
+		Company:    companies.name(e.company),
+		Account:    e.account,
+		Mnemocode:  more.mnemocode,
+		Generation: e.generation,
+		State:      record.Authorized,
+		Created:    more.created,
+		Expires:    time.Unix(0, e.expires),
+		Ends:       time.Unix(0, e.ends),
+		Profile:    more.profile,
 	}, true
 }
 
@@ -329,12 +329,12 @@ func (s *shard) remember(session record.Session, company int32, limit int, endin
 	e := &s.entries[i]
 	delete(s.extras, e.hash)
 	*e = entry{
-		hash:    session.Hash,
-		account: session.Account,
-		epoch:   session.Epoch,
-		expires: session.Expires.UnixNano(),
-		ends:    session.Ends.UnixNano(),
-		company: company,
+		hash:       session.Hash,
+		account:    session.Account,
+		generation: session.Generation,
+		expires:    session.Expires.UnixNano(),
+		ends:       session.Ends.UnixNano(),
+		company:    company,
 	}
 	e.length = uint8(copy(e.mnemocode[:], session.Mnemocode))
 	if len(session.Mnemocode) > longest || session.Profile != "" || whole {

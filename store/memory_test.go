@@ -47,7 +47,7 @@ func (m *madeSessions) Get(ctx context.Context, hash record.TokenHash) (record.S
 		}
 	}
 	s := record.Session{
-		Hash: hash, ID: "0123456789abcdef0123456789abcdef", Company: "acme", Account: 7, Mnemocode: "profile-0000001", Epoch: 1,
+		Hash: hash, ID: "0123456789abcdef0123456789abcdef", Company: "acme", Account: 7, Mnemocode: "profile-0000001", Generation: 1,
 		State: record.Authorized, Created: farAway.Add(-time.Hour), Expires: farAway, Ends: farAway.Add(time.Hour),
 	}
 	m.change(&s)
@@ -64,9 +64,9 @@ func (m *madeSessions) Touch(context.Context, time.Time, record.TokenHash, time.
 }
 
 // newTrustedMemory returns a Memory that trusts what it remembers.
-func newTrustedMemory(sessions record.Sessions, limit int) *Memory {
+func newLeasedMemory(sessions record.Sessions, limit int) *Memory {
 	m := NewMemory(sessions, limit)
-	m.Trust(farAway)
+	m.SetLease(farAway)
 	return m
 }
 
@@ -97,7 +97,7 @@ func TestMemoryReturnsWhatTheStoreSaid(t *testing.T) {
 			made := newMadeSessions()
 			made.change = change
 			want := get[record.Session](t)(made.Get(bg, hash("a")))
-			memory := newTrustedMemory(made, 1000)
+			memory := newLeasedMemory(made, 1000)
 			for i := range 3 {
 				got, asked := recall(t, memory, hash("a"))
 				if asked != (i == 0) {
@@ -132,14 +132,14 @@ func TestMemoryForgetsWhatIsRevokedWhateverTheStoreAnswers(t *testing.T) {
 			return err
 		},
 		"End of the account": func(m *Memory, s record.Session) error {
-			return m.End(bg, t0, record.Ending{Company: s.Company, Account: s.Account, Epoch: s.Epoch + 1})
+			return m.End(bg, t0, record.Revocation{Company: s.Company, Account: s.Account, Generation: s.Generation + 1})
 		},
 		"End of the company": func(m *Memory, s record.Session) error {
-			return m.End(bg, t0, record.Ending{Company: s.Company, Epoch: 1})
+			return m.End(bg, t0, record.Revocation{Company: s.Company, Generation: 1})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			memory := newTrustedMemory(newMadeSessions(), 1000)
+			memory := newLeasedMemory(newMadeSessions(), 1000)
 			token := tokenOf("acme", 7)
 			s, _ := recall(t, memory, token)
 			if err := revoke(memory, s); err == nil {
@@ -159,19 +159,19 @@ func TestMemoryForgetsOnlyWhatIsRevoked(t *testing.T) {
 	made := newMadeSessions()
 	made.change = func(s *record.Session) {
 		if s.Hash[1] == 1 {
-			s.Epoch = 2
+			s.Generation = 2
 		}
 	}
-	memory := newTrustedMemory(made, 1000)
+	memory := newLeasedMemory(made, 1000)
 	old, young := tokenOf("acme", 7), tokenOf("acme", 7)
 	young[1], young[8] = 1, 1
 	recall(t, memory, old)
 	recall(t, memory, young)
-	memory.EndedAll(record.Ending{Company: "other", Account: 7, Epoch: 9})
-	memory.EndedAll(record.Ending{Company: "acme", Account: 8, Epoch: 9})
-	memory.EndedAll(record.Ending{Company: "other", Epoch: 9})
+	memory.EndedAll(record.Revocation{Company: "other", Account: 7, Generation: 9})
+	memory.EndedAll(record.Revocation{Company: "acme", Account: 8, Generation: 9})
+	memory.EndedAll(record.Revocation{Company: "other", Generation: 9})
 	wantAsked(t, memory, old, false, "after others'")
-	memory.EndedAll(record.Ending{Company: "acme", Account: 7, Epoch: 2})
+	memory.EndedAll(record.Revocation{Company: "acme", Account: 7, Generation: 2})
 	wantAsked(t, memory, young, false, "of the new generation")
 	wantAsked(t, memory, old, true, "of the one that was revoked")
 	memory.Ended(old)
@@ -183,14 +183,14 @@ func TestAReadUnderWayDuringARevocationBringsNothingBack(t *testing.T) {
 	for name, revoke := range map[string]func(m *Memory, s record.Session){
 		"of the session": func(m *Memory, s record.Session) { m.Ended(s.Hash) },
 		"of the account": func(m *Memory, s record.Session) {
-			m.EndedAll(record.Ending{Company: s.Company, Account: s.Account, Epoch: s.Epoch + 1})
+			m.EndedAll(record.Revocation{Company: s.Company, Account: s.Account, Generation: s.Generation + 1})
 		},
-		"of the company": func(m *Memory, s record.Session) { m.EndedAll(record.Ending{Company: s.Company, Epoch: 1}) },
+		"of the company": func(m *Memory, s record.Session) { m.EndedAll(record.Revocation{Company: s.Company, Generation: 1}) },
 		"of the feed":    func(m *Memory, _ record.Session) { m.Flush() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			made := newMadeSessions()
-			memory := newTrustedMemory(made, 1000)
+			memory := newLeasedMemory(made, 1000)
 			made.during = func(s record.Session) { revoke(memory, s) }
 			recall(t, memory, tokenOf("acme", 7)) // the store had said yes
 			if memory.Len() != 0 {
@@ -200,15 +200,15 @@ func TestAReadUnderWayDuringARevocationBringsNothingBack(t *testing.T) {
 	}
 }
 
-func TestWithoutTrustNothingIsBelieved(t *testing.T) {
-	memory := newTrustedMemory(newMadeSessions(), 1000)
+func TestWithoutALeaseNothingIsBelieved(t *testing.T) {
+	memory := newLeasedMemory(newMadeSessions(), 1000)
 	wantAsked(t, memory, hash("a"), true, "at first")
 	wantAsked(t, memory, hash("a"), false, "with trust")
-	memory.Trust(time.Time{})
+	memory.SetLease(time.Time{})
 	wantAsked(t, memory, hash("a"), true, "without trust")
 	wantAsked(t, memory, hash("a"), true, "still without trust")
 	memory.Flush()
-	memory.Trust(farAway)
+	memory.SetLease(farAway)
 	wantAsked(t, memory, hash("a"), true, "after the trust's return")
 	wantAsked(t, memory, hash("a"), false, "and then")
 }
@@ -217,7 +217,7 @@ func TestWithoutTrustNothingIsBelieved(t *testing.T) {
 // seems to expire.
 func TestWhatSeemsExpiredIsAskedFor(t *testing.T) {
 	made := newMadeSessions()
-	memory := newTrustedMemory(made, 1000)
+	memory := newLeasedMemory(made, 1000)
 	recall(t, memory, hash("a"))
 	made.change = func(s *record.Session) { s.Expires = s.Ends }
 	for i, now := range []time.Time{farAway.Add(-1), farAway, farAway} {
@@ -232,7 +232,7 @@ func TestWhatSeemsExpiredIsAskedFor(t *testing.T) {
 func TestTheMemoryIsBounded(t *testing.T) {
 	made := newMadeSessions()
 	made.change = func(s *record.Session) { s.Profile = "beside the entry" }
-	memory := newTrustedMemory(made, 10*record.Buckets)
+	memory := newLeasedMemory(made, 10*record.Buckets)
 	used := record.TokenHash{5, 5}
 	recall(t, memory, used)
 	for i := range 200 {
@@ -260,7 +260,7 @@ func TestTheMemoryIsBounded(t *testing.T) {
 // found, and nothing else is.
 func TestMemoryFindsWhatItHolds(t *testing.T) {
 	t.Parallel()
-	memory := newTrustedMemory(newMadeSessions(), 1<<20)
+	memory := newLeasedMemory(newMadeSessions(), 1<<20)
 	hash := func(i int) (h record.TokenHash) {
 		binary.LittleEndian.PutUint32(h[8:], uint32(i))
 		return h
@@ -295,7 +295,7 @@ func TestMemoryFindsWhatItHolds(t *testing.T) {
 func TestMemoryTellsSessionsWithOneKeyApart(t *testing.T) {
 	made := newMadeSessions()
 	made.change = func(s *record.Session) { s.Profile = record.Profile(s.Hash[20:21]) }
-	memory := newTrustedMemory(made, 1000)
+	memory := newLeasedMemory(made, 1000)
 	a, b := record.TokenHash{20: 'a'}, record.TokenHash{20: 'b'}
 	for range 2 {
 		for _, hash := range []record.TokenHash{a, b} {
@@ -316,7 +316,7 @@ func TestMemoryTellsSessionsWithOneKeyApart(t *testing.T) {
 // never answered yes.
 func TestMemoryUnderConcurrency(t *testing.T) {
 	sessions := startSQLite(t, tempFile(t)).Sessions()
-	memory := newTrustedMemory(sessions, 2*record.Buckets)
+	memory := newLeasedMemory(sessions, 2*record.Buckets)
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -352,7 +352,7 @@ func TestATouchWaitsForNoDisk(t *testing.T) {
 		made.change = func(s *record.Session) { s.Expires, s.Ends = now.Add(time.Hour), now.Add(24*time.Hour) }
 		made.release = make(chan struct{})
 		memory := NewMemory(made, 100)
-		memory.Trust(now.Add(time.Hour))
+		memory.SetLease(now.Add(time.Hour))
 		expires := func() time.Time {
 			return get[record.Session](t)(memory.Recall(bg, now, "", hash("a"))).Expires
 		}
@@ -408,7 +408,7 @@ func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
 		made.change = func(s *record.Session) { s.Expires = now.Add(time.Hour) }
 		made.release = make(chan struct{})
 		memory := NewMemory(made, 100)
-		memory.Trust(now.Add(time.Hour))
+		memory.SetLease(now.Add(time.Hour))
 		recall := func(ctx context.Context, company string, n int) {
 			for range n {
 				go func() {
@@ -437,7 +437,7 @@ func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
 		memory.Ended(other)
 		recall(bg, "", 50)
 		want(3, "after a revocation that the first answer may not know of")
-		memory.Trust(time.Time{})
+		memory.SetLease(time.Time{})
 		recall(bg, "", 50)
 		want(53, "while revocations may be missed")
 		close(made.release)
@@ -477,7 +477,7 @@ func BenchmarkEndedAll(b *testing.B) {
 	benchMany(b, func(b *testing.B, n int, token func(int) record.TokenHash) {
 		memory := remembering(b, n, token)
 		for i := 0; b.Loop(); i++ {
-			memory.EndedAll(record.Ending{Company: "acme", Account: int64(2 + i), Epoch: 2})
+			memory.EndedAll(record.Revocation{Company: "acme", Account: int64(2 + i), Generation: 2})
 		}
 	})
 }
@@ -496,7 +496,7 @@ func benchMany(b *testing.B, bench func(b *testing.B, n int, token func(int) rec
 
 func remembering(b *testing.B, n int, token func(int) record.TokenHash) *Memory {
 	b.Helper()
-	memory := newTrustedMemory(newMadeSessions(), n*5/4+10_000)
+	memory := newLeasedMemory(newMadeSessions(), n*5/4+10_000)
 	for i := range n {
 		if _, err := memory.Recall(b.Context(), time.Now(), "", token(i)); err != nil {
 			b.Fatal(err)

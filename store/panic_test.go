@@ -27,12 +27,12 @@ func TestPanicInAChangeLeavesNothingLocked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			accounts := open(t)
 			a := create(t, accounts, someone("acme", "m1"))
-			subject := record.Subject{Company: "acme", Account: a.ID}
+			subject := record.FailureKey{Company: "acme", Account: a.ID}
 			ctx, cancel := context.WithTimeout(bg, 30*time.Second)
 			defer cancel()
 			for range 10 { // more than there are connections
 				if err := panics.Contain(func() error {
-					return accounts.Tally(ctx, t0, subject, record.WrongCodes, func(*record.Tally) error { panic("hunter2") })
+					return accounts.UpdateFailures(ctx, t0, subject, record.WrongCodes, func(*record.FailureCount) error { panic("hunter2") })
 				}); err == nil || record.IsAnswer(err) {
 					t.Fatalf("got %v, want an error that is no answer", err)
 				}
@@ -48,7 +48,7 @@ func TestPanicInAChangeLeavesNothingLocked(t *testing.T) {
 			}
 			wantEqual(t, "account", get[record.Account](t)(accounts.ByID(ctx, "acme", a.ID)), a)
 			wantEqual(t, "endings", len(endings(t, accounts)), 0)
-			must(t, accounts.Tally(ctx, t0, subject, record.WrongCodes, add(1)))
+			must(t, accounts.UpdateFailures(ctx, t0, subject, record.WrongCodes, add(1)))
 			_, err := accounts.Update(ctx, "acme", a.ID, func(a *record.Account) (bool, error) { a.Role = "changed"; return false, nil })
 			must(t, err)
 		})

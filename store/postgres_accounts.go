@@ -213,7 +213,7 @@ func (s postgresAccounts) Update(
 			return refusal{err}
 		}
 		after.ID, after.Company = id, company
-		setEpoch(&after, before, ends)
+		setGeneration(&after, before, ends)
 		if stored, err = storePostgresUpdate(ctx, q, before, after, ends); err != nil {
 			return err
 		}
@@ -244,7 +244,7 @@ func storePostgresUpdate(
 	ctx context.Context, q postgresQueries, before, after record.Account, ends bool,
 ) (stored record.Account, err error) {
 	args := append(postgresKeyArgs(after), after.Role, after.Phone, after.Email, after.LoginName, string(after.Status),
-		after.SecondFactor, after.MustSetPassword, after.PasswordHash, after.Question, after.AnswerHash, after.Epoch,
+		after.SecondFactor, after.MustSetPassword, after.PasswordHash, after.Question, after.AnswerHash, after.Generation,
 		micros(after.Updated), ends, after.TOTP, after.TOTPPending, after.Locale, after.Barred)
 	var taken string
 	var b postgresBatch
@@ -271,7 +271,7 @@ const postgresDeleteAccount = `
 
 func (s postgresAccounts) Delete(ctx context.Context, company string, id int64, events ...record.OutboxEvent) error {
 	return translatePostgres("deleting account", s.writeWithEvents(ctx, company, &id, events, func(ctx context.Context, q postgresQueries) error {
-		return q.execOr(ctx, record.ErrNotFound, postgresDeleteAccount, company, id, record.AllEpochs)
+		return q.execOr(ctx, record.ErrNotFound, postgresDeleteAccount, company, id, record.AllGenerations)
 	}))
 }
 
@@ -287,11 +287,11 @@ const postgresSetPassword = `
 	INSERT INTO endings (company, account, epoch, keep) SELECT company, id, epoch, $7 FROM changed` + postgresOweLater
 
 func (s postgresAccounts) SetPassword(
-	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, events ...record.OutboxEvent,
+	ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent,
 ) error {
 	return translatePostgres("setting password", s.writeWithEvents(ctx, company, &id, events, func(ctx context.Context, q postgresQueries) error {
 		return q.execOr(ctx, record.ErrConflict, postgresSetPassword,
-			company, id, epoch, hash, micros(now), string(record.WrongPasswords), keptBytes(keep))
+			company, id, generation, hash, micros(now), string(record.WrongPasswords), keptBytes(keep))
 	}))
 }
 

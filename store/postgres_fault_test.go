@@ -46,7 +46,7 @@ func trouble(t *testing.T, p *Postgres, a record.Account, n int) []error {
 		case 1:
 			err = s.Accept(bg, "acme", a.ID, []record.Acceptance{{Code: "c", Version: "1", At: t0}})
 		case 2:
-			err = s.Tally(bg, t0, record.Subject{Company: "acme", LoginID: fmt.Sprint(i)}, record.WrongCodes, add(1))
+			err = s.UpdateFailures(bg, t0, record.FailureKey{Company: "acme", LoginID: fmt.Sprint(i)}, record.WrongCodes, add(1))
 		case 3:
 			_, err = s.Update(bg, "acme", a.ID, nothing)
 		}
@@ -180,7 +180,7 @@ func TestPostgresLocksDoNotOutliveTheirNode(t *testing.T) {
 }
 
 func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
-	subject := record.Subject{Company: "acme", LoginID: "x"}
+	subject := record.FailureKey{Company: "acme", LoginID: "x"}
 	for _, c := range []struct {
 		name    string
 		request string // whose answer is cut; "" for any
@@ -195,10 +195,10 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			return err == nil
 		}},
 		{"SetPassword", "", func(s record.Accounts, a record.Account) error {
-			return s.SetPassword(bg, t0, "acme", a.ID, a.Epoch, "new", record.TokenHash{})
+			return s.SetPassword(bg, t0, "acme", a.ID, a.Generation, "new", record.TokenHash{})
 		}, func(s record.Accounts, a record.Account) bool {
 			got, err := s.ByID(bg, "acme", a.ID)
-			return err == nil && got.PasswordHash == "new" && got.Epoch == a.Epoch+1
+			return err == nil && got.PasswordHash == "new" && got.Generation == a.Generation+1
 		}},
 		{"UseBackupCode", "", func(s record.Accounts, a record.Account) error {
 			return s.UseBackupCode(bg, "acme", a.ID, "c")
@@ -220,13 +220,13 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			return err
 		}, func(s record.Accounts, a record.Account) bool {
 			got, err := s.ByID(bg, "acme", a.ID)
-			return err == nil && got.Role == "x" && got.Epoch == a.Epoch+1
+			return err == nil && got.Role == "x" && got.Generation == a.Generation+1
 		}},
 		{"Tally", "commit\x00", func(s record.Accounts, _ record.Account) error {
-			return s.Tally(bg, t0, subject, record.WrongCodes, add(1))
+			return s.UpdateFailures(bg, t0, subject, record.WrongCodes, add(1))
 		}, func(s record.Accounts, _ record.Account) bool {
-			tallies, err := s.Tallies(bg, subject)
-			return err == nil && tallies[record.WrongCodes].Count == 1
+			failures, err := s.FailureCounts(bg, subject)
+			return err == nil && failures[record.WrongCodes].Count == 1
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

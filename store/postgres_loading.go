@@ -38,10 +38,10 @@ const (
 		WHERE id = (SELECT account FROM identities WHERE company = $1 AND provider = $2 AND subject = $3)`
 )
 
-func (s postgresAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (record.Account, error) {
-	a, err := s.load(ctx, postgresAccountByLoginID, company, loginID, alias, 0)
+func (s postgresAccounts) ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (record.Account, error) {
+	a, err := s.load(ctx, postgresAccountByLoginID, company, loginID, loginIDHash, 0)
 	if err == nil && a.ID == 0 {
-		return record.Account{Era: a.Era, Tallies: a.Tallies}, record.ErrNotFound
+		return record.Account{CompanyGeneration: a.CompanyGeneration, FailureCounts: a.FailureCounts}, record.ErrNotFound
 	}
 	return a, err
 }
@@ -130,15 +130,15 @@ func postgresAccountScan() func(scanner) (record.Account, error) {
 	var a record.Account
 	var status string
 	var created, updated int64
-	var identities, accepted, tallies []byte
+	var identities, accepted, failures []byte
 	columns := []any{&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
-		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Epoch, &a.Barred,
-		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era}
+		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Generation, &a.Barred,
+		&created, &updated, &identities, &accepted, &a.BackupCodes, &failures, &a.CompanyGeneration}
 	return func(row scanner) (_ record.Account, err error) {
 		if err = row.Scan(columns...); err != nil {
 			return record.Account{}, err
 		}
-		if a.Tallies, err = decodeTallies(tallies, fromText); err != nil {
+		if a.FailureCounts, err = decodeFailureCounts(failures, fromText); err != nil {
 			return record.Account{}, err
 		}
 		a.Status, a.Created, a.Updated = record.Status(status), fromMicros(created), fromMicros(updated)

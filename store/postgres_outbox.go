@@ -122,7 +122,7 @@ const (
 
 // Settle implements record.Outbox. It locks the queue first, so that of whoever
 // was about to write to it each statement sees what was written, or they wait.
-func (s postgresAccounts) Settle(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
+func (s postgresAccounts) Acknowledge(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
 	return translatePostgres("settling events", s.write(ctx, func(ctx context.Context, on postgresQueries) error {
 		var b postgresBatch
 		b.add(postgresLockQueue, q.Company, q.Name)

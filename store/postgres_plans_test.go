@@ -199,9 +199,9 @@ func TestPostgresReadsNoTableOfAMillionAccountsWhole(t *testing.T) {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
-	subject := record.Subject{Company: "company1", LoginID: "unknown1"}
-	must(t, p.Accounts().Tally(bg, t0, subject, record.WrongPasswords, add(1)))
-	must(t, p.Accounts().Tally(bg, t0, subject, record.WrongPasswords, add(-2)))
+	subject := record.FailureKey{Company: "company1", LoginID: "unknown1"}
+	must(t, p.Accounts().UpdateFailures(bg, t0, subject, record.WrongPasswords, add(1)))
+	must(t, p.Accounts().UpdateFailures(bg, t0, subject, record.WrongPasswords, add(-2)))
 	must(t, p.Accounts().Sweep(bg, t0.Add(24*time.Hour)))
 
 	statements := log.take()

@@ -238,7 +238,7 @@ func TestPostgresHasAsManyConnectionsAsItMay(t *testing.T) {
 	for given, want := range map[int32]int32{0: postgresMaxConns, 3: 3, 50: 50} {
 		p := startPostgres(t, dsn, PostgresOptions{MaxConns: given})
 		race(200, p.Accounts(), p.Accounts(), func(_ int, s record.Accounts) error {
-			_, err := s.Endings(bg, record.Ending{}, 1)
+			_, err := s.PendingRevocations(bg, record.Revocation{}, 1)
 			return err
 		})
 		if got := p.pool.Stat().TotalConns(); got > want {

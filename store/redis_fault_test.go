@@ -176,7 +176,7 @@ func TestRedisIsEmptied(t *testing.T) {
 	f := listenTo(t, openServer(t, s))
 	for range 3 {
 		flushes := f.count()
-		time.Sleep(2 * redisBeat)
+		time.Sleep(2 * redisHeartbeat)
 		wantEqual(t, "flushes", f.count(), flushes)
 		s.Ask(t, "flushall")
 		watch := storetest.StartWatch()
@@ -236,7 +236,7 @@ func TestRedisLostAnswersAreErrors(t *testing.T) {
 		"Charge":   sessions.Charge(bg, t0, counter),
 		"Create":   sessions.Create(bg, t0, session("b", 1, 1, record.Authorized)),
 		"Touch":    sessions.Touch(bg, t0, hash("a"), t0.Add(20*time.Minute)),
-		"End":      sessions.End(bg, t0, record.Ending{Company: "acme", Account: 3, Epoch: 1}),
+		"End":      sessions.End(bg, t0, record.Revocation{Company: "acme", Account: 3, Generation: 1}),
 	} {
 		if err == nil || record.IsAnswer(err) {
 			t.Errorf("%s: got %v, want an error that says nothing", method, err)
@@ -354,8 +354,8 @@ func TestRedisWaitsForReplicas(t *testing.T) {
 		"Replace":   with.Replace(bg, t0, hash("replaced"), record.CheckOTP, session("next", 1, 1, record.Authorized)),
 		"Delete":    with.Delete(bg, hash("deleted")),
 		"Charge":    with.Charge(bg, t0, counter),
-		"End":       with.End(bg, t0, record.Ending{Company: "acme", Account: 2, Epoch: 1}),
-		"End all":   with.End(bg, t0, record.Ending{Company: "other", Epoch: 1}),
+		"End":       with.End(bg, t0, record.Revocation{Company: "acme", Account: 2, Generation: 1}),
+		"End all":   with.End(bg, t0, record.Revocation{Company: "other", Generation: 1}),
 		"DeleteID":  second(with.DeleteID(bg, t0, "acme", 1, "id of deleted by ID")),
 	} {
 		if err == nil || record.IsAnswer(err) {
@@ -420,7 +420,7 @@ func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 	must(t, sessions.Delete(bg, hash("deleted")))
 	must(t, sessions.Replace(bg, t0, hash("replaced"), record.CheckOTP, session("next", 1, 2, record.Authorized)))
 	must(t, sessions.Charge(bg, t0, counter))
-	must(t, sessions.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 2}))
+	must(t, sessions.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 2}))
 	f.Master.Kill()
 	killed, watch := time.Now(), storetest.StartWatch()
 

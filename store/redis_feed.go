@@ -19,7 +19,7 @@ import (
 
 const (
 	// redisBeat is how often a node makes sure that it hears.
-	redisBeat = 250 * time.Millisecond
+	redisHeartbeat = 250 * time.Millisecond
 	// redisListenAgain is how long a lost subscription is not tried again.
 	redisListenAgain = 50 * time.Millisecond
 	redisNameTTL     = 24 * time.Hour
@@ -39,13 +39,13 @@ const (
 func (r *Redis) Run(ctx context.Context, feed record.Feed) {
 	r.feed.Store(&feed)
 	ctx, cancel := context.WithCancel(ctx)
-	l := &listener{redis: r, feed: feed, start: time.Now(), ears: map[*redis.Client]*ear{}}
+	l := &listener{redis: r, feed: feed, start: time.Now(), subscriptions: map[*redis.Client]*subscription{}}
 	defer func() {
 		cancel()
 		l.running.Wait()
-		feed.Trust(time.Time{})
+		feed.SetLease(time.Time{})
 	}()
-	tick := time.NewTicker(redisBeat)
+	tick := time.NewTicker(redisHeartbeat)
 	defer tick.Stop()
 	for {
 		l.attend(ctx)
@@ -65,13 +65,13 @@ type listener struct {
 	running sync.WaitGroup
 
 	mu            sync.Mutex // guards what follows, and the order in which feed is told of trust
-	ears          map[*redis.Client]*ear
-	deaf          bool  // has been logged
-	subscriptions int64 // that there have been
+	subscriptions map[*redis.Client]*subscription
+	stale         bool  // has been logged
+	numbered      int64 // subscriptions so far
 }
 
 // An ear is a subscription at one server.
-type ear struct {
+type subscription struct {
 	server  *redis.Client
 	channel string // on which its beats come back
 	cancel  context.CancelFunc
@@ -95,14 +95,14 @@ func (l *listener) attend(ctx context.Context) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for server, e := range l.ears {
+	for server, e := range l.subscriptions {
 		if _, ok := servers[server]; !ok {
 			e.cancel()
-			delete(l.ears, server)
+			delete(l.subscriptions, server)
 		}
 	}
 	for server, tag := range servers {
-		e := l.ears[server]
+		e := l.subscriptions[server]
 		if e == nil {
 			e = l.listen(ctx, server)
 		}
@@ -110,11 +110,11 @@ func (l *listener) attend(ctx context.Context) {
 			number := e.subscription
 			l.running.Go(func() {
 				defer e.beating.Store(false)
-				l.beat(ctx, e, number, tag+"h")
+				l.heartbeat(ctx, e, number, tag+"h")
 			})
 		}
 	}
-	l.trust()
+	l.lease()
 }
 
 // masters returns the servers that have buckets, with the tag of one of these.
@@ -136,10 +136,10 @@ func (r *Redis) masters(ctx context.Context) (map[*redis.Client]string, error) {
 }
 
 // listen begins to listen to a server. The caller holds mu.
-func (l *listener) listen(ctx context.Context, server *redis.Client) *ear {
+func (l *listener) listen(ctx context.Context, server *redis.Client) *subscription {
 	ctx, cancel := context.WithCancel(ctx)
-	e := &ear{server: server, channel: l.redis.channel() + ":" + randomName(), cancel: cancel}
-	l.ears[server] = e
+	e := &subscription{server: server, channel: l.redis.channel() + ":" + randomName(), cancel: cancel}
+	l.subscriptions[server] = e
 	l.running.Go(func() {
 		defer cancel()
 		for ctx.Err() == nil {
@@ -163,10 +163,10 @@ func randomName() string {
 	return hex.EncodeToString(b[:])
 }
 
-var errDeaf = errors.New("a beat has not come back")
+var errStale = errors.New("a beat has not come back")
 
 // hear subscribes and listens until the subscription is lost or deaf.
-func (l *listener) hear(ctx context.Context, e *ear) error {
+func (l *listener) hear(ctx context.Context, e *subscription) error {
 	channels := []string{l.redis.channel(), e.channel}
 	subscription := e.server.Subscribe(ctx, channels...)
 	defer subscription.Close()
@@ -184,7 +184,7 @@ func (l *listener) hear(ctx context.Context, e *ear) error {
 	for last := time.Now(); ; {
 		left := feedLease - time.Since(last)
 		if left <= 0 {
-			return errDeaf
+			return errStale
 		}
 		m, err := subscription.ReceiveTimeout(ctx, left)
 		if err != nil {
@@ -204,28 +204,28 @@ func (l *listener) hear(ctx context.Context, e *ear) error {
 }
 
 // begin takes note of a new subscription. What ended before it, nobody knows.
-func (l *listener) begin(e *ear) {
+func (l *listener) begin(e *subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.subscriptions++
-	e.subscription, e.heard, e.written, e.name = l.subscriptions, 0, 0, ""
+	l.numbered++
+	e.subscription, e.heard, e.written, e.name = l.numbered, 0, 0, ""
 	e.began = time.Since(l.start)
 	l.feed.Flush()
 }
 
 // end takes note of a lost subscription.
-func (l *listener) end(e *ear) {
+func (l *listener) end(e *subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.subscription, e.heard, e.written = 0, 0, 0
-	l.trust()
+	l.lease()
 }
 
 var beatScript = newScript("beat")
 
 // beat sends one, which waits for no calls. A server of a Cluster that has not got the
 // key any more is not asked for another.
-func (l *listener) beat(ctx context.Context, e *ear, subscription int64, key string) {
+func (l *listener) heartbeat(ctx context.Context, e *subscription, subscription int64, key string) {
 	sent := time.Since(l.start)
 	text := fmt.Sprintf("%d %d ", subscription, sent)
 	send := func(ctx context.Context) error {
@@ -246,14 +246,14 @@ func (l *listener) beat(ctx context.Context, e *ear, subscription int64, key str
 	case e.subscription != subscription:
 	case err == nil:
 		e.written = max(e.written, sent)
-		l.trust()
+		l.lease()
 	case sent-max(e.began, e.written) > feedLease:
 		l.warn(err) // a beat that comes back, though too few replicas have it, nobody else tells of
 	}
 }
 
 // heard takes note of a beat that came back.
-func (l *listener) heard(e *ear, text string) {
+func (l *listener) heard(e *subscription, text string) {
 	subscription, rest, _ := strings.Cut(text, " ")
 	offset, name, _ := strings.Cut(rest, " ")
 	sent, err := strconv.ParseInt(offset, 10, 64)
@@ -267,26 +267,26 @@ func (l *listener) heard(e *ear, text string) {
 	}
 	e.name = name
 	e.heard = max(e.heard, time.Duration(sent))
-	l.trust()
+	l.lease()
 }
 
 // trust tells feed how long it may be trusted, which is for as long as all
 // servers are heard. The caller holds mu.
-func (l *listener) trust() {
+func (l *listener) lease() {
 	until := time.Time{}
-	for _, e := range l.ears {
+	for _, e := range l.subscriptions {
 		sure := min(e.heard, e.written)
 		if sure == 0 {
-			l.feed.Trust(time.Time{})
+			l.feed.SetLease(time.Time{})
 			return
 		}
 		if t := l.start.Add(sure + feedLease); until.IsZero() || t.Before(until) {
 			until = t
 		}
 	}
-	l.feed.Trust(until)
-	if l.deaf && time.Now().Before(until) {
-		l.deaf = false
+	l.feed.SetLease(until)
+	if l.stale && time.Now().Before(until) {
+		l.stale = false
 		l.redis.log.Info("the endings of sessions are heard again")
 	}
 }
@@ -300,44 +300,44 @@ func (l *listener) report(err error) {
 
 // warn is report for who holds mu.
 func (l *listener) warn(err error) {
-	if !l.deaf {
-		l.deaf = true
+	if !l.stale {
+		l.stale = true
 		l.redis.log.Warn("the endings of sessions can't be heard; Redis is asked for each request until they can", "error", err)
 	}
 }
 
 // encodeEnding makes the message of an ending. An account's and a company's are
 // told apart for nodes that know none of companies, so that they flush.
-func encodeEnding(e record.Ending) string {
+func encodeRevocation(e record.Revocation) string {
 	kind := 'a'
 	if e.Account == 0 {
 		kind = 'c'
 	}
-	return fmt.Sprintf("%c%d %d %s", kind, e.Epoch, e.Account, e.Company)
+	return fmt.Sprintf("%c%d %d %s", kind, e.Generation, e.Account, e.Company)
 }
 
 // tell passes a message on. One that is not understood, as a later version's
 // may be, could mean anything.
 func tell(feed record.Feed, message string) {
-	var e record.Ending
+	var e record.Revocation
 	kind, rest := message[:min(1, len(message))], message[min(1, len(message)):]
 	switch {
 	case kind == "d" && len(rest) == len(record.TokenHash{}):
 		feed.Ended(record.TokenHash([]byte(rest)))
-	case (kind == "a" || kind == "c") && decodeEnding(rest, &e):
+	case (kind == "a" || kind == "c") && decodeRevocation(rest, &e):
 		feed.EndedAll(e)
 	default:
 		feed.Flush()
 	}
 }
 
-func decodeEnding(text string, e *record.Ending) bool {
+func decodeRevocation(text string, e *record.Revocation) bool {
 	parts := strings.SplitN(text, " ", 3)
 	if len(parts) != 3 {
 		return false
 	}
 	var err, err2 error
-	e.Epoch, err = strconv.ParseInt(parts[0], 10, 64)
+	e.Generation, err = strconv.ParseInt(parts[0], 10, 64)
 	e.Account, err2 = strconv.ParseInt(parts[1], 10, 64)
 	e.Company = parts[2]
 	return err == nil && err2 == nil

@@ -16,7 +16,7 @@ import (
 type tape struct {
 	mu       sync.Mutex
 	ended    map[record.TokenHash]time.Time
-	accounts []record.Ending
+	accounts []record.Revocation
 	flushes  int
 	until    time.Time
 	flushed  bool // since it was last trusted
@@ -32,7 +32,7 @@ func (f *tape) Ended(h record.TokenHash) {
 	f.ended[h] = time.Now()
 }
 
-func (f *tape) EndedAll(e record.Ending) {
+func (f *tape) EndedAll(e record.Revocation) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.accounts = append(f.accounts, e)
@@ -45,7 +45,7 @@ func (f *tape) Flush() {
 	f.flushed = true
 }
 
-func (f *tape) Trust(until time.Time) {
+func (f *tape) SetLease(until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
@@ -78,7 +78,7 @@ func (f *tape) heardAt(h record.TokenHash) time.Time {
 	return f.ended[h]
 }
 
-func (f *tape) hearsAccount(e record.Ending) bool {
+func (f *tape) hearsAccount(e record.Revocation) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, heard := range f.accounts {
@@ -175,11 +175,11 @@ func tellsWhatEnds(t *testing.T, f *tape, other record.Sessions, first int64) bo
 		now = time.Now()
 		must(t, other.Create(bg, t0, session(name("m"), account+1, 1, record.MailedLink)))
 		hears("a link that another follows", hash(name("l")), now)
-		e := record.Ending{Company: "acme", Account: account + 1, Epoch: 2}
+		e := record.Revocation{Company: "acme", Account: account + 1, Generation: 2}
 		must(t, other.End(bg, t0, e))
 		eventually(t, "an account's ending", func() bool { return f.hearsAccount(e) })
 	}
-	e := record.Ending{Company: "other", Epoch: first + 1}
+	e := record.Revocation{Company: "other", Generation: first + 1}
 	must(t, other.End(bg, t0, e))
 	eventually(t, "a company's ending", func() bool { return f.hearsAccount(e) })
 	t.Logf("heard after %v at most", slowest)
@@ -192,9 +192,9 @@ func tellsWhatEnds(t *testing.T, f *tape, other record.Sessions, first int64) bo
 }
 
 func TestRedisMessages(t *testing.T) {
-	for _, e := range []record.Ending{{Company: "acme", Account: 7, Epoch: 3}, {Company: odd, Account: -1, Epoch: record.AllEpochs}, {Company: odd, Epoch: 2}} {
+	for _, e := range []record.Revocation{{Company: "acme", Account: 7, Generation: 3}, {Company: odd, Account: -1, Generation: record.AllGenerations}, {Company: odd, Generation: 2}} {
 		f := &tape{}
-		tell(f, encodeEnding(e))
+		tell(f, encodeRevocation(e))
 		if !f.hearsAccount(e) || f.flushes != 0 {
 			t.Errorf("%v was not heard", e)
 		}

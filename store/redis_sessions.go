@@ -53,7 +53,7 @@ func (r *Redis) accountKey(kind, company string, account int64) string {
 }
 
 // companyFence is the key of a company's fence in a bucket.
-func (r *Redis) companyFence(bucket int, company string) string {
+func (r *Redis) companyMarker(bucket int, company string) string {
 	return r.tags[bucket] + "f" + company + "/0"
 }
 
@@ -97,8 +97,8 @@ func (s redisSessions) Create(ctx context.Context, now time.Time, sess record.Se
 		if sess.State == record.MailedLink && sess.Account != 0 {
 			script, kinds = linkScript, append(kinds, "l")
 		}
-		keys := append([]string{s.sessionKey(sess.Hash), s.companyFence(sess.Hash.Bucket(), sess.Company)}, s.owner(sess, kinds...)...)
-		args := append([]any{sess.Epoch, sess.Era, sess.Hash[:], micros(sess.Created), ttl(now, sess.Expires), sess.AtMost,
+		keys := append([]string{s.sessionKey(sess.Hash), s.companyMarker(sess.Hash.Bucket(), sess.Company)}, s.owner(sess, kinds...)...)
+		args := append([]any{sess.Generation, sess.CompanyGeneration, sess.Hash[:], micros(sess.Created), ttl(now, sess.Expires), sess.AtMost,
 			micros(now), s.channel()}, fields...)
 		return s.store(ctx, now, counters, script, keys, args)
 	})
@@ -220,10 +220,10 @@ func (s redisSessions) Replace(
 		if counters, err = s.chargeElsewhere(ctx, now, counters); err != nil {
 			return err
 		}
-		keys := append([]string{s.sessionKey(old), s.sessionKey(next.Hash), s.companyFence(next.Hash.Bucket(), next.Company)},
+		keys := append([]string{s.sessionKey(old), s.sessionKey(next.Hash), s.companyMarker(next.Hash.Bucket(), next.Company)},
 			s.owner(next, "f", indexKind(next.State))...)
 		args := append([]any{micros(now), string(from), old[:], s.channel(),
-			next.Epoch, next.Era, next.Hash[:], micros(next.Created), ttl(now, next.Expires), next.AtMost}, fields...)
+			next.Generation, next.CompanyGeneration, next.Hash[:], micros(next.Created), ttl(now, next.Expires), next.AtMost}, fields...)
 		return s.store(ctx, now, counters, replaceScript, keys, args)
 	})
 }
@@ -428,10 +428,10 @@ func (s redisSessions) Sweep(ctx context.Context, _ time.Time) error { return ct
 //	o 1: the code is the app's              y era         v last used
 //	w address     u user agent             f profile
 func encodeRedisSession(s record.Session) ([]any, error) {
-	fields := []any{"c", s.Company, "a", s.Account, "e", s.Epoch, "s", string(s.State),
+	fields := []any{"c", s.Company, "a", s.Account, "e", s.Generation, "s", string(s.State),
 		"b", micros(s.Created), "x", micros(s.Expires), "n", micros(s.Ends)}
-	if s.Era != 0 {
-		fields = append(fields, "y", s.Era)
+	if s.CompanyGeneration != 0 {
+		fields = append(fields, "y", s.CompanyGeneration)
 	}
 	if !s.LastUsed.IsZero() {
 		fields = append(fields, "v", micros(s.LastUsed))
@@ -496,9 +496,9 @@ func decodeRedisSession(hash record.TokenHash, fields map[string]string) (record
 	d := redisDecoder{fields: fields}
 	s := record.Session{
 		Hash: hash, ID: fields["i"], Company: fields["c"], Account: d.number("a"), Mnemocode: fields["m"],
-		LoginID: fields["l"], Epoch: d.number("e"), State: record.State(fields["s"]),
+		LoginID: fields["l"], Generation: d.number("e"), State: record.State(fields["s"]),
 		Created: d.time("b"), Expires: d.time("x"), Ends: d.time("n"),
-		Era: d.optional("y"), LastUsed: fromMicros(d.optional("v")), Address: fields["w"],
+		CompanyGeneration: d.optional("y"), LastUsed: fromMicros(d.optional("v")), Address: fields["w"],
 		ByApp: fields["o"] == "1", UserAgent: longField(fields, "u"), Profile: record.Profile(longField(fields, "f")),
 	}
 	if accepted, ok := fields["d"]; ok && d.err == nil {

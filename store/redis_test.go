@@ -317,7 +317,7 @@ func TestRedisKeepsDeploymentsApart(t *testing.T) {
 	must(t, a.Sessions().Create(bg, t0, sess, counter))
 	wantGone(t, b.Sessions(), "a")
 	must(t, b.Sessions().Create(bg, t0, sess, counter))
-	must(t, a.Sessions().End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 2}))
+	must(t, a.Sessions().End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 2}))
 	wantGone(t, a.Sessions(), "a")
 	wantSession(t, b.Sessions(), sess)
 	must(t, b.Sessions().Create(bg, t0, session("b", 1, 1, record.Authorized)))

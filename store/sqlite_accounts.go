@@ -151,10 +151,10 @@ const (
 		WHERE id = (SELECT account FROM identities WHERE company = ? AND provider = ? AND subject = ?)`
 )
 
-func (s sqliteAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (record.Account, error) {
-	a, err := s.load(ctx, sqliteAccountByLoginID, company, loginID, alias)
+func (s sqliteAccounts) ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (record.Account, error) {
+	a, err := s.load(ctx, sqliteAccountByLoginID, company, loginID, loginIDHash)
 	if err == nil && a.ID == 0 {
-		return record.Account{Era: a.Era, Tallies: a.Tallies}, record.ErrNotFound
+		return record.Account{CompanyGeneration: a.CompanyGeneration, FailureCounts: a.FailureCounts}, record.ErrNotFound
 	}
 	return a, err
 }
@@ -220,15 +220,15 @@ func (s sqliteAccounts) load(ctx context.Context, query string, args ...any) (re
 func scanSQLiteAccount(row scanner) (record.Account, error) {
 	var a record.Account
 	var created, updated int64
-	var identities, accepted, tallies []byte
+	var identities, accepted, failures []byte
 	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &a.Status,
-		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Epoch, &a.Barred,
-		&created, &updated, &identities, &accepted, &a.BackupCodes, &tallies, &a.Era)
+		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Generation, &a.Barred,
+		&created, &updated, &identities, &accepted, &a.BackupCodes, &failures, &a.CompanyGeneration)
 	if err != nil {
 		return record.Account{}, err
 	}
 	a.Created, a.Updated = fromMicros(created), fromMicros(updated)
-	if a.Tallies, err = decodeTallies(tallies, asItIs); err != nil {
+	if a.FailureCounts, err = decodeFailureCounts(failures, asItIs); err != nil {
 		return record.Account{}, err
 	}
 	if a.Identities, err = decodeIdentities(identities); err != nil {
@@ -246,7 +246,7 @@ const (
 			second_factor = ?, must_set_password = ?, password_hash = ?, question = ?, answer_hash = ?,
 			totp = ?, totp_pending = ?, locale = ?, epoch = ?, barred = ?, updated = ?
 		WHERE id = ?`
-	sqliteOweEnding = `
+	sqliteAddPending = `
 		INSERT INTO endings (company, account, epoch, keep) VALUES (?, ?, ?, ?)
 		ON CONFLICT (company, account) DO UPDATE SET epoch = excluded.epoch, keep = excluded.keep
 		WHERE excluded.epoch > epoch`
@@ -267,7 +267,7 @@ func (s sqliteAccounts) Update(
 			return refusal{err}
 		}
 		a.ID, a.Company = id, company
-		setEpoch(&a, before, ends)
+		setGeneration(&a, before, ends)
 		if err := tx.storeUpdate(ctx, a, ends); err != nil {
 			return err
 		}
@@ -289,12 +289,12 @@ func (tx *sqliteQueries) storeUpdate(ctx context.Context, a record.Account, ends
 	}
 	_, err := tx.exec(ctx, sqliteUpdateAccount, a.Mnemocode, a.Role, a.Phone, a.Email, a.LoginName, string(a.Status),
 		a.SecondFactor, a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, a.TOTP, a.TOTPPending, a.Locale,
-		a.Epoch, a.Barred, micros(a.Updated), a.ID)
+		a.Generation, a.Barred, micros(a.Updated), a.ID)
 	if err != nil {
 		return err
 	}
 	if ends {
-		if _, err := tx.exec(ctx, sqliteOweEnding, a.Company, a.ID, a.Epoch, []byte{}); err != nil {
+		if _, err := tx.exec(ctx, sqliteAddPending, a.Company, a.ID, a.Generation, []byte{}); err != nil {
 			return err
 		}
 	}
@@ -302,8 +302,8 @@ func (tx *sqliteQueries) storeUpdate(ctx context.Context, a record.Account, ends
 }
 
 const (
-	sqliteDeleteAccount = `DELETE FROM accounts WHERE company = ? AND id = ?` // and, by foreign keys, what belongs to it
-	sqliteDeleteTallies = `DELETE FROM tallies WHERE company = ? AND account = +?`
+	sqliteDeleteAccount     = `DELETE FROM accounts WHERE company = ? AND id = ?` // and, by foreign keys, what belongs to it
+	sqliteDeleteAllFailures = `DELETE FROM tallies WHERE company = ? AND account = +?`
 )
 
 func (s sqliteAccounts) Delete(ctx context.Context, company string, id int64, events ...record.OutboxEvent) error {
@@ -311,10 +311,10 @@ func (s sqliteAccounts) Delete(ctx context.Context, company string, id int64, ev
 		if err := tx.execOr(ctx, record.ErrNotFound, sqliteDeleteAccount, company, id); err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, sqliteDeleteTallies, company, id); err != nil {
+		if _, err := tx.exec(ctx, sqliteDeleteAllFailures, company, id); err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, sqliteOweEnding, company, id, record.AllEpochs, []byte{}); err != nil {
+		if _, err := tx.exec(ctx, sqliteAddPending, company, id, record.AllGenerations, []byte{}); err != nil {
 			return err
 		}
 		return tx.insertEvents(ctx, company, id, events)
@@ -326,17 +326,17 @@ const sqliteSetPassword = `
 	WHERE company = ? AND id = ? AND epoch = ?`
 
 func (s sqliteAccounts) SetPassword(
-	ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, events ...record.OutboxEvent,
+	ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent,
 ) error {
 	return translateSQLite("setting password", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		err := tx.execOr(ctx, record.ErrConflict, sqliteSetPassword, hash, micros(now), company, id, epoch)
+		err := tx.execOr(ctx, record.ErrConflict, sqliteSetPassword, hash, micros(now), company, id, generation)
 		if err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, sqliteDeleteTally, company, id, "", string(record.WrongPasswords)); err != nil {
+		if _, err := tx.exec(ctx, sqliteDeleteFailures, company, id, "", string(record.WrongPasswords)); err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, sqliteOweEnding, company, id, epoch+1, keptBytes(keep)); err != nil {
+		if _, err := tx.exec(ctx, sqliteAddPending, company, id, generation+1, keptBytes(keep)); err != nil {
 			return err
 		}
 		return tx.insertEvents(ctx, company, id, events)

@@ -72,8 +72,8 @@ func TestSQLiteBackupIsOfOneMoment(t *testing.T) {
 	wantEqual(t, "accounts", done.Accounts, 301)
 	restored := startSQLite(t, to)
 	then := get[record.Account](t)(restored.Accounts().ByID(bg, "acme", alice.ID))
-	if n := len(then.Question); n > 0 && then.Role != fmt.Sprint(n-1) || int64(n) != then.Epoch-alice.Epoch {
-		t.Errorf("half a change: %d steps, %s, epoch %d", n, then.Role, then.Epoch)
+	if n := len(then.Question); n > 0 && then.Role != fmt.Sprint(n-1) || int64(n) != then.Generation-alice.Generation {
+		t.Errorf("half a change: %d steps, %s, epoch %d", n, then.Role, then.Generation)
 	}
 }
 
@@ -83,10 +83,10 @@ func TestSQLiteRestoreEndsSessions(t *testing.T) {
 	s := startSQLite(t, tempFile(t))
 	a := create(t, s.Accounts(), plain("acme", "alice"))
 	for _, state := range storedStates {
-		must(t, s.Sessions().Create(bg, t0, session(string(state), a.ID, a.Epoch, state)))
+		must(t, s.Sessions().Create(bg, t0, session(string(state), a.ID, a.Generation, state)))
 	}
 	file := writeFile(t, backup(t, s))
-	lost := get[record.Ending](t)(s.Accounts().NewEra(bg, "acme")) // whose era the backup does not know
+	lost := get[record.Revocation](t)(s.Accounts().NewCompanyGeneration(bg, "acme")) // whose era the backup does not know
 
 	to := tempFile(t)
 	done, err := SQLiteRestore{From: file, To: to}.Run(bg)
@@ -97,21 +97,21 @@ func TestSQLiteRestoreEndsSessions(t *testing.T) {
 		wantGone(t, restored.Sessions(), string(state))
 	}
 	again := get[record.Account](t)(restored.Accounts().ByID(bg, "acme", a.ID))
-	if again.Era <= lost.Epoch {
-		t.Errorf("the era %d was there before: a login that was pending goes on", again.Era)
+	if again.CompanyGeneration <= lost.Generation {
+		t.Errorf("the era %d was there before: a login that was pending goes on", again.CompanyGeneration)
 	}
-	owed := get[[]record.Ending](t)(restored.Accounts().Endings(bg, record.Ending{}, 10))
-	wantEqual(t, "what is owed to sessions elsewhere", owed, []record.Ending{{Company: "acme", Epoch: again.Era}})
+	owed := get[[]record.Revocation](t)(restored.Accounts().PendingRevocations(bg, record.Revocation{}, 10))
+	wantEqual(t, "what is owed to sessions elsewhere", owed, []record.Revocation{{Company: "acme", Generation: again.CompanyGeneration}})
 	must(t, restored.Sessions().End(bg, t0, owed[0]))
-	begun := session("new", a.ID, again.Epoch, record.Authorized)
-	begun.Era = again.Era
+	begun := session("new", a.ID, again.Generation, record.Authorized)
+	begun.CompanyGeneration = again.CompanyGeneration
 	must(t, restored.Sessions().Create(bg, t0, begun))
 
 	kept := tempFile(t)
 	done, err = SQLiteRestore{From: file, To: kept, KeepSessions: true}.Run(bg)
 	must(t, err)
 	wantEqual(t, "what was restored", done, SQLiteRestored{Accounts: 1})
-	wantSession(t, startSQLite(t, kept).Sessions(), session(string(record.Authorized), a.ID, a.Epoch, record.Authorized))
+	wantSession(t, startSQLite(t, kept).Sessions(), session(string(record.Authorized), a.ID, a.Generation, record.Authorized))
 }
 
 // What is no whole backup of ours is refused with a sentence, and so is a place

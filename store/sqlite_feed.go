@@ -21,20 +21,20 @@ func (s *SQLite) Run(ctx context.Context, feed record.Feed) {
 	s.feed.Store(&feed)
 	tick := time.NewTicker(feedEvery)
 	defer tick.Stop()
-	defer feed.Trust(time.Time{})
+	defer feed.SetLease(time.Time{})
 	var seen commits
 	for {
 		asked := time.Now()
 		now, err := s.commits(ctx)
 		if err != nil {
-			feed.Trust(time.Time{})
+			feed.SetLease(time.Time{})
 			seen = commits{}
 		} else {
 			if now != seen {
 				feed.Flush()
 			}
 			seen = now
-			feed.Trust(asked.Add(feedLease))
+			feed.SetLease(asked.Add(feedLease))
 		}
 		select {
 		case <-ctx.Done():

@@ -81,9 +81,9 @@ type recordedFeed struct {
 }
 
 func (f *recordedFeed) Ended(hash record.TokenHash) { f.ended.Store(hash, true) }
-func (f *recordedFeed) EndedAll(record.Ending)      { f.accounts.Add(1) }
+func (f *recordedFeed) EndedAll(record.Revocation)  { f.accounts.Add(1) }
 func (f *recordedFeed) Flush()                      { f.flushes.Add(1) }
-func (f *recordedFeed) Trust(until time.Time)       { f.trusted.Store(!until.IsZero()) }
+func (f *recordedFeed) SetLease(until time.Time)    { f.trusted.Store(!until.IsZero()) }
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()

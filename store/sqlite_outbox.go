@@ -92,7 +92,7 @@ const (
 )
 
 // Settle implements record.Outbox.
-func (s sqliteAccounts) Settle(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
+func (s sqliteAccounts) Acknowledge(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
 	return translateSQLite("settling events", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		for _, number := range delivered {
 			if _, err := tx.exec(ctx, sqliteDeleteEvent, number); err != nil {

@@ -166,7 +166,7 @@ const (
 	// At the start of the store the ending of an era that is owed reaches also
 	// sessions that are kept elsewhere. Seconds since 1970, because an era may
 	// never be given twice, also not one that was begun since the backup.
-	sqliteRestoreEras = `
+	sqliteRestoreGenerations = `
 		INSERT INTO eras (company, era) SELECT company, unixepoch() FROM (SELECT company FROM accounts UNION SELECT company FROM eras) WHERE true
 		ON CONFLICT (company) DO UPDATE SET era = max(era + 1, excluded.era)`
 )
@@ -224,7 +224,7 @@ func endAllSQLite(ctx context.Context, db *sql.DB) (n int64, err error) {
 	if n, err = result.RowsAffected(); err != nil {
 		return 0, err
 	}
-	if _, err := tx.ExecContext(ctx, sqliteRestoreEras); err != nil {
+	if _, err := tx.ExecContext(ctx, sqliteRestoreGenerations); err != nil {
 		return 0, err
 	}
 	return n, tx.Commit()

@@ -84,9 +84,9 @@ func (tx *sqliteQueries) storeSession(ctx context.Context, s record.Session) err
 		hash = code.Hash[:]
 	}
 	return tx.execOr(ctx, record.ErrConflict, sqliteInsertSession,
-		s.Hash[:], s.ID, s.Company, s.Account, s.Mnemocode, s.LoginID, s.Epoch, string(s.State), accepted,
+		s.Hash[:], s.ID, s.Company, s.Account, s.Mnemocode, s.LoginID, s.Generation, string(s.State), accepted,
 		micros(s.Created), micros(s.Expires), micros(s.Ends), hash, code.Phone, micros(code.Expires), s.ByApp,
-		s.Era, micros(s.LastUsed), s.Address, s.UserAgent, string(s.Profile))
+		s.CompanyGeneration, micros(s.LastUsed), s.Address, s.UserAgent, string(s.Profile))
 }
 
 const (
@@ -144,9 +144,9 @@ func scanSQLiteSession(row scanner) (record.Session, error) {
 	var hash, accepted, codeHash []byte
 	var created, expires, ends, codeExpires, lastUsed int64
 	var phone string
-	err := row.Scan(&hash, &s.ID, &s.Company, &s.Account, &s.Mnemocode, &s.LoginID, &s.Epoch, &s.State, &accepted,
+	err := row.Scan(&hash, &s.ID, &s.Company, &s.Account, &s.Mnemocode, &s.LoginID, &s.Generation, &s.State, &accepted,
 		&created, &expires, &ends, &codeHash, &phone, &codeExpires, &s.ByApp,
-		&s.Era, &lastUsed, &s.Address, &s.UserAgent, &s.Profile)
+		&s.CompanyGeneration, &lastUsed, &s.Address, &s.UserAgent, &s.Profile)
 	if err != nil {
 		return record.Session{}, err
 	}
@@ -179,7 +179,7 @@ func (s sqliteSessions) Revoked(ctx context.Context, hash record.TokenHash) (rec
 	sess := record.Session{Hash: hash}
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
 		var expires int64
-		err := q.row(ctx, sqliteRevoked, hash[:]).Scan(&sess.Company, &sess.Account, &sess.Epoch, &sess.Era, &sess.State, &expires)
+		err := q.row(ctx, sqliteRevoked, hash[:]).Scan(&sess.Company, &sess.Account, &sess.Generation, &sess.CompanyGeneration, &sess.State, &expires)
 		sess.Expires = fromMicros(expires)
 		return err
 	})

@@ -50,7 +50,7 @@ func TestSQLiteOverwritesWhatIsDeleted(t *testing.T) {
 		sess.Code = &record.Code{Phone: "gone-phone", Expires: t0.Add(time.Minute)}
 		must(t, s.Sessions().Create(bg, t0, sess))
 		must(t, s.Accounts().Delete(bg, "acme", accounts[i]))
-		must(t, s.Sessions().End(bg, t0, record.Ending{Company: "acme", Account: accounts[i], Epoch: record.AllEpochs}))
+		must(t, s.Sessions().End(bg, t0, record.Revocation{Company: "acme", Account: accounts[i], Generation: record.AllGenerations}))
 	}
 	must(t, s.Accounts().Sweep(bg, t0))
 	kept := 0
@@ -117,7 +117,7 @@ func TestSQLiteEndsAnyNumberOfSessionsAtOnce(t *testing.T) {
 		return n
 	}
 	began := time.Now()
-	must(t, sessions.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 2}))
+	must(t, sessions.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 2}))
 	t.Logf("End of %d sessions took %v", *leftover, time.Since(began))
 	wantGone(t, sessions, "alive")
 	wantEqual(t, "list", len(get[[]record.Session](t)(sessions.List(bg, t0, "acme", 1))), 0)
@@ -143,7 +143,7 @@ func TestSQLiteForgetsNoEndingBeforeItsSessions(t *testing.T) {
 	for i := range many {
 		must(t, s.Create(bg, t0, long(i)))
 	}
-	must(t, s.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 2}))
+	must(t, s.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 2}))
 	must(t, s.Sweep(bg, t0.Add(40*24*time.Hour)))
 	for i := range many {
 		wantGone(t, s, fmt.Sprint("long", i))

@@ -72,7 +72,7 @@ func wantNoScans(t testing.TB, s *SQLite) {
 			t.Errorf("%s: it is compiled each time it is run; write +? in %q", query, bad)
 		}
 		for _, step := range plan(t, s, query) {
-			if strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" && query != sqliteSelectEndings && query != sqliteSearched && query != sqliteRecorded &&
+			if strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" && query != sqliteSelectPending && query != sqliteSearched && query != sqliteRecorded &&
 				query != sqliteStranded && // which the doctor alone runs
 				!(query == sqliteDue && step == "SCAN waiting") && !(query == sqliteCompanies && step == "SCAN found") { // its companies
 				t.Errorf("%s: %s", query, step)
@@ -148,15 +148,15 @@ func TestSQLiteKeepsAllAcrossReopening(t *testing.T) {
 	s := startSQLite(t, file)
 	a := create(t, s.Accounts(), someone("acme", "m1"))
 	must(t, s.Accounts().SetBackupCodes(bg, "acme", a.ID, []string{"c1", "c2"}))
-	must(t, s.Accounts().SetPassword(bg, t0, "acme", a.ID, a.Epoch, "h", record.TokenHash{}))
-	subject := record.Subject{Company: "acme", LoginID: "x"}
-	must(t, s.Accounts().Tally(bg, t0, subject, record.WrongCodes, add(2)))
+	must(t, s.Accounts().SetPassword(bg, t0, "acme", a.ID, a.Generation, "h", record.TokenHash{}))
+	subject := record.FailureKey{Company: "acme", LoginID: "x"}
+	must(t, s.Accounts().UpdateFailures(bg, t0, subject, record.WrongCodes, add(2)))
 	secret := get[[]byte](t)(s.Accounts().Secret(bg))
 	sess := session("a", a.ID, 9, record.CheckOTP)
 	code := newCode("c")
 	sess.Code = &code
 	must(t, s.Sessions().Create(bg, t0, sess))
-	must(t, s.Sessions().End(bg, t0, record.Ending{Company: "acme", Account: a.ID, Epoch: 9}))
+	must(t, s.Sessions().End(bg, t0, record.Revocation{Company: "acme", Account: a.ID, Generation: 9}))
 	counter := record.Counter{Key: "k", Limit: 1, Window: time.Hour}
 	must(t, s.Sessions().Charge(bg, t0, counter))
 	a = get[record.Account](t)(s.Accounts().ByID(bg, "acme", a.ID))
@@ -169,7 +169,7 @@ func TestSQLiteKeepsAllAcrossReopening(t *testing.T) {
 	s = startSQLite(t, file)
 	wantEqual(t, "account", get[record.Account](t)(s.Accounts().ByLoginID(bg, "acme", "m1@example.com", "")), a)
 	wantEqual(t, "backup codes", get[[]string](t)(s.Accounts().BackupCodes(bg, "acme", a.ID)), []string{"c1", "c2"})
-	wantEqual(t, "tallies", get[map[record.Kind]record.Tally](t)(s.Accounts().Tallies(bg, subject)), map[record.Kind]record.Tally{record.WrongCodes: {Count: 2}})
+	wantEqual(t, "tallies", get[map[record.Kind]record.FailureCount](t)(s.Accounts().FailureCounts(bg, subject)), map[record.Kind]record.FailureCount{record.WrongCodes: {Count: 2}})
 	wantEqual(t, "secret", get[[]byte](t)(s.Accounts().Secret(bg)), secret)
 	wantEqual(t, "endings", endings(t, s.Accounts()), owed)
 	wantSession(t, s.Sessions(), sess)

@@ -55,7 +55,7 @@ const (
 // fenceLife is how long an ended epoch or era stays forbidden. An account's sessions
 // are deleted, so that only calls under way may bring one of before; a company's go
 // on lying behind its fence until their time has come.
-func fenceLife(e record.Ending) time.Duration {
+func fenceLife(e record.Revocation) time.Duration {
 	if e.Account == 0 {
 		return record.LongestSession + record.Keep
 	}
@@ -86,14 +86,14 @@ func isCharged(c record.Counter) bool { return !c.Look }
 var loginIDFields = []string{"primary_phone", "primary_email", "login_name"}
 
 // setEpoch gives an account that Update changes its Epoch and Barred.
-func setEpoch(a *record.Account, before record.Account, ends bool) {
-	a.Epoch, a.Barred = before.Epoch, before.Barred
+func setGeneration(a *record.Account, before record.Account, ends bool) {
+	a.Generation, a.Barred = before.Generation, before.Barred
 	if !ends {
 		return
 	}
-	a.Epoch++
+	a.Generation++
 	if before.Status == record.StatusActive && a.Status != record.StatusActive {
-		a.Barred = a.Epoch
+		a.Barred = a.Generation
 	}
 }
 
@@ -117,19 +117,19 @@ func scanCount(counts map[string]int) func(scanner) (string, error) {
 	}
 }
 
-func scanTally(row scanner) (record.Tally, error) {
-	var t record.Tally
+func scanFailureCount(row scanner) (record.FailureCount, error) {
+	var t record.FailureCount
 	var until int64
 	if err := row.Scan(&t.Count, &until); err != nil {
-		return record.Tally{}, err
+		return record.FailureCount{}, err
 	}
 	t.Until = fromMicros(until)
 	return t, nil
 }
 
-func scanEnding(row scanner) (e record.Ending, err error) {
+func scanRevocation(row scanner) (e record.Revocation, err error) {
 	var keep []byte
-	err = row.Scan(&e.Company, &e.Account, &e.Epoch, &keep)
+	err = row.Scan(&e.Company, &e.Account, &e.Generation, &keep)
 	copy(e.Keep[:], keep)
 	return e, err
 }
@@ -215,7 +215,7 @@ func decodeAcceptances(data []byte) ([]record.Acceptance, error) {
 	return accepted, nil
 }
 
-func decodeTallies(data []byte, text func(string) string) (map[record.Kind]record.Tally, error) {
+func decodeFailureCounts(data []byte, text func(string) string) (map[record.Kind]record.FailureCount, error) {
 	if string(data) == "[]" {
 		return nil, nil
 	}
@@ -227,9 +227,9 @@ func decodeTallies(data []byte, text func(string) string) (map[record.Kind]recor
 	if err := json.Unmarshal(data, &stored); err != nil {
 		return nil, err
 	}
-	tallies := make(map[record.Kind]record.Tally, len(stored))
+	failures := make(map[record.Kind]record.FailureCount, len(stored))
 	for _, t := range stored {
-		tallies[record.Kind(text(t.Kind))] = record.Tally{Count: t.Count, Until: fromMicros(t.Until)}
+		failures[record.Kind(text(t.Kind))] = record.FailureCount{Count: t.Count, Until: fromMicros(t.Until)}
 	}
-	return tallies, nil
+	return failures, nil
 }

@@ -35,7 +35,7 @@ const timeout = 30 * time.Second
 
 // A Door is where requests come in: Caddy's admin endpoint, or a site for
 // backends.
-type Door struct {
+type API struct {
 	Root string // what all paths begin with, and end in a slash
 	// App returns the app whose accounts are managed, or an *Error.
 	App func(context.Context) (*app.App, error)
@@ -81,7 +81,7 @@ var ErrBroken = errors.New("the answer broke off")
 // Serve answers a request of a client at an address, who wrote something before the
 // path that is left. It answers errors, too: what Caddy makes of them has no
 // field.
-func (d *Door) Serve(w http.ResponseWriter, r *http.Request, address, before string) {
+func (d *API) Serve(w http.ResponseWriter, r *http.Request, address, before string) {
 	answered := bodies.Limit(w, r)
 	c := &Call{Request: r, W: w, Address: address, root: before + d.Root}
 	err := panics.Contain(func() error { return c.serve(d) })
@@ -94,7 +94,7 @@ func (d *Door) Serve(w http.ResponseWriter, r *http.Request, address, before str
 	answered()
 }
 
-func (c *Call) serve(d *Door) (err error) {
+func (c *Call) serve(d *API) (err error) {
 	if c.App, err = d.App(c.Context()); err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func asError(err error) *Error {
 		return &Error{Status: http.StatusNotFound, Message: "the company has no such account"}
 	case errors.Is(err, manage.ErrNoSession):
 		return &Error{Status: http.StatusNotFound, Field: "session", Message: err.Error()}
-	case errors.Is(err, session.ErrOwed):
+	case errors.Is(err, session.ErrRevocationPending):
 		return &Error{Status: http.StatusServiceUnavailable, Message: err.Error()}
 	case errors.Is(err, password.ErrBusy):
 		return &Error{Status: http.StatusServiceUnavailable, Message: "too many passwords are being hashed; try again"}

@@ -47,7 +47,7 @@ type Handler struct {
 	Source guest.Source `json:"source,omitempty"`
 
 	app  *app.App
-	door Door
+	door API
 }
 
 // CaddyModule returns the Caddy module information.
@@ -93,7 +93,7 @@ func (h *Handler) provision(ctx caddy.Context) error {
 		}
 		h.note("mnemogate_accounts key "+name, k.weak...)
 	}
-	h.door = Door{Root: "/", App: func(context.Context) (*app.App, error) { return h.app, nil }, Admit: h.admit}
+	h.door = API{Root: "/", App: func(context.Context) (*app.App, error) { return h.app, nil }, Admit: h.admit}
 	return nil
 }
 

@@ -57,7 +57,7 @@ func serve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-var door = accounts.Door{
+var door = accounts.API{
 	Root: api.Root,
 	App:  started,
 	More: []accounts.Route{

@@ -131,17 +131,17 @@ func storeFailed(check string, err error) api.Finding {
 // forgets it.
 func (d *doctor) accounts(ctx context.Context) bool {
 	return d.timed("accounts store", func() error {
-		subject := record.Subject{Company: "/doctor", LoginID: "doctor"}
+		subject := record.FailureKey{Company: "/doctor", LoginID: "doctor"}
 		for _, count := range []int{1, 0} {
-			err := d.service.Accounts.Tally(ctx, time.Now(), subject, record.WrongPasswords, func(t *record.Tally) error {
-				*t = record.Tally{Count: count}
+			err := d.service.Accounts.UpdateFailures(ctx, time.Now(), subject, record.WrongPasswords, func(t *record.FailureCount) error {
+				*t = record.FailureCount{Count: count}
 				return nil
 			})
 			if err != nil {
 				return err
 			}
 		}
-		_, err := d.service.Accounts.Tallies(ctx, subject)
+		_, err := d.service.Accounts.FailureCounts(ctx, subject)
 		return err
 	})
 }

@@ -50,7 +50,7 @@ func (a *App) readStores() error {
 	if err != nil {
 		return err
 	}
-	if _, err := service.Accounts.Tallies(ctx, record.Subject{Company: "/health", LoginID: "health"}); err != nil {
+	if _, err := service.Accounts.FailureCounts(ctx, record.FailureKey{Company: "/health", LoginID: "health"}); err != nil {
 		return err
 	}
 	return ReadSessions(ctx, service.Sessions)

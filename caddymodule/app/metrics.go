@@ -414,7 +414,7 @@ func (live) Collect(to chan<- prometheus.Metric) {
 		gauge(memorySessions, float64(memory.Len()))
 		counter(memoryHits, hits)
 		counter(memoryMisses, misses)
-		gauge(memoryTrusted, number(memory.Trusted()))
+		gauge(memoryTrusted, number(memory.HasLease()))
 	}
 	length, limit := hasher().Queue()
 	gauge(hashQueue, float64(length))

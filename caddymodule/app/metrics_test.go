@@ -101,8 +101,8 @@ func TestStoreAnswersAreNoErrors(t *testing.T) {
 		return m.GetHistogram().GetSampleCount()
 	}
 	before := count()
-	refuse := func(*record.Tally) error { return errors.New("not so") }
-	if timed := (timedAccounts{db.Accounts()}); timed.Tally(t.Context(), time.Now(), record.Subject{Company: "acme", Account: 1}, record.WrongCodes, refuse) == nil {
+	refuse := func(*record.FailureCount) error { return errors.New("not so") }
+	if timed := (timedAccounts{db.Accounts()}); timed.UpdateFailures(t.Context(), time.Now(), record.FailureKey{Company: "acme", Account: 1}, record.WrongCodes, refuse) == nil {
 		t.Error("the function's error is lost")
 	}
 	if count() != before {

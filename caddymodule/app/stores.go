@@ -90,7 +90,7 @@ func (p *pooledStore) hear() {
 		if !ok {
 			return
 		}
-		p.memory.Trust(time.Time{})
+		p.memory.SetLease(time.Time{})
 		p.memory.Flush()
 		caddy.Log().Named("mnemogate").Error("a defect of this program, please report it",
 			zap.String("doing", "hearing what ends on other nodes"), zap.String("panic", defect.What), zap.String("stack", defect.Stack))

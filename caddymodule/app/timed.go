@@ -40,9 +40,9 @@ func (t timedAccounts) Create(ctx context.Context, now time.Time, a record.Accou
 	return t.Accounts.Create(ctx, now, a)
 }
 
-func (t timedAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (found record.Account, err error) {
+func (t timedAccounts) ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (found record.Account, err error) {
 	defer observeCall("accounts", "by_login_id", time.Now(), &err)
-	return t.Accounts.ByLoginID(ctx, company, loginID, alias)
+	return t.Accounts.ByLoginID(ctx, company, loginID, loginIDHash)
 }
 
 func (t timedAccounts) ByID(ctx context.Context, company string, id int64) (found record.Account, err error) {
@@ -84,9 +84,9 @@ func (t timedAccounts) Delete(ctx context.Context, company string, id int64, eve
 	return t.Accounts.Delete(ctx, company, id, events...)
 }
 
-func (t timedAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, events ...record.OutboxEvent) (err error) {
+func (t timedAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent) (err error) {
 	defer observeCall("accounts", "set_password", time.Now(), &err)
-	return t.Accounts.SetPassword(ctx, now, company, id, epoch, hash, keep, events...)
+	return t.Accounts.SetPassword(ctx, now, company, id, generation, hash, keep, events...)
 }
 
 func (t timedAccounts) Accept(ctx context.Context, company string, id int64, accepted []record.Acceptance, events ...record.OutboxEvent) (err error) {
@@ -109,33 +109,33 @@ func (t timedAccounts) UseBackupCode(ctx context.Context, company string, id int
 	return t.Accounts.UseBackupCode(ctx, company, id, hash)
 }
 
-func (t timedAccounts) Tally(ctx context.Context, now time.Time, subject record.Subject, kind record.Kind, change func(*record.Tally) error) (err error) {
+func (t timedAccounts) UpdateFailures(ctx context.Context, now time.Time, subject record.FailureKey, kind record.Kind, change func(*record.FailureCount) error) (err error) {
 	var refused error
 	defer func(began time.Time) { observeChange(refused, "accounts", "tally", began, err) }(time.Now())
-	return t.Accounts.Tally(ctx, now, subject, kind, func(t *record.Tally) error {
+	return t.Accounts.UpdateFailures(ctx, now, subject, kind, func(t *record.FailureCount) error {
 		refused = change(t)
 		return refused
 	})
 }
 
-func (t timedAccounts) Tallies(ctx context.Context, subject record.Subject) (found map[record.Kind]record.Tally, err error) {
+func (t timedAccounts) FailureCounts(ctx context.Context, subject record.FailureKey) (found map[record.Kind]record.FailureCount, err error) {
 	defer observeCall("accounts", "tallies", time.Now(), &err)
-	return t.Accounts.Tallies(ctx, subject)
+	return t.Accounts.FailureCounts(ctx, subject)
 }
 
-func (t timedAccounts) NewEra(ctx context.Context, company string) (ending record.Ending, err error) {
+func (t timedAccounts) NewCompanyGeneration(ctx context.Context, company string) (ending record.Revocation, err error) {
 	defer observeCall("accounts", "new_era", time.Now(), &err)
-	return t.Accounts.NewEra(ctx, company)
+	return t.Accounts.NewCompanyGeneration(ctx, company)
 }
 
-func (t timedAccounts) Endings(ctx context.Context, after record.Ending, limit int) (found []record.Ending, err error) {
+func (t timedAccounts) PendingRevocations(ctx context.Context, after record.Revocation, limit int) (found []record.Revocation, err error) {
 	defer observeCall("accounts", "endings", time.Now(), &err)
-	return t.Accounts.Endings(ctx, after, limit)
+	return t.Accounts.PendingRevocations(ctx, after, limit)
 }
 
-func (t timedAccounts) Ended(ctx context.Context, ending record.Ending) (err error) {
+func (t timedAccounts) RevocationDone(ctx context.Context, ending record.Revocation) (err error) {
 	defer observeCall("accounts", "ended", time.Now(), &err)
-	return t.Accounts.Ended(ctx, ending)
+	return t.Accounts.RevocationDone(ctx, ending)
 }
 
 // timedSessions measures the calls of requests to a store of sessions.
@@ -171,7 +171,7 @@ func (t timedSessions) DeleteID(ctx context.Context, now time.Time, company stri
 	return t.Sessions.DeleteID(ctx, now, company, account, id)
 }
 
-func (t timedSessions) End(ctx context.Context, now time.Time, e record.Ending) (err error) {
+func (t timedSessions) End(ctx context.Context, now time.Time, e record.Revocation) (err error) {
 	defer observeCall("sessions", "end", time.Now(), &err)
 	return t.Sessions.End(ctx, now, e)
 }

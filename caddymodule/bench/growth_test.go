@@ -99,13 +99,13 @@ func newGrown(b testing.TB, s *stores, n int) *grown {
 		}}
 	}
 	memory := store.NewMemory(s.sessions, n*5/4+10_000)
-	memory.Trust(time.Now().Add(24 * time.Hour))
+	memory.SetLease(time.Now().Add(24 * time.Hour))
 	g.service, g.forgetful = service(memory), service(s.sessions)
 	// The sessions of one account are revoked again and again.
 	_, err := s.accounts.Create(b.Context(), time.Now(), accountOf("recoverer", 0))
 	must(b, err)
 	fillWith(b, n, func(i int) error {
-		_, err := g.service.Authorize(b.Context(), session.Demand{}, []string{"Bearer " + g.tokens[i]})
+		_, err := g.service.Authorize(b.Context(), session.Requirement{}, []string{"Bearer " + g.tokens[i]})
 		return err
 	})
 	return g
@@ -138,7 +138,7 @@ func (g *grown) journey(b testing.TB) {
 		b.Helper()
 		header := []string{"Bearer " + token}
 		g.step(step, func() {
-			if _, err := service.Authorize(b.Context(), session.Demand{Company: "acme"}, header); err != want {
+			if _, err := service.Authorize(b.Context(), session.Requirement{Company: "acme"}, header); err != want {
 				b.Fatalf("%s: got %v, want %v", step, err, want)
 			}
 		})

@@ -120,7 +120,7 @@ func newFleet(b testing.TB, servers []*storetest.Redis, nodes int) *fleet {
 		f.nodes = append(f.nodes, n)
 	}
 	for _, n := range f.nodes {
-		storetest.Eventually(b, time.Minute, "node that hears", n.Trusted)
+		storetest.Eventually(b, time.Minute, "node that hears", n.HasLease)
 	}
 	return f
 }

@@ -37,7 +37,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 		former := request // the session that the browser will forget
 		former.Authorization = h.cookies(r, nil)
 		do = func(service *flows.Service) (err error) {
-			reply, err = service.Succeed(r.Context(), &request)
+			reply, err = service.ExchangeToken(r.Context(), &request)
 			if err == nil && len(former.Authorization) > 0 && !crossSite(r, h.CORS) {
 				_ = service.End(r.Context(), &former) // the login goes on; that a store is away is in the log
 			}

@@ -22,10 +22,10 @@ func (c *crash) steady(ask func() (answer, bool)) answer {
 }
 
 // nothingOwed waits until the endings that a crash left owed are done.
-func (c *crash) nothingOwed() {
+func (c *crash) nothingPending() {
 	accounts := c.s.accounts()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		owed, err := accounts.Endings(c.s.t.Context(), record.Ending{}, 10)
+		owed, err := accounts.PendingRevocations(c.s.t.Context(), record.Revocation{}, 10)
 		if err == nil && len(owed) == 0 {
 			return
 		}

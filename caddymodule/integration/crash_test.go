@@ -167,7 +167,7 @@ func (s *site) clearLog() {
 // check looks whether all is as it must be: of this round or, with all, of all
 // that ever was.
 func (c *crash) check(all bool) {
-	c.nothingOwed()
+	c.nothingPending()
 	if c.s.shared != nil {
 		time.Sleep(heardWithin / 2) // by when each node must have heard of what was owed
 	}
@@ -193,7 +193,7 @@ func (c *crash) check(all bool) {
 			c.s.t.Errorf("doctor: %d %s", a.Status, a.Body)
 		}
 	}
-	c.nothingOwed()
+	c.nothingPending()
 	if c.s.shared == nil {
 		c.checkFile()
 	}
@@ -201,7 +201,7 @@ func (c *crash) check(all bool) {
 
 // What a crash left owed is done once the servers are there, also if nobody
 // asks for anything.
-func TestOwedEndingsNeedNoRequest(t *testing.T) {
+func TestPendingRevocationsNeedNoRequest(t *testing.T) {
 	t.Parallel()
 	s := startDurable(t, siteConfig{company: roomy + account("alice", "")})
 	s.login("alice")
@@ -222,7 +222,7 @@ func TestOwedEndingsNeedNoRequest(t *testing.T) {
 	s.nodes[0].start()
 	restarted(t, s.shared.postgres.Start())
 	storetest.Eventually(t, 30*time.Second, "end of the sessions", func() bool {
-		owed, err := accounts.Endings(ctx, record.Ending{}, 1)
+		owed, err := accounts.PendingRevocations(ctx, record.Revocation{}, 1)
 		return err == nil && len(owed) == 0
 	})
 	s.wantSessions("alice")

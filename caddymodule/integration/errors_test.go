@@ -476,7 +476,7 @@ func (s *site) begun(prefix string, state record.State, created, expires time.Ti
 			continue
 		}
 		err := db.Sessions().Create(ctx, time.Now(), record.Session{
-			Hash: hash, ID: rand.Text(), Company: "acme", Account: alice.ID, Mnemocode: "alice", Epoch: alice.Epoch,
+			Hash: hash, ID: rand.Text(), Company: "acme", Account: alice.ID, Mnemocode: "alice", Generation: alice.Generation,
 			State: state, Created: created, Expires: expires, Ends: expires,
 		})
 		if err != nil {

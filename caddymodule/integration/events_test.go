@@ -222,9 +222,9 @@ func TestAuditLogAndEventHandlersTellTheSame(t *testing.T) {
 // that was loaded later are heard, too.
 func TestEventHandlersAreThoseOfTheRunningConfig(t *testing.T) {
 	t.Parallel()
-	deaf := strings.NewReplacer("on mnemogate.checkcredentials.failure mnemogate_test DIR/failures.log", "",
+	stale := strings.NewReplacer("on mnemogate.checkcredentials.failure mnemogate_test DIR/failures.log", "",
 		"on * mnemogate_test DIR/all.log", "", "include mnemogate.audit", "include nothing").Replace(eventSite)
-	s := startCaddyfile(t, deaf, nil)
+	s := startCaddyfile(t, stale, nil)
 	s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
 	s.tells(`"mnemogate.audit","msg":"mnemogate.checkcredentials.failure"`)
 	s.config = strings.NewReplacer("DIR", s.dir, "SINK", s.sms.URL, "BACKEND", s.backend.addr).Replace(eventSite)

@@ -131,7 +131,7 @@ func TestFaultsOfRedis(t *testing.T) {
 // A node that is cut off from Redis, alone, can't hear what ends on the others.
 func TestNodeThatCannotHearPassesNobody(t *testing.T) {
 	all, ways := sharedServers(t).faulty(siteConfig{company: roomy + account("alice", "")})
-	deaf, other := all.nodes[0], all.nodes[1]
+	stale, other := all.nodes[0], all.nodes[1]
 	for name, begin := range map[string]func(){
 		"black hole": ways[0].redis.Blackhole,
 		"forgotten by a firewall": func() {
@@ -147,15 +147,15 @@ func TestNodeThatCannotHearPassesNobody(t *testing.T) {
 			other.post("auth/logout", token, nil).wantState(record.None)
 			for time.Since(began) < trustedWithin+500*time.Millisecond {
 				asked := time.Since(began)
-				if a := all.timely(func() answer { return deaf.get("/", token) }); a.Status == http.StatusOK && asked > trustedWithin {
+				if a := all.timely(func() answer { return stale.get("/", token) }); a.Status == http.StatusOK && asked > trustedWithin {
 					t.Errorf("it passes %v later", asked)
 				}
 				other.get("/", token).want(wire.ErrTokenInvalid)
 			}
 			ways[0].redis.Heal()
 			healed, watch := time.Now(), storetest.StartWatch()
-			for deaf.get("/", token).str("error_code") != wire.ErrTokenInvalid.Code {
-				if a := deaf.get("/", token); a.Status == http.StatusOK || watch.Took() > normalWithin {
+			for stale.get("/", token).str("error_code") != wire.ErrTokenInvalid.Code {
+				if a := stale.get("/", token); a.Status == http.StatusOK || watch.Took() > normalWithin {
 					t.Fatalf("%v after it hears again: %d %s", time.Since(healed), a.Status, a.Body)
 				}
 			}

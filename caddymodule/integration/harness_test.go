@@ -391,7 +391,7 @@ func (s *site) update(mnemocode string, ending bool, change func(*record.Account
 		s.t.Fatal(err)
 	}
 	if ending {
-		if err := db.Sessions().End(ctx, time.Now(), record.Ending{Company: "acme", Account: a.ID, Epoch: a.Epoch}); err != nil {
+		if err := db.Sessions().End(ctx, time.Now(), record.Revocation{Company: "acme", Account: a.ID, Generation: a.Generation}); err != nil {
 			s.t.Fatal(err)
 		}
 		time.Sleep(100 * time.Millisecond) // by when Caddy must have heard of what another process ended

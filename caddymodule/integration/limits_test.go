@@ -47,11 +47,11 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 	}
 	s.run("one is right", func(t *testing.T) {
 		for round := range 5 {
-			before := s.tally("bob", record.WrongCodes)
+			before := s.failureCount("bob", record.WrongCodes)
 			token := login()
 			code := s.sms.last("otp.login", "code")
 			got := outcomes(together(guesses, func(i int) answer { return s.post("auth/checkotp", token, guess(code, i+round*7-14)) }))
-			compared := got["success"] + s.tally("bob", record.WrongCodes) - before
+			compared := got["success"] + s.failureCount("bob", record.WrongCodes) - before
 			refused := got["auth.otp.invalid"] + got["auth.token.invalid"]
 			busy := got["service.unavailable"] // where the machine is too slow for so many
 			if compared > 1 || compared+busy == 0 || got["success"]+refused+busy != guesses {
@@ -61,7 +61,7 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 		}
 	})
 	s.run("renewals among them", func(t *testing.T) {
-		before, sent := s.tally("bob", record.WrongCodes), len(s.sms.of("otp.login"))
+		before, sent := s.failureCount("bob", record.WrongCodes), len(s.sms.of("otp.login"))
 		token := login()
 		answers := together(guesses, func(i int) answer {
 			if i%20 == 0 {
@@ -71,7 +71,7 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 		})
 		// While renewals are under way there may be no code to compare with: once more.
 		s.post("auth/checkotp", token, fields{"otp": "no code"}).want(wire.ErrOTPInvalid)
-		compared := s.tally("bob", record.WrongCodes) - before
+		compared := s.failureCount("bob", record.WrongCodes) - before
 		if codes := len(s.sms.of("otp.login")) - sent; compared < 1 || compared > codes {
 			t.Errorf("%v: %d guesses were compared with %d codes", outcomes(answers), compared, codes)
 		}
@@ -80,7 +80,7 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 		token := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
 		code := s.sms.last("otp.login", "code")
 		got := outcomes(together(guesses, func(i int) answer { return s.post("auth/checkotp", token, guess(code, i+1)) }))
-		if wrong := s.tally("carol", record.WrongCodes); wrong != 1 || got["auth.otp.invalid"] != guesses {
+		if wrong := s.failureCount("carol", record.WrongCodes); wrong != 1 || got["auth.otp.invalid"] != guesses {
 			t.Errorf("%v: %d were compared, want 1", got, wrong)
 		}
 		s.post("auth/checkotp", token, guess(code, 0)).want(wire.ErrOTPInvalid)
@@ -188,7 +188,7 @@ func wrongPasswordsAreOneCount(t *testing.T, start starter) {
 			}
 			if name == "known" {
 				s.post("auth/checkpassword", token, fields{"password": testPassword}).want(wire.ErrRestricted)
-				if n := s.tally("alice", record.WrongPasswords); n != 10 {
+				if n := s.failureCount("alice", record.WrongPasswords); n != 10 {
 					t.Errorf("%d were counted, want 10", n)
 				}
 			}
@@ -221,7 +221,7 @@ func nothingResetsWrongCodes(t *testing.T, start starter) {
 		t.Helper()
 		node.post(route, token, fields{"otp": "no code"}).want(wire.ErrOTPInvalid)
 		count++
-		if n := s.tally("carol", record.WrongCodes); n != count {
+		if n := s.failureCount("carol", record.WrongCodes); n != count {
 			t.Fatalf("%d wrong codes were counted, want %d", n, count)
 		}
 	}
@@ -313,13 +313,13 @@ func aStrangerLocksForNoLongerThanLockFor(t *testing.T, start starter) {
 		if passed := int(time.Since(locked).Seconds()); err != nil || left > 3600-2 || left < 3600-passed-2 {
 			t.Errorf("after %d s Retry-After is %q", passed, a.Header.Get("Retry-After"))
 		}
-		if n := s.tally("alice", record.WrongPasswords); n != 10 {
+		if n := s.failureCount("alice", record.WrongPasswords); n != 10 {
 			t.Errorf("%d wrong passwords were counted, want 10", n)
 		}
 	})
 	for _, method := range []string{"PHONE", "MAIL"} {
 		s.run("recovery by "+method, func(t *testing.T) {
-			if s.tally("alice", record.WrongPasswords) == 0 {
+			if s.failureCount("alice", record.WrongPasswords) == 0 {
 				lock("acme", "alice")
 			}
 			var token string

@@ -45,15 +45,15 @@ func TestREADMEIsAFrontDoor(t *testing.T) {
 }
 
 var (
-	fence = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
-	link  = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	code  = regexp.MustCompile("`([^`\n]+)`")
+	marker = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
+	link   = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	code   = regexp.MustCompile("`([^`\n]+)`")
 )
 
 func TestPagesLinkToWhatIsThere(t *testing.T) {
 	pages := pages(t)
 	for page, text := range pages {
-		for _, found := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		for _, found := range link.FindAllStringSubmatch(marker.ReplaceAllString(text, ""), -1) {
 			target, anchor, _ := strings.Cut(found[1], "#")
 			if strings.Contains(target, ":") {
 				continue // elsewhere
@@ -74,7 +74,7 @@ func TestPagesLinkToWhatIsThere(t *testing.T) {
 // anchors are what GitHub makes of a page's headings.
 func anchors(page string) []string {
 	var anchors []string
-	for line := range strings.Lines(fence.ReplaceAllString(page, "")) {
+	for line := range strings.Lines(marker.ReplaceAllString(page, "")) {
 		marks, heading, ok := strings.Cut(line, " ")
 		if !ok || strings.Trim(marks, "#") != "" {
 			continue
@@ -112,7 +112,7 @@ func TestPagesNameWhatIsThere(t *testing.T) {
 	path := regexp.MustCompile(`^(caddymodule|flows|store|docs|\.ci)/[\w./-]*$`)
 	test := regexp.MustCompile(`^Test[\w…]+$`)
 	for page, text := range pages(t) {
-		for _, found := range code.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		for _, found := range code.FindAllStringSubmatch(marker.ReplaceAllString(text, ""), -1) {
 			switch name := found[1]; {
 			case path.MatchString(name):
 				if _, err := os.Stat(filepath.Join("../..", name)); err != nil {
@@ -142,7 +142,7 @@ func section(t *testing.T, page, heading string) string {
 // blocks returns the code of a page that is in a language.
 func blocks(page, language string) []string {
 	var blocks []string
-	for _, found := range fence.FindAllStringSubmatch(page, -1) {
+	for _, found := range marker.FindAllStringSubmatch(page, -1) {
 		if found[1] == language {
 			blocks = append(blocks, found[2])
 		}

@@ -126,14 +126,14 @@ func (a explodingAccounts) Update(ctx context.Context, company string, id int64,
 	})
 }
 
-func (a explodingAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep record.TokenHash, events ...record.OutboxEvent) error {
+func (a explodingAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent) error {
 	explode("accounts.SetPassword")
-	return a.Accounts.SetPassword(ctx, now, company, id, epoch, hash, keep, events...)
+	return a.Accounts.SetPassword(ctx, now, company, id, generation, hash, keep, events...)
 }
 
-func (a explodingAccounts) Tally(ctx context.Context, now time.Time, subject record.Subject, kind record.Kind, change func(*record.Tally) error) error {
+func (a explodingAccounts) UpdateFailures(ctx context.Context, now time.Time, subject record.FailureKey, kind record.Kind, change func(*record.FailureCount) error) error {
 	explode("accounts.Tally")
-	return a.Accounts.Tally(ctx, now, subject, kind, func(t *record.Tally) error {
+	return a.Accounts.UpdateFailures(ctx, now, subject, kind, func(t *record.FailureCount) error {
 		explode("accounts.Tally.change")
 		return change(t)
 	})
@@ -144,9 +144,9 @@ func (a explodingAccounts) List(ctx context.Context, company, after string, limi
 	return a.Accounts.List(ctx, company, after, limit)
 }
 
-func (a explodingAccounts) Endings(ctx context.Context, after record.Ending, limit int) ([]record.Ending, error) {
+func (a explodingAccounts) PendingRevocations(ctx context.Context, after record.Revocation, limit int) ([]record.Revocation, error) {
 	explode("accounts.Endings")
-	return a.Accounts.Endings(ctx, after, limit)
+	return a.Accounts.PendingRevocations(ctx, after, limit)
 }
 
 type explodingSessions struct{ record.Sessions }

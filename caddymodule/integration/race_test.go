@@ -100,17 +100,17 @@ func (s *site) wantSessions(mnemocode string, want ...record.State) {
 }
 
 // tally returns how many wrong attempts of a kind an account of acme has.
-func (s *site) tally(mnemocode string, kind record.Kind) int {
+func (s *site) failureCount(mnemocode string, kind record.Kind) int {
 	s.t.Helper()
 	a, err := s.accounts().ByMnemocode(s.t.Context(), "acme", mnemocode)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	tallies, err := s.accounts().Tallies(s.t.Context(), record.Subject{Company: "acme", Account: a.ID})
+	failures, err := s.accounts().FailureCounts(s.t.Context(), record.FailureKey{Company: "acme", Account: a.ID})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return tallies[kind].Count
+	return failures[kind].Count
 }
 
 // setBackupCodes gives an account of acme these backup codes.
@@ -424,7 +424,7 @@ func limitsHoldUnderARace(t *testing.T, start starter) {
 		if compared != 10 {
 			t.Errorf("%v: %d passwords were compared, want 10 as lock_after says", got, compared)
 		}
-		if n := s.tally("alice", record.WrongPasswords); n != 10 {
+		if n := s.failureCount("alice", record.WrongPasswords); n != 10 {
 			t.Errorf("%d wrong passwords were counted, want 10", n)
 		}
 		s.post("auth/checkpassword", token, fields{"password": testPassword}).want(wire.ErrRestricted)

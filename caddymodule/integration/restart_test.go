@@ -118,7 +118,7 @@ func prepare(s *site, round, phones string) (after []survivor) {
 		post("auth/checkotp", spent, fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
 	})
 	promise("the count of wrong codes", func() {
-		if n := s.tally("cora-"+round, record.WrongCodes); n != 1 {
+		if n := s.failureCount("cora-"+round, record.WrongCodes); n != 1 {
 			s.t.Errorf("%d were counted, want 1", n)
 		}
 	})

@@ -161,7 +161,7 @@ func (r *Relay) deliverQueue(ctx context.Context, c *tenant.Company, q record.Ou
 		o.refused = pause > 0
 		o.more = !o.refused && ctx.Err() == nil
 		// What was delivered is not to be sent again, also where this node ends.
-		return r.Outbox.Settle(context.WithoutCancel(ctx), q, sent, r.Now().Add(pause), tries)
+		return r.Outbox.Acknowledge(context.WithoutCancel(ctx), q, sent, r.Now().Add(pause), tries)
 	})
 	return o
 }
@@ -252,7 +252,7 @@ func (r *Relay) dropAbandoned(ctx context.Context, company string) error {
 				r.dropped(ctx, company, q.Name, e, errNoReceiver)
 				done = append(done, e.Number)
 			}
-			if err := r.Outbox.Settle(ctx, q, done, due, 0); err != nil {
+			if err := r.Outbox.Acknowledge(ctx, q, done, due, 0); err != nil {
 				return err
 			}
 		}

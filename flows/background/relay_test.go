@@ -137,7 +137,7 @@ func (o *fullOutbox) Claim(_ context.Context, now, until time.Time, company stri
 	return slices.Repeat([]record.OutboxQueue{{Company: company, Until: until, Events: []record.OutboxEvent{event}}}, limit), nil
 }
 
-func (o *fullOutbox) Settle(context.Context, record.OutboxQueue, []int64, time.Time, int) error {
+func (o *fullOutbox) Acknowledge(context.Context, record.OutboxQueue, []int64, time.Time, int) error {
 	if o.full.Load() {
 		return errors.New("the disk is full")
 	}

@@ -34,10 +34,10 @@ type Attempt struct {
 	Now     time.Time
 	Keys    *tokens.Keys // name the counters of addresses and phones
 
-	Counters record.Counters
-	Tallies  record.Tallies
-	Told     *Told    // nil: nobody is told of budgets that are used up
-	Traffic  *Traffic // of all attempts; nil only if Told is
+	Counters      record.Counters
+	FailureCounts record.FailureCounts
+	Told          *Told    // nil: nobody is told of budgets that are used up
+	Traffic       *Traffic // of all attempts; nil only if Told is
 
 	// Whose the attempt is, once the account was found.
 	Account   int64
@@ -172,7 +172,7 @@ func (at *Attempt) Charge(ctx context.Context, counters ...record.Counter) error
 
 // SettleAddress ends an attempt: it counts a wrong one, and refuses any that
 // comes after too many.
-func (at *Attempt) SettleAddress(ctx context.Context, ok bool) error {
+func (at *Attempt) RecordAddress(ctx context.Context, ok bool) error {
 	if ok {
 		return at.CheckAddress(ctx)
 	}
@@ -196,23 +196,23 @@ func (at *Attempt) Refused(err error) error {
 
 // Subject is whose attempts are counted where an account was looked for: its
 // own or, with an empty one, those of the login id's alias.
-func (at *Attempt) Subject(a record.Account, alias string) record.Subject {
+func (at *Attempt) FailureKey(a record.Account, loginIDHash string) record.FailureKey {
 	if a.ID != 0 {
-		return record.Subject{Company: at.Company.Code, Account: a.ID}
+		return record.FailureKey{Company: at.Company.Code, Account: a.ID}
 	}
-	return record.Subject{Company: at.Company.Code, LoginID: alias}
+	return record.FailureKey{Company: at.Company.Code, LoginID: loginIDHash}
 }
 
-func (at *Attempt) tallies(ctx context.Context, subject record.Subject) (map[record.Kind]record.Tally, error) {
-	tallies, err := at.Tallies.Tallies(ctx, subject)
+func (at *Attempt) failures(ctx context.Context, key record.FailureKey) (map[record.Kind]record.FailureCount, error) {
+	failures, err := at.FailureCounts.FailureCounts(ctx, key)
 	if err != nil {
 		return nil, wire.Unavailable("loading the counts of wrong attempts", err)
 	}
-	return tallies, nil
+	return failures, nil
 }
 
 // CheckPasswords refuses while the passwords of the tally are locked.
-func (at *Attempt) CheckPasswords(t record.Tally) error {
+func (at *Attempt) CheckPasswords(t record.FailureCount) error {
 	until := at.Company.Limits.PasswordsLocked(t, at.Now)
 	switch {
 	case until.IsZero():
@@ -225,17 +225,17 @@ func (at *Attempt) CheckPasswords(t record.Tally) error {
 }
 
 // CaptchaDue reports whether the next password needs a captcha.
-func (at *Attempt) CaptchaDue(passwords record.Tally) bool {
+func (at *Attempt) CaptchaDue(passwords record.FailureCount) bool {
 	return at.Company.Captcha != nil && passwords.Count >= *at.Company.Limits.CaptchaAfter
 }
 
 // SettlePassword ends an attempt with a password and returns whether the next
 // one needs a captcha. solved tells that this one brought one.
-func (at *Attempt) SettlePassword(ctx context.Context, subject record.Subject, ok, solved bool) (captcha bool, err error) {
-	if err := at.SettleAddress(ctx, ok); err != nil {
+func (at *Attempt) RecordPassword(ctx context.Context, key record.FailureKey, ok, solved bool) (captcha bool, err error) {
+	if err := at.RecordAddress(ctx, ok); err != nil {
 		return false, err
 	}
-	err = at.tally(ctx, subject, record.WrongPasswords, func(t *record.Tally) error {
+	err = at.failureCount(ctx, key, record.WrongPasswords, func(t *record.FailureCount) error {
 		if err := at.CheckPasswords(*t); err != nil {
 			return err
 		}
@@ -243,7 +243,7 @@ func (at *Attempt) SettlePassword(ctx context.Context, subject record.Subject, o
 			return &wire.Refusal{Err: wire.ErrCaptchaMissing, Captcha: true}
 		}
 		if ok {
-			*t = record.Tally{}
+			*t = record.FailureCount{}
 			return nil
 		}
 		at.countWrongPassword(t)
@@ -253,7 +253,7 @@ func (at *Attempt) SettlePassword(ctx context.Context, subject record.Subject, o
 	return captcha, err
 }
 
-func (at *Attempt) countWrongPassword(t *record.Tally) {
+func (at *Attempt) countWrongPassword(t *record.FailureCount) {
 	t.Count++
 	if t.Count >= at.Company.Limits.LockAfter {
 		t.Until = at.Now.Add(time.Duration(at.Company.Limits.LockFor))
@@ -261,7 +261,7 @@ func (at *Attempt) countWrongPassword(t *record.Tally) {
 }
 
 // checkWindow refuses while a tally that counts within a window is full.
-func (at *Attempt) checkWindow(kind record.Kind, t record.Tally, rate tenant.Rate) error {
+func (at *Attempt) checkWindow(kind record.Kind, t record.FailureCount, rate tenant.Rate) error {
 	if t.Count >= rate.N && at.Now.Before(t.Until) {
 		return wire.Restricted(tenant.WindowLock(kind), at.Now, t.Until)
 	}
@@ -270,21 +270,21 @@ func (at *Attempt) checkWindow(kind record.Kind, t record.Tally, rate tenant.Rat
 
 // CheckCodes refuses while an account's codes are locked.
 func (at *Attempt) CheckCodes(a record.Account) error {
-	return at.checkWindow(record.WrongCodes, a.Tallies[record.WrongCodes], at.Company.Limits.WrongCodes)
+	return at.checkWindow(record.WrongCodes, a.FailureCounts[record.WrongCodes], at.Company.Limits.WrongCodes)
 }
 
 // CheckAnswers refuses while an account's control answers are locked.
 func (at *Attempt) CheckAnswers(a record.Account) error {
-	return at.checkWindow(record.WrongAnswers, a.Tallies[record.WrongAnswers], at.Company.Limits.WrongAnswers)
+	return at.checkWindow(record.WrongAnswers, a.FailureCounts[record.WrongAnswers], at.Company.Limits.WrongAnswers)
 }
 
 // SettleWindow ends an attempt whose tally counts within a window. A success
 // does not clear it.
-func (at *Attempt) SettleWindow(ctx context.Context, subject record.Subject, kind record.Kind, rate tenant.Rate, ok bool) error {
-	if err := at.SettleAddress(ctx, ok); err != nil {
+func (at *Attempt) RecordWindow(ctx context.Context, key record.FailureKey, kind record.Kind, rate tenant.Rate, ok bool) error {
+	if err := at.RecordAddress(ctx, ok); err != nil {
 		return err
 	}
-	return at.tally(ctx, subject, kind, func(t *record.Tally) error {
+	return at.failureCount(ctx, key, kind, func(t *record.FailureCount) error {
 		if err := at.checkWindow(kind, *t, rate); err != nil || ok {
 			return err
 		}
@@ -294,23 +294,23 @@ func (at *Attempt) SettleWindow(ctx context.Context, subject record.Subject, kin
 }
 
 // countWithin counts within a window that the first event opens.
-func (at *Attempt) countWithin(t *record.Tally, rate tenant.Rate) {
+func (at *Attempt) countWithin(t *record.FailureCount, rate tenant.Rate) {
 	if !at.Now.Before(t.Until) {
-		*t = record.Tally{Until: at.Now.Add(rate.Per)}
+		*t = record.FailureCount{Until: at.Now.Add(rate.Per)}
 	}
 	t.Count++
 }
 
-func (at *Attempt) tally(ctx context.Context, subject record.Subject, kind record.Kind, change func(*record.Tally) error) error {
+func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind record.Kind, change func(*record.FailureCount) error) error {
 	var lock record.Event // of no name if there is none
-	err := at.Tallies.Tally(ctx, at.Now, subject, kind, func(t *record.Tally) error {
+	err := at.FailureCounts.UpdateFailures(ctx, at.Now, key, kind, func(t *record.FailureCount) error {
 		before := *t
 		lock = record.Event{}
 		if err := change(t); err != nil || t.Count == before.Count && t.Until.Equal(before.Until) {
 			return err
 		}
 		lock = record.Event{Name: at.Company.Limits.LockAt(kind, *t), Time: at.Now, Mnemocode: at.Mnemocode, Until: t.Until}
-		if subject.Account != 0 {
+		if key.Account != 0 {
 			t.Outbox = background.OutboxEvents(at.Company, lock)
 		}
 		return nil
@@ -327,35 +327,35 @@ func (at *Attempt) tally(ctx context.Context, subject record.Subject, kind recor
 
 // Shown returns whose wrong attempts strangers are told of, with the tallies: the
 // account's or, in a hardened company, those of the login id's alias.
-func (at *Attempt) Shown(ctx context.Context, a record.Account, alias string) (record.Subject, map[record.Kind]record.Tally, error) {
+func (at *Attempt) PublicFailures(ctx context.Context, a record.Account, loginIDHash string) (record.FailureKey, map[record.Kind]record.FailureCount, error) {
 	if !at.Company.Hardened {
-		return at.Subject(a, alias), a.Tallies, nil
+		return at.FailureKey(a, loginIDHash), a.FailureCounts, nil
 	}
-	subject := at.Subject(record.Account{}, alias)
-	tallies, err := at.tallies(ctx, subject)
-	return subject, tallies, err
+	key := at.FailureKey(record.Account{}, loginIDHash)
+	failures, err := at.failures(ctx, key)
+	return key, failures, err
 }
 
 // Hidden returns whose wrong attempts are counted beside those that are shown:
 // the account's. For an unknown login id it is somebody who nobody is: what takes
 // no time would tell.
-func (at *Attempt) Hidden(a record.Account, alias string) record.Subject {
-	return at.Subject(a, alias+"/hidden")
+func (at *Attempt) PrivateFailureKey(a record.Account, loginIDHash string) record.FailureKey {
+	return at.FailureKey(a, loginIDHash+"/hidden")
 }
 
 // SettleHidden ends an attempt with a password for the account itself. One that
 // comes while the account is locked is refused only if it was right, and while
 // its password is disabled it is wrong: else guessing could go on.
-func (at *Attempt) SettleHidden(ctx context.Context, hidden record.Subject, ok bool) (bool, error) {
+func (at *Attempt) RecordPrivate(ctx context.Context, private record.FailureKey, ok bool) (bool, error) {
 	var right bool
-	err := at.tally(ctx, hidden, record.WrongPasswords, func(t *record.Tally) error {
+	err := at.failureCount(ctx, private, record.WrongPasswords, func(t *record.FailureCount) error {
 		disabled := t.Count >= at.Company.Limits.DisableAfter
 		right = ok && !disabled
 		switch locked := at.CheckPasswords(*t); {
 		case right && locked != nil:
 			return locked
 		case right:
-			*t = record.Tally{}
+			*t = record.FailureCount{}
 		case !disabled:
 			at.countWrongPassword(t)
 		}
@@ -366,9 +366,9 @@ func (at *Attempt) SettleHidden(ctx context.Context, hidden record.Subject, ok b
 
 // CountWrongCode counts a wrong code for the account itself. While its codes are
 // locked, more are not counted.
-func (at *Attempt) CountWrongCode(ctx context.Context, hidden record.Subject) error {
+func (at *Attempt) CountWrongCode(ctx context.Context, private record.FailureKey) error {
 	rate := at.Company.Limits.WrongCodes
-	return at.tally(ctx, hidden, record.WrongCodes, func(t *record.Tally) error {
+	return at.failureCount(ctx, private, record.WrongCodes, func(t *record.FailureCount) error {
 		if at.checkWindow(record.WrongCodes, *t, rate) == nil {
 			at.countWithin(t, rate)
 		}

@@ -64,4 +64,4 @@ func (at *Attempt) CountrySMS(phone string) ([]record.Counter, error) {
 
 // DecoyBudget is whose budgets a login id uses up that is not told whether an
 // account has it.
-func DecoyBudget(alias string) string { return "decoy/" + alias }
+func DecoyBudget(loginIDHash string) string { return "decoy/" + loginIDHash }

@@ -171,7 +171,7 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	var owed error
 	if errors.Is(err, errUnchanged) {
 		stored, err = before, nil
-		owed = ad.endOwed(ctx, stored)
+		owed = ad.revokePending(ctx, stored)
 	}
 	if err != nil {
 		return record.Account{}, false, adminError("changing the account", err)
@@ -190,8 +190,8 @@ var errUnchanged = errors.New("nothing changes")
 // endOwed ends the sessions that an earlier change of the account owes. Who repeats a
 // change that was stored, and whose sessions could not be ended, is not told that all is
 // done before they are.
-func (ad *Admin) endOwed(ctx context.Context, a record.Account) error {
-	owed, err := ad.Accounts.Endings(ctx, record.Ending{Company: a.Company, Account: a.ID - 1}, 1)
+func (ad *Admin) revokePending(ctx context.Context, a record.Account) error {
+	owed, err := ad.Accounts.PendingRevocations(ctx, record.Revocation{Company: a.Company, Account: a.ID - 1}, 1)
 	if err != nil {
 		return adminError("asking whose sessions are to end", err)
 	}
@@ -213,8 +213,8 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 		}
 	}()
 	var owed error
-	if stored.Epoch != before.Epoch {
-		e := record.Ending{Company: stored.Company, Account: stored.ID, Epoch: stored.Epoch}
+	if stored.Generation != before.Generation {
+		e := record.Revocation{Company: stored.Company, Account: stored.ID, Generation: stored.Generation}
 		owed = ad.EndNow(ctx, e, ad.by(record.EndedByChange))
 	}
 	if slices.Contains(changes.Fields, "password") && stored.PasswordHash != "" {
@@ -258,7 +258,7 @@ func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
 	if err := ad.Accounts.Delete(ctx, a.Company, a.ID, background.OutboxEvents(ad.Company, deleted)...); err != nil {
 		return adminError("deleting the account", err)
 	}
-	e := record.Ending{Company: a.Company, Account: a.ID, Epoch: record.AllEpochs}
+	e := record.Revocation{Company: a.Company, Account: a.ID, Generation: record.AllGenerations}
 	err = ad.EndNow(ctx, e, ad.by(record.EndedByChange))
 	ad.emit(ctx, deleted)
 	return err
@@ -277,7 +277,7 @@ func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (record.Account, 
 		return record.Account{}, err
 	}
 	ad.emit(ctx, unlocked)
-	a.Tallies = nil
+	a.FailureCounts = nil
 	return a, nil
 }
 
@@ -376,13 +376,13 @@ func (ad *Admin) BackupCodeHashes(ctx context.Context, a record.Account) ([]stri
 // passwords, codes or control answers; the zero time if it has none. A password
 // that is disabled is locked until UntilUnlocked.
 func (ad *Admin) LockedUntil(a record.Account) time.Time {
-	tallies, limits, now := a.Tallies, &ad.Company.Limits, ad.Now()
-	until := limits.PasswordsLocked(tallies[record.WrongPasswords], now)
-	if tallies[record.WrongPasswords].Count >= limits.DisableAfter {
+	failures, limits, now := a.FailureCounts, &ad.Company.Limits, ad.Now()
+	until := limits.PasswordsLocked(failures[record.WrongPasswords], now)
+	if failures[record.WrongPasswords].Count >= limits.DisableAfter {
 		return UntilUnlocked
 	}
 	for kind, rate := range map[record.Kind]tenant.Rate{record.WrongCodes: limits.WrongCodes, record.WrongAnswers: limits.WrongAnswers} {
-		if t := tallies[kind]; t.Count >= rate.N && now.Before(t.Until) && t.Until.After(until) {
+		if t := failures[kind]; t.Count >= rate.N && now.Before(t.Until) && t.Until.After(until) {
 			until = t.Until
 		}
 	}
@@ -392,7 +392,7 @@ func (ad *Admin) LockedUntil(a record.Account) time.Time {
 // CaptchaDue reports whether the account's next password needs a captcha.
 func (ad *Admin) CaptchaDue(a record.Account) bool {
 	at := limits.Attempt{Company: ad.Company}
-	return at.CaptchaDue(a.Tallies[record.WrongPasswords])
+	return at.CaptchaDue(a.FailureCounts[record.WrongPasswords])
 }
 
 // event is an event of an account that the operator caused.

@@ -20,7 +20,7 @@ func (ad *Admin) LiveSessions(ctx context.Context, mnemocode string) ([]record.S
 		return nil, adminError("listing the sessions", err)
 	}
 	sessions = slices.DeleteFunc(sessions, func(s record.Session) bool {
-		return s.State == record.MailedLink || s.Epoch < a.Epoch || s.Era < a.Era
+		return s.State == record.MailedLink || s.Generation < a.Generation || s.CompanyGeneration < a.CompanyGeneration
 	})
 	for i := range sessions {
 		if s := &sessions[i]; s.LastUsed.IsZero() { // an older version's
@@ -62,13 +62,13 @@ func (ad *Admin) EndSessions(ctx context.Context, mnemocode string) error {
 	if err != nil {
 		return adminError("ending the sessions", err)
 	}
-	return ad.EndNow(ctx, record.Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch}, ad.by(record.EndedByAdmin))
+	return ad.EndNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation}, ad.by(record.EndedByAdmin))
 }
 
 // EndAllSessions ends all sessions of the company, with pending steps and
 // recovery links. It takes as long for a million as for one.
 func (ad *Admin) EndAllSessions(ctx context.Context) error {
-	e, err := ad.Accounts.NewEra(ctx, ad.Company.Code)
+	e, err := ad.Accounts.NewCompanyGeneration(ctx, ad.Company.Code)
 	if err != nil {
 		return adminError("ending the company's sessions", err)
 	}

@@ -136,7 +136,7 @@ func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, change func(*
 		return true, nil
 	})
 	if errors.Is(err, errUnchanged) {
-		return before, ad.endOwed(ctx, before)
+		return before, ad.revokePending(ctx, before)
 	}
 	if errors.Is(err, ErrAppCode) {
 		return record.Account{}, err

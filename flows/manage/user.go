@@ -108,7 +108,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	}
 	changed := ad.event(record.AccountChanged, a)
 	changed.Fields, changed.Reason = []string{"password"}, "password"
-	err = ad.Accounts.SetPassword(ctx, at.Now, a.Company, a.ID, a.Epoch, hash, keep, background.OutboxEvents(ad.Company, changed)...)
+	err = ad.Accounts.SetPassword(ctx, at.Now, a.Company, a.ID, a.Generation, hash, keep, background.OutboxEvents(ad.Company, changed)...)
 	if errors.Is(err, record.ErrConflict) {
 		return ErrChanged
 	}
@@ -116,7 +116,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 		return wire.Unavailable("storing the password", err)
 	}
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
-	owed := ad.EndNow(ctx, record.Ending{Company: a.Company, Account: a.ID, Epoch: a.Epoch + 1, Keep: keep}, ad.by(record.EndedByPassword))
+	owed := ad.EndNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation + 1, Keep: keep}, ad.by(record.EndedByPassword))
 	ad.PasswordSet(ctx, ad.Company, a)
 	ad.emit(ctx, changed)
 	return owed
@@ -132,7 +132,7 @@ func (ad *Admin) sessionToKeep(ctx context.Context, a record.Account, id string)
 		return record.TokenHash{}, wire.Unavailable("listing the sessions", err)
 	}
 	for _, session := range sessions {
-		if session.ID == id && session.State == record.Authorized && session.Epoch == a.Epoch && session.Era == a.Era {
+		if session.ID == id && session.State == record.Authorized && session.Generation == a.Generation && session.CompanyGeneration == a.CompanyGeneration {
 			return session.Hash, nil
 		}
 	}

@@ -17,33 +17,33 @@ var Statuses = []Status{StatusActive, StatusRestricted, StatusClosed, StatusDeni
 
 // An Account is one user of one company.
 type Account struct {
-	ID              int64
-	Company         string
-	Mnemocode       string // profile_mnemocode
-	Role            string
-	Phone           string // primary phone, E.164; empty for none
-	Email           string // primary email as it was given; empty for none
-	LoginName       string // as it was given; empty for none
-	Locale          string // what its owner reads, as message.ParseLocale spells it; empty for unknown
-	Status          Status
-	SecondFactor    bool
-	MustSetPassword bool
-	PasswordHash    string // empty for none
-	Question        string // the control question; empty for none
-	AnswerHash      string
-	TOTP            string         // the sealed secret of the authenticator app; empty for none
-	TOTPPending     string         // one that waits to be confirmed; empty for none
-	Identities      []Identity     // ordered by provider and subject
-	Accepted        []Acceptance   // ordered by code
-	BackupCodes     int            // how many are left
-	NewBackupCodes  []string       // for Create, which stores these hashes with the account; never loaded
-	Epoch           int64          // grows with each change that ends the account's sessions
-	Barred          int64          // the Epoch that began when Status was last changed from active; 0: never
-	Era             int64          // the company's: grows with each ending of all its sessions
-	Tallies         map[Kind]Tally // wrong attempts when the account was loaded; nil without any
-	Outbox          []OutboxEvent  // for Create and Update, which store these events with the account; never loaded
-	Created         time.Time
-	Updated         time.Time
+	ID                int64
+	Company           string
+	Mnemocode         string // profile_mnemocode
+	Role              string
+	Phone             string // primary phone, E.164; empty for none
+	Email             string // primary email as it was given; empty for none
+	LoginName         string // as it was given; empty for none
+	Locale            string // what its owner reads, as message.ParseLocale spells it; empty for unknown
+	Status            Status
+	SecondFactor      bool
+	MustSetPassword   bool
+	PasswordHash      string // empty for none
+	Question          string // the control question; empty for none
+	AnswerHash        string
+	TOTP              string                // the sealed secret of the authenticator app; empty for none
+	TOTPPending       string                // one that waits to be confirmed; empty for none
+	Identities        []Identity            // ordered by provider and subject
+	Accepted          []Acceptance          // ordered by code
+	BackupCodes       int                   // how many are left
+	NewBackupCodes    []string              // for Create, which stores these hashes with the account; never loaded
+	Generation        int64                 // grows with each change that ends the account's sessions
+	Barred            int64                 // the Epoch that began when Status was last changed from active; 0: never
+	CompanyGeneration int64                 // the company's: grows with each ending of all its sessions
+	FailureCounts     map[Kind]FailureCount // wrong attempts when the account was loaded; nil without any
+	Outbox            []OutboxEvent         // for Create and Update, which store these events with the account; never loaded
+	Created           time.Time
+	Updated           time.Time
 }
 
 // An Identity is a user of an OAuth provider.
@@ -61,7 +61,7 @@ type Acceptance struct {
 
 // A Subject is whose wrong attempts are counted: an account or, where no
 // account has the login id that was sent, that login id.
-type Subject struct {
+type FailureKey struct {
 	Company string
 	Account int64  // 0 with LoginID
 	LoginID string // its alias; empty with Account
@@ -77,7 +77,7 @@ const (
 )
 
 // A Tally counts a subject's wrong attempts.
-type Tally struct {
+type FailureCount struct {
 	Count int
 	// Until is, for passwords, when the lock ends; for the others, when the
 	// window ends and the count with it.

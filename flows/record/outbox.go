@@ -36,7 +36,7 @@ type Outbox interface {
 	// gives it back: it is due at due, with the number of tries, unless it is
 	// empty. If the claim has run out and the queue was claimed by another, that
 	// stays so; the events are out all the same.
-	Settle(ctx context.Context, q OutboxQueue, delivered []int64, due time.Time, tries int) error
+	Acknowledge(ctx context.Context, q OutboxQueue, delivered []int64, due time.Time, tries int) error
 	// Backlog tells what the first company, in the order of its bytes, behind
 	// after has that has events. ErrNotFound if there is none.
 	Backlog(ctx context.Context, after string) (Backlog, error)

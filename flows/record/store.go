@@ -45,8 +45,8 @@ type Accounts interface {
 	AccountReader
 	AccountWriter
 	BackupCodes
-	Tallies
-	Endings
+	FailureCounts
+	PendingRevocations
 	Seeds
 
 	// Secret returns 32 random bytes, made at the first call and the same ever
@@ -63,7 +63,7 @@ type AccountReader interface {
 	// login id. ErrNotFound if none has; then the account is empty but for Era
 	// and Tallies, which are those of the login id's alias. It takes as long and
 	// goes to the database as often as for one that an account has.
-	ByLoginID(ctx context.Context, company, loginID, alias string) (Account, error)
+	ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (Account, error)
 	// ByID finds an account by its id. ErrNotFound.
 	ByID(ctx context.Context, company string, id int64) (Account, error)
 	// ByMnemocode finds an account by its mnemocode. ErrNotFound.
@@ -109,7 +109,7 @@ type AccountWriter interface {
 	// is to keep the session keep (none, if it is zero), if the account is there
 	// and its Epoch still epoch; else ErrConflict. Of many callers with one
 	// epoch, one wins.
-	SetPassword(ctx context.Context, now time.Time, company string, id, epoch int64, hash string, keep TokenHash, events ...OutboxEvent) error
+	SetPassword(ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep TokenHash, events ...OutboxEvent) error
 	// Accept records acceptances, each replacing an older version's. ErrNotFound.
 	Accept(ctx context.Context, company string, id int64, accepted []Acceptance, events ...OutboxEvent) error
 	// Delete removes the account with all that belongs to it; its ending is
@@ -128,30 +128,30 @@ type BackupCodes interface {
 }
 
 // Tallies counts wrong attempts.
-type Tallies interface {
+type FailureCounts interface {
 	// Tally loads a tally (a zero one where there is none), lets change alter
 	// it and stores what it became, in one step that no other change of the
 	// tally can come between. If change fails nothing is stored and its error
 	// returned.
-	Tally(ctx context.Context, now time.Time, subject Subject, kind Kind, change func(*Tally) error) error
+	UpdateFailures(ctx context.Context, now time.Time, subject FailureKey, kind Kind, change func(*FailureCount) error) error
 	// Tallies returns all tallies of the subject.
-	Tallies(ctx context.Context, subject Subject) (map[Kind]Tally, error)
+	FailureCounts(ctx context.Context, subject FailureKey) (map[Kind]FailureCount, error)
 }
 
 // Endings remembers whose sessions are still to be ended: what Update, Delete,
 // SetPassword and NewEra owe until Ended is called, so that a crash between the
 // change and Sessions.End loses no ending.
-type Endings interface {
+type PendingRevocations interface {
 	// NewEra begins a new era of the company, one higher than the last: that of
 	// all accounts which are loaded from now on. It owes the ending of the
 	// sessions of earlier ones, which it returns, in one step and as quickly for
 	// a million accounts as for one.
-	NewEra(ctx context.Context, company string) (Ending, error)
+	NewCompanyGeneration(ctx context.Context, company string) (Revocation, error)
 	// Endings returns up to limit endings that are still to be done, ordered by
 	// company and account, beginning behind after's.
-	Endings(ctx context.Context, after Ending, limit int) ([]Ending, error)
+	PendingRevocations(ctx context.Context, after Revocation, limit int) ([]Revocation, error)
 	// Ended takes an ending off the list, if its epoch has not grown since.
-	Ended(ctx context.Context, ending Ending) error
+	RevocationDone(ctx context.Context, ending Revocation) error
 }
 
 // Seeds remembers which of the configuration's accounts were there once.
@@ -247,7 +247,7 @@ type SessionWriter interface {
 	// to e.Epoch, and so goes on, if it is Authorized and of the epoch just before.
 	// A session in RecoveryOTP that has a LoginID becomes a decoy of that instead of
 	// being ended. Revoked tells of what an account's Ending has ended.
-	End(ctx context.Context, now time.Time, e Ending) error
+	End(ctx context.Context, now time.Time, e Revocation) error
 }
 
 // SessionCodes keeps the one-time codes of sessions.
@@ -291,15 +291,15 @@ const LongestSession = 366 * 24 * time.Hour
 //
 // With Account 0 it is the company, all of whose sessions of an Era below Epoch
 // must end, decoys among them, and none is kept.
-type Ending struct {
-	Company string
-	Account int64
-	Epoch   int64
-	Keep    TokenHash // zero for none
+type Revocation struct {
+	Company    string
+	Account    int64
+	Generation int64
+	Keep       TokenHash // zero for none
 }
 
 // AllEpochs is the Epoch of a deleted account's ending.
-const AllEpochs = int64(1) << 62
+const AllGenerations = int64(1) << 62
 
 // A Counter counts what happened within a window that begins with the first
 // event and ends after Window; then it starts again from nothing.
@@ -341,12 +341,12 @@ type Feed interface {
 	// Ended: the session under hash was ended or replaced.
 	Ended(hash TokenHash)
 	// EndedAll: what the Ending says was ended.
-	EndedAll(e Ending)
+	EndedAll(e Revocation)
 	// Flush: something may have been missed.
 	Flush()
 	// Trust: whatever is not heard of by until may have been missed. The zero
 	// time ends the trust, which a Memory begins without.
-	Trust(until time.Time)
+	SetLease(until time.Time)
 }
 
 // A Recaller is Sessions that remember: it answers the protected path without

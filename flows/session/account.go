@@ -23,7 +23,7 @@ func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 	if err != nil {
 		return record.Account{}, wire.Unavailable("loading the account", err)
 	}
-	if a.ID != c.session.Account || a.Epoch != c.session.Epoch || a.Era != c.session.Era {
+	if a.ID != c.session.Account || a.Generation != c.session.Generation || a.CompanyGeneration != c.session.CompanyGeneration {
 		if a, err = c.ofRevoked(a); err != nil {
 			return record.Account{}, err
 		}
@@ -41,19 +41,19 @@ func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 // shows behind its secret.
 func (c *Call) ofRevoked(a record.Account) (record.Account, error) {
 	var status error
-	if c.session.Epoch == a.Barred-1 && c.session.Era == a.Era && c.Now.Before(c.session.Expires) {
+	if c.session.Generation == a.Barred-1 && c.session.CompanyGeneration == a.CompanyGeneration && c.Now.Before(c.session.Expires) {
 		status = tenant.Admitted(a)
 	}
 	anyones := c.Company.Hardened && (c.session.State == record.CheckPassword || c.session.State == record.RecoveryOTP)
 	switch {
-	case c.session.Era != a.Era: // with which decoys end, too
+	case c.session.CompanyGeneration != a.CompanyGeneration: // with which decoys end, too
 	case anyones && status != nil:
 		return a, nil
 	case anyones:
 		if c.session.Code != nil {
 			c.session.Code.Phone = "" // a decoy's
 		}
-		return record.Account{Era: a.Era}, nil
+		return record.Account{CompanyGeneration: a.CompanyGeneration}, nil
 	case status != nil && c.client.SeesStatus && (!c.Company.Hardened || c.proven(a)):
 		c.Found(a)
 		return record.Account{}, status
@@ -113,19 +113,19 @@ func (c *Call) nobody(ctx context.Context) (record.Account, error) {
 // FindAccount finds the account with a normalised login id, and the login
 // id's alias. An unknown login id is no error: the account is then empty but for
 // Era and Tallies, which are those of the alias.
-func (c *Call) FindAccount(ctx context.Context, loginID string) (a record.Account, alias string, err error) {
+func (c *Call) FindAccount(ctx context.Context, loginID string) (a record.Account, loginIDHash string, err error) {
 	keys, err := c.s.Keys(ctx)
 	if err != nil {
 		return record.Account{}, "", err
 	}
-	alias = keys.Alias(c.Company.Code, loginID)
-	a, err = c.s.Accounts.ByLoginID(ctx, c.Company.Code, loginID, alias)
+	loginIDHash = keys.LoginIDHash(c.Company.Code, loginID)
+	a, err = c.s.Accounts.ByLoginID(ctx, c.Company.Code, loginID, loginIDHash)
 	if errors.Is(err, record.ErrNotFound) {
-		return record.Account{Era: a.Era, Tallies: a.Tallies}, alias, nil
+		return record.Account{CompanyGeneration: a.CompanyGeneration, FailureCounts: a.FailureCounts}, loginIDHash, nil
 	}
 	if err != nil {
 		return record.Account{}, "", wire.Unavailable("looking up the login id", err)
 	}
 	c.Found(a)
-	return a, alias, nil
+	return a, loginIDHash, nil
 }

@@ -12,27 +12,27 @@ import (
 )
 
 // A Demand is what a path asks of a token beyond being good.
-type Demand struct {
+type Requirement struct {
 	Company string        // whose it must be; empty: anyone's
 	Among   []string      // and one of these companies'; empty: of all
 	Fresh   time.Duration // how long ago its login may be; 0: any time
 }
 
 // meets reports whether a company's token will do.
-func (d *Demand) meets(company string) bool {
+func (d *Requirement) meets(company string) bool {
 	return (d.Company == "" || d.Company == company) && (len(d.Among) == 0 || slices.Contains(d.Among, company))
 }
 
 // Authorize decides on a request for the protected path: it returns the
 // authorized session whose token was sent, or a *wire.Error or *wire.Refusal.
-func (s *Manager) Authorize(ctx context.Context, want Demand, authorization []string) (record.Session, error) {
+func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization []string) (record.Session, error) {
 	token, err := wire.ParseBearer(authorization)
 	if err != nil {
 		return record.Session{}, err
 	}
 	now := s.Now()
-	if tokens.IsSealed(token) {
-		return record.Session{}, s.refuseSealed(ctx, want, token, now)
+	if tokens.IsStateless(token) {
+		return record.Session{}, s.refuseStateless(ctx, want, token, now)
 	}
 	session, err := s.lookup(ctx, tokens.Prefix, token, want, now, func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 		return s.recall(ctx, want.Company, hash, want.Fresh > 0)
@@ -73,10 +73,10 @@ func (s *Manager) Live(ctx context.Context, session record.Session) error {
 // Peek returns the authorized session under a token of a company, of which it
 // prolongs nothing. Its errors are Authorize's.
 func (s *Manager) Peek(ctx context.Context, company, token string) (record.Session, error) {
-	if tokens.IsSealed(token) {
+	if tokens.IsStateless(token) {
 		return record.Session{}, wire.ErrSessionInvalid // a step's
 	}
-	session, err := s.lookup(ctx, tokens.Prefix, token, Demand{Company: company}, s.Now(), func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+	session, err := s.lookup(ctx, tokens.Prefix, token, Requirement{Company: company}, s.Now(), func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 		return s.recall(ctx, company, hash, true)
 	})
 	if err == nil && session.State != record.Authorized {
@@ -90,7 +90,7 @@ type getter = func(context.Context, record.TokenHash) (record.Session, error)
 
 // lookup returns the live session under a token, which must be a company's that
 // meets want.
-func (s *Manager) lookup(ctx context.Context, prefix, token string, want Demand, now time.Time, get getter) (record.Session, error) {
+func (s *Manager) lookup(ctx context.Context, prefix, token string, want Requirement, now time.Time, get getter) (record.Session, error) {
 	if !tokens.Shaped(prefix, token) {
 		return record.Session{}, wire.ErrTokenInvalid
 	}

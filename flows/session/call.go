@@ -69,7 +69,7 @@ func (s *Manager) Attempt(ctx context.Context, company *tenant.Company, address 
 
 // attempt is an Attempt that lacks its Keys.
 func (s *Manager) attempt(company *tenant.Company, address string) limits.Attempt {
-	at := limits.Attempt{Company: company, Address: address, Now: s.Now(), Counters: s.Sessions, Tallies: s.Accounts}
+	at := limits.Attempt{Company: company, Address: address, Now: s.Now(), Counters: s.Sessions, FailureCounts: s.Accounts}
 	if s.Observe != nil {
 		at.Told, at.Traffic = &s.told, &s.traffic
 	}

@@ -70,7 +70,7 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 	}
 	send := func(ctx context.Context) error { return c.s.send(ctx, c.Company, c.Company.SMS, a, m) }
 	if hidden {
-		send = c.withinHidden(a, send)
+		send = c.withinPrivate(a, send)
 	}
 	return newCode{code, counters, send}, nil
 }

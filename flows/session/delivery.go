@@ -103,5 +103,5 @@ func (s *Manager) chargeNotice(ctx context.Context, company *tenant.Company, a r
 	c.aboutSMS(a.Phone)
 	counters := append(c.PhoneSMS(a.Phone+"/notices"), c.CompanySMS()...)
 	country, _ := c.CountrySMS(a.Phone) // Notify has seen to it that it is allowed
-	return c.chargeHidden(ctx, a, append(counters, country...)...)
+	return c.chargePrivate(ctx, a, append(counters, country...)...)
 }

@@ -30,7 +30,7 @@ type Issued struct {
 func (c *Call) Enter(ctx context.Context, st Step) (Issued, error) {
 	switch st.State {
 	case record.CheckPassword:
-		return c.enterSealed(ctx, st)
+		return c.enterStateless(ctx, st)
 	case record.CheckOTP:
 		return c.awaitCode(ctx, st)
 	case record.Authorized:
@@ -98,7 +98,7 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 }
 
 // enterSealed takes a step to checkpassword, of which nothing is stored.
-func (c *Call) enterSealed(ctx context.Context, st Step) (Issued, error) {
+func (c *Call) enterStateless(ctx context.Context, st Step) (Issued, error) {
 	keys, err := c.s.Keys(ctx)
 	if err != nil {
 		return Issued{}, err
@@ -107,8 +107,8 @@ func (c *Call) enterSealed(ctx context.Context, st Step) (Issued, error) {
 		return Issued{}, err
 	}
 	session := c.newSession(st, record.TokenHash{})
-	token := keys.Seal(session)
-	c.issued = tokens.SealedID(token)
+	token := keys.NewStateless(session)
+	c.issued = tokens.StatelessID(token)
 	return Issued{Token: token, State: st.State, ExpiresIn: c.secondsUntil(session.Expires)}, nil
 }
 

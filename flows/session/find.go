@@ -10,20 +10,20 @@ import (
 )
 
 // Find finds the call's session: that of the token, of a company that meets want.
-func (c *Call) Find(ctx context.Context, token string, want Demand) error {
+func (c *Call) Find(ctx context.Context, token string, want Requirement) error {
 	return c.find(ctx, token, want, c.s.Sessions.Get)
 }
 
 // FindAndSpendCode is Find for a request that brings a one-time code. Finding a session
 // in that state spends the code that was sent for it, whatever comes of the request.
-func (c *Call) FindAndSpendCode(ctx context.Context, token string, want Demand, state record.State) error {
+func (c *Call) FindAndSpendCode(ctx context.Context, token string, want Requirement, state record.State) error {
 	return c.find(ctx, token, want, c.spendCode(state))
 }
 
-func (c *Call) find(ctx context.Context, token string, want Demand, get getter) error {
+func (c *Call) find(ctx context.Context, token string, want Requirement, get getter) error {
 	c.token = token
-	if tokens.IsSealed(token) {
-		return c.openSealed(ctx, Demand{Company: c.Company.Code})
+	if tokens.IsStateless(token) {
+		return c.openStateless(ctx, Requirement{Company: c.Company.Code})
 	}
 	session, err := c.s.lookup(ctx, tokens.Prefix, token, want, c.Now, get)
 	if err == nil {
@@ -35,7 +35,7 @@ func (c *Call) find(ctx context.Context, token string, want Demand, get getter) 
 // FindLink finds the call's session by the token of a mailed link. The step that follows
 // replaces the session, so the link works once.
 func (c *Call) FindLink(ctx context.Context, token string) error {
-	link, err := c.s.lookup(ctx, tokens.LinkPrefix, token, Demand{Company: c.Company.Code}, c.Now, c.s.Sessions.Get)
+	link, err := c.s.lookup(ctx, tokens.LinkPrefix, token, Requirement{Company: c.Company.Code}, c.Now, c.s.Sessions.Get)
 	if errors.Is(err, wire.ErrTokenInvalid) {
 		return c.whyRevoked(ctx, tokens.LinkPrefix, token)
 	}

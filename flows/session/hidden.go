@@ -17,7 +17,7 @@ import (
 func (c *Call) hides() bool { return c.Company.Hardened && c.session.State == record.RecoveryOTP }
 
 // withinHidden is send if the account's own budgets and locks allow it.
-func (c *Call) withinHidden(a record.Account, send func(context.Context) error) func(context.Context) error {
+func (c *Call) withinPrivate(a record.Account, send func(context.Context) error) func(context.Context) error {
 	budgets := append(c.AccountSMS(strconv.FormatInt(a.ID, 10), a.Phone), c.CompanySMS()...)
 	country, full := c.CountrySMS(a.Phone)
 	budgets = append(budgets, country...)
@@ -27,9 +27,9 @@ func (c *Call) withinHidden(a record.Account, send func(context.Context) error) 
 			return errBudgetSpent
 		}
 		if full != nil {
-			return c.spentHidden(ctx, a, full)
+			return c.spentPrivate(ctx, a, full)
 		}
-		if err := c.chargeHidden(ctx, a, budgets...); err != nil {
+		if err := c.chargePrivate(ctx, a, budgets...); err != nil {
 			return err
 		}
 		return send(ctx)
@@ -41,12 +41,12 @@ var errBudgetSpent = errors.New("a budget is used up")
 
 // chargeHidden charges budgets behind an answer that does not tell of them. It
 // tells the operator.
-func (c *Call) chargeHidden(ctx context.Context, a record.Account, counters ...record.Counter) error {
-	return c.spentHidden(ctx, a, c.s.Sessions.Charge(ctx, c.s.Now(), counters...))
+func (c *Call) chargePrivate(ctx context.Context, a record.Account, counters ...record.Counter) error {
+	return c.spentPrivate(ctx, a, c.s.Sessions.Charge(ctx, c.s.Now(), counters...))
 }
 
 // spentHidden makes errBudgetSpent of a counter that is full.
-func (c *Call) spentHidden(ctx context.Context, a record.Account, err error) error {
+func (c *Call) spentPrivate(ctx context.Context, a record.Account, err error) error {
 	if full, ok := errors.AsType[*record.Full](err); ok {
 		if s := c.s; s.told.First(s.Now(), full) {
 			e := c.By("")

@@ -32,15 +32,15 @@ func (c *Call) MailLink(ctx context.Context, a record.Account, mail string) erro
 // MailLinkLater is MailLink for a recovery whose answer must not tell whether there is an
 // account. It charges the budget of the login id that was sent. The account's own budget is
 // charged, and the link mailed, after the answer.
-func (c *Call) MailLinkLater(ctx context.Context, a record.Account, alias string) error {
-	if err := c.Charge(ctx, c.mailBudget(limits.DecoyBudget(alias))...); err != nil {
+func (c *Call) MailLinkLater(ctx context.Context, a record.Account, loginIDHash string) error {
+	if err := c.Charge(ctx, c.mailBudget(limits.DecoyBudget(loginIDHash))...); err != nil {
 		return err
 	}
 	if a.ID == 0 {
 		return nil
 	}
 	c.s.unseen(c.Company, a, message.RecoveryLink, func(ctx context.Context) error {
-		err := c.chargeHidden(ctx, a, c.mailBudget(strconv.FormatInt(a.ID, 10))...)
+		err := c.chargePrivate(ctx, a, c.mailBudget(strconv.FormatInt(a.ID, 10))...)
 		if errors.Is(err, errBudgetSpent) {
 			return nil
 		}

@@ -28,8 +28,8 @@ func (c *Call) codeAccount(ctx context.Context) (record.Account, error) {
 
 func (c *Call) mayTryCode(ctx context.Context, a record.Account) error {
 	if c.hides() {
-		_, tallies, err := c.Shown(ctx, a, c.session.LoginID)
-		return cmp.Or(err, c.CheckCodes(record.Account{Tallies: tallies}))
+		_, failures, err := c.PublicFailures(ctx, a, c.session.LoginID)
+		return cmp.Or(err, c.CheckCodes(record.Account{FailureCounts: failures}))
 	}
 	return cmp.Or(c.CheckCodes(a), tenant.Admitted(a))
 }
@@ -77,10 +77,10 @@ func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 		err = cmp.Or(c.CheckCodes(a), tenant.Admitted(a))
 	case right:
 	case c.hides():
-		err = c.CountWrongCode(ctx, c.Hidden(a, c.session.LoginID))
-		err = cmp.Or(err, c.SettleWindow(ctx, c.Subject(record.Account{}, c.session.LoginID), record.WrongCodes, c.Company.Limits.WrongCodes, false))
+		err = c.CountWrongCode(ctx, c.PrivateFailureKey(a, c.session.LoginID))
+		err = cmp.Or(err, c.RecordWindow(ctx, c.FailureKey(record.Account{}, c.session.LoginID), record.WrongCodes, c.Company.Limits.WrongCodes, false))
 	default:
-		err = c.SettleWindow(ctx, c.Subject(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, false)
+		err = c.RecordWindow(ctx, c.FailureKey(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, false)
 	}
 	if err == nil && !right {
 		err = wire.ErrOTPInvalid
@@ -103,7 +103,7 @@ func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
 	if err != nil {
 		return Step{}, wire.Unavailable("checking the backup code", err)
 	}
-	err = c.SettleWindow(ctx, c.Subject(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, match != "")
+	err = c.RecordWindow(ctx, c.FailureKey(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, match != "")
 	if err == nil && match == "" {
 		err = wire.ErrBackupCodeInvalid
 	}

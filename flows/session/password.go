@@ -13,23 +13,23 @@ import (
 
 // A PasswordAttempt is one try at the password of an account.
 type PasswordAttempt struct {
-	Account  record.Account // empty but for Tallies for an unknown login id
-	Alias    string         // of the login id that was sent; in a hardened company of a known one, too
-	Password string
-	Subject  record.Subject // whose count a wrong password adds to
-	Solved   bool           // no captcha is due any more
-	Wrong    *wire.Error    // the answer to a wrong password
+	Account     record.Account // empty but for Tallies for an unknown login id
+	LoginIDHash string         // of the login id that was sent; in a hardened company of a known one, too
+	Password    string
+	Subject     record.FailureKey // whose count a wrong password adds to
+	Solved      bool              // no captcha is due any more
+	Wrong       *wire.Error       // the answer to a wrong password
 }
 
 // TryPassword looks at rates and locks, then compares the password of an account that
 // its caller knows, so that nothing of it need be hidden. A wrong one is
 // wire.ErrPasswordInvalid.
 func (s *Manager) TryPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) error {
-	if err := at.CheckPasswords(a.Tallies[record.WrongPasswords]); err != nil {
+	if err := at.CheckPasswords(a.FailureCounts[record.WrongPasswords]); err != nil {
 		return err
 	}
 	return s.ComparePassword(ctx, at, PasswordAttempt{
-		Account: a, Password: typed, Subject: at.Subject(a, ""), Solved: true, Wrong: wire.ErrPasswordInvalid,
+		Account: a, Password: typed, Subject: at.FailureKey(a, ""), Solved: true, Wrong: wire.ErrPasswordInvalid,
 	})
 }
 
@@ -43,12 +43,12 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t Pas
 	if err != nil {
 		return wire.Unavailable("checking the password", err)
 	}
-	if at.Company.Hardened && t.Alias != "" { // else t.Subject is the account itself
-		if ok, err = at.SettleHidden(ctx, at.Hidden(t.Account, t.Alias), ok); err != nil {
+	if at.Company.Hardened && t.LoginIDHash != "" { // else t.Subject is the account itself
+		if ok, err = at.RecordPrivate(ctx, at.PrivateFailureKey(t.Account, t.LoginIDHash), ok); err != nil {
 			return err
 		}
 	}
-	captcha, err := at.SettlePassword(ctx, t.Subject, ok, t.Solved)
+	captcha, err := at.RecordPassword(ctx, t.Subject, ok, t.Solved)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (s *Manager) CheckNotSame(ctx context.Context, at *limits.Attempt, a record
 // PasswordSet is what a new password brings beside the end of sessions. It needs
 // not succeed.
 func (s *Manager) PasswordSet(ctx context.Context, company *tenant.Company, a record.Account) {
-	if err := s.clearShown(ctx, company, a, record.WrongPasswords); err != nil {
+	if err := s.clearPublic(ctx, company, a, record.WrongPasswords); err != nil {
 		s.Log.Warn("a lock that strangers are told of goes on after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
 	}
 	s.Notify(company, a, message.NoticePasswordChanged)

@@ -45,20 +45,20 @@ func (s *Manager) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-endings.C:
-			background.Maintain(s.Log, "ending sessions that are owed it", func() error { return s.EndOwed(ctx) })
+			background.Maintain(s.Log, "ending sessions that are owed it", func() error { return s.RevokePending(ctx) })
 		}
 	}
 }
 
 // EndOwed ends the sessions of accounts that were changed by someone who could
 // not end them. One that can't be ended holds up no other.
-func (s *Manager) EndOwed(ctx context.Context) error {
-	var after record.Ending
+func (s *Manager) RevokePending(ctx context.Context) error {
+	var after record.Revocation
 	var group errgroup.Group
 	group.SetLimit(endingsAtOnce)
 	var failed error
 	for {
-		endings, err := s.Accounts.Endings(ctx, after, endingsPage)
+		endings, err := s.Accounts.PendingRevocations(ctx, after, endingsPage)
 		for _, e := range endings {
 			after = e
 			group.Go(func() error {

@@ -47,25 +47,25 @@ func (c *Call) profile(st Step) record.Profile {
 
 func (c *Call) newSession(st Step, hash record.TokenHash) record.Session {
 	next := record.Session{
-		Hash:      hash,
-		ID:        tokens.NewID(),
-		Company:   c.Company.Code,
-		Account:   st.Account.ID,
-		Mnemocode: st.Account.Mnemocode,
-		LoginID:   st.DecoyOf,
-		Epoch:     st.Account.Epoch,
-		Era:       st.Account.Era,
-		State:     st.State,
-		Accepted:  st.Accepted,
-		Created:   c.Now,
-		LastUsed:  c.Now,
-		Address:   c.Address,
-		UserAgent: c.userAgent,
-		Profile:   c.profile(st),
-		Expires:   c.Now.Add(time.Duration(c.Company.Session.Temporary)),
-		Ends:      c.Now.Add(time.Duration(c.Company.Session.Temporary)),
-		AtMost:    maxPending,
-		ByApp:     st.byApp,
+		Hash:              hash,
+		ID:                tokens.NewID(),
+		Company:           c.Company.Code,
+		Account:           st.Account.ID,
+		Mnemocode:         st.Account.Mnemocode,
+		LoginID:           st.DecoyOf,
+		Generation:        st.Account.Generation,
+		CompanyGeneration: st.Account.CompanyGeneration,
+		State:             st.State,
+		Accepted:          st.Accepted,
+		Created:           c.Now,
+		LastUsed:          c.Now,
+		Address:           c.Address,
+		UserAgent:         c.userAgent,
+		Profile:           c.profile(st),
+		Expires:           c.Now.Add(time.Duration(c.Company.Session.Temporary)),
+		Ends:              c.Now.Add(time.Duration(c.Company.Session.Temporary)),
+		AtMost:            maxPending,
+		ByApp:             st.byApp,
 	}
 	if st.State == record.Authorized {
 		next.AtMost = c.Company.Limits.SessionsPerAccount
@@ -142,7 +142,7 @@ func (s *Manager) abandon(ctx context.Context, hash record.TokenHash) {
 // RevokeAll revokes the sessions that end with a change of their account, or with the
 // company's session generation. Each has an event of its own, like by, which says why and
 // who did it. If RevokeAll fails, Run tries until it succeeds.
-func (s *Manager) RevokeAll(ctx context.Context, e record.Ending, by record.Event) error {
+func (s *Manager) RevokeAll(ctx context.Context, e record.Revocation, by record.Event) error {
 	ctx = context.WithoutCancel(ctx) // the change is made: see it through
 	events, unlisted := s.endings(ctx, e, by)
 	if err := s.Sessions.End(ctx, s.Now(), e); err != nil {
@@ -154,7 +154,7 @@ func (s *Manager) RevokeAll(ctx context.Context, e record.Ending, by record.Even
 	for _, event := range events {
 		s.Emit(ctx, event)
 	}
-	if err := s.Accounts.Ended(ctx, e); err != nil {
+	if err := s.Accounts.RevocationDone(ctx, e); err != nil {
 		s.Warn("an ending that was done will be done again", "company", e.Company, "error", err)
 	}
 	return nil
@@ -162,21 +162,21 @@ func (s *Manager) RevokeAll(ctx context.Context, e record.Ending, by record.Even
 
 // ErrOwed says that a change is stored and the sessions that it ends are not
 // ended yet. Run goes on trying.
-var ErrOwed = errors.New("the change is stored; its sessions could not be ended yet, which is tried again until it is done")
+var ErrRevocationPending = errors.New("the change is stored; its sessions could not be ended yet, which is tried again until it is done")
 
 // EndNow ends what an operator's change owes the end of. ErrOwed if that could not be
 // done yet.
-func (s *Manager) EndNow(ctx context.Context, e record.Ending, by record.Event) error {
+func (s *Manager) EndNow(ctx context.Context, e record.Revocation, by record.Event) error {
 	if err := s.RevokeAll(ctx, e, by); err != nil {
 		s.Warn("sessions that are to end could not be ended yet", "company", e.Company, "error", err)
-		return ErrOwed
+		return ErrRevocationPending
 	}
 	return nil
 }
 
 // endings returns the events of the sessions that an ending is about to end: one
 // for all of a company's. It fails where they can't be listed.
-func (s *Manager) endings(ctx context.Context, e record.Ending, by record.Event) ([]record.Event, error) {
+func (s *Manager) endings(ctx context.Context, e record.Revocation, by record.Event) ([]record.Event, error) {
 	if s.Observe == nil {
 		return nil, nil
 	}
@@ -187,7 +187,7 @@ func (s *Manager) endings(ctx context.Context, e record.Ending, by record.Event)
 	sessions, err := s.Sessions.List(ctx, s.Now(), e.Company, e.Account)
 	var events []record.Event
 	for _, session := range sessions {
-		if session.Epoch < e.Epoch && session.Hash != e.Keep {
+		if session.Generation < e.Generation && session.Hash != e.Keep {
 			events = append(events, session.Ended(by))
 		}
 	}

@@ -26,7 +26,7 @@ func (c *Call) tryApp(ctx context.Context, a record.Account, code string) (Step,
 		return Step{}, err
 	}
 	at, right := tokens.MatchTOTP(secret, code, c.Now)
-	err = c.SettleWindow(ctx, c.Subject(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, right)
+	err = c.RecordWindow(ctx, c.FailureKey(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, right)
 	if err == nil && !right {
 		err = errAppCode
 	}

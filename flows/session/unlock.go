@@ -11,16 +11,16 @@ import (
 // ClearAttempts forgets an account's wrong attempts, also those that strangers are
 // told of, and with them their locks. The outbox events are stored with the last.
 func (s *Manager) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.Kind, events ...record.OutboxEvent) error {
-	err := s.clear(ctx, record.Subject{Company: a.Company, Account: a.ID}, kinds, events...)
-	return cmp.Or(err, s.clearShown(ctx, company, a, kinds...))
+	err := s.clear(ctx, record.FailureKey{Company: a.Company, Account: a.ID}, kinds, events...)
+	return cmp.Or(err, s.clearPublic(ctx, company, a, kinds...))
 }
 
 // clear forgets wrong attempts, and with them their locks. The outbox
 // events are stored with the last.
-func (s *Manager) clear(ctx context.Context, subject record.Subject, kinds []record.Kind, events ...record.OutboxEvent) error {
+func (s *Manager) clear(ctx context.Context, subject record.FailureKey, kinds []record.Kind, events ...record.OutboxEvent) error {
 	for i, kind := range kinds {
-		err := s.Accounts.Tally(ctx, s.Now(), subject, kind, func(t *record.Tally) error {
-			*t = record.Tally{}
+		err := s.Accounts.UpdateFailures(ctx, s.Now(), subject, kind, func(t *record.FailureCount) error {
+			*t = record.FailureCount{}
 			if i == len(kinds)-1 {
 				t.Outbox = events
 			}
@@ -35,7 +35,7 @@ func (s *Manager) clear(ctx context.Context, subject record.Subject, kinds []rec
 
 // clearShown forgets the wrong attempts that strangers are told of: those of all
 // the account's login ids.
-func (s *Manager) clearShown(ctx context.Context, company *tenant.Company, a record.Account, kinds ...record.Kind) error {
+func (s *Manager) clearPublic(ctx context.Context, company *tenant.Company, a record.Account, kinds ...record.Kind) error {
 	if !company.Hardened {
 		return nil
 	}
@@ -44,8 +44,8 @@ func (s *Manager) clearShown(ctx context.Context, company *tenant.Company, a rec
 		return err
 	}
 	for _, id := range record.LoginIDs(a) {
-		alias := keys.Alias(company.Code, id)
-		if err := s.clear(ctx, record.Subject{Company: company.Code, LoginID: alias}, kinds); err != nil {
+		loginIDHash := keys.LoginIDHash(company.Code, id)
+		if err := s.clear(ctx, record.FailureKey{Company: company.Code, LoginID: loginIDHash}, kinds); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // PasswordsLocked returns until when no password is looked at, zero if it is.
 // From DisableAfter on that is until the account is unlocked or recovered: the
 // time is then a guess.
-func (l *Limits) PasswordsLocked(t record.Tally, now time.Time) time.Time {
+func (l *Limits) PasswordsLocked(t record.FailureCount, now time.Time) time.Time {
 	if t.Count >= l.DisableAfter {
 		return now.Add(time.Duration(l.LockFor))
 	}
@@ -28,7 +28,7 @@ func WindowLock(kind record.Kind) string {
 }
 
 // LockAt is the lock that a tally has just reached, empty for none.
-func (l *Limits) LockAt(kind record.Kind, t record.Tally) string {
+func (l *Limits) LockAt(kind record.Kind, t record.FailureCount) string {
 	switch {
 	case kind == record.WrongPasswords && t.Count >= l.DisableAfter:
 		return record.LockDisabled

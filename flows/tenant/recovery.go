@@ -52,7 +52,7 @@ func (c *Company) HardenedMethod(wanted Method, a record.Account) (record.Accoun
 	}
 	bothFactors := wanted == ByPhone && c.NeedsSecondFactor(a) // one phone must not be both
 	if a.ID == 0 || Admitted(a) != nil || notSet(wanted, a) != nil || bothFactors {
-		return record.Account{Era: a.Era}, wanted, nil
+		return record.Account{CompanyGeneration: a.CompanyGeneration}, wanted, nil
 	}
 	return a, wanted, nil
 }

@@ -22,17 +22,17 @@ import (
 // Keys are what is derived from the secret of a store, which all nodes of a
 // deployment share and nobody else knows.
 type Keys struct {
-	alias      []byte // the secret itself
-	sessions   cipher.AEAD
-	apps       cipher.AEAD
-	challenges []byte
-	counters   []byte
-	pages      []byte
+	loginIDHash []byte // the secret itself
+	sessions    cipher.AEAD
+	apps        cipher.AEAD
+	challenges  []byte
+	counters    []byte
+	pages       []byte
 }
 
 // NewKeys derives the keys (RFC 5869), each for one purpose.
 func NewKeys(secret []byte) (*Keys, error) {
-	k := &Keys{alias: secret}
+	k := &Keys{loginIDHash: secret}
 	var err error
 	derive := func(purpose string) []byte {
 		key, failed := hkdf.Key(sha256.New, secret, nil, purpose, chacha20poly1305.KeySize)
@@ -52,8 +52,8 @@ func NewKeys(secret []byte) (*Keys, error) {
 
 // Alias stands for a login id that no account of the company has wherever something
 // is kept of it: a user may have typed a password there. Strangers can't work it out.
-func (k *Keys) Alias(company, loginID string) string {
-	mac := hmac.New(sha256.New, k.alias)
+func (k *Keys) LoginIDHash(company, loginID string) string {
+	mac := hmac.New(sha256.New, k.loginIDHash)
 	mac.Write([]byte(company + "/alias/" + loginID))
 	return hex.EncodeToString(mac.Sum(nil))
 }

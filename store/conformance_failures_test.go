@@ -15,7 +15,7 @@ var tallyCases = []accountsCase{
 		promise: "Tally loads a tally (a zero one where there is none), lets change alter it and stores what it became; if change fails nothing is stored and its error returned.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
-			subjects := []record.Subject{
+			subjects := []record.FailureKey{
 				{Company: "acme", Account: a.ID},
 				{Company: "acme", LoginID: "x"},
 				{Company: "acme", LoginID: "y"},
@@ -24,36 +24,36 @@ var tallyCases = []accountsCase{
 			until := t0.Add(time.Minute)
 			for n, subject := range subjects {
 				for m, kind := range []record.Kind{record.WrongPasswords, record.WrongCodes} {
-					must(t, one.Tally(bg, t0, subject, kind, func(tally *record.Tally) error {
-						wantEqual(t, "first", *tally, record.Tally{})
-						*tally = record.Tally{Count: 10*n + m + 1, Until: until}
+					must(t, one.UpdateFailures(bg, t0, subject, kind, func(failureCount *record.FailureCount) error {
+						wantEqual(t, "first", *failureCount, record.FailureCount{})
+						*failureCount = record.FailureCount{Count: 10*n + m + 1, Until: until}
 						return nil
 					}))
 				}
 			}
 			refused := errors.New("refused")
 			for n, subject := range subjects {
-				err := two.Tally(bg, t0, subject, record.WrongCodes, func(tally *record.Tally) error {
-					wantEqual(t, "second", *tally, record.Tally{Count: 10*n + 2, Until: until})
-					tally.Count = 99
+				err := two.UpdateFailures(bg, t0, subject, record.WrongCodes, func(failureCount *record.FailureCount) error {
+					wantEqual(t, "second", *failureCount, record.FailureCount{Count: 10*n + 2, Until: until})
+					failureCount.Count = 99
 					return refused
 				})
 				if err != refused {
 					t.Errorf("got error %v, want change's own", err)
 				}
-				wantEqual(t, "tallies", get[map[record.Kind]record.Tally](t)(two.Tallies(bg, subject)), map[record.Kind]record.Tally{
+				wantEqual(t, "tallies", get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, subject)), map[record.Kind]record.FailureCount{
 					record.WrongPasswords: {Count: 10*n + 1, Until: until},
 					record.WrongCodes:     {Count: 10*n + 2, Until: until},
 				})
 			}
-			must(t, one.Tally(bg, t0, subjects[0], record.WrongCodes, func(tally *record.Tally) error {
-				*tally = record.Tally{}
+			must(t, one.UpdateFailures(bg, t0, subjects[0], record.WrongCodes, func(failureCount *record.FailureCount) error {
+				*failureCount = record.FailureCount{}
 				return nil
 			}))
-			cleared := get[map[record.Kind]record.Tally](t)(two.Tallies(bg, subjects[0]))
-			wantEqual(t, "cleared", cleared[record.WrongCodes], record.Tally{})
+			cleared := get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, subjects[0]))
+			wantEqual(t, "cleared", cleared[record.WrongCodes], record.FailureCount{})
 			for range 2 { // one there is none of, and that stays so
-				must(t, one.Tally(bg, t0, subjects[0], record.WrongCodes, add(0)))
+				must(t, one.UpdateFailures(bg, t0, subjects[0], record.WrongCodes, add(0)))
 			}
 		},
 	},
@@ -64,15 +64,15 @@ var tallyCases = []accountsCase{
 			a := create(t, one, someone("acme", "m1"))
 			create(t, one, someone("other", "m1"))
 			until := t0.Add(time.Minute)
-			for n, s := range []record.Subject{{Company: "acme", Account: a.ID}, {Company: "acme", LoginID: "alias"}} {
+			for n, s := range []record.FailureKey{{Company: "acme", Account: a.ID}, {Company: "acme", LoginID: "alias"}} {
 				for m, kind := range []record.Kind{record.WrongPasswords, record.Kind(odd)} {
-					must(t, one.Tally(bg, t0, s, kind, func(tally *record.Tally) error {
-						*tally = record.Tally{Count: 10*n + m + 1, Until: until}
+					must(t, one.UpdateFailures(bg, t0, s, kind, func(failureCount *record.FailureCount) error {
+						*failureCount = record.FailureCount{Count: 10*n + m + 1, Until: until}
 						return nil
 					}))
 				}
 			}
-			a.Tallies = map[record.Kind]record.Tally{record.WrongPasswords: {Count: 1, Until: until}, record.Kind(odd): {Count: 2, Until: until}}
+			a.FailureCounts = map[record.Kind]record.FailureCount{record.WrongPasswords: {Count: 1, Until: until}, record.Kind(odd): {Count: 2, Until: until}}
 			wantEqual(t, "ByID", get[record.Account](t)(two.ByID(bg, "acme", a.ID)), a)
 			wantEqual(t, "ByMnemocode", get[record.Account](t)(two.ByMnemocode(bg, "acme", "m1")), a)
 			wantEqual(t, "ByIdentity", get[record.Account](t)(two.ByIdentity(bg, "acme", a.Identities[0])), a)
@@ -81,7 +81,7 @@ var tallyCases = []accountsCase{
 			}
 			nobody, err := two.ByLoginID(bg, "acme", "nobody", "alias")
 			wantErr(t, "ByLoginID", err, record.ErrNotFound)
-			wantEqual(t, "nobody", nobody, record.Account{Tallies: map[record.Kind]record.Tally{
+			wantEqual(t, "nobody", nobody, record.Account{FailureCounts: map[record.Kind]record.FailureCount{
 				record.WrongPasswords: {Count: 11, Until: until}, record.Kind(odd): {Count: 12, Until: until}}})
 			for _, c := range [][2]string{{"acme", "another alias"}, {"other", "alias"}} {
 				nobody, err := two.ByLoginID(bg, c[0], "nobody", c[1])
@@ -94,13 +94,13 @@ var tallyCases = []accountsCase{
 		name:    "racing Tally",
 		promise: "No other change of the tally can come between.",
 		run: func(t *testing.T, one, two record.Accounts) {
-			subject := record.Subject{Company: "acme", LoginID: "x"}
+			subject := record.FailureKey{Company: "acme", LoginID: "x"}
 			errs := race(100, one, two, func(_ int, s record.Accounts) error {
-				return s.Tally(bg, t0, subject, record.WrongPasswords, add(1))
+				return s.UpdateFailures(bg, t0, subject, record.WrongPasswords, add(1))
 			})
 			wantWinners(t, errs, 100, is(nil))
-			wantEqual(t, "tallies", get[map[record.Kind]record.Tally](t)(one.Tallies(bg, subject)),
-				map[record.Kind]record.Tally{record.WrongPasswords: {Count: 100}})
+			wantEqual(t, "tallies", get[map[record.Kind]record.FailureCount](t)(one.FailureCounts(bg, subject)),
+				map[record.Kind]record.FailureCount{record.WrongPasswords: {Count: 100}})
 		},
 	},
 	{
@@ -108,17 +108,17 @@ var tallyCases = []accountsCase{
 		promise: "Sweep forgets tallies of unknown login ids that did not change for a day.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
-			account := record.Subject{Company: "acme", Account: a.ID}
-			old := record.Subject{Company: "acme", LoginID: "old"}
-			recent := record.Subject{Company: "acme", LoginID: "recent"}
-			must(t, one.Tally(bg, t0, account, record.WrongPasswords, add(1)))
-			must(t, one.Tally(bg, t0, old, record.WrongPasswords, add(1)))
-			must(t, one.Tally(bg, t0, old, record.WrongCodes, add(1)))
-			must(t, one.Tally(bg, t0, recent, record.WrongPasswords, add(1)))
-			must(t, one.Tally(bg, t0.Add(time.Minute), recent, record.WrongPasswords, add(1)))
+			account := record.FailureKey{Company: "acme", Account: a.ID}
+			old := record.FailureKey{Company: "acme", LoginID: "old"}
+			recent := record.FailureKey{Company: "acme", LoginID: "recent"}
+			must(t, one.UpdateFailures(bg, t0, account, record.WrongPasswords, add(1)))
+			must(t, one.UpdateFailures(bg, t0, old, record.WrongPasswords, add(1)))
+			must(t, one.UpdateFailures(bg, t0, old, record.WrongCodes, add(1)))
+			must(t, one.UpdateFailures(bg, t0, recent, record.WrongPasswords, add(1)))
+			must(t, one.UpdateFailures(bg, t0.Add(time.Minute), recent, record.WrongPasswords, add(1)))
 			must(t, two.Sweep(bg, t0.Add(24*time.Hour+time.Second)))
-			for subject, want := range map[record.Subject]int{account: 1, old: 0, recent: 1} {
-				wantEqual(t, "tallies", len(get[map[record.Kind]record.Tally](t)(one.Tallies(bg, subject))), want)
+			for subject, want := range map[record.FailureKey]int{account: 1, old: 0, recent: 1} {
+				wantEqual(t, "tallies", len(get[map[record.Kind]record.FailureCount](t)(one.FailureCounts(bg, subject))), want)
 			}
 		},
 	},
@@ -126,20 +126,20 @@ var tallyCases = []accountsCase{
 		name:    "sweep of many tallies",
 		promise: "Sweep clears all that is to be cleared, however much it is.",
 		run: func(t *testing.T, one, two record.Accounts) {
-			subject := func(i int) record.Subject { return record.Subject{Company: "acme", LoginID: fmt.Sprint(i)} }
+			subject := func(i int) record.FailureKey { return record.FailureKey{Company: "acme", LoginID: fmt.Sprint(i)} }
 			for i := range 1200 {
-				must(t, one.Tally(bg, t0, subject(i), record.WrongPasswords, add(1)))
+				must(t, one.UpdateFailures(bg, t0, subject(i), record.WrongPasswords, add(1)))
 			}
 			must(t, two.Sweep(bg, t0.Add(48*time.Hour)))
 			for i := range 1200 {
-				wantEqual(t, "tallies", len(get[map[record.Kind]record.Tally](t)(one.Tallies(bg, subject(i)))), 0)
+				wantEqual(t, "tallies", len(get[map[record.Kind]record.FailureCount](t)(one.FailureCounts(bg, subject(i)))), 0)
 			}
 		},
 	},
 }
 
-func add(n int) func(*record.Tally) error {
-	return func(t *record.Tally) error {
+func add(n int) func(*record.FailureCount) error {
+	return func(t *record.FailureCount) error {
 		t.Count += n
 		return nil
 	}

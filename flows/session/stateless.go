@@ -14,12 +14,12 @@ import (
 
 // openSealed finds the session in the call's token, which must be a company's that
 // meets want, and its account.
-func (c *Call) openSealed(ctx context.Context, want Demand) error {
+func (c *Call) openStateless(ctx context.Context, want Requirement) error {
 	keys, err := c.s.Keys(ctx)
 	if err != nil {
 		return err
 	}
-	session, tag, ok := keys.Unseal(c.token)
+	session, tag, ok := keys.OpenStateless(c.token)
 	owner := c.s.tagged(tag)
 	if !ok || owner == nil || !want.meets(owner.Code) || !c.Now.Before(session.Expires.Add(record.Keep)) {
 		return wire.ErrTokenInvalid
@@ -63,11 +63,11 @@ func (s *Manager) tagged(tag tokens.CompanyTag) *tenant.Company {
 }
 
 // refuseSealed says why a sealed token does not open the protected path.
-func (s *Manager) refuseSealed(ctx context.Context, want Demand, token string, now time.Time) error {
+func (s *Manager) refuseStateless(ctx context.Context, want Requirement, token string, now time.Time) error {
 	c := s.NewCall(Client{})
 	c.token = token
 	c.Now = now
-	if err := c.openSealed(ctx, want); err != nil {
+	if err := c.openStateless(ctx, want); err != nil {
 		return err
 	}
 	return wire.ErrSessionInvalid

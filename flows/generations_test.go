@@ -24,8 +24,8 @@ type laps struct {
 	then func()
 }
 
-func (l laps) ByLoginID(ctx context.Context, company, loginID, alias string) (record.Account, error) {
-	a, err := l.Accounts.ByLoginID(ctx, company, loginID, alias)
+func (l laps) ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (record.Account, error) {
+	a, err := l.Accounts.ByLoginID(ctx, company, loginID, loginIDHash)
 	l.then()
 	return a, err
 }
@@ -144,8 +144,8 @@ func TestLoginsThatRaceWithTheEndOfAllSessions(t *testing.T) {
 	for _, token := range after {
 		b.wantLive(token, nil)
 	}
-	if a := b.load(); a.Era != 1 || len(sure) == 0 || len(after) == 0 {
-		t.Errorf("era %d, %d tokens before, %d after", a.Era, len(sure), len(after))
+	if a := b.load(); a.CompanyGeneration != 1 || len(sure) == 0 || len(after) == 0 {
+		t.Errorf("era %d, %d tokens before, %d after", a.CompanyGeneration, len(sure), len(after))
 	}
 }
 
@@ -154,18 +154,18 @@ func TestTheEndOfAllSessionsThatFailsIsToldAndDoneLater(t *testing.T) {
 	sessions := &unwilling{Sessions: b.Sessions, broken: true}
 	token := b.sessionIn(record.Authorized)
 	b.Sessions = sessions
-	if err := b.admin().EndAllSessions(t.Context()); !errors.Is(err, session.ErrOwed) {
+	if err := b.admin().EndAllSessions(t.Context()); !errors.Is(err, session.ErrRevocationPending) {
 		t.Fatalf("got %v, want ErrOwed", err)
 	}
 	if live, err := b.admin().LiveSessions(t.Context(), mnemocode); err != nil || len(live) != 0 {
 		t.Errorf("a session that is to end is shown: %v, %v", live, err)
 	}
 	sessions.broken = false
-	if err := b.EndOwed(t.Context()); err != nil {
+	if err := b.RevokePending(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	b.wantLive(token, wire.ErrTokenInvalid)
-	if owed, err := b.Accounts.Endings(t.Context(), record.Ending{}, 10); err != nil || len(owed) != 0 {
+	if owed, err := b.Accounts.PendingRevocations(t.Context(), record.Revocation{}, 10); err != nil || len(owed) != 0 {
 		t.Errorf("still owed: %v, %v", owed, err)
 	}
 }

@@ -45,13 +45,13 @@ func (s redisSessions) Expire(ctx context.Context, now time.Time, hash record.To
 
 var endScript = newScript("end")
 
-func (s redisSessions) End(ctx context.Context, now time.Time, e record.Ending) error {
+func (s redisSessions) End(ctx context.Context, now time.Time, e record.Revocation) error {
 	return s.call(ctx, "ending sessions", func(ctx context.Context) error {
 		if e.Account == 0 {
 			return s.endCompany(ctx, e)
 		}
 		keys := append([]string{s.accountKey("f", e.Company, e.Account)}, s.indexes(e.Company, e.Account)...)
-		_, _, err := s.run(ctx, endScript, keys, e.Epoch, fenceLife(e).Milliseconds(), s.channel(), encodeEnding(e),
+		_, _, err := s.run(ctx, endScript, keys, e.Generation, fenceLife(e).Milliseconds(), s.channel(), encodeRevocation(e),
 			keptBytes(e.Keep), string(record.Authorized), micros(now), string(record.RecoveryOTP))
 		return err
 	})
@@ -61,11 +61,11 @@ var endCompanyScript = newScript("endcompany")
 
 // endCompany raises the company's fence in each bucket, and tells of it with the
 // last one. What is behind it Redis forgets when its time has come.
-func (s redisSessions) endCompany(ctx context.Context, e record.Ending) error {
+func (s redisSessions) endCompany(ctx context.Context, e record.Revocation) error {
 	const last = record.Buckets - 1
 	raise := func(ctx context.Context, bucket int, message string) error {
-		_, _, err := s.run(ctx, endCompanyScript, []string{s.companyFence(bucket, e.Company)},
-			e.Epoch, fenceLife(e).Milliseconds(), s.channel(), message)
+		_, _, err := s.run(ctx, endCompanyScript, []string{s.companyMarker(bucket, e.Company)},
+			e.Generation, fenceLife(e).Milliseconds(), s.channel(), message)
 		return err
 	}
 	group, of := errgroup.WithContext(ctx)
@@ -76,5 +76,5 @@ func (s redisSessions) endCompany(ctx context.Context, e record.Ending) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return raise(ctx, last, encodeEnding(e))
+	return raise(ctx, last, encodeRevocation(e))
 }

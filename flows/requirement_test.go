@@ -10,20 +10,20 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-func TestADemandMayNameCompanies(t *testing.T) {
+func TestARequirementMayNameCompanies(t *testing.T) {
 	for _, state := range record.States[1:] {
 		b := newBench(t)
 		token := b.sessionIn(state)
 		for _, test := range []struct {
-			demand session.Demand
+			demand session.Requirement
 			want   bool
 		}{
-			{session.Demand{Among: []string{code}}, true},
-			{session.Demand{Among: []string{"globex", code}}, true},
-			{session.Demand{Company: code, Among: []string{"globex", code}}, true},
-			{session.Demand{Among: []string{"globex"}}, false},
-			{session.Demand{Company: code, Among: []string{"globex"}}, false},
-			{session.Demand{Company: "globex", Among: []string{code}}, false},
+			{session.Requirement{Among: []string{code}}, true},
+			{session.Requirement{Among: []string{"globex", code}}, true},
+			{session.Requirement{Company: code, Among: []string{"globex", code}}, true},
+			{session.Requirement{Among: []string{"globex"}}, false},
+			{session.Requirement{Company: code, Among: []string{"globex"}}, false},
+			{session.Requirement{Company: "globex", Among: []string{code}}, false},
 		} {
 			want := wire.ErrTokenInvalid
 			if test.want {
@@ -40,7 +40,7 @@ func TestADemandMayNameCompanies(t *testing.T) {
 
 // What is fresh goes by the moment of the login, and not by what is set for
 // sessions now; memory knows it as the store does.
-func TestADemandMayBeForAFreshLogin(t *testing.T) {
+func TestARequirementMayBeForAFreshLogin(t *testing.T) {
 	for name, remembering := range map[string]bool{"from the store": false, "from memory": true} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -50,7 +50,7 @@ func TestADemandMayBeForAFreshLogin(t *testing.T) {
 			}
 			token := b.sessionIn(record.Authorized)
 			ask := func(fresh time.Duration) (record.Session, error) {
-				return b.Authorize(t.Context(), session.Demand{Fresh: fresh}, []string{"Bearer " + token})
+				return b.Authorize(t.Context(), session.Requirement{Fresh: fresh}, []string{"Bearer " + token})
 			}
 			if _, err := ask(0); err != nil { // so that it is remembered, but not when it began
 				t.Fatal(err)

@@ -22,7 +22,7 @@ var endCases = []sessionsCase{
 			elsewhere := session("elsewhere@other/1", 1, 1, record.CheckPassword)
 			must(t, one.Create(bg, t0, elsewhere))
 
-			must(t, two.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 3}))
+			must(t, two.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 3}))
 			wantGone(t, one, "e1", "e2", "link")
 			wantSession(t, one, session("e3", 1, 3, record.Authorized))
 			wantSession(t, one, session("neighbour@2", 2, 1, record.CheckPassword))
@@ -38,7 +38,7 @@ var endCases = []sessionsCase{
 		run: func(t *testing.T, one, two record.Sessions) {
 			known := map[string]record.State{"step": record.CheckOTP, "login": record.Authorized, "link": record.MailedLink}
 			for name, state := range known {
-				must(t, one.Create(bg, t0, ofEra(3, session(name, 1, 2, state))))
+				must(t, one.Create(bg, t0, ofCompanyGeneration(3, session(name, 1, 2, state))))
 			}
 			past := session("past", 1, 2, record.SetPassword)
 			past.Expires = t0
@@ -58,9 +58,9 @@ var endCases = []sessionsCase{
 				}
 			}
 			none(t0, "step", "login", "link", "past", "logged out", "replaced", "next")
-			must(t, one.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 3}))
+			must(t, one.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 3}))
 			for name, state := range known {
-				want := record.Session{Hash: hash(name), Company: "acme", Account: 1, Epoch: 2, Era: 3, State: state, Expires: t0.Add(10 * time.Minute)}
+				want := record.Session{Hash: hash(name), Company: "acme", Account: 1, Generation: 2, CompanyGeneration: 3, State: state, Expires: t0.Add(10 * time.Minute)}
 				wantEqual(t, name, get[record.Session](t)(two.Revoked(bg, hash(name))), want)
 			}
 			none(t0, "past", "logged out", "replaced", "next", "elsewhere@other/1", "never was")
@@ -78,16 +78,16 @@ var endCases = []sessionsCase{
 			must(t, one.Create(bg, t0, s))
 			s.State, s.Hash = record.CheckOTP, hash("b")
 			must(t, one.Create(bg, t0, s))
-			must(t, one.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: record.AllEpochs}))
+			must(t, one.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: record.AllGenerations}))
 			wantGone(t, two, "b")
-			s.State, s.Hash, s.Account, s.Epoch, s.Mnemocode, code.Phone = record.RecoveryOTP, hash("a"), 0, 0, "", ""
+			s.State, s.Hash, s.Account, s.Generation, s.Mnemocode, code.Phone = record.RecoveryOTP, hash("a"), 0, 0, "", ""
 			wantSession(t, two, s)
 			_, err := two.Revoked(bg, s.Hash)
 			wantErr(t, "Revoked", err, record.ErrNotFound)
 			wantEqual(t, "sessions of the account", len(get[[]record.Session](t)(two.List(bg, t0, "acme", 1))), 0)
 			number := get[int64](t)(two.OpenCode(bg, t0, s.Hash, record.RecoveryOTP))
 			must(t, one.SetCode(bg, s.Hash, number, newCode("d")))
-			must(t, one.End(bg, t0, record.Ending{Company: "acme", Epoch: s.Era + 1}))
+			must(t, one.End(bg, t0, record.Revocation{Company: "acme", Generation: s.CompanyGeneration + 1}))
 			wantGone(t, two, "a")
 		},
 	},
@@ -168,12 +168,12 @@ var endCases = []sessionsCase{
 			} {
 				must(t, one.Create(bg, t0, s))
 			}
-			end := func(epoch int64, keep string) {
+			end := func(generation int64, keep string) {
 				t.Helper()
-				must(t, two.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: epoch, Keep: hash(keep)}))
+				must(t, two.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: generation, Keep: hash(keep)}))
 			}
 			end(5, "kept")
-			kept.Epoch = 5
+			kept.Generation = 5
 			wantSession(t, one, kept)
 			wantGone(t, one, "other", "step", "old")
 			end(5, "kept") // done again, as after a crash
@@ -205,7 +205,7 @@ var endCases = []sessionsCase{
 			errs := race(100, one, two, func(i int, s record.Sessions) error {
 				switch {
 				case i%25 == 12:
-					return s.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 2, Keep: kept.Hash})
+					return s.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 2, Keep: kept.Hash})
 				case i%3 == 0:
 					return s.Touch(bg, t0, kept.Hash, t0.Add(time.Duration(i)*time.Minute))
 				}
@@ -215,21 +215,21 @@ var endCases = []sessionsCase{
 			wantWinners(t, errs, 100, is(nil))
 			left := get[[]record.Session](t)(one.List(bg, t0, "acme", 1))
 			wantEqual(t, "left", names(left), []string{"id of kept"})
-			wantEqual(t, "epoch", left[0].Epoch, 2)
+			wantEqual(t, "epoch", left[0].Generation, 2)
 		},
 	},
 	{
 		name:    "end for ever",
 		promise: "What was ended stays ended: a later, lower End changes nothing, and AllEpochs ends everything.",
 		run: func(t *testing.T, one, two record.Sessions) {
-			must(t, one.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 5}))
-			must(t, two.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 3}))
+			must(t, one.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 5}))
+			must(t, two.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 3}))
 			wantErr(t, "epoch 4", one.Create(bg, t0, session("a", 1, 4, record.Authorized)), record.ErrConflict)
 			must(t, one.Create(bg, t0, session("b", 1, 5, record.Authorized)))
 			must(t, one.Sweep(bg, t0.Add(30*24*time.Hour)))
 			late := t0.Add(30 * 24 * time.Hour)
 			wantErr(t, "epoch 4 in 30 days", one.Create(bg, late, session("a", 1, 4, record.Authorized)), record.ErrConflict)
-			must(t, two.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: record.AllEpochs}))
+			must(t, two.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: record.AllGenerations}))
 			wantGone(t, one, "b")
 			wantErr(t, "a deleted account", one.Create(bg, t0, session("c", 1, 1<<40, record.Authorized)), record.ErrConflict)
 		},
@@ -241,7 +241,7 @@ var endCases = []sessionsCase{
 			must(t, one.Create(bg, t0, session("a", 0, 0, record.CheckPassword)))
 			must(t, one.Create(bg, t0, session("link", 0, 0, record.MailedLink)))
 			must(t, one.Create(bg, t0, session("link2", 0, 0, record.MailedLink)))
-			must(t, one.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: record.AllEpochs}))
+			must(t, one.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: record.AllGenerations}))
 			must(t, one.Create(bg, t0, session("b", 0, 0, record.CheckPassword)))
 			wantSession(t, one, session("a", 0, 0, record.CheckPassword))
 			wantSession(t, one, session("link", 0, 0, record.MailedLink))
@@ -257,7 +257,7 @@ var endCases = []sessionsCase{
 			errs := race(150, one, two, func(i int, s record.Sessions) error {
 				switch {
 				case i == 75:
-					return s.End(bg, t0, record.Ending{Company: "acme", Account: 1, Epoch: 2})
+					return s.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 2})
 				case i%3 == 0:
 					return s.Create(bg, t0, session(fmt.Sprint("created", i), 1, 1, record.CheckPassword))
 				case i%3 == 1:
@@ -273,7 +273,7 @@ var endCases = []sessionsCase{
 			left := get[[]record.Session](t)(one.List(bg, t0, "acme", 1))
 			wantEqual(t, "left", len(left), 50)
 			for _, s := range left {
-				wantEqual(t, "epoch", s.Epoch, 2)
+				wantEqual(t, "epoch", s.Generation, 2)
 			}
 		},
 	},

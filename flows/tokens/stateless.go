@@ -29,7 +29,7 @@ const (
 var sealedLength = len(Prefix) + base64.RawURLEncoding.EncodedLen(sealedBytes)
 
 // IsSealed reports whether a token is not one of New.
-func IsSealed(token string) bool {
+func IsStateless(token string) bool {
 	return len(token) == sealedLength && token[:len(Prefix)] == Prefix
 }
 
@@ -43,25 +43,25 @@ func TagOf(code string) CompanyTag {
 }
 
 // Seal returns the token of a session in state checkpassword.
-func (k *Keys) Seal(s record.Session) string {
+func (k *Keys) NewStateless(s record.Session) string {
 	nonce := make([]byte, chacha20poly1305.NonceSizeX, sealedBytes)
 	rand.Read(nonce) // never fails: it ends the process instead
 	tag := TagOf(s.Company)
 	text := append(make([]byte, 0, sealedBytes), tag[:]...)
 	text = binary.BigEndian.AppendUint64(text, uint64(s.Account))
-	text = binary.BigEndian.AppendUint32(text, uint32(s.Era))
-	text = binary.BigEndian.AppendUint32(text, uint32(s.Epoch))
+	text = binary.BigEndian.AppendUint32(text, uint32(s.CompanyGeneration))
+	text = binary.BigEndian.AppendUint32(text, uint32(s.Generation))
 	text = binary.BigEndian.AppendUint64(text, uint64(s.Expires.UnixMicro()))
-	var alias [aliasBytes]byte
-	hex.Decode(alias[:], []byte(s.LoginID)) // the alias is hex
-	text = append(text, alias[:]...)
+	var loginIDHash [aliasBytes]byte
+	hex.Decode(loginIDHash[:], []byte(s.LoginID)) // the alias is hex
+	text = append(text, loginIDHash[:]...)
 	token := append(make([]byte, 0, sealedLength), Prefix...)
 	return string(base64.RawURLEncoding.AppendEncode(token, k.sessions.Seal(nonce, nonce, text, []byte(record.CheckPassword))))
 }
 
 // Unseal returns the session in a token, with nothing in Company, and the tag of
 // its company.
-func (k *Keys) Unseal(token string) (s record.Session, tag CompanyTag, ok bool) {
+func (k *Keys) OpenStateless(token string) (s record.Session, tag CompanyTag, ok bool) {
 	var raw [sealedBytes]byte
 	n, err := base64.RawURLEncoding.Strict().Decode(raw[:], []byte(token[len(Prefix):]))
 	if err != nil || n != sealedBytes {
@@ -77,23 +77,23 @@ func (k *Keys) Unseal(token string) (s record.Session, tag CompanyTag, ok bool) 
 	number := func(i int) int64 { return int64(binary.BigEndian.Uint64(numbers[8*i:])) }
 	half := func(i int) int64 { return int64(binary.BigEndian.Uint32(numbers[4*i:])) }
 	s = record.Session{
-		Hash:    record.HashToken(token),
-		ID:      SealedID(token),
-		Account: number(0),
-		Era:     half(2),
-		Epoch:   half(3),
-		State:   record.CheckPassword,
-		Expires: time.UnixMicro(number(2)),
+		Hash:              record.HashToken(token),
+		ID:                StatelessID(token),
+		Account:           number(0),
+		CompanyGeneration: half(2),
+		Generation:        half(3),
+		State:             record.CheckPassword,
+		Expires:           time.UnixMicro(number(2)),
 	}
 	s.Ends = s.Expires
-	if alias := numbers[3*8:]; [aliasBytes]byte(alias) != [aliasBytes]byte{} {
-		s.LoginID = hex.EncodeToString(alias)
+	if loginIDHash := numbers[3*8:]; [aliasBytes]byte(loginIDHash) != [aliasBytes]byte{} {
+		s.LoginID = hex.EncodeToString(loginIDHash)
 	}
 	return s, tag, true
 }
 
 // SealedID is the ID of the session that a sealed token holds.
-func SealedID(token string) string {
+func StatelessID(token string) string {
 	sum := sha256.Sum256([]byte("id of " + token))
 	return hex.EncodeToString(sum[:16])
 }

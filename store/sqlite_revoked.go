@@ -34,7 +34,7 @@ const (
 	sqliteKeepSession = `
 		UPDATE sessions SET epoch = epoch + 1
 		WHERE hash = ? AND company = ? AND account = ? AND epoch = ? AND state = ? AND` + sqliteNotEnded
-	sqliteStoreFence = `
+	sqliteStoreMarker = `
 		INSERT INTO fences (company, account, epoch, expires, uncleared) VALUES (?, ?, ?, ?, 1)
 		ON CONFLICT (company, account) DO UPDATE
 		SET epoch = max(epoch, excluded.epoch), expires = max(expires, excluded.expires), uncleared = 1`
@@ -52,17 +52,17 @@ const (
 
 // End deletes at once no more rows than an account usually has. Of more, and of a
 // company's, the sweep takes the rest.
-func (s sqliteSessions) End(ctx context.Context, now time.Time, e record.Ending) error {
+func (s sqliteSessions) End(ctx context.Context, now time.Time, e record.Revocation) error {
 	return translateSQLite("ending sessions", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		_, err := tx.exec(ctx, sqliteKeepSession, e.Keep[:], e.Company, e.Account, e.Epoch-1, string(record.Authorized))
+		_, err := tx.exec(ctx, sqliteKeepSession, e.Keep[:], e.Company, e.Account, e.Generation-1, string(record.Authorized))
 		if err != nil {
 			return err
 		}
-		_, err = tx.exec(ctx, sqliteStoreFence, e.Company, e.Account, e.Epoch, micros(now.Add(fenceLife(e))))
+		_, err = tx.exec(ctx, sqliteStoreMarker, e.Company, e.Account, e.Generation, micros(now.Add(fenceLife(e))))
 		if err != nil || e.Account == 0 {
 			return err
 		}
-		if _, err = tx.exec(ctx, sqliteMakeDecoys, e.Company, e.Account, e.Epoch, string(record.RecoveryOTP)); err != nil {
+		if _, err = tx.exec(ctx, sqliteMakeDecoys, e.Company, e.Account, e.Generation, string(record.RecoveryOTP)); err != nil {
 			return err
 		}
 		return tx.clearEnded(ctx, now, e)
@@ -71,8 +71,8 @@ func (s sqliteSessions) End(ctx context.Context, now time.Time, e record.Ending)
 
 // clearEnded deletes some of the rows behind an account's fence, and notes if
 // these were all. Of those that live it keeps what Revoked returns.
-func (tx *sqliteQueries) clearEnded(ctx context.Context, now time.Time, e record.Ending) error {
-	ended, err := collectSQLite(ctx, tx, scanSQLiteSession, sqliteClearEnded, e.Company, e.Account, e.Epoch, sqliteClearChunk)
+func (tx *sqliteQueries) clearEnded(ctx context.Context, now time.Time, e record.Revocation) error {
+	ended, err := collectSQLite(ctx, tx, scanSQLiteSession, sqliteClearEnded, e.Company, e.Account, e.Generation, sqliteClearChunk)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (tx *sqliteQueries) clearEnded(ctx context.Context, now time.Time, e record
 		if !s.Expires.After(now) {
 			continue
 		}
-		_, err := tx.exec(ctx, sqliteInsertRevoked, s.Hash[:], s.Company, s.Account, s.Epoch, s.Era, string(s.State), micros(s.Expires))
+		_, err := tx.exec(ctx, sqliteInsertRevoked, s.Hash[:], s.Company, s.Account, s.Generation, s.CompanyGeneration, string(s.State), micros(s.Expires))
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (tx *sqliteQueries) clearEnded(ctx context.Context, now time.Time, e record
 	if len(ended) == sqliteClearChunk {
 		return nil
 	}
-	_, err = tx.exec(ctx, sqliteCleared, e.Company, e.Account, e.Epoch)
+	_, err = tx.exec(ctx, sqliteCleared, e.Company, e.Account, e.Generation)
 	return err
 }
 
@@ -102,7 +102,7 @@ const (
 			(SELECT hash FROM sessions INDEXED BY sessions_expired WHERE expires = 0 AND ends < ? LIMIT +?)`
 	sqliteSweepCounters = `DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until < ? LIMIT +?)`
 	sqliteSweepRevoked  = `DELETE FROM revoked WHERE hash IN (SELECT hash FROM revoked WHERE expires < ? LIMIT +?)`
-	sqliteSweepFences   = `
+	sqliteSweepMarkers  = `
 		DELETE FROM fences WHERE (company, account) IN
 			(SELECT company, account FROM fences WHERE expires < ? AND uncleared = 0 LIMIT +?)`
 )
@@ -111,7 +111,7 @@ const sqliteUncleared = `SELECT company, account, epoch, x'' FROM fences WHERE u
 
 func (s sqliteSessions) Sweep(ctx context.Context, now time.Time) error {
 	before := micros(now.Add(-record.Keep))
-	for _, query := range []string{sqliteSweepSessions, sqliteSweepExpired, sqliteSweepRevoked, sqliteSweepCounters, sqliteSweepFences} {
+	for _, query := range []string{sqliteSweepSessions, sqliteSweepExpired, sqliteSweepRevoked, sqliteSweepCounters, sqliteSweepMarkers} {
 		if err := s.sweep(ctx, query, before); err != nil {
 			return translateSQLite("sweeping sessions", err)
 		}
@@ -123,9 +123,9 @@ func (s sqliteSessions) Sweep(ctx context.Context, now time.Time) error {
 // own.
 func (s sqliteSessions) sweepEnded(ctx context.Context, now time.Time) error {
 	for {
-		var e record.Ending
+		var e record.Revocation
 		err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
-			e, err = scanEnding(q.row(ctx, sqliteUncleared))
+			e, err = scanRevocation(q.row(ctx, sqliteUncleared))
 			return err
 		})
 		switch {
@@ -146,19 +146,19 @@ func (s sqliteSessions) sweepEnded(ctx context.Context, now time.Time) error {
 const (
 	// By the primary key, since no index knows eras. The + keeps SQLite from
 	// another one, whose order is not that of after.
-	sqliteBehindEra = `SELECT hash FROM sessions WHERE hash > ? AND +company = ? AND era < ? ORDER BY hash LIMIT +?`
-	sqliteDelete    = `DELETE FROM sessions WHERE hash = ?`
+	sqliteOlderGeneration = `SELECT hash FROM sessions WHERE hash > ? AND +company = ? AND era < ? ORDER BY hash LIMIT +?`
+	sqliteDelete          = `DELETE FROM sessions WHERE hash = ?`
 )
 
 // sweepCompany deletes the rows behind a company's fence. It looks for them where
 // it keeps no write waiting; none come meanwhile, and they don't change their
 // era.
-func (s sqliteSessions) sweepCompany(ctx context.Context, e record.Ending) error {
+func (s sqliteSessions) sweepCompany(ctx context.Context, e record.Revocation) error {
 	after := []byte{}
 	for {
 		var hashes []record.TokenHash
 		err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
-			hashes, err = collectSQLite(ctx, q, scanSQLiteHash, sqliteBehindEra, after, e.Company, e.Epoch, sqliteClearChunk)
+			hashes, err = collectSQLite(ctx, q, scanSQLiteHash, sqliteOlderGeneration, after, e.Company, e.Generation, sqliteClearChunk)
 			return err
 		})
 		if err != nil {
@@ -173,7 +173,7 @@ func (s sqliteSessions) sweepCompany(ctx context.Context, e record.Ending) error
 			if len(hashes) == sqliteClearChunk {
 				return nil
 			}
-			_, err := tx.exec(ctx, sqliteCleared, e.Company, e.Account, e.Epoch)
+			_, err := tx.exec(ctx, sqliteCleared, e.Company, e.Account, e.Generation)
 			return err
 		})
 		if err != nil || len(hashes) < sqliteClearChunk {

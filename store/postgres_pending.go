@@ -6,46 +6,46 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-const postgresNewEra = `
+const postgresNewCompanyGeneration = `
 	INSERT INTO eras (company, era) VALUES ($1, 1) ON CONFLICT (company) DO UPDATE SET era = eras.era + 1
 	RETURNING company, 0::bigint, era, ''::bytea`
 
-func (s postgresAccounts) NewEra(ctx context.Context, company string) (e record.Ending, err error) {
+func (s postgresAccounts) NewCompanyGeneration(ctx context.Context, company string) (e record.Revocation, err error) {
 	err = s.write(ctx, func(ctx context.Context, q postgresQueries) (err error) {
-		e, err = scanEnding(q.row(ctx, postgresNewEra, company))
+		e, err = scanRevocation(q.row(ctx, postgresNewCompanyGeneration, company))
 		return err
 	})
 	return e, translatePostgres("beginning an era", err)
 }
 
 // An ending of a company is owed until its era is the one that was ended.
-const postgresSelectEndings = `
+const postgresSelectPending = `
 	(SELECT company, account, epoch, keep FROM endings WHERE (company, account) > ($1, $2) ORDER BY company, account LIMIT $3)
 	UNION ALL
 	(SELECT company, 0, era, '' FROM eras WHERE company > $1 AND ended < era ORDER BY company LIMIT $3)
 	ORDER BY company, account LIMIT $3`
 
-func (s postgresAccounts) Endings(ctx context.Context, after record.Ending, limit int) ([]record.Ending, error) {
-	var endings []record.Ending
+func (s postgresAccounts) PendingRevocations(ctx context.Context, after record.Revocation, limit int) ([]record.Revocation, error) {
+	var endings []record.Revocation
 	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
-		endings, err = collectPostgres(ctx, q, scanEnding, postgresSelectEndings, after.Company, after.Account, limit)
+		endings, err = collectPostgres(ctx, q, scanRevocation, postgresSelectPending, after.Company, after.Account, limit)
 		return err
 	})
 	return endings, translatePostgres("loading endings", err)
 }
 
 const (
-	postgresDeleteEnding = `DELETE FROM endings WHERE company = $1 AND account = $2 AND epoch <= $3`
-	postgresEraEnded     = `UPDATE eras SET ended = greatest(ended, $3) WHERE company = $1 AND $2::bigint = 0`
+	postgresDeletePending  = `DELETE FROM endings WHERE company = $1 AND account = $2 AND epoch <= $3`
+	postgresCompanyRevoked = `UPDATE eras SET ended = greatest(ended, $3) WHERE company = $1 AND $2::bigint = 0`
 )
 
-func (s postgresAccounts) Ended(ctx context.Context, e record.Ending) error {
-	query := postgresDeleteEnding
+func (s postgresAccounts) RevocationDone(ctx context.Context, e record.Revocation) error {
+	query := postgresDeletePending
 	if e.Account == 0 {
-		query = postgresEraEnded
+		query = postgresCompanyRevoked
 	}
 	return translatePostgres("settling ending", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
-		_, err := q.exec(ctx, query, e.Company, e.Account, e.Epoch)
+		_, err := q.exec(ctx, query, e.Company, e.Account, e.Generation)
 		return err
 	}))
 }

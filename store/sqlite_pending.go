@@ -6,47 +6,47 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-const sqliteNewEra = `
+const sqliteNewCompanyGeneration = `
 	INSERT INTO eras (company, era) VALUES (?, 1) ON CONFLICT (company) DO UPDATE SET era = era + 1
 	RETURNING company, 0, era, x''`
 
-func (s sqliteAccounts) NewEra(ctx context.Context, company string) (e record.Ending, err error) {
+func (s sqliteAccounts) NewCompanyGeneration(ctx context.Context, company string) (e record.Revocation, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
-		e, err = scanEnding(tx.row(ctx, sqliteNewEra, company))
+		e, err = scanRevocation(tx.row(ctx, sqliteNewCompanyGeneration, company))
 		return err
 	})
 	return e, translateSQLite("beginning an era", err)
 }
 
 // An ending of a company is owed until its era is the one that was ended.
-const sqliteSelectEndings = `
+const sqliteSelectPending = `
 	SELECT * FROM (SELECT company, account, epoch, keep FROM endings WHERE (company, account) > (?1, ?2)
 		ORDER BY company, account LIMIT +?3)
 	UNION ALL
 	SELECT * FROM (SELECT company, 0, era, x'' FROM eras WHERE company > ?1 AND ended < era ORDER BY company LIMIT +?3)
 	ORDER BY company, account LIMIT +?3`
 
-func (s sqliteAccounts) Endings(ctx context.Context, after record.Ending, limit int) ([]record.Ending, error) {
-	var endings []record.Ending
+func (s sqliteAccounts) PendingRevocations(ctx context.Context, after record.Revocation, limit int) ([]record.Revocation, error) {
+	var endings []record.Revocation
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
-		endings, err = collectSQLite(ctx, q, scanEnding, sqliteSelectEndings, after.Company, after.Account, limit)
+		endings, err = collectSQLite(ctx, q, scanRevocation, sqliteSelectPending, after.Company, after.Account, limit)
 		return err
 	})
 	return endings, translateSQLite("loading endings", err)
 }
 
 const (
-	sqliteDeleteEnding = `DELETE FROM endings WHERE company = ?1 AND account = ?2 AND epoch <= ?3`
-	sqliteEraEnded     = `UPDATE eras SET ended = max(ended, ?3) WHERE company = ?1 AND ?2 = 0`
+	sqliteDeletePending  = `DELETE FROM endings WHERE company = ?1 AND account = ?2 AND epoch <= ?3`
+	sqliteCompanyRevoked = `UPDATE eras SET ended = max(ended, ?3) WHERE company = ?1 AND ?2 = 0`
 )
 
-func (s sqliteAccounts) Ended(ctx context.Context, e record.Ending) error {
-	query := sqliteDeleteEnding
+func (s sqliteAccounts) RevocationDone(ctx context.Context, e record.Revocation) error {
+	query := sqliteDeletePending
 	if e.Account == 0 {
-		query = sqliteEraEnded
+		query = sqliteCompanyRevoked
 	}
 	return translateSQLite("settling ending", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		_, err := tx.exec(ctx, query, e.Company, e.Account, e.Epoch)
+		_, err := tx.exec(ctx, query, e.Company, e.Account, e.Generation)
 		return err
 	}))
 }

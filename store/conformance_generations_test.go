@@ -21,26 +21,26 @@ var eraAccountsCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
 			other := create(t, one, someone("other", "m1"))
-			for era := int64(1); era <= 2; era++ {
-				wantEqual(t, "ending", get[record.Ending](t)(one.NewEra(bg, "acme")), record.Ending{Company: "acme", Epoch: era})
+			for companyGeneration := int64(1); companyGeneration <= 2; companyGeneration++ {
+				wantEqual(t, "ending", get[record.Revocation](t)(one.NewCompanyGeneration(bg, "acme")), record.Revocation{Company: "acme", Generation: companyGeneration})
 				unknown, err := two.ByLoginID(bg, "acme", "unknown", "alias")
 				wantErr(t, "an unknown login id", err, record.ErrNotFound)
 				eras := map[string]int64{
-					"ByID":             get[record.Account](t)(two.ByID(bg, "acme", a.ID)).Era,
-					"ByMnemocode":      get[record.Account](t)(two.ByMnemocode(bg, "acme", a.Mnemocode)).Era,
-					"ByIdentity":       get[record.Account](t)(two.ByIdentity(bg, "acme", a.Identities[0])).Era,
-					"ByLoginID":        get[record.Account](t)(two.ByLoginID(bg, "acme", record.NormalizeLoginID(a.LoginName), "")).Era,
-					"Update":           get[record.Account](t)(two.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) { a.Era = 9; return false, nil })).Era,
-					"List":             get[[]record.Account](t)(two.List(bg, "acme", "", 1))[0].Era,
-					"an unknown one's": unknown.Era,
+					"ByID":             get[record.Account](t)(two.ByID(bg, "acme", a.ID)).CompanyGeneration,
+					"ByMnemocode":      get[record.Account](t)(two.ByMnemocode(bg, "acme", a.Mnemocode)).CompanyGeneration,
+					"ByIdentity":       get[record.Account](t)(two.ByIdentity(bg, "acme", a.Identities[0])).CompanyGeneration,
+					"ByLoginID":        get[record.Account](t)(two.ByLoginID(bg, "acme", record.NormalizeLoginID(a.LoginName), "")).CompanyGeneration,
+					"Update":           get[record.Account](t)(two.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) { a.CompanyGeneration = 9; return false, nil })).CompanyGeneration,
+					"List":             get[[]record.Account](t)(two.List(bg, "acme", "", 1))[0].CompanyGeneration,
+					"an unknown one's": unknown.CompanyGeneration,
 				}
 				for by, got := range eras {
-					wantEqual(t, by, got, era)
+					wantEqual(t, by, got, companyGeneration)
 				}
 			}
-			wantEqual(t, "epoch", get[record.Account](t)(two.ByID(bg, "acme", a.ID)).Epoch, a.Epoch)
-			wantEqual(t, "another company's era", get[record.Account](t)(two.ByID(bg, "other", other.ID)).Era, 0)
-			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Epoch, "h", record.TokenHash{}))
+			wantEqual(t, "epoch", get[record.Account](t)(two.ByID(bg, "acme", a.ID)).Generation, a.Generation)
+			wantEqual(t, "another company's era", get[record.Account](t)(two.ByID(bg, "other", other.ID)).CompanyGeneration, 0)
+			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Generation, "h", record.TokenHash{}))
 		},
 	},
 	{
@@ -50,55 +50,55 @@ var eraAccountsCases = []accountsCase{
 			var mu sync.Mutex
 			var eras []int64
 			race(40, one, two, func(_ int, s record.Accounts) error {
-				e := get[record.Ending](t)(s.NewEra(bg, "acme"))
+				e := get[record.Revocation](t)(s.NewCompanyGeneration(bg, "acme"))
 				mu.Lock()
 				defer mu.Unlock()
-				eras = append(eras, e.Epoch)
+				eras = append(eras, e.Generation)
 				return nil
 			})
 			slices.Sort(eras)
-			for i, era := range eras {
-				wantEqual(t, "era", era, int64(i+1))
+			for i, companyGeneration := range eras {
+				wantEqual(t, "era", companyGeneration, int64(i+1))
 			}
-			wantEqual(t, "owed", endings(t, one), map[record.Ending]bool{{Company: "acme", Epoch: 40}: true})
+			wantEqual(t, "owed", endings(t, one), map[record.Revocation]bool{{Company: "acme", Generation: 40}: true})
 		},
 	},
 	{
 		name:    "endings of companies",
 		promise: "Endings has those of companies among those of accounts; Ended takes one off if the era has not grown since.",
 		run: func(t *testing.T, one, two record.Accounts) {
-			var all []record.Ending
+			var all []record.Revocation
 			for _, company := range []string{"Acme", "acme", odd} {
 				a := create(t, one, plain(company, "m1"))
-				all = append(all, get[record.Ending](t)(one.NewEra(bg, company)))
+				all = append(all, get[record.Revocation](t)(one.NewCompanyGeneration(bg, company)))
 				must(t, one.Delete(bg, company, a.ID))
-				all = append(all, record.Ending{Company: company, Account: a.ID, Epoch: record.AllEpochs})
+				all = append(all, record.Revocation{Company: company, Account: a.ID, Generation: record.AllGenerations})
 			}
-			var paged []record.Ending
-			for after := (record.Ending{}); ; after = paged[len(paged)-1] {
-				page := get[[]record.Ending](t)(two.Endings(bg, after, 1))
+			var paged []record.Revocation
+			for after := (record.Revocation{}); ; after = paged[len(paged)-1] {
+				page := get[[]record.Revocation](t)(two.PendingRevocations(bg, after, 1))
 				if len(page) == 0 {
 					break
 				}
 				paged = append(paged, page...)
 			}
 			wantEqual(t, "page by page", paged, all)
-			wantEqual(t, "at once", get[[]record.Ending](t)(two.Endings(bg, record.Ending{}, 100)), all)
+			wantEqual(t, "at once", get[[]record.Revocation](t)(two.PendingRevocations(bg, record.Revocation{}, 100)), all)
 			for _, e := range all {
-				must(t, two.Ended(bg, e))
+				must(t, two.RevocationDone(bg, e))
 			}
-			later := get[record.Ending](t)(one.NewEra(bg, "acme"))
-			must(t, two.Ended(bg, all[2])) // the one before
-			wantEqual(t, "owed", endings(t, one), map[record.Ending]bool{later: true})
-			must(t, two.Ended(bg, later))
+			later := get[record.Revocation](t)(one.NewCompanyGeneration(bg, "acme"))
+			must(t, two.RevocationDone(bg, all[2])) // the one before
+			wantEqual(t, "owed", endings(t, one), map[record.Revocation]bool{later: true})
+			must(t, two.RevocationDone(bg, later))
 			wantEqual(t, "owed", len(endings(t, one)), 0)
 		},
 	},
 }
 
 // ofEra is a session of an era.
-func ofEra(era int64, s record.Session) record.Session {
-	s.Era = era
+func ofCompanyGeneration(companyGeneration int64, s record.Session) record.Session {
+	s.CompanyGeneration = companyGeneration
 	return s
 }
 
@@ -112,7 +112,7 @@ var eraSessionsCases = []sessionsCase{
 			coded.Code = &code
 			long := session("long@9", 9, 7, record.Authorized)
 			long.Ends = t0.Add(record.LongestSession)
-			long.Expires, long.Era = long.Ends, 3
+			long.Expires, long.CompanyGeneration = long.Ends, 3
 			must(t, one.Create(bg, t0, long))
 			old := []record.Session{
 				coded, session("a", 1, 7, record.Authorized), session("link", 1, 7, record.MailedLink), session("b@2", 2, 1, record.Authorized),
@@ -120,16 +120,16 @@ var eraSessionsCases = []sessionsCase{
 			}
 			kept := []record.Session{
 				session("elsewhere@other/1", 1, 1, record.Authorized),
-				ofEra(4, session("new", 1, 1, record.Authorized)), ofEra(4, session("new@2", 2, 1, record.CheckOTP)),
-				ofEra(5, session("newer@4", 4, 1, record.MailedLink)), ofEra(4, session("new decoy", 0, 0, record.RecoveryOTP)),
+				ofCompanyGeneration(4, session("new", 1, 1, record.Authorized)), ofCompanyGeneration(4, session("new@2", 2, 1, record.CheckOTP)),
+				ofCompanyGeneration(5, session("newer@4", 4, 1, record.MailedLink)), ofCompanyGeneration(4, session("new decoy", 0, 0, record.RecoveryOTP)),
 			}
 			for _, s := range slices.Concat(old, kept) {
-				if s.Company == "acme" && s.Era == 0 {
-					s.Era = 3
+				if s.Company == "acme" && s.CompanyGeneration == 0 {
+					s.CompanyGeneration = 3
 				}
 				must(t, one.Create(bg, t0, s))
 			}
-			must(t, two.End(bg, t0, record.Ending{Company: "acme", Epoch: 4}))
+			must(t, two.End(bg, t0, record.Revocation{Company: "acme", Generation: 4}))
 			for _, s := range old {
 				for method, err := range map[string]error{
 					"Get":       second(one.Get(bg, s.Hash)),
@@ -141,7 +141,7 @@ var eraSessionsCases = []sessionsCase{
 				} {
 					wantErr(t, method+" of "+s.ID, err, record.ErrNotFound)
 				}
-				next := ofEra(4, s)
+				next := ofCompanyGeneration(4, s)
 				next.Hash[31]++
 				for method, err := range map[string]error{
 					"OpenCode": second(one.OpenCode(bg, t0, s.Hash, s.State)),
@@ -150,23 +150,23 @@ var eraSessionsCases = []sessionsCase{
 				} {
 					wantErr(t, method+" of "+s.ID, err, record.ErrConflict)
 				}
-				late := ofEra(3, s)
+				late := ofCompanyGeneration(3, s)
 				late.Hash[31] += 2
 				wantErr(t, "Create beside "+s.ID, two.Create(bg, t0, late), record.ErrConflict)
 			}
 			for _, s := range kept {
 				wantSession(t, one, s)
 			}
-			next := ofEra(3, session("next", 1, 1, record.Authorized))
+			next := ofCompanyGeneration(3, session("next", 1, 1, record.Authorized))
 			wantErr(t, "Replace by an ended era", one.Replace(bg, t0, hash("new"), record.Authorized, next), record.ErrConflict)
-			must(t, one.Replace(bg, t0, hash("new"), record.Authorized, ofEra(4, next)))
+			must(t, one.Replace(bg, t0, hash("new"), record.Authorized, ofCompanyGeneration(4, next)))
 			wantEqual(t, "sessions", names(get[[]record.Session](t)(two.List(bg, t0, "acme", 1))), []string{"id of next"})
 
-			must(t, two.End(bg, t0, record.Ending{Company: "acme", Epoch: 2})) // which changes nothing
+			must(t, two.End(bg, t0, record.Revocation{Company: "acme", Generation: 2})) // which changes nothing
 			late := t0.Add(30 * 24 * time.Hour)
 			must(t, one.Sweep(bg, late))
-			wantErr(t, "in 30 days", one.Create(bg, late, ofEra(3, session("x", 1, 1, record.Authorized))), record.ErrConflict)
-			must(t, one.Create(bg, late, ofEra(4, session("y", 1, 1, record.Authorized))))
+			wantErr(t, "in 30 days", one.Create(bg, late, ofCompanyGeneration(3, session("x", 1, 1, record.Authorized))), record.ErrConflict)
+			must(t, one.Create(bg, late, ofCompanyGeneration(4, session("y", 1, 1, record.Authorized))))
 			must(t, one.Sweep(bg, long.Ends.Add(-time.Hour)))
 			wantGone(t, two, "long@9")
 		},
@@ -183,13 +183,13 @@ var eraSessionsCases = []sessionsCase{
 				n := i / 3
 				switch {
 				case i == 60:
-					return s.End(bg, t0, record.Ending{Company: "acme", Epoch: 1})
+					return s.End(bg, t0, record.Revocation{Company: "acme", Generation: 1})
 				case i%3 == 0:
 					return s.Create(bg, t0, session(name("created", n), int64(n%5+1), 1, record.Authorized))
 				case i%3 == 1:
 					return s.Replace(bg, t0, hash(name("old", n)), record.CheckOTP, session(name("next", n), int64(n%5+1), 1, record.Authorized))
 				}
-				return s.Create(bg, t0, ofEra(1, session(name("fresh", n), int64(n%5+1), 1, record.Authorized)))
+				return s.Create(bg, t0, ofCompanyGeneration(1, session(name("fresh", n), int64(n%5+1), 1, record.Authorized)))
 			})
 			for i, err := range errs {
 				if err != nil && (i == 60 || i%3 == 2 || !errors.Is(err, record.ErrConflict)) {
@@ -199,7 +199,7 @@ var eraSessionsCases = []sessionsCase{
 			left := 0
 			for account := range int64(5) {
 				for _, s := range get[[]record.Session](t)(one.List(bg, t0, "acme", account+1)) {
-					wantEqual(t, "era", s.Era, 1)
+					wantEqual(t, "era", s.CompanyGeneration, 1)
 					left++
 				}
 			}
@@ -210,13 +210,13 @@ var eraSessionsCases = []sessionsCase{
 		name:    "room after the end of a company",
 		promise: "The oldest of those that live are ended: what was ended with the company takes no one's room, also with a later time.",
 		run: func(t *testing.T, one, two record.Sessions) {
-			at := func(name string, era int64, minute int) record.Session {
-				s := ofEra(era, session(name, 1, 1, record.Authorized))
+			at := func(name string, companyGeneration int64, minute int) record.Session {
+				s := ofCompanyGeneration(companyGeneration, session(name, 1, 1, record.Authorized))
 				s.Created, s.AtMost = t0.Add(time.Duration(minute)*time.Minute), 2
 				return s
 			}
 			must(t, one.Create(bg, t0, at("dead", 0, 5)))
-			must(t, two.End(bg, t0, record.Ending{Company: "acme", Epoch: 1}))
+			must(t, two.End(bg, t0, record.Revocation{Company: "acme", Generation: 1}))
 			must(t, one.Create(bg, t0, at("a", 1, 1)))
 			must(t, two.Create(bg, t0, at("b", 1, 2)))
 			wantEqual(t, "left", names(get[[]record.Session](t)(one.List(bg, t0, "acme", 1))), []string{"id of a", "id of b"})
@@ -282,7 +282,7 @@ func TestSQLiteClearsACompanysSessionsInPieces(t *testing.T) {
 	for i := range many {
 		must(t, sessions.Create(bg, t0, session(fmt.Sprintf("old%d@%d", i, i%3+1), int64(i%3+1), 1, record.Authorized)))
 		if i%10 == 0 {
-			must(t, sessions.Create(bg, t0, ofEra(1, session(fmt.Sprintf("new%d", i), 1, 1, record.Authorized))))
+			must(t, sessions.Create(bg, t0, ofCompanyGeneration(1, session(fmt.Sprintf("new%d", i), 1, 1, record.Authorized))))
 			must(t, sessions.Create(bg, t0, session(fmt.Sprintf("elsewhere%d@other/1", i), 1, 1, record.Authorized)))
 		}
 	}
@@ -291,7 +291,7 @@ func TestSQLiteClearsACompanysSessionsInPieces(t *testing.T) {
 		return n
 	}
 	const others = 2 * ((many + 9) / 10)
-	must(t, sessions.End(bg, t0, record.Ending{Company: "acme", Epoch: 1}))
+	must(t, sessions.End(bg, t0, record.Revocation{Company: "acme", Generation: 1}))
 	wantEqual(t, "rows after End, which leaves them all", rows(), many+others)
 	must(t, sessions.Sweep(bg, t0))
 	wantEqual(t, "rows after the sweep", rows(), others)
@@ -315,6 +315,6 @@ func TestRedisTakesSessionsOfOlderNodes(t *testing.T) {
 	old.LastUsed, old.Expires = later, old.Expires.Add(time.Minute)
 	wantSession(t, sessions, old)
 	wantEqual(t, "listed", get[[]record.Session](t)(sessions.List(bg, t0, "acme", 1)), []record.Session{old})
-	must(t, sessions.End(bg, t0, record.Ending{Company: "acme", Epoch: 1}))
+	must(t, sessions.End(bg, t0, record.Revocation{Company: "acme", Generation: 1}))
 	wantGone(t, sessions, "a")
 }

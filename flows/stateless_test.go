@@ -185,7 +185,7 @@ func TestRequestsProlongASessionToItsEnd(t *testing.T) {
 }
 
 // An ending that can't be done holds up no other.
-func TestAStuckEndingHoldsUpNoOther(t *testing.T) {
+func TestAStuckRevocationHoldsUpNoOther(t *testing.T) {
 	b := newBench(t)
 	b.seed(manage.Seed{Account: record.Account{Mnemocode: "stuck"}})
 	token := b.sessionIn(record.Authorized)
@@ -199,11 +199,11 @@ func TestAStuckEndingHoldsUpNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.EndOwed(t.Context()); err == nil {
+	if err := b.RevokePending(t.Context()); err == nil {
 		t.Error("the ending that can't be done is no error")
 	}
 	b.wantLive(token, wire.ErrTokenInvalid)
-	owed, err := b.Accounts.Endings(t.Context(), record.Ending{}, 10)
+	owed, err := b.Accounts.PendingRevocations(t.Context(), record.Revocation{}, 10)
 	if err != nil || len(owed) != 1 || owed[0].Account != stuck.ID {
 		t.Errorf("owed are %v, %v", owed, err)
 	}
@@ -214,7 +214,7 @@ type stuckSessions struct {
 	account int64
 }
 
-func (s stuckSessions) End(ctx context.Context, now time.Time, e record.Ending) error {
+func (s stuckSessions) End(ctx context.Context, now time.Time, e record.Revocation) error {
 	if e.Account == s.account {
 		return errors.New("stuck")
 	}

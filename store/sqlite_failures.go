@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	sqliteSelectTally = `SELECT count, until FROM tallies WHERE company = ? AND account = +? AND login_id = ? AND kind = ?`
-	sqliteDeleteTally = `DELETE FROM tallies WHERE company = ? AND account = +? AND login_id = ? AND kind = ?`
-	sqliteStoreTally  = `
+	sqliteSelectFailures = `SELECT count, until FROM tallies WHERE company = ? AND account = +? AND login_id = ? AND kind = ?`
+	sqliteDeleteFailures = `DELETE FROM tallies WHERE company = ? AND account = +? AND login_id = ? AND kind = ?`
+	sqliteStoreFailures  = `
 		INSERT INTO tallies (company, account, login_id, kind, count, until, changed) VALUES (?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (company, account, login_id, kind) DO UPDATE
 		SET count = excluded.count, until = excluded.until, changed = excluded.changed`
 )
 
-func (s sqliteAccounts) Tally(
-	ctx context.Context, now time.Time, subject record.Subject, kind record.Kind, change func(*record.Tally) error,
+func (s sqliteAccounts) UpdateFailures(
+	ctx context.Context, now time.Time, subject record.FailureKey, kind record.Kind, change func(*record.FailureCount) error,
 ) error {
 	key := []any{subject.Company, subject.Account, subject.LoginID, string(kind)}
 	return translateSQLite("updating tally", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		before, err := scanTally(tx.row(ctx, sqliteSelectTally, key...))
+		before, err := scanFailureCount(tx.row(ctx, sqliteSelectFailures, key...))
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -36,9 +36,9 @@ func (s sqliteAccounts) Tally(
 		switch {
 		case after.Count == before.Count && after.Until.Equal(before.Until):
 		case after.Count == 0 && after.Until.IsZero(): // as good as none
-			_, err = tx.exec(ctx, sqliteDeleteTally, key...)
+			_, err = tx.exec(ctx, sqliteDeleteFailures, key...)
 		default:
-			_, err = tx.exec(ctx, sqliteStoreTally, append(slices.Clone(key), after.Count, micros(after.Until), micros(now))...)
+			_, err = tx.exec(ctx, sqliteStoreFailures, append(slices.Clone(key), after.Count, micros(after.Until), micros(now))...)
 		}
 		if err != nil {
 			return err
@@ -47,31 +47,31 @@ func (s sqliteAccounts) Tally(
 	}))
 }
 
-const sqliteTalliesOf = `SELECT kind, count, until FROM tallies WHERE company = ? AND account = +? AND login_id = ?`
+const sqliteFailuresOf = `SELECT kind, count, until FROM tallies WHERE company = ? AND account = +? AND login_id = ?`
 
-func (s sqliteAccounts) Tallies(ctx context.Context, subject record.Subject) (map[record.Kind]record.Tally, error) {
-	tallies := map[record.Kind]record.Tally{}
+func (s sqliteAccounts) FailureCounts(ctx context.Context, subject record.FailureKey) (map[record.Kind]record.FailureCount, error) {
+	failures := map[record.Kind]record.FailureCount{}
 	scan := func(row scanner) (kind record.Kind, err error) {
-		var t record.Tally
+		var t record.FailureCount
 		var until int64
 		err = row.Scan(&kind, &t.Count, &until)
 		t.Until = fromMicros(until)
-		tallies[kind] = t
+		failures[kind] = t
 		return kind, err
 	}
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
-		_, err := collectSQLite(ctx, q, scan, sqliteTalliesOf, subject.Company, subject.Account, subject.LoginID)
+		_, err := collectSQLite(ctx, q, scan, sqliteFailuresOf, subject.Company, subject.Account, subject.LoginID)
 		return err
 	})
-	return tallies, translateSQLite("loading tallies", err)
+	return failures, translateSQLite("loading tallies", err)
 }
 
-const sqliteSweepTallies = `
+const sqliteSweepFailures = `
 	DELETE FROM tallies WHERE account = 0 AND (company, login_id, kind) IN
 		(SELECT company, login_id, kind FROM tallies WHERE account = 0 AND changed < ? LIMIT +?)`
 
 func (s sqliteAccounts) Sweep(ctx context.Context, now time.Time) error {
-	if err := s.sweep(ctx, sqliteSweepTallies, micros(now.Add(-24*time.Hour))); err != nil {
+	if err := s.sweep(ctx, sqliteSweepFailures, micros(now.Add(-24*time.Hour))); err != nil {
 		return translateSQLite("sweeping tallies", err)
 	}
 	if s.backups.Load() > 0 {
