@@ -59,7 +59,7 @@ func (a owingAccounts) PendingRevocations(context.Context, record.Revocation, in
 	return nil, nil
 }
 
-func (a owingAccounts) Ended(context.Context, record.Revocation) error {
+func (a owingAccounts) RevocationDone(context.Context, record.Revocation) error {
 	a.owed.Store(false)
 	return nil
 }
