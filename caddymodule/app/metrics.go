@@ -26,89 +26,89 @@ import (
 // config, so that they go on over reloads. No label holds what a client sent.
 var (
 	requests = counters("mnemogate_requests_total",
-		"Requests to the auth API, by route without auth/ (none: no such route) and result (success or the error_code).",
+		"Requests to the auth API, by route (without auth/; none: no such route) and result (success or the error_code).",
 		"company", "route", "result")
 	keyRequests = counters("mnemogate_api_key_requests_total",
-		"Requests with a good API key, by its place in the company's api_key, from 1 (page: the login page's own).",
+		"Requests with a valid API key, by its place in the company's api_key, from 1 (page: the login page's own).",
 		"company", "key")
 	protected = counters("mnemogate_protected_requests_total",
-		"Requests for the application behind, by result (pass, public where one passed without a user, or the error_code).",
+		"Requests for the application, by result (pass, public if it passed without a user, or the error_code).",
 		"result")
 	locks = counters("mnemogate_locks_total",
-		"Locks and budgets that were reached, named as the mnemogate.lock events are.",
+		"Locks and budgets that were reached, named like the mnemogate.lock events.",
 		"company", "lock")
 	addressLimits = counters("mnemogate_address_limits_total",
-		"Addresses that reached a limit, once a window and node, by limit (failures_per_address, logins_per_address, sms_per_address) and kind (users: most who tried logged in, as behind a shared address; strangers: most did not).",
+		"Addresses that reached a limit, once per window and node, by limit (failures_per_address, logins_per_address, sms_per_address) and kind (users: most attempts were logins, as behind a shared address; strangers: most were not).",
 		"company", "limit", "kind")
 	sessionsBegun = counters("mnemogate_sessions_begun_total",
-		"Steps that led a session into a state.",
+		"Steps that brought a session into a state.",
 		"company", "state")
 	sessionsEnded = counters("mnemogate_sessions_ended_total",
-		"Sessions that were ended before their time, by the reason of the event mnemogate.session.ended.",
+		"Sessions that were revoked, by the reason of the event mnemogate.session.ended.",
 		"company", "reason")
 	accountChanges = counters("mnemogate_account_changes_total",
-		"Accounts that were created, changed, deleted, unlocked and so on, named as the mnemogate.account events are.",
+		"Accounts that were created, changed, deleted, unlocked and so on, named like the mnemogate.account events.",
 		"company", "change")
 	messages = counters("mnemogate_messages_total",
-		"SMS and mails that were handed to a gateway, by type of message, result (accepted or failed) and, of SMS, country (the phone's calling code, as +370).",
+		"SMS and mails that were passed to a gateway, by type of message, result (accepted or failed) and, for SMS, country (the phone's calling code, such as +370).",
 		"company", "channel", "type", "result", "country")
 	messagesDropped = counters("mnemogate_messages_dropped_total",
-		"Messages that no request waited for and that were dropped, because too many of the company's waited for its gateway; the log names the accounts.",
+		"Messages that were dropped because too many of the company's messages waited for its gateway. No request waited for them. The log names the accounts.",
 		"company")
 	codesUsed = counters("mnemogate_codes_used_total",
-		"Right codes from SMS that a login or recovery went on with, by the phone's calling code.",
+		"Correct SMS codes with which a login or recovery continued, by the phone's calling code.",
 		"company", "country")
 	deliveries = counters("mnemogate_outbox_deliveries_total",
-		"Events for receivers, by result (delivered; failed: it will be tried again; dropped: it was tried for three days).",
+		"Events for receivers, by result (delivered; failed: will be retried; dropped: retried for three days).",
 		"company", "result")
 	captchas = counters("mnemogate_captchas_total",
-		"Captcha responses that a provider was asked to verify, by result (right, wrong, or failed: it did not answer).",
+		"Captcha responses that a provider had to verify, by result (right, wrong, or failed: it did not answer).",
 		"company", "result")
 	providerLogins = counters("mnemogate_provider_logins_total",
-		"Codes that OAuth providers were asked to exchange, by provider_id and result (accepted, refused, or failed: it did not answer).",
+		"Codes that OAuth providers had to exchange, by provider_id and result (accepted, refused, or failed: it did not answer).",
 		"company", "provider", "result")
 	storeSeconds = histogram("mnemogate_store_seconds",
-		"Time that calls to the stores took, by store (accounts or sessions), method and result (ok, or error: it did not answer).",
+		"Duration of calls to the stores, by store (accounts or sessions), method and result (ok, or error: it did not answer).",
 		[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 		"store", "method", "result")
 	hashWait = histogram("mnemogate_hash_wait_seconds",
-		"Time that logins waited until it was their turn to have a secret hashed, by result (turn or busy: they were turned away).",
+		"Time that logins waited for their turn to hash a secret, by result (turn, or busy: refused).",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2},
 		"result")
 	defects = withoutLabels(counters("mnemogate_defects_total",
-		"Requests that were answered service.error; the log says why."))
+		"Requests that got service.error. The log says why."))
 	eventsDropped = withoutLabels(counters("mnemogate_events_dropped_total",
-		"Events that no handler of the events app got, because the handlers were too slow."))
+		"Events that were dropped because the handlers of the events app were too slow."))
 
 	buildInfo = desc("mnemogate_build_info", "gauge",
-		"1, with the version of mnemogate.",
+		"Always 1. The label has the version of mnemogate.",
 		"version")
 
 	// What the config that runs is asked for at each scrape.
 	up = desc("mnemogate_up", "gauge",
-		"1 once the service has started, which needs its stores to have answered.")
+		"1 once the service has started. It starts when its stores have answered.")
 	memorySessions = desc("mnemogate_memory_sessions", "gauge",
-		"Sessions that this node remembers.")
+		"Sessions in this node's memory.")
 	memoryHits = desc("mnemogate_memory_hits_total", "counter",
-		"Requests for the application behind whose session was remembered.")
+		"Requests for the application whose session was in memory.")
 	memoryMisses = desc("mnemogate_memory_misses_total", "counter",
-		"Requests for the application behind whose session the store was asked for.")
+		"Requests for the application whose session was loaded from the store.")
 	memoryTrusted = desc("mnemogate_memory_trusted", "gauge",
-		"1 while this node hears what ends on others. While it does not, it asks the store for each request.")
+		"1 while this node receives revocations from the others. While it is 0, the node asks the store for every request.")
 	hashQueue = desc("mnemogate_hash_queue", "gauge",
-		"Logins that wait for a hash or have one computed.")
+		"Logins that wait for a hash or are being hashed.")
 	hashQueueLimit = desc("mnemogate_hash_queue_limit", "gauge",
-		"How many of them there may be; the rest is turned away.")
+		"The maximum of mnemogate_hash_queue. Further logins are refused.")
 	outboxEvents = desc("mnemogate_outbox_events", "gauge",
-		"Events that wait for a company's receiver, the same at all nodes; none is told of a company where none waits.",
+		"Events that wait for a company's receiver, the same on all nodes. A company without waiting events has no series.",
 		"company")
 	outboxOldest = desc("mnemogate_outbox_oldest_seconds", "gauge",
-		"The age of the oldest of them.",
+		"Age of the oldest waiting event.",
 		"company")
 	lastBackup = desc("mnemogate_last_backup_timestamp_seconds", "gauge",
-		"When the last backup was taken, in seconds since 1970; not told before the first since the process began.")
+		"Time of the last backup, in seconds since 1970. Absent until the process has made one.")
 	backgroundMessages = desc("mnemogate_background_messages", "gauge",
-		"Messages under way that no request waits for.")
+		"Messages that are being sent and that no request waits for.")
 
 	// These are looked up once: what passes costs an atomic addition, and what
 	// is rare begins at 0.
