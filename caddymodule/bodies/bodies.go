@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/panics"
 )
 
 // Within is how long a client may take to send a body.
@@ -39,7 +41,10 @@ func Limit(w http.ResponseWriter, r *http.Request) (answered func()) {
 		}
 		_ = http.NewResponseController(w).Flush()
 		setDeadline(w, r, time.Now().Add(linger))
-		_, _ = io.Copy(io.Discard, r.Body)
+		_ = panics.Contain(func() error { // a body that another handler has wrapped may panic
+			_, err := io.Copy(io.Discard, r.Body)
+			return err
+		})
 	}
 }
 
