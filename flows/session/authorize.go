@@ -11,7 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A Requirement is what a path requires of a token, besides being valid.
+// A Requirement is what a path requires of a valid token.
 type Requirement struct {
 	Company string        // the company it must belong to; empty: any company
 	Among   []string      // the companies it may belong to; empty: any company

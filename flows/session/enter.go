@@ -117,7 +117,7 @@ func (c *Call) enterStateless(ctx context.Context, st Step) (Issued, error) {
 // a password after its SMS budget is used up.
 var codelessLogins = tenant.Rate{N: 30, Per: 10 * time.Minute}
 
-// awaitCode takes the step to record.CheckOTP. If the SMS budget is used up, an account
+// awaitCode takes the step to record.CheckOTP. If no more SMS may be sent, an account
 // with backup codes still gets its session (contract, section 4, Second factor).
 func (c *Call) awaitCode(ctx context.Context, st Step) (Issued, error) {
 	st.byApp = st.Account.HasApp()

@@ -101,7 +101,7 @@ func (c *Call) store(ctx context.Context, next record.Session, counters ...recor
 	if full, ok := errors.AsType[*record.Full](err); ok {
 		return c.Refused(full)
 	}
-	if errors.Is(err, record.ErrConflict) { // a change of the account, or a lost change
+	if errors.Is(err, record.ErrConflict) { // usually because the account was changed during the login
 		return wire.Unavailable("storing the session: the account's sessions have ended meanwhile; if it comes again, the accounts store has lost a change, as in a failover: end the sessions once more", err)
 	}
 	if err != nil {
