@@ -74,8 +74,8 @@ func (s *Manager) RevokePending(ctx context.Context) error {
 // Waiting returns the number of messages that are being sent in the background.
 func (s *Manager) Waiting() int { return s.tasks.Waiting() }
 
-// Close waits for the background tasks, up to a time limit. Tasks that requests start
-// after that are dropped.
+// Close waits for the background tasks, each of which has a time limit. Tasks that
+// requests start later are dropped.
 func (s *Manager) Close() {
 	s.tasks.Close()
 	if s.History != nil {

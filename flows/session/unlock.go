@@ -8,8 +8,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// ClearAttempts resets an account's private and public failure counts, which also ends
-// their locks. The outbox events are stored with the last private count.
+// ClearAttempts resets an account's failure counts of these kinds, including the public
+// ones of its login ids, which also ends their locks. The outbox events are stored with
+// the last count of the account itself.
 func (s *Manager) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.Kind, events ...record.OutboxEvent) error {
 	err := s.clear(ctx, record.FailureKey{Company: a.Company, Account: a.ID}, kinds, events...)
 	return cmp.Or(err, s.clearPublic(ctx, company, a, kinds...))
@@ -33,7 +34,8 @@ func (s *Manager) clear(ctx context.Context, subject record.FailureKey, kinds []
 	return nil
 }
 
-// clearPublic resets the public failure counts: those of all the account's login ids.
+// clearPublic resets the public failure counts of all login ids of the account. Only
+// hardened companies have them.
 func (s *Manager) clearPublic(ctx context.Context, company *tenant.Company, a record.Account, kinds ...record.Kind) error {
 	if !company.Hardened {
 		return nil
