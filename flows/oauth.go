@@ -102,9 +102,9 @@ func (s *Service) askProvider(ctx context.Context, c *session.Call, config tenan
 // should be valid for ten minutes at most (RFC 6749, section 4.1.2).
 const grantMemory = time.Hour
 
-// spendGrant marks a code as used. Each code is sent to a provider at most once, from
-// all nodes, even if the login then fails. RFC 6749, section 4.1.2 requires this of
-// clients, and not every provider enforces it.
+// spendGrant marks a code as used, on all nodes. Each code is sent to a provider at most
+// once, even if the login then fails. RFC 6749, section 4.1.2 requires this of clients,
+// and not every provider enforces it.
 //
 // Each code counts as a login of the address, so strangers can fill the store with only
 // a limited number of codes. A code is spent for all providers. This defeats the mix-up

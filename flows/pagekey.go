@@ -17,9 +17,9 @@ const (
 	pageKeyStep = time.Minute
 )
 
-// PageKey returns a key for the login page of a company. The company need not exist. The
-// key stays the same for a minute. The error is wire.ErrUnavailable if the store's secret
-// can't be loaded.
+// PageKey returns a key for the login page of a company. It does not check whether the
+// company has such a page. The key stays the same for a minute. The error is
+// wire.ErrUnavailable if the store's secret can't be loaded.
 func (s *Service) PageKey(ctx context.Context, company string) (string, error) {
 	keys, err := s.Keys(record.WithStoreTime(ctx))
 	if err != nil {
