@@ -344,7 +344,7 @@ func (ad *Admin) ByLoginID(ctx context.Context, loginID string) (record.Account,
 	return a, adminError("looking up the login id", err)
 }
 
-// List returns up to limit accounts with a mnemocode after after, ordered by mnemocode.
+// List returns up to limit accounts that follow the mnemocode after, ordered by mnemocode.
 func (ad *Admin) List(ctx context.Context, after string, limit int) ([]record.Account, error) {
 	accounts, err := ad.Accounts.List(ctx, ad.Company.Code, after, limit)
 	return accounts, adminError("listing the accounts", err)
@@ -353,9 +353,9 @@ func (ad *Admin) List(ctx context.Context, after string, limit int) ([]record.Ac
 // searchReach is the maximum number of accounts that one search looks at.
 const searchReach = 10_000
 
-// Search returns up to limit accounts with a mnemocode after after that have this status
-// and a login id that contains part. An empty status or part matches all accounts. If
-// there are more accounts to search, last is the mnemocode of the last one searched.
+// Search returns up to limit accounts that follow the mnemocode after, have this status
+// and have a login id that contains part. An empty status or part matches all accounts.
+// If there are more accounts to search, last is the mnemocode of the last one searched.
 func (ad *Admin) Search(ctx context.Context, status record.Status, part, after string, limit int) (found []record.Account, last string, err error) {
 	match := record.Match{Status: status, Part: record.NormalizeLoginIDPart(part), Reach: searchReach}
 	found, last, err = ad.Accounts.Search(ctx, ad.Company.Code, match, after, limit)

@@ -28,9 +28,9 @@ var (
 	ErrChanged = errors.New("the account was changed meanwhile: try again")
 )
 
-// CheckPassword checks a user's current password. It counts attempts and sets locks like
-// a login. The limits of the user's address apply; if address is empty, only those of the
-// account apply.
+// CheckPassword checks a user's current password. Its effects are those of a login, such
+// as counting attempts and setting locks. The limits of the user's address apply. If
+// address is empty, only those of the account apply.
 func (ad *Admin) CheckPassword(ctx context.Context, mnemocode, current, address string) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {

@@ -48,7 +48,7 @@ func (c *Call) ofRevoked(a record.Account) (record.Account, error) {
 	}
 	anyones := c.Company.Hardened && (c.session.State == record.CheckPassword || c.session.State == record.RecoveryOTP)
 	switch {
-	case c.session.CompanyGeneration != a.CompanyGeneration: // it revokes decoys too
+	case c.session.CompanyGeneration != a.CompanyGeneration: // a new company generation revokes decoys too
 	case anyones && status != nil:
 		return a, nil
 	case anyones:

@@ -12,8 +12,8 @@ import (
 )
 
 // Pending returns the disclaimers of a company whose current version is neither in the
-// account nor in accepted. Their texts are in the first available of the languages of
-// the request, which may be nil, and of the account. The result is never nil.
+// account nor in accepted. The languages of the request, which may be nil, and then the
+// account's decide the language of their texts. The result is never nil.
 func Pending(company *tenant.Company, languages func() []language.Tag, a record.Account, accepted []record.Acceptance) []wire.Disclaimer {
 	pending := []wire.Disclaimer{}
 	for _, d := range company.Disclaimers {
@@ -59,7 +59,7 @@ func (c *Call) PendingNow(a record.Account) []wire.Disclaimer {
 }
 
 // Accept adds the disclaimers with these codes to those that the session has accepted,
-// and returns both. It fails if any disclaimer of the company is still pending.
+// and returns them all. It fails if any disclaimer of the company is still pending.
 func (c *Call) Accept(a record.Account, codes []string) ([]record.Acceptance, error) {
 	var accepted []record.Acceptance
 	if c.session != nil {

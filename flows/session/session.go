@@ -138,7 +138,7 @@ func (s *Manager) abandon(ctx context.Context, hash record.TokenHash) {
 	}
 }
 
-// RevokeAll revokes the sessions of an older session generation of an account or a
+// RevokeAll revokes the sessions of older session generations of an account or a
 // company. It emits an event for each session of an account, or one for a company. The
 // events are copies of by, which says who revoked the sessions and why. If RevokeAll
 // fails, Run retries until it succeeds.
