@@ -12,7 +12,7 @@ type acceptDisclaimersRequest struct {
 	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
 }
 
-// acceptDisclaimers ends a login by OAuth (interface, Endpoints 8).
+// acceptDisclaimers completes a login by OAuth (interface, Endpoints 8).
 func (s *Service) acceptDisclaimers(ctx context.Context, c *session.Call, req *acceptDisclaimersRequest) (Reply, error) {
 	a, err := c.LoadAccount(ctx)
 	if err != nil {

@@ -7,11 +7,12 @@ import (
 	"github.com/mnemogate/mnemogate/flows/session"
 )
 
-// What follows a proof of the user: the "second factor required", "new password
-// required" and "nothing further required" of the interface's transition table.
+// This file decides what follows after the user has proven something: "second factor
+// required", "new password required" or "nothing further required" in the transition
+// table of the interface.
 
-// afterPassword goes on behind a right password: to the second factor, if the account
-// needs one.
+// afterPassword continues after a right password. The next step is the second factor, if
+// the account needs one.
 func afterPassword(ctx context.Context, c *session.Call, st session.Step) (Reply, error) {
 	if !c.Company.NeedsSecondFactor(st.Account) {
 		return afterSecondFactor(ctx, c, st)
@@ -23,8 +24,8 @@ func afterPassword(ctx context.Context, c *session.Call, st session.Step) (Reply
 	return issued(c.Enter(ctx, st))
 }
 
-// afterSecondFactor goes on where no second factor is missing: to a new password, if the
-// account needs one, or to authorized.
+// afterSecondFactor continues when no second factor is missing. The next step is a new
+// password, if the account needs one, otherwise authorized.
 func afterSecondFactor(ctx context.Context, c *session.Call, st session.Step) (Reply, error) {
 	st.State = record.Authorized
 	if st.Account.MustSetPassword || st.Account.PasswordHash == "" && *c.Company.Password.Required {

@@ -7,14 +7,13 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// KeyOfPage is what a login page's own key is called, which has no place in the
-// configuration.
+// KeyOfPage is the name of a login page's own key, which is not in the configuration.
 const KeyOfPage = "page"
 
-// Company returns the company whose API key was sent, and what the key is called:
-// its place among the company's keys, from 1, or nothing where none is asked for. An
-// unknown company can't be told from a wrong key, neither by the answer nor by the
-// time it takes.
+// Company returns the company with this code if the client sent one of its API keys. It
+// also returns the name of the key: its position among the company's keys, from 1, or ""
+// if the company requires no key. An unknown company and a wrong key get the same answer
+// after the same time.
 func (s *Service) Company(code string, keys []string) (company *tenant.Company, key string, err error) {
 	company = s.Companies[code]
 	if company != nil && company.NoAPIKey {
@@ -30,7 +29,7 @@ func (s *Service) Company(code string, keys []string) (company *tenant.Company, 
 	return company, s.uses(company, strconv.Itoa(place)), nil
 }
 
-// CompanyByKey returns the company, whichever it is, whose API key was sent.
+// CompanyByKey returns the company that the API key belongs to.
 func (s *Service) CompanyByKey(keys []string) (*tenant.Company, error) {
 	if len(keys) == 0 {
 		return nil, wire.ErrAPIKeyMissing
@@ -49,7 +48,7 @@ func (s *Service) CompanyByKey(keys []string) (*tenant.Company, error) {
 	return found, nil
 }
 
-// uses tells that a good key of a company was sent, and returns what it is called.
+// uses reports a valid key of a company to KeyUsed. It returns the name of the key.
 func (s *Service) uses(c *tenant.Company, key string) string {
 	if s.KeyUsed != nil {
 		s.KeyUsed(c.Code, key)

@@ -16,13 +16,13 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// captchaMemory is how long a used response is remembered. The providers' own
-// are valid for two to five minutes.
+// captchaMemory is how long a used response is remembered. The responses of the
+// providers are valid for two to five minutes.
 const captchaMemory = time.Hour
 
-// solveCaptcha verifies a captcha response, each of which is good once, on
-// whichever node and in whichever company. A bad one is a failure of the address,
-// which the caller has looked at: beyond its limit no provider is asked.
+// solveCaptcha verifies a captcha response. Each response is valid once, on all nodes
+// and for all companies. A bad response counts as a failure of the address. The caller
+// has already checked the limit of the address, so beyond it no provider is asked.
 func (s *Service) solveCaptcha(ctx context.Context, c *session.Call, response string) error {
 	if response == "" {
 		return &wire.Refusal{Err: wire.ErrCaptchaMissing, Captcha: true}
@@ -37,8 +37,9 @@ func (s *Service) solveCaptcha(ctx context.Context, c *session.Call, response st
 	return &wire.Refusal{Err: wire.ErrCaptchaInvalid, Captcha: true}
 }
 
-// goodCaptcha reports whether a response is right, and marks it as used.
-// Providers trim what surrounds one, so it would be good again with a space.
+// goodCaptcha reports whether a response is right, and marks it as used. It refuses
+// surrounding white space: providers trim it, so a used response with a space added would
+// be valid again.
 func (s *Service) goodCaptcha(ctx context.Context, c *session.Call, response string) (bool, error) {
 	if strings.TrimFunc(response, trimmed) != response {
 		return false, nil
@@ -62,8 +63,8 @@ func (s *Service) goodCaptcha(ctx context.Context, c *session.Call, response str
 	return true, nil
 }
 
-// verifyCaptcha returns whether a response is right, and what of it is good once:
-// of work there are many right responses to one challenge.
+// verifyCaptcha reports whether a response is right. It also returns the string to mark
+// as used: for proof of work the challenge, since it has many right responses.
 func (s *Service) verifyCaptcha(ctx context.Context, c *session.Call, response string) (once string, ok bool, err error) {
 	if work, ours := c.Company.Captcha.(tenant.ProofOfWork); ours {
 		keys, err := s.Keys(ctx)
@@ -80,5 +81,5 @@ func (s *Service) verifyCaptcha(ctx context.Context, c *session.Call, response s
 	return response, ok, nil
 }
 
-// trimmed is what some language takes for white space.
+// trimmed reports whether some programming language treats r as white space.
 func trimmed(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }

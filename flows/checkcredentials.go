@@ -16,8 +16,8 @@ type checkCredentialsRequest struct {
 	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
 }
 
-// checkCredentials is login and password in one call (interface, Endpoints 6).
-// An unknown login id is treated as a wrong password in all that shows.
+// checkCredentials checks login id and password in one call (interface, Endpoints 6). An
+// unknown login id looks like a wrong password to the client.
 func (s *Service) checkCredentials(ctx context.Context, c *session.Call, req *checkCredentialsRequest) (Reply, error) {
 	a, loginIDHash, err := c.FindAccount(ctx, record.NormalizeLoginID(req.LoginID))
 	if err != nil {

@@ -14,8 +14,8 @@ type checkLinkRequest struct {
 	Token string `json:"token" max:"128" need:"y"`
 }
 
-// checkLink exchanges the token of a mailed link (contract, 4; open in the
-// interface).
+// checkLink exchanges the token of a mailed link for a session token (contract, section
+// 4; not settled in the interface).
 func (s *Service) checkLink(ctx context.Context, c *session.Call, req *checkLinkRequest) (Reply, error) {
 	if err := c.CheckAddress(ctx); err != nil {
 		return Reply{}, err

@@ -16,7 +16,7 @@ type checkOTPRequest struct {
 
 func (r *checkOTPRequest) bringsCode() bool { return r.OTP != "" && r.BackupCode == "" }
 
-// checkOTP takes the SMS code or a backup code (interface, Endpoints 3).
+// checkOTP checks the code of an SMS or app, or a backup code (interface, Endpoints 3).
 func (s *Service) checkOTP(ctx context.Context, c *session.Call, req *checkOTPRequest) (Reply, error) {
 	if (req.OTP == "") == (req.BackupCode == "") {
 		return Reply{}, wire.Invalid("Send exactly one of otp and backup_code.")
@@ -43,7 +43,7 @@ type recoveryCheckOTPRequest struct {
 
 func (*recoveryCheckOTPRequest) bringsCode() bool { return true }
 
-// recoveryCheckOTP takes the code of a recovery by phone (interface, Endpoints 11).
+// recoveryCheckOTP checks the code of a recovery by phone (interface, Endpoints 11).
 func (s *Service) recoveryCheckOTP(ctx context.Context, c *session.Call, req *recoveryCheckOTPRequest) (Reply, error) {
 	st, err := c.TryCode(ctx, req.OTP)
 	if err != nil {

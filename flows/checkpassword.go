@@ -15,7 +15,7 @@ type checkPasswordRequest struct {
 	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
 }
 
-// checkPassword takes the password of a login (interface, Endpoints 2).
+// checkPassword checks the password of a login (interface, Endpoints 2).
 func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *checkPasswordRequest) (Reply, error) {
 	a, err := c.LoadAccount(ctx)
 	if err != nil {
@@ -39,9 +39,9 @@ func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *check
 	return afterPassword(ctx, c, session.Step{Account: a, Accepted: accepted})
 }
 
-// tryPassword looks at rates and locks, the captcha, then the password, for checkpassword
-// and checkcredentials. If before is not nil, it is the answer in place of the look at the
-// password.
+// tryPassword checks limits and locks, then the captcha, then the password, for
+// checkpassword and checkcredentials. If before is not nil, tryPassword returns it instead
+// of checking the password.
 func (s *Service) tryPassword(ctx context.Context, c *session.Call, t session.PasswordAttempt, captcha string, before error) error {
 	subject, failures, err := c.PublicFailures(ctx, t.Account, t.LoginIDHash)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Service) tryPassword(ctx context.Context, c *session.Call, t session.Pa
 	}
 	wrong := failures[record.WrongPasswords]
 	locked, due := c.CheckPasswords(wrong), c.CaptchaDue(wrong)
-	if locked != nil || due || before != nil { // else ComparePassword does, in one step
+	if locked != nil || due || before != nil { // otherwise ComparePassword checks this in one step
 		if err := c.CheckLogins(ctx); err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ type checkQuestionRequest struct {
 	ControlAnswer string `json:"control_answer" max:"256" need:"y"`
 }
 
-// checkQuestion takes the answer to the control question (interface, Endpoints 13).
+// checkQuestion checks the answer to the control question (interface, Endpoints 13).
 func (s *Service) checkQuestion(ctx context.Context, c *session.Call, req *checkQuestionRequest) (Reply, error) {
 	a, err := c.LoadAccount(ctx)
 	if err != nil {

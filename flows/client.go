@@ -14,9 +14,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// ClientConfig returns that of the company whose API key was sent. A provider that
-// does not say in time where logins begin has none there. Of the Request its Company,
-// APIKeys, PageKey and Languages are looked at.
+// ClientConfig returns the client configuration of the company whose API key was sent. A
+// provider that does not return its authorization URL in time has none in the result.
+// ClientConfig uses only Company, APIKeys, PageKey and Languages of the Request.
 func (s *Service) ClientConfig(ctx context.Context, r *Request) (config tenant.ClientConfig, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "client.json") }()
@@ -36,10 +36,10 @@ func (s *Service) ClientConfig(ctx context.Context, r *Request) (config tenant.C
 
 func seconds(d tenant.Duration) int { return int(time.Duration(d) / time.Second) }
 
-// authorizeTime is how long a client waits for providers to say where logins begin.
+// authorizeTime is how long a client waits for the authorization URLs of the providers.
 const authorizeTime = 1500 * time.Millisecond
 
-// clientOAuth asks all providers at once.
+// clientOAuth returns the company's providers, ordered by id. It asks them concurrently.
 func (s *Service) clientOAuth(ctx context.Context, c *tenant.Company) []tenant.ClientOAuth {
 	ctx, cancel := context.WithTimeout(ctx, authorizeTime)
 	defer cancel()

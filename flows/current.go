@@ -10,12 +10,13 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// What is asked of a session beside the routes: where it is, another token for it,
-// and its end by whoever holds its token without knowing an API key.
+// This file has the requests about a session that are not routes: its current state, a
+// new token for it, and its revocation by a client without an API key.
 
-// Current tells where the session of a request's token is, in any state: its state,
-// for how long the token is good, and what the answer held that issued it, as it is
-// now. It spends and prolongs nothing. The Request needs no Route.
+// Current returns the current state of the session of a request's token, and the seconds
+// until the token expires. It also returns what the answer contained that issued the
+// token, with current values. It works in any state. It spends no code and does not
+// prolong the session. The Request needs no Route.
 func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "session") }()
@@ -59,7 +60,7 @@ func tellCurrent(ctx context.Context, c *session.Call) (Reply, error) {
 	case record.SetPassword, record.RecoveryPassword:
 		reply.PasswordQuality = c.Company.Quality(a)
 	case record.RecoveryOTP:
-		if !c.Company.Hardened { // a decoy has none, and would show by that
+		if !c.Company.Hardened { // a decoy has no phone, so showing it would reveal decoys
 			reply.UserPhone = record.MaskPhone(a.Phone)
 		}
 	case record.RecoveryQuestion:
@@ -68,10 +69,9 @@ func tellCurrent(ctx context.Context, c *session.Call) (Reply, error) {
 	return reply, nil
 }
 
-// Succeed ends the authorized token of a request and returns its successor, in one
-// atomic step: of many callers, one succeeds. The session goes on as it was, with
-// its ID, the moment of its login and the end of its lifetime. The Request needs no
-// Route.
+// ExchangeToken replaces the token of a request's authorized session and returns the new
+// one. The replacement is atomic: of concurrent callers, one succeeds. The session keeps
+// its ID, the time of its login and the end of its lifetime. The Request needs no Route.
 func (s *Service) ExchangeToken(ctx context.Context, r *Request) (reply Reply, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "session") }()
@@ -86,8 +86,9 @@ func (s *Service) ExchangeToken(ctx context.Context, r *Request) (reply Reply, e
 	return issued(c.Exchange(ctx))
 }
 
-// End ends the authorized session of a request's token, which is all that the
-// request needs: a cookie brings it to each company of a site.
+// End revokes the authorized session of a request's token. It needs no API key and
+// accepts sessions of any company, because browsers send a site's cookie to each of its
+// companies.
 func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "session") }()
@@ -109,8 +110,8 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	return nil
 }
 
-// findOf begins the call that looks for the session of a request's token, of a company
-// that meets want.
+// findOf returns the call of a request, with the session of its token. The company of
+// the session must meet want.
 func (s *Service) findOf(ctx context.Context, company *tenant.Company, key string, want session.Requirement, r *Request) (*session.Call, error) {
 	token, err := wire.ParseBearer(r.Authorization)
 	if err != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// A hardened company tells strangers nothing of its accounts (contract, 4,
-// hardened). To an unknown login id it answers as to a known one, with a decoy:
-// a session of account 0 that nothing lets pass.
+// A hardened company does not reveal to strangers which accounts exist (contract,
+// section 4, hardened). It answers an unknown login id like a known one, with a decoy: a
+// session of account 0 that cannot succeed.
 //
-// Strangers can lock things and use up budgets, and so see what is counted. What
-// they see are the counts of the login id that they sent, under its alias: of
-// every login id, known or not. What is counted for the account itself, whichever
-// of its login ids was sent, holds too, and shows only behind its secret.
+// Strangers can cause locks and use up budgets, so they can observe counts. Therefore
+// each login id, known or not, has public counts, which are kept under its login id hash.
+// The private counts of an account include attempts with any of its login ids. They also
+// apply, but show only to users who prove a secret of the account.
 
-// loginHardened begins a login of anyone. Only accounts without a password, which
-// log in by a code, answer otherwise than an unknown login id.
+// loginHardened begins a login with any login id. The answer differs from that for an
+// unknown login id only if the account has no password and logs in by a code.
 func (s *Service) loginHardened(ctx context.Context, c *session.Call, a record.Account, loginIDHash string) (Reply, error) {
 	_, failures, err := c.PublicFailures(ctx, a, loginIDHash)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *Service) loginHardened(ctx context.Context, c *session.Call, a record.A
 	passwords := failures[record.WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
 	if byCode && (a.Phone == "" || tenant.Admitted(a) != nil) {
-		a, byCode = record.Account{CompanyGeneration: a.CompanyGeneration}, false // it can't log in at all
+		a, byCode = record.Account{CompanyGeneration: a.CompanyGeneration}, false // the account can't log in at all
 	}
 	st := session.Step{Account: a, DecoyOf: loginIDHash, State: record.CheckPassword, Counters: c.AddressLook()}
 	if byCode {
@@ -48,9 +48,8 @@ func (s *Service) loginHardened(ctx context.Context, c *session.Call, a record.A
 	return reply, err
 }
 
-// recoverHardened answers alike whether or not there is an account that can be
-// recovered: where there is none, a decoy is, and what there is to send is sent
-// after the answer.
+// recoverHardened gives the same answer whether or not there is an account that can be
+// recovered. If there is none, it issues a decoy. Messages are sent after the answer.
 func (s *Service) recoverHardened(ctx context.Context, c *session.Call, req *recoverRequest, a record.Account, loginIDHash string) (Reply, error) {
 	a, method, methodErr := c.Company.HardenedMethod(req.Method, a)
 	_, failures, err := c.PublicFailures(ctx, a, loginIDHash)
@@ -80,7 +79,8 @@ func (s *Service) recoverHardened(ctx context.Context, c *session.Call, req *rec
 	return reply, nil
 }
 
-// shownEmail is masked unless the caller knows it already.
+// shownEmail returns the login id that was sent if it is an email address, otherwise a
+// mask.
 func shownEmail(loginID string) string {
 	if strings.Contains(record.NormalizeLoginID(loginID), "@") {
 		return strings.TrimSpace(loginID)
@@ -88,7 +88,7 @@ func shownEmail(loginID string) string {
 	return "***@***"
 }
 
-// shownPhone is the login id that was sent, masked, if it is a phone; else empty: no
-// other could be made up that a real one looks like, of the country that the
-// company's users live in.
+// shownPhone returns the login id that was sent, masked, if it is a phone, otherwise "".
+// It invents no phone, because an invented one could be told from those of the company's
+// users, for example by its country.
 func shownPhone(loginID string) string { return record.MaskPhone(record.NormalizePhone(loginID)) }

@@ -14,8 +14,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// accountOfUser finds the account bound to the user. With LinkVerifiedEmail one
-// whose primary email the provider has verified is bound at its first use.
+// accountOfUser finds the account that is bound to the provider's user. With
+// LinkVerifiedEmail, it binds an account at the first login if the provider has verified
+// the account's primary email.
 func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config tenant.OAuth, identity record.Identity, user tenant.OAuthUser) (record.Account, error) {
 	a, err := s.Accounts.ByIdentity(ctx, c.Company.Code, identity)
 	if err == nil {
@@ -32,7 +33,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config ten
 	if err != nil {
 		return record.Account{}, err
 	}
-	if a.ID == 0 || !record.SameEmail(a.Email, user.Email) { // the login id may be its login name
+	if a.ID == 0 || !record.SameEmail(a.Email, user.Email) { // the email may match its login name instead
 		return record.Account{}, wire.ErrOAuthNotFound
 	}
 	if err := tenant.Admitted(a); err != nil {
@@ -40,8 +41,8 @@ func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config ten
 	}
 	err = s.bind(ctx, c, a, identity)
 	if errors.Is(err, record.ErrConflict) {
-		// It is bound to another user of the provider, has just been to this, or was
-		// changed just now.
+		// The account is bound to another user of the provider, or another request has
+		// just bound it to this user or changed it.
 		a, err = s.Accounts.ByIdentity(ctx, c.Company.Code, identity)
 		if errors.Is(err, record.ErrNotFound) {
 			return record.Account{}, wire.ErrOAuthNotFound
@@ -57,9 +58,9 @@ func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config ten
 	return a, nil
 }
 
-// bind adds an identity to an account that has none of that provider. record.ErrConflict
-// if it has one, the identity is another account's, or the account has changed in
-// what its sessions rest on, such as its email.
+// bind adds an identity to an account that has none of this provider. It returns
+// record.ErrConflict if the account has one, if the identity belongs to another account,
+// or if a change such as a new email has revoked the account's sessions.
 func (s *Service) bind(ctx context.Context, c *session.Call, to record.Account, identity record.Identity) error {
 	bound := record.Event{
 		Name: record.IdentityBound, Time: c.Now, Mnemocode: to.Mnemocode, Provider: identity.Provider,

@@ -38,13 +38,13 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 	return reply, err
 }
 
-// loginState is the state that a login begins in. An unknown login id is locked
-// as one with a password.
+// loginState returns the state in which a login begins. An unknown login id is locked
+// like one of an account with a password.
 func loginState(c *session.Call, a record.Account) (record.State, error) {
 	passwords := a.FailureCounts[record.WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
 	if byCode {
-		passwords.Count = 0 // strangers can lock the account, but there is no password to disable
+		passwords.Count = 0 // wrong passwords lock the account for a time, but there is no password to disable
 	}
 	if err := c.CheckPasswords(passwords); err != nil {
 		return record.None, err

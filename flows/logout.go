@@ -7,7 +7,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/session"
 )
 
-// logout ends the token, whatever its state (interface, Endpoints 9).
+// logout revokes the session, in any state (interface, Endpoints 9).
 func (s *Service) logout(ctx context.Context, c *session.Call, _ *emptyRequest) (Reply, error) {
 	if err := c.Revoke(ctx); err != nil {
 		return Reply{}, err

@@ -26,7 +26,7 @@ type oauthRequest struct {
 	Nonce        string `json:"nonce" max:"256"`
 }
 
-// codeVerifier is RFC 7636, 4.1.
+// codeVerifier matches the code_verifier of RFC 7636, section 4.1.
 var codeVerifier = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
 
 // oauth logs in with the code of a provider (interface, Endpoints 7).
@@ -57,7 +57,8 @@ func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest)
 	return reply, err
 }
 
-// exchange returns whom the code stands for. A refusal counts against the address.
+// exchange returns the user that the code stands for. If the provider refuses the code,
+// that counts as a failure of the address.
 func (s *Service) exchange(ctx context.Context, c *session.Call, config tenant.OAuth, req *oauthRequest) (tenant.OAuthUser, error) {
 	user, err := s.askProvider(ctx, c, config, req)
 	if err != nil && !errors.Is(err, wire.ErrOAuthFailed) {
@@ -73,7 +74,8 @@ func (s *Service) exchange(ctx context.Context, c *session.Call, config tenant.O
 	return user, nil
 }
 
-// askProvider asks the provider, unless that would be in vain.
+// askProvider sends the code to the provider. It fails early if the redirect URI is not
+// configured or the code was sent before.
 func (s *Service) askProvider(ctx context.Context, c *session.Call, config tenant.OAuth, req *oauthRequest) (tenant.OAuthUser, error) {
 	if !slices.Contains(config.RedirectURIs, req.RedirectURI) {
 		return tenant.OAuthUser{}, fmt.Errorf("%w: the redirect_uri is none of those configured", wire.ErrOAuthFailed)
@@ -90,22 +92,24 @@ func (s *Service) askProvider(ctx context.Context, c *session.Call, config tenan
 	switch {
 	case err != nil && !errors.Is(err, wire.ErrOAuthFailed):
 		return tenant.OAuthUser{}, wire.Unavailable("asking the provider", err)
-	case err == nil && (user.Subject == "" || !utf8.ValidString(user.Subject)): // which not every store keeps
+	case err == nil && (user.Subject == "" || !utf8.ValidString(user.Subject)): // not every store can keep invalid UTF-8
 		return tenant.OAuthUser{}, wire.ErrOAuthFailed
 	}
 	return user, err
 }
 
-// grantMemory is how long a code is remembered that was sent. A provider's own
-// should be valid for ten minutes at most (RFC 6749, 4.1.2).
+// grantMemory is how long a code is remembered after it was sent. A provider's code
+// should be valid for ten minutes at most (RFC 6749, section 4.1.2).
 const grantMemory = time.Hour
 
-// spendGrant lets each code be sent to its provider once, from whichever node
-// and whatever comes of it: RFC 6749, 4.1.2 asks it of clients, and not every
-// provider sees to it. A code is a login of the address, so that strangers can
-// have only so many remembered. It is spent for all providers: one that had the
-// browser bring it another's, to log in there with it, comes too late (RFC 9700,
-// 4.4).
+// spendGrant marks a code as used, on all nodes. Each code is sent to a provider at most
+// once, even if the login then fails. RFC 6749, section 4.1.2 requires this of clients,
+// and not every provider enforces it.
+//
+// Each code counts as a login of the address, so strangers can fill the store with only
+// a limited number of codes. A code is spent for all providers. This defeats the mix-up
+// attack, in which one provider gets hold of a code of another and logs in with it
+// (RFC 9700, section 4.4).
 func (s *Service) spendGrant(ctx context.Context, c *session.Call, req *oauthRequest) error {
 	hash := sha256.Sum256([]byte(strings.TrimFunc(req.Code, trimmed)))
 	sent := c.Counter("grant", hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: grantMemory})

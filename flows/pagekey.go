@@ -10,16 +10,16 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// pageKeyLife is how long a page may be open before it must be loaded anew. It is
-// counted from the beginning of a minute, so that a page is one for a minute.
+// pageKeyLife is how long a page can be open before it must be reloaded. It is counted
+// from the start of a minute, so that the page stays the same for a minute.
 const (
 	pageKeyLife = time.Hour
 	pageKeyStep = time.Minute
 )
 
-// PageKey returns a key for the login page of a company, which need not have one. It
-// is the same throughout a minute.
-// The error is wire.ErrUnavailable if the store can't be asked for its secret.
+// PageKey returns a key for the login page of a company. It does not check whether the
+// company has such a page. The key stays the same for a minute. The error is
+// wire.ErrUnavailable if the store's secret can't be loaded.
 func (s *Service) PageKey(ctx context.Context, company string) (string, error) {
 	keys, err := s.Keys(record.WithStoreTime(ctx))
 	if err != nil {
@@ -28,8 +28,8 @@ func (s *Service) PageKey(ctx context.Context, company string) (string, error) {
 	return keys.NewPageKey(company, s.Now().Truncate(pageKeyStep).Add(pageKeyLife)), nil
 }
 
-// clientOf is Company for what a login page calls as well: its key will do, too, where
-// the Request says so.
+// clientOf is Company for requests that a login page also sends. If the Request allows
+// it, the key of the page is valid too.
 func (s *Service) clientOf(ctx context.Context, r *Request) (company *tenant.Company, key string, err error) {
 	code, keys := r.Company, r.APIKeys
 	company, key, err = s.Company(code, keys)
@@ -40,7 +40,7 @@ func (s *Service) clientOf(ctx context.Context, r *Request) (company *tenant.Com
 	if unanswered != nil {
 		return nil, "", unanswered
 	}
-	good := secrets.GoodPageKey(code, keys[0], s.Now()) // also of a company that there is not: it takes as long
+	good := secrets.GoodPageKey(code, keys[0], s.Now()) // checked even for an unknown company, so that it takes as long
 	if company = s.Companies[code]; good && company != nil {
 		return company, s.uses(company, KeyOfPage), nil
 	}

@@ -9,19 +9,19 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// challengeLife is how long a challenge may be answered: less than captchaMemory.
+// challengeLife is how long a challenge is valid. It must be less than captchaMemory.
 const challengeLife = 5 * time.Minute
 
-// A Challenge is what a client of captcha pow needs, ready to be marshalled.
+// A Challenge is what a client needs to solve captcha pow, ready to be marshalled.
 type Challenge struct {
 	Challenge string `json:"challenge"`
 	Bits      int    `json:"bits"`
 	ExpiresIn int    `json:"expires_in"` // whole seconds
 }
 
-// Challenge returns a new challenge of the company whose API key was sent. The
-// error is wire.ErrNoRoute if its captcha is another. Of the Request its Company,
-// APIKeys and PageKey are looked at.
+// Challenge returns a new challenge of the company whose API key was sent. The error is
+// wire.ErrNoRoute if the company's captcha is not pow. Challenge uses only Company,
+// APIKeys and PageKey of the Request.
 func (s *Service) Challenge(ctx context.Context, r *Request) (c Challenge, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "captcha") }()

@@ -17,8 +17,7 @@ type recoverRequest struct {
 	Method          tenant.Method `json:"method"`
 }
 
-// recover begins a recovery (interface, Endpoints 10). It changes nothing in
-// the account.
+// recover begins a recovery (interface, Endpoints 10). It does not change the account.
 func (s *Service) recover(ctx context.Context, c *session.Call, req *recoverRequest) (Reply, error) {
 	if req.Method != "" && !slices.Contains([]tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion}, req.Method) {
 		return Reply{}, wire.Invalid("The field method must be PHONE, MAIL or QUESTION.")
@@ -70,7 +69,7 @@ func recoverBy(ctx context.Context, c *session.Call, a record.Account, method te
 	return reply, err
 }
 
-// checkRecovery refuses while the attempts that the method needs are locked.
+// checkRecovery fails while the codes or answers that the method needs are locked.
 func checkRecovery(c *session.Call, failures map[record.Kind]record.FailureCount, method tenant.Method) error {
 	switch method {
 	case tenant.ByPhone:
@@ -82,7 +81,7 @@ func checkRecovery(c *session.Call, failures map[record.Kind]record.FailureCount
 	}
 }
 
-// checkCaptcha verifies the response that each recovery brings.
+// checkCaptcha verifies the captcha response of a recovery, if the company has a captcha.
 func (s *Service) checkCaptcha(ctx context.Context, c *session.Call, response string) error {
 	if c.Company.Captcha == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// EventKinds lists all events. Those of a route come first.
+// EventKinds lists all events. The events of routes come first.
 var EventKinds = eventKinds()
 
 func eventKinds() []record.EventKind {
@@ -26,7 +26,7 @@ func eventKinds() []record.EventKind {
 	return append(kinds, record.EventKinds...)
 }
 
-// Event is the name of the event that a result of the route is.
+// Event returns the name of the event for a result of the route.
 func (r *Route) Event(result string) string {
 	name := record.EventPrefix + strings.ReplaceAll(strings.TrimPrefix(r.Path, "auth/"), "/", ".")
 	if result == record.Success {
@@ -35,7 +35,8 @@ func (r *Route) Event(result string) string {
 	return name + ".failure"
 }
 
-// emit tells the observer what came of a call, locks and revocations first.
+// emit reports the events of a call to the observer: first locks and revocations, then
+// its result.
 func (s *Service) emit(ctx context.Context, r *Request, c *session.Call, reply Reply, err error) {
 	e := c.Event()
 	e.Route = r.Route.Path
@@ -69,21 +70,21 @@ func (s *Service) emit(ctx context.Context, r *Request, c *session.Call, reply R
 	}
 }
 
-// isHistory reports whether an event is worth a row. What strangers can cause in
-// any number is not: the first step of a login, and what was refused before a
-// secret was looked at.
+// isHistory reports whether an event belongs in the account's history. Events that
+// strangers can cause without limit do not: the first step of a login, and requests that
+// were refused before a secret was compared.
 func isHistory(e record.Event) bool {
 	switch e.Result {
-	case "": // a lock, or the end of a session
+	case "": // a lock or a revocation
 		return true
 	case record.Success:
-		return e.Route != "auth/login" || e.State == record.CheckOTP // for which a code was sent
+		return e.Route != "auth/login" || e.State == record.CheckOTP // an SMS code was sent
 	default:
 		return failed(e)
 	}
 }
 
-// failed reports whether somebody had a secret wrong.
+// failed reports whether the event is a wrong secret.
 func failed(e record.Event) bool {
 	switch e.Result {
 	case wire.ErrPasswordInvalid.Code, wire.ErrCredentialsInvalid.Code, wire.ErrOTPInvalid.Code, wire.ErrBackupCodeInvalid.Code, wire.ErrAnswerInvalid.Code:
@@ -92,8 +93,8 @@ func failed(e record.Event) bool {
 	return false
 }
 
-// isNoise reports whether an event is one that strangers can cause, who know a login
-// id and no secret.
+// isNoise reports whether strangers can cause an event if they know a login id but no
+// secret.
 func isNoise(e record.Event) bool {
 	switch e.Route {
 	case "auth/login", "auth/renewotp", "auth/recovery/recover", "auth/recovery/renewotp":
@@ -104,7 +105,7 @@ func isNoise(e record.Event) bool {
 	return failed(e) || strings.HasPrefix(e.Name, record.LockPrefix)
 }
 
-// outcome is an error's Result and Reason.
+// outcome returns the Result and Reason of an event for err.
 func outcome(err error) (result, reason string) {
 	if err == nil {
 		return record.Success, ""

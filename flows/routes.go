@@ -1,14 +1,22 @@
-// Package flows is the protocol of mnemogate: which requests a client may send
-// in which session state, and what each does.
+// Package flows implements the protocol of mnemogate: which requests a client may
+// send in each session state, and what each request does.
 //
-// Start with Routes, the one table of the state machine, then read one flow
-// file: each is named after its route. Service.Serve runs a route. The package knows
-// nothing of HTTP servers, SQL or Caddy.
+// Start with Routes, the table of the state machine. Then read one flow file; each
+// is named after its route. Service.Serve runs a route. The package does not depend
+// on HTTP servers, SQL or Caddy.
 //
-// Below it is session, the life of a session, which also decides on the protected path.
-// Below that, limits counts attempts, background does what no request waits for, tenant
-// is a company as it is configured, tokens makes what clients hold, wire has the errors,
-// and record has what stores keep. What operators do is in manage, beside this package.
+// It builds on these packages:
+//
+//   - session creates, advances and revokes sessions, and authorizes requests for
+//     the protected path
+//   - limits counts attempts
+//   - background runs the work that no request waits for
+//   - tenant holds the configuration of a company
+//   - tokens makes the tokens and codes that clients hold
+//   - wire defines the errors
+//   - record defines what stores keep
+//
+// Package manage has the operations of operators.
 package flows
 
 import (
@@ -23,24 +31,24 @@ import (
 
 // A Route is one row of the state machine.
 type Route struct {
-	Path  string         // behind /{company_code}/v2/
-	From  []record.State // states the session may be in; None: no token is looked at
-	To    []record.State // states that a success may lead to; None: it issues no token
-	Fails []*wire.Error  // what it may answer beside Common and, where it takes a token, TokenErrors
+	Path  string         // after /{company_code}/v2/
+	From  []record.State // states the session may be in; None: the route takes no token
+	To    []record.State // states that a success may lead to; None: the route issues no token
+	Fails []*wire.Error  // errors of the route, in addition to Common and, if it takes a token, TokenErrors
 	run   runner
 }
 
-// Groups of the interface document ("Common error code groups"), with our
-// extensions and, in Common, what any body can be guilty of.
+// Error groups of the interface document ("Common error code groups"), with our
+// extensions. Common includes the errors of a malformed body.
 var (
 	Common      = []*wire.Error{wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrValidation, wire.ErrTooLarge, wire.ErrMediaType, wire.ErrUnavailable, wire.ErrService}
 	TokenErrors = []*wire.Error{wire.ErrHeaderMissing, wire.ErrHeaderInvalid, wire.ErrTokenInvalid, wire.ErrTokenExpired, wire.ErrSessionInvalid}
 	userErrors  = []*wire.Error{wire.ErrUserRestricted, wire.ErrUserClosed, wire.ErrUserDenied}
 )
 
-// Routes is the state machine, in the order of the interface document. Where it
-// departs from that, docs/api.md (Departures) gives the reason. After
-// an unknown login id a hardened company issues decoys, which pass nowhere.
+// Routes is the state machine, in the order of the interface document. Section
+// Departures of docs/api.md explains where it differs from that document. For an
+// unknown login id, a hardened company issues decoys: sessions that cannot succeed.
 var Routes = []Route{
 	{ // login.go
 		Path:  "auth/login",
@@ -70,7 +78,7 @@ var Routes = []Route{
 		Fails: fails(userErrors, wire.ErrRestricted),
 		run:   run((*Service).renewOTP),
 	},
-	{ // setpassword.go; disclaimers can become pending after the step that asked for them
+	{ // setpassword.go; new disclaimers can become pending after the step that asked for them
 		Path:  "auth/setpassword",
 		From:  in(record.SetPassword, record.RecoveryPassword),
 		To:    to(record.Authorized, record.None), // None after a recovery
@@ -84,7 +92,7 @@ var Routes = []Route{
 		Fails: fails(userErrors, wire.ErrCaptchaMissing, wire.ErrCaptchaInvalid, wire.ErrCredentialsInvalid, wire.ErrDisclaimerInvalid, wire.ErrRestricted),
 		run:   run((*Service).checkCredentials),
 	},
-	{ // oauth.go; the interface lists the token errors, but no token is looked at
+	{ // oauth.go; the interface lists the token errors, but the route takes no token
 		Path:  "auth/oauth",
 		From:  in(record.None),
 		To:    to(record.Authorized, record.AcceptDisclaimers),
@@ -127,14 +135,14 @@ var Routes = []Route{
 		Fails: fails(userErrors, wire.ErrRestricted),
 		run:   run((*Service).recoveryRenewOTP),
 	},
-	{ // checkquestion.go; the interface names recovery-checkotp here, but recover issues this state
+	{ // checkquestion.go; the interface says recovery-checkotp, but recover issues this state
 		Path:  "auth/recovery/checkquestion",
 		From:  in(record.RecoveryQuestion),
 		To:    to(record.RecoveryPassword),
 		Fails: fails(userErrors, wire.ErrAnswerInvalid, wire.ErrRestricted),
 		run:   run((*Service).checkQuestion),
 	},
-	{ // checklink.go; open in the interface: takes the token of a mailed link in the body
+	{ // checklink.go; not settled in the interface: the body has the token of a mailed link
 		Path:  "auth/recovery/checklink",
 		From:  in(record.None),
 		To:    to(record.RecoveryPassword),
@@ -158,16 +166,16 @@ func (r *Route) MayFail(e *wire.Error) bool {
 	return slices.Contains(Common, e) || r.TakesToken() && slices.Contains(TokenErrors, e) || slices.Contains(r.Fails, e)
 }
 
-// Fields lists the fields of the route's body. A body without any may be empty.
+// Fields lists the fields of the route's body. If there are none, the body may be empty.
 func (r *Route) Fields() []wire.Field { return wire.Fields(r.run.request) }
 
-// A runner does what a route does, once the token is found good.
+// A runner runs a route after its token was checked.
 type runner struct {
 	request reflect.Type // the struct that the body is decoded into
 	serve   func(ctx context.Context, s *Service, c *session.Call, request any) (Reply, error)
 }
 
-// run makes a runner of f.
+// run returns a runner that calls f.
 func run[Req any](f func(*Service, context.Context, *session.Call, *Req) (Reply, error)) runner {
 	return runner{reflect.TypeFor[Req](), func(ctx context.Context, s *Service, c *session.Call, request any) (Reply, error) {
 		return f(s, ctx, c, request.(*Req))
@@ -184,11 +192,11 @@ func (r runner) decode(body func() ([]byte, error)) (request any, err error) {
 	return request, wire.Decode(raw, request)
 }
 
-// A codeRequest is one that may bring a one-time code. If it does, the code that
-// was sent is spent by looking for its session, whatever comes of it.
+// A codeRequest is a request that may carry a one-time code. If it does, Serve
+// spends the session's code when it finds the session, even if the request then fails.
 type codeRequest interface{ bringsCode() bool }
 
-// RouteByPath returns the route behind /{company_code}/v2/, nil if there is none.
+// RouteByPath returns the route with this path after /{company_code}/v2/, or nil.
 func RouteByPath(path string) *Route {
 	i := slices.IndexFunc(Routes, func(r Route) bool { return r.Path == path })
 	if i < 0 {

@@ -14,35 +14,34 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A Service answers the routes of the companies that its Manager has. Its fields are set
-// before the first call and not changed after; its methods may then be called
-// concurrently.
+// A Service serves the routes of its Manager's companies. Set its fields before the
+// first call and do not change them afterwards. Its methods may be called concurrently.
 type Service struct {
 	*session.Manager
-	// KeyUsed is told of each good API key that was sent: its company, and what it is
-	// called (see Company) or KeyOfPage. nil for nobody. It must not block.
+	// KeyUsed, if not nil, is called for each valid API key that a client sends. key is
+	// the name of the key (see Company) or KeyOfPage. KeyUsed must not block.
 	KeyUsed func(company, key string)
 }
 
-// A Request is what a client sent to a route. The strings of its headers are
-// given as they came, one element a header line.
+// A Request is a client's request to a route. Headers are unparsed, one element for
+// each header line.
 type Request struct {
 	Company       string // from the path
 	Route         *Route
 	APIKeys       []string
-	PageKey       bool // whether the site has a login page of the company, whose key will do, too
+	PageKey       bool // whether the key of the company's login page is valid too, because the site has that page
 	Authorization []string
 	Address       string // the client's, for its limits
-	UserAgent     string // as it came; sessions keep its beginning
-	// Languages returns those that the user reads, the best first. It is called only
-	// where there is something to choose; nil if nothing is known of them.
+	UserAgent     string // as sent; sessions keep the first part
+	// Languages returns the languages that the user reads, best first. It is called
+	// only if a text has translations. Languages may be nil.
 	Languages func() []language.Tag
-	// Body reads the body, or fails with wire.ErrTooLarge or wire.ErrMediaType. It is
-	// called only once the headers are found good.
+	// Body reads the body. It may fail with wire.ErrTooLarge or wire.ErrMediaType. It
+	// is called only after the headers were checked.
 	Body func() ([]byte, error)
 }
 
-// client is who sent the request.
+// client describes the sender of the request.
 func (r *Request) client() session.Client {
 	return session.Client{
 		Address: r.Address, UserAgent: r.UserAgent, Languages: r.Languages,
@@ -54,9 +53,9 @@ func (r *Request) client() session.Client {
 type Reply struct {
 	SessionToken        string            `json:"session_token,omitempty"`
 	SessionState        record.State      `json:"session_state,omitempty"`
-	ExpiresIn           *int              `json:"expires_in,omitempty"` // whole seconds until the token ends unless it is used
+	ExpiresIn           *int              `json:"expires_in,omitempty"` // whole seconds until the token expires if it is not used
 	ProfileMnemocode    string            `json:"profile_mnemocode,omitempty"`
-	DisclaimersRequired []wire.Disclaimer `json:"disclaimers_required,omitzero"` // nil: not said
+	DisclaimersRequired []wire.Disclaimer `json:"disclaimers_required,omitzero"` // nil: omitted
 	CaptchaRequired     bool              `json:"captcha_required,omitempty"`
 	UserPhone           string            `json:"user_phone,omitempty"`
 	UserEmail           string            `json:"user_email,omitempty"`
@@ -65,7 +64,7 @@ type Reply struct {
 	*tenant.PasswordQuality
 }
 
-// issued is the reply that gives a client the token of its session.
+// issued returns the reply that gives the client the token of its session.
 func issued(t session.Issued, err error) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
@@ -76,12 +75,12 @@ func issued(t session.Issued, err error) (Reply, error) {
 	}, nil
 }
 
-// Serve runs a route. Its errors are *wire.Error or *wire.Refusal, and of those that the
-// route lists.
+// Serve runs a route. Its errors are *wire.Error or *wire.Refusal, and always among
+// the errors that the route lists.
 func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error) {
 	c := s.NewCall(r.client())
 	ctx = record.WithStoreTime(ctx)
-	err = wire.ErrService // should it panic
+	err = wire.ErrService // in case serve panics
 	defer func() { s.emit(ctx, r, c, reply, err) }()
 	reply, err = s.serve(ctx, r, c)
 	if errors.Is(err, wire.ErrTokenInvalid) && r.Route.TakesToken() {
@@ -110,9 +109,9 @@ func (s *Service) serve(ctx context.Context, r *Request, c *session.Call) (Reply
 			return Reply{}, err
 		}
 	}
-	request, bodyErr := r.Route.run.decode(r.Body) // told behind what the token is refused for
+	request, bodyErr := r.Route.run.decode(r.Body) // errors of the token take precedence
 	if bodyErr != nil && ctx.Err() != nil {
-		return Reply{}, bodyErr // the connection ended with it, so no store would be asked
+		return Reply{}, bodyErr // the client hung up; do not ask the store
 	}
 	if r.Route.TakesToken() {
 		want := session.Requirement{Company: company.Code}
@@ -134,7 +133,8 @@ func (s *Service) serve(ctx context.Context, r *Request, c *session.Call) (Reply
 	return r.Route.run.serve(ctx, s, c, request)
 }
 
-// checked sees to it that only errors go out that the route lists.
+// checked returns err if the route lists it. It reports any other error as a defect
+// and replaces it.
 func (s *Service) checked(r *Request, err error) error {
 	var code *wire.Error
 	if !errors.As(err, &code) {

@@ -17,10 +17,10 @@ type setPasswordRequest struct {
 	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
 }
 
-// setPassword sets a new password (interface, Endpoints 5). It ends every
-// other session, code and link of the account. That of many callers with one
-// token only one succeeds is decided by the session, of many with several
-// tokens by the account's Epoch.
+// setPassword sets a new password (interface, Endpoints 5). It revokes all other
+// sessions, codes and links of the account. Of concurrent requests one succeeds: the
+// session decides between requests with the same token, and the account's Generation
+// between those with different tokens.
 func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPasswordRequest) (Reply, error) {
 	a, err := c.LoadAccount(ctx)
 	if err != nil {
@@ -48,8 +48,8 @@ func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPass
 	if c.Session().State == record.RecoveryPassword {
 		return Reply{}, nil
 	}
-	// The session of this call was ended; its successor begins in the epoch
-	// that the change opened.
+	// The change has revoked the session of this call. The next session belongs to the
+	// new session generation.
 	st.Account.Generation++
 	return issued(c.Enter(ctx, st))
 }
@@ -62,14 +62,14 @@ func (s *Service) changePassword(ctx context.Context, c *session.Call, a record.
 	if err := c.Revoke(ctx); err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx) // the token is gone: see it through
+	ctx = context.WithoutCancel(ctx) // the token is revoked; finish the change
 	changed := record.Event{Name: record.TypePasswordChanged, Time: c.Now, Mnemocode: a.Mnemocode}
 	if c.Session().State == record.RecoveryPassword {
 		changed.Name = record.TypeRecoveryCompleted
 	}
 	err = s.Accounts.SetPassword(ctx, c.Now, c.Company.Code, a.ID, a.Generation, hash, record.TokenHash{}, background.OutboxEvents(c.Company, changed)...)
 	if errors.Is(err, record.ErrConflict) {
-		return wire.ErrTokenInvalid // another session's request was faster, and ended this one
+		return wire.ErrTokenInvalid // the request of another session was faster and revoked this one
 	}
 	if err != nil {
 		return wire.Unavailable("storing the password", err)

@@ -1,10 +1,10 @@
-// Package manage does for operators and backends what no user may: it creates,
-// changes, unlocks and deletes accounts, gives them backup codes and authenticator
-// apps, and ends their sessions.
+// Package manage implements the operations of operators and backends. It creates,
+// changes, unlocks and deletes accounts, sets up their backup codes and authenticator
+// apps, and revokes their sessions.
 //
-// Start with Admin, which is one operator's hand on one company, and Change. The package
-// stands above session: what it does revokes sessions, counts and is told of as what
-// users do themselves. A Seed is an account of the configuration.
+// Start with Admin, which acts for one operator on one company, and Change. The package
+// builds on package session, so its changes revoke sessions, count attempts and emit
+// events like those of users. A Seed is an account in the configuration.
 package manage
 
 import (
@@ -30,53 +30,53 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// An Admin does for an operator what no user may: it creates, changes and
-// deletes accounts of one company and ends their sessions. Whoever hands out an
-// Admin has made sure of the operator.
+// An Admin acts for an operator. It creates, changes and deletes accounts of one company
+// and revokes their sessions. The caller must authenticate the operator first.
 //
-// Its errors are a *FieldError, a *record.TakenError, a *tenant.RuleError,
-// record.ErrNotFound or ErrNoSession where the operator is at fault, session.ErrOwed,
-// or what wraps wire.ErrUnavailable.
+// If the operator is at fault, its methods return a *FieldError, a *record.TakenError, a
+// *tenant.RuleError, record.ErrNotFound or ErrNoSession. Other errors are
+// session.ErrRevocationPending and errors that wrap wire.ErrUnavailable.
 type Admin struct {
 	*session.Manager
 	Company *tenant.Company
 	Address string // the operator's, for the events
-	Actor   string // who the operator is, for the events
-	// Bulk is set for an import: plain secrets then wait for their turn to be
-	// hashed however long it takes, and nobody is told of a changed password.
+	Actor   string // the name of the operator, for the events
+	// Bulk is for imports. Plain secrets then wait for hashing without a time limit, and
+	// users get no notice of a changed password.
 	Bulk bool
 }
 
-// ErrNoSession says that an account has no such session.
+// ErrNoSession means that the account has no session with this ID.
 var ErrNoSession = errors.New("the account has no such session")
 
-// UntilUnlocked is the end of a lock that ends only when someone ends it.
+// UntilUnlocked is the end of a lock that stays until an operator unlocks the account
+// or a new password is set.
 var UntilUnlocked = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
-// A Change is what an operator wants of an account, new or old.
+// A Change is an operator's change of an account, or the content of a new one.
 type Change struct {
-	// Apply alters the account; nil alters nothing. It must be quick, and may
-	// be called more than once. A new account has status active before.
+	// Apply changes the account; nil changes nothing. It must be quick, and may be
+	// called more than once. A new account has status active before Apply is called.
 	Apply func(*record.Account) error
-	// Password and Answer, in plain, are hashed and set; empty for none. The
-	// rules for passwords that users choose are not applied: an operator may
-	// set one for the first login, with MustSetPassword; UserRules applies them.
+	// Password and Answer are plain text. They are hashed and set; empty sets none.
+	// Operators may set any password, for example one for the first login, with
+	// MustSetPassword. UserRules applies the rules for passwords that users choose.
 	Password, Answer string
 	UserRules        bool
-	// Accepted is recorded in addition to what was accepted before.
+	// Accepted is added to the disclaimers that were accepted before.
 	Accepted []record.Acceptance
-	// BackupCodes replace those that are left, as hashes; nil leaves them.
+	// BackupCodes are hashes that replace the remaining backup codes; nil keeps them.
 	BackupCodes []string
-	// TOTP, the secret of an authenticator app, is put in force; nil leaves what
-	// there is.
+	// TOTP is the secret of an authenticator app. It takes effect at once; nil keeps the
+	// present one.
 	TOTP []byte
 }
 
-// maxAnswer is how long a control answer may be, in characters, as in its route.
+// maxAnswer is the maximum length of a control answer in characters, as in its route.
 const maxAnswer = 256
 
-// CheckSecrets refuses a plain password or control answer that no client could
-// send, and so nobody ever give: the error is a *FieldError. An empty one is none.
+// CheckSecrets refuses a plain password or control answer that no client could send. The
+// error is a *FieldError. An empty string means none and is accepted.
 func CheckSecrets(password, answer string) error {
 	switch {
 	case !sendable(password, tenant.MaxPassword):
@@ -88,12 +88,12 @@ func CheckSecrets(password, answer string) error {
 	}
 }
 
-// sendable reports whether decode takes s.
+// sendable reports whether a request may contain s.
 func sendable(s string, longest int) bool {
 	return utf8.ValidString(s) && !strings.ContainsRune(s, 0) && utf8.RuneCountInString(s) <= longest
 }
 
-// Create stores a new account. Its Created time, if Apply sets one, is kept.
+// Create stores a new account. If Apply sets a Created time, it is kept.
 func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) {
 	a := record.Account{Status: record.StatusActive}
 	if err := ch.apply(&a); err != nil {
@@ -131,10 +131,9 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 	return a, nil
 }
 
-// Change changes an account. One of its status, password, role, phone, email,
-// second factor or mnemocode ends all its sessions, pending steps and recovery
-// links, before Change returns. One that changes nothing writes nothing and is
-// told apart.
+// Change changes an account. A change of status, password, role, phone, email, second
+// factor or mnemocode revokes all its sessions, pending steps and recovery links before
+// Change returns. If nothing changes, Change writes nothing and changed is false.
 func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ record.Account, changed bool, err error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -184,12 +183,12 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	return a, true, adminError("loading the account", err)
 }
 
-// errUnchanged is why a change stores nothing.
+// errUnchanged means that a change stores nothing.
 var errUnchanged = errors.New("nothing changes")
 
-// endOwed ends the sessions that an earlier change of the account owes. Who repeats a
-// change that was stored, and whose sessions could not be ended, is not told that all is
-// done before they are.
+// revokePending does the pending revocation of an earlier change of the account. An
+// operator who repeats a change therefore gets no success before its sessions are
+// revoked.
 func (ad *Admin) revokePending(ctx context.Context, a record.Account) error {
 	owed, err := ad.Accounts.PendingRevocations(ctx, record.Revocation{Company: a.Company, Account: a.ID - 1}, 1)
 	if err != nil {
@@ -201,11 +200,11 @@ func (ad *Admin) revokePending(ctx context.Context, a record.Account) error {
 	return ad.EndNow(ctx, owed[0], ad.by(record.EndedByChange))
 }
 
-// finish does what comes after a change was stored, and adds to changes what else
-// changed. Endings come first: they must not wait for anything. Whatever fails then,
-// what was changed is told.
+// finish does the work after a change was stored, and adds further changed fields to
+// changes. Revocations come first: they must not wait for anything. finish emits the
+// event of the change even if a later part fails.
 func (ad *Admin) finish(ctx context.Context, before, stored record.Account, changes *record.Event, ch Change) error {
-	ctx = context.WithoutCancel(ctx) // the change is made: see it through
+	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
 	defer func() {
 		if len(changes.Fields) > 0 {
 			changes.Reason = strings.Join(changes.Fields, ", ")
@@ -219,7 +218,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 	}
 	if slices.Contains(changes.Fields, "password") && stored.PasswordHash != "" {
 		if !ad.Bulk {
-			ad.Notify(ad.Company, before, message.NoticePasswordChanged) // where the owner was to be reached until now
+			ad.Notify(ad.Company, before, message.NoticePasswordChanged) // to the address from before the change
 		}
 		if err := ad.clear(ctx, stored, []record.Kind{record.WrongPasswords}); err != nil {
 			return err
@@ -248,7 +247,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 	return owed
 }
 
-// Delete removes an account with all that belongs to it, and ends its sessions.
+// Delete removes an account with all its data and revokes its sessions.
 func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -264,8 +263,8 @@ func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
 	return err
 }
 
-// Unlock clears the account's counts of wrong attempts, and with them all locks.
-// Its sessions stay.
+// Unlock resets the account's failure counts, which also ends all its locks. It revokes
+// no sessions.
 func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (record.Account, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -285,15 +284,15 @@ func (ad *Admin) clear(ctx context.Context, a record.Account, kinds []record.Kin
 	return adminError("clearing the counts of wrong attempts", ad.ClearAttempts(ctx, ad.Company, a, kinds, events...))
 }
 
-// Backup codes are 50 random bits in base32 (contract, 5), which has neither 0
-// nor 1 to take for O and l.
+// Backup codes are 50 random bits in base32 (contract, section 5). Base32 has no 0 and 1,
+// which users could mistake for O and l.
 const (
 	backupCodes      = 10
 	backupCodeLength = 10
 )
 
-// NewBackupCodes replaces the account's backup codes and returns the new ones
-// as they are shown, this once: ABCDE-FGHIJ.
+// NewBackupCodes replaces the account's backup codes. It returns the new ones in the form
+// ABCDE-FGHIJ. They can't be read again later, because only hashes are stored.
 func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -303,7 +302,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 	normalized := make([]string, backupCodes)
 	for i := range codes {
 		var b [8]byte
-		rand.Read(b[:]) // never fails: it ends the process instead
+		rand.Read(b[:]) // never returns an error; it crashes the process instead
 		code := base32.StdEncoding.EncodeToString(b[:])[:backupCodeLength]
 		codes[i] = code[:backupCodeLength/2] + "-" + code[backupCodeLength/2:]
 		normalized[i] = record.NormalizeBackupCode(codes[i])
@@ -333,7 +332,7 @@ func (ad *Admin) sameCodes(ctx context.Context, a record.Account, hashes []strin
 	return slices.Equal(slices.Sorted(slices.Values(left)), slices.Compact(slices.Sorted(slices.Values(hashes)))), nil
 }
 
-// ByMnemocode finds an account.
+// ByMnemocode finds an account by its mnemocode.
 func (ad *Admin) ByMnemocode(ctx context.Context, mnemocode string) (record.Account, error) {
 	a, err := ad.Accounts.ByMnemocode(ctx, ad.Company.Code, mnemocode)
 	return a, adminError("loading the account", err)
@@ -345,25 +344,25 @@ func (ad *Admin) ByLoginID(ctx context.Context, loginID string) (record.Account,
 	return a, adminError("looking up the login id", err)
 }
 
-// List returns up to limit accounts, ordered by mnemocode, behind after.
+// List returns up to limit accounts that follow the mnemocode after, ordered by mnemocode.
 func (ad *Admin) List(ctx context.Context, after string, limit int) ([]record.Account, error) {
 	accounts, err := ad.Accounts.List(ctx, ad.Company.Code, after, limit)
 	return accounts, adminError("listing the accounts", err)
 }
 
-// searchReach is how many accounts one search looks at.
+// searchReach is the maximum number of accounts that one search looks at.
 const searchReach = 10_000
 
-// Search returns up to limit of the accounts behind after that have the status and a
-// login id with the part; an empty one matches all. If there are more accounts to look
-// at, last is the mnemocode of the last that it looked at.
+// Search returns up to limit accounts that follow the mnemocode after, have this status
+// and have a login id that contains part. An empty status or part matches all accounts.
+// If there are more accounts to search, last is the mnemocode of the last one searched.
 func (ad *Admin) Search(ctx context.Context, status record.Status, part, after string, limit int) (found []record.Account, last string, err error) {
 	match := record.Match{Status: status, Part: record.NormalizeLoginIDPart(part), Reach: searchReach}
 	found, last, err = ad.Accounts.Search(ctx, ad.Company.Code, match, after, limit)
 	return found, last, adminError("searching the accounts", err)
 }
 
-// BackupCodeHashes returns the hashes of the codes that an account has left.
+// BackupCodeHashes returns the hashes of an account's remaining backup codes.
 func (ad *Admin) BackupCodeHashes(ctx context.Context, a record.Account) ([]string, error) {
 	if a.BackupCodes == 0 {
 		return nil, nil
@@ -372,9 +371,9 @@ func (ad *Admin) BackupCodeHashes(ctx context.Context, a record.Account) ([]stri
 	return hashes, adminError("loading the backup codes", err)
 }
 
-// LockedUntil returns when the last of the account's locks ends, for wrong
-// passwords, codes or control answers; the zero time if it has none. A password
-// that is disabled is locked until UntilUnlocked.
+// LockedUntil returns when the last of the account's locks ends. Locks result from wrong
+// passwords, codes or control answers. The zero time means no lock. A disabled password
+// is locked until UntilUnlocked.
 func (ad *Admin) LockedUntil(a record.Account) time.Time {
 	failures, limits, now := a.FailureCounts, &ad.Company.Limits, ad.Now()
 	until := limits.PasswordsLocked(failures[record.WrongPasswords], now)
@@ -395,14 +394,14 @@ func (ad *Admin) CaptchaDue(a record.Account) bool {
 	return at.CaptchaDue(a.FailureCounts[record.WrongPasswords])
 }
 
-// event is an event of an account that the operator caused.
+// event returns an event of an account that the operator caused.
 func (ad *Admin) event(name string, a record.Account) record.Event {
 	e := ad.by("")
 	e.Name, e.Time, e.Company, e.Account, e.Mnemocode = name, ad.Now(), ad.Company.Code, a.ID, a.Mnemocode
 	return e
 }
 
-// changes is the event that an account was changed.
+// changes returns the event for a change of an account.
 func (ad *Admin) changes(before, after record.Account) record.Event {
 	e := ad.event(record.AccountChanged, after)
 	e.Fields = changedFields(before, after)
@@ -412,8 +411,8 @@ func (ad *Admin) changes(before, after record.Account) record.Event {
 	return e
 }
 
-// emit tells of an event once its change was made, and waits until the account's history
-// has it.
+// emit reports an event after its change was made. It waits until the account's history
+// has the event, unless Bulk is set.
 func (ad *Admin) emit(ctx context.Context, e record.Event) {
 	ad.Emit(ctx, e)
 	if !ad.Bulk {
@@ -421,7 +420,8 @@ func (ad *Admin) emit(ctx context.Context, e record.Event) {
 	}
 }
 
-// adminError lets the errors pass that the operator is to hear of.
+// adminError returns err if the operator may see it. It wraps any other error in
+// wire.ErrUnavailable.
 func adminError(doing string, err error) error {
 	_, field := errors.AsType[*FieldError](err)
 	_, taken := errors.AsType[*record.TakenError](err)
@@ -441,7 +441,7 @@ func (ch Change) apply(a *record.Account) error {
 	return ch.Apply(a)
 }
 
-// check refuses what the change would make of an account.
+// check refuses a change whose result would be an invalid account.
 func (ad *Admin) check(ch Change, a, before record.Account) error {
 	if a.PasswordHash == record.AskedElsewhere && before.PasswordHash != record.AskedElsewhere && ad.Company.Migrate == nil {
 		return &FieldError{"password_hash", "there is nobody to ask about it; configure password migrate, or leave the password out, and the user sets one by recovery"}
@@ -454,8 +454,8 @@ func (ad *Admin) check(ch Change, a, before record.Account) error {
 	return ch.check(a, before)
 }
 
-// check looks at the hashes that the change brings, not at those that were there
-// before or will be made here.
+// check validates the account and the hashes that are part of the change. It does not
+// check the hashes that the account had before or that are still to be computed.
 func (ch Change) check(a, before record.Account) error {
 	if err := CheckSecrets(ch.Password, ch.Answer); err != nil {
 		return err
@@ -464,7 +464,7 @@ func (ch Change) check(a, before record.Account) error {
 		a.PasswordHash = ""
 	}
 	if ch.Answer != "" {
-		a.AnswerHash = ch.Answer // it will have one
+		a.AnswerHash = ch.Answer // a placeholder; the hash is computed later
 	} else if a.AnswerHash != "" && a.AnswerHash != before.AnswerHash {
 		if err := password.CheckHash(a.AnswerHash); err != nil {
 			return &FieldError{"control_answer_hash", err.Error()}
@@ -513,7 +513,7 @@ func (ad *Admin) hashOne(ctx context.Context, secret string) (string, error) {
 	}
 }
 
-// changedFields names what differs, in the words of the admin API.
+// changedFields returns the names of the changed fields, as in the admin API.
 func changedFields(before, after record.Account) []string {
 	var fields []string
 	note := func(field string, differs bool) {
@@ -546,8 +546,8 @@ func identitySet(a record.Account) map[record.Identity]bool {
 	return set
 }
 
-// endsSessions tells of which fields a change ends all sessions (contract, 3).
-// The mnemocode and the role are among them because sessions carry them.
+// endsSessions reports whether a change of the field revokes all sessions (contract,
+// section 3). The mnemocode and the role do so because sessions contain them.
 func endsSessions(field string) bool {
 	switch field {
 	case "status", "password", "role", "primary_phone", "primary_email", "second_factor", "totp", "profile_mnemocode":
@@ -556,7 +556,7 @@ func endsSessions(field string) bool {
 	return false
 }
 
-// news are the acceptances that are not among those before.
+// news returns the acceptances that are not in before.
 func news(before, accepted []record.Acceptance) []record.Acceptance {
 	return slices.DeleteFunc(slices.Clone(accepted), func(a record.Acceptance) bool {
 		return slices.ContainsFunc(before, func(b record.Acceptance) bool { return b.Code == a.Code && b.Version == a.Version })

@@ -8,20 +8,20 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// An Introspection says what a token is worth (RFC 7662, 2.2). One that opens no
-// protected path is not active, and of it nothing else is said.
+// An Introspection describes a token (RFC 7662, section 2.2). A token that is not valid
+// for the protected path has only Active, which is false.
 type Introspection struct {
 	Active  bool         `json:"active"`
 	Sub     string       `json:"sub,omitempty"` // the mnemocode
 	Company string       `json:"company,omitempty"`
 	State   record.State `json:"state,omitempty"`
-	SID     string       `json:"sid,omitempty"` // of the session, not the token
-	Issued  int64        `json:"iat,omitempty"` // when its user logged in, in Unix seconds
-	Expires int64        `json:"exp,omitempty"` // when it ends unless it is used
+	SID     string       `json:"sid,omitempty"` // the ID of the session, not the token
+	Issued  int64        `json:"iat,omitempty"` // the time of the login, in Unix seconds
+	Expires int64        `json:"exp,omitempty"` // when it expires if it is not used, in Unix seconds
 }
 
-// Introspect tells of a token of the company. It prolongs nothing. An error means
-// that a store did not answer.
+// Introspect describes a token of the company. It does not prolong the session. An error
+// means that a store did not answer.
 func (ad *Admin) Introspect(ctx context.Context, token string) (Introspection, error) {
 	session, err := ad.Peek(ctx, ad.Company.Code, token)
 	switch {

@@ -15,8 +15,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// A FieldError tells what is wrong with a field of an account, in a sentence
-// for the operator.
+// A FieldError tells an operator what is wrong with a field of an account.
 type FieldError struct {
 	Field   string // as in the admin API
 	Message string
@@ -26,8 +25,8 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
 
 var mnemocodePattern = regexp.MustCompile(`^[!-z|~]{1,128}$`) // visible ASCII without braces
 
-// CheckAccount refuses an account whose fields can't be: the error is a
-// *FieldError. The phone must be E.164 already (record.NormalizePhone).
+// CheckAccount refuses an account with invalid fields. The error is a *FieldError. The
+// phone must already be in E.164 form (see record.NormalizePhone).
 func CheckAccount(a record.Account) error {
 	wrong := func(field, message string) error { return &FieldError{field, message} }
 	switch {
@@ -62,24 +61,22 @@ func emailShaped(s string) bool {
 		!strings.ContainsAny(s, " <>,;\"") && textShaped(s)
 }
 
-// textShaped reports whether s can be a login id: its limits are those of
-// login_id, and what surrounds it would be lost.
+// textShaped reports whether s can be a login id. The limits are those of the field
+// login_id. White space alone is not enough, because normalizing removes it.
 func textShaped(s string) bool {
 	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= 254 && record.NormalizeLoginID(s) != "" &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// A Seed is an account as an operator writes it: with secrets that are still
-// to be hashed.
+// A Seed is an account in the configuration. Its secrets are not hashed yet.
 type Seed struct {
 	record.Account
 	Password string // plain, or a hash (password.LooksLikeHash); empty for none
-	Answer   string // to the Question
+	Answer   string // plain, to the Question
 }
 
-// Seed creates the account if the company has none of its mnemocode, unless it
-// had: one that was deleted does not come back. It never changes one that is
-// there.
+// Seed creates the account, unless the company has or had an account with its mnemocode.
+// It does not change an existing account or restore a deleted one.
 func (ad *Admin) Seed(ctx context.Context, seed Seed) error {
 	done, err := ad.Accounts.Seeded(ctx, ad.Company.Code, seed.Mnemocode)
 	if err != nil || done {
@@ -102,9 +99,9 @@ func (ad *Admin) createSeed(ctx context.Context, seed Seed) (err error) {
 	if !plain {
 		a.PasswordHash = seed.Password
 	}
-	a.AnswerHash = seed.Answer // it will have one
-	// Before hashing: what the company's parameters make may be more expensive
-	// than what is taken from elsewhere.
+	a.AnswerHash = seed.Answer // a placeholder; the hash is computed below
+	// Check before hashing, because CheckAccount limits the cost of imported hashes. The
+	// company's own parameters may be more expensive.
 	if err := CheckAccount(a); err != nil {
 		return err
 	}
@@ -123,7 +120,7 @@ func (ad *Admin) createSeed(ctx context.Context, seed Seed) (err error) {
 	a.Outbox = background.OutboxEvents(ad.Company, created)
 	if created.Account, err = ad.Accounts.Create(ctx, created.Time, a); err != nil {
 		if _, there := ad.Accounts.ByMnemocode(ctx, ad.Company.Code, seed.Mnemocode); there == nil {
-			return nil // another node that starts was faster
+			return nil // another node that starts up was faster
 		}
 		return err
 	}

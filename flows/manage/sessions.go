@@ -8,8 +8,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// LiveSessions returns the account's sessions that are not expired, oldest
-// first. Recovery links are none of them.
+// LiveSessions returns the account's sessions that have not expired, oldest first. It
+// does not include recovery links.
 func (ad *Admin) LiveSessions(ctx context.Context, mnemocode string) ([]record.Session, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -23,15 +23,15 @@ func (ad *Admin) LiveSessions(ctx context.Context, mnemocode string) ([]record.S
 		return s.State == record.MailedLink || s.Generation < a.Generation || s.CompanyGeneration < a.CompanyGeneration
 	})
 	for i := range sessions {
-		if s := &sessions[i]; s.LastUsed.IsZero() { // an older version's
+		if s := &sessions[i]; s.LastUsed.IsZero() { // stored by an older version
 			s.LastUsed = s.Created
 		}
 	}
 	return sessions, nil
 }
 
-// EndSession ends one of an account's sessions, by its ID. ErrNoSession if the
-// account has none such.
+// EndSession revokes one of an account's sessions by its ID. It returns ErrNoSession if
+// the account has no such session.
 func (ad *Admin) EndSession(ctx context.Context, mnemocode, id string) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -48,7 +48,7 @@ func (ad *Admin) EndSession(ctx context.Context, mnemocode, id string) error {
 	return nil
 }
 
-// EndSessions ends all sessions of an account, with pending steps and recovery
+// EndSessions revokes all sessions of an account, including pending steps and recovery
 // links.
 func (ad *Admin) EndSessions(ctx context.Context, mnemocode string) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
@@ -65,8 +65,8 @@ func (ad *Admin) EndSessions(ctx context.Context, mnemocode string) error {
 	return ad.EndNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation}, ad.by(record.EndedByAdmin))
 }
 
-// EndAllSessions ends all sessions of the company, with pending steps and
-// recovery links. It takes as long for a million as for one.
+// EndAllSessions revokes all sessions of the company, including pending steps and
+// recovery links. It takes as long for a million sessions as for one.
 func (ad *Admin) EndAllSessions(ctx context.Context) error {
 	e, err := ad.Accounts.NewCompanyGeneration(ctx, ad.Company.Code)
 	if err != nil {
@@ -75,7 +75,7 @@ func (ad *Admin) EndAllSessions(ctx context.Context) error {
 	return ad.EndNow(ctx, e, ad.by(record.EndedByAdmin))
 }
 
-// by is who ends sessions, for their events.
+// by returns an event with the operator and this reason.
 func (ad *Admin) by(reason string) record.Event {
 	return record.Event{Address: ad.Address, Actor: ad.Actor, Reason: reason}
 }

@@ -12,22 +12,22 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// What an operator or a backend does with apps.
+// This file manages authenticator apps for an operator or a backend.
 
-// ErrAppCode: a code at ConfirmTOTP is wrong, or was used.
+// ErrAppCode means that the code for ConfirmTOTP is wrong or was used.
 var ErrAppCode = errors.New("the code is wrong or was used: send the next one that the app shows")
 
-// ErrNoTOTP: there is no secret that waits to be confirmed.
+// ErrNoTOTP means that no secret is waiting to be confirmed.
 var ErrNoTOTP = errors.New("there is no secret to confirm: make one first")
 
-// A TOTPSecret is shown once, to be taken over by an authenticator app.
+// A TOTPSecret is shown once, so that the user can add it to an authenticator app.
 type TOTPSecret struct {
 	Secret string `json:"secret"` // base32
 	URI    string `json:"uri"`    // otpauth://…, for a QR code
 }
 
-// NewTOTP makes a secret for an authenticator app. It is of no use before
-// ConfirmTOTP; one that was confirmed before stays in force until then.
+// NewTOTP makes a secret for an authenticator app. The secret takes effect with
+// ConfirmTOTP. Until then, a secret that was confirmed earlier stays in effect.
 func (ad *Admin) NewTOTP(ctx context.Context, mnemocode string) (TOTPSecret, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -50,8 +50,8 @@ func (ad *Admin) NewTOTP(ctx context.Context, mnemocode string) (TOTPSecret, err
 	return TOTPSecret{Secret: tokens.FormatTOTPSecret(secret), URI: totpURI(a, secret)}, nil
 }
 
-// totpURI is what apps read from a QR code. What they show of it names the
-// company, and the account by what its user knows it by.
+// totpURI returns the URI that apps read from a QR code. Its label, which apps show, has
+// the company and a login id that the user knows.
 func totpURI(a record.Account, secret []byte) string {
 	name := a.Mnemocode
 	for _, id := range []string{a.Phone, a.LoginName, a.Email} {
@@ -64,9 +64,9 @@ func totpURI(a record.Account, secret []byte) string {
 		"&issuer=" + url.QueryEscape(a.Company) + "&algorithm=SHA1&digits=6&period=30"
 }
 
-// ConfirmTOTP puts the newest secret in force, if code is one of its codes, and
-// ends the account's sessions, as any change of the second factor does. The code
-// is then spent. ErrAppCode, ErrNoTOTP.
+// ConfirmTOTP makes the newest secret take effect if code is one of its codes. Like any
+// change of the second factor, this revokes the account's sessions. The code is then
+// spent. ConfirmTOTP may return ErrAppCode or ErrNoTOTP.
 func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code string) (record.Account, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -96,15 +96,15 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code string) (recor
 	}
 	return ad.changeTOTP(ctx, a, func(a *record.Account) error {
 		if a.TOTPPending != pending {
-			return ErrAppCode // another secret was made meanwhile
+			return ErrAppCode // another request has made a new secret
 		}
 		a.TOTP, a.TOTPPending = pending, ""
 		return nil
 	})
 }
 
-// RemoveTOTP takes the app away, and a secret that waits to be confirmed. Where
-// one was in force the account's sessions end.
+// RemoveTOTP removes the app's secret and any secret that is waiting to be confirmed. If
+// a confirmed secret is removed, the account's sessions are revoked.
 func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode string) (record.Account, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -147,7 +147,7 @@ func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, change func(*
 	return stored, ad.finish(ctx, before, stored, &changes, Change{})
 }
 
-// ExportTOTP returns the secret that is in force, in base32; empty for none.
+// ExportTOTP returns the secret in effect, in base32, or "".
 func (ad *Admin) ExportTOTP(ctx context.Context, a record.Account) (string, error) {
 	if a.TOTP == "" {
 		return "", nil
@@ -160,8 +160,9 @@ func (ad *Admin) ExportTOTP(ctx context.Context, a record.Account) (string, erro
 	return tokens.FormatTOTPSecret(secret), err
 }
 
-// importTOTP returns a function that puts a secret in force. It leaves the same
-// one as it is: sealed once more it would look like another.
+// importTOTP returns a function that sets the secret of an account. If the account has
+// the same secret already, the function keeps it as stored: a secret that is sealed
+// again would look like a change.
 func (ad *Admin) importTOTP(ctx context.Context, secret []byte) (func(*record.Account), error) {
 	if secret == nil {
 		return func(*record.Account) {}, nil

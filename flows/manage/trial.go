@@ -9,9 +9,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tokens"
 )
 
-// NewTrial returns an SMS or a mail that says that it is a test, or a *FieldError
-// where it can't be sent to. It has neither code nor link, and whoever sends it counts it
-// for nobody.
+// NewTrial returns a test SMS or a test mail, or a *FieldError if the recipient is not
+// valid. The message has no code and no link. Callers do not count it against a budget.
 func NewTrial(company *tenant.Company, to string, mail bool) (message.Message, error) {
 	m := message.Message{ID: tokens.NewID(), Type: message.Trial, Company: company.Code, To: record.NormalizePhone(to), Locale: company.Locale}
 	what := "SMS"

@@ -12,25 +12,25 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A user's own password, checked and changed through a backend. The backend has
-// made sure of the user's session; that nobody guesses the password in it is
-// seen to here, by the limits and locks of a login, which count both alike.
+// This file checks and changes a user's own password for a backend. The backend must
+// check the user's session. The limits and locks of a login prevent guessing of the
+// password; they count attempts here and attempts to log in together.
 
-// Errors of CheckPassword and ChangePassword, beside those of an Admin. Where a
-// lock or limit refuses it is wire.ErrRestricted, as a *wire.Refusal.
+// Errors of CheckPassword and ChangePassword, in addition to those of an Admin. If a lock
+// or limit refuses the request, the error is a *wire.Refusal of wire.ErrRestricted.
 var (
 	ErrPasswordWrong = errors.New("the current password is wrong")
-	// ErrNotActive: the account's status lets nobody log in.
+	// ErrNotActive means that the account's status does not allow logins.
 	ErrNotActive = errors.New("the account is not active")
-	// ErrNoSuchSession: the session to keep is none of the account's.
+	// ErrNoSuchSession means that the session to keep is not one of the account's.
 	ErrNoSuchSession = errors.New("the account has no such authorized session")
-	// ErrChanged: somebody changed the account meanwhile.
+	// ErrChanged means that the account was changed during the request.
 	ErrChanged = errors.New("the account was changed meanwhile: try again")
 )
 
-// CheckPassword checks a user's present password. Nothing else changes by it than
-// by a login. Address is the user's, whose limits then apply; without one, those
-// of the account alone.
+// CheckPassword checks a user's current password. Its effects are those of a login, such
+// as counting attempts and setting locks. The limits of the user's address apply. If
+// address is empty, only those of the account apply.
 func (ad *Admin) CheckPassword(ctx context.Context, mnemocode, current, address string) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -43,7 +43,7 @@ func (ad *Admin) CheckPassword(ctx context.Context, mnemocode, current, address 
 	return ad.tryOwn(ctx, at, a, current)
 }
 
-// attemptOf is an attempt of the account's user, at that address or at none.
+// attemptOf returns an attempt of the account's user. The address may be empty.
 func (ad *Admin) attemptOf(ctx context.Context, a record.Account, address string) (*limits.Attempt, error) {
 	at, err := ad.Attempt(ctx, ad.Company, address)
 	at.Nowhere = address == ""
@@ -51,7 +51,7 @@ func (ad *Admin) attemptOf(ctx context.Context, a record.Account, address string
 	return &at, err
 }
 
-// tryOwn is a login's attempt with a password, of somebody who needs no captcha.
+// tryOwn checks a password like a login, but requires no captcha.
 func (ad *Admin) tryOwn(ctx context.Context, at *limits.Attempt, a record.Account, current string) error {
 	if a.Status != record.StatusActive {
 		return ErrNotActive
@@ -67,16 +67,16 @@ func (ad *Admin) tryOwn(ctx context.Context, at *limits.Attempt, a record.Accoun
 	return err
 }
 
-// An OwnChange is a change of password that its user asks for.
+// An OwnChange is a password change by the user.
 type OwnChange struct {
 	Current, New string
 	Address      string // the user's, as for CheckPassword
-	Keep         string // the Session.ID that goes on; empty for none
+	Keep         string // the Session.ID of the session to keep; empty for none
 }
 
-// ChangePassword changes a user's password, after CheckPassword and by the rules
-// for users. It ends all of the account's sessions but the one to keep, which
-// is never interrupted.
+// ChangePassword changes a user's password. It first checks the current password like
+// CheckPassword, then applies the rules for users to the new one. It revokes all of the
+// account's sessions except the one to keep, which stays valid throughout.
 func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnChange) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -115,7 +115,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	if err != nil {
 		return wire.Unavailable("storing the password", err)
 	}
-	ctx = context.WithoutCancel(ctx) // the change is made: see it through
+	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
 	owed := ad.EndNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation + 1, Keep: keep}, ad.by(record.EndedByPassword))
 	ad.PasswordSet(ctx, ad.Company, a)
 	ad.emit(ctx, changed)

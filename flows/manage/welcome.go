@@ -9,19 +9,20 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// A NoWelcomeError says, in a sentence, why an account can't be welcomed.
+// A NoWelcomeError says why the owner of an account can't get a welcome mail.
 type NoWelcomeError struct {
-	Field   string // empty: it is the configuration's
+	Field   string // the field at fault; empty if it is the configuration
 	Message string
 }
 
 func (e *NoWelcomeError) Error() string { return e.Message }
 
-// Welcome mails the owner of an account, which is new as a rule, a link to set a
-// password with: auth/recovery/checklink exchanges it as it does one that the
-// owner asked for, and it is bounded alike. The mail is on its way, and the link
-// good, when Welcome returns. Its error is also a *NoWelcomeError, or a
-// *wire.Refusal of wire.ErrRestricted where the account was mailed too often.
+// Welcome mails the owner of an account, usually a new one, a link to set a password. The
+// link works like a recovery link: auth/recovery/checklink exchanges it, and the same
+// limits apply. When Welcome returns nil, the mail is on its way and the link is valid.
+//
+// In addition to the errors of an Admin, Welcome may return a *NoWelcomeError, or a
+// *wire.Refusal of wire.ErrRestricted if the account got too many mails.
 func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// wrongKeys are how many wrong keys for the accounts API an address may send
-// before they are not only wrong: every one is counted, on all nodes.
+// wrongKeys limits the wrong keys for the accounts API that an address may send before it
+// is refused. Each wrong key counts, on all nodes.
 var wrongKeys = tenant.Rate{N: 30, Per: 5 * time.Minute}
 
-// WrongKey counts a wrong key for the accounts API. Its error is
-// wire.ErrRestricted if the address has sent too many, or wire.ErrUnavailable.
+// WrongKey counts a wrong key for the accounts API. The error is wire.ErrRestricted if the
+// address has sent too many, or wire.ErrUnavailable.
 func WrongKey(ctx context.Context, s *session.Manager, address string) error {
 	at, err := s.Attempt(ctx, nil, address)
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// LoadAccount loads the account of the call's session. A decoy's is empty but for
-// Era and Tallies, those of the login id it stands for; it takes as many calls.
+// LoadAccount loads the account of the call's session. The account of a decoy has only
+// CompanyGeneration and FailureCounts, which are those of the login id that the decoy
+// stands for. Loading it takes as many calls to the store.
 func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 	if c.loaded != nil {
 		return *c.loaded, nil
@@ -34,11 +35,12 @@ func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 	return a, nil
 }
 
-// ofRevoked is what a step goes on with whose session was revoked. As a rule that
-// is an error: the account's status, if that revoked it and the route tells of it
-// (contract, 3). But in a hardened company a session that strangers can have of
-// anyone passes for a decoy, so that they don't learn of the account; its status
-// shows behind its secret.
+// ofRevoked returns the account with which the step of a revoked session continues.
+// Usually it returns an error instead. The error is the status of the account if a
+// change of the status revoked the session and the route reports it (contract, section
+// 3). In a hardened company, strangers can begin a session for any login id. Such a
+// session continues as a decoy, so that they don't learn that the account exists. The
+// status is reported only to users who prove a secret of the account.
 func (c *Call) ofRevoked(a record.Account) (record.Account, error) {
 	var status error
 	if c.session.Generation == a.Barred-1 && c.session.CompanyGeneration == a.CompanyGeneration && c.Now.Before(c.session.Expires) {
@@ -46,12 +48,12 @@ func (c *Call) ofRevoked(a record.Account) (record.Account, error) {
 	}
 	anyones := c.Company.Hardened && (c.session.State == record.CheckPassword || c.session.State == record.RecoveryOTP)
 	switch {
-	case c.session.CompanyGeneration != a.CompanyGeneration: // with which decoys end, too
+	case c.session.CompanyGeneration != a.CompanyGeneration: // a new company generation revokes decoys too
 	case anyones && status != nil:
 		return a, nil
 	case anyones:
 		if c.session.Code != nil {
-			c.session.Code.Phone = "" // a decoy's
+			c.session.Code.Phone = "" // as for a decoy
 		}
 		return record.Account{CompanyGeneration: a.CompanyGeneration}, nil
 	case status != nil && c.client.SeesStatus && (!c.Company.Hardened || c.proven(a)):
@@ -61,7 +63,8 @@ func (c *Call) ofRevoked(a record.Account) (record.Account, error) {
 	return record.Account{}, wire.ErrTokenInvalid
 }
 
-// proven reports whether a secret of the account led to the call's session.
+// proven reports whether the client has proven a secret of the account to reach the
+// state of the call's session.
 func (c *Call) proven(a record.Account) bool {
 	switch c.session.State {
 	case record.CheckPassword, record.RecoveryOTP, record.RecoveryQuestion:
@@ -73,8 +76,7 @@ func (c *Call) proven(a record.Account) bool {
 	}
 }
 
-// whyRevoked is the answer to a token that was found to be invalid: the status of
-// its account, if that revoked it, else still wire.ErrTokenInvalid.
+// whyRevoked is WhyRevoked for a token with this prefix.
 func (c *Call) whyRevoked(ctx context.Context, prefix, token string) error {
 	if !c.client.SeesStatus || !tokens.Shaped(prefix, token) {
 		return wire.ErrTokenInvalid
@@ -101,18 +103,18 @@ func (c *Call) ofSession(ctx context.Context) (record.Account, error) {
 	return c.nobody(ctx)
 }
 
-// nobody is the account of a decoy.
+// nobody returns the account of a decoy.
 func (c *Call) nobody(ctx context.Context) (record.Account, error) {
-	a, err := c.s.Accounts.ByLoginID(ctx, c.Company.Code, "", c.session.LoginID) // which no account has
+	a, err := c.s.Accounts.ByLoginID(ctx, c.Company.Code, "", c.session.LoginID) // no account has the login id ""
 	if errors.Is(err, record.ErrNotFound) {
 		err = nil
 	}
 	return a, err
 }
 
-// FindAccount finds the account with a normalised login id, and the login
-// id's alias. An unknown login id is no error: the account is then empty but for
-// Era and Tallies, which are those of the alias.
+// FindAccount finds the account with a normalized login id. It also returns the login
+// id hash. An unknown login id is not an error: the account then has only
+// CompanyGeneration and FailureCounts, which are those of the login id hash.
 func (c *Call) FindAccount(ctx context.Context, loginID string) (a record.Account, loginIDHash string, err error) {
 	keys, err := c.s.Keys(ctx)
 	if err != nil {

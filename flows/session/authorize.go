@@ -11,20 +11,20 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A Demand is what a path asks of a token beyond being good.
+// A Requirement is what a path requires of a valid token.
 type Requirement struct {
-	Company string        // whose it must be; empty: anyone's
-	Among   []string      // and one of these companies'; empty: of all
-	Fresh   time.Duration // how long ago its login may be; 0: any time
+	Company string        // the company it must belong to; empty: any company
+	Among   []string      // the companies it may belong to; empty: any company
+	Fresh   time.Duration // the maximum age of its login; 0: any age
 }
 
-// meets reports whether a company's token will do.
+// meets reports whether a token of the company meets the requirement.
 func (d *Requirement) meets(company string) bool {
 	return (d.Company == "" || d.Company == company) && (len(d.Among) == 0 || slices.Contains(d.Among, company))
 }
 
-// Authorize decides on a request for the protected path: it returns the
-// authorized session whose token was sent, or a *wire.Error or *wire.Refusal.
+// Authorize checks a request for the protected path. It returns the authorized session
+// of the token that was sent, or a *wire.Error or *wire.Refusal.
 func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization []string) (record.Session, error) {
 	token, err := wire.ParseBearer(authorization)
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization
 	}
 	owner := s.Companies[session.Company]
 	if owner == nil {
-		return record.Session{}, wire.ErrTokenInvalid // its company was taken out of the configuration
+		return record.Session{}, wire.ErrTokenInvalid // its company is no longer in the configuration
 	}
 	if session.State != record.Authorized {
 		return record.Session{}, wire.ErrSessionInvalid
@@ -53,8 +53,9 @@ func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization
 	return session, s.touch(ctx, now, session, time.Duration(owner.Session.Idle))
 }
 
-// Live tells whether a session that Authorize let through still is: for
-// streams that outlast their request's decision. It counts as no request.
+// Live checks whether a session that Authorize has accepted is still valid. It is for
+// streams that stay open after their request was authorized. It does not prolong the
+// session.
 func (s *Manager) Live(ctx context.Context, session record.Session) error {
 	recalled, err := s.recall(ctx, session.Company, session.Hash, false)
 	if errors.Is(err, record.ErrNotFound) {
@@ -70,11 +71,11 @@ func (s *Manager) Live(ctx context.Context, session record.Session) error {
 	return nil
 }
 
-// Peek returns the authorized session under a token of a company, of which it
-// prolongs nothing. Its errors are Authorize's.
+// Peek returns the authorized session of a company's token. It does not prolong the
+// session. Its errors are those of Authorize.
 func (s *Manager) Peek(ctx context.Context, company, token string) (record.Session, error) {
 	if tokens.IsStateless(token) {
-		return record.Session{}, wire.ErrSessionInvalid // a step's
+		return record.Session{}, wire.ErrSessionInvalid // stateless tokens are never authorized
 	}
 	session, err := s.lookup(ctx, tokens.Prefix, token, Requirement{Company: company}, s.Now(), func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 		return s.recall(ctx, company, hash, true)
@@ -85,11 +86,10 @@ func (s *Manager) Peek(ctx context.Context, company, token string) (record.Sessi
 	return session, err
 }
 
-// A getter is Sessions.Get, or does as much.
+// A getter is Sessions.Get, or a function that returns the same.
 type getter = func(context.Context, record.TokenHash) (record.Session, error)
 
-// lookup returns the live session under a token, which must be a company's that
-// meets want.
+// lookup returns the live session of a token. Its company must meet want.
 func (s *Manager) lookup(ctx context.Context, prefix, token string, want Requirement, now time.Time, get getter) (record.Session, error) {
 	if !tokens.Shaped(prefix, token) {
 		return record.Session{}, wire.ErrTokenInvalid
@@ -111,8 +111,8 @@ func (s *Manager) lookup(ctx context.Context, prefix, token string, want Require
 	return session, nil
 }
 
-// recall is Sessions.Get, from memory where there is one. Unless it is to be the
-// whole session, it may lack what Recaller says.
+// recall is Sessions.Get, but reads from memory if the store has one. Unless whole is
+// set, the session may lack the fields that record.Recaller names.
 func (s *Manager) recall(ctx context.Context, company string, hash record.TokenHash, whole bool) (record.Session, error) {
 	memory, ok := s.Sessions.(record.Recaller)
 	switch {
@@ -124,10 +124,9 @@ func (s *Manager) recall(ctx context.Context, company string, hash record.TokenH
 	return s.Sessions.Get(ctx, hash)
 }
 
-// touch lets a request prolong its session. That is written at most once a
-// minute, or ten times in a short idle time. A session that can't be prolonged
-// passes until it expires: it was found alive, and a store that takes no writes
-// must not lock out who is logged in.
+// touch prolongs the session of a request. It writes at most once a minute, or ten
+// times within a short idle time. If the write fails, the session stays valid until it
+// expires: a store that takes no writes must not lock out users who are logged in.
 func (s *Manager) touch(ctx context.Context, now time.Time, session record.Session, idle time.Duration) error {
 	expires := now.Add(idle)
 	if expires.Sub(session.Expires) < min(time.Minute, idle/10) {
@@ -135,11 +134,11 @@ func (s *Manager) touch(ctx context.Context, now time.Time, session record.Sessi
 	}
 	expires = session.IdleUntil(expires)
 	if !expires.After(session.Expires) {
-		return nil // it lives to its end already
+		return nil // it already expires at the end of its lifetime
 	}
 	err := s.Sessions.Touch(ctx, now, session.Hash, expires)
 	if errors.Is(err, record.ErrNotFound) {
-		return wire.ErrTokenInvalid // ended meanwhile
+		return wire.ErrTokenInvalid // it was revoked in the meantime
 	}
 	if err != nil && ctx.Err() == nil {
 		s.Warn("a session could not be prolonged, and goes on until it expires", "company", session.Company, "error", err)
@@ -147,11 +146,11 @@ func (s *Manager) touch(ctx context.Context, now time.Time, session record.Sessi
 	return nil
 }
 
-// expire sees to it that a session which was seen to have expired stays so,
-// whatever happens to the clocks. Should the store fail, the next request with
-// the token tries again; this one is refused in any case.
+// expire marks a session as expired in the store, so that a clock set back does not
+// revive it. If the store fails, the next request with the token tries again. The
+// present request is refused in any case.
 func (s *Manager) expire(ctx context.Context, now time.Time, session record.Session) {
-	if !session.Expires.IsZero() { // else it is done already
+	if !session.Expires.IsZero() { // zero: it is marked already
 		_ = s.Sessions.Expire(ctx, now, session.Hash)
 	}
 }

@@ -14,17 +14,16 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A newCode is a one-time code that is not yet sent.
+// A newCode is a one-time code that was not sent yet.
 type newCode struct {
 	stored   *record.Code     // nil for none
-	counters []record.Counter // the budgets that it uses up, also if the gateway then fails
+	counters []record.Counter // the budgets that it is charged to, even if the gateway then fails
 	send     func(context.Context) error
 }
 
-// newCode makes a one-time code for the session under token. A decoy gets one
-// that nothing equals, and no SMS; neither does a phone with a fixed one. An
-// account without a phone, its second factor the backup codes, gets no code, and
-// neither does a step that is codeless or byApp.
+// newCode makes a one-time code for the session of a token. A decoy gets a code that
+// nothing matches. Decoys and phones with a fixed code get no SMS. No code is made if
+// the step is codeless or byApp, or if the account has backup codes but no phone.
 func (c *Call) newCode(st Step, token string) (newCode, error) {
 	nothing := func(context.Context) error { return nil }
 	a := st.Account
@@ -57,7 +56,7 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 	expires := c.Now.Add(time.Duration(c.Company.OTP.TTL))
 	if a.ID == 0 {
 		code := &record.Code{Expires: expires}
-		rand.Read(code.Hash[:]) // never fails: it ends the process instead
+		rand.Read(code.Hash[:]) // never returns an error; it crashes the process instead
 		return newCode{code, counters, nothing}, nil
 	}
 	code := &record.Code{Hash: tokens.HashCode(token, st.State, a.Phone, digits), Phone: a.Phone, Expires: expires}
@@ -75,8 +74,8 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 	return newCode{code, counters, send}, nil
 }
 
-// ErrNoSecondFactor is for an account whose next step would be a code, and that
-// has neither a phone to send it to nor backup codes.
+// ErrNoSecondFactor means that the next step needs a code, but the account has neither
+// a phone nor backup codes.
 var ErrNoSecondFactor = &wire.Refusal{
 	Err:     wire.ErrUserRestricted,
 	Message: "The account has no phone that a code could be sent to; only an administrator can add one.",
@@ -87,12 +86,12 @@ var ErrNoSecondFactor = &wire.Refusal{
 type moment int
 
 const (
-	onceStored   moment = iota // of the session, which is ended again if the code can't be sent
-	beforeStored               // so that the session which is replaced stays good if the code can't be sent
-	behindAnswer               // which must not tell of it
+	onceStored   moment = iota // after the session is stored; if sending fails, the session is revoked
+	beforeStored               // before the session is stored; if sending fails, the old session stays valid
+	behindAnswer               // after the answer, which must not reveal whether a code was sent
 )
 
-// whenSent tells when the code of a step to state is sent.
+// whenSent returns when the code of a step to this state is sent.
 func (c *Call) whenSent(state record.State) moment {
 	switch {
 	case c.Company.Hardened && state == record.RecoveryOTP:
@@ -104,7 +103,7 @@ func (c *Call) whenSent(state record.State) moment {
 	}
 }
 
-// deliver sends a code while its caller waits.
+// deliver sends a code and waits until it is sent.
 func (n newCode) deliver(ctx context.Context) error {
 	if err := n.send(ctx); err != nil {
 		return wire.Unavailable("sending the code", err)
@@ -112,8 +111,8 @@ func (n newCode) deliver(ctx context.Context) error {
 	return nil
 }
 
-// sendLater sends the code of a recovery behind the answer; if that fails, the
-// code is void.
+// sendLater sends the code of a recovery after the answer. If that fails, the code
+// becomes void.
 func (s *Manager) sendLater(company *tenant.Company, a record.Account, session record.TokenHash, code newCode) {
 	s.unseen(company, a, message.OTPRecovery, func(ctx context.Context) error {
 		err := panics.Contain(func() error { return code.send(ctx) })
@@ -128,8 +127,8 @@ func (s *Manager) sendLater(company *tenant.Company, a record.Account, session r
 	})
 }
 
-// voidCode puts one that nothing equals in the place of a code that was not sent,
-// unless that was spent: so guesses count as at a decoy's.
+// voidCode replaces a code that was not sent with one that nothing matches, unless the
+// code was spent. Guesses then count as they do for a decoy.
 func (s *Manager) voidCode(ctx context.Context, company *tenant.Company, hash record.TokenHash, unsent *record.Code) error {
 	session, err := s.Sessions.SpendCode(ctx, s.Now(), company.Code, hash, record.RecoveryOTP)
 	if errors.Is(err, record.ErrNotFound) {
@@ -139,14 +138,14 @@ func (s *Manager) voidCode(ctx context.Context, company *tenant.Company, hash re
 		return err
 	}
 	code := *session.Code
-	if code.Hash == unsent.Hash { // else a renewal's, which goes back
-		rand.Read(code.Hash[:]) // never fails: it ends the process instead
+	if code.Hash == unsent.Hash { // otherwise it is the code of a renewal, which is put back
+		rand.Read(code.Hash[:]) // never returns an error; it crashes the process instead
 	}
 	number, err := s.Sessions.OpenCode(ctx, s.Now(), hash, record.RecoveryOTP)
 	if err == nil {
 		err = s.Sessions.SetCode(ctx, hash, number, code)
 	}
-	if errors.Is(err, record.ErrConflict) { // the session has ended, or a later renewal's counts
+	if errors.Is(err, record.ErrConflict) { // the session was revoked, or a later renewal has replaced the code
 		return nil
 	}
 	return err

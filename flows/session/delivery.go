@@ -15,15 +15,16 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tokens"
 )
 
-// How long a message waits that an answer must not tell of.
+// Bounds of the random delay of a message that an answer must not reveal.
 const (
 	minPause = 50 * time.Millisecond
 	maxPause = 250 * time.Millisecond
 )
 
-// later sends a message to an account's owner, and no request waits for it. A message
-// that is dropped is counted and logged. Its request does not fail: notices never fail
-// one, and the recoveries of a hardened company must not tell that there is an account.
+// later sends a message to an account's owner in the background. If the message is
+// dropped, later counts and logs that, and the request still succeeds. Notices never
+// fail a request, and a recovery in a hardened company must not reveal that there is
+// an account.
 func (s *Manager) later(company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
 	task := background.Task{Company: company.Code, Mnemocode: a.Mnemocode, Type: kind, Send: send}
 	err := s.tasks.Do(s.Log, task)
@@ -36,9 +37,9 @@ func (s *Manager) later(company *tenant.Company, a record.Account, kind string, 
 	}
 }
 
-// unseen is later for what an answer must not tell of. It begins a while after
-// the answer, at a moment that nobody can foresee: begun at once it would take
-// its part of the machine from the answer, and so show in the time that takes.
+// unseen is later for messages that an answer must not reveal. It begins after a random
+// delay. If it began at once, it would compete with the answer for the machine, and the
+// response time would reveal the message.
 func (s *Manager) unseen(company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
 	after := s.After
 	if after == nil {
@@ -54,7 +55,7 @@ func (s *Manager) unseen(company *tenant.Company, a record.Account, kind string,
 	})
 }
 
-// send fills in a message's text and hands it to the gateway.
+// send fills in the text of a message and passes it to the gateway.
 func (s *Manager) send(ctx context.Context, company *tenant.Company, sender message.Sender, a record.Account, m message.Message) error {
 	if sender == nil {
 		return errors.New("the company has no sender for it: configure sms or mail")
@@ -67,8 +68,8 @@ func (s *Manager) send(ctx context.Context, company *tenant.Company, sender mess
 	return sender.Send(ctx, m)
 }
 
-// Notify tells the account's owner what happened to it, by mail or else by SMS.
-// It is never waited for.
+// Notify tells the owner of an account what happened to it, by mail or, if that is not
+// possible, by SMS. It sends in the background.
 func (s *Manager) Notify(company *tenant.Company, a record.Account, what string) {
 	sender, to := company.Mail, a.Email
 	bySMS := sender == nil || to == ""
@@ -91,9 +92,9 @@ func (s *Manager) Notify(company *tenant.Company, a record.Account, what string)
 	})
 }
 
-// chargeNotice charges the budgets that an SMS with a notice uses up. Notices to
-// a phone have one of their own: else a thief could use up that of codes first,
-// and so keep the owner from being told.
+// chargeNotice charges the budgets of an SMS with a notice. Notices have a budget of
+// their own for each phone. Otherwise a thief could first use up the budget for codes,
+// and the owner would get no notice.
 func (s *Manager) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account) error {
 	at, err := s.Attempt(ctx, company, "")
 	if err != nil {
@@ -102,6 +103,6 @@ func (s *Manager) chargeNotice(ctx context.Context, company *tenant.Company, a r
 	c := &Call{Attempt: at, s: s}
 	c.aboutSMS(a.Phone)
 	counters := append(c.PhoneSMS(a.Phone+"/notices"), c.CompanySMS()...)
-	country, _ := c.CountrySMS(a.Phone) // Notify has seen to it that it is allowed
+	country, _ := c.CountrySMS(a.Phone) // no error: Notify has checked that the country is allowed
 	return c.chargePrivate(ctx, a, append(counters, country...)...)
 }

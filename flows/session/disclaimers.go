@@ -11,9 +11,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Pending returns the disclaimers of a company that neither the account nor accepted has
-// in their present version, as the user is shown them: in the languages of the request,
-// which may be nil, then in the account's. It is never nil.
+// Pending returns the disclaimers of a company whose current version is neither in the
+// account nor in accepted. The languages of the request, which may be nil, and then the
+// account's decide the language of their texts. The result is never nil.
 func Pending(company *tenant.Company, languages func() []language.Tag, a record.Account, accepted []record.Acceptance) []wire.Disclaimer {
 	pending := []wire.Disclaimer{}
 	for _, d := range company.Disclaimers {
@@ -31,7 +31,7 @@ func Pending(company *tenant.Company, languages func() []language.Tag, a record.
 	return pending
 }
 
-// readBy returns the languages that the user reads, the best first.
+// readBy returns the languages that the user reads, best first.
 func readBy(languages func() []language.Tag, a record.Account) []language.Tag {
 	var read []language.Tag
 	if languages != nil {
@@ -43,13 +43,14 @@ func readBy(languages func() []language.Tag, a record.Account) []language.Tag {
 	return read
 }
 
-// Pending is what an account has not yet accepted, nor the steps before with accepted.
+// Pending returns the disclaimers that neither the account nor the earlier steps of the
+// login have accepted.
 func (c *Call) Pending(a record.Account, accepted []record.Acceptance) []wire.Disclaimer {
 	return Pending(c.Company, c.client.Languages, a, accepted)
 }
 
-// PendingNow is what the session's next step must still accept. In a hardened
-// company that is everything, until something of the account's owner is proven.
+// PendingNow returns the disclaimers that the session's next step must still accept. In
+// a hardened company these are all, until the client has proven a secret of the account.
 func (c *Call) PendingNow(a record.Account) []wire.Disclaimer {
 	if c.Company.Hardened && !c.proven(a) {
 		return c.Pending(record.Account{}, nil)
@@ -57,8 +58,8 @@ func (c *Call) PendingNow(a record.Account) []wire.Disclaimer {
 	return c.Pending(a, c.session.Accepted)
 }
 
-// Accept returns what the session has accepted once these codes are added, or
-// fails if that leaves any disclaimer of the company pending.
+// Accept adds the disclaimers with these codes to those that the session has accepted,
+// and returns them all. It fails if any disclaimer of the company is still pending.
 func (c *Call) Accept(a record.Account, codes []string) ([]record.Acceptance, error) {
 	var accepted []record.Acceptance
 	if c.session != nil {

@@ -15,18 +15,18 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// An Issued is a token that a client is given, with what it is told of the session.
+// An Issued is a token for a client, with what the answer says about its session.
 type Issued struct {
 	Token     string
 	State     record.State
-	ExpiresIn int                     // whole seconds until the token ends unless it is used
+	ExpiresIn int                     // whole seconds until the token expires if it is not used
 	Mnemocode string                  // of an authorized session
-	Phone     string                  // masked, that the session's code goes to; empty for none
-	Quality   *tenant.PasswordQuality // of the password that is to be set; nil for none
+	Phone     string                  // masked phone that gets the session's code; empty for none
+	Quality   *tenant.PasswordQuality // rules for the password to set; nil for none
 }
 
-// Enter takes a step: it begins the session, or replaces the call's, and returns the
-// token of it.
+// Enter takes a step. It creates the session or replaces the call's session, and
+// returns the new token.
 func (c *Call) Enter(ctx context.Context, st Step) (Issued, error) {
 	switch st.State {
 	case record.CheckPassword:
@@ -40,11 +40,11 @@ func (c *Call) Enter(ctx context.Context, st Step) (Issued, error) {
 	}
 }
 
-// enter takes a step whose session is stored, and sends the code that belongs to it.
+// enter takes a step that stores a session, and sends its code, if it has one.
 func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 	bucket := record.AccountBucket(c.Company.Code, st.Account.ID)
 	if st.Account.ID == 0 {
-		bucket = record.HashToken(st.DecoyOf).Bucket() // that of account 0 would show what it is
+		bucket = record.HashToken(st.DecoyOf).Bucket() // the bucket of account 0 would reveal a decoy
 	}
 	token, hash := tokens.New(tokens.Prefix, bucket)
 	next := c.newSession(st, hash)
@@ -84,7 +84,7 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 			return Issued{}, err
 		}
 	}
-	if when == onceStored && code.send != nil { // the last, since nothing takes it back
+	if when == onceStored && code.send != nil { // last, because a code can't be taken back
 		if err := code.deliver(ctx); err != nil {
 			c.s.abandon(ctx, hash)
 			return Issued{}, err
@@ -97,7 +97,8 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 	return issued, nil
 }
 
-// enterSealed takes a step to checkpassword, of which nothing is stored.
+// enterStateless takes a step to checkpassword. Its token holds the session; the store
+// holds nothing.
 func (c *Call) enterStateless(ctx context.Context, st Step) (Issued, error) {
 	keys, err := c.s.Keys(ctx)
 	if err != nil {
@@ -112,13 +113,12 @@ func (c *Call) enterStateless(ctx context.Context, st Step) (Issued, error) {
 	return Issued{Token: token, State: st.State, ExpiresIn: c.secondsUntil(session.Expires)}, nil
 }
 
-// codelessLogins bounds the sessions that strangers can begin for an account
-// without a password once its SMS are used up.
+// codelessLogins limits the sessions that strangers can begin for an account without
+// a password after its SMS budget is used up.
 var codelessLogins = tenant.Rate{N: 30, Per: 10 * time.Minute}
 
-// awaitCode is the step to record.CheckOTP. Where no more SMS may be sent, an account
-// that has backup codes left gets its session all the same (contract, 4, Second
-// factor).
+// awaitCode takes the step to record.CheckOTP. If no more SMS may be sent, an account
+// with backup codes still gets its session (contract, section 4, Second factor).
 func (c *Call) awaitCode(ctx context.Context, st Step) (Issued, error) {
 	st.byApp = st.Account.HasApp()
 	issued, err := c.enter(ctx, st)
@@ -134,8 +134,8 @@ func (c *Call) awaitCode(ctx context.Context, st Step) (Issued, error) {
 	return c.enter(ctx, st)
 }
 
-// authorize is the step to authorized, which records the disclaimers that were
-// accepted on the way.
+// authorize takes the step to authorized. It records the disclaimers that the user has
+// accepted in this login.
 func (c *Call) authorize(ctx context.Context, st Step) (Issued, error) {
 	s := c.s
 	if len(st.Accepted) > 0 {
@@ -146,20 +146,20 @@ func (c *Call) authorize(ctx context.Context, st Step) (Issued, error) {
 			}
 			return nil
 		}
-		st.then = slices.Insert(st.then, 0, accept) // an acceptance too many is better than a backup code lost
+		st.then = slices.Insert(st.then, 0, accept) // first: a spare acceptance is better than a lost backup code
 	}
 	return c.enter(ctx, st)
 }
 
-// Exchange revokes the token of the call's authorized session and returns its successor,
-// in one atomic step: of many callers, one succeeds. The session goes on as it was, with
-// its ID, the moment of its login and the end of its lifetime.
+// Exchange replaces the token of the call's authorized session and returns the new one.
+// The replacement is atomic: of concurrent callers, one succeeds. The session keeps its
+// ID, the time of its login and the end of its lifetime.
 func (c *Call) Exchange(ctx context.Context) (Issued, error) {
 	s := c.s
 	token, hash := tokens.New(tokens.Prefix, record.AccountBucket(c.Company.Code, c.session.Account))
 	next := *c.session
 	next.Hash, next.LastUsed = hash, c.Now
-	next.AtMost = 0 // it takes the place of one, so none has to make room
+	next.AtMost = 0 // the number of sessions does not change, so the limit does not apply
 	next.Expires = next.IdleUntil(c.Now.Add(time.Duration(c.Company.Session.Idle)))
 	if err := c.store(ctx, next); err != nil {
 		return Issued{}, err
@@ -171,5 +171,5 @@ func (c *Call) Exchange(ctx context.Context) (Issued, error) {
 	return Issued{Token: token, State: next.State, ExpiresIn: c.secondsUntil(next.Expires), Mnemocode: next.Mnemocode}, nil
 }
 
-// secondsUntil is the whole seconds from now until then.
+// secondsUntil returns the whole seconds from now until then.
 func (c *Call) secondsUntil(then time.Time) int { return int(then.Sub(c.Now) / time.Second) }

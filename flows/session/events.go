@@ -7,14 +7,14 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// Emit tells the observer, if there is one, and the account's history. A Time
-// that is not set is now.
+// Emit reports an event to the observer, if there is one, and to the account's history.
+// If its Time is zero, Emit sets it to now.
 func (s *Manager) Emit(ctx context.Context, e record.Event) {
 	if e.Time.IsZero() {
 		e.Time = s.Now()
 	}
 	if s.History != nil && e.Account != 0 {
-		if e.Route == "" { // else the route's event says it
+		if e.Route == "" { // the events of routes have Noise set already
 			e.Noise = strings.HasPrefix(e.Name, record.LockPrefix)
 		}
 		s.recorder.Remember(e)
@@ -22,14 +22,14 @@ func (s *Manager) Emit(ctx context.Context, e record.Event) {
 	s.EmitUnrecorded(ctx, e)
 }
 
-// EmitUnrecorded is Emit for an event that is not worth a row in its account's history.
+// EmitUnrecorded is Emit without the account's history.
 func (s *Manager) EmitUnrecorded(ctx context.Context, e record.Event) {
 	if s.Observe != nil {
 		s.Observe(ctx, e)
 	}
 }
 
-// Recorded waits, but not for long, until histories have the events that there were.
+// Recorded waits for a short time until the histories have all events emitted so far.
 func (s *Manager) Recorded() {
 	if s.History != nil {
 		s.recorder.Wait()

@@ -9,13 +9,13 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Find finds the call's session: that of the token, of a company that meets want.
+// Find finds the session of a token for the call. Its company must meet want.
 func (c *Call) Find(ctx context.Context, token string, want Requirement) error {
 	return c.find(ctx, token, want, c.s.Sessions.Get)
 }
 
-// FindAndSpendCode is Find for a request that brings a one-time code. Finding a session
-// in that state spends the code that was sent for it, whatever comes of the request.
+// FindAndSpendCode is Find for a request that carries a one-time code. If the session
+// is in the given state, its code is spent, even if the request then fails.
 func (c *Call) FindAndSpendCode(ctx context.Context, token string, want Requirement, state record.State) error {
 	return c.find(ctx, token, want, c.spendCode(state))
 }
@@ -32,7 +32,7 @@ func (c *Call) find(ctx context.Context, token string, want Requirement, get get
 	return err
 }
 
-// FindLink finds the call's session by the token of a mailed link. The step that follows
+// FindLink finds the call's session by the token of a mailed link. The next step
 // replaces the session, so the link works once.
 func (c *Call) FindLink(ctx context.Context, token string) error {
 	link, err := c.s.lookup(ctx, tokens.LinkPrefix, token, Requirement{Company: c.Company.Code}, c.Now, c.s.Sessions.Get)
@@ -45,8 +45,8 @@ func (c *Call) FindLink(ctx context.Context, token string) error {
 	return err
 }
 
-// WhyRevoked is the answer to a token that was found to be invalid: the status of its
-// account, if that has revoked it, else still wire.ErrTokenInvalid.
+// WhyRevoked returns the error for an invalid token: the status of its account if a
+// change of the status revoked it, otherwise wire.ErrTokenInvalid.
 func (c *Call) WhyRevoked(ctx context.Context) error {
 	return c.whyRevoked(ctx, tokens.Prefix, c.token)
 }

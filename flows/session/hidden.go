@@ -9,14 +9,14 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// What a hardened company charges and sends for an account without the answer telling of
-// it (contract, 4, hardened).
+// This file charges budgets and sends messages for a hardened company, in ways that the
+// answer does not reveal (contract, section 4, hardened).
 
-// hides reports whether the call's session is one that strangers can have of
-// anyone.
+// hides reports whether strangers can begin a session like the call's for any login id.
 func (c *Call) hides() bool { return c.Company.Hardened && c.session.State == record.RecoveryOTP }
 
-// withinHidden is send if the account's own budgets and locks allow it.
+// withinPrivate returns a function that calls send if the account's own budgets and
+// locks allow it.
 func (c *Call) withinPrivate(a record.Account, send func(context.Context) error) func(context.Context) error {
 	budgets := append(c.AccountSMS(strconv.FormatInt(a.ID, 10), a.Phone), c.CompanySMS()...)
 	country, full := c.CountrySMS(a.Phone)
@@ -36,16 +36,18 @@ func (c *Call) withinPrivate(a record.Account, send func(context.Context) error)
 	}
 }
 
-// errBudgetSpent is why something was not sent. That is no failure.
+// errBudgetSpent means that a message was not sent because a budget is used up. It is
+// not a failure.
 var errBudgetSpent = errors.New("a budget is used up")
 
-// chargeHidden charges budgets behind an answer that does not tell of them. It
-// tells the operator.
+// chargePrivate charges budgets that the answer does not reveal. If one is used up, it
+// emits an event for the operator.
 func (c *Call) chargePrivate(ctx context.Context, a record.Account, counters ...record.Counter) error {
 	return c.spentPrivate(ctx, a, c.s.Sessions.Charge(ctx, c.s.Now(), counters...))
 }
 
-// spentHidden makes errBudgetSpent of a counter that is full.
+// spentPrivate returns errBudgetSpent if err says that a counter is full, otherwise err.
+// It emits one event for each window of the counter.
 func (c *Call) spentPrivate(ctx context.Context, a record.Account, err error) error {
 	if full, ok := errors.AsType[*record.Full](err); ok {
 		if s := c.s; s.told.First(s.Now(), full) {

@@ -15,23 +15,23 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// MailLink mails the owner of an account a link that FindLink takes, in a mail of a
-// type.
+// MailLink mails a link that FindLink accepts to the owner of an account. The argument
+// mail is the type of the message.
 func (c *Call) MailLink(ctx context.Context, a record.Account, mail string) error {
 	if err := c.Charge(ctx, c.mailBudget(strconv.FormatInt(a.ID, 10))...); err != nil {
 		return err
 	}
 	link, message := c.newLink(a, mail)
-	ctx = context.WithoutCancel(ctx) // a link that was mailed must work, also if the client hung up meanwhile
+	ctx = context.WithoutCancel(ctx) // a mailed link must work even if the client hangs up
 	if err := c.s.send(ctx, c.Company, c.Company.Mail, a, message); err != nil {
 		return wire.Unavailable("mailing the link", err)
 	}
 	return c.store(ctx, link)
 }
 
-// MailLinkLater is MailLink for a recovery whose answer must not tell whether there is an
-// account. It charges the budget of the login id that was sent. The account's own budget is
-// charged, and the link mailed, after the answer.
+// MailLinkLater is MailLink for a recovery whose answer must not reveal whether there is
+// an account. It charges the budget of the login id that was sent. After the answer, it
+// charges the budget of the account and mails the link.
 func (c *Call) MailLinkLater(ctx context.Context, a record.Account, loginIDHash string) error {
 	if err := c.Charge(ctx, c.mailBudget(limits.DecoyBudget(loginIDHash))...); err != nil {
 		return err
@@ -64,8 +64,8 @@ func (c *Call) mailBudget(account string) []record.Counter {
 	return c.Budget("mails-per-account", account, c.Company.Limits.MailsPerAccount)
 }
 
-// newLink is a session that only FindLink finds, under a token of another
-// prefix, which no Authorization header can carry, and the mail that tells it.
+// newLink returns a session that only FindLink finds, and the mail with its link. The
+// token has a prefix of its own, which is not valid in an Authorization header.
 func (c *Call) newLink(a record.Account, mail string) (record.Session, message.Message) {
 	token, hash := tokens.New(tokens.LinkPrefix, record.AccountBucket(c.Company.Code, a.ID))
 	link := c.newSession(Step{Account: a, State: record.MailedLink}, hash)

@@ -1,11 +1,11 @@
-// Package session is the life of a session: how a step of a login begins one, how a
-// request with its token finds it, goes on to the next step, or passes on the protected
-// path, and how it is revoked or expires. One-time codes, mailed links and the other
-// proofs that lead from one step to the next are part of it.
+// Package session manages sessions from login until they are revoked or expire. It
+// creates a session, finds it by its token, takes it to the next step and authorizes
+// requests for the protected path. It also checks one-time codes, mailed links and the
+// other proofs that lead from one step to the next.
 //
-// Start with Call, which is one request of a client, then read Call.Enter for the steps
-// of a login and Manager.Authorize for the protected path. The package knows no route:
-// package flows says which step follows which.
+// Start with Call, which is one request of a client. Then read Call.Enter for the steps
+// of a login and Manager.Authorize for the protected path. The package does not know
+// the routes: package flows decides which step follows which.
 package session
 
 import (
@@ -24,42 +24,42 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A Manager has the sessions of all companies. Its exported fields are set
-// before the first call and not changed after; its methods may then be called
-// concurrently.
+// A Manager manages the sessions of all companies. Set its exported fields before the
+// first call and do not change them afterwards. Its methods may be called concurrently.
 type Manager struct {
 	Accounts  record.Accounts
-	Outbox    record.Outbox // the Accounts, if they are one; nil tells nobody
+	Outbox    record.Outbox // the Accounts, if they implement it; nil delivers no outbox events
 	Sessions  record.Sessions
 	Companies map[string]*tenant.Company // by code
 	Hasher    *password.Hasher
 	Log       *slog.Logger
-	// Forwarded is what the Profile of a session has that becomes authorized.
+	// Forwarded lists the fields in the Profile of an authorized session.
 	Forwarded []record.ProfileField
 	Now       func() time.Time
-	After     func(time.Duration) <-chan time.Time // nil is time.After
-	// Observe is told of each Event; nil for nobody. It must not block.
+	After     func(time.Duration) <-chan time.Time // nil: time.After
+	// Observe, if not nil, is called for each Event. It must not block.
 	Observe func(context.Context, record.Event)
-	// Dropped is told of the company of each message that no request waited for and
-	// that was dropped. nil for nobody. It must not block.
+	// Dropped, if not nil, is called for each background message that is dropped, with
+	// the code of its company. It must not block.
 	Dropped func(company string)
-	// History is the Accounts, if they are one; nil keeps none. AuditKeep is for
-	// how long events are kept there.
+	// History is the Accounts, if they implement it. If it is nil, no history is kept.
+	// AuditKeep is how long History keeps events.
 	History   record.History
 	AuditKeep time.Duration
 
 	recorder background.Recorder
-	told     limits.Told // of full counters
+	told     limits.Told // which full counters were reported
 	traffic  limits.Traffic
 	warnings background.Warnings
-	backlogs atomic.Pointer[[]record.Backlog] // nil until they are known
-	derived  atomic.Pointer[tokens.Keys]      // nil until it is needed
+	backlogs atomic.Pointer[[]record.Backlog] // nil until the relay reports them
+	derived  atomic.Pointer[tokens.Keys]      // nil until the first use
 	tagging  sync.Once
 	byTag    map[tokens.CompanyTag]*tenant.Company // of stateless tokens
 	tasks    background.Tasks
 }
 
-// Keys returns the keys that are derived from the store's secret. It asks the store once.
+// Keys returns the keys that are derived from the store's secret. It loads the secret
+// once.
 func (s *Manager) Keys(ctx context.Context) (*tokens.Keys, error) {
 	if known := s.derived.Load(); known != nil {
 		return known, nil
@@ -76,11 +76,12 @@ func (s *Manager) Keys(ctx context.Context) (*tokens.Keys, error) {
 	return keys, nil
 }
 
-// Warn logs what may happen to every request at once: a few lines a second.
+// Warn logs a warning that many requests may cause at once. It logs at most a few lines
+// a second.
 func (s *Manager) Warn(message string, args ...any) { s.warnings.Warn(s.Log, message, args...) }
 
-// WarnUnanswered is Warn for an error that says that a store or gateway did not answer.
-// Any other error it ignores.
+// WarnUnanswered is Warn for an error which says that a store or gateway did not answer.
+// It ignores other errors.
 func (s *Manager) WarnUnanswered(err error, args ...any) {
 	s.warnings.Unanswered(s.Log, err, args...)
 }

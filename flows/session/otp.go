@@ -13,8 +13,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// codeAccount is the account of a step with codes, if rates, locks and its
-// status let the step go on.
+// codeAccount returns the account of a step with codes. It fails if limits, locks or
+// the account's status do not allow the step.
 func (c *Call) codeAccount(ctx context.Context) (record.Account, error) {
 	a, err := c.LoadAccount(ctx)
 	if err != nil {
@@ -34,9 +34,9 @@ func (c *Call) mayTryCode(ctx context.Context, a record.Account) error {
 	return cmp.Or(c.CheckCodes(a), tenant.Admitted(a))
 }
 
-// spendCode is a getter that spends the code of a session in state,
-// unless the address has failed too often: that is then told once it is known
-// whose session it is.
+// spendCode returns a getter that spends the code of a session in this state. If the
+// address has failed too often, the code is not spent, and TryCode reports the limit
+// when the account is known.
 func (c *Call) spendCode(state record.State) getter {
 	return func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 		session, err := c.s.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.AddressLook()...)
@@ -47,10 +47,10 @@ func (c *Call) spendCode(state record.State) getter {
 	}
 }
 
-// TryCode compares a code with the one that was sent, which FindAndSpendCode has
-// spent. Only what is compared counts as an attempt. A right one is settled by
-// what was read since it was spent: of codes, that they are not locked; of the
-// address, by the step that is returned.
+// TryCode compares a code with the one that was sent, which FindAndSpendCode has spent.
+// Only a code that is compared counts as an attempt. A right code is not recorded: after
+// it was spent, TryCode checks that codes are not locked, and the returned step checks
+// the address.
 func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 	a, err := c.LoadAccount(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 	sent := tokens.HashCode(c.token, c.session.State, a.Phone, otp)
 	right := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
 	switch {
-	case right && c.hides(): // what the account has been spared so far shows now
+	case right && c.hides(): // the code proves the owner, so locks and status may show now
 		err = cmp.Or(c.CheckCodes(a), tenant.Admitted(a))
 	case right:
 	case c.hides():
@@ -88,8 +88,8 @@ func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 	return Step{Account: a, Counters: c.AddressLook()}, err
 }
 
-// TryBackupCode finds the backup code that was sent. It stays usable until the
-// step that is returned succeeds.
+// TryBackupCode checks a backup code. The code stays valid until the returned step
+// succeeds.
 func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
 	a, err := c.codeAccount(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
 func (c *Call) useBackupCode(ctx context.Context, a record.Account, hash string) error {
 	err := c.s.Accounts.UseBackupCode(ctx, c.Company.Code, a.ID, hash)
 	if errors.Is(err, record.ErrConflict) {
-		return wire.ErrBackupCodeInvalid // another login used it meanwhile
+		return wire.ErrBackupCodeInvalid // another login has used it
 	}
 	if err != nil {
 		return wire.Unavailable("spending the backup code", err)
@@ -122,9 +122,9 @@ func (c *Call) useBackupCode(ctx context.Context, a record.Account, hash string)
 	return nil
 }
 
-// RenewCode replaces the code of the call's session. The one before it ends before
-// the new one is sent, and neither the token nor its life changes. Of renewals
-// that race, the last one's code counts.
+// RenewCode replaces the code of the call's session. The old code becomes invalid before
+// the new one is sent. The token and its expiry do not change. Of concurrent renewals,
+// the code of the last one counts.
 func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 	a, err := c.codeAccount(ctx)
 	if err != nil {
@@ -144,7 +144,7 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 			return record.Account{}, err
 		}
 	}
-	ctx = context.WithoutCancel(ctx) // a code that was sent must work, also if the client hung up meanwhile
+	ctx = context.WithoutCancel(ctx) // a code that was sent must work even if the client hangs up
 	number, err := c.s.Sessions.OpenCode(ctx, c.Now, c.session.Hash, c.session.State)
 	if errors.Is(err, record.ErrConflict) {
 		return record.Account{}, wire.ErrTokenInvalid
@@ -170,7 +170,7 @@ func (c *Call) setCode(ctx context.Context, number int64, code *record.Code) err
 		return nil // the account has backup codes only
 	}
 	err := c.s.Sessions.SetCode(ctx, c.session.Hash, number, *code)
-	if err != nil && !errors.Is(err, record.ErrConflict) { // ErrConflict: a later renewal's counts
+	if err != nil && !errors.Is(err, record.ErrConflict) { // ErrConflict: a later renewal has replaced the code
 		return wire.Unavailable("storing the code", err)
 	}
 	return nil

@@ -11,19 +11,19 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A PasswordAttempt is one try at the password of an account.
+// A PasswordAttempt is one attempt to enter the password of an account.
 type PasswordAttempt struct {
-	Account     record.Account // empty but for Tallies for an unknown login id
-	LoginIDHash string         // of the login id that was sent; in a hardened company of a known one, too
+	Account     record.Account // for an unknown login id only the FailureCounts
+	LoginIDHash string         // of the login id that was sent; in a hardened company also of a known one
 	Password    string
-	Subject     record.FailureKey // whose count a wrong password adds to
-	Solved      bool              // no captcha is due any more
-	Wrong       *wire.Error       // the answer to a wrong password
+	Subject     record.FailureKey // the failure key that a wrong password counts for
+	Solved      bool              // the client has solved the captcha or needs none
+	Wrong       *wire.Error       // the error for a wrong password
 }
 
-// TryPassword looks at rates and locks, then compares the password of an account that
-// its caller knows, so that nothing of it need be hidden. A wrong one is
-// wire.ErrPasswordInvalid.
+// TryPassword checks limits and locks, then compares the password of an account. The
+// caller knows the account, so the answer need not hide anything about it. The error
+// for a wrong password is wire.ErrPasswordInvalid.
 func (s *Manager) TryPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) error {
 	if err := at.CheckPasswords(a.FailureCounts[record.WrongPasswords]); err != nil {
 		return err
@@ -33,8 +33,8 @@ func (s *Manager) TryPassword(ctx context.Context, at *limits.Attempt, a record.
 	})
 }
 
-// ComparePassword counts an attempt and compares its password. An account without a
-// password, or none at all, costs the time of a wrong password.
+// ComparePassword counts an attempt and compares its password. If there is no account or
+// it has no password, the comparison takes as long as for a wrong password.
 func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t PasswordAttempt) error {
 	if err := at.BeginLogin(ctx); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t Pas
 	if err != nil {
 		return wire.Unavailable("checking the password", err)
 	}
-	if at.Company.Hardened && t.LoginIDHash != "" { // else t.Subject is the account itself
+	if at.Company.Hardened && t.LoginIDHash != "" { // otherwise t.Subject is the account itself
 		if ok, err = at.RecordPrivate(ctx, at.PrivateFailureKey(t.Account, t.LoginIDHash), ok); err != nil {
 			return err
 		}
@@ -61,8 +61,8 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t Pas
 	return nil
 }
 
-// verifyPassword reports whether a password is right, and whether its hash should
-// be replaced.
+// verifyPassword reports whether a password is right and whether its hash should be
+// replaced.
 func (s *Manager) verifyPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (ok, stale bool, err error) {
 	if a.PasswordHash == record.AskedElsewhere {
 		ok, err = s.verifyElsewhere(ctx, at, a, typed)
@@ -71,14 +71,14 @@ func (s *Manager) verifyPassword(ctx context.Context, at *limits.Attempt, a reco
 	return s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
 }
 
-// rehash replaces a weaker hash of a password that was right. Nobody has changed
-// the account by that, so Updated stays. If it fails, the next login tries again.
+// rehash replaces a weaker hash after a right password. It does not set Updated, because
+// nobody changed the account. If it fails, the next login tries again.
 func (s *Manager) rehash(ctx context.Context, at *limits.Attempt, a record.Account, password string) {
 	hash, err := s.Hasher.Hash(ctx, at.Turn(), at.Company.Password.Argon2id, password)
 	if err == nil {
 		_, err = s.Accounts.Update(ctx, at.Company.Code, a.ID, func(now *record.Account) (ends bool, err error) {
 			if now.PasswordHash != a.PasswordHash {
-				return false, record.ErrConflict // another password, or rehashed by another login
+				return false, record.ErrConflict // the password was changed, or another login has rehashed it
 			}
 			now.PasswordHash = hash
 			return false, nil
@@ -89,7 +89,7 @@ func (s *Manager) rehash(ctx context.Context, at *limits.Attempt, a record.Accou
 	}
 }
 
-// CheckNotSame refuses a new password that is the present one: wire.ErrPasswordSame.
+// CheckNotSame returns wire.ErrPasswordSame if a new password equals the current one.
 func (s *Manager) CheckNotSame(ctx context.Context, at *limits.Attempt, a record.Account, wanted string) error {
 	if a.PasswordHash == "" || a.PasswordHash == record.AskedElsewhere {
 		return nil
@@ -104,8 +104,8 @@ func (s *Manager) CheckNotSame(ctx context.Context, at *limits.Attempt, a record
 	return nil
 }
 
-// PasswordSet is what a new password brings beside the end of sessions. It needs
-// not succeed.
+// PasswordSet clears the public count of wrong passwords and notifies the owner after a
+// new password was set. It does not revoke sessions. Failures are only logged.
 func (s *Manager) PasswordSet(ctx context.Context, company *tenant.Company, a record.Account) {
 	if err := s.clearPublic(ctx, company, a, record.WrongPasswords); err != nil {
 		s.Log.Warn("a lock that strangers are told of goes on after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)

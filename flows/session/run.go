@@ -19,8 +19,8 @@ const (
 	endingsPage   = 1000
 )
 
-// Run does what no request waits for, until ctx ends: it ends the sessions that
-// a crash left owed, sweeps the stores, and delivers events.
+// Run does the background work until ctx is done. It does the pending revocations that a
+// crash has left, sweeps the stores and delivers events.
 func (s *Manager) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -50,8 +50,7 @@ func (s *Manager) Run(ctx context.Context) {
 	}
 }
 
-// EndOwed ends the sessions of accounts that were changed by someone who could
-// not end them. One that can't be ended holds up no other.
+// RevokePending does the pending revocations. If one fails, the others still proceed.
 func (s *Manager) RevokePending(ctx context.Context) error {
 	var after record.Revocation
 	var group errgroup.Group
@@ -72,19 +71,19 @@ func (s *Manager) RevokePending(ctx context.Context) error {
 	}
 }
 
-// Waiting returns how many messages that no request waits for are under way.
+// Waiting returns the number of messages that are being sent in the background.
 func (s *Manager) Waiting() int { return s.tasks.Waiting() }
 
-// Close waits for what goes on behind requests, for as long as its limit at
-// most. What requests that are still under way begin is not done.
+// Close waits for the background tasks, each of which has a time limit. Tasks that
+// requests start later are dropped.
 func (s *Manager) Close() {
 	s.tasks.Close()
 	if s.History != nil {
-		s.recorder.Flush(context.Background(), s.History, s.Log) // what requests did that outlasted Run
+		s.recorder.Flush(context.Background(), s.History, s.Log) // events of requests that ended after Run
 	}
 }
 
-// Backlogs is what waited in the outbox some seconds ago, by company.
+// Backlogs returns what waited in the outbox some seconds ago, by company.
 func (s *Manager) Backlogs() []record.Backlog {
 	if all := s.backlogs.Load(); all != nil {
 		return *all

@@ -10,34 +10,33 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// How a session begins and ends: a step begins it or replaces the one before
-// (newSession, store), a logout revokes it (Revoke), and a change of its account
-// revokes all of the account's (RevokeAll).
+// This file begins and revokes sessions. A step creates a session or replaces the one
+// before it (newSession, store). A logout revokes one session (Revoke). A change of an
+// account revokes all its sessions (RevokeAll).
 
-// A Step is a session about to begin: the first of a login or recovery, or the one that
-// replaces the call's.
+// A Step describes the next session: the first one of a login or recovery, or the one
+// that replaces the call's session.
 type Step struct {
 	Account  record.Account // empty for a decoy
-	DecoyOf  string         // the alias of the login id that a decoy stands for
+	DecoyOf  string         // the login id hash that a decoy stands for
 	State    record.State
 	Accepted []record.Acceptance
-	// Counters are charged, or looked at, by storing the session.
+	// Counters are charged or checked in the same step that stores the session.
 	Counters []record.Counter
 
 	codeless bool // no code is sent
-	byApp    bool // nor here: the account's app shows it
-	// then is what else must succeed for the step to count, done once the
-	// session is stored and before anyone has its token: if it fails, the
-	// session is revoked again.
+	byApp    bool // no code is sent, because the account's app shows it
+	// then holds what else must succeed. It runs after the session is stored and
+	// before the client gets the token. If it fails, the session is revoked.
 	then []func(context.Context) error
 }
 
-// maxPending is how many sessions of an account may wait in one state. What
-// brings one about is bounded by budgets, but for control questions, fixed
-// codes and backup codes.
+// maxPending is how many sessions of an account may wait in one state. Budgets limit
+// most ways to begin one, but not those with control questions, fixed codes and backup
+// codes.
 const maxPending = 100
 
-// profile is what an authorized session carries for the application.
+// profile returns what an authorized session tells the application about its account.
 func (c *Call) profile(st Step) record.Profile {
 	if st.State != record.Authorized {
 		return ""
@@ -81,8 +80,8 @@ func (c *Call) newSession(st Step, hash record.TokenHash) record.Session {
 // first reports whether the call's next session replaces none.
 func (c *Call) first() bool { return c.session == nil || c.revoked }
 
-// store creates the call's first session or replaces the one it has, unless one
-// of the counters refuses it.
+// store creates the call's first session or replaces the one it has. It fails if one
+// of the counters is full.
 func (c *Call) store(ctx context.Context, next record.Session, counters ...record.Counter) error {
 	var err error
 	switch {
@@ -102,7 +101,7 @@ func (c *Call) store(ctx context.Context, next record.Session, counters ...recor
 	if full, ok := errors.AsType[*record.Full](err); ok {
 		return c.Refused(full)
 	}
-	if errors.Is(err, record.ErrConflict) { // the account was changed while its owner logged in, or
+	if errors.Is(err, record.ErrConflict) { // usually because the account was changed during the login
 		return wire.Unavailable("storing the session: the account's sessions have ended meanwhile; if it comes again, the accounts store has lost a change, as in a failover: end the sessions once more", err)
 	}
 	if err != nil {
@@ -111,16 +110,16 @@ func (c *Call) store(ctx context.Context, next record.Session, counters ...recor
 	return nil
 }
 
-// Revoke revokes the call's session. Of many callers, one succeeds.
+// Revoke revokes the call's session. Of concurrent callers, one succeeds.
 func (c *Call) Revoke(ctx context.Context) error {
 	var err error
-	if c.claim != nil { // which strangers can have as many of as they like, so that ending them is what is counted
+	if c.claim != nil { // anyone can get many stateless tokens, so revoking them is what counts against the address
 		err = c.s.Sessions.Charge(ctx, c.Now, append(c.AddressLogins(), *c.claim)...)
 	} else {
 		err = c.s.Sessions.Delete(ctx, c.session.Hash)
 	}
 	if errors.Is(err, record.ErrNotFound) || c.claimed(err) {
-		return wire.ErrTokenInvalid // ended by another request meanwhile
+		return wire.ErrTokenInvalid // another request has revoked it
 	}
 	if full, ok := errors.AsType[*record.Full](err); ok {
 		return c.Refused(full)
@@ -132,18 +131,19 @@ func (c *Call) Revoke(ctx context.Context) error {
 	return nil
 }
 
-// abandon ends a session whose token nobody got. It needs not succeed.
+// abandon revokes a session whose token was not given out. A failure is only logged.
 func (s *Manager) abandon(ctx context.Context, hash record.TokenHash) {
 	if err := s.Sessions.Delete(context.WithoutCancel(ctx), hash); err != nil && !errors.Is(err, record.ErrNotFound) {
 		s.Log.Warn("a session that nobody can use stays until it expires", "error", err)
 	}
 }
 
-// RevokeAll revokes the sessions that end with a change of their account, or with the
-// company's session generation. Each has an event of its own, like by, which says why and
-// who did it. If RevokeAll fails, Run tries until it succeeds.
+// RevokeAll revokes the sessions of older session generations of an account or a
+// company. It emits an event for each session of an account, or one for a company. The
+// events are copies of by, which says who revoked the sessions and why. If RevokeAll
+// fails, Run retries until it succeeds.
 func (s *Manager) RevokeAll(ctx context.Context, e record.Revocation, by record.Event) error {
-	ctx = context.WithoutCancel(ctx) // the change is made: see it through
+	ctx = context.WithoutCancel(ctx) // the change is stored; finish its revocation
 	events, unlisted := s.endings(ctx, e, by)
 	if err := s.Sessions.End(ctx, s.Now(), e); err != nil {
 		return wire.Unavailable("ending the sessions", err)
@@ -160,12 +160,12 @@ func (s *Manager) RevokeAll(ctx context.Context, e record.Revocation, by record.
 	return nil
 }
 
-// ErrOwed says that a change is stored and the sessions that it ends are not
-// ended yet. Run goes on trying.
+// ErrRevocationPending means that a change is stored, but its sessions could not be
+// revoked yet. Run retries until they are.
 var ErrRevocationPending = errors.New("the change is stored; its sessions could not be ended yet, which is tried again until it is done")
 
-// EndNow ends what an operator's change owes the end of. ErrOwed if that could not be
-// done yet.
+// EndNow revokes the sessions of an operator's change. It returns
+// ErrRevocationPending if that failed.
 func (s *Manager) EndNow(ctx context.Context, e record.Revocation, by record.Event) error {
 	if err := s.RevokeAll(ctx, e, by); err != nil {
 		s.Warn("sessions that are to end could not be ended yet", "company", e.Company, "error", err)
@@ -174,8 +174,8 @@ func (s *Manager) EndNow(ctx context.Context, e record.Revocation, by record.Eve
 	return nil
 }
 
-// endings returns the events of the sessions that an ending is about to end: one
-// for all of a company's. It fails where they can't be listed.
+// endings returns the events of the sessions that RevokeAll is about to revoke. For a
+// company it returns one event. It fails if the sessions can't be listed.
 func (s *Manager) endings(ctx context.Context, e record.Revocation, by record.Event) ([]record.Event, error) {
 	if s.Observe == nil {
 		return nil, nil

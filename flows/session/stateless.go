@@ -12,8 +12,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// openSealed finds the session in the call's token, which must be a company's that
-// meets want, and its account.
+// openStateless reads the session from the call's stateless token and loads its account.
+// The company of the token must meet want.
 func (c *Call) openStateless(ctx context.Context, want Requirement) error {
 	keys, err := c.s.Keys(ctx)
 	if err != nil {
@@ -45,13 +45,13 @@ func (c *Call) openStateless(ctx context.Context, want Requirement) error {
 	return nil
 }
 
-// claimed reports whether err says that the call's sealed token was used.
+// claimed reports whether err says that the call's stateless token was used already.
 func (c *Call) claimed(err error) bool {
 	full, ok := errors.AsType[*record.Full](err)
 	return ok && c.claim != nil && full.Key == c.claim.Key
 }
 
-// tagged returns the company of a tag, nil if it is none of ours.
+// tagged returns the company with this tag, or nil if there is none.
 func (s *Manager) tagged(tag tokens.CompanyTag) *tenant.Company {
 	s.tagging.Do(func() {
 		s.byTag = map[tokens.CompanyTag]*tenant.Company{}
@@ -62,7 +62,7 @@ func (s *Manager) tagged(tag tokens.CompanyTag) *tenant.Company {
 	return s.byTag[tag]
 }
 
-// refuseSealed says why a sealed token does not open the protected path.
+// refuseStateless returns the error for a stateless token on the protected path.
 func (s *Manager) refuseStateless(ctx context.Context, want Requirement, token string, now time.Time) error {
 	c := s.NewCall(Client{})
 	c.token = token

@@ -14,8 +14,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// tryApp compares a code with the app's. A wrong one counts and spends nothing; a
-// right one is spent by this, also if the disclaimers are then what fails.
+// tryApp compares a code with that of the authenticator app. A wrong code counts and
+// spends nothing. A right code is spent, even if the step then fails at the disclaimers.
 func (c *Call) tryApp(ctx context.Context, a record.Account, code string) (Step, error) {
 	keys, err := c.s.Keys(ctx)
 	if err != nil {
@@ -38,9 +38,9 @@ func (c *Call) tryApp(ctx context.Context, a record.Account, code string) (Step,
 
 var errAppCode = &wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wrong or was used; send the next one that the authenticator app shows."}
 
-// SpendTOTP lets the code of a step count once, in all sessions and on all nodes,
-// for as long as it could be right. It is errAppCode for a code that was used:
-// that is no guess, so it does not count as one.
+// SpendTOTP marks the code of a time step as used, in all sessions and on all nodes, for
+// as long as the code could be valid. For a code that was used already it returns
+// errAppCode. Such a code is not a guess, so it does not count as a wrong attempt.
 func (s *Manager) SpendTOTP(ctx context.Context, now time.Time, company, sealed string, step int64) error {
 	of := sha256.Sum256([]byte(sealed))
 	err := s.Sessions.Charge(ctx, now, record.Counter{

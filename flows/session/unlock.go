@@ -8,15 +8,16 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// ClearAttempts forgets an account's wrong attempts, also those that strangers are
-// told of, and with them their locks. The outbox events are stored with the last.
+// ClearAttempts resets an account's failure counts of these kinds, including the public
+// ones of its login ids, which also ends their locks. The outbox events are stored with
+// the last count of the account itself.
 func (s *Manager) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.Kind, events ...record.OutboxEvent) error {
 	err := s.clear(ctx, record.FailureKey{Company: a.Company, Account: a.ID}, kinds, events...)
 	return cmp.Or(err, s.clearPublic(ctx, company, a, kinds...))
 }
 
-// clear forgets wrong attempts, and with them their locks. The outbox
-// events are stored with the last.
+// clear resets the failure counts of a key, which also ends their locks. The outbox
+// events are stored with the last one.
 func (s *Manager) clear(ctx context.Context, subject record.FailureKey, kinds []record.Kind, events ...record.OutboxEvent) error {
 	for i, kind := range kinds {
 		err := s.Accounts.UpdateFailures(ctx, s.Now(), subject, kind, func(t *record.FailureCount) error {
@@ -33,8 +34,8 @@ func (s *Manager) clear(ctx context.Context, subject record.FailureKey, kinds []
 	return nil
 }
 
-// clearShown forgets the wrong attempts that strangers are told of: those of all
-// the account's login ids.
+// clearPublic resets the public failure counts of all login ids of the account. Only
+// hardened companies have them.
 func (s *Manager) clearPublic(ctx context.Context, company *tenant.Company, a record.Account, kinds ...record.Kind) error {
 	if !company.Hardened {
 		return nil
