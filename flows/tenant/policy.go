@@ -211,10 +211,10 @@ type Limits struct {
 	SessionsPerAccount int `json:"sessions_per_account,omitempty"`
 }
 
-// DefaultPolicy returns the defaults: NIST SP 800-63B-4 (2.2.3, 3.1.2, 3.1.3,
-// 3.2.2, 4.2.1.2), OWASP ASVS 5.0 (6.2.1, 6.2.4, 6.4.2, 6.5.4, 6.5.5) and
-// OWASP's Password Storage Cheat Sheet. The methods and the link of recovery have
-// none here: they depend on the senders.
+// DefaultPolicy returns the defaults. They follow NIST SP 800-63B-4 (2.2.3, 3.1.2,
+// 3.1.3, 3.2.2, 4.2.1.2), OWASP ASVS 5.0 (6.2.1, 6.2.4, 6.4.2, 6.5.4, 6.5.5) and OWASP's
+// Password Storage Cheat Sheet. Recovery.Methods and Recovery.Link have no default here
+// because they depend on the configured senders.
 func DefaultPolicy() Policy {
 	return Policy{
 		Session: Sessions{
