@@ -47,8 +47,8 @@ func (r *Recorder) Remember(e record.Event) {
 }
 
 // Wait waits until all events so far are stored, but not for long, so that a slow store
-// does not slow down logins. Use it only where a response may reveal that the account
-// exists: only requests with events of an account wait.
+// does not slow down logins. Use it only if the response reveals anyway that the account
+// exists: requests without an account do not wait, so the delay shows it.
 func (r *Recorder) Wait() {
 	done, patience := make(chan struct{}), time.NewTimer(flushWait)
 	defer patience.Stop()

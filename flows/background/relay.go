@@ -118,8 +118,8 @@ func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan
 		case o := <-settled:
 			active--
 			// If the receiver refuses an event, claim no more queues until an event
-			// is delivered or the next look for due queues. So each look sends at
-			// most as many as are sent at once.
+			// is delivered or the next look for due queues. So it gets at most atOnce
+			// events per look.
 			more = o.more || more && !o.refused
 			if o.err != nil {
 				failed()

@@ -124,7 +124,7 @@ func (h *Hasher) HashSet(ctx context.Context, turn Turn, p Argon2id, secrets []s
 		return nil, err
 	}
 	salt := make([]byte, saltBytes)
-	rand.Read(salt) // never returns an error: it crashes the process instead
+	rand.Read(salt) // never fails: it ends the process instead
 	unknown := make([]byte, keyBytes)
 	d, err := parseHash(p.encode(salt, unknown))
 	if err != nil {
@@ -368,7 +368,7 @@ func (l *line) enter(name string) *line {
 func (l *line) entry() time.Duration { return l.began + l.behind }
 
 // forget removes the empty lines that have used no more than a new line would start
-// with. If all is set, because nobody waits, it removes all empty lines.
+// with. If all is set, because no caller waits, it removes all empty lines.
 func (l *line) forget(all bool) {
 	l.lines = slices.DeleteFunc(l.lines, func(within *line) bool {
 		return within.empty() && (all || within.used <= l.entry())

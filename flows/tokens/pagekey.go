@@ -9,8 +9,8 @@ import (
 )
 
 // The login page has no API key, because anyone who sees the page could read it there.
-// Instead, this program creates a key with each page. It is valid for one company, for
-// an hour, and only in the header where clients look for a session. It is signed with a
+// Instead, mnemogate creates a key with each page. It is valid for one company, for an
+// hour, and only on the routes that clients need to get a session. It is signed with a
 // key that only the nodes of a deployment have, so every node can check it and none
 // stores it.
 
