@@ -13,7 +13,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tokens"
 )
 
-// outboxData is the data of an outbox event, in the words of the accounts API.
+// outboxData is the data of an outbox event, with the names of the accounts API.
 type outboxData struct {
 	Company   string       `json:"company_code"`
 	Mnemocode string       `json:"profile_mnemocode"`
@@ -21,7 +21,7 @@ type outboxData struct {
 	Fields    []string     `json:"fields,omitempty"`
 	Accepted  []acceptance `json:"accepted,omitempty"`
 	Lock      string       `json:"lock,omitempty"`
-	Until     *time.Time   `json:"locked_until,omitempty"` // none: until someone ends it
+	Until     *time.Time   `json:"locked_until,omitempty"` // nil if the lock lasts until someone removes it
 	Provider  int          `json:"provider_id,omitempty"`
 }
 
@@ -30,9 +30,9 @@ type acceptance struct {
 	Version string `json:"version"`
 }
 
-// OutboxEvents returns what a company's receiver is told of an event: nothing, at no
-// cost, where the company has none. An event that no other reader is told of has the
-// type of an outbox event as its name.
+// OutboxEvents returns the outbox events for an event. It returns none, at no cost, if
+// the company has no receiver. If only the outbox uses an event, the event's name is the
+// type of the outbox event.
 func OutboxEvents(company *tenant.Company, e record.Event) (all []record.OutboxEvent) {
 	if company.Events.Receiver == nil {
 		return nil
@@ -79,7 +79,7 @@ func OutboxEvents(company *tenant.Company, e record.Event) (all []record.OutboxE
 	return all
 }
 
-// TrialEvent is an event of no account, to try a company's receiver out with.
+// TrialEvent returns an event of no account, for testing a company's receiver.
 func TrialEvent(company *tenant.Company, now time.Time) record.OutboxEvent {
 	return outboxEvent(message.Trial, now, outboxData{Company: company.Code})
 }
@@ -92,7 +92,7 @@ func outboxEvent(kind string, at time.Time, data outboxData) record.OutboxEvent 
 		Data      outboxData `json:"data"`
 	}{kind, at, data})
 	if err != nil {
-		panic(err) // strings and times always can be
+		panic(err) // cannot happen: strings and times can always be marshalled
 	}
 	return record.OutboxEvent{ID: tokens.NewID(), Type: kind, At: at, Body: body, Queue: cmp.Or(data.Previous, data.Mnemocode)}
 }

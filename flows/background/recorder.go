@@ -11,22 +11,23 @@ import (
 )
 
 const (
-	// flushEvery is how long an event may wait that no answer waits for.
+	// flushEvery is how long an event may wait if no response waits for it.
 	flushEvery = 250 * time.Millisecond
-	// flushWait is how long an answer waits for its events to be stored.
+	// flushWait is how long a response waits for its events to be stored.
 	flushWait      = 100 * time.Millisecond
 	recordedAtOnce = 250
-	// maxUnrecorded is how many may wait while the store does not answer.
+	// maxUnrecorded is how many events may wait while the store does not answer.
 	maxUnrecorded = 10_000
 )
 
-// A Recorder keeps what is yet to be recorded in a History. Its zero value is ready.
+// A Recorder holds events until they are stored in a History. The zero value is ready to
+// use.
 type Recorder struct {
 	mu      sync.Mutex
 	events  []record.Event
 	lost    int
 	once    sync.Once
-	flushes chan chan struct{} // who waits until all is recorded that there was before
+	flushes chan chan struct{} // callers that wait until all events so far are stored
 }
 
 func (r *Recorder) queue() chan chan struct{} {
@@ -34,7 +35,7 @@ func (r *Recorder) queue() chan chan struct{} {
 	return r.flushes
 }
 
-// Remember puts an event into the history of its account, some time later.
+// Remember queues an event for the history of its account.
 func (r *Recorder) Remember(e record.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,9 +46,9 @@ func (r *Recorder) Remember(e record.Event) {
 	r.events = append(r.events, e)
 }
 
-// Wait waits until what was remembered is stored, but not for long: a store
-// that is slow shall not slow logins. Only what tells of its account anyway may
-// wait, since nobody else's requests do.
+// Wait waits until all events so far are stored, but not for long, so that a slow store
+// does not slow down logins. Use it only if the response reveals anyway that the account
+// exists: requests without an account do not wait, so the delay shows it.
 func (r *Recorder) Wait() {
 	done, patience := make(chan struct{}), time.NewTimer(flushWait)
 	defer patience.Stop()
@@ -62,7 +63,7 @@ func (r *Recorder) Wait() {
 	}
 }
 
-// Run stores what is remembered, until ctx ends.
+// Run stores queued events until ctx ends.
 func (r *Recorder) Run(ctx context.Context, history record.History, log *slog.Logger) {
 	flush := time.NewTicker(flushEvery)
 	defer flush.Stop()
@@ -75,7 +76,7 @@ func (r *Recorder) Run(ctx context.Context, history record.History, log *slog.Lo
 		case <-flush.C:
 		case first := <-r.queue():
 			waiting = append(waiting, first)
-			for more := true; more; { // one write for all who wait
+			for more := true; more; { // one write for all callers that wait
 				select {
 				case next := <-r.queue():
 					waiting = append(waiting, next)
@@ -91,7 +92,7 @@ func (r *Recorder) Run(ctx context.Context, history record.History, log *slog.Lo
 	}
 }
 
-// Flush stores what is remembered. What can't be stored is tried again.
+// Flush stores the queued events. It keeps those that it can't store for the next time.
 func (r *Recorder) Flush(ctx context.Context, history record.History, log *slog.Logger) {
 	r.mu.Lock()
 	events, lost := r.events, r.lost
@@ -113,7 +114,7 @@ func (r *Recorder) Flush(ctx context.Context, history record.History, log *slog.
 	}
 }
 
-// keep puts back what could not be recorded, before what came since.
+// keep puts events that could not be stored back, before those that came since.
 func (r *Recorder) keep(events []record.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,36 +12,36 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// How an Outbox is delivered: one loop looks whose queues are due, the loop of
-// that company claims them, and a goroutine for each of them sends its events, one
-// after another, and settles it. What fails is left in its queue, which is due
-// again after a pause; the others go on.
+// How an Outbox is delivered: one loop finds companies with due queues. The loop of each
+// company claims its queues. A goroutine for each queue sends its events in order and
+// acknowledges them. An event that fails stays in its queue, which becomes due again after
+// a pause; the other queues go on.
 
 const (
-	outboxAtOnce  = 16                     // queues of a company, at a node
-	outboxEvery   = 500 * time.Millisecond // is looked for what is due
-	outboxAgain   = 2 * time.Second        // after a store that did not answer
-	backlogEvery  = 2 * time.Second        // it is counted, or less often if that takes long
-	backlogShare  = 50                     // of the time, at most one part is spent with counting
+	outboxAtOnce  = 16                     // queues per company and node
+	outboxEvery   = 500 * time.Millisecond // between looks for due queues
+	outboxAgain   = 2 * time.Second        // after the store did not answer
+	backlogEvery  = 2 * time.Second        // between counts of the backlog, or longer if counting is slow
+	backlogShare  = 50                     // counting takes at most one part in this many of the time
 	maxOutPause   = 10 * time.Minute
-	keepEvents    = 72 * time.Hour // an event is tried for so long, and then dropped
-	claimTimeouts = 4              // a claim holds for as many of the receiver's timeouts
+	keepEvents    = 72 * time.Hour // an event older than this is dropped when it fails
+	claimTimeouts = 4              // a claim lasts for this many of the receiver's timeouts
 )
 
-// A Relay delivers the events of an Outbox to the receivers of their companies. Its
-// fields are set before Run.
+// A Relay delivers the events of an Outbox to the receivers of their companies. Set its
+// fields before Run.
 type Relay struct {
 	Outbox    record.Outbox
 	Companies map[string]*tenant.Company // by code
 	Now       func() time.Time
 	Log       *slog.Logger
 	Warnings  *Warnings
-	Emit      func(context.Context, record.Event) // is told of events that are dropped
-	Waits     func([]record.Backlog)              // is told what waits, every few seconds
+	Emit      func(context.Context, record.Event) // called for dropped events
+	Waits     func([]record.Backlog)              // called with the backlogs every few seconds
 }
 
-// Run delivers events until ctx ends. Then it gives up those under way,
-// which are tried again by whoever comes next.
+// Run delivers events until ctx ends. Then it gives up deliveries in progress. The next
+// Relay that claims their queues tries them again.
 func (r *Relay) Run(ctx context.Context) {
 	var loops sync.WaitGroup
 	defer loops.Wait()
@@ -78,7 +78,7 @@ func (r *Relay) wakeWhenDue(ctx context.Context, wake map[string]chan struct{}) 
 			pause = outboxEvery
 			for _, company := range due {
 				select {
-				case wake[company] <- struct{}{}: // never to a company that has no loop
+				case wake[company] <- struct{}{}: // a nil channel never receives: the company has no loop
 				default:
 				}
 			}
@@ -94,10 +94,11 @@ func (r *Relay) wakeWhenDue(ctx context.Context, wake map[string]chan struct{}) 
 
 func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan struct{}) {
 	settled := make(chan outcome)
-	active, atOnce, more := 0, outboxAtOnce, false // more may be due
-	var pause <-chan time.Time                     // in which a store that did not answer is left alone
+	active, atOnce, more := 0, outboxAtOnce, false // more: there may be more due queues
+	var pause <-chan time.Time                     // set while waiting after the store did not answer
 	failed := func() {
-		// What can't be settled comes again: then no more than one at a time.
+		// Events that can't be acknowledged will be sent again, so send only one
+		// queue at a time.
 		atOnce, pause = 1, time.After(outboxAgain)
 	}
 	for {
@@ -116,8 +117,9 @@ func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan
 		select {
 		case o := <-settled:
 			active--
-			// A receiver that refuses gets none of the others before one was delivered, or
-			// it is looked again for what is due: as many a look as are sent at once.
+			// If the receiver refuses an event, claim no more queues until an event
+			// is delivered or the next look for due queues. So it gets at most atOnce
+			// events per look.
 			more = o.more || more && !o.refused
 			if o.err != nil {
 				failed()
@@ -137,11 +139,11 @@ func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan
 	}
 }
 
-// An outcome is what came of a queue that was claimed.
+// An outcome is the result of a claimed queue.
 type outcome struct {
-	more    bool  // there may be more to send at once
-	refused bool  // by the receiver
-	err     error // of the store
+	more    bool  // there may be more to send right away
+	refused bool  // the receiver refused an event
+	err     error // from the store
 }
 
 func (r *Relay) claimEvents(ctx context.Context, c *tenant.Company, limit int) (queues []record.OutboxQueue, err error) {
@@ -153,29 +155,29 @@ func (r *Relay) claimEvents(ctx context.Context, c *tenant.Company, limit int) (
 	return queues, err
 }
 
-// deliverQueue sends the events of a claimed queue until one fails, and settles
-// the queue.
+// deliverQueue sends the events of a claimed queue until one fails, then acknowledges
+// those that were delivered.
 func (r *Relay) deliverQueue(ctx context.Context, c *tenant.Company, q record.OutboxQueue) (o outcome) {
 	o.err = Maintain(r.Log, "delivering events", func() error {
 		sent, pause, tries := r.sendEvents(ctx, c, q)
 		o.refused = pause > 0
 		o.more = !o.refused && ctx.Err() == nil
-		// What was delivered is not to be sent again, also where this node ends.
+		// Acknowledge even if this node stops, so that no delivered event is sent again.
 		return r.Outbox.Acknowledge(context.WithoutCancel(ctx), q, sent, r.Now().Add(pause), tries)
 	})
 	return o
 }
 
-// sendEvents returns which events are done with, and when the next one is to be
-// tried, which was tried so often.
+// sendEvents sends the events of a queue. It returns the events that are finished, the
+// pause before the next try, and how many times the next event was tried.
 func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.OutboxQueue) (done []int64, pause time.Duration, tries int) {
 	tries = q.Tries
 	for _, e := range q.Events {
 		if r.Now().Add(claimTimeouts / 2 * c.Events.Timeout).After(q.Until) {
-			return done, 0, tries // another could claim it before it is settled
+			return done, 0, tries // the claim may expire before the queue is acknowledged
 		}
 		var err error
-		if c.Events.Wants(e.Type) { // as the configuration is now
+		if c.Events.Wants(e.Type) { // the configuration may have changed
 			err = panics.Contain(func() error { return c.Events.Receiver.Deliver(ctx, e) })
 		}
 		switch {
@@ -194,7 +196,7 @@ func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.Outb
 	return done, 0, tries
 }
 
-// outPause is how long an event waits that was tried so often before.
+// outPause returns the pause after an event failed that had already failed tries times.
 func outPause(first time.Duration, tries int) time.Duration {
 	pause := first
 	for range tries {
@@ -213,8 +215,7 @@ func (r *Relay) dropped(ctx context.Context, company, mnemocode string, e record
 	r.Emit(ctx, record.Event{Name: record.OutboxDropped, Company: company, Mnemocode: mnemocode, Reason: e.Type})
 }
 
-// lookAtOutbox tells what waits, and drops what no receiver will
-// ever get.
+// lookAtOutbox reports the backlogs, and drops events that no receiver will ever get.
 func (r *Relay) lookAtOutbox(ctx context.Context) error {
 	all, err := Backlogs(ctx, r.Outbox)
 	if err != nil {
@@ -232,8 +233,9 @@ func (r *Relay) lookAtOutbox(ctx context.Context) error {
 	return err
 }
 
-// dropAbandoned drops the old events of a company that tells nobody any more. If
-// another node's configuration has a receiver, no queue was due for so long.
+// dropAbandoned drops the old events of a company that no longer has a receiver. It only
+// claims queues that have been due for keepEvents, so another node whose configuration
+// has a receiver would have delivered them.
 func (r *Relay) dropAbandoned(ctx context.Context, company string) error {
 	for ctx.Err() == nil {
 		now := r.Now()
@@ -260,7 +262,7 @@ func (r *Relay) dropAbandoned(ctx context.Context, company string) error {
 	return ctx.Err()
 }
 
-// Backlogs asks an outbox what waits, by company.
+// Backlogs returns the backlogs of all companies.
 func Backlogs(ctx context.Context, outbox record.Outbox) ([]record.Backlog, error) {
 	var all []record.Backlog
 	for after := ""; ; {

@@ -10,18 +10,18 @@ import (
 
 const sweepEvery = time.Minute
 
-// A Sweeper clears away what stores need to keep no longer.
+// A Sweeper deletes what stores no longer need.
 type Sweeper struct {
 	Accounts    record.Accounts
 	Sessions    record.Sessions
 	History     record.History // nil for none
-	HistoryKeep time.Duration  // for how long its events are kept
+	HistoryKeep time.Duration  // how long History keeps events
 	Now         func() time.Time
 	Log         *slog.Logger
 }
 
-// Run sweeps until ctx ends. It is to run beside all that has to be in time: where
-// there is much to clear away, that takes many minutes.
+// Run sweeps until ctx ends. Run it in a goroutine of its own: a large sweep takes many
+// minutes.
 func (s *Sweeper) Run(ctx context.Context) {
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()

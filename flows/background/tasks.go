@@ -1,10 +1,10 @@
-// Package background does what no request waits for: a Relay delivers the events of the
-// outbox, a Recorder stores what happened to them, a Sweeper clears away what
-// is kept no longer, and Tasks send messages beside the requests that they come from.
+// Package background does the work that no request waits for. A Relay delivers the events
+// of the outbox, a Recorder stores the history of accounts, a Sweeper deletes old data, and
+// Tasks send messages in the background.
 //
-// OutboxEvents makes the outbox events of an event, which a store keeps with the change.
-// Whatever fails is logged, by Warnings where it may fail for every request at once,
-// and tried again, and no panic ends the process.
+// OutboxEvents returns the outbox events of an event, which a store keeps with the change.
+// Every failure is logged, and most work is tried again; messages are not. Failures that
+// may hit every request at once are logged through Warnings. No panic ends the process.
 package background
 
 import (
@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	maxTasks  = 256              // at once, of a company's notices and of its other messages
-	taskLimit = 30 * time.Second // for each
+	maxTasks  = 256              // at once, for a company's notices and for its other messages
+	taskLimit = 30 * time.Second // per task
 )
 
 // A Task sends a message that no request waits for.
@@ -32,23 +32,23 @@ type Task struct {
 	Send      func(context.Context) error
 }
 
-// A queue is whose tasks are counted together: no company takes another's slots, and
-// neither notices nor codes take those of the other.
+// A queue identifies tasks that are counted together. Each company has its own limits, and
+// separate ones for notices and for other messages.
 type queue struct {
 	company string
 	notices bool
 }
 
-// Tasks runs each Task beside the request that began it, and waits for all of them
-// at the end. The zero value is ready.
+// Tasks runs each Task in the background. Close waits for all of them. The zero value is
+// ready to use.
 type Tasks struct {
 	all     sync.WaitGroup
-	mu      sync.Mutex    // guards the two below
-	waiting map[queue]int // how many are under way, at most maxTasks each
+	mu      sync.Mutex    // guards the fields below
+	waiting map[queue]int // tasks in progress, at most maxTasks each
 	closed  bool
 }
 
-// Do begins a task, whose error is logged, or returns why the task is dropped.
+// Do starts a task and logs its error. If the task is dropped, Do returns the reason.
 func (t *Tasks) Do(log *slog.Logger, task Task) error {
 	q := queue{task.Company, message.IsNotice(task.Type)}
 	t.mu.Lock()
@@ -81,7 +81,7 @@ func (t *Tasks) Do(log *slog.Logger, task Task) error {
 	return nil
 }
 
-// Waiting returns how many tasks are under way.
+// Waiting returns the number of tasks in progress.
 func (t *Tasks) Waiting() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,7 +91,7 @@ func (t *Tasks) Waiting() (n int) {
 	return n
 }
 
-// Close waits until all tasks have ended. Later ones are dropped.
+// Close waits until all tasks have finished. Later tasks are dropped.
 func (t *Tasks) Close() {
 	t.mu.Lock()
 	t.closed = true
@@ -99,7 +99,7 @@ func (t *Tasks) Close() {
 	t.all.Wait()
 }
 
-// Maintain does what is done again and again, and logs its error, which it returns.
+// Maintain runs a recurring piece of work, and logs and returns its error.
 func Maintain(log *slog.Logger, doing string, do func() error) error {
 	err := panics.Contain(do)
 	if p, ok := errors.AsType[*panics.Error](err); ok {

@@ -10,19 +10,19 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Warnings tell of what may happen to every request at once, as when a server is
-// away: ten lines a second, and how many were left out. It may be used
-// concurrently; its zero value is ready.
+// Warnings logs failures that may hit every request at once, such as an unreachable
+// server. It logs up to ten lines a second, and how many it omitted. It may be used
+// concurrently. The zero value is ready to use.
 type Warnings struct {
 	mu      sync.Mutex
-	second  int64 // in which lines were written
+	second  int64 // the Unix time of the latest lines
 	written int
 	omitted int
 }
 
 const warningsASecond = 10
 
-// Warn writes a line, or counts it.
+// Warn logs a line, or counts it as omitted.
 func (w *Warnings) Warn(log *slog.Logger, message string, args ...any) {
 	if omitted, ok := w.next(time.Now().Unix()); ok {
 		if omitted > 0 {
@@ -32,7 +32,7 @@ func (w *Warnings) Warn(log *slog.Logger, message string, args ...any) {
 	}
 }
 
-// Unanswered warns if err is wire.ErrUnavailable, unless because the client has left.
+// Unanswered warns if err is wire.ErrUnavailable, unless the client has disconnected.
 func (w *Warnings) Unanswered(log *slog.Logger, err error, args ...any) {
 	if errors.Is(err, wire.ErrUnavailable) && !errors.Is(err, context.Canceled) {
 		w.Warn(log, "a service did not answer", append(args, "error", err)...)

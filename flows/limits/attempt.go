@@ -1,13 +1,13 @@
-// Package limits counts the attempts of clients, and refuses them once there were too
-// many: wrong passwords, codes and answers by account, failures and logins by
-// address, and what SMS and mails there may be.
+// Package limits counts the attempts of clients and refuses them when there were too
+// many. It counts wrong passwords, codes and answers per account, failures and logins
+// per address, and SMS and mails.
 //
-// Attempts are counted so that any number of them that race, on any nodes, end
-// as if they had come one after another: what is looked at before the secret
-// (Check…) only spares work; what counts is the one atomic step after it (Settle…),
-// in which an attempt that comes too late is refused even if its secret was right.
+// Attempts may race on any number of nodes; the result is as if they had come one after
+// another. The checks before a secret is compared (Check…) only save work. The atomic
+// step after it (Record…) decides: it refuses an attempt over the limit even if its
+// secret was right.
 //
-// Start with Attempt. How often what may happen is in tenant.Limits.
+// Start with Attempt. tenant.Limits has the limits.
 package limits
 
 import (
@@ -25,47 +25,48 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// An Attempt is one request of a client, as it is counted: whose it is, and what has
-// come of it so far.
+// An Attempt is one request of a client for the purpose of counting: whom it concerns,
+// and what happened so far.
 type Attempt struct {
 	Company *tenant.Company
 	Address string // the client's
-	Nowhere bool   // it comes from no address: of a backend's user who it does not tell
+	Nowhere bool   // the address is unknown: a backend acts for a user and does not pass it on
 	Now     time.Time
-	Keys    *tokens.Keys // name the counters of addresses and phones
+	Keys    *tokens.Keys // for the names of the counters of addresses and phones
 
 	Counters      record.Counters
 	FailureCounts record.FailureCounts
-	Told          *Told    // nil: nobody is told of budgets that are used up
-	Traffic       *Traffic // of all attempts; nil only if Told is
+	Told          *Told    // nil to emit no events for full counters
+	Traffic       *Traffic // of all attempts; nil only if Told is nil
 
-	// Whose the attempt is, once the account was found.
+	// The account of the attempt, once it is known.
 	Account   int64
 	Mnemocode string
-	// Events are what has happened, with a Name, a Reason and a Traffic. They are
-	// emitted with all that is known of the attempt by then.
+	// Events are what happened, with Name, Reason and Traffic set. The other fields
+	// are filled in when the events are emitted.
 	Events []record.Event
 
-	counted []string // the address's counters that it adds to
+	counted []string // names of the address's counters that this attempt charges
 }
 
-// Key makes the key of a company's counter or, with an empty code, of one
-// that all share. A code has no slash and is never empty, so no two have the same.
+// Key returns the key of a company's counter or, if company is empty, of a counter that
+// all companies share. A company's code has no slash and is never empty, so keys are
+// unique.
 func Key(company, name, of string) string { return company + "/" + name + "/" + of }
 
-// Counter counts something of the company. What names a person, an address or a
-// phone, has counters of its own: PerAddress, PhoneSMS.
+// Counter returns a counter of the company. Do not use it for personal data, such as
+// addresses and phones: see PerAddress and PhoneSMS.
 func (at *Attempt) Counter(name, of string, rate tenant.Rate) record.Counter {
 	return record.Counter{Key: Key(at.Company.Code, name, of), Limit: rate.N, Window: rate.Per}
 }
 
-// personalCounter is Counter for an address or a phone, which its key does not show.
+// personalCounter is Counter for an address or a phone. The key does not reveal it.
 func personalCounter(keys *tokens.Keys, company, name, of string, rate tenant.Rate) record.Counter {
 	key := Key(company, name, keys.CounterName(Key(company, name, of)))
 	return record.Counter{Key: key, Limit: rate.N, Window: rate.Per}
 }
 
-// Budget is the counter of something that may be unlimited: then there is none.
+// Budget returns the counter for a rate, or none if the rate is unlimited.
 func (at *Attempt) Budget(name, of string, rate tenant.Rate) []record.Counter {
 	if rate == tenant.Unlimited {
 		return nil
@@ -73,13 +74,13 @@ func (at *Attempt) Budget(name, of string, rate tenant.Rate) []record.Counter {
 	return []record.Counter{at.Counter(name, of, rate)}
 }
 
-// addressRanges are what an address is counted as, the widest last: one of IPv6 as its
-// /64, which one customer of a provider has whole, and as its /48, the most that a
-// provider gives to one (RFC 6177). Any other is itself alone.
+// addressRanges returns the ranges that an address counts for, the widest last. An IPv6
+// address counts for its /64, which usually belongs to one customer, and for its /48,
+// the most that a provider gives to one (RFC 6177). Any other address counts for itself.
 func addressRanges(address string) []string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
-		return []string{address} // a Unix socket's peer
+		return []string{address} // the peer of a Unix socket
 	}
 	ip = ip.Unmap().WithZone("")
 	if ip.Is4() {
@@ -89,16 +90,16 @@ func addressRanges(address string) []string {
 	return []string{prefix(64), prefix(48)}
 }
 
-// Turn is the attempt's at hashing, where all of a /48 are one client.
+// Turn returns the attempt's turn at hashing. A whole /48 counts as one client.
 func (at *Attempt) Turn() password.Turn {
 	ranges := addressRanges(at.Address)
 	return password.Turn{Company: at.Company.Code, Address: ranges[len(ranges)-1]}
 }
 
-// wideTimes is how many times an address's limit its /48 has.
+// wideTimes is how much higher the limit of a /48 is than that of an address.
 const wideTimes = 10
 
-// perAddress are the counters of the attempt's address.
+// perAddress returns the counters of the attempt's address.
 func (at *Attempt) perAddress(name string, rate tenant.Rate) []record.Counter {
 	if at.Nowhere || rate == tenant.Unlimited {
 		return nil
@@ -106,8 +107,8 @@ func (at *Attempt) perAddress(name string, rate tenant.Rate) []record.Counter {
 	return PerAddress(at.Keys, at.Company.Code, name, at.Address, rate)
 }
 
-// PerAddress are an address's counters in a company or, with an empty code, in
-// all.
+// PerAddress returns an address's counters in a company or, if company is empty, across
+// all companies.
 func PerAddress(keys *tokens.Keys, company, name, address string, rate tenant.Rate) []record.Counter {
 	var counters []record.Counter
 	for _, addresses := range addressRanges(address) {
@@ -121,7 +122,8 @@ func (at *Attempt) addressFailures() []record.Counter {
 	return at.perAddress(addressFailures, at.Company.Limits.FailuresPerAddress)
 }
 
-// AddressLook are what CheckAddress looks at, for a step that is to look itself.
+// AddressLook returns the counters that CheckAddress reads, for a step that checks them
+// itself.
 func (at *Attempt) AddressLook() []record.Counter { return record.Look(at.addressFailures()...) }
 
 // CheckAddress refuses an address that has failed too often.
@@ -129,8 +131,9 @@ func (at *Attempt) CheckAddress(ctx context.Context) error {
 	return at.Charge(ctx, at.AddressLook()...)
 }
 
-// AddressLogins count the passwords of the address that were compared and the
-// OAuth codes that went to a provider, right or wrong. They are for charging.
+// AddressLogins returns counters to charge for a login. They count the passwords from
+// the address that were compared and the OAuth codes that went to a provider, right or
+// wrong.
 func (at *Attempt) AddressLogins() []record.Counter {
 	at.counted = append(at.counted, addressLogins)
 	return at.addressLogins()
@@ -140,8 +143,8 @@ func (at *Attempt) addressLogins() []record.Counter {
 	return at.perAddress(addressLogins, at.Company.Limits.LoginsPerAddress)
 }
 
-// CheckLogins is CheckAddress before a password: it also refuses an address with
-// too many of them.
+// CheckLogins is CheckAddress before a password. It also refuses an address with too
+// many logins.
 func (at *Attempt) CheckLogins(ctx context.Context) error {
 	return at.Charge(ctx, record.Look(append(at.addressFailures(), at.addressLogins()...)...)...)
 }
@@ -151,27 +154,27 @@ func (at *Attempt) BeginLogin(ctx context.Context) error {
 	return at.Charge(ctx, append(at.AddressLook(), at.AddressLogins()...)...)
 }
 
-// AddressFirst is for a refusal that came before the step which looks at the
-// address: an address that has failed too often is told that alone.
+// AddressFirst is for an err that came before the step that checks the address. If the
+// address has failed too often, AddressFirst returns that error instead of err.
 func (at *Attempt) AddressFirst(ctx context.Context, err error) error {
 	return cmp.Or(at.CheckAddress(ctx), err)
 }
 
-// FailAddress counts a failure of the address; it is refused if there were too
-// many before.
+// FailAddress counts a failure of the address. It returns an error if there were already
+// too many.
 func (at *Attempt) FailAddress(ctx context.Context) error {
 	at.counted = append(at.counted, addressFailures)
 	return at.Charge(ctx, at.addressFailures()...)
 }
 
-// Charge adds one to each counter, or refuses with the lock that the first full one
-// is.
+// Charge adds one to each counter. If one is full, it adds to none and returns the lock
+// of the first full one.
 func (at *Attempt) Charge(ctx context.Context, counters ...record.Counter) error {
 	return at.Refused(at.Counters.Charge(ctx, at.Now, counters...))
 }
 
-// SettleAddress ends an attempt: it counts a wrong one, and refuses any that
-// comes after too many.
+// RecordAddress records the outcome of an attempt for its address. It counts a wrong
+// attempt, and refuses any attempt after too many wrong ones.
 func (at *Attempt) RecordAddress(ctx context.Context, ok bool) error {
 	if ok {
 		return at.CheckAddress(ctx)
@@ -179,7 +182,7 @@ func (at *Attempt) RecordAddress(ctx context.Context, ok bool) error {
 	return at.FailAddress(ctx)
 }
 
-// Refused makes auth.restricted of a counter that is full.
+// Refused converts the error of a full counter into auth.restricted.
 func (at *Attempt) Refused(err error) error {
 	if full, ok := errors.AsType[*record.Full](err); ok {
 		lock := LockOf(full.Key)
@@ -194,8 +197,8 @@ func (at *Attempt) Refused(err error) error {
 	return nil
 }
 
-// Subject is whose attempts are counted where an account was looked for: its
-// own or, with an empty one, those of the login id's alias.
+// FailureKey returns the key for the wrong attempts of an account or, if the account is
+// empty, of the login id hash.
 func (at *Attempt) FailureKey(a record.Account, loginIDHash string) record.FailureKey {
 	if a.ID != 0 {
 		return record.FailureKey{Company: at.Company.Code, Account: a.ID}
@@ -211,7 +214,7 @@ func (at *Attempt) failures(ctx context.Context, key record.FailureKey) (map[rec
 	return failures, nil
 }
 
-// CheckPasswords refuses while the passwords of the tally are locked.
+// CheckPasswords returns an error while the failure count locks passwords.
 func (at *Attempt) CheckPasswords(t record.FailureCount) error {
 	until := at.Company.Limits.PasswordsLocked(t, at.Now)
 	switch {
@@ -229,8 +232,8 @@ func (at *Attempt) CaptchaDue(passwords record.FailureCount) bool {
 	return at.Company.Captcha != nil && passwords.Count >= *at.Company.Limits.CaptchaAfter
 }
 
-// SettlePassword ends an attempt with a password and returns whether the next
-// one needs a captcha. solved tells that this one brought one.
+// RecordPassword records the outcome of an attempt with a password, and returns whether
+// the next one needs a captcha. solved means that this attempt solved a captcha.
 func (at *Attempt) RecordPassword(ctx context.Context, key record.FailureKey, ok, solved bool) (captcha bool, err error) {
 	if err := at.RecordAddress(ctx, ok); err != nil {
 		return false, err
@@ -260,7 +263,7 @@ func (at *Attempt) countWrongPassword(t *record.FailureCount) {
 	}
 }
 
-// checkWindow refuses while a tally that counts within a window is full.
+// checkWindow returns an error while a failure count with a window is full.
 func (at *Attempt) checkWindow(kind record.Kind, t record.FailureCount, rate tenant.Rate) error {
 	if t.Count >= rate.N && at.Now.Before(t.Until) {
 		return wire.Restricted(tenant.WindowLock(kind), at.Now, t.Until)
@@ -268,18 +271,18 @@ func (at *Attempt) checkWindow(kind record.Kind, t record.FailureCount, rate ten
 	return nil
 }
 
-// CheckCodes refuses while an account's codes are locked.
+// CheckCodes returns an error while an account's codes are locked.
 func (at *Attempt) CheckCodes(a record.Account) error {
 	return at.checkWindow(record.WrongCodes, a.FailureCounts[record.WrongCodes], at.Company.Limits.WrongCodes)
 }
 
-// CheckAnswers refuses while an account's control answers are locked.
+// CheckAnswers returns an error while an account's control answers are locked.
 func (at *Attempt) CheckAnswers(a record.Account) error {
 	return at.checkWindow(record.WrongAnswers, a.FailureCounts[record.WrongAnswers], at.Company.Limits.WrongAnswers)
 }
 
-// SettleWindow ends an attempt whose tally counts within a window. A success
-// does not clear it.
+// RecordWindow records the outcome of an attempt whose failure count has a window. A
+// success does not reset the count.
 func (at *Attempt) RecordWindow(ctx context.Context, key record.FailureKey, kind record.Kind, rate tenant.Rate, ok bool) error {
 	if err := at.RecordAddress(ctx, ok); err != nil {
 		return err
@@ -293,7 +296,7 @@ func (at *Attempt) RecordWindow(ctx context.Context, key record.FailureKey, kind
 	})
 }
 
-// countWithin counts within a window that the first event opens.
+// countWithin adds one to a count with a window. The first event opens the window.
 func (at *Attempt) countWithin(t *record.FailureCount, rate tenant.Rate) {
 	if !at.Now.Before(t.Until) {
 		*t = record.FailureCount{Until: at.Now.Add(rate.Per)}
@@ -302,7 +305,7 @@ func (at *Attempt) countWithin(t *record.FailureCount, rate tenant.Rate) {
 }
 
 func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind record.Kind, change func(*record.FailureCount) error) error {
-	var lock record.Event // of no name if there is none
+	var lock record.Event // Name is empty if no lock was reached
 	err := at.FailureCounts.UpdateFailures(ctx, at.Now, key, kind, func(t *record.FailureCount) error {
 		before := *t
 		lock = record.Event{}
@@ -325,8 +328,8 @@ func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind
 	return err
 }
 
-// Shown returns whose wrong attempts strangers are told of, with the tallies: the
-// account's or, in a hardened company, those of the login id's alias.
+// PublicFailures returns the failure key and counts that clients may learn about: those
+// of the account or, in a hardened company, those of the login id hash.
 func (at *Attempt) PublicFailures(ctx context.Context, a record.Account, loginIDHash string) (record.FailureKey, map[record.Kind]record.FailureCount, error) {
 	if !at.Company.Hardened {
 		return at.FailureKey(a, loginIDHash), a.FailureCounts, nil
@@ -336,16 +339,17 @@ func (at *Attempt) PublicFailures(ctx context.Context, a record.Account, loginID
 	return key, failures, err
 }
 
-// Hidden returns whose wrong attempts are counted beside those that are shown:
-// the account's. For an unknown login id it is somebody who nobody is: what takes
-// no time would tell.
+// PrivateFailureKey returns the key of the failure count that a hardened company keeps
+// in addition to the public one: the account's. An unknown login id gets a key that
+// belongs to no account, so that counting takes the same time.
 func (at *Attempt) PrivateFailureKey(a record.Account, loginIDHash string) record.FailureKey {
 	return at.FailureKey(a, loginIDHash+"/hidden")
 }
 
-// SettleHidden ends an attempt with a password for the account itself. One that
-// comes while the account is locked is refused only if it was right, and while
-// its password is disabled it is wrong: else guessing could go on.
+// RecordPrivate records an attempt with a password in the private count, and returns
+// whether the password counts as right. While the account is locked, only a right
+// password is refused. While the password is disabled, even the right one counts as
+// wrong; otherwise guessing could go on.
 func (at *Attempt) RecordPrivate(ctx context.Context, private record.FailureKey, ok bool) (bool, error) {
 	var right bool
 	err := at.failureCount(ctx, private, record.WrongPasswords, func(t *record.FailureCount) error {
@@ -364,8 +368,8 @@ func (at *Attempt) RecordPrivate(ctx context.Context, private record.FailureKey,
 	return right, err
 }
 
-// CountWrongCode counts a wrong code for the account itself. While its codes are
-// locked, more are not counted.
+// CountWrongCode counts a wrong code in the private count. While the account's codes
+// are locked, it counts no more.
 func (at *Attempt) CountWrongCode(ctx context.Context, private record.FailureKey) error {
 	rate := at.Company.Limits.WrongCodes
 	return at.failureCount(ctx, private, record.WrongCodes, func(t *record.FailureCount) error {

@@ -8,9 +8,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// SMSCounters are the budgets that one SMS uses up, for charging. The narrowest come first:
-// it is theirs that the caller can wait for. A decoy runs dry as an account
-// would, but for the company's.
+// SMSCounters returns the counters to charge for one SMS. The narrowest come first,
+// because the caller is told to wait for the first full one. A decoy uses up budgets as
+// an account would, except the company's, which it only checks.
 func (at *Attempt) SMSCounters(a record.Account, decoyOf string) []record.Counter {
 	var counters []record.Counter
 	if a.ID != 0 {
@@ -27,13 +27,13 @@ func (at *Attempt) SMSCounters(a record.Account, decoyOf string) []record.Counte
 	return append(counters, company...)
 }
 
-// AccountSMS are the budgets of an account and its phone.
+// AccountSMS returns the budgets of an account and its phone.
 func (at *Attempt) AccountSMS(account, phone string) []record.Counter {
 	l := &at.Company.Limits
 	return append(at.Budget("sms-per-account", account, l.SMSPerAccount), at.PhoneSMS(phone)...)
 }
 
-// PhoneSMS is the budget of a phone.
+// PhoneSMS returns the budget of a phone.
 func (at *Attempt) PhoneSMS(phone string) []record.Counter {
 	rate := at.Company.Limits.SMSPerPhone
 	if rate == tenant.Unlimited {
@@ -42,17 +42,17 @@ func (at *Attempt) PhoneSMS(phone string) []record.Counter {
 	return []record.Counter{personalCounter(at.Keys, at.Company.Code, "sms-per-phone", phone, rate)}
 }
 
-// CompanySMS is the company's own budget.
+// CompanySMS returns the budget of the whole company.
 func (at *Attempt) CompanySMS() []record.Counter {
 	return at.Budget("sms-per-company", "", at.Company.Limits.SMSPerCompany)
 }
 
-// countryAgain is after what time an SMS to a country that is not allowed may be asked
-// for again: only an operator can change that.
+// countryAgain is how long a client should wait before it asks again for an SMS to a
+// country that is not allowed. Only an operator can allow it.
 const countryAgain = 24 * time.Hour
 
-// CountrySMS is the budget of a phone's country. Where the country is
-// not allowed, it is full.
+// CountrySMS returns the budget of a phone's country. It returns a Full error if the
+// country is not allowed.
 func (at *Attempt) CountrySMS(phone string) ([]record.Counter, error) {
 	rate := at.Company.Limits.SMSPerCountry
 	prefix, allowed := at.Company.Limits.Country(phone)
@@ -62,6 +62,6 @@ func (at *Attempt) CountrySMS(phone string) ([]record.Counter, error) {
 	return at.Budget("sms-per-country", prefix, rate), nil
 }
 
-// DecoyBudget is whose budgets a login id uses up that is not told whether an
+// DecoyBudget names the budgets of a login id when the client must not learn whether an
 // account has it.
 func DecoyBudget(loginIDHash string) string { return "decoy/" + loginIDHash }

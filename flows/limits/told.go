@@ -8,7 +8,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// LockOf is the lock that a counter which refuses is: the second part of its key.
+// LockOf returns the lock for a full counter. The second part of the key names it.
 func LockOf(key string) string {
 	_, name, _ := strings.Cut(key, "/")
 	name, _, _ = strings.Cut(name, "/")
@@ -20,8 +20,8 @@ func LockOf(key string) string {
 	}
 }
 
-// A Told remembers which full counters were told of, so that one that refuses
-// a thousand requests is one event and not a thousand.
+// A Told remembers the full counters that were already reported, so that a counter that
+// refuses a thousand requests causes one event.
 type Told struct {
 	mu    sync.Mutex
 	until map[string]time.Time // by the counter's key
@@ -29,7 +29,7 @@ type Told struct {
 
 const maxTold = 10_000
 
-// First reports whether full was not told of in this window.
+// First reports whether full has not been reported in this window yet.
 func (t *Told) First(now time.Time, full *record.Full) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +47,7 @@ func (t *Told) First(now time.Time, full *record.Full) bool {
 		}
 	}
 	if len(t.until) >= maxTold {
-		clear(t.until) // rather twice than never
+		clear(t.until) // reporting twice is better than never
 	}
 	t.until[full.Key] = full.Until
 	return true

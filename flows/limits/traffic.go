@@ -9,32 +9,32 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// A Traffic counts what this node lately saw of each address, so that an operator can
-// tell an address that many users share from one that guesses.
+// A Traffic counts what this node recently saw from each address. It helps an operator
+// to tell an address that many users share from one that guesses passwords.
 type Traffic struct {
 	mu sync.Mutex
-	// Once recent is full it becomes older, and what was older is forgotten, so the
-	// busiest addresses are always there.
+	// When recent is full, it replaces older, and the entries of older are dropped.
+	// So the busiest addresses are always kept.
 	recent, older map[windowKey]*window
 }
 
-// A windowKey names a counter of an address, or of a range of them.
+// A windowKey identifies a counter of an address or an address range.
 type windowKey struct{ company, counter, address string }
 
-// maxWindows bounds each generation, maxAccounts the accounts of a window.
+// maxWindows is the size of recent and of older, maxAccounts that of window.accounts.
 const (
 	maxWindows  = 5_000
 	maxAccounts = 64
 )
 
-// A window is that of a counter: it begins with the first attempt that is counted.
+// A window is the window of a counter. The first attempt that is counted opens it.
 type window struct {
 	ends             time.Time
 	accounts         []int64 // different ones
 	failures, logins int
 }
 
-// find returns the window of a counter that has not ended; nil if there is none.
+// find returns the open window of a counter, or nil.
 func (t *Traffic) find(key windowKey, now time.Time) *window {
 	w := t.recent[key]
 	if w == nil {
@@ -59,7 +59,7 @@ func (t *Traffic) keep(key windowKey, w *window) {
 	t.recent[key] = w
 }
 
-// addressLimits are the limits of an address.
+// addressLimits returns the limits per address.
 func (at *Attempt) addressLimits() []addressLimit {
 	l := &at.Company.Limits
 	return []addressLimit{
@@ -74,16 +74,15 @@ type addressLimit struct {
 	rate       tenant.Rate
 }
 
-// The names of an address's counters.
+// Names of the counters of an address.
 const (
 	addressFailures = "failures-of-address"
 	addressLogins   = "logins-per-address"
 	addressSMS      = "sms-per-address"
 )
 
-// Ended notes what came of an attempt: whose account it was about, 0 for none, and
-// whether it was the last step of a login. One that was refused for a limit or lock
-// does not count.
+// Ended adds an attempt to Traffic: which account it concerned, 0 for none, and whether
+// it completed a login. Do not call it for an attempt that a limit or lock refused.
 func (at *Attempt) Ended(account int64, login bool) {
 	if at.Traffic == nil || at.Company == nil || at.Nowhere {
 		return
@@ -117,8 +116,8 @@ func (at *Attempt) Ended(account int64, login bool) {
 	}
 }
 
-// full is the event that a counter is full. If it is an address's, the event tells of
-// the address's traffic.
+// full returns the event of a full counter. For a counter of an address it includes the
+// address's traffic.
 func (at *Attempt) full(lock, key string) record.Event {
 	e := record.Event{Name: lock}
 	for _, limit := range at.addressLimits() {

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/text/language"
 )
 
-// maxLocale is how long a language tag may be. RFC 5646, 4.4.1 wants no more to fit.
+// maxLocale is the maximum length of a language tag. RFC 5646, 4.4.1 requires no more.
 const maxLocale = 35
 
-// ParseLocale reads a language tag of BCP 47, such as lt, lt-LT or zh-Hant-TW, in any
-// case. The tag's String is the one spelling of it that is kept.
+// ParseLocale parses a language tag of BCP 47, such as lt, lt-LT or zh-Hant-TW, in any
+// case. Store the tag's String, which is its canonical spelling.
 func ParseLocale(s string) (language.Tag, error) {
 	tag, err := language.Parse(s)
 	if err != nil || len(s) > maxLocale || strings.Contains(s, "_") || tag == language.Und {
@@ -22,11 +22,11 @@ func ParseLocale(s string) (language.Tag, error) {
 	return tag, nil
 }
 
-// ErrLocale: it is no language tag.
+// ErrLocale means that a text is not a language tag.
 var ErrLocale = errors.New("write a language tag of BCP 47 like lt, lt-LT or zh-Hant-TW")
 
-// Locale returns a language tag in the spelling that is kept. What is none comes back
-// as it is, and manage.CheckAccount refuses it.
+// Locale returns a language tag in its canonical spelling. It returns a text that is not
+// a language tag unchanged; manage.CheckAccount refuses it.
 func Locale(s string) string {
 	if tag, err := ParseLocale(s); err == nil {
 		return tag.String()
@@ -34,16 +34,16 @@ func Locale(s string) string {
 	return s
 }
 
-// IsLocale reports whether s is a language tag in the spelling that is kept.
+// IsLocale reports whether s is a language tag in its canonical spelling.
 func IsLocale(s string) bool {
 	tag, err := ParseLocale(s)
 	return err == nil && tag.String() == s
 }
 
-// Translations are a text in other languages than the one it is written in.
+// Translations holds the translations of a text.
 type Translations struct {
 	matcher language.Matcher
-	texts   []string // by what the matcher matches
+	texts   []string // in the order of the matcher's tags
 }
 
 // NewTranslations returns the translations of a text; nil for none.
@@ -60,9 +60,8 @@ func NewTranslations(texts map[language.Tag]string) *Translations {
 	return t
 }
 
-// Or returns the text in the first of the languages that it is there in, and
-// otherwise the original. A language that readers of another can only guess at is
-// none of theirs.
+// Or returns the translation into the first of the languages that has one, or the
+// original. A related language does not count if its readers would have to guess.
 func (t *Translations) Or(original string, languages []language.Tag) string {
 	if t == nil {
 		return original

@@ -1,9 +1,8 @@
-// Package message words what users are sent and shown: SMS and mails from
-// templates, each in the best language that it is there in, and the translations
-// of texts that an operator writes.
+// Package message writes SMS and mails to users from templates, each in the best
+// available language. It also holds the translations of texts that an operator writes.
 //
-// Start with Message, which is handed to a Sender. LoadTexts says which templates there
-// are and what they may hold; ParseLocale how languages are written.
+// Start with Message, which a Sender sends. LoadTexts documents the templates, ParseLocale
+// the language tags.
 package message
 
 import (
@@ -12,14 +11,14 @@ import (
 	"time"
 )
 
-// A Sender delivers SMS or mails. Send returns nil once the gateway has
-// accepted the message and keeps to its own timeout; it may be called
-// concurrently. Its errors are for the log and name no code or link.
+// A Sender delivers SMS or mails. Send returns nil once the gateway has accepted the
+// message. It enforces its own timeout and may be called concurrently. Its errors are for
+// the log and must not contain a code or link.
 type Sender interface {
 	Send(ctx context.Context, m Message) error
 }
 
-// What a Message is about.
+// The types of a Message.
 const (
 	OTPLogin              = "otp.login"
 	OTPRecovery           = "otp.recovery"
@@ -29,8 +28,8 @@ const (
 	NoticeIdentityBound   = "notice.identity_bound"
 )
 
-// IsNotice reports whether a type is a notice: it tells an owner what happened to the
-// account, and carries neither code nor link.
+// IsNotice reports whether a type is a notice: a message that tells the owner of an
+// account what happened to it, without a code or link.
 func IsNotice(kind string) bool { return strings.HasPrefix(kind, "notice.") }
 
 // A Message is an SMS or a mail, ready to be sent.
@@ -40,7 +39,7 @@ type Message struct {
 	Company   string
 	Mnemocode string
 	To        string // E.164 phone or email address
-	Locale    string // the language tag of the account, else of the company; empty for none
+	Locale    string // the language tag of the account, or else of the company; empty for none
 	Code      string // with the OTP types
 	Link      string // with RecoveryLink and WelcomeLink
 	Subject   string // of a mail
@@ -48,6 +47,6 @@ type Message struct {
 	Expires   time.Time // of the code or link; zero for a notice
 }
 
-// Trial is the type of a message, and of an event, by which an operator tries out a
-// gateway or receiver. It is of no account.
+// Trial is the type of a message or event with which an operator tests a gateway or
+// receiver. It belongs to no account.
 const Trial = "test"

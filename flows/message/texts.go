@@ -19,8 +19,8 @@ import (
 //go:embed texts/*.txt
 var builtinTexts embed.FS
 
-// textNames are the files that LoadTexts knows: the type of a message and how
-// it travels.
+// textNames are the file names that LoadTexts knows: the type of a message, and sms or
+// mail.
 var textNames = []string{
 	textName(OTPLogin, false),
 	textName(OTPRecovery, false),
@@ -39,13 +39,13 @@ func textName(typ string, mail bool) string {
 	return typ + ".sms.txt"
 }
 
-// Texts words the messages: a template for each type of SMS and mail.
+// Texts holds a template for each type of SMS and mail.
 type Texts struct {
 	templates map[string]*template.Template            // by file name
-	locales   map[string]map[string]*template.Template // by language tag, then as templates
+	locales   map[string]map[string]*template.Template // by language tag, then by file name
 }
 
-// textData is what a template may show.
+// textData is the data of a template.
 type textData struct {
 	Company string // its code
 	Code    string // of the otp templates
@@ -53,7 +53,7 @@ type textData struct {
 	Minutes int    // how long the code or link is valid, rounded up
 }
 
-// sampleText is what every template is tried with before it is taken.
+// sampleText is the data with which every template is tested when it is loaded.
 var sampleText = textData{
 	Company: "acme",
 	Code:    "123456",
@@ -76,17 +76,19 @@ var defaultTexts = sync.OnceValue(func() *Texts {
 	return t
 })
 
-// LoadTexts returns the built-in texts with those replaced for which dir holds
-// a file: otp.login.sms.txt, otp.recovery.sms.txt, recovery.link.mail.txt,
+// LoadTexts returns the built-in texts, with those replaced for which dir has a file:
+// otp.login.sms.txt, otp.recovery.sms.txt, recovery.link.mail.txt,
 // welcome.link.mail.txt, notice.password_changed.sms.txt,
 // notice.password_changed.mail.txt, notice.identity_bound.sms.txt and
-// notice.identity_bound.mail.txt. Each is a
-// text/template that may use .Company (its code), .Code, .Link and .Minutes
-// (how long the code or link is valid). A mail's first line is "Subject: …",
-// its second is empty, and the rest is the text. Any other .txt file, and a
-// template that doesn't work, is an error; files with other names are ignored.
-// Directories in it that are named by language tags, such as lt or pt-BR, hold the
-// same for readers of these languages.
+// notice.identity_bound.mail.txt.
+//
+// Each file is a text/template that may use .Company (its code), .Code, .Link and
+// .Minutes (how long the code or link is valid). The first line of a mail is
+// "Subject: …", the second is empty, and the rest is the text. Any other .txt file, and a
+// template that fails, is an error. Files with other extensions are ignored.
+//
+// Subdirectories named by language tags, such as lt or pt-BR, contain the same files for
+// readers of these languages.
 func LoadTexts(dir string) (*Texts, error) {
 	t := &Texts{locales: map[string]map[string]*template.Template{}}
 	own, dirs, err := loadTexts(dir)
@@ -105,7 +107,7 @@ func LoadTexts(dir string) (*Texts, error) {
 		locale := tag.String()
 		switch {
 		case len(texts) == 0:
-			continue // it is not about texts
+			continue // the directory is for something else
 		case err != nil:
 			return nil, fmt.Errorf("texts in %s: the directory's name is no language tag like lt or pt-BR; give it one", inside)
 		case t.locales[locale] != nil:
@@ -116,8 +118,8 @@ func LoadTexts(dir string) (*Texts, error) {
 	return t, nil
 }
 
-// loadTexts returns the texts in a directory by their names, and the names of the
-// directories in it.
+// loadTexts returns the texts in a directory by file name, and the names of its
+// subdirectories.
 func loadTexts(dir string) (texts map[string]*template.Template, dirs []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -128,8 +130,8 @@ func loadTexts(dir string) (texts map[string]*template.Template, dirs []string, 
 		name := entry.Name()
 		path := filepath.Join(dir, name)
 		if filepath.Ext(name) != ".txt" {
-			// Not entry.IsDir: what Kubernetes mounts are links. What it keeps beside
-			// them begins with a dot.
+			// entry.IsDir would miss Kubernetes mounts, which are symbolic links. The
+			// files that Kubernetes keeps next to them begin with a dot.
 			if info, err := os.Stat(path); err == nil && info.IsDir() && name[0] != '.' {
 				dirs = append(dirs, name)
 			}
@@ -146,7 +148,7 @@ func loadTexts(dir string) (texts map[string]*template.Template, dirs []string, 
 	return texts, dirs, nil
 }
 
-// loadText parses a file and tries it out.
+// loadText parses a file and tests the template.
 func loadText(dir fs.FS, path, name string) (*template.Template, error) {
 	source, err := fs.ReadFile(dir, path)
 	if err != nil {
@@ -169,9 +171,9 @@ func loadText(dir fs.FS, path, name string) (*template.Template, error) {
 	return tmpl, nil
 }
 
-// find returns the text of a name in the first of these locales that has it, each of
-// which stands for the wider ones, too: lt-LT for lt. Without any it is the one that
-// is for all.
+// find returns the text with this name in the first locale that has it. A locale also
+// stands for the wider ones: lt-LT for lt. If none has it, find returns the text for all
+// languages.
 func (t *Texts) find(name string, locales []string) *template.Template {
 	for _, locale := range locales {
 		for locale != "" {
@@ -184,7 +186,7 @@ func (t *Texts) find(name string, locales []string) *template.Template {
 	return t.templates[name]
 }
 
-// execute returns a mail's subject and any message's text.
+// execute returns a message's text and, for a mail, its subject.
 func execute(tmpl *template.Template, data textData) (subject, text string, err error) {
 	var out strings.Builder
 	if err := tmpl.Execute(&out, data); err != nil {
@@ -202,8 +204,8 @@ func execute(tmpl *template.Template, data textData) (subject, text string, err 
 	return subject, text, nil
 }
 
-// cutSubject splits what a mail's template has made. A subject can't contain
-// a line break, since the line after it must be empty.
+// cutSubject splits the output of a mail's template. A subject can't contain a line break,
+// since the line after it must be empty.
 func cutSubject(mail string) (subject, text string, err error) {
 	head, text, ok := strings.Cut(mail, "\n\n")
 	subject, named := strings.CutPrefix(head, "Subject:")
@@ -214,8 +216,8 @@ func cutSubject(mail string) (subject, text string, err error) {
 	return subject, text, nil
 }
 
-// Render words m for a reader of these locales, the best first, of which any may be
-// empty: it sets Text and, if m goes to an email address, Subject.
+// Render sets the Text of m and, if m goes to an email address, its Subject. The locales
+// are those of the reader, the best first; any may be empty.
 func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
 	data := textData{Company: m.Company, Code: m.Code, Link: m.Link, Minutes: minutesUntil(m.Expires, now)}
 	name := textName(m.Type, strings.Contains(m.To, "@"))
@@ -231,8 +233,8 @@ func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
 	return nil
 }
 
-// minutesUntil rounds up, since "valid for 0 min" would puzzle. A message that
-// never expires has none.
+// minutesUntil returns the minutes until expires, rounded up so that no message says
+// "valid for 0 min". It returns 0 for a message that never expires.
 func minutesUntil(expires, now time.Time) int {
 	if expires.IsZero() {
 		return 0

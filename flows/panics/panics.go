@@ -1,6 +1,5 @@
-// Package panics makes errors of panics, where no request waits for what panics
-// and the process would end, and so that no log tells what was panicked with.
-// Start with Contain.
+// Package panics turns panics into errors, in goroutines where a panic would end the
+// process. It also keeps the values of panics out of the log. Start with Contain.
 package panics
 
 import (
@@ -12,9 +11,8 @@ import (
 	"strings"
 )
 
-// An Error is an error made of a panic. What it panicked with can hold anything,
-// also a secret, so of that only the runtime's own errors are told, and of the
-// others the type.
+// An Error describes a panic. The value of a panic may contain a secret, so an Error only
+// contains the text of the runtime's own errors. Of other values it contains the type.
 type Error struct {
 	What  string
 	Where string // function, file and line
@@ -23,13 +21,13 @@ type Error struct {
 
 func (p *Error) Error() string { return "panic at " + p.Where + ": " + p.What }
 
-// Log tells of the panic, with what args say of it.
+// Log logs the panic with args.
 func (p *Error) Log(log *slog.Logger, args ...any) {
 	log.Error("a defect of this program, please report it", append(args, "panic", p.What, "stack", p.Stack)...)
 }
 
-// Recovered makes an Error of what recover has returned, nil of nil. It is called
-// by the deferred function itself.
+// Recovered turns the result of recover into an Error, or nil if it is nil. Call it
+// directly in the deferred function.
 func Recovered(cause any) *Error {
 	if cause == nil {
 		return nil
@@ -41,8 +39,8 @@ func Recovered(cause any) *Error {
 	return &Error{What: what, Where: whence(), Stack: string(debug.Stack())}
 }
 
-// Contain runs f and makes an error of a panic: where no request waits for f,
-// nobody else would, and the process would end.
+// Contain calls f and turns a panic into an error. Use it where no request waits for f:
+// without it, the panic would end the process.
 func Contain(f func() error) (err error) {
 	defer func() {
 		if p := Recovered(recover()); p != nil {
@@ -52,8 +50,7 @@ func Contain(f func() error) (err error) {
 	return f()
 }
 
-// ContainLogged is Contain for what only the log hears of; the error is returned
-// as well.
+// ContainLogged is Contain, and logs a panic.
 func ContainLogged(log *slog.Logger, doing string, f func() error) error {
 	err := Contain(f)
 	if p, ok := errors.AsType[*Error](err); ok {
@@ -62,7 +59,8 @@ func ContainLogged(log *slog.Logger, doing string, f func() error) error {
 	return err
 }
 
-// whence is what panicked: the first that is not the runtime's below the panic.
+// whence returns the place of the panic: the first frame below it that is not the
+// runtime's.
 func whence() string {
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers[:])])

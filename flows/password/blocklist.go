@@ -10,29 +10,27 @@ import (
 	"sync"
 )
 
-// passwords.txt holds those of the passwords of zxcvbn-ts (package
-// @zxcvbn-ts/language-common 4.1.3, by Dan Wheeler, Dropbox and the zxcvbn-ts
-// contributors, MIT licence, see passwords.LICENSE) that have at least eight
-// characters: no policy accepts shorter ones. That list leaves many repeated
-// characters and rows of keys to other code, so they are added here. The lines
-// are folded and sorted by their bytes.
+// passwords.txt contains the passwords of zxcvbn-ts (package @zxcvbn-ts/language-common
+// 4.1.3, by Dan Wheeler, Dropbox and the zxcvbn-ts contributors, MIT licence, see
+// passwords.LICENSE) that have at least eight characters; no policy accepts shorter
+// ones. zxcvbn-ts finds most repeated characters and keyboard rows with other code, so
+// they are added here. The lines are folded and sorted by bytes.
 //
 //go:embed passwords.txt
 var commonPasswords string
 
-// A Blocklist is a set of passwords that nobody should have. It does not
-// change, and a nil one is empty.
+// A Blocklist is a set of passwords that are not allowed. It is immutable. A nil
+// Blocklist is empty.
 type Blocklist struct {
-	lists []string // each with folded, sorted lines, so that a search needs no memory
+	lists []string // each with folded, sorted lines, so that a search allocates nothing
 }
 
-// Common returns the built-in list: about 18,000 of the passwords that
-// people choose most.
+// Common returns the built-in list of about 18,000 common passwords.
 var Common = sync.OnceValue(func() *Blocklist { return &Blocklist{[]string{commonPasswords}} })
 
-// With returns a list that also has the passwords of r, one a line, without
-// regard to case. A line that is not UTF-8 is as good as absent, since no
-// password can equal it: old collections have such lines.
+// With returns a list that also has the passwords of r, one per line, in any case. A
+// line that is not UTF-8 has no effect, because no password can equal it; old
+// collections contain such lines.
 func (b *Blocklist) With(r io.Reader) (*Blocklist, error) {
 	var words []string
 	lines := bufio.NewScanner(r)
@@ -46,14 +44,14 @@ func (b *Blocklist) With(r io.Reader) (*Blocklist, error) {
 	}
 	slices.Sort(words)
 	words = slices.Compact(words)
-	list := strings.Join(append(words, ""), "\n") // each line ended, the last too
+	list := strings.Join(append(words, ""), "\n") // each line ends with a newline, even the last
 	if b == nil {
 		return &Blocklist{[]string{list}}, nil
 	}
 	return &Blocklist{append(slices.Clone(b.lists), list)}, nil
 }
 
-// Contains reports whether the password is in the list, in whatever case.
+// Contains reports whether the password is in the list, ignoring case.
 func (b *Blocklist) Contains(password string) bool {
 	if b == nil {
 		return false
@@ -62,7 +60,7 @@ func (b *Blocklist) Contains(password string) bool {
 	return slices.ContainsFunc(b.lists, func(lines string) bool { return hasLine(lines, password) })
 }
 
-// hasLine searches sorted lines, each ended, for one.
+// hasLine reports whether line is one of lines, which are sorted and end with a newline.
 func hasLine(lines, line string) bool {
 	for lines != "" {
 		middle := len(lines) / 2

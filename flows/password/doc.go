@@ -1,7 +1,7 @@
-// Package password keeps passwords and other secrets that people type: in which
-// form they are compared, which are too easily guessed, and how they are hashed.
+// Package password handles passwords and other secrets that people type: how they are
+// normalised, which are too easy to guess, and how they are hashed.
 //
-// Read hasher.go first: a Hasher hashes a few secrets at a time, and everyone
-// gets a turn. hash.go knows the kinds of hashes, hash_foreign.go those of other
-// programs. The package keeps and asks nothing.
+// Start with hasher.go: a Hasher hashes a few secrets at a time and shares the CPU
+// fairly. hash.go has the kinds of hashes, hash_foreign.go those of other programs. The
+// package stores nothing and calls no other system.
 package password

@@ -8,26 +8,25 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Normalize is the form in which passwords are measured and hashed.
+// Normalize returns the form of a password whose length is checked and which is hashed.
 func Normalize(s string) string { return norm.NFKC.String(s) }
 
-// Forms are those in which a password is compared: normalised, as hashes
-// are made here, and as it was typed, since what was imported may have been made
-// of that.
+// Forms returns the forms in which a password is compared with a hash: normalised, which
+// is how mnemogate hashes, and as typed, which other systems may have hashed.
 func Forms(typed string) []string {
 	return slices.Compact([]string{Normalize(typed), typed})
 }
 
-// Fold makes texts equal that a person takes for the same. Folding can undo
-// NFKC, so that is applied again.
+// Fold maps texts that a person takes for the same to one text. Folding can undo NFKC,
+// so Fold applies NFKC again.
 func Fold(s string) string {
 	s = cases.Fold().String(norm.NFKC.String(s))
 	s = norm.NFKC.String(strings.Map(foldCherokee, s))
 	return strings.TrimSpace(s)
 }
 
-// foldCherokee makes up for x/text, which folds Cherokee's capitals to small
-// letters and its small letters to capitals. Unicode folds both to capitals.
+// foldCherokee corrects x/text, which swaps the case of Cherokee letters. Unicode folds
+// both cases to capitals.
 func foldCherokee(r rune) rune {
 	switch {
 	case 0xab70 <= r && r <= 0xabbf:

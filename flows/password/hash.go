@@ -19,28 +19,28 @@ import (
 	"golang.org/x/crypto/scrypt"
 )
 
-// Argon2id are the parameters of RFC 9106: what one hash costs. All three are needed.
+// Argon2id holds the parameters of RFC 9106, the cost of one hash. All three are
+// required.
 type Argon2id struct {
-	// The memory that one hash takes, in KiB.
+	// Memory per hash, in KiB.
 	MemoryKiB uint32 `json:"memory_kib"`
 
-	// The passes over the memory.
+	// Passes over the memory.
 	Iterations uint32 `json:"iterations"`
 
-	// The lanes of the memory.
+	// Lanes of the memory.
 	Parallelism uint8 `json:"parallelism"`
 }
 
-// DefaultArgon2id is what OWASP's Password Storage Cheat Sheet names first: of
-// its minimum sets, which it holds for equally strong, the one that balances
-// memory and time.
+// DefaultArgon2id is the first recommendation of OWASP's Password Storage Cheat Sheet.
+// OWASP considers its minimum sets equally strong; this one balances memory and time.
 var DefaultArgon2id = Argon2id{19456, 2, 1}
 
-// owaspMinimum are the cheat sheet's sets. Less than the least of them, 7 MiB,
-// lets a graphics card try too many passwords at once.
+// owaspMinimum lists the cheat sheet's sets. With less memory than the smallest, 7 MiB,
+// a graphics card can try too many passwords at once.
 var owaspMinimum = []Argon2id{{47104, 1, 1}, {19456, 2, 1}, {12288, 3, 1}, {9216, 4, 1}, {7168, 5, 1}}
 
-// Check refuses what is below OWASP's minimum, and what no login should cost.
+// Check refuses parameters below OWASP's minimum, and those that make a login too slow.
 func (p Argon2id) Check() error {
 	if !slices.ContainsFunc(owaspMinimum, p.covers) {
 		return errors.New("argon2id is below OWASP's minimum; set memory in KiB, iterations and parallelism to 19456 2 1 or more" +
@@ -49,13 +49,13 @@ func (p Argon2id) Check() error {
 	return p.Bounded()
 }
 
-// covers reports whether p is in nothing less than q.
+// covers reports whether every parameter of p is at least that of q.
 func (p Argon2id) covers(q Argon2id) bool {
 	return p.MemoryKiB >= q.MemoryKiB && p.Iterations >= q.Iterations && p.Parallelism >= q.Parallelism
 }
 
-// Bounded refuses what the algorithm can't do, and what would hold up all
-// logins for seconds.
+// Bounded refuses parameters that the algorithm does not allow, and those that would
+// block all logins for seconds.
 func (p Argon2id) Bounded() error {
 	switch {
 	case p.Iterations < 1 || p.Parallelism < 1 || p.MemoryKiB < 8*uint32(p.Parallelism):
@@ -82,25 +82,24 @@ func (p Argon2id) encode(salt, key []byte) string {
 		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(key))
 }
 
-// LooksLikeHash reports whether s is meant to be a hash and not a plain
-// password: it begins with the name of a kind of hash between dollar signs (of
-// Django's, with the name and a dollar sign, of Spring's, with the name in
-// braces), be it one that CheckHash refuses.
+// LooksLikeHash reports whether s is meant as a hash and not as a plain password. It
+// looks for the name of a kind of hash: between dollar signs, before the first dollar
+// sign (Django) or in braces (Spring). The kind may be one that CheckHash refuses.
 func LooksLikeHash(s string) bool {
 	_, known := hashKinds[hashKind(s)]
 	return known
 }
 
 const (
-	// maxCost is how much CPU time an attempt may take (contract, section 4).
+	// maxCost is the maximum CPU time of an attempt (contract, section 4).
 	maxCost = time.Second
-	// maxStored times as much is what Verify takes: older versions stored more
-	// expensive hashes, and operators may set more expensive parameters.
+	// Verify accepts hashes that cost up to maxStored times maxCost: older versions
+	// stored more expensive hashes, and operators may set more expensive parameters.
 	maxStored = 4
 )
 
-// CheckHash refuses a hash from elsewhere that can't be verified here, or would
-// take absurd memory or time.
+// CheckHash refuses a hash from another system that mnemogate can't verify, or that
+// would need too much memory or time.
 func CheckHash(hash string) error {
 	d, err := parseHash(hash)
 	switch {
@@ -114,8 +113,8 @@ func CheckHash(hash string) error {
 	return nil
 }
 
-// CheckHashes refuses hashes that CheckHash refuses, and a set that together takes
-// too long: a secret is compared with one hash for each salt.
+// CheckHashes refuses hashes that CheckHash refuses, and a set of hashes that takes too
+// long in total. To check a secret takes one hash for each different salt.
 func CheckHashes(hashes []string) error {
 	costs := map[string]time.Duration{}
 	var sum time.Duration
@@ -134,9 +133,9 @@ func CheckHashes(hashes []string) error {
 	return nil
 }
 
-// DeriveKey computes the key that a hash, of any kind that CheckHash allows,
-// must have to be secret's, in the form that was hashed. Its errors hold nothing
-// of either.
+// DeriveKey computes the key that the hash must have if it is a hash of secret. The hash
+// may be of any kind that CheckHash allows, and secret is in the form that was hashed.
+// Errors contain nothing of the hash or the secret.
 func DeriveKey(hash, secret string) ([]byte, error) {
 	d, err := parseHash(hash)
 	if err != nil {
@@ -152,23 +151,23 @@ type digest struct {
 	argon2 Argon2id // with argon2id and argon2i
 	salt   []byte   // not with bcrypt
 	key    []byte
-	// sees is how many bytes of a secret are looked at; 0: all.
+	// sees is how many bytes of a secret the hash depends on; 0 for all.
 	sees int
-	// forms returns those of a secret that may have been hashed; nil: it is the
-	// only one.
+	// forms returns the forms of a secret that may have been hashed; nil if the
+	// secret itself is the only one.
 	forms func(secret string) []string
 	// derive returns key for the right secret.
 	derive func(secret string) ([]byte, error)
-	// cost is about how long a CPU takes to derive the key.
+	// cost estimates how long a CPU takes to derive the key.
 	cost time.Duration
-	// bound is what costs maxCost, in words.
+	// bound describes, in words, the parameters that cost maxCost.
 	bound string
-	// salted is all but the key: hashes that have it in common derive the same.
+	// salted is the hash without the key. Hashes with the same salted derive the same
+	// key from a secret.
 	salted string
 }
 
-// weaker reports whether the hash is of another kind or weaker than one that
-// is made with p.
+// weaker reports whether the hash is of another kind than one made with p, or weaker.
 func (d digest) weaker(p Argon2id) bool {
 	return d.kind != "argon2id" || !d.argon2.covers(p) || len(d.salt) < saltBytes || len(d.key) < keyBytes
 }
@@ -181,7 +180,7 @@ func (d digest) hashed(secret string) []string {
 	return d.forms(secret)
 }
 
-// costing returns the digest with the cost of n units, of which most cost maxCost.
+// costing sets the cost of n units, where most units cost maxCost.
 func (d digest) costing(n, most uint64, bound string) (digest, error) {
 	d.bound = bound
 	if n > maxStored*most {
@@ -195,12 +194,12 @@ func (d digest) tooExpensive() error {
 	return errors.New("the hash takes too long to check: " + d.bound + " is the most; leave it out, and let the user set a new one")
 }
 
-// seesAll reports whether the hash is surely of all of the secret: of one that
-// is as long as what is looked at, more may have been cut when it was made.
+// seesAll reports whether the hash certainly covers the whole secret. If the secret is as
+// long as what the hash depends on, the hashed one may have been longer and cut.
 func (d digest) seesAll(secret string) bool { return d.sees == 0 || len(secret) < d.sees }
 
-// hashKinds parse what stands behind $kind$, split at each $. A nil is a kind
-// that is known and not supported.
+// hashKinds maps each kind to the parser of what follows $kind$, split at each $. A nil
+// parser means that the kind is known but not supported.
 var hashKinds = map[string]func(kind string, fields []string) (digest, error){
 	"argon2id":      parseArgon2,
 	"argon2i":       parseArgon2,
@@ -214,7 +213,7 @@ var hashKinds = map[string]func(kind string, fields []string) (digest, error){
 	"pbkdf2-sha256": parsePBKDF2,
 	"pbkdf2-sha512": parsePBKDF2,
 
-	"fbscrypt":             parseFirebase, // these: hash_foreign.go
+	"fbscrypt":             parseFirebase, // this and the following: hash_foreign.go
 	"django_pbkdf2_sha256": parseDjangoPBKDF2,
 	"django_pbkdf2_sha1":   parseDjangoPBKDF2,
 	"django_scrypt":        parseDjangoScrypt,
@@ -235,9 +234,9 @@ var hashKinds = map[string]func(kind string, fields []string) (digest, error){
 	"spring_pbkdf2":             parseSpringPBKDF2,
 	"spring_pbkdf2" + springV58: parseSpringPBKDF2,
 
-	"webhook": nil, // none: record.AskedElsewhere
+	"webhook": nil, // not a hash: record.AskedElsewhere
 	"argon2d": nil, // its time depends on the secret
-	"2":       nil, // two of bcrypt's early defects
+	"2":       nil, // 2 and 2x mark early bugs of bcrypt
 	"2x":      nil,
 	"1":       nil, // md5crypt
 	"apr1":    nil,
@@ -253,8 +252,8 @@ var hashKinds = map[string]func(kind string, fields []string) (digest, error){
 	"spring_sha256":  nil,
 }
 
-// hashKind returns what stands between the dollar signs that s begins with. One
-// without the first may be Django's or Spring's.
+// hashKind returns the kind of a hash: the text between its first two dollar signs. The
+// kind of a Django or Spring hash, which begins without one, gets their prefix.
 func hashKind(s string) string {
 	kind, _, closed := strings.Cut(withDollar(s)[1:], "$")
 	if !closed {
@@ -263,8 +262,7 @@ func hashKind(s string) string {
 	return kind
 }
 
-// The sentences do not repeat what was found: it may be a password in the
-// wrong place.
+// These errors do not quote the hash, because it may be a password in the wrong place.
 var (
 	errHashKind = errors.New("this kind of hash is not supported; use argon2id, argon2i, bcrypt, scrypt, pbkdf2, sha256crypt or sha512crypt, in PHC or crypt form" +
 		" or as Django, Firebase, Keycloak, Spring, Supabase or WordPress keep it; or leave the password out, and the user sets one by recovery")
@@ -275,7 +273,7 @@ func hashForm(form string) error {
 	return errors.New("the hash is malformed; its form is " + form)
 }
 
-// parseHash accepts what Verify can verify within a few seconds.
+// parseHash parses a hash that Verify can verify within a few seconds.
 func parseHash(hash string) (digest, error) {
 	kind := hashKind(hash)
 	parse := hashKinds[kind]
@@ -291,14 +289,14 @@ func parseHash(hash string) (digest, error) {
 	}
 	d.hash, d.kind = hash, kind
 	if d.salted == "" {
-		// The key's length goes into argon2's computation.
+		// The key of argon2 depends on its length.
 		d.salted = hash[:strings.LastIndexByte(hash, '$')] + "$" + strconv.Itoa(len(d.key))
 	}
 	return d, nil
 }
 
-// parseArgon2 reads v=19$m=65536,t=2,p=1$salt$key. Version 1.0 (v=16, or none)
-// computes something else, and x/crypto does not have it.
+// parseArgon2 parses v=19$m=65536,t=2,p=1$salt$key. x/crypto does not support version
+// 1.0 (v=16, or no v), which computes another key.
 func parseArgon2(kind string, fields []string) (d digest, err error) {
 	const form = "$argon2id$v=19$m=<KiB>,t=<iterations>,p=<parallelism>$<salt>$<key>, salt and key in base64"
 	if len(fields) != 4 || fields[0] != "v=19" {
@@ -309,7 +307,7 @@ func parseArgon2(kind string, fields []string) (d digest, err error) {
 		return d, hashForm(form)
 	}
 	d.argon2 = Argon2id{uint32(n["m"]), uint32(n["t"]), uint8(n["p"])}
-	if err := d.argon2.Bounded(); err != nil { // a zero, where one is missing, too
+	if err := d.argon2.Bounded(); err != nil { // also if a parameter is missing and thus zero
 		return d, err
 	}
 	if d, err = d.costing(n["m"]*n["t"], 1<<20, "argon2 with 1048576 as memory in KiB times iterations"); err != nil {
@@ -329,11 +327,11 @@ func parseArgon2(kind string, fields []string) (d digest, err error) {
 	return d, nil
 }
 
-// bcryptSees is how many bytes bcrypt looks at. What made a hash cut longer
-// passwords.
+// bcryptSees is how many bytes of a password bcrypt uses. Programs that make bcrypt
+// hashes cut longer passwords.
 const bcryptSees = 72
 
-// parseBcrypt reads 12$ and 53 characters: 22 of salt and 31 of key.
+// parseBcrypt parses 12$ and 53 characters: 22 of salt and 31 of key.
 func parseBcrypt(kind string, fields []string) (d digest, err error) {
 	if len(fields) != 2 || len(fields[0]) != 2 || len(fields[1]) != 53 || strings.Trim(fields[1], crypt64) != "" {
 		return d, hashForm("$2b$<cost>$<53 characters>")
@@ -345,8 +343,8 @@ func parseBcrypt(kind string, fields []string) (d digest, err error) {
 	if d, err = d.costing(1<<cost, 1<<14, "bcrypt of cost 14"); err != nil {
 		return d, err
 	}
-	// x/crypto compares, but does not derive: for the right secret, derive
-	// returns the key that it already has.
+	// x/crypto can compare but not derive. So derive compares and, for the right
+	// secret, returns the key of the hash.
 	hash := "$" + kind + "$" + fields[0] + "$" + fields[1]
 	d.salted = hash
 	d.key = []byte(fields[1])
@@ -364,7 +362,7 @@ func parseBcrypt(kind string, fields []string) (d digest, err error) {
 	return d, nil
 }
 
-// parseScrypt reads ln=15,r=8,p=1$salt$key, as PHC and passlib write it.
+// parseScrypt parses ln=15,r=8,p=1$salt$key, the form of PHC and passlib.
 func parseScrypt(_ string, fields []string) (d digest, err error) {
 	const form = "$scrypt$ln=<log2 of N>,r=<r>,p=<p>$<salt>$<key>, salt and key in base64"
 	if len(fields) != 3 {
@@ -380,8 +378,8 @@ func parseScrypt(_ string, fields []string) (d digest, err error) {
 	return d.scrypt(n["ln"], n["r"], n["p"])
 }
 
-// parseCryptScrypt reads the scrypt of crypt(3): log2 of N in one character of
-// crypt64, r and p in five each, the salt as it is, and $key.
+// parseCryptScrypt parses the scrypt form of crypt(3): log2 of N in one character of
+// crypt64, r and p in five each, the salt as text, then $key.
 func parseCryptScrypt(_ string, fields []string) (d digest, err error) {
 	const form = "$7$<11 characters of parameters><salt>$<43 characters>"
 	if len(fields) != 2 || len(fields[0]) < 11 || len(fields[1]) != 43 {
@@ -403,7 +401,7 @@ func parseCryptScrypt(_ string, fields []string) (d digest, err error) {
 	return d.scrypt(crypt64Number(setting[:1]), crypt64Number(setting[1:6]), crypt64Number(setting[6:11]))
 }
 
-// scrypt completes a digest that has salt and key.
+// scrypt completes a digest that has its salt and key.
 func (d digest) scrypt(ln, r, p uint64) (digest, error) {
 	if ln < 1 || ln > 30 || r < 1 || r > 1<<10 || p < 1 || p > 1<<10 {
 		return d, errors.New("the parameters of a scrypt hash are out of range")
@@ -418,8 +416,8 @@ func (d digest) scrypt(ln, r, p uint64) (digest, error) {
 	return d.costing(n*r*p, 1<<21, "scrypt with 2097152 as N times r times p")
 }
 
-// parsePBKDF2 reads i=600000,l=32$salt$key, as PHC has it, the l optional, or
-// 29000$salt$key, as passlib has it.
+// parsePBKDF2 parses i=600000,l=32$salt$key, the form of PHC in which l is optional, or
+// 29000$salt$key, the form of passlib.
 func parsePBKDF2(kind string, fields []string) (d digest, err error) {
 	const form = "$pbkdf2-sha256$i=<iterations>,l=<bytes>$<salt>$<key> or $pbkdf2-sha256$<iterations>$<salt>$<key>, salt and key in base64"
 	if len(fields) != 3 {
@@ -439,7 +437,7 @@ func parsePBKDF2(kind string, fields []string) (d digest, err error) {
 	return d.pbkdf2(kind, n["i"])
 }
 
-// pbkdf2 completes a digest that has salt and key.
+// pbkdf2 completes a digest that has its salt and key.
 func (d digest) pbkdf2(kind string, iterations uint64) (digest, error) {
 	function, size, most := sha1.New, sha1.Size, uint64(4_000_000)
 	switch kind {
@@ -454,12 +452,12 @@ func (d digest) pbkdf2(kind string, iterations uint64) (digest, error) {
 	d.derive = func(secret string) ([]byte, error) {
 		return pbkdf2.Key[hash.Hash](function, secret, d.salt, int(iterations), len(d.key))
 	}
-	// Each further block of the key is as much work again.
+	// Each further block of the key costs as much as the first.
 	most /= uint64(len(d.key)+size-1) / uint64(size)
 	return d.costing(iterations, most, fmt.Sprintf("%s with %d iterations and a key of %d bytes", kind, most, len(d.key)))
 }
 
-// parameters reads numbers with names: m=65536,t=2,p=1.
+// parameters parses named numbers: m=65536,t=2,p=1.
 func parameters(s string) (map[string]uint64, bool) {
 	numbers := map[string]uint64{}
 	for field := range strings.SplitSeq(s, ",") {
@@ -473,8 +471,8 @@ func parameters(s string) (map[string]uint64, bool) {
 	return numbers, true
 }
 
-// saltAndKey decodes base64, with or without padding, or passlib's, which has
-// a dot for the plus.
+// saltAndKey decodes base64, with or without padding, and passlib's variant, which uses
+// a dot instead of the plus.
 func saltAndKey(fields []string) (salt, key []byte, err error) {
 	var decoded [2][]byte
 	for i, s := range fields {
@@ -489,10 +487,10 @@ func saltAndKey(fields []string) (salt, key []byte, err error) {
 	return decoded[0], decoded[1], nil
 }
 
-// crypt64 are the digits of crypt(3), and bcrypt's in another order.
+// crypt64 is the alphabet of crypt(3). bcrypt uses the same characters in another order.
 const crypt64 = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// crypt64Number reads digits of crypt64, the lowest first.
+// crypt64Number parses digits of crypt64, the lowest first.
 func crypt64Number(digits string) (n uint64) {
 	for i := len(digits) - 1; i >= 0; i-- {
 		n = n<<6 | uint64(strings.IndexByte(crypt64, digits[i]))

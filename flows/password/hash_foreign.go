@@ -14,9 +14,8 @@ import (
 	"strings"
 )
 
-// The hashes of programs that have a form of their own are taken as those
-// programs export them, so that nobody has to convert a dump before it can be
-// imported:
+// Some programs have their own form of hashes. mnemogate accepts them as the programs
+// export them, so that operators can import a dump without converting it:
 //
 //	Django                  pbkdf2_sha256$…, pbkdf2_sha1$…, argon2$…, bcrypt$…, bcrypt_sha256$…, scrypt$…
 //	Firebase, Supabase      $fbscrypt$v=1,n=14,r=8,p=1,ss=<salt separator>,sk=<signer key>$<salt>$<hash>
@@ -24,11 +23,11 @@ import (
 //	WordPress               $P$…, $wp$…: hash_wordpress.go
 //	Spring Security         {bcrypt}…, {argon2}…, {scrypt}…, {pbkdf2}…: hash_spring.go
 //
-// Supabase keeps bcrypt and argon2 besides, in their usual forms. The first
-// good login replaces any of them.
+// Supabase also stores bcrypt and argon2, in their usual forms. The first successful
+// login replaces any of these hashes.
 
-// djangoPrefix stands before Django's hashes where they are parsed: of all
-// forms only theirs and Spring's begin without a dollar sign.
+// djangoPrefix is put before Django's hashes to parse them. Only Django's and Spring's
+// hashes begin without a dollar sign.
 const djangoPrefix = "$django_"
 
 // withDollar returns a hash in the form that hashKind and parseHash split.
@@ -42,8 +41,7 @@ func withDollar(hash string) string {
 	return djangoPrefix + hash
 }
 
-// parseDjangoPBKDF2 reads 260000$salt$key. The salt is used as it stands, the
-// key is in base64.
+// parseDjangoPBKDF2 parses 260000$salt$key. The salt is plain text, the key is in base64.
 func parseDjangoPBKDF2(kind string, fields []string) (d digest, err error) {
 	if len(fields) != 3 {
 		return d, hashForm("pbkdf2_sha256$<iterations>$<salt>$<key>, the key in base64")
@@ -61,8 +59,8 @@ func parseDjangoPBKDF2(kind string, fields []string) (d digest, err error) {
 	return d.pbkdf2("pbkdf2-sha256", iterations)
 }
 
-// parseDjangoScrypt reads 16384$salt$8$5$key: N, the salt as it stands, r, p and
-// the key in base64.
+// parseDjangoScrypt parses 16384$salt$8$5$key: N, the salt as plain text, r, p and the
+// key in base64.
 func parseDjangoScrypt(_ string, fields []string) (d digest, err error) {
 	const form = "scrypt$<N>$<salt>$<r>$<p>$<key>, N a power of two, the key in base64"
 	if len(fields) != 5 {
@@ -84,7 +82,7 @@ func parseDjangoScrypt(_ string, fields []string) (d digest, err error) {
 	return d.scrypt(uint64(bits.TrailingZeros64(n)), r, p)
 }
 
-// djangoSaltAndKey takes salts that are shorter than others may be: Django lets
+// djangoSaltAndKey allows salts that are too short for other kinds, because Django lets
 // its users choose them.
 func djangoSaltAndKey(salt, encoded string) ([]byte, []byte, error) {
 	key, err := fromBase64(encoded)
@@ -97,7 +95,7 @@ func djangoSaltAndKey(salt, encoded string) ([]byte, []byte, error) {
 	return []byte(salt), key, nil
 }
 
-// parseDjangoArgon2 reads a hash in PHC form, without its first dollar sign.
+// parseDjangoArgon2 parses a hash in PHC form without its first dollar sign.
 func parseDjangoArgon2(_ string, fields []string) (digest, error) {
 	if fields[0] != "argon2id" && fields[0] != "argon2i" {
 		return digest{}, errHashKind
@@ -105,8 +103,8 @@ func parseDjangoArgon2(_ string, fields []string) (digest, error) {
 	return parseArgon2(fields[0], fields[1:])
 }
 
-// parseDjangoBcrypt reads $2b$12$ and 53 characters. In bcrypt_sha256 what is
-// hashed is the SHA-256 of the password, in hex, so that none is cut.
+// parseDjangoBcrypt parses $2b$12$ and 53 characters. bcrypt_sha256 hashes the SHA-256
+// of the password, in hex, so that bcrypt cuts no password.
 func parseDjangoBcrypt(kind string, fields []string) (digest, error) {
 	if len(fields) != 4 || fields[0] != "" {
 		return digest{}, hashForm(strings.TrimPrefix(kind, "django_") + "$$2b$<cost>$<53 characters>")
@@ -129,10 +127,10 @@ func parseDjangoBcrypt(kind string, fields []string) (digest, error) {
 	return d, nil
 }
 
-// parseFirebase reads v=1,n=14,r=8,p=1,ss=…,sk=…$salt$key, the form that
-// Supabase gave to Firebase's scrypt: mem_cost is n, rounds is r, the salt
-// separator ss, the signer key sk, all but the numbers in base64. The key is
-// the signer key, encrypted with what scrypt makes of the password.
+// parseFirebase parses v=1,n=14,r=8,p=1,ss=…,sk=…$salt$key, Supabase's form of Firebase's
+// scrypt: n is mem_cost, r is rounds, ss the salt separator, sk the signer key. All but
+// the numbers are in base64. The key of the hash is the signer key, encrypted with a key
+// that scrypt derives from the password.
 func parseFirebase(_ string, fields []string) (d digest, err error) {
 	const form = "$fbscrypt$v=1,n=<mem_cost>,r=<rounds>,p=1,ss=<salt separator>,sk=<signer key>$<salt>$<hash>, the last four in base64"
 	if len(fields) != 3 {
@@ -166,7 +164,7 @@ func parseFirebase(_ string, fields []string) (d digest, err error) {
 		return d, errors.New("the salt of the hash must have 8 to 128 bytes, the signer key 16 to 128 and the hash as many")
 	}
 	d.salt = append(salt, separator...)
-	d.key = make([]byte, 32) // so much is derived, for AES-256
+	d.key = make([]byte, 32) // derive a key of this length, for AES-256
 	if d, err = d.scrypt(n["n"], n["r"], n["p"]); err != nil {
 		return d, err
 	}
@@ -188,16 +186,16 @@ func parseFirebase(_ string, fields []string) (d digest, err error) {
 	return d, nil
 }
 
-// fromBase64 decodes it with or without padding, in the alphabet for URLs, too.
+// fromBase64 decodes the standard or the URL alphabet, with or without padding.
 func fromBase64(s string) ([]byte, error) {
 	s = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(s, "="))
 	return base64.RawStdEncoding.Strict().DecodeString(s)
 }
 
-// KeycloakHash returns, in PHC form, the hash in a password's credential as
-// Keycloak exports it: a JSON object whose credentialData and secretData are
-// objects, or strings that hold them. What else is in it does not matter. The
-// hash may still be one that CheckHash refuses.
+// KeycloakHash returns, in PHC form, the hash in a password credential that Keycloak
+// exported. The credential is a JSON object whose credentialData and secretData are
+// objects, or strings that contain them; other fields are ignored. CheckHash may still
+// refuse the hash.
 func KeycloakHash(credential []byte) (string, error) {
 	var c struct {
 		Data   nestedJSON `json:"credentialData"`
@@ -237,7 +235,7 @@ func KeycloakHash(credential []byte) (string, error) {
 	}
 }
 
-// nestedJSON is a JSON value, or one in a string.
+// nestedJSON is a JSON value, or a string that contains one.
 type nestedJSON []byte
 
 func (n *nestedJSON) UnmarshalJSON(text []byte) error {

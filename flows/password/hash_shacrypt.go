@@ -10,10 +10,10 @@ import (
 	"github.com/go-crypt/x/crypt"
 )
 
-const shaCryptRounds = 5000 // of a hash that does not tell
+const shaCryptRounds = 5000 // the default of crypt(3)
 
-// parseSHACrypt reads salt$key or rounds=656000$salt$key, as crypt(3) writes
-// it. The salt is used as it stands, and the key compared as it is written.
+// parseSHACrypt parses salt$key or rounds=656000$salt$key, the forms of crypt(3). It
+// uses the salt as plain text and compares the key in its encoded form.
 func parseSHACrypt(kind string, fields []string) (d digest, err error) {
 	function, form, size := sha256.New, "$5$rounds=<rounds>$<salt>$<43 characters>, the rounds optional", 43
 	if kind == "6" {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Spring Security's DelegatingPasswordEncoder writes the name of an encoder in
-// braces before each hash. @SpringSecurity_v5_8 behind the name tells of other
-// parameters, which all but pbkdf2 write into the hash, too.
+// Spring Security's DelegatingPasswordEncoder puts the name of an encoder in braces
+// before each hash. @SpringSecurity_v5_8 after the name means other parameters. All
+// encoders but pbkdf2 also write the parameters into the hash.
 
-// parseSpringBcrypt reads $2a$10$ and 53 characters.
+// parseSpringBcrypt parses $2a$10$ and 53 characters.
 func parseSpringBcrypt(_ string, fields []string) (digest, error) {
 	if len(fields) != 4 || fields[0] != "" {
 		return digest{}, hashForm("{bcrypt}$2a$<cost>$<53 characters>")
@@ -22,7 +22,7 @@ func parseSpringBcrypt(_ string, fields []string) (digest, error) {
 	return digest{}, errHashKind
 }
 
-// parseSpringArgon2 reads a hash in PHC form.
+// parseSpringArgon2 parses a hash in PHC form.
 func parseSpringArgon2(_ string, fields []string) (digest, error) {
 	if len(fields) < 2 || fields[0] != "" || fields[1] != "argon2id" && fields[1] != "argon2i" {
 		return digest{}, hashForm("{argon2}$argon2id$v=19$m=<KiB>,t=<iterations>,p=<parallelism>$<salt>$<key>, salt and key in base64")
@@ -30,8 +30,8 @@ func parseSpringArgon2(_ string, fields []string) (digest, error) {
 	return parseArgon2(fields[1], fields[2:])
 }
 
-// parseSpringScrypt reads $e0801$salt$key, salt and key in base64. The number is
-// hexadecimal: a byte each of p and r, and before them log2 of N.
+// parseSpringScrypt parses $e0801$salt$key, salt and key in base64. The number is
+// hexadecimal: log2 of N, then r and p in one byte each.
 func parseSpringScrypt(_ string, fields []string) (d digest, err error) {
 	const form = "{scrypt}$<parameters in hex>$<salt>$<key>, salt and key in base64"
 	if len(fields) != 4 || fields[0] != "" {
@@ -47,8 +47,8 @@ func parseSpringScrypt(_ string, fields []string) (d digest, err error) {
 	return d.scrypt(n>>16, n>>8&0xff, n&0xff)
 }
 
-// parseSpringPBKDF2 reads salt and key together in hex. What Spring does with
-// them is not in the hash: it goes by the name.
+// parseSpringPBKDF2 parses the hex digits of salt and key together. The parameters are
+// not in the hash; they depend on the encoder's name.
 func parseSpringPBKDF2(kind string, fields []string) (d digest, err error) {
 	algorithm, iterations, salt := "pbkdf2-sha1", uint64(185_000), 8
 	if strings.HasSuffix(kind, springV58) {
@@ -64,8 +64,7 @@ func parseSpringPBKDF2(kind string, fields []string) (d digest, err error) {
 }
 
 const (
-	// springPrefix stands before Spring's hashes where they are parsed, in the
-	// place of the braces.
+	// springPrefix replaces the opening brace of Spring's hashes to parse them.
 	springPrefix = "$spring_"
 	springV58    = "@SpringSecurity_v5_8"
 )

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// parsePHPass reads B, 8 characters of salt and 22 of key: the first is log2 of
-// how often MD5 is applied. WordPress made such hashes before 6.8.
+// parsePHPass parses the characters after $P$: log2 of the number of MD5 iterations in
+// the first, 8 of salt and 22 of key. WordPress before 6.8 made such hashes.
 func parsePHPass(_ string, fields []string) (d digest, err error) {
 	if len(fields) != 1 || len(fields[0]) != 31 || strings.Trim(fields[0], crypt64) != "" {
 		return d, hashForm("$P$<31 characters>")
@@ -35,8 +35,8 @@ func parsePHPass(_ string, fields []string) (d digest, err error) {
 	return d.costing(1<<log2, 1<<22, "MD5 applied 2^18 times")
 }
 
-// parseWordPress reads 2y$10$ and 53 characters: bcrypt of an HMAC of the
-// password, so that none is cut. WordPress makes such hashes since 6.8.
+// parseWordPress parses 2y$10$ and 53 characters: bcrypt of an HMAC of the password, so
+// that bcrypt cuts no password. WordPress makes such hashes since 6.8.
 func parseWordPress(_ string, fields []string) (d digest, err error) {
 	if len(fields) == 0 || fields[0] != "2y" {
 		return d, hashForm("$wp$2y$<cost>$<53 characters>")
@@ -55,16 +55,17 @@ func parseWordPress(_ string, fields []string) (d digest, err error) {
 	return d, nil
 }
 
-// wordPressForms are those of a password that WordPress may have hashed: without
-// the space around it and, of a password that was typed into its forms, with a
-// backslash before quotes and backslashes. One that a program set has none.
+// wordPressForms returns the forms of a password that WordPress may have hashed. It
+// removes the space around a password. If the password was typed into a form, WordPress
+// also adds a backslash before quotes and backslashes; a password that a program set has
+// none.
 func wordPressForms(secret string) []string {
 	secret = strings.Trim(secret, " \t\n\r\x00\x0b")
 	typed := strings.NewReplacer(`\`, `\\`, `'`, `\'`, `"`, `\"`).Replace(secret)
 	return slices.Compact([]string{secret, typed})
 }
 
-// crypt64Text writes bytes in crypt64, the lowest digit first.
+// crypt64Text encodes bytes in crypt64, the lowest digit first.
 func crypt64Text(b []byte) (text []byte) {
 	for len(b) > 0 {
 		three := b[:min(3, len(b))]

@@ -12,47 +12,47 @@ import (
 	"time"
 )
 
-// ErrBusy: more secrets are being hashed than the machine can do; the caller
+// ErrBusy means that more secrets wait to be hashed than the machine can do. The caller
 // should try again later.
 var ErrBusy = errors.New("too many passwords are being hashed at once")
 
 const (
-	// maxWait is how long a caller waits for its turns in all: less than the 2 s
-	// within which it is told that there is none (contract, section 4).
+	// maxWait is how long a caller waits for its turns in total. It is less than the
+	// 2 s within which a client gets the refusal (contract, section 4).
 	maxWait = 1800 * time.Millisecond
-	// waitersPerSlot bounds the memory of those that wait. A hash with the
-	// default parameters takes 15 to 30 ms, so whoever comes behind 128 others
-	// would wait in vain.
+	// waitersPerSlot bounds the memory of waiting callers. A hash with the default
+	// parameters takes 15 to 30 ms, so a caller after 128 others would wait in vain.
 	waitersPerSlot = 128
 )
 
-// A Turn says for whom a hash is computed: companies take turns and, within one,
+// A Turn says for whom a hash is computed. Companies take turns and, within a company,
 // the addresses of its clients do.
 type Turn struct {
 	Company string
-	Address string // empty for what no client asked for
+	Address string // empty if no client asked for the hash
 }
 
-// A Hasher hashes secrets and compares them with hashes, a few at a time: each
-// takes megabytes and a whole CPU, and strangers can ask for it. Each hash waits
-// for its turn, and each Turn has its share of the time, so that no client is shut
-// out by another's storm or by another's expensive hashes. Its methods may be
-// called concurrently. They return ErrBusy if the caller would wait too long, and
-// the context's error if that ends before the last turn. No error holds anything
-// of a secret or a hash.
+// A Hasher hashes secrets and compares them with hashes, a few at a time, because each
+// hash needs megabytes and a whole CPU, and anyone can request one. Each hash waits for
+// its turn, and each Turn gets its share of the time. So a flood of requests or expensive
+// hashes of one client do not shut out the others.
+//
+// Its methods may be called concurrently. They return ErrBusy if the caller would wait
+// too long, and the context's error if the context ends before the last turn. No error
+// contains anything of a secret or a hash.
 type Hasher struct {
-	// Waited is told how long each hash waited for its turn, and whether it
-	// got it; nil for nobody.
+	// Waited is called with how long each hash waited for its turn, and whether it
+	// got one. May be nil.
 	Waited func(d time.Duration, got bool)
-	// Derive is DeriveKey, or does the same in another process. Both are set
-	// before the first call.
+	// Derive is DeriveKey, or does the same in another process. Set Waited and
+	// Derive before the first call.
 	Derive func(hash, secret string) ([]byte, error)
 
 	turns turns
 }
 
-// NewHasher returns a Hasher that does as many hashes at once as slots says;
-// with 0, one less than there are CPUs, so that one is left for all else.
+// NewHasher returns a Hasher that computes up to slots hashes at once. If slots is 0, it
+// is one less than the number of CPUs, which leaves one for everything else.
 func NewHasher(slots int) *Hasher {
 	if slots <= 0 {
 		slots = max(1, runtime.GOMAXPROCS(0)-1)
@@ -60,13 +60,13 @@ func NewHasher(slots int) *Hasher {
 	return &Hasher{Derive: DeriveKey, turns: turns{slots: slots}}
 }
 
-// Slots returns how many hashes are done at once.
+// Slots returns how many hashes are computed at once.
 func (h *Hasher) Slots() int { return h.turns.slots }
 
-// Queue returns how many callers wait or are at work, and how many may at once.
+// Queue returns how many callers are waiting or hashing, and the maximum.
 func (h *Hasher) Queue() (length, limit int) { return h.turns.count() }
 
-// A caller takes a turn for each of its hashes, and waits for maxWait in all.
+// A caller takes a turn for each of its hashes, and waits for up to maxWait in total.
 type caller struct {
 	h    *Hasher
 	turn Turn
@@ -75,7 +75,7 @@ type caller struct {
 
 func (h *Hasher) caller(turn Turn) *caller { return &caller{h, turn, maxWait} }
 
-// derive computes the key that d must have to be the secret's.
+// derive computes the key that d must have if it is a hash of secret.
 func (c *caller) derive(ctx context.Context, d digest, secret string) (key []byte, err error) {
 	err = c.do(ctx, d.cost, func() (err error) {
 		key, err = c.h.Derive(d.hash, secret)
@@ -84,7 +84,7 @@ func (c *caller) derive(ctx context.Context, d digest, secret string) (key []byt
 	return key, err
 }
 
-// do runs work once it is the caller's turn. The estimate is how long that takes.
+// do calls work when it is the caller's turn. estimate is how long work should take.
 func (c *caller) do(ctx context.Context, estimate time.Duration, work func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -106,8 +106,8 @@ func (c *caller) do(ctx context.Context, estimate time.Duration, work func() err
 	return work()
 }
 
-// Hash returns the argon2id hash of a secret, which is taken byte for byte, as
-// a PHC string.
+// Hash returns the argon2id hash of a secret as a PHC string. It hashes the bytes of the
+// secret as they are.
 func (h *Hasher) Hash(ctx context.Context, turn Turn, p Argon2id, secret string) (string, error) {
 	hashes, err := h.HashSet(ctx, turn, p, []string{secret})
 	if err != nil {
@@ -116,9 +116,9 @@ func (h *Hasher) Hash(ctx context.Context, turn Turn, p Argon2id, secret string)
 	return hashes[0], nil
 }
 
-// HashSet hashes many secrets with one salt, so that Match costs no more than
-// one hash. They must be random, as backup codes are: with one salt it shows
-// if two are equal, and one guess tries them all.
+// HashSet hashes many secrets with one salt, so that Match costs only one hash. The
+// secrets must be random, such as backup codes: with one salt, equal secrets have equal
+// hashes, and one guess tests them all.
 func (h *Hasher) HashSet(ctx context.Context, turn Turn, p Argon2id, secrets []string) ([]string, error) {
 	if err := p.Bounded(); err != nil {
 		return nil, err
@@ -142,11 +142,11 @@ func (h *Hasher) HashSet(ctx context.Context, turn Turn, p Argon2id, secrets []s
 	return hashes, nil
 }
 
-// Verify reports whether a hash, of any kind that CheckHash allows, is that of
-// one of the forms of a secret, and whether one of the first form made with p
-// should replace it, because it is weaker or of another form. One that may not
-// have seen the whole secret should not. An empty hash stands for an account
-// without one, or for no account: it takes the time that hashes made with p would.
+// Verify reports whether hash, of any kind that CheckHash allows, is a hash of one of the
+// forms of a secret. stale means that the caller should replace it with a hash of the
+// first form made with p, because it is weaker or of another form. A hash that may not
+// cover the whole secret is never stale. An empty hash stands for an account without one,
+// or for no account: Verify then takes as long as with hashes made with p.
 func (h *Hasher) Verify(ctx context.Context, turn Turn, p Argon2id, hash string, forms ...string) (ok, stale bool, err error) {
 	if hash == "" {
 		return false, false, h.waste(ctx, turn, p, forms...)
@@ -170,9 +170,8 @@ func (h *Hasher) Verify(ctx context.Context, turn Turn, p Argon2id, hash string,
 	return false, false, nil
 }
 
-// Match returns that of the hashes which is the secret's, or "". It computes
-// one hash for each salt among them, and with no hashes takes the time that one
-// made with p would.
+// Match returns the hash that belongs to secret, or "". It computes one hash for each
+// different salt. Without hashes it takes as long as with one made with p.
 func (h *Hasher) Match(ctx context.Context, turn Turn, p Argon2id, hashes []string, secret string) (match string, err error) {
 	if len(hashes) == 0 {
 		return "", h.waste(ctx, turn, p, secret)
@@ -184,7 +183,7 @@ func (h *Hasher) Match(ctx context.Context, turn Turn, p Argon2id, hashes []stri
 		}
 	}
 	c := h.caller(turn)
-	keys := map[string][][]byte{} // for each salt, those of all forms of the secret
+	keys := map[string][][]byte{} // for each salt, the keys of all forms of the secret
 	for _, d := range digests {
 		if keys[d.salted] == nil {
 			for _, hashed := range d.hashed(secret) {
@@ -204,46 +203,46 @@ func (h *Hasher) Match(ctx context.Context, turn Turn, p Argon2id, hashes []stri
 	return match, nil
 }
 
-// waste takes the time of hashes.
+// waste takes as long as hashing the secrets.
 func (h *Hasher) waste(ctx context.Context, turn Turn, p Argon2id, secrets ...string) error {
 	_, err := h.HashSet(ctx, turn, p, secrets)
 	return err
 }
 
-// turns gives a few slots to callers by fair queuing: a slot goes to the company
-// that has used the least time, and within it to the address that has. A turn is
-// charged with its estimate when it begins, so that a company can't begin many
-// long ones at once, and with the time that it took when it ends.
+// turns gives a few slots to callers by fair queuing. A slot goes to the company that has
+// used the least time and, within the company, to the address that has. A turn is charged
+// its estimate when it begins, so that a company can't begin many long turns at once, and
+// the time it really took when it ends.
 type turns struct {
 	slots int
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards the fields below
 	taken int
 	all   line // of companies
 }
 
-// newcomer is how far a new address is put behind the one whose turn began last:
-// about as much as a hash takes. Otherwise an endless number of new addresses would
+// newcomer is how much more time a new address is taken to have used than the one whose
+// turn began last: about one hash. Otherwise an endless number of new addresses could
 // keep all others from a second turn.
 const newcomer = 20 * time.Millisecond
 
-// A line is of waiters, who are served in order, or of lines: one of companies, in
-// which each company has one of addresses.
+// A line holds waiters, who are served in order, or other lines. The line of companies
+// holds a line for each company, which holds one for each address.
 type line struct {
 	name    string
-	used    time.Duration // by its turns, counted from what others had used when it came
-	began   time.Duration // the most that a line within had used when its turn began
-	behind  time.Duration // how far behind that a new line begins
-	running int           // how many turns it has now
-	length  int           // how many wait
+	used    time.Duration // by its turns, in addition to what others had used when it was created
+	began   time.Duration // the highest used of a line inside it when that line's turn began
+	behind  time.Duration // how much more than began a new line inside it starts with
+	running int           // turns in progress
+	length  int           // waiters
 	waiters []*waiter     // of an address
 	lines   []*line       // in the order of their last turns
 }
 
-// A waiter waits to be told true when it is its turn, false if its place was
-// given away.
+// A waiter waits for its turn. It receives true when the turn comes, and false if its
+// place was given to another.
 type waiter struct {
 	estimate time.Duration
-	path     []*line // all, its company's, its address's
+	path     []*line // the line of all companies, of its company, of its address
 	told     chan bool
 }
 
@@ -253,7 +252,7 @@ func (t *turns) count() (length, limit int) {
 	return t.taken + t.all.length, t.slots * (1 + waitersPerSlot)
 }
 
-// await waits for a slot, which pass gives back.
+// await waits for a slot. The caller returns the slot with pass.
 func (t *turns) await(ctx context.Context, turn Turn, estimate, limit time.Duration) (*waiter, error) {
 	w := &waiter{estimate: estimate, told: make(chan bool, 1)}
 	if !t.enqueue(w, turn) {
@@ -265,7 +264,7 @@ func (t *turns) await(ctx context.Context, turn Turn, estimate, limit time.Durat
 	select {
 	case got = <-w.told:
 	case <-waiting.Done():
-		got = !t.leave(w) && <-w.told // its turn may come at the same moment
+		got = !t.leave(w) && <-w.told // the turn may come at the same moment
 	}
 	if !got {
 		return nil, cmp.Or(ctx.Err(), ErrBusy)
@@ -273,7 +272,7 @@ func (t *turns) await(ctx context.Context, turn Turn, estimate, limit time.Durat
 	return w, nil
 }
 
-// enqueue reports whether there was a slot for the waiter, or a place to wait.
+// enqueue gives the waiter a slot or a place to wait, and reports whether it could.
 func (t *turns) enqueue(w *waiter, turn Turn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -300,14 +299,14 @@ func (t *turns) enqueue(w *waiter, turn Turn) bool {
 	return true
 }
 
-// leave reports whether the waiter still waited.
+// leave removes the waiter, and reports whether it was still waiting.
 func (t *turns) leave(w *waiter) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return w.leave()
 }
 
-// pass ends the turn of w, which took so long, and gives its slot to the next.
+// pass ends the turn of w, which lasted took, and gives its slot to the next waiter.
 func (t *turns) pass(w *waiter, took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -327,7 +326,7 @@ func (t *turns) pass(w *waiter, took time.Duration) {
 	}
 }
 
-// begin tells the waiter that it is its turn.
+// begin tells the waiter that its turn has come.
 func (w *waiter) begin() {
 	for i, l := range w.path[1:] {
 		w.path[i].began = max(w.path[i].began, l.used)
@@ -337,7 +336,7 @@ func (w *waiter) begin() {
 	w.told <- true
 }
 
-// leave reports whether the waiter still waited.
+// leave removes the waiter, and reports whether it was still waiting.
 func (w *waiter) leave() bool {
 	address := w.path[len(w.path)-1]
 	i := slices.Index(address.waiters, w)
@@ -351,8 +350,8 @@ func (w *waiter) leave() bool {
 	return true
 }
 
-// enter returns the line of a name, a new one if there is none. The time while
-// nobody was in it gives it no credit.
+// enter returns the line with a name, and creates it if necessary. An empty line gets no
+// credit for the time that it was empty.
 func (l *line) enter(name string) *line {
 	within := l.find(name)
 	if within == nil {
@@ -365,11 +364,11 @@ func (l *line) enter(name string) *line {
 	return within
 }
 
-// entry is what a line within is taken to have used when it comes anew.
+// entry returns what a line inside l is taken to have used when it enters.
 func (l *line) entry() time.Duration { return l.began + l.behind }
 
-// forget drops the empty lines within that have used no more than a new one, or,
-// while nobody waits, all empty ones.
+// forget removes the empty lines that have used no more than a new line would start
+// with. If all is set, because no caller waits, it removes all empty lines.
 func (l *line) forget(all bool) {
 	l.lines = slices.DeleteFunc(l.lines, func(within *line) bool {
 		return within.empty() && (all || within.used <= l.entry())
@@ -385,10 +384,10 @@ func (l *line) find(name string) *line {
 	return nil
 }
 
-// empty reports whether nobody waits in the line or has a turn.
+// empty reports whether the line has no waiters and no turns in progress.
 func (l *line) empty() bool { return l.length == 0 && l.running == 0 }
 
-// next returns the waiter whose turn it is.
+// next returns the next waiter, and moves its lines to the end.
 func (l *line) next() *waiter {
 	if len(l.waiters) > 0 {
 		return l.waiters[0]
@@ -404,8 +403,8 @@ func (l *line) next() *waiter {
 	return within.next()
 }
 
-// displaced returns who gives its place to one more waiter on path: the last of
-// the longest line, if the one on path then is no longer than that; else nil.
+// displaced returns the waiter that loses its place to a new waiter on path: the last of
+// the longest line. It returns nil if the new waiter's own line would then be longer.
 func (l *line) displaced(path ...string) *waiter {
 	for _, name := range path {
 		own := cmp.Or(l.find(name), &line{})

@@ -9,19 +9,19 @@ import (
 
 const minOwnWord = 4 // shorter words occur in good passwords by chance
 
-// MaxExtra is how many characters beside its words make a password no other: a
-// year and two signs, say.
+// MaxExtra is how many characters in addition to own words still make a password easy
+// to guess: for example a year and two signs.
 const MaxExtra = 6
 
-// MadeOf reports whether nothing but words, such as a guesser who knows the account
-// tries first, in any number and order, and up to MaxExtra characters that are no
-// letters make up the password. It overlooks
-// case, and spaces and punctuation within the password.
+// MadeOf reports whether the password consists only of words and up to MaxExtra
+// characters that are not letters. words are what a guesser who knows the account tries
+// first; they may appear in any number and order. MadeOf ignores case, and spaces and
+// punctuation inside the password.
 func MadeOf(password string, words []string) bool {
 	for i, word := range words {
 		words[i] = squeeze(Fold(word))
 	}
-	// The first that matches is taken: an email address before its local part.
+	// Replace tries longer words first: an email address before its local part.
 	slices.SortFunc(words, func(a, b string) int { return len(b) - len(a) })
 	var removed []string
 	for _, word := range words {
@@ -37,7 +37,7 @@ func MadeOf(password string, words []string) bool {
 	return rest != inner && extra+utf8.RuneCountInString(rest) <= MaxExtra && !strings.ContainsFunc(rest, unicode.IsLetter)
 }
 
-// squeeze leaves letters and digits.
+// squeeze removes everything except letters and digits.
 func squeeze(s string) string { return strings.Join(strings.FieldsFunc(s, isSeparator), "") }
 
 func isSeparator(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) }

@@ -2,7 +2,7 @@ package record
 
 import "time"
 
-// A Status tells whether an account may log in.
+// A Status says whether an account may log in.
 type Status string
 
 const (
@@ -12,7 +12,7 @@ const (
 	StatusDenied     Status = "denied"
 )
 
-// Statuses are all that there are.
+// Statuses lists all of them.
 var Statuses = []Status{StatusActive, StatusRestricted, StatusClosed, StatusDenied}
 
 // An Account is one user of one company.
@@ -24,24 +24,24 @@ type Account struct {
 	Phone             string // primary phone, E.164; empty for none
 	Email             string // primary email as it was given; empty for none
 	LoginName         string // as it was given; empty for none
-	Locale            string // what its owner reads, as message.ParseLocale spells it; empty for unknown
+	Locale            string // the language of its messages, as message.ParseLocale spells it; empty for unknown
 	Status            Status
 	SecondFactor      bool
 	MustSetPassword   bool
 	PasswordHash      string // empty for none
 	Question          string // the control question; empty for none
 	AnswerHash        string
-	TOTP              string                // the sealed secret of the authenticator app; empty for none
-	TOTPPending       string                // one that waits to be confirmed; empty for none
+	TOTP              string                // the encrypted secret of the authenticator app; empty for none
+	TOTPPending       string                // an encrypted secret that is not confirmed yet; empty for none
 	Identities        []Identity            // ordered by provider and subject
 	Accepted          []Acceptance          // ordered by code
 	BackupCodes       int                   // how many are left
-	NewBackupCodes    []string              // for Create, which stores these hashes with the account; never loaded
-	Generation        int64                 // grows with each change that ends the account's sessions
-	Barred            int64                 // the Epoch that began when Status was last changed from active; 0: never
-	CompanyGeneration int64                 // the company's: grows with each ending of all its sessions
-	FailureCounts     map[Kind]FailureCount // wrong attempts when the account was loaded; nil without any
-	Outbox            []OutboxEvent         // for Create and Update, which store these events with the account; never loaded
+	NewBackupCodes    []string              // hashes that Create stores with the account; never loaded
+	Generation        int64                 // the session generation: grows with each change that revokes the account's sessions
+	Barred            int64                 // the Generation that began when Status last changed from active; 0 if it never did
+	CompanyGeneration int64                 // the company's session generation: grows each time that all its sessions are revoked
+	FailureCounts     map[Kind]FailureCount // wrong attempts when the account was loaded; nil for none
+	Outbox            []OutboxEvent         // events that Create and Update store with the account; never loaded
 	Created           time.Time
 	Updated           time.Time
 }
@@ -52,22 +52,23 @@ type Identity struct {
 	Subject  string
 }
 
-// An Acceptance is a disclaimer that a user accepted, in one version.
+// An Acceptance records that a user accepted a version of a disclaimer.
 type Acceptance struct {
 	Code    string    `json:"code"`
 	Version string    `json:"version"`
 	At      time.Time `json:"at"`
 }
 
-// A Subject is whose wrong attempts are counted: an account or, where no
-// account has the login id that was sent, that login id.
+// A FailureKey says what wrong attempts are counted for: an account or, if no account
+// has the login id that the client sent, that login id.
 type FailureKey struct {
 	Company string
 	Account int64  // 0 with LoginID
-	LoginID string // its alias; empty with Account
+	LoginID string // a login id hash; empty with Account
 }
 
-// A Kind tells one tally of a subject from another. A store keeps it as it is.
+// A Kind is the kind of a failure count. A FailureKey has one count of each. Stores
+// save the values, so they must not change.
 type Kind string
 
 const (
@@ -76,20 +77,20 @@ const (
 	WrongAnswers   Kind = "answer"
 )
 
-// A Tally counts a subject's wrong attempts.
+// A FailureCount counts wrong attempts of a Kind for a FailureKey.
 type FailureCount struct {
 	Count int
-	// Until is, for passwords, when the lock ends; for the others, when the
-	// window ends and the count with it.
+	// Until is the end of the lock, for passwords. For the other kinds it is the
+	// end of the window, when the count starts again from zero.
 	Until  time.Time
-	Outbox []OutboxEvent // for Tally, which stores these events with the tally; never loaded
+	Outbox []OutboxEvent // events that UpdateFailures stores with the count; never loaded
 }
 
-// AskedElsewhere stands in the place of a password's hash for an account whose
-// password only the system that it came from knows. That is asked once: a right
-// password is kept as a hash of our own.
+// AskedElsewhere replaces the password hash of an account whose password only its
+// former system knows. Once that system confirms a password, mnemogate stores its own
+// hash of it and does not ask again.
 const AskedElsewhere = "$webhook$"
 
-// HasApp reports whether the account's second factor is its app. It follows a
-// password: an account without one logs in by SMS.
+// HasApp reports whether the account's second factor is an authenticator app. The app
+// needs a password first: an account without one logs in by SMS.
 func (a Account) HasApp() bool { return a.TOTP != "" && a.PasswordHash != "" }

@@ -2,58 +2,60 @@ package record
 
 import "time"
 
-// An Event tells what happened: the outcome of a route, a lock, the end of a
-// session, a change by an administrator. It is made once; the audit log, the
-// metrics, the account's history and the outbox read it, the outbox in the
-// same step as the change and the others once that has succeeded.
+// An Event says what happened: the outcome of a route, a lock, the end of a session,
+// or a change by an administrator. The audit log, the metrics, the account's history
+// and the outbox all use the same Event. The outbox stores it in the same step as the
+// change; the others get it after the change has succeeded.
 //
-// flows.EventKinds lists the names and which fields each has. None ever holds what
-// a client sent, but for what the store or the configuration knows as well, and its
-// user agent: a login id that was typed may be a password. In a history its JSON is
-// kept, beside its time.
+// flows.EventKinds lists the names and the fields that each can have. An Event never
+// holds what a client sent, because a user may type a password as the login id. The
+// exceptions are the user agent, and values that the store or the configuration also
+// has. A history keeps the JSON of the Event, and its time.
 type Event struct {
 	Name      string    `json:"event"`
 	Time      time.Time `json:"-"`
-	Company   string    `json:"-"`                    // if it is a configured one
-	Account   int64     `json:"-"`                    // its ID, once it was found, for its history alone
-	Mnemocode string    `json:"mnemocode,omitempty"`  // of the account, once it was found
-	Session   string    `json:"session,omitempty"`    // Session.ID, of no use as a token
-	State     State     `json:"state,omitempty"`      // of that session: what the request led to, or where it was
+	Company   string    `json:"-"`                    // if it is configured
+	Account   int64     `json:"-"`                    // the account's ID, once it is known; only for its history
+	Mnemocode string    `json:"mnemocode,omitempty"`  // the account's, once it is known
+	Session   string    `json:"session,omitempty"`    // Session.ID, which is not a token
+	State     State     `json:"state,omitempty"`      // the session's: after the request, or before it if nothing changed
 	Address   string    `json:"address,omitempty"`    // the client's
-	UserAgent string    `json:"user_agent,omitempty"` // what the client says it is, cut at 200 bytes
-	Key       string    `json:"-"`                    // which API key the client has: see flows.Service.Company, and flows.KeyOfPage
-	Actor     string    `json:"actor,omitempty"`      // who managed the account: the name of a key for the accounts API, or ActorAdmin
-	Country   string    `json:"-"`                    // calling code, as +370, of the phone that an SMS was for or whose code was given
+	UserAgent string    `json:"user_agent,omitempty"` // the client's, cut at 200 bytes
+	Key       string    `json:"-"`                    // the client's API key: see flows.Service.Company, and flows.KeyOfPage
+	Actor     string    `json:"actor,omitempty"`      // what changed the account: the name of a key for the accounts API, or ActorAdmin
+	Country   string    `json:"-"`                    // calling code, such as +370, of the phone that the SMS or its code was for
 	Route     string    `json:"route,omitempty"`      // Route.Path
 	Result    string    `json:"result,omitempty"`     // Success or the error_code
-	Reason    string    `json:"reason,omitempty"`     // why, as far as Result does not say it
-	Traffic   *Traffic  `json:"-"`                    // of an address that reached a limit; else nil
-	Noise     bool      `json:"-"`                    // strangers can cause it, who know a login id and no secret; for History.Record
+	Reason    string    `json:"reason,omitempty"`     // why, if Result does not say it
+	Traffic   *Traffic  `json:"-"`                    // of an address that reached a limit; nil otherwise
+	Noise     bool      `json:"-"`                    // clients that know a login id and no secret can cause it; for History.Record
 
-	// What only the outbox tells, see background.OutboxEvents.
-	Previous string       `json:"-"` // the mnemocode before the change, if that changed it
-	Fields   []string     `json:"-"` // that were changed, in the words of the accounts API
+	// Only the outbox uses these fields: see background.OutboxEvents.
+	Previous string       `json:"-"` // the mnemocode before the change, if the change replaced it
+	Fields   []string     `json:"-"` // the changed fields, as the accounts API names them
 	Accepted []Acceptance `json:"-"` // disclaimers
-	Until    time.Time    `json:"-"` // a lock's end
-	Provider int          `json:"-"` // whose user was bound
+	Until    time.Time    `json:"-"` // the end of the lock
+	Provider int          `json:"-"` // the provider of the user that was bound
 }
 
-// A Traffic is what came from an address in the window of a limit, when it reached that:
-// how many attempts the limit had counted, on all nodes, and what this node saw of them.
+// A Traffic describes the requests of an address in the window of a limit, at the time
+// that it reached the limit. Attempts comes from all nodes, the other fields from this
+// node alone.
 type Traffic struct {
-	Attempts int
-	Accounts int // different ones; 64 stands for any more
+	Attempts int // that the limit counted
+	Accounts int // different ones; 64 means 64 or more
 	Failures int // wrong passwords, codes, answers and login ids
-	Logins   int // that came to their end
+	Logins   int // completed ones
 }
 
-// Kinds of Traffic, for operators who wonder whether to raise a limit.
+// Kinds of Traffic. They help operators to decide whether to raise a limit.
 const (
-	TrafficOfUsers     = "users"     // most of those who tried logged in
+	TrafficOfUsers     = "users"     // most users who tried logged in
 	TrafficOfStrangers = "strangers" // most did not
 )
 
-// Kind tells users who share an address from programs that guess, or have SMS sent.
+// Kind guesses whether users share the address, or a program guesses secrets or
+// triggers SMS.
 func (t *Traffic) Kind() string {
 	if t.Logins > t.Failures && 2*t.Logins >= t.Accounts {
 		return TrafficOfUsers
@@ -61,14 +63,14 @@ func (t *Traffic) Kind() string {
 	return TrafficOfStrangers
 }
 
-// Success is the Result of what succeeded.
+// Success is the Result of a route that succeeded.
 const Success = "success"
 
-// ActorAdmin is the Actor of who came by Caddy's admin endpoint. No key can have
+// ActorAdmin is the Actor of changes through Caddy's admin endpoint. No key can have
 // this name.
 const ActorAdmin = "admin endpoint"
 
-// Names of events. A route's have its path without auth/ and with dots
+// Names of events. The name for a route is its path without auth/ and with dots
 // (Route.Event): mnemogate.recovery.checkotp.success, ….failure.
 const (
 	EventPrefix   = "mnemogate."
@@ -100,7 +102,7 @@ const (
 
 	IdentityBound = adminPrefix + "identity_bound"
 
-	// What an administrator did: for flows.Service.Emit.
+	// Changes by an administrator: for flows.Service.Emit.
 	AccountCreated     = adminPrefix + "created"
 	AccountChanged     = adminPrefix + "changed"
 	AccountDeleted     = adminPrefix + "deleted"
@@ -111,29 +113,29 @@ const (
 	AccountPasswordWrong = adminPrefix + "password_wrong"
 	AccountWelcomed      = adminPrefix + "welcomed"
 
-	// What befell a key for the accounts API.
+	// Problems with a key for the accounts API.
 	KeyWrong   = keyPrefix + "wrong"
 	KeyRefused = keyPrefix + "refused"
 )
 
 // Reasons of SessionEnded.
 const (
-	EndedByLogout   = "logout"   // its own
-	EndedByPassword = "password" // one was set by auth/setpassword
+	EndedByLogout   = "logout"   // its user logged out
+	EndedByPassword = "password" // auth/setpassword set a password
 	EndedByChange   = "account"  // an administrator changed or deleted the account
-	EndedByAdmin    = "admin"    // an administrator ended it
-	EndedLate       = "owed"     // a change that was cut short before it could end it
+	EndedByAdmin    = "admin"    // an administrator revoked it
+	EndedLate       = "owed"     // a crash delayed the revocation that a change had stored
 )
 
-// An EventKind documents the events of a name.
+// An EventKind documents the events of one name.
 type EventKind struct {
 	Name   string
 	When   string
-	Fields []string // that it can have beside name and time, in the order of Event
+	Fields []string // the fields it can have, in the order of Event, except name and time
 }
 
 // EventKinds lists the events that are not the outcome of a route. flows.EventKinds
-// lists those, too.
+// includes them.
 var EventKinds = eventKinds()
 
 func eventKinds() []EventKind {

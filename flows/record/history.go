@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// A History is an Accounts that keeps what happened to accounts. Not every
-// Accounts is one.
+// A History is an Accounts that keeps the events of accounts. It is optional.
 type History interface {
-	// Record keeps events, each of the account that its Company and Account name;
-	// one of an account that is not there is forgotten. Of each account it keeps
-	// no more than the newest HistoryKept that are Noise, and as many others. They
-	// go with their account.
+	// Record keeps events. The Company and Account of each name its account; an
+	// event of a missing account is dropped. Record keeps the newest HistoryKept
+	// events of an account with Noise set, and as many without. Deleting the
+	// account deletes its events.
 	Record(ctx context.Context, events []Event) error
-	// Recorded returns up to limit of an account's events, the newest first.
+	// Recorded returns up to limit of an account's events, newest first.
 	Recorded(ctx context.Context, company string, account int64, limit int) ([]Event, error)
-	// Forget forgets the events from before a time. It holds no one up for long.
+	// Forget deletes events older than before. It must not block other calls for
+	// long.
 	Forget(ctx context.Context, before time.Time) error
 }
 
-// HistoryKept is how many events of an account are kept that strangers can cause,
-// and how many others: whoever tries passwords pushes none of these out.
+// HistoryKept is how many events of an account are kept that anyone who knows a login
+// id can cause, and how many others. The two are counted apart, so guessing passwords
+// cannot push out the other events.
 const HistoryKept = 100

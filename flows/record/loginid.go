@@ -8,10 +8,10 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// NormalizeLoginID returns the one form under which a login id, of whichever
-// kind, is kept and looked up: without regard to case and surrounding space
-// (Unicode NFKC, case folded) and, if it is an international phone number,
-// without spaces, dots, dashes and brackets and with + for 00.
+// NormalizeLoginID returns the form in which a login id of any kind is stored and
+// looked up. It ignores case and surrounding space (Unicode NFKC, case folded). In an
+// international phone number it also removes spaces, dots, dashes and brackets, and
+// replaces a leading 00 with +.
 func NormalizeLoginID(s string) string {
 	s = fold(s)
 	if phone := phoneDigits(s); phone != "" {
@@ -20,12 +20,12 @@ func NormalizeLoginID(s string) string {
 	return s
 }
 
-// NormalizePhone returns a phone number as E.164, or "" if s is none.
+// NormalizePhone returns a phone number as E.164, or "" if s is not one.
 func NormalizePhone(s string) string { return phoneDigits(norm.NFKC.String(strings.TrimSpace(s))) }
 
-// NormalizeLoginIDPart returns the form in which a part of a login id is found in
-// normalised ones. One that looks like a part of a phone number, with a plus, spaces or
-// brackets, is without the marks that such numbers are written with.
+// NormalizeLoginIDPart normalises a part of a login id, so that it can be found in
+// normalised login ids. If the part looks like a piece of a phone number, with a plus,
+// spaces or brackets, it removes spaces, brackets, dashes and dots.
 func NormalizeLoginIDPart(s string) string {
 	s = fold(s)
 	const digits, marks = "0123456789", "+() "
@@ -40,7 +40,7 @@ func NormalizeLoginIDPart(s string) string {
 	return s
 }
 
-// LoginIDs returns an account's login ids, normalised, by the name of their field.
+// LoginIDs returns an account's normalised login ids by field name.
 func LoginIDs(a Account) map[string]string {
 	ids := map[string]string{}
 	for field, id := range map[string]string{
@@ -55,15 +55,15 @@ func LoginIDs(a Account) map[string]string {
 	return ids
 }
 
-// fold makes texts equal that a person takes for the same.
+// fold maps texts that a person takes for the same to one text.
 func fold(s string) string { return password.Fold(s) }
 
-// FoldAnswer is fold with each run of spaces squeezed to one.
+// FoldAnswer is fold, and replaces each run of spaces with one space.
 func FoldAnswer(s string) string { return strings.Join(strings.Fields(fold(s)), " ") }
 
-// phoneDigits returns + and the digits of an international number of 7 to 15
-// digits (ITU-T E.164), or "". Marks that nobody sees come along where a number
-// is copied out of a list of contacts: they say that it is written left to right.
+// phoneDigits returns + and the digits of an international number of 7 to 15 digits
+// (ITU-T E.164), or "". It also removes invisible formatting characters: numbers that
+// are copied from a contact list often contain marks for left-to-right text.
 func phoneDigits(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r == '.' || unicode.In(r, unicode.White_Space, unicode.Dash, unicode.Ps, unicode.Pe, unicode.Cf) {
@@ -81,8 +81,8 @@ func phoneDigits(s string) string {
 	return "+" + digits
 }
 
-// NormalizeBackupCode takes the code as people type it: with spaces and
-// dashes, in any case.
+// NormalizeBackupCode accepts a code as people type it: with spaces and dashes, in
+// any case.
 func NormalizeBackupCode(s string) string {
 	return strings.NewReplacer(" ", "", "-", "").Replace(strings.ToUpper(s))
 }
@@ -95,9 +95,9 @@ func MaskPhone(phone string) string {
 	return phone[:3] + strings.Repeat("*", len(phone)-5) + phone[len(phone)-2:]
 }
 
-// SameEmail compares byte for byte, but for the case of ASCII letters. Login ids
-// are folded further, and that makes one of addresses which are several people's:
-// faß.de and fass.de have different owners.
+// SameEmail reports whether two addresses differ at most in the case of ASCII letters.
+// The folding of login ids would go too far: it makes faß.de and fass.de equal, which
+// have different owners.
 func SameEmail(a, b string) bool {
 	if len(a) != len(b) {
 		return false

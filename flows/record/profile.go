@@ -2,9 +2,9 @@ package record
 
 import "strings"
 
-// A Profile is what an application is told of an account beside its mnemocode,
-// as it was at the login: up to three values, each escaped, with a space
-// between them; empty where there is none.
+// A Profile is what the backend gets of an account in addition to its mnemocode. It is
+// taken at login. It holds three values, each escaped, separated by spaces; a value may
+// be empty. It is empty if all values are.
 type Profile string
 
 // A ProfileField is one of a Profile's values.
@@ -16,7 +16,7 @@ const (
 	ProfilePhone
 )
 
-// NewProfile returns those of the account's values that are asked for.
+// NewProfile returns a profile with the requested fields of the account.
 func NewProfile(a Account, fields []ProfileField) Profile {
 	var values [3]string
 	for _, f := range fields {
@@ -29,7 +29,7 @@ func NewProfile(a Account, fields []ProfileField) Profile {
 	return p
 }
 
-// Value returns a field's, escaped; empty if there is none.
+// Value returns the escaped value of a field, or "" if it has none.
 func (p Profile) Value(f ProfileField) string {
 	rest := string(p)
 	for range f {
@@ -39,7 +39,7 @@ func (p Profile) Value(f ProfileField) string {
 	return value
 }
 
-// escape percent-encodes each byte that is no visible ASCII or a %.
+// escape percent-encodes % and every byte that is not visible ASCII.
 func escape(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

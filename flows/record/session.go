@@ -8,39 +8,39 @@ import (
 // A Session is what a store keeps for one token.
 type Session struct {
 	Hash              TokenHash
-	ID                string // names the session, through all its steps, to operators; of no use as a token
+	ID                string // identifies the session to operators, through all its steps; it is not a token
 	Company           string
-	Account           int64  // 0 for a decoy, which no step lets pass
+	Account           int64  // 0 for a decoy, which cannot complete any step
 	Mnemocode         string // the account's; empty for a decoy
-	LoginID           string // a decoy's: the alias of the login id that was sent, which carries its counters
-	Generation        int64  // the account's Epoch when its owner began to log in
-	CompanyGeneration int64  // the company's then, see Account
+	LoginID           string // for a decoy: the hash of the login id that was sent, for which its attempts are counted
+	Generation        int64  // the account's Generation when the login began
+	CompanyGeneration int64  // the company's at that time, see Account
 	State             State
-	Accepted          []Acceptance // disclaimers accepted on the way, written to the account once authorized
+	Accepted          []Acceptance // disclaimers accepted so far, written to the account when the session is authorized
 	Created           time.Time
-	Expires           time.Time // when the token ends unless it is used; moves with use while Authorized
-	Ends              time.Time // when it ends whatever happens; Expires never lies behind it
-	LastUsed          time.Time // when a request was last seen to use it: see Touch
-	Address           string    // from where its state was reached: of an authorized one, the login
-	UserAgent         string    // of that request
-	Profile           Profile   // what the application is told of the account beside its mnemocode
-	Code              *Code     // the one-time code that waits to be entered; nil when there is none or it was spent
-	ByApp             bool      // in CheckOTP: the code is the authenticator app's, until SetCode gives the session another
-	AtMost            int       // for Create and Replace, and not kept: how many of the account's sessions may be in State; 0: any number
+	Expires           time.Time // when the token expires if it is not used; use moves it while Authorized
+	Ends              time.Time // when the session ends in any case; Expires is never later
+	LastUsed          time.Time // when a request last used the session, roughly: see Touch
+	Address           string    // the client's when the session reached its state: for an authorized session, at login
+	UserAgent         string    // of the same request
+	Profile           Profile   // what the backend gets of the account in addition to the mnemocode
+	Code              *Code     // the one-time code that the user must enter; nil if there is none or it was used
+	ByApp             bool      // in CheckOTP: the code comes from the authenticator app, until SetCode sets another
+	AtMost            int       // for Create and Replace, not stored: the account's maximum of sessions in State; 0 for any number
 }
 
 // A Code is a one-time code as a store keeps it.
 type Code struct {
-	Hash    [sha256.Size]byte // keyed with the session's token, so that a stored hash can't be searched
-	Phone   string            // where it was sent; it is void for any other
+	Hash    [sha256.Size]byte // keyed with the session's token, so that a stolen hash can't be brute-forced
+	Phone   string            // the phone it was sent to; the code is invalid for any other
 	Expires time.Time
 }
 
-// MaxSessions is how many sessions in one state an account may ever have
+// MaxSessions is the highest number of sessions in one state that an account can have
 // (contract, section 5).
 const MaxSessions = 10_000
 
-// IdleUntil is when a session expires that would without a bound at t.
+// IdleUntil returns the time to expire at: t, but no later than Ends.
 func (s *Session) IdleUntil(t time.Time) time.Time {
 	if t.After(s.Ends) {
 		return s.Ends
@@ -48,7 +48,7 @@ func (s *Session) IdleUntil(t time.Time) time.Time {
 	return t
 }
 
-// Ended is the event of a session that was ended.
+// Ended returns the event that the session was revoked. The other fields come from by.
 func (s Session) Ended(by Event) Event {
 	by.Name, by.Company, by.Account, by.Mnemocode = SessionEnded, s.Company, s.Account, s.Mnemocode
 	by.Session, by.State = s.ID, s.State

@@ -1,6 +1,6 @@
 package record
 
-// A State is the session_state of the interface, on the wire and in a store.
+// A State is the session_state of the protocol. Stores keep it as it is on the wire.
 type State string
 
 const (
@@ -14,8 +14,8 @@ const (
 	RecoveryQuestion  State = "recovery-checkquestion" // the control question was asked
 	RecoveryPassword  State = "recovery-setpassword"   // recovery is proven; a new password comes next
 
-	// MailedLink is kept under the token of a mailed link until
-	// auth/recovery/checklink exchanges it. No answer ever carries it.
+	// MailedLink is the state of the token in a mailed link until
+	// auth/recovery/checklink exchanges it. No response contains it.
 	MailedLink State = "recovery-link"
 )
 

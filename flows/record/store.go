@@ -1,10 +1,9 @@
-// Package record has what is kept of accounts, sessions and events, and the
-// interfaces of who keeps it.
+// Package record defines accounts, sessions and events, and the interfaces of the
+// stores that keep them.
 //
-// A store needs no more of the protocol than this. Start with Accounts and
-// Sessions, each sentence of which a store must keep to; Account, Session and
-// Event are what they hold. Outbox, History, Census, Feed and Recaller are what a
-// store can do beside.
+// To write a store, start with Accounts and Sessions: a store must keep every promise
+// in their comments. Account, Session and Event are what they store. Outbox, History,
+// Census, Feed and Recaller are optional.
 package record
 
 import (
@@ -14,33 +13,34 @@ import (
 	"time"
 )
 
-// What a store answers when it has understood the question. Every other error
-// of a store means that it could not answer, and becomes service.unavailable.
+// These errors are answers of a store. Any other error means that the store could
+// not answer, and the client gets service.unavailable.
 var (
-	// ErrNotFound: there is no such row.
+	// ErrNotFound means that the row does not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict: the row is not (or no longer) as the caller assumed, so
-	// nothing was changed.
+	// ErrConflict means that the row is not, or is no longer, in the state that
+	// the caller assumed. Nothing was changed.
 	ErrConflict = errors.New("conflict")
 )
 
-// IsAnswer reports whether an error of a store is one that it answers with: one
-// of those above, a Full or a TakenError.
+// IsAnswer reports whether err is an answer of a store: ErrNotFound, ErrConflict,
+// a Full or a TakenError.
 func IsAnswer(err error) bool {
 	_, taken := errors.AsType[*TakenError](err)
 	_, full := errors.AsType[*Full](err)
 	return taken || full || errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict)
 }
 
-// Accounts keeps what outlives a session: accounts and their login ids,
-// identities, acceptances and backup codes, and the tallies of wrong attempts,
-// which must not be lost with the sessions.
+// Accounts keeps what outlives a session: accounts with their login ids, identities,
+// acceptances and backup codes. It also keeps the failure counts, which must survive
+// the loss of the sessions.
 //
 // All methods may be called concurrently, from many processes. A method either
-// does all it says or nothing. Account ids are never given twice, so a new
-// account inherits nothing from a deleted one; an account of another company
-// is as good as none. A function that is handed over must be quick and not call
-// the store: it runs while others wait, and may be called more than once.
+// does everything it says or nothing. An account id is never reused, so a new
+// account inherits nothing from a deleted one. A method treats an account of
+// another company as missing. A function that is passed to a method must be quick
+// and must not call the store: other calls wait for it, and it may be called more
+// than once.
 type Accounts interface {
 	AccountReader
 	AccountWriter
@@ -49,20 +49,21 @@ type Accounts interface {
 	PendingRevocations
 	Seeds
 
-	// Secret returns 32 random bytes, made at the first call and the same ever
-	// after, on every node.
+	// Secret returns 32 random bytes. The first call creates them; later calls
+	// return the same bytes on every node.
 	Secret(ctx context.Context) ([]byte, error)
-	// Sweep forgets tallies of unknown login ids that did not change for a
-	// day. It holds no one up for long.
+	// Sweep deletes failure counts of unknown login ids that have not changed for
+	// a day. It must not block other calls for long.
 	Sweep(ctx context.Context, now time.Time) error
 }
 
-// An AccountReader finds accounts. They come with their Tallies.
+// An AccountReader finds accounts. Each comes with its FailureCounts.
 type AccountReader interface {
-	// ByLoginID finds the account of the company that has this normalised
-	// login id. ErrNotFound if none has; then the account is empty but for Era
-	// and Tallies, which are those of the login id's alias. It takes as long and
-	// goes to the database as often as for one that an account has.
+	// ByLoginID finds the account of the company that has this normalised login
+	// id. If none has it, ByLoginID returns ErrNotFound and an account that is
+	// empty except for CompanyGeneration and FailureCounts, which are those of the
+	// login id hash. An unknown login id takes as long and as many database calls
+	// as a known one, so that timing does not reveal which exist.
 	ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (Account, error)
 	// ByID finds an account by its id. ErrNotFound.
 	ByID(ctx context.Context, company string, id int64) (Account, error)
@@ -71,226 +72,235 @@ type AccountReader interface {
 	// ByIdentity finds the account bound to a provider's user. ErrNotFound.
 	ByIdentity(ctx context.Context, company string, identity Identity) (Account, error)
 	// List returns up to limit of the company's accounts, ordered by mnemocode
-	// (byte by byte), beginning behind after.
+	// (byte by byte), starting after the mnemocode after.
 	List(ctx context.Context, company, after string, limit int) ([]Account, error)
-	// Search is List of the accounts that match. It looks at up to match.Reach accounts
-	// behind after. If it has looked at so many, last is the mnemocode of the last of
-	// them, else empty.
+	// Search is List for the accounts that match. It examines up to match.Reach
+	// accounts. If it stops there, last is the mnemocode of the last account it
+	// examined; otherwise last is empty.
 	Search(ctx context.Context, company string, match Match, after string, limit int) (found []Account, last string, err error)
 }
 
 // A Match is what Search looks for. An empty field matches every account.
 type Match struct {
 	Status Status
-	Part   string // that one of the account's normalised login ids contains: see NormalizeLoginIDPart
-	Reach  int    // how many accounts to look at, so that a search has a bounded cost
+	Part   string // a part of one of the account's normalised login ids: see NormalizeLoginIDPart
+	Reach  int    // how many accounts to examine, which bounds the cost of a search
 }
 
-// An AccountWriter makes, changes and deletes accounts. The
-// outbox events of a change are stored in the same step: those of Account.Outbox,
-// Tally.Outbox or the last arguments. Only an Accounts that is an Outbox is handed any.
+// An AccountWriter creates, changes and deletes accounts. It stores the outbox events
+// of a change in the same step as the change. The events come in Account.Outbox, in
+// FailureCount.Outbox or as the last arguments. Callers pass events only to Accounts
+// that implement Outbox.
 type AccountWriter interface {
-	// Create stores a new account and returns its id; a.ID, Epoch, Barred, Era, Created,
-	// Updated and BackupCodes are ignored. Its login ids are LoginIDs(a), its backup
-	// codes NewBackupCodes. A TakenError tells what another account of the company
-	// holds already.
+	// Create stores a new account and returns its id. It ignores ID, Generation,
+	// Barred, CompanyGeneration, Created, Updated and BackupCodes of a. The login
+	// ids are LoginIDs(a), the backup codes NewBackupCodes. A TakenError says which
+	// value another account of the company already has.
 	Create(ctx context.Context, now time.Time, a Account) (int64, error)
-	// Update loads the account, lets change alter it and stores it, in one
-	// step that no other write to the account can come between. It ignores
-	// changes of ID, Company, Epoch, Barred, Era, Accepted, BackupCodes, Tallies and Created;
-	// Updated, too, is what change makes of it. If change fails, nothing is
-	// stored and its error returned. ErrNotFound; a TakenError. If change says
-	// that it ends the account's sessions, the Epoch grows by one and the ending
-	// is owed (see Endings); if it then also changes Status from active, Barred
-	// becomes that Epoch. The account is returned as stored.
+	// Update loads the account, calls change, stores what change made of the
+	// account and returns the account as stored. No other write to the account can
+	// happen in between. Update ignores changes of ID, Company, Generation, Barred,
+	// CompanyGeneration, Accepted, BackupCodes, FailureCounts and Created. It does
+	// not set Updated: change does. If change fails, Update stores nothing and
+	// returns that error. Other errors are ErrNotFound and a TakenError.
+	//
+	// If change reports that the account's sessions end, Update increments
+	// Generation and stores a pending revocation (see PendingRevocations). If change
+	// also moved Status away from active, Barred becomes the new Generation.
 	Update(ctx context.Context, company string, id int64, change func(*Account) (ends bool, err error)) (Account, error)
-	// SetPassword stores a password hash, clears MustSetPassword and the tally
-	// of wrong passwords, raises the Epoch to epoch+1 and owes the ending, which
-	// is to keep the session keep (none, if it is zero), if the account is there
-	// and its Epoch still epoch; else ErrConflict. Of many callers with one
-	// epoch, one wins.
+	// SetPassword stores a password hash, clears MustSetPassword and the failure
+	// count of passwords, increments Generation and stores a pending revocation
+	// that spares the session keep (none if keep is zero). It returns ErrConflict
+	// if the account is missing or its Generation is no longer generation. Of
+	// several callers with the same generation, one succeeds.
 	SetPassword(ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep TokenHash, events ...OutboxEvent) error
-	// Accept records acceptances, each replacing an older version's. ErrNotFound.
+	// Accept stores acceptances. Each replaces that of an older version. ErrNotFound.
 	Accept(ctx context.Context, company string, id int64, accepted []Acceptance, events ...OutboxEvent) error
-	// Delete removes the account with all that belongs to it; its ending is
-	// owed, for every epoch. ErrNotFound.
+	// Delete removes the account with everything that belongs to it, and stores a
+	// pending revocation of all its session generations. ErrNotFound.
 	Delete(ctx context.Context, company string, id int64, events ...OutboxEvent) error
 }
 
 // BackupCodes keeps the hashes of accounts' backup codes.
 type BackupCodes interface {
-	// SetBackupCodes replaces the account's backup codes by these hashes. ErrNotFound.
+	// SetBackupCodes replaces the account's backup codes with these hashes. ErrNotFound.
 	SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, events ...OutboxEvent) error
-	// BackupCodes returns the hashes of the codes that are left.
+	// BackupCodes returns the hashes of the unused codes.
 	BackupCodes(ctx context.Context, company string, id int64) ([]string, error)
-	// UseBackupCode removes one. ErrConflict if it is gone already.
+	// UseBackupCode removes a code. ErrConflict if it was already used.
 	UseBackupCode(ctx context.Context, company string, id int64, hash string) error
 }
 
-// Tallies counts wrong attempts.
+// FailureCounts counts wrong attempts.
 type FailureCounts interface {
-	// Tally loads a tally (a zero one where there is none), lets change alter
-	// it and stores what it became, in one step that no other change of the
-	// tally can come between. If change fails nothing is stored and its error
-	// returned.
+	// UpdateFailures loads a failure count (a zero one if none is stored), calls
+	// change and stores the result. No other change of the same count can happen in
+	// between. If change fails, UpdateFailures stores nothing and returns that error.
 	UpdateFailures(ctx context.Context, now time.Time, subject FailureKey, kind Kind, change func(*FailureCount) error) error
-	// Tallies returns all tallies of the subject.
+	// FailureCounts returns all failure counts of the key.
 	FailureCounts(ctx context.Context, subject FailureKey) (map[Kind]FailureCount, error)
 }
 
-// Endings remembers whose sessions are still to be ended: what Update, Delete,
-// SetPassword and NewEra owe until Ended is called, so that a crash between the
-// change and Sessions.End loses no ending.
+// PendingRevocations keeps the revocations that Update, Delete, SetPassword and
+// NewCompanyGeneration store, until RevocationDone removes them. If a process crashes
+// between a change and Sessions.End, the revocation is still pending and happens later.
 type PendingRevocations interface {
-	// NewEra begins a new era of the company, one higher than the last: that of
-	// all accounts which are loaded from now on. It owes the ending of the
-	// sessions of earlier ones, which it returns, in one step and as quickly for
-	// a million accounts as for one.
+	// NewCompanyGeneration increments the session generation of the company.
+	// Accounts that are loaded from now on have the new one. In the same step it
+	// stores a pending revocation of the sessions of older generations, and returns
+	// it. It takes as long for a million accounts as for one.
 	NewCompanyGeneration(ctx context.Context, company string) (Revocation, error)
-	// Endings returns up to limit endings that are still to be done, ordered by
-	// company and account, beginning behind after's.
+	// PendingRevocations returns up to limit pending revocations, ordered by
+	// company and account, starting after the company and account of after.
 	PendingRevocations(ctx context.Context, after Revocation, limit int) ([]Revocation, error)
-	// Ended takes an ending off the list, if its epoch has not grown since.
+	// RevocationDone removes a pending revocation, unless its generation has
+	// increased since.
 	RevocationDone(ctx context.Context, ending Revocation) error
 }
 
-// Seeds remembers which of the configuration's accounts were there once.
+// Seeds remembers which accounts of the configuration have ever existed.
 type Seeds interface {
-	// SetSeeded records that the configuration's account of this mnemocode was
-	// there, which outlives the account: deleted, it is not created again.
+	// SetSeeded records that the account with this mnemocode was created from the
+	// configuration. The record outlives the account, so that a deleted account is
+	// not created again.
 	SetSeeded(ctx context.Context, company, mnemocode string) error
 	// Seeded reports whether SetSeeded was called.
 	Seeded(ctx context.Context, company, mnemocode string) (bool, error)
 }
 
-// A Census is an Accounts that answers what an operator wants to know of all
-// accounts. Not every Accounts is one.
+// A Census is an Accounts that answers an operator's questions about all accounts.
+// It is optional.
 type Census interface {
-	// CompaniesWithAccounts returns the companies that have accounts, in the order of
-	// their bytes.
+	// CompaniesWithAccounts returns the companies that have accounts, ordered byte
+	// by byte.
 	CompaniesWithAccounts(ctx context.Context) ([]string, error)
-	// Stranded counts, by company, the active accounts whose second factor could
-	// never be asked for: they have neither phone nor backup codes, nor a password
-	// with an authenticator app, nor an identity to log in with instead. It counts
-	// all such accounts, or only those whose SecondFactor is on.
+	// Stranded counts, by company, the active accounts that could never give a
+	// second factor. They have no phone, no backup codes, no password with an
+	// authenticator app, and no identity to log in with instead. If all is false,
+	// it counts only accounts whose SecondFactor is on.
 	Stranded(ctx context.Context, all bool) (map[string]int, error)
 }
 
-// Sessions keeps what lives for minutes to days: sessions with their codes,
-// links, and counters.
+// Sessions keeps what lives for minutes to days: sessions with their codes, links,
+// and counters.
 //
 // All methods may be called concurrently, from many processes. A method either
-// does all it says or nothing. Time is what the caller hands over; a store's
-// own expiry only clears away, and never before Keep has passed.
+// does everything it says or nothing. Callers pass the time. A store may delete
+// expired sessions by its own clock, but not before Keep has passed.
 type Sessions interface {
 	SessionReader
 	SessionWriter
 	SessionCodes
 	Counters
 
-	// Sweep clears away what has expired more than Keep ago. It holds no one
-	// up for long.
+	// Sweep deletes what expired more than Keep ago. It must not block other calls
+	// for long.
 	Sweep(ctx context.Context, now time.Time) error
 }
 
 // A SessionReader finds sessions.
 type SessionReader interface {
-	// Get returns a session, also an expired one. ErrNotFound if it was ended
-	// or never was.
+	// Get returns a session, even an expired one. ErrNotFound if the session was
+	// revoked or never existed.
 	Get(ctx context.Context, hash TokenHash) (Session, error)
-	// Revoked returns what is kept of a session or link that End has ended, for as
-	// long as it would have lived: Company, Account, Epoch, Era, State and Expires.
-	// ErrNotFound if End did not end it or it has been forgotten.
+	// Revoked returns what is kept of a session or link that End revoked: Company,
+	// Account, Generation, CompanyGeneration, State and Expires. It is kept for as
+	// long as the session would have lived. ErrNotFound if End did not revoke the
+	// session, or it is no longer kept.
 	Revoked(ctx context.Context, hash TokenHash) (Session, error)
-	// List returns an account's sessions that are not expired, links among
-	// them, oldest first. Of more than MaxSessions in a state it returns the
-	// newest.
+	// List returns an account's unexpired sessions and links, oldest first. If
+	// there are more than MaxSessions in a state, it returns the newest.
 	List(ctx context.Context, now time.Time, company string, account int64) ([]Session, error)
 }
 
-// A SessionWriter begins, carries on and ends sessions.
+// A SessionWriter creates, changes and revokes sessions.
 type SessionWriter interface {
-	// Create stores a session. ErrConflict if its account's sessions of that
-	// Epoch, or its company's of that Era, have been ended. A session in state MailedLink ends the account's
-	// other links. If the account then has more than s.AtMost sessions in the
-	// state of s, the oldest of them that live are ended, and a Feed is told of
-	// each before Create returns. A store may count on Hash.Bucket being the
-	// account's AccountBucket (a decoy's, Account 0, can be any), and on
-	// Replace's next being of the account of old.
+	// Create stores a session. It returns ErrConflict if the Generation of its
+	// account, or the CompanyGeneration of its company, was revoked. A session in
+	// state MailedLink revokes the other links of its account. If the account then
+	// has more than s.AtMost sessions in the state of s, Create revokes the oldest
+	// live ones, and notifies a Feed of each before it returns. A store may rely on
+	// Hash.Bucket being the account's AccountBucket (a decoy, whose Account is 0,
+	// may have any).
 	//
-	// The counters are charged in the same step: if one is at its limit, the
-	// error is Charge's and nothing is stored; if nothing is stored, nothing is
-	// charged. Only a store that keeps counters and sessions on different
-	// machines charges first, and may then have charged for an ErrConflict.
+	// Create charges the counters in the same step. If one is at its limit, Create
+	// returns the error of Charge and stores nothing. If nothing is stored, nothing
+	// is charged. The exception is a store that keeps counters and sessions on
+	// different machines: it charges first, and may have charged when it returns
+	// ErrConflict.
 	Create(ctx context.Context, now time.Time, s Session, counters ...Counter) error
-	// Replace ends the session under old and stores next, in one step.
-	// ErrConflict unless old is there, in state from, not expired at now, and
-	// next's Epoch and Era have not been ended. Of many callers with one token, one wins.
-	// AtMost and the counters are as in Create.
+	// Replace deletes the session under old and stores next, in one step. It
+	// returns ErrConflict unless the session under old exists, is in state from and
+	// has not expired at now. It also returns ErrConflict if the Generation or the
+	// CompanyGeneration of next was revoked. Of several callers with the same token,
+	// one succeeds. AtMost and the counters are as in Create. A store may rely on
+	// next being of the same account as old.
 	Replace(ctx context.Context, now time.Time, old TokenHash, from State, next Session, counters ...Counter) error
-	// Touch moves Expires forward, never back and never behind Ends, and LastUsed
-	// to now, never back. ErrNotFound if the session is gone or was expired at now.
+	// Touch moves Expires forward, never back and never past Ends. It sets LastUsed
+	// to now, unless LastUsed is later. ErrNotFound if the session is gone or had
+	// expired at now.
 	Touch(ctx context.Context, now time.Time, hash TokenHash, expires time.Time) error
-	// Expire makes a session that is expired at now one that is expired at any
-	// time: Get returns it with the zero time as Expires. It is kept for as long
-	// as it would have been. ErrNotFound if there is none such.
+	// Expire marks a session that has expired at now as expired at any time: Get
+	// returns it with a zero Expires. The session is kept as long as before.
+	// ErrNotFound if there is no such session.
 	Expire(ctx context.Context, now time.Time, hash TokenHash) error
-	// Delete ends a session. ErrNotFound if it is gone already.
+	// Delete revokes a session. ErrNotFound if it is already gone.
 	Delete(ctx context.Context, hash TokenHash) error
-	// DeleteID ends the account's session that has this ID, in whichever state
-	// it is, and returns it. Links are none. ErrNotFound if there is none, or if
-	// it is expired at now.
+	// DeleteID revokes the account's session with this ID, in any state, and
+	// returns it. It does not find links. ErrNotFound if there is no such session,
+	// or it has expired at now.
 	DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (Session, error)
-	// End ends what the Ending says, links among it, and Create and Replace
-	// refuse such from now on. It takes no longer for a million of them than for
-	// MaxSessions. In the same step the session e.Keep of the account is raised
-	// to e.Epoch, and so goes on, if it is Authorized and of the epoch just before.
-	// A session in RecoveryOTP that has a LoginID becomes a decoy of that instead of
-	// being ended. Revoked tells of what an account's Ending has ended.
+	// End revokes the sessions and links that e covers. From then on Create and
+	// Replace refuse such sessions. End takes no longer for a million sessions than
+	// for MaxSessions. In the same step it moves the session e.Keep to e.Generation,
+	// so that this session goes on, if it belongs to the account, is Authorized and
+	// is of the generation just before. A session in RecoveryOTP that has a LoginID
+	// is not revoked: it becomes a decoy for that login id hash. Revoked returns
+	// what End revoked for an account.
 	End(ctx context.Context, now time.Time, e Revocation) error
 }
 
 // SessionCodes keeps the one-time codes of sessions.
 type SessionCodes interface {
-	// OpenCode removes the code of a session in state and returns the number
-	// under which SetCode may give it a new one: each call's is higher.
-	// ErrConflict unless the session is there, in that state, not expired.
+	// OpenCode removes the code of a session in state. It returns a number with
+	// which SetCode may set a new one; each call returns a higher number.
+	// ErrConflict unless the session exists, in that state and unexpired.
 	OpenCode(ctx context.Context, now time.Time, hash TokenHash, state State) (int64, error)
-	// SetCode gives a session its code, and ends ByApp, unless OpenCode was called
-	// again since it returned number: then, or if the session is gone, ErrConflict.
+	// SetCode sets the code of a session and clears ByApp. ErrConflict if the
+	// session is gone, or OpenCode was called again after it returned number.
 	SetCode(ctx context.Context, hash TokenHash, number int64, code Code) error
-	// SpendCode returns a session as Get does, but takes its code away: Code is
-	// the one that was taken. Nothing is taken, and Code is nil, unless the
-	// session is the company's, in state and not expired at now. If it is, and
-	// one of the counters, which are only looked at, is at its limit, nothing is
-	// taken either, and the session comes with Charge's Full error. Of many
-	// callers, one gets the code.
+	// SpendCode returns a session as Get does and removes its code. The Code of the
+	// returned session is the removed one. SpendCode removes nothing, and Code is
+	// nil, unless the session belongs to the company, is in state and has not
+	// expired at now. It looks at the counters without charging them. If one is at
+	// its limit, SpendCode removes nothing and returns the session with the Full
+	// error of Charge. Of several callers, one gets the code.
 	SpendCode(ctx context.Context, now time.Time, company string, hash TokenHash, state State, counters ...Counter) (Session, error)
 }
 
-// Counters counts what is limited in a time.
+// Counters enforces rate limits.
 type Counters interface {
-	// Charge adds one to each counter that is not only looked at, or to none if
-	// one of them is at its limit: then the Full error tells until when. Of
-	// several, which are of one company or all of none, it names the first.
-	// Counters that are all only looked at are read, and nothing is written.
+	// Charge adds one to each counter without Look. If any counter is at its limit,
+	// Charge adds to none and returns a Full error, which names the first full
+	// counter and says until when. The counters are all of one company or all of
+	// none. If all have Look, Charge writes nothing.
 	Charge(ctx context.Context, now time.Time, counters ...Counter) error
 }
 
-// Keep is how long an expired session is remembered at least, so that its
-// token is answered auth.token.expired (contract: an hour).
+// Keep is the minimum time that an expired session is kept, so that a client with its
+// token gets auth.token.expired (contract: an hour).
 const Keep = time.Hour + 5*time.Minute
 
-// No session lives longer than LongestSession, whatever its company's policy says: a
-// company's ending is in force until all are gone that it has ended.
+// LongestSession is the longest life of a session, whatever its company's policy says.
+// The revocation of a company stays in force until all the sessions it covers are gone.
 const LongestSession = 366 * 24 * time.Hour
 
-// An Ending is an account all of whose sessions of an Epoch below this one must
-// end, but for Keep. That two endings are owed at once lets no session live that
-// either of them ends: only one of the epoch just before can be kept.
+// A Revocation revokes all sessions of an account whose Generation is below this one,
+// except the session Keep. Keep must be of the generation just before. So if two
+// revocations are pending, no session survives that either of them covers.
 //
-// With Account 0 it is the company, all of whose sessions of an Era below Epoch
-// must end, decoys among them, and none is kept.
+// If Account is 0, it revokes all sessions of the company whose CompanyGeneration is
+// below Generation, including decoys, and Keep is not used.
 type Revocation struct {
 	Company    string
 	Account    int64
@@ -298,20 +308,21 @@ type Revocation struct {
 	Keep       TokenHash // zero for none
 }
 
-// AllEpochs is the Epoch of a deleted account's ending.
+// AllGenerations is the Generation of a deleted account's revocation.
 const AllGenerations = int64(1) << 62
 
-// A Counter counts what happened within a window that begins with the first
-// event and ends after Window; then it starts again from nothing.
+// A Counter counts events within a window. The first event opens the window. After
+// Window the counter starts again from zero.
 type Counter struct {
-	Key    string // made by limits.Key: what stands before the slash is the company, empty for a counter of all
-	Limit  int    // 0: nothing is let through
+	Key    string // from limits.Key: the part before the slash is the company, empty for a counter of all companies
+	Limit  int    // 0 refuses everything
 	Window time.Duration
-	// Look: it is only looked at. At its limit it refuses like any other.
+	// Look makes Charge read the counter without adding to it. A full one still
+	// refuses.
 	Look bool
 }
 
-// Look returns the counters, all of them to be only looked at.
+// Look returns copies of the counters with Look set.
 func Look(counters ...Counter) []Counter {
 	counters = slices.Clone(counters)
 	for i := range counters {
@@ -328,33 +339,33 @@ type Full struct {
 
 func (f *Full) Error() string { return "limit reached" }
 
-// TakenError says which value another account of the company holds.
+// TakenError says which value another account of the company already has.
 type TakenError struct {
 	Field string // profile_mnemocode, primary_phone, primary_email, login_name or oauth_identities
 }
 
 func (e *TakenError) Error() string { return e.Field + " is taken by another account" }
 
-// A Feed is told by a store what happened to sessions on any node. Its methods
-// don't wait and may be called concurrently.
+// A Feed is notified by a store of what happens to sessions on any node. Its methods
+// don't block and may be called concurrently.
 type Feed interface {
-	// Ended: the session under hash was ended or replaced.
+	// Ended reports that the session under hash was revoked or replaced.
 	Ended(hash TokenHash)
-	// EndedAll: what the Ending says was ended.
+	// EndedAll reports that the sessions that e covers were revoked.
 	EndedAll(e Revocation)
-	// Flush: something may have been missed.
+	// Flush reports that earlier events may have been missed.
 	Flush()
-	// Trust: whatever is not heard of by until may have been missed. The zero
-	// time ends the trust, which a Memory begins without.
+	// SetLease says until when the feed can be relied on: after that, events may
+	// have been missed. The zero time ends the lease. A Memory starts without one.
 	SetLease(until time.Time)
 }
 
-// A Recaller is Sessions that remember: it answers the protected path without
-// asking, where it can.
+// A Recaller is a Sessions with a memory. Where it can, it answers requests to the
+// protected path without asking the store.
 type Recaller interface {
-	// Recall is Get, at now, for the company whose token it must be; empty for
-	// any. What comes from memory lacks ID, Era, Accepted, Created, LastUsed, Address
-	// and UserAgent, which are seldom of use there.
+	// Recall is Get, at now. The token must be of the company; an empty company
+	// accepts any. A session from memory lacks ID, CompanyGeneration, Accepted,
+	// Created, LastUsed, Address and UserAgent, which are seldom needed there.
 	Recall(ctx context.Context, now time.Time, company string, hash TokenHash) (Session, error)
 	// RecallWhole is Recall with ID and Created.
 	RecallWhole(ctx context.Context, now time.Time, company string, hash TokenHash) (Session, error)

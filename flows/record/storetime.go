@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// storeTime is how long a request waits for stores, all its calls together:
-// less than the 2 s within which it is answered, however slow they are.
+// storeTime is how long all calls of a request to stores may take together. It is less
+// than the 2 s within which every request gets an answer, even if the stores are slow.
 const storeTime = 1800 * time.Millisecond
 
 type storeTimeKey struct{}
 
-// WithStoreTime gives the calls to stores their time.
+// WithStoreTime returns a context whose calls to stores share storeTime.
 func WithStoreTime(ctx context.Context) context.Context {
 	left := new(atomic.Int64)
 	left.Store(int64(storeTime))
 	return context.WithValue(ctx, storeTimeKey{}, left)
 }
 
-// StoreContext is for stores whose servers may be slow. It returns the context
-// of one call, which has the limit, or what is left of the time that a request
-// has for all its calls. Done ends the call.
+// StoreContext is for stores whose servers may be slow. It returns the context of one
+// call, which times out after limit, or sooner if the request has less of its time
+// left. Call done when the call returns.
 func StoreContext(ctx context.Context, limit time.Duration) (call context.Context, done func()) {
 	left, ok := ctx.Value(storeTimeKey{}).(*atomic.Int64)
-	if !ok { // not a request's
+	if !ok { // not part of a request
 		return context.WithTimeout(ctx, limit)
 	}
 	began := time.Now()

@@ -5,26 +5,24 @@ import (
 	"strconv"
 )
 
-// A TokenHash is the SHA-256 of a token: all that a store ever holds of it.
+// A TokenHash is the SHA-256 of a token. Stores hold nothing else of a token.
 type TokenHash [sha256.Size]byte
 
-// Buckets is how many parts a store that is spread over many machines can
-// keep sessions in. It must not change: old tokens would be looked for in the
-// wrong part.
+// Buckets is the number of parts into which a store on several machines may divide the
+// sessions. It must never change: stored sessions would no longer be found.
 const Buckets = 64
 
-// Bucket is the part that a session's hash falls into. All of an account's
-// sessions have the one that AccountBucket returns, so that a store can keep
-// what changes together in one place.
+// Bucket returns the part that a session's hash falls into. All sessions of an account
+// fall into its AccountBucket, so that a store can keep together what changes together.
 func (h TokenHash) Bucket() int { return int(h[0]) % Buckets }
 
-// AccountBucket is the Bucket of all sessions of an account.
+// AccountBucket returns the Bucket of all sessions of an account.
 func AccountBucket(company string, account int64) int {
 	return HashToken(company + "/" + strconv.FormatInt(account, 10)).Bucket()
 }
 
-// HashToken returns the hash under which a token is kept.
+// HashToken returns the hash under which a token is stored.
 func HashToken(token string) TokenHash {
-	var b [64]byte // spares an allocation
+	var b [64]byte // saves an allocation
 	return sha256.Sum256(append(b[:0], token...))
 }

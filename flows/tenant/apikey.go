@@ -5,10 +5,11 @@ import (
 	"crypto/subtle"
 )
 
-// PlaceOf returns a key's place among the company's, from 1, or 0 if it is none of
-// them. It compares with each, in constant time. No company has none.
+// PlaceOf returns the position of a key among the company's keys, starting at 1, or 0
+// if it is not one of them. It compares with every key in constant time. A nil company
+// has no keys.
 func (c *Company) PlaceOf(key string) int {
-	hashes := [][sha256.Size]byte{{}} // what no key hashes to
+	hashes := [][sha256.Size]byte{{}} // the hash of no key
 	if c != nil {
 		hashes = c.APIKeys
 	}

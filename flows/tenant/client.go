@@ -8,8 +8,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A ClientConfig is what a client must know of a company before a login, ready to be
-// marshalled. Nothing of it is secret.
+// A ClientConfig is what a client must know about a company before a login, as JSON.
+// It contains no secrets.
 type ClientConfig struct {
 	Password    ClientPassword    `json:"password"`
 	Captcha     ClientCaptcha     `json:"captcha"`
@@ -19,28 +19,28 @@ type ClientConfig struct {
 	Session     ClientSessionLife `json:"session"`
 }
 
-// ClientPassword is what new passwords must be, whosever they are.
+// ClientPassword holds the rules that apply to all new passwords.
 type ClientPassword struct {
 	MinLength   int     `json:"min_length"`
 	Regex       *string `json:"regex"` // null for none
 	Description string  `json:"description"`
-	// RegexDescription is what the operator says of the Regex, for those who say the
-	// rest in another language.
+	// RegexDescription is the operator's description of Regex alone. Clients that
+	// describe the other rules in their own language use it.
 	RegexDescription string `json:"regex_description,omitempty"`
 }
 
-// ClientCaptcha is what a captcha_response is made with.
+// ClientCaptcha is what a client needs to create a captcha_response.
 type ClientCaptcha struct {
-	Type    string `json:"type"` // as the operator configures it, such as turnstile or off
+	Type    string `json:"type"` // as configured, such as turnstile or off
 	SiteKey string `json:"site_key,omitempty"`
 	Bits    int    `json:"bits,omitempty"` // of a ProofOfWork
 }
 
-// ClientOAuth is where a login with a provider begins.
+// ClientOAuth is what a client needs to start a login with a provider.
 type ClientOAuth struct {
 	ProviderID   int     `json:"provider_id"`
 	Name         string  `json:"name"`
-	AuthorizeURL *string `json:"authorize_url"` // null if it is not known, or not now
+	AuthorizeURL *string `json:"authorize_url"` // null if it is unknown, or the provider did not answer
 	ClientID     string  `json:"client_id"`
 	Scope        string  `json:"scope"`
 	PKCE         bool    `json:"pkce"`
@@ -52,7 +52,7 @@ type ClientSessionLife struct {
 	Lifetime int `json:"lifetime"`
 }
 
-// ClientPassword is what new passwords must be.
+// ClientPassword returns the rules that apply to all new passwords.
 func (c *Company) ClientPassword() ClientPassword {
 	q := c.Quality(record.Account{SecondFactor: true})
 	p := ClientPassword{c.Password.MinLength, q.Regex, q.Description, c.Password.RegexDescription}
@@ -65,7 +65,7 @@ func (c *Company) ClientPassword() ClientPassword {
 	return p
 }
 
-// ClientCaptcha is what a captcha_response is made with.
+// ClientCaptcha returns what a client needs to create a captcha_response.
 func (c *Company) ClientCaptcha() ClientCaptcha {
 	captcha := ClientCaptcha{Type: cmp.Or(c.CaptchaType, "off"), SiteKey: c.SiteKey}
 	if work, ok := c.Captcha.(ProofOfWork); ok {

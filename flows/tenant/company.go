@@ -1,10 +1,10 @@
-// Package tenant is a company as it is configured: its API keys, disclaimers and
-// policy (policy.go is the manual of its options), whom it asks and tells
-// (outbound.go), and what follows from these alone, such as the rules for a new
-// password or when an account is locked.
+// Package tenant describes a configured company: its API keys, disclaimers and policy
+// (policy.go is the manual of its options), and the systems it calls (outbound.go). It
+// also decides what depends on these alone, such as the rules for a new password or
+// when an account is locked.
 //
-// Start with Company. DefaultPolicy says what holds where nothing is configured.
-// Nothing here asks a store or goes on the network.
+// Start with Company. DefaultPolicy has the defaults. Nothing here calls a store or
+// the network.
 package tenant
 
 import (
@@ -17,34 +17,33 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A Company is a tenant: it owns its API keys, accounts, policies, disclaimers
-// and providers, and nothing of one is of use in another. A flows.Service does not
-// change it.
+// A Company is a tenant. It owns its API keys, accounts, policies, disclaimers and
+// providers; another company cannot use them. A flows.Service does not change it.
 type Company struct {
 	Code        string
 	APIKeys     [][sha256.Size]byte // SHA-256 of each active key
-	NoAPIKey    bool                // api_key off: no key is asked for
+	NoAPIKey    bool                // api_key off: clients need no key
 	Disclaimers []wire.Disclaimer
 	OAuth       map[int]OAuth  // by provider_id
 	SMS, Mail   message.Sender // nil for none
 	Captcha     Captcha        // nil for captcha off
-	CaptchaType string         // as clients are told of it; empty for captcha off
-	SiteKey     string         // of the Captcha's widget; empty if it is not known
-	Events      Events         // who is told of what happens to accounts
+	CaptchaType string         // as clients see it; empty for captcha off
+	SiteKey     string         // of the Captcha's widget; empty if unknown
+	Events      Events         // the receiver of account events
 	Texts       *message.Texts
 	Regex       *regexp.Regexp      // Password.Regex, compiled; nil for none
-	Blocklist   *password.Blocklist // the built-in list and Password.Blocklist; nil for the first alone
-	// Migrate is asked about the passwords of accounts with record.AskedElsewhere; nil
-	// if there is nobody to ask. Not with Hardened: the time that it takes, and
-	// its outages, would tell of such accounts.
+	Blocklist   *password.Blocklist // the built-in list and Password.Blocklist; nil for the built-in list only
+	// Migrate verifies the passwords of accounts with record.AskedElsewhere; nil for
+	// none. It cannot be combined with Hardened, because its response time and its
+	// outages would reveal these accounts.
 	Migrate PasswordVerifier
 	Policy
 }
 
-// OAuth is a company's provider.
+// OAuth is a configured OAuth provider of a company.
 type OAuth struct {
 	Provider          OAuthProvider
-	Authorizer        OAuthAuthorizer // where logins begin; nil if nobody knows
+	Authorizer        OAuthAuthorizer // where logins start; nil if unknown
 	Name              string          // for users
 	ClientID          string
 	Scopes            []string
@@ -53,7 +52,8 @@ type OAuth struct {
 	LinkVerifiedEmail bool
 }
 
-// NeedsSecondFactor reports whether a code follows the account's password.
+// NeedsSecondFactor reports whether a login of the account needs a code after the
+// password.
 func (c *Company) NeedsSecondFactor(a record.Account) bool {
 	switch c.SecondFactor {
 	case SecondFactorRequired:

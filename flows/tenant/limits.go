@@ -6,9 +6,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// PasswordsLocked returns until when no password is looked at, zero if it is.
-// From DisableAfter on that is until the account is unlocked or recovered: the
-// time is then a guess.
+// PasswordsLocked returns until when passwords are locked, or zero if they are not.
+// From DisableAfter on, they are locked until the user recovers the account or an
+// operator unlocks it; the returned time is then only an estimate.
 func (l *Limits) PasswordsLocked(t record.FailureCount, now time.Time) time.Time {
 	if t.Count >= l.DisableAfter {
 		return now.Add(time.Duration(l.LockFor))
@@ -19,7 +19,7 @@ func (l *Limits) PasswordsLocked(t record.FailureCount, now time.Time) time.Time
 	return time.Time{}
 }
 
-// WindowLock is the lock of a tally that counts within a window.
+// WindowLock returns the lock of a failure count with a window.
 func WindowLock(kind record.Kind) string {
 	if kind == record.WrongAnswers {
 		return record.LockAnswers
@@ -27,7 +27,7 @@ func WindowLock(kind record.Kind) string {
 	return record.LockCodes
 }
 
-// LockAt is the lock that a tally has just reached, empty for none.
+// LockAt returns the lock that a failure count has just reached, or "".
 func (l *Limits) LockAt(kind record.Kind, t record.FailureCount) string {
 	switch {
 	case kind == record.WrongPasswords && t.Count >= l.DisableAfter:

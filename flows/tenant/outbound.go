@@ -8,97 +8,96 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// A PasswordVerifier asks another system whether a password is right. An error
-// means that it did not say, and names no password. It may be called concurrently.
+// A PasswordVerifier asks another system whether a password is right. An error means
+// that the system did not answer; it must not contain the password. VerifyPassword may
+// be called concurrently.
 type PasswordVerifier interface {
 	VerifyPassword(ctx context.Context, q PasswordQuestion) (bool, error)
 }
 
-// A PasswordQuestion is about one password of one account.
+// A PasswordQuestion asks about one password of one account.
 type PasswordQuestion struct {
 	ID        string // unique
 	Company   string
 	Mnemocode string
-	LoginIDs  []string // of the account
-	Password  string   // as it was typed
+	LoginIDs  []string // the account's
+	Password  string   // as the user typed it
 }
 
-// A Captcha verifies the response of a captcha with its provider. Verify
-// returns an error only if the provider did not answer, keeps to its own
-// timeout, and may be called concurrently. The address is the client's and may
-// be empty.
+// A Captcha verifies the response of a captcha with its provider. Verify returns an
+// error only if the provider did not answer. It enforces its own timeout and may be
+// called concurrently. The address is the client's and may be empty.
 type Captcha interface {
 	Verify(ctx context.Context, response, address string) (bool, error)
 }
 
-// A ReusableCaptcha is a Captcha whose responses may be used again: for tests.
+// A ReusableCaptcha is a Captcha that accepts a response more than once, for tests.
 type ReusableCaptcha interface {
 	Captcha
 	Reusable()
 }
 
-// A ProofOfWork is a Captcha without a provider. The flows.Service makes its challenges
-// and verifies the responses, since only it has the key to them: Verify is not
-// called, and returns an error.
+// A ProofOfWork is a Captcha without a provider. The flows.Service creates its challenges
+// and verifies the responses, because only the Service has the key. Verify is never
+// called and returns an error.
 type ProofOfWork interface {
 	Captcha
-	// Bits is with how many zero bits the hash of a response must begin: one more
-	// doubles the work.
+	// Bits returns the number of zero bits that the hash of a response must start
+	// with. Each further bit doubles the work.
 	Bits() int
 }
 
-// An OAuthProvider exchanges an authorization code for the user it stands for.
-// It returns wire.ErrOAuthFailed (it may be wrapped) if the provider refused or
-// answered something that can't be trusted, any other error if it could not be
-// asked. It keeps to its own timeout and may be called concurrently.
+// An OAuthProvider exchanges an authorization code for a user. Exchange returns
+// wire.ErrOAuthFailed, possibly wrapped, if the provider refused or its answer cannot
+// be trusted. It returns any other error if the provider did not answer. It enforces
+// its own timeout and may be called concurrently.
 type OAuthProvider interface {
 	Exchange(ctx context.Context, grant OAuthGrant) (OAuthUser, error)
 }
 
-// An OAuthAuthorizer knows where a login at an OAuthProvider begins. Start returns an
-// error if the provider must be asked and did not answer; it may be called
-// concurrently.
+// An OAuthAuthorizer knows where a login with an OAuthProvider starts. Start returns an
+// error if it had to ask the provider and got no answer. It may be called concurrently.
 type OAuthAuthorizer interface {
 	Start(ctx context.Context) (OAuthStart, error)
 }
 
-// An OAuthStart is where a browser is sent for a login.
+// An OAuthStart says where a client sends the browser for a login.
 type OAuthStart struct {
-	URL  string // to which a client adds its parameters (RFC 6749, 4.1.1); empty if nobody knows
-	PKCE bool   // whether the provider says that it takes S256 (RFC 7636)
+	URL  string // without the client's parameters (RFC 6749, 4.1.1); empty if unknown
+	PKCE bool   // whether the provider says that it supports S256 (RFC 7636)
 }
 
-// An OAuthGrant is what the client brought back from the provider.
+// An OAuthGrant is what the client got from the provider.
 type OAuthGrant struct {
 	Code         string
 	RedirectURI  string
 	CodeVerifier string // RFC 7636; empty for none
-	Nonce        string // OpenID Connect; empty for none, and then not checked
+	Nonce        string // OpenID Connect; empty for none, which skips the check
 }
 
-// An OAuthUser is whom the provider vouches for.
+// An OAuthUser is the user that the provider vouches for.
 type OAuthUser struct {
 	Subject       string
 	Email         string
 	EmailVerified bool
 }
 
-// An EventReceiver is told what happens to a company's accounts. Deliver
-// returns nil once the receiver has taken the event, keeps to its own timeout,
-// and may be called concurrently.
+// An EventReceiver receives the account events of a company. Deliver returns nil once
+// the receiver has accepted the event. It enforces its own timeout and may be called
+// concurrently.
 type EventReceiver interface {
 	Deliver(ctx context.Context, e record.OutboxEvent) error
 }
 
-// Events is who is told of what happens to a company's accounts.
+// Events configures the receiver of a company's account events.
 type Events struct {
-	Receiver EventReceiver // nil for nobody
+	Receiver EventReceiver // nil for none
 	Types    []string      // of record.OutboxTypes; nil for all
-	Timeout  time.Duration // the receiver's own
-	Retry    time.Duration // until an event is tried again for the first time
+	Timeout  time.Duration // of the receiver
+	Retry    time.Duration // the delay before the first retry of an event
 }
 
-// Wants reports whether somebody is to be told of a type of event.
+// Wants reports whether the receiver wants events of this type.
 func (e *Events) Wants(kind string) bool {
 	return e.Receiver != nil && (e.Types == nil || slices.Contains(e.Types, kind))
 }

@@ -8,68 +8,68 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// A Policy is what a company may decide. Its blocks are read from the configuration as
-// they are: a field that is zero there is not set and keeps what it inherits, from the
-// app or from DefaultPolicy. So a field for which zero is a choice is a pointer.
-// Package policy has the bounds.
+// A Policy holds the settings that a company can choose. Its blocks are decoded straight
+// from the configuration. A zero field is not set: it inherits the value of the app or
+// of DefaultPolicy. A field for which zero is a valid choice is therefore a pointer.
+// Package policy checks the bounds.
 type Policy struct {
 	Session      Sessions
 	OTP          OTP
 	Password     Passwords
 	SecondFactor SecondFactor
-	Locale       string // of messages to accounts that have none, as message.Locale spells it; empty for none
+	Locale       string // of messages to accounts without one, as message.Locale spells it; empty for none
 	Recovery     Recovery
 	Limits       Limits
 	Hardened     bool
 }
 
-// Sessions is how long sessions live.
+// Sessions sets how long sessions live.
 type Sessions struct {
-	// The life of the token of a step that is not the last. Nothing extends
-	// it. At most 15m. Default: 10m.
+	// How long the token of an intermediate step is valid. Nothing extends it. At
+	// most 15m. Default: 10m.
 	Temporary Duration `json:"temporary,omitempty"`
 
 	// An authorized session expires after this long without a request. At most
 	// 30d. Default: 1h.
 	Idle Duration `json:"idle,omitempty"`
 
-	// An authorized session expires after this long whatever happens. At most
+	// An authorized session expires after this long, even if it is used. At most
 	// 30d. Default: 24h.
 	Lifetime Duration `json:"lifetime,omitempty"`
 
-	// How soon an open stream (WebSocket, SSE, a long download) is cut once its
-	// session has ended; each check costs a read of the store. From 100ms to
-	// 1h. Default: 10s.
+	// How often an open stream (WebSocket, SSE, a long download) checks its session.
+	// A stream is cut within this time after its session ends. Each check costs a
+	// read of the store. From 100ms to 1h. Default: 10s.
 	StreamRecheck Duration `json:"stream_recheck,omitempty"`
 }
 
-// OTP is about one-time codes.
+// OTP sets the one-time codes.
 type OTP struct {
-	// The digits of a code, 6 to 10. Default: 6.
+	// The number of digits of a code, 6 to 10. Default: 6.
 	Length int `json:"length,omitempty"`
 
 	// How long a code is valid. At most 10m. Default: 5m.
 	TTL Duration `json:"ttl,omitempty"`
 
-	// How often a code can be renewed in one session, 0 to 100. Default: 5.
+	// How many times a code can be renewed in one session, 0 to 100. Default: 5.
 	Renewals *int `json:"renewals,omitempty"`
 
-	// Phones that always get the same code and no SMS: for the reviewers of app
-	// stores and for tests. Anyone who knows the code needs no phone; a warning at
-	// each start says so. Default: none.
+	// Phones that always get the same code and no SMS, for tests and for app store
+	// reviewers. Anyone who knows the code can log in without the phone, so
+	// mnemogate logs a warning at each start. Default: none.
 	Fixed []FixedCode `json:"fixed,omitempty"`
 }
 
-// FixedCode is the one-time code of some phones.
+// FixedCode is a fixed one-time code for some phones.
 type FixedCode struct {
-	// The code: as many digits as codes have.
+	// The code. It must have as many digits as other codes.
 	Code string `json:"code"`
 
-	// The phones, as international numbers; at least one.
+	// The phones, as international numbers. At least one.
 	Phones []string `json:"phones"`
 }
 
-// FixedCode returns the code that a normalised phone always has.
+// FixedCode returns the fixed code of a normalised phone, if it has one.
 func (o *OTP) FixedCode(phone string) (code string, ok bool) {
 	is := func(other string) bool { return record.NormalizePhone(other) == phone }
 	for _, fixed := range o.Fixed {
@@ -80,28 +80,28 @@ func (o *OTP) FixedCode(phone string) (code string, ok bool) {
 	return "", false
 }
 
-// Passwords is about passwords.
+// Passwords sets the rules for passwords and their hashing.
 type Passwords struct {
-	// The fewest characters that a new password may have, 8 to 128. Default: 8.
+	// The minimum length of a new password in characters, 8 to 128. Default: 8.
 	MinLength int `json:"min_length,omitempty"`
 
-	// A regular expression, in RE2's syntax, that new passwords must match; it
-	// is unanchored, and clients are shown it. A warning at each start says if
-	// JavaScript can't read it, or reads it otherwise. Default: none.
+	// A regular expression in RE2 syntax that new passwords must match. It is not
+	// anchored, and clients can see it. mnemogate logs a warning at each start if
+	// JavaScript can't read it or reads it differently. Default: none.
 	Regex string `json:"regex,omitempty"`
 
-	// What the regular expression asks for, for users to read: clients are told
-	// it after the other rules. A company's own `regex` comes without the app's
+	// A description of the regular expression for users. Clients get it after the
+	// other rules. A company with its own `regex` does not inherit the app's
 	// description. Default: the expression itself.
 	RegexDescription string `json:"regex_description,omitempty"`
 
-	// A file of passwords that nobody may set, one a line, besides the built-in
-	// list of the commonest. Default: the built-in list alone.
+	// A file of passwords that are not allowed, one per line, in addition to the
+	// built-in list of common passwords. Default: the built-in list only.
 	Blocklist string `json:"blocklist,omitempty"`
 
-	// What hashing a password costs. Stored hashes that are weaker are replaced
-	// at their account's next login. At least OWASP's minimum. Default: 19456
-	// KiB, 2 iterations, parallelism 1.
+	// The cost of hashing a password. A weaker stored hash is replaced when its
+	// user next logs in. At least OWASP's minimum. Default: 19456 KiB, 2
+	// iterations, parallelism 1.
 	Argon2id password.Argon2id `json:"argon2id,omitzero"`
 
 	// Whether accounts without a password must set one when they log in.
@@ -109,7 +109,7 @@ type Passwords struct {
 	Required *bool `json:"required,omitempty"`
 }
 
-// SecondFactor says whose password is followed by a code.
+// SecondFactor says for which accounts a code follows the password.
 type SecondFactor string
 
 const (
@@ -118,25 +118,24 @@ const (
 	SecondFactorOff        SecondFactor = "off"
 )
 
-// Recovery is about users who lost access.
+// Recovery sets how users recover a lost access.
 type Recovery struct {
-	// The methods that are allowed, the default first: `PHONE` (needs `sms`),
-	// `MAIL` (needs `mail` and `link`), `QUESTION`. An empty list allows none.
-	// Default: PHONE where there is `sms`, then MAIL where there are `mail` and
-	// `link`.
+	// The allowed methods, the default first: `PHONE` (needs `sms`), `MAIL` (needs
+	// `mail` and `link`), `QUESTION`. An empty list allows none. Default: PHONE if
+	// `sms` is set, then MAIL if `mail` and `link` are set.
 	Methods []Method `json:"methods,omitzero"`
 
-	// Where the mailed link leads: an https URL (http for this machine only)
-	// with `{token}` where the token belongs. Put it into the fragment, as in
-	// `https://app.example.com/recover#{token}`: no server's log sees it there.
-	// Default: none, and then nobody recovers by mail.
+	// The URL of the mailed link: https (http only for this machine), with
+	// `{token}` in place of the token. Put the token into the fragment, as in
+	// `https://app.example.com/recover#{token}`, so that it appears in no server's
+	// log. Default: none, which disables recovery by mail.
 	Link string `json:"link,omitempty"`
 
 	// How long a mailed link is valid. At most 24h. Default: 30m.
 	LinkTTL Duration `json:"link_ttl,omitempty"`
 }
 
-// A Method of recovery, as the interface spells it.
+// A Method is a method of recovery, as the protocol spells it.
 type Method string
 
 const (
@@ -145,78 +144,77 @@ const (
 	ByQuestion Method = "QUESTION"
 )
 
-// Limits bound what can be guessed and what can be sent. A rate such as
-// `5/10m` is a number of events within a time that the first of them opens. Those of
-// logins, SMS and mails may be `unlimited`, of which a warning at each start tells.
+// Limits bounds attempts to guess secrets, and messages sent. A rate such as `5/10m` is
+// a number of events in a window that the first event opens. The rates of logins, SMS
+// and mails may be `unlimited`; mnemogate then logs a warning at each start.
 type Limits struct {
-	// After this many wrong passwords in a row the next attempt needs a
-	// captcha; with 0, each attempt does. At most 100. Default: 3.
+	// After this many wrong passwords in a row, the next attempt needs a captcha.
+	// 0 requires one for each attempt. At most 100. Default: 3.
 	CaptchaAfter *int `json:"captcha_after,omitempty"`
 
-	// From this many wrong passwords in a row on, each locks the account for
-	// `lock_for`. 1 to 100. Default: 10.
+	// This many wrong passwords in a row lock the account for `lock_for`. So does
+	// each further one. 1 to 100. Default: 10.
 	LockAfter int `json:"lock_after,omitempty"`
 
-	// How long such a lock holds. Default: 15m.
+	// How long such a lock lasts. Default: 15m.
 	LockFor Duration `json:"lock_for,omitempty"`
 
-	// After this many wrong passwords in a row the password no longer works
-	// until a recovery or an operator helps. 1 to 100. Default: 100.
+	// This many wrong passwords in a row disable the password until the user
+	// recovers the account or an operator unlocks it. 1 to 100. Default: 100.
 	DisableAfter int `json:"disable_after,omitempty"`
 
-	// What one address (of IPv6: its /64, and its /48 ten times as much) may get
-	// wrong. Default: `30/5m`.
+	// Wrong attempts from one address. An IPv6 address counts as its /64; a /48 has
+	// ten times the limit. Default: `30/5m`.
 	FailuresPerAddress Rate `json:"failures_per_address,omitzero"`
 
-	// The passwords of one address (of IPv6 as above) that are compared, and its
-	// codes that go to OAuth providers, right or wrong. One that is over it costs
-	// no hash and asks no provider. Raise it where many users share an address.
-	// `unlimited` is possible. Default: `60/1m`.
+	// Passwords from one address (of IPv6 as above) that are compared, and its
+	// codes that go to OAuth providers, right or wrong. An attempt over the limit
+	// costs no hash and no call to a provider. Raise it if many users share an
+	// address. Can be `unlimited`. Default: `60/1m`.
 	LoginsPerAddress Rate `json:"logins_per_address,omitzero"`
 
-	// The wrong one-time and backup codes of an account, at most 100. Default:
-	// `10/24h`.
+	// Wrong one-time and backup codes per account, at most 100. Default: `10/24h`.
 	WrongCodes Rate `json:"wrong_codes,omitzero"`
 
-	// The wrong answers to an account's control question, at most 100. Default:
+	// Wrong answers to the control question per account, at most 100. Default:
 	// `3/24h`.
 	WrongAnswers Rate `json:"wrong_answers,omitzero"`
 
-	// The SMS that an account causes, or `unlimited`. Default: `5/10m`.
+	// SMS per account, or `unlimited`. Default: `5/10m`.
 	SMSPerAccount Rate `json:"sms_per_account,omitzero"`
 
-	// The SMS to one phone, or `unlimited`. Default: `10/24h`.
+	// SMS to one phone, or `unlimited`. Default: `10/24h`.
 	SMSPerPhone Rate `json:"sms_per_phone,omitzero"`
 
-	// The SMS that one address (of IPv6 as above) causes, or `unlimited`. Default:
+	// SMS that one address (of IPv6 as above) causes, or `unlimited`. Default:
 	// `30/1h`.
 	SMSPerAddress Rate `json:"sms_per_address,omitzero"`
 
-	// The SMS of a company in all, or `unlimited`. Default: `unlimited`.
+	// SMS of the whole company, or `unlimited`. Default: `unlimited`.
 	SMSPerCompany Rate `json:"sms_per_company,omitzero"`
 
-	// The beginnings of the phones that are sent SMS, such as `+370`: calling codes, or
-	// longer where they have parts (`+1876`). Other phones get none: what needs a code
-	// is `auth.restricted` for them. `all` is for a company whose app names some.
-	// Default: all.
+	// The prefixes of the phones that can get SMS, such as `+370`: calling codes, or
+	// longer prefixes for a part of a code (`+1876`). Steps that need a code fail
+	// with `auth.restricted` for other phones. Use `all` in a company to lift a
+	// restriction of its app. Default: all.
 	SMSCountries []string `json:"sms_countries,omitempty"`
 
-	// The SMS to one country, or `unlimited`. A country is what `sms_countries` names,
-	// else a calling code. Default: `unlimited`.
+	// SMS to one country, or `unlimited`. A country is an entry of `sms_countries`
+	// or, if that is not set, a calling code. Default: `unlimited`.
 	SMSPerCountry Rate `json:"sms_per_country,omitzero"`
 
-	// The recovery mails to an account, or `unlimited`. Default: `3/1h`.
+	// Recovery mails per account, or `unlimited`. Default: `3/1h`.
 	MailsPerAccount Rate `json:"mails_per_account,omitzero"`
 
-	// The authorized sessions that an account may have at once; one more revokes
-	// the oldest. 1 to 10000. Default: 100.
+	// Authorized sessions that an account can have at once. One more revokes the
+	// oldest. 1 to 10000. Default: 100.
 	SessionsPerAccount int `json:"sessions_per_account,omitempty"`
 }
 
-// DefaultPolicy returns the defaults: NIST SP 800-63B-4 (2.2.3, 3.1.2, 3.1.3,
-// 3.2.2, 4.2.1.2), OWASP ASVS 5.0 (6.2.1, 6.2.4, 6.4.2, 6.5.4, 6.5.5) and
-// OWASP's Password Storage Cheat Sheet. The methods and the link of recovery have
-// none here: they depend on the senders.
+// DefaultPolicy returns the defaults. They follow NIST SP 800-63B-4 (2.2.3, 3.1.2,
+// 3.1.3, 3.2.2, 4.2.1.2), OWASP ASVS 5.0 (6.2.1, 6.2.4, 6.4.2, 6.5.4, 6.5.5) and OWASP's
+// Password Storage Cheat Sheet. Recovery.Methods and Recovery.Link have no default here
+// because they depend on the configured senders.
 func DefaultPolicy() Policy {
 	return Policy{
 		Session: Sessions{

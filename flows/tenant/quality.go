@@ -11,29 +11,29 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// MaxPassword is how long a password may be, in characters, as in the routes that
-// take one.
+// MaxPassword is the maximum length of a password in characters, as in the routes that
+// accept one.
 const MaxPassword = 128
 
-// hardenedMinLength is for passwords that are all that protects an account
-// (NIST SP 800-63B-4, section 3.1.1.2).
+// hardenedMinLength is the minimum length of a password that is the only protection of
+// an account (NIST SP 800-63B-4, section 3.1.1.2).
 const hardenedMinLength = 15
 
-// PasswordQuality tells what a new password must be.
+// PasswordQuality describes the rules for a new password.
 type PasswordQuality struct {
 	Regex       *string `json:"password_regex"`             // null for none
-	Description string  `json:"password_regex_description"` // of all rules, the Regex among them
+	Description string  `json:"password_regex_description"` // of all rules, including the Regex
 }
 
-// A rule is what new passwords must keep to.
+// A rule is a condition on new passwords.
 type rule struct {
 	reason wire.Reason
 	text   string                     // for the user
-	broken func(password string) bool // by one that is normalised
+	broken func(password string) bool // whether a normalised password breaks it
 }
 
-// rules are those for a new password of the account. Too long a one is refused
-// with the rest of its request.
+// rules returns the rules for a new password of the account. There is no rule for the
+// maximum length: a request with a longer password is already refused.
 func (c *Company) rules(a record.Account) []rule {
 	p := &c.Password
 	least, because := p.MinLength, ""
@@ -61,7 +61,8 @@ func (c *Company) rules(a record.Account) []rule {
 	return append(rules, rule{wire.PasswordPattern, text, func(password string) bool { return !c.Regex.MatchString(password) }})
 }
 
-// CheckQuality refuses a new password, normalised, with the rule that it breaks.
+// CheckQuality returns an error that names the first rule that a normalised new password
+// breaks, or nil.
 func (c *Company) CheckQuality(password string, a record.Account) error {
 	if r := c.broken(password, a); r != nil {
 		return &wire.Refusal{Err: wire.ErrQuality, Message: "new_password does not meet a rule: " + r.text, Reason: r.reason}
@@ -69,7 +70,7 @@ func (c *Company) CheckQuality(password string, a record.Account) error {
 	return nil
 }
 
-// broken is the first rule that a new password, normalised, breaks; nil if none.
+// broken returns the first rule that a normalised new password breaks, or nil.
 func (c *Company) broken(password string, a record.Account) *rule {
 	for _, r := range c.rules(a) {
 		if r.broken(password) {
@@ -79,8 +80,7 @@ func (c *Company) broken(password string, a record.Account) *rule {
 	return nil
 }
 
-// A RuleError says which rule a password breaks that a backend brings in a
-// user's name.
+// A RuleError says which rule a password breaks that a backend sets for a user.
 type RuleError struct {
 	Field  string
 	Reason wire.Reason
@@ -89,8 +89,8 @@ type RuleError struct {
 
 func (e *RuleError) Error() string { return e.Field + ": it does not meet a rule: " + e.Text }
 
-// CheckPassword holds a new password of the account, as it was typed into a
-// field, to the rules for users; the error is a *RuleError.
+// CheckPassword applies the rules for users to a new password of the account, as it was
+// typed into field. The error is a *RuleError.
 func (c *Company) CheckPassword(field, typed string, a record.Account) error {
 	if utf8.RuneCountInString(typed) > MaxPassword {
 		return &RuleError{field, wire.PasswordTooLong, fmt.Sprintf("At most %d characters.", MaxPassword)}
@@ -101,7 +101,7 @@ func (c *Company) CheckPassword(field, typed string, a record.Account) error {
 	return nil
 }
 
-// Quality tells what a new password of the account must be.
+// Quality describes the rules for a new password of the account.
 func (c *Company) Quality(a record.Account) *PasswordQuality {
 	quality := &PasswordQuality{}
 	if c.Regex != nil {
@@ -115,12 +115,12 @@ func (c *Company) Quality(a record.Account) *PasswordQuality {
 	return quality
 }
 
-// ownWords are what a guesser who knows the account tries first.
+// ownWords returns what a guesser who knows the account tries first.
 func (c *Company) ownWords(a record.Account) []string {
 	local, _, _ := strings.Cut(a.Email, "@")
 	words := []string{c.Code, a.Mnemocode, a.Email, local, a.LoginName}
-	// A phone is also known by its national number, which is shorter by a
-	// country code of one to three digits, or by its last seven.
+	// People also use the national number, which lacks a country code of one to
+	// three digits, or the last seven digits.
 	phone := strings.TrimPrefix(a.Phone, "+")
 	for ; len(phone) >= 7; phone = phone[1:] {
 		words = append(words, phone)

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// A Duration is a time.Duration as configurations write it: in JSON as nanoseconds or
-// as text, in which d is a day of 24 hours.
+// A Duration is a time.Duration in a configuration. In JSON it is a number of nanoseconds
+// or a text, in which d is a day of 24 hours.
 type Duration time.Duration
 
-// String writes 10m for what time.Duration writes as 10m0s.
+// String formats a duration as time.Duration does, but 10m0s as 10m.
 func (d Duration) String() string {
 	s := time.Duration(d).String()
 	if strings.HasSuffix(s, "m0s") {
@@ -25,7 +25,7 @@ func (d Duration) String() string {
 	return s
 }
 
-// UnmarshalJSON reads nanoseconds or a text like 30d.
+// UnmarshalJSON parses nanoseconds or a text such as 30d.
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	if data[0] != '"' {
 		return json.Unmarshal(data, (*int64)(d))
@@ -41,7 +41,7 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 
 var days = regexp.MustCompile(`[0-9.]+d`)
 
-// parseDuration is time.ParseDuration, with days.
+// parseDuration is time.ParseDuration with days.
 func parseDuration(s string) (time.Duration, error) {
 	return time.ParseDuration(days.ReplaceAllStringFunc(s, func(s string) string {
 		n, err := strconv.ParseFloat(strings.TrimSuffix(s, "d"), 64)
@@ -52,14 +52,14 @@ func parseDuration(s string) (time.Duration, error) {
 	}))
 }
 
-// A Rate is a number of events in a window that the first of them opens, written as in
-// `5/10m` or `unlimited`. The zero Rate is not set.
+// A Rate is a number of events in a window that the first event opens, written as in
+// `5/10m` or `unlimited`. The zero Rate means that it is not set.
 type Rate struct {
 	N   int
 	Per time.Duration
 }
 
-// Unlimited is the Rate that refuses nothing and is not counted.
+// Unlimited is the Rate that refuses nothing. Nothing is counted for it.
 var Unlimited = Rate{N: -1}
 
 const (
@@ -70,10 +70,10 @@ const (
 	unlimited = "unlimited"
 )
 
-// ErrRate: it is no Rate.
+// ErrRate means that a text is not a Rate.
 var ErrRate = errors.New("write a number and a time, as in 5/10m")
 
-// MarshalText writes a rate as it stands in a Caddyfile.
+// MarshalText formats a rate as in a Caddyfile.
 func (r Rate) MarshalText() ([]byte, error) {
 	if r == Unlimited {
 		return []byte(unlimited), nil
@@ -81,7 +81,7 @@ func (r Rate) MarshalText() ([]byte, error) {
 	return []byte(strconv.Itoa(r.N) + "/" + Duration(r.Per).String()), nil
 }
 
-// UnmarshalText reads a rate.
+// UnmarshalText parses a rate.
 func (r *Rate) UnmarshalText(text []byte) error {
 	if string(text) == unlimited {
 		*r = Unlimited

@@ -7,8 +7,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// RecoveryMethod chooses how an account is recovered: by the wanted method or, where
-// none is named, by the first allowed one that the account can use.
+// RecoveryMethod chooses how an account is recovered: by the wanted method or, if wanted
+// is empty, by the first allowed method that the account can use.
 func (c *Company) RecoveryMethod(wanted Method, a record.Account) (Method, error) {
 	if wanted != "" {
 		if !slices.Contains(c.Recovery.Methods, wanted) {
@@ -27,7 +27,7 @@ func (c *Company) RecoveryMethod(wanted Method, a record.Account) (Method, error
 	return c.Recovery.Methods[0], notSet(c.Recovery.Methods[0], a)
 }
 
-// notSet tells what the account lacks for a method, nil if nothing.
+// notSet returns the error for what the account lacks to use a method, or nil.
 func notSet(m Method, a record.Account) error {
 	switch {
 	case m == ByPhone && a.Phone == "":
@@ -40,8 +40,9 @@ func notSet(m Method, a record.Account) error {
 	return nil
 }
 
-// HardenedMethod chooses a method without regard to the account, which comes
-// back empty unless it can be recovered so.
+// HardenedMethod chooses a method without looking at the account, so that the choice
+// reveals nothing about it. The returned account is empty unless the method can recover
+// it.
 func (c *Company) HardenedMethod(wanted Method, a record.Account) (record.Account, Method, error) {
 	methods := slices.DeleteFunc(slices.Clone(c.Recovery.Methods), func(m Method) bool { return m == ByQuestion })
 	if wanted == "" && len(methods) > 0 {
@@ -50,14 +51,14 @@ func (c *Company) HardenedMethod(wanted Method, a record.Account) (record.Accoun
 	if !slices.Contains(methods, wanted) {
 		return record.Account{}, wanted, wire.ErrMethodRestricted
 	}
-	bothFactors := wanted == ByPhone && c.NeedsSecondFactor(a) // one phone must not be both
+	bothFactors := wanted == ByPhone && c.NeedsSecondFactor(a) // one phone must not serve as both
 	if a.ID == 0 || Admitted(a) != nil || notSet(wanted, a) != nil || bothFactors {
 		return record.Account{CompanyGeneration: a.CompanyGeneration}, wanted, nil
 	}
 	return a, wanted, nil
 }
 
-// Admitted tells whether the account's status lets it in.
+// Admitted returns nil if the account's status lets it log in, or the error to return.
 func Admitted(a record.Account) error {
 	switch a.Status {
 	case record.StatusActive:
@@ -66,7 +67,7 @@ func Admitted(a record.Account) error {
 		return wire.ErrUserRestricted
 	case record.StatusClosed:
 		return wire.ErrUserClosed
-	default: // denied, and whatever a newer version may have written
+	default: // denied, or a status from a newer version
 		return wire.ErrUserDenied
 	}
 }

@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// Captcha pow asks no provider. A challenge is signed with a key that only the
-// nodes of a deployment have, so that nothing is stored until it is used. The
-// right response, <challenge>.<n>, is found by trying numbers n until its SHA-256
+// The captcha pow needs no provider. A challenge is signed with a key that only the nodes
+// of a deployment have, so nothing is stored until a challenge is used. A client finds
+// the response, <challenge>.<n>, by trying numbers n until the SHA-256 of the response
 // begins with enough zero bits.
 
-// A challenge is random, says when it ends, and is signed. With an n of up to ten
-// digits it is hashed as one block.
+// A challenge consists of random bytes, the time that it expires and a signature. With an
+// n of up to ten digits, the response fits into one block of SHA-256.
 const (
 	challengeRandom = 9
 	challengeText   = challengeRandom + 8
 	challengeBytes  = challengeText + 16
 )
 
-// NewChallenge returns a challenge of a company, which is good until then.
+// NewChallenge returns a challenge of a company that is valid until expires.
 func (k *Keys) NewChallenge(company string, expires time.Time) string {
 	text := make([]byte, challengeRandom, challengeBytes)
 	rand.Read(text) // never fails: it ends the process instead
@@ -32,7 +32,7 @@ func (k *Keys) NewChallenge(company string, expires time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(append(text, k.workSignature(company, text)...))
 }
 
-// workSignature is that of a company's challenge, whose text has one length.
+// workSignature returns the signature of a company's challenge. text has a fixed length.
 func (k *Keys) workSignature(company string, text []byte) []byte {
 	mac := hmac.New(sha256.New, k.challenges)
 	mac.Write(text)
@@ -40,8 +40,8 @@ func (k *Keys) workSignature(company string, text []byte) []byte {
 	return mac.Sum(nil)[:challengeBytes-challengeText]
 }
 
-// Worked returns the challenge of the company that a response answers with enough
-// zero bits in time, and whether it is such a response.
+// Worked reports whether a response solves a challenge of the company with enough zero
+// bits before it expires. It returns the challenge, for the check that it is used once.
 func (k *Keys) Worked(company string, zeros int, response string, now time.Time) (challenge string, ok bool) {
 	challenge, n, _ := strings.Cut(response, ".")
 	if n == "" || strings.Trim(n, "0123456789") != "" || len(challenge) != base64.RawURLEncoding.EncodedLen(challengeBytes) {
@@ -49,7 +49,7 @@ func (k *Keys) Worked(company string, zeros int, response string, now time.Time)
 	}
 	var raw [challengeBytes]byte
 	length, err := base64.RawURLEncoding.Strict().Decode(raw[:], []byte(challenge))
-	if err != nil || length != challengeBytes { // it skips line breaks
+	if err != nil || length != challengeBytes { // the decoder skips line breaks
 		return "", false
 	}
 	text := raw[:challengeText]

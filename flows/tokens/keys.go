@@ -1,11 +1,11 @@
-// Package tokens makes and checks what clients hold of a login: the tokens of
-// sessions, sealed ones that hold their session themselves, the keys of login
-// pages, the challenges of captcha pow, and the codes of authenticator apps.
+// Package tokens creates and checks what clients hold during a login: session tokens,
+// stateless tokens that hold their session themselves, the keys of login pages, the
+// challenges of captcha pow, and the codes of authenticator apps.
 //
-// Start with New, which makes a token of random bytes, of which a store keeps the hash. All else is
-// signed or sealed with Keys, which every node of a deployment derives from the
-// secret of their store, so that nothing is kept of it before it is used. Nothing
-// here asks a store: whether a thing was used already is for the caller to ask.
+// Start with New, which creates a token of random bytes; a store keeps its hash.
+// Everything else is signed or encrypted with Keys, so nothing is stored until it is
+// used. Every node of a deployment derives the same Keys from the secret of their store.
+// This package calls no store: the caller must check whether something was already used.
 package tokens
 
 import (
@@ -19,8 +19,7 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// Keys are what is derived from the secret of a store, which all nodes of a
-// deployment share and nobody else knows.
+// Keys are derived from the secret of a store. Only the nodes of a deployment know it.
 type Keys struct {
 	loginIDHash []byte // the secret itself
 	sessions    cipher.AEAD
@@ -30,7 +29,7 @@ type Keys struct {
 	pages       []byte
 }
 
-// NewKeys derives the keys (RFC 5869), each for one purpose.
+// NewKeys derives the keys (RFC 5869), one for each purpose.
 func NewKeys(secret []byte) (*Keys, error) {
 	k := &Keys{loginIDHash: secret}
 	var err error
@@ -50,16 +49,17 @@ func NewKeys(secret []byte) (*Keys, error) {
 	return k, err
 }
 
-// Alias stands for a login id that no account of the company has wherever something
-// is kept of it: a user may have typed a password there. Strangers can't work it out.
+// LoginIDHash returns the name under which data about a login id is stored if no account
+// of the company has it. The login id itself is not stored, because a user may have typed
+// a password there. The hash is keyed, so others can't compute it.
 func (k *Keys) LoginIDHash(company, loginID string) string {
 	mac := hmac.New(sha256.New, k.loginIDHash)
 	mac.Write([]byte(company + "/alias/" + loginID))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// CounterName replaces an address or a phone in the key of a counter, so that
-// neither can be read in a store.
+// CounterName returns the name of an address or a phone in the key of a counter. A store
+// never shows the address or phone itself.
 func (k *Keys) CounterName(key string) string {
 	mac := hmac.New(sha256.New, k.counters)
 	mac.Write([]byte(key))

@@ -12,14 +12,13 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// Anyone can begin a login of anyone, as often as they like. So a session in
-// state checkpassword is kept by nobody: its token holds it, sealed with a key
-// that only the nodes of a deployment have. What must be known of such a token
-// is whether it was used: the step that uses it charges its claim, a counter
-// that takes one.
+// Anyone can start a login for any account, any number of times. So no store keeps a
+// session in state checkpassword. Its token holds the session, encrypted with a key that
+// only the nodes of a deployment have. The store only keeps whether such a token was
+// used: the step that uses it charges a counter with a limit of one.
 
-// What is sealed, each field of a fixed length, so that a decoy's token looks
-// like any other. A random nonce of 24 bytes is good for any number of tokens.
+// Every encrypted field has a fixed length, so that a decoy's token looks like any other.
+// With a random nonce of 24 bytes, the key can encrypt any number of tokens.
 const (
 	companyTagBytes = 16
 	aliasBytes      = sha256.Size
@@ -28,21 +27,22 @@ const (
 
 var sealedLength = len(Prefix) + base64.RawURLEncoding.EncodedLen(sealedBytes)
 
-// IsSealed reports whether a token is not one of New.
+// IsStateless reports whether a token has the form of a stateless token, not of one from
+// New.
 func IsStateless(token string) bool {
 	return len(token) == sealedLength && token[:len(Prefix)] == Prefix
 }
 
-// A CompanyTag stands for a company in a sealed token, whatever the length of its code.
+// A CompanyTag identifies a company in a stateless token. Its length is fixed.
 type CompanyTag [companyTagBytes]byte
 
-// TagOf returns the tag of a company.
+// TagOf returns the tag of the company with this code.
 func TagOf(code string) CompanyTag {
 	sum := sha256.Sum256([]byte(code))
 	return CompanyTag(sum[:companyTagBytes])
 }
 
-// Seal returns the token of a session in state checkpassword.
+// NewStateless returns the token of a session in state checkpassword.
 func (k *Keys) NewStateless(s record.Session) string {
 	nonce := make([]byte, chacha20poly1305.NonceSizeX, sealedBytes)
 	rand.Read(nonce) // never fails: it ends the process instead
@@ -53,14 +53,14 @@ func (k *Keys) NewStateless(s record.Session) string {
 	text = binary.BigEndian.AppendUint32(text, uint32(s.Generation))
 	text = binary.BigEndian.AppendUint64(text, uint64(s.Expires.UnixMicro()))
 	var loginIDHash [aliasBytes]byte
-	hex.Decode(loginIDHash[:], []byte(s.LoginID)) // the alias is hex
+	hex.Decode(loginIDHash[:], []byte(s.LoginID)) // a login id hash is in hex
 	text = append(text, loginIDHash[:]...)
 	token := append(make([]byte, 0, sealedLength), Prefix...)
 	return string(base64.RawURLEncoding.AppendEncode(token, k.sessions.Seal(nonce, nonce, text, []byte(record.CheckPassword))))
 }
 
-// Unseal returns the session in a token, with nothing in Company, and the tag of
-// its company.
+// OpenStateless returns the session in a token and the tag of its company. The session's
+// Company is empty.
 func (k *Keys) OpenStateless(token string) (s record.Session, tag CompanyTag, ok bool) {
 	var raw [sealedBytes]byte
 	n, err := base64.RawURLEncoding.Strict().Decode(raw[:], []byte(token[len(Prefix):]))
@@ -92,7 +92,7 @@ func (k *Keys) OpenStateless(token string) (s record.Session, tag CompanyTag, ok
 	return s, tag, true
 }
 
-// SealedID is the ID of the session that a sealed token holds.
+// StatelessID returns the ID of the session in a stateless token.
 func StatelessID(token string) string {
 	sum := sha256.Sum256([]byte("id of " + token))
 	return hex.EncodeToString(sum[:16])

@@ -9,21 +9,20 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// What a token begins with, by which it is known.
+// The prefixes that identify tokens.
 const (
 	Prefix     = "mgs_" // of a session
-	LinkPrefix = "mgl_" // of a mailed link, which no Authorization header can carry
+	LinkPrefix = "mgl_" // of a mailed link; not accepted in an Authorization header
 	tokenBytes = 32
 )
 
-// New returns a token, 32 random bytes behind a prefix, and its hash. Its
-// last 8 bytes are drawn until the token falls into the bucket, each time anew.
-// So it is as likely as any other that begins with the same 24 bytes and falls
-// into the bucket. Of those there are 2^58 for each beginning, give or take one
-// in 2^29, so all tokens of the bucket are as good as equally likely: 250
-// random bits.
+// New returns a token and its hash. The token is a prefix and 32 random bytes. New draws
+// the last 8 bytes again until the token falls into the bucket. So the token is as likely
+// as any other that begins with the same 24 bytes and falls into the bucket. For each
+// beginning there are 2^58 of those, give or take one in 2^29, so all tokens of the
+// bucket are practically equally likely: 250 random bits.
 func New(prefix string, bucket int) (string, record.TokenHash) {
-	const drawn = 8 // bytes; the others are three by three, as base64 takes them
+	const drawn = 8 // the other 24 bytes are a multiple of three, as base64 encodes them
 	var random [tokenBytes - drawn + record.Buckets*drawn]byte
 	rand.Read(random[:]) // never fails: it ends the process instead
 	encoding := base64.RawURLEncoding
@@ -33,17 +32,17 @@ func New(prefix string, bucket int) (string, record.TokenHash) {
 			tails = random[tokenBytes-drawn:]
 			rand.Read(tails)
 		}
-		all := encoding.AppendEncode(token, tails[:drawn]) // over the one before
+		all := encoding.AppendEncode(token, tails[:drawn]) // overwrites the previous attempt
 		if hash := record.TokenHash(sha256.Sum256(all)); hash.Bucket() == bucket {
 			return string(all), hash
 		}
 	}
 }
 
-// Shaped reports whether New could have made s: only then is a store
-// asked for it. The last character of 32 bytes in base64url has two unused
-// bits, which must be zero; the strict decoder sees to that. It skips line ends,
-// with which there are fewer bytes.
+// Shaped reports whether New could have created s. Otherwise callers need not ask a
+// store. In base64url the last character of 32 bytes has two unused bits, which the
+// strict decoder requires to be zero. The decoder skips line breaks, but then there are
+// fewer bytes.
 func Shaped(prefix, s string) bool {
 	if len(s) != len(prefix)+43 || s[:len(prefix)] != prefix {
 		return false

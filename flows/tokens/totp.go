@@ -16,22 +16,22 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// An authenticator app shows a code for each step of time, made of a secret that
-// it shares with the server (RFC 6238). For an account that has one the code
-// needs no phone, and no session: what is kept of it is only that it was used.
+// An authenticator app shows a code for each time step, computed from a secret that it
+// shares with the server (RFC 6238). The code needs no phone and no session. A store only
+// keeps that a code was used.
 
 const (
 	totpStep        = 30 * time.Second
-	totpDrift       = 1  // how many steps the app's clock may be off
+	totpDrift       = 1  // how many steps the app's clock may be wrong
 	totpSecretBytes = 20 // RFC 4226, section 4
-	// What is imported may be of another program. 128 bits are the least of RFC 4226.
+	// Imported secrets may come from other programs. RFC 4226 requires at least 128 bits.
 	minTOTPSecret = 16
 	maxTOTPSecret = 64
 )
 
 var totpBase32 = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// TOTPCode is the code of a step: HOTP of its number (RFC 4226, section 5.3).
+// TOTPCode returns the code of a step: the HOTP of its number (RFC 4226, section 5.3).
 func TOTPCode(secret []byte, step int64) string {
 	mac := hmac.New(sha1.New, secret)
 	mac.Write(binary.BigEndian.AppendUint64(nil, uint64(step)))
@@ -40,8 +40,8 @@ func TOTPCode(secret []byte, step int64) string {
 	return fmt.Sprintf("%06d", number%1_000_000)
 }
 
-// MatchTOTP returns the step whose code was sent. All that could be right are
-// compared, whichever is.
+// MatchTOTP returns the step that the code belongs to. It compares with every possible
+// code even after a match, so that timing reveals nothing.
 func MatchTOTP(secret []byte, code string, now time.Time) (step int64, ok bool) {
 	present := now.Unix() / int64(totpStep/time.Second)
 	for s := present - totpDrift; s <= present+totpDrift; s++ {
@@ -52,22 +52,22 @@ func MatchTOTP(secret []byte, code string, now time.Time) (step int64, ok bool) 
 	return step, ok
 }
 
-// TOTPEnds is when the code of a step can be right no more.
+// TOTPEnds returns when the code of a step becomes invalid.
 func TOTPEnds(step int64) time.Time {
 	return time.Unix((step+1+totpDrift)*int64(totpStep/time.Second), 0)
 }
 
-// NewTOTPSecret returns a new secret of an app.
+// NewTOTPSecret returns a new secret for an app.
 func NewTOTPSecret() []byte {
 	secret := make([]byte, totpSecretBytes)
 	rand.Read(secret) // never fails: it ends the process instead
 	return secret
 }
 
-// FormatTOTPSecret writes a secret in base32.
+// FormatTOTPSecret encodes a secret in base32.
 func FormatTOTPSecret(secret []byte) string { return totpBase32.EncodeToString(secret) }
 
-// ParseTOTPSecret reads a secret in base32, also in groups.
+// ParseTOTPSecret decodes a secret in base32, which may be split into groups.
 func ParseTOTPSecret(text string) ([]byte, error) {
 	text = strings.TrimRight(strings.ToUpper(strings.NewReplacer(" ", "", "-", "").Replace(text)), "=")
 	secret, err := totpBase32.DecodeString(text)
@@ -77,14 +77,14 @@ func ParseTOTPSecret(text string) ([]byte, error) {
 	return secret, nil
 }
 
-// SealTOTP seals the secret of an app for its company.
+// SealTOTP encrypts the secret of an app for its company.
 func (k *Keys) SealTOTP(company string, secret []byte) string {
 	nonce := make([]byte, chacha20poly1305.NonceSizeX)
 	rand.Read(nonce) // never fails: it ends the process instead
 	return base64.RawStdEncoding.EncodeToString(k.apps.Seal(nonce, nonce, secret, []byte(company)))
 }
 
-// OpenTOTP opens what SealTOTP has sealed.
+// OpenTOTP decrypts the result of SealTOTP.
 func (k *Keys) OpenTOTP(company, sealed string) ([]byte, error) {
 	raw, err := base64.RawStdEncoding.DecodeString(sealed)
 	if err == nil && len(raw) < chacha20poly1305.NonceSizeX {

@@ -2,8 +2,8 @@ package wire
 
 import "strings"
 
-// ParseBearer returns the token of an Authorization header (RFC 6750, 2.1),
-// given as the header's lines.
+// ParseBearer returns the token of an Authorization header (RFC 6750, 2.1). lines are the
+// values of the header.
 func ParseBearer(lines []string) (string, error) {
 	if len(lines) == 0 {
 		return "", ErrHeaderMissing
@@ -20,7 +20,7 @@ func ParseBearer(lines []string) (string, error) {
 func isB64Token(s string) bool {
 	s = strings.TrimRight(s, "=")
 	for i := range len(s) {
-		c := s[i] | 0x20 // lower case of a letter
+		c := s[i] | 0x20 // the lower case, if it is a letter
 		if !('a' <= c && c <= 'z' || '0' <= s[i] && s[i] <= '9' || strings.IndexByte("-._~+/", s[i]) >= 0) {
 			return false
 		}

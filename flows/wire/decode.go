@@ -13,12 +13,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Decode reads a body into req, a pointer to a struct whose fields carry the
-// tags json (the name), max (characters of a string, or of each element), long
-// (the reason of a string that has more) and need (the field is required and not
-// empty). A struct without fields also
-// takes an empty body. Every error is request.validation.failed; none repeats
-// a value.
+// Decode parses a body into req, a pointer to a struct whose fields have these tags: json
+// (the name), max (the maximum characters of a string, or of each element), long (the
+// reason if a string is longer) and need (the field is required and not empty). A struct
+// without fields also accepts an empty body. Every error is request.validation.failed and
+// never repeats a value from the body.
 func Decode(body []byte, req any) error {
 	fields := reflect.TypeOf(req).Elem()
 	if len(body) == 0 && fields.NumField() == 0 {
@@ -39,8 +38,8 @@ func Decode(body []byte, req any) error {
 	return nil
 }
 
-// checkKeys refuses what the JSON package lets pass: something else than an
-// object, a known key in another case, and NUL in any string.
+// checkKeys refuses what the JSON package accepts: a body that is not an object, a known
+// key in another case, and NUL in any string.
 func checkKeys(body []byte, fields reflect.Type) error {
 	d := jsontext.NewDecoder(bytes.NewReader(body))
 	if d.PeekKind() != '{' {
@@ -56,7 +55,7 @@ func checkKeys(body []byte, fields reflect.Type) error {
 			if strings.ContainsRune(s, 0) {
 				return Invalid("The body contains a NUL character.")
 			}
-			// Within the object, keys and values alternate.
+			// Inside the object, keys and values alternate.
 			if kind, n := d.StackIndex(d.StackDepth()); d.StackDepth() == 1 && kind == '{' && n%2 == 1 {
 				if name := knownKey(fields, s); name != "" && name != s {
 					return Invalid("The field %s must be spelled exactly so.", name)
@@ -64,12 +63,12 @@ func checkKeys(body []byte, fields reflect.Type) error {
 			}
 		}
 		if d.StackDepth() == 0 {
-			return nil // json.Unmarshal refuses what follows
+			return nil // json.Unmarshal refuses anything after the object
 		}
 	}
 }
 
-// knownKey returns the field's name that s is, whatever its case.
+// knownKey returns the name of the field that s names in any case, or "".
 func knownKey(fields reflect.Type, s string) string {
 	for i := range fields.NumField() {
 		if name := fieldName(fields.Field(i)); strings.EqualFold(name, s) {
@@ -79,16 +78,16 @@ func knownKey(fields reflect.Type, s string) string {
 	return ""
 }
 
-// A Field is a field that a route's body can have, with what decode asks of it.
+// A Field describes a field of a route's body and what Decode checks.
 type Field struct {
 	Name     string
 	Kind     reflect.Kind // String, Int, or Slice of strings
-	Max      int          // characters of the string, or of each in the slice; 0: the route knows all that it takes
-	MaxItems int          // strings in the slice
+	Max      int          // maximum characters of the string, or of each element; 0 if the route checks the value itself
+	MaxItems int          // maximum elements of the slice
 	Required bool
 }
 
-// Fields lists the fields of a struct that Decode reads a body into.
+// Fields returns the fields of a struct type that Decode parses a body into.
 func Fields(of reflect.Type) []Field {
 	var fields []Field
 	for f := range of.Fields() {
@@ -130,8 +129,8 @@ func checkField(f reflect.StructField, v reflect.Value) error {
 
 const maxDisclaimers = 64
 
-// malformed tells what is wrong with a body. It names a field only if we know
-// it: anything else is the sender's own text.
+// malformed describes what is wrong with a body. It names a field only if the struct has
+// it, because anything else is the client's own text.
 func malformed(err error, fields reflect.Type) error {
 	if errors.Is(err, jsontext.ErrDuplicateName) {
 		return Invalid("The body has the same key twice.")

@@ -5,7 +5,7 @@ import (
 	"golang.org/x/text/language"
 )
 
-// A Disclaimer is a legal text that users must accept, each version anew.
+// A Disclaimer is a legal text that users must accept, and again for each new version.
 type Disclaimer struct {
 	Code        string `json:"code"`
 	Title       string `json:"title"`
@@ -13,14 +13,13 @@ type Disclaimer struct {
 	Link        string `json:"link"`
 	Version     string `json:"-"`
 
-	// What is read in other languages; nil for nothing.
+	// Translations; nil for none.
 	Titles       *message.Translations `json:"-"`
 	Descriptions *message.Translations `json:"-"`
 	Links        *message.Translations `json:"-"`
 }
 
-// In returns the disclaimer as readers of these languages, the best first, are
-// shown it.
+// In returns the disclaimer in the best of the languages, the preferred one first.
 func (d Disclaimer) In(languages []language.Tag) Disclaimer {
 	d.Title = d.Titles.Or(d.Title, languages)
 	d.Description = d.Descriptions.Or(d.Description, languages)
@@ -29,7 +28,7 @@ func (d Disclaimer) In(languages []language.Tag) Disclaimer {
 	return d
 }
 
-// Translated reports whether there is a choice.
+// Translated reports whether the disclaimer has translations.
 func (d Disclaimer) Translated() bool {
 	return d.Titles != nil || d.Descriptions != nil || d.Links != nil
 }

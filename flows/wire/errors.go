@@ -1,9 +1,9 @@
-// Package wire is what travels between a client and the protocol: how the bodies
-// and tokens of requests are read, and every error that they can be answered with.
+// Package wire is the format of requests and responses: it parses bodies and tokens, and
+// lists every error of the API.
 //
-// Start with the errors: each error_code is one variable, with its status and its
-// sentence. What a single request adds to one, as when to try again, is a Refusal.
-// Decode reads a body strictly, and so that no answer repeats what was sent.
+// Start with the errors: each error_code is a variable with its status and message. A
+// Refusal adds the details of one request, such as when to retry. Decode parses a body
+// strictly, and so that no response repeats what a client sent.
 package wire
 
 import (
@@ -15,10 +15,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// An Error is one error_code of the API with the HTTP status it is answered
-// with and the sentence that tells the developer of a client what to do.
-// Every code is declared below and nowhere else; a code with two statuses is
-// two variables.
+// An Error is an error_code of the API, with its HTTP status and a message that tells the
+// developer of a client what to do. All codes are declared below and nowhere else. A code
+// with two statuses has two variables.
 type Error struct {
 	Code    string
 	Status  int
@@ -28,8 +27,7 @@ type Error struct {
 // Error returns the code.
 func (e *Error) Error() string { return e.Code }
 
-// The statuses marked "fixed" are those of the interface document; the others
-// are ours.
+// Statuses marked "fixed" come from the interface document. The others are our choice.
 var (
 	ErrAPIKeyMissing = &Error{"auth.apikey.missing", 401, "Send your API key in one X-Api-Key header."}
 	ErrAPIKeyInvalid = &Error{"auth.apikey.invalid", 401, "The X-Api-Key header does not hold a valid API key of this company."}
@@ -48,7 +46,7 @@ var (
 	ErrCaptchaMissing  = &Error{"auth.captcha.missing", 403, "Solve the captcha and send captcha_response."}                       //
 	ErrCaptchaInvalid  = &Error{"auth.captcha.invalid", 403, "The captcha_response is invalid or was used before. Solve a new captcha."}
 	ErrPasswordInvalid = &Error{"auth.password.invalid", 401, "The password is wrong."}
-	// ErrPasswordSame is auth/setpassword's auth.password.invalid.
+	// ErrPasswordSame is the auth.password.invalid of auth/setpassword.
 	ErrPasswordSame       = &Error{"auth.password.invalid", 422, "new_password is the current password. Choose a different one."}
 	ErrCredentialsInvalid = &Error{"auth.credentials.invalid", 401, "The login_id or the password is wrong."}
 	ErrOTPInvalid         = &Error{"auth.otp.invalid", 401, "The code is wrong, expired or already used. Request a new code before you try again."}
@@ -70,16 +68,16 @@ var (
 	ErrTooLarge   = &Error{"request.validation.failed", 413, "The body is too large."}
 	ErrMediaType  = &Error{"request.validation.failed", 415, "Send the body as application/json in UTF-8, without Content-Encoding."}
 
-	// ErrUnavailable and ErrService are extensions of the interface.
+	// ErrUnavailable and ErrService extend the interface document.
 	ErrUnavailable = &Error{"service.unavailable", 503, "A service that this request needs did not answer. Wait for the seconds in Retry-After, then try again."}
 	ErrService     = &Error{"service.error", 500, "The server failed. Its log has the details."}
 )
 
-// A Reason is a word for programs where one code has several causes. Reasons
-// lists all of them.
+// A Reason tells programs the cause of a code that has several. Reasons lists all of
+// them.
 type Reason string
 
-// The reasons that are no lock's.
+// The reasons that are not locks.
 const (
 	PasswordTooShort Reason = "password.too_short"
 	PasswordTooLong  Reason = "password.too_long"
@@ -91,7 +89,7 @@ const (
 	CrossSite        Reason = "cross_site"
 )
 
-// lockReasons are the reasons of locks, by the names of their events.
+// lockReasons maps the event names of locks to reasons.
 var lockReasons = map[string]Reason{
 	record.LockPassword:     "lock.password",
 	record.LockDisabled:     "lock.disabled",
@@ -109,8 +107,7 @@ var lockReasons = map[string]Reason{
 	record.LockMails:        "limit.mails",
 }
 
-// Reasons lists what an error can have as its reason. One that is not here has
-// none.
+// Reasons lists the possible reasons of each error. An error that is not listed has none.
 var Reasons = map[*Error][]Reason{
 	ErrQuality:        {PasswordTooShort, PasswordCommon, PasswordPersonal, PasswordPattern},
 	ErrValidation:     {PasswordTooLong},
@@ -120,17 +117,17 @@ var Reasons = map[*Error][]Reason{
 	ErrRestricted:     slices.Compact(slices.Sorted(maps.Values(lockReasons))),
 }
 
-// A Refusal is an Error with what one request adds to it.
+// A Refusal is an Error with the details of one request.
 type Refusal struct {
 	Err         *Error
-	Message     string        // replaces the Error's, if set; holds no secret
+	Message     string        // replaces the Error's, if set; contains no secret
 	Reason      Reason        // one of the Error's Reasons; empty for none
 	RetryAfter  time.Duration // with ErrRestricted and ErrUnavailable
 	Captcha     bool          // the next attempt needs a captcha_response
-	MaxAge      time.Duration // with TooOld: how long ago the login may be
-	Disclaimers []Disclaimer  // with ErrDisclaimerInvalid: those required
+	MaxAge      time.Duration // with TooOld: the maximum age of the login
+	Disclaimers []Disclaimer  // with ErrDisclaimerInvalid: the required ones
 	Lock        string        // with ErrRestricted: the name of its event
-	Cause       error         // for the log, never for the client
+	Cause       error         // for the log; never sent to the client
 }
 
 // Error returns the code and, for the log, the cause.
@@ -149,22 +146,21 @@ func (r *Refusal) Unwrap() []error {
 	return []error{r.Err, r.Cause}
 }
 
-// Invalid is request.validation.failed with a sentence that names the field.
+// Invalid returns request.validation.failed with a message that names the field.
 func Invalid(format string, args ...any) error {
 	return &Refusal{Err: ErrValidation, Message: fmt.Sprintf(format, args...)}
 }
 
-// Restricted is auth.restricted until a moment, by a lock that is named as its
-// event is.
+// Restricted returns auth.restricted until a time. lock is the name of the lock's event.
 func Restricted(lock string, now, until time.Time) error {
 	return &Refusal{Err: ErrRestricted, Lock: lock, Reason: lockReasons[lock], RetryAfter: max(until.Sub(now), time.Second)}
 }
 
-// Unavailable is service.unavailable because of err. What is being done is
-// said in doing, with a gerund.
+// Unavailable returns service.unavailable, caused by err. doing says what failed, with a
+// gerund.
 func Unavailable(doing string, err error) error {
 	return &Refusal{Err: ErrUnavailable, RetryAfter: retrySoon, Cause: fmt.Errorf("%s: %w", doing, err)}
 }
 
-// retrySoon is the Retry-After of an answer that something outside has failed.
+// retrySoon is the Retry-After when an external service failed.
 const retrySoon = 2 * time.Second
