@@ -117,8 +117,8 @@ func (f *finder) compare() {
 	}
 }
 
-// bySite groups the routes by the hosts that they match, and removes the host
-// matchers.
+// bySite groups the routes by the hosts that they match. It removes the matchers of
+// routes that match only hosts.
 func bySite(routes caddyhttp.RouteList) map[string]caddyhttp.RouteList {
 	sites := map[string]caddyhttp.RouteList{}
 	for _, r := range routes {

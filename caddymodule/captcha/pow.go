@@ -16,8 +16,8 @@ func init() { caddy.RegisterModule(Pow{}) }
 const defaultBits = 18
 
 // Pow is a captcha without a third party: the client's machine does some work, and
-// its user does nothing. Clients get a challenge from `GET
-// /{company_code}/v2/captcha`, with the API key, and have 5 minutes to answer it
+// its user does nothing. Clients get a challenge from
+// `GET /{company_code}/v2/captcha`, with the API key, and have 5 minutes to answer it
 // once. This makes guessing expensive, but does not stop a program that does the
 // work.
 type Pow struct {

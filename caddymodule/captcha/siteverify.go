@@ -71,7 +71,7 @@ type siteverify struct {
 }
 
 // Turnstile verifies responses of Cloudflare Turnstile. If Cloudflare does not
-// answer, or says that the secret is wrong, every response is refused.
+// answer, or says that the secret is wrong, nobody passes.
 type Turnstile struct{ siteverify }
 
 // CaddyModule returns the Caddy module information.
@@ -85,7 +85,7 @@ func (t *Turnstile) Provision(ctx caddy.Context) error {
 }
 
 // HCaptcha verifies responses of hCaptcha. If hCaptcha does not answer, or says that
-// the secret is wrong, every response is refused.
+// the secret is wrong, nobody passes.
 type HCaptcha struct{ siteverify }
 
 // CaddyModule returns the Caddy module information.
@@ -100,8 +100,8 @@ func (h *HCaptcha) Provision(ctx caddy.Context) error {
 
 // ReCaptcha verifies responses of Google reCAPTCHA, v2 and v3. reCAPTCHA v3 confirms
 // every response and adds a score; a score of at least 0.5 passes, which is Google's
-// default. If Google does not answer, or says that the secret is wrong, every
-// response is refused.
+// default. If Google does not answer, or says that the secret is wrong, nobody
+// passes.
 type ReCaptcha struct{ siteverify }
 
 // CaddyModule returns the Caddy module information.
@@ -118,7 +118,7 @@ func (r *ReCaptcha) Provision(ctx caddy.Context) error {
 // Siteverify verifies responses with any service that implements reCAPTCHA's
 // siteverify. The service receives a POST of a form with secret, response and
 // remoteip. It answers a JSON object with success and, where they are needed,
-// hostname and error-codes. If it does not answer, every response is refused.
+// hostname and error-codes. If it does not answer, nobody passes.
 type Siteverify struct{ siteverify }
 
 // CaddyModule returns the Caddy module information.

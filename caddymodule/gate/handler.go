@@ -49,8 +49,8 @@ const (
 )
 
 // Handler is the gate in front of an application. It answers the routes of the auth
-// API, `POST /{company_code}/v2/auth/…`, and serves their OpenAPI document at `GET
-// /{company_code}/v2/openapi.json`. Any other request passes only with the Bearer
+// API, `POST /{company_code}/v2/auth/…`, and serves their OpenAPI document at
+// `GET /{company_code}/v2/openapi.json`. Any other request passes only with the Bearer
 // token of an authorized session, or with its cookie. The application then finds the
 // user in headers that no client can set. The handler answers a request without a
 // valid token with JSON and status 400, 401 or 403, or 503 if a store does not
@@ -59,8 +59,8 @@ const (
 // Every request must pass this handler exactly once before it reaches the
 // application. Routes can bypass it, with a matcher or by running reverse_proxy
 // first, or can run it twice. mnemogate refuses a configuration that clearly does
-// so. If it cannot tell, it logs a warning at each start, and `caddy mnemogate
-// doctor` reports it.
+// so. If it cannot tell, it logs a warning at each start, and
+// `caddy mnemogate doctor` reports it.
 //
 // It sets these placeholders on requests that pass:
 //
@@ -139,8 +139,8 @@ type Handler struct {
 	// Default: none.
 	Health string `json:"health,omitempty"`
 
-	// The name of the session cookie, such as `__Host-mnemogate`. `POST
-	// /{company_code}/v2/session` sets the cookie and `DELETE` revokes its session.
+	// The name of the session cookie, such as `__Host-mnemogate`.
+	// `POST /{company_code}/v2/session` sets the cookie and `DELETE` revokes its session.
 	// Protected paths accept the cookie from requests without Authorization. The
 	// application does not see it. A request that may change something (any method
 	// but GET, HEAD and OPTIONS, or a WebSocket handshake) must come from a page of

@@ -24,14 +24,14 @@ func init() {
 // EventsWebhook posts account events to a backend as Standard Webhooks requests.
 // They have the headers webhook-id (the same in each attempt), webhook-timestamp and
 // webhook-signature. The body is a JSON object with type, timestamp (RFC 3339) and
-// data. The data are company_code, profile_mnemocode, and for account.changed
+// data. The data contain company_code, profile_mnemocode, and for account.changed
 // fields, for disclaimers.accepted what was accepted, for account.locked lock and
 // locked_until, for identity.bound provider_id. Any 2xx answer acknowledges the
 // event.
 //
 // Each event is stored with the change that it reports, and delivered at least once.
-// The events of one account arrive in order. After any other answer the delivery is
-// retried for three days, after delays that double, up to 10m.
+// The events of one account arrive in order. A failed delivery is retried for three
+// days, after delays that double, up to 10m.
 type EventsWebhook struct {
 	webhook
 
