@@ -174,8 +174,8 @@ func readings(escaped string) []string {
 	return []string{decoded, strings.Join(segments, "/")}
 }
 
-// clean removes empty and dot segments. A path that ends in a slash or in dots keeps
-// a slash at its end (RFC 3986, section 5.2.4).
+// clean removes empty and dot segments. A path that ends in a slash or in dots ends
+// in a slash afterwards (RFC 3986, section 5.2.4).
 func clean(p string) string {
 	cleaned := path.Clean("/" + p)
 	switch p[strings.LastIndexByte(p, '/')+1:] {

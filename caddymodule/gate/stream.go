@@ -16,8 +16,8 @@ import (
 )
 
 // pass passes a request on with its identity headers. While the answer takes long (a
-// WebSocket, SSE, a large download), it checks that the session is still valid. The
-// session has state None if the request needs none.
+// WebSocket, SSE, a large download), it checks that the session is still valid. A
+// request without a session has state None.
 func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Session, next caddyhttp.Handler) error {
 	s := &stream{
 		ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
@@ -94,9 +94,10 @@ func (*apart) Err() error            { return nil }
 
 // watched starts the watch and returns the context of the request. It links that
 // context to the client's only after watchTick, since the link costs more than the
-// rest of the watch. There are two exceptions. A deadline of the client's context
-// must stay one. And if a client stops sending a body, its context ends first, which
-// tells the reverse proxy that the application did not fail.
+// rest of the watch. It links them at once in two cases. If the client's context has
+// a deadline, a late link would change the error. If the request has a body, a
+// client that stops sending it ends its context first, which tells the reverse proxy
+// that the application did not fail.
 func (s *stream) watched(client context.Context, hasBody bool) context.Context {
 	company := s.handler.app.Companies[s.session.Company]
 	s.recheck, s.confirmed, s.client.Context = company.StreamRecheck(), time.Now(), client
