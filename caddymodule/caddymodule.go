@@ -1,8 +1,7 @@
-// Package caddymodule is what xcaddy is pointed at: it makes an auth service of
-// Caddy by importing the rooms that do, and is nothing besides. Read gate for
-// what a request meets, app for what is configured, guest to write a gateway,
-// captcha, provider or store of your own. The tests of whole Caddy processes are in
-// integration.
+// Package caddymodule is the package that xcaddy builds into Caddy. It only imports
+// the packages that register Caddy modules. Read package gate to see what happens to
+// a request, app for the configuration, and guest to write a gateway, captcha,
+// provider or store of your own. Package integration tests whole Caddy processes.
 package caddymodule
 
 import (

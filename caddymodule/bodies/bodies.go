@@ -1,7 +1,7 @@
-// Package bodies bounds the time that a client takes to send the body of a request
-// that goes no further than mnemogate. Caddy by itself lets it take any time, as long
-// as a byte comes now and then, and each such client costs memory and keeps Caddy from
-// exiting.
+// Package bodies limits the time that a client may take to send a request body, for
+// requests that mnemogate answers itself. By default Caddy lets a client send as
+// slowly as it likes, if a byte arrives now and then. Each such client uses memory
+// and keeps Caddy from exiting.
 package bodies
 
 import (
@@ -20,12 +20,13 @@ const Within = 10 * time.Second
 // sees the reset never reads the answer.
 const linger = time.Second
 
-// Limit is for every request that mnemogate answers itself, before anything else. The
-// client has Within from now to send the body. The connection closes after the answer:
-// the server would otherwise read the body first. Read undoes both.
+// Limit limits the time for the body to Within from now. Call it first for every
+// request that mnemogate answers itself. It also closes the connection after the
+// answer, since the server would otherwise read the body before it sends the answer.
+// Read undoes both.
 //
-// Call the function that Limit returns once the answer is written. It sends the answer,
-// and reads what the client still sends until linger is over.
+// Call the function that Limit returns after you have written the answer. It sends
+// the answer, and reads what the client still sends until linger has passed.
 func Limit(w http.ResponseWriter, r *http.Request) (answered func()) {
 	if r.ContentLength == 0 {
 		return func() {}
@@ -48,17 +49,17 @@ func Limit(w http.ResponseWriter, r *http.Request) (answered func()) {
 	}
 }
 
-// Read is for a request whose body was read to its end, or is read with deadlines of
-// its own.
+// Read removes the limits of Limit. Call it if the body was read completely, or if
+// you set other deadlines.
 func Read(w http.ResponseWriter, r *http.Request) {
 	w.Header().Del("Connection")
-	setDeadline(w, r, time.Time{}) // it would else end the request
+	setDeadline(w, r, time.Time{}) // the deadline would otherwise end the request
 }
 
-// setDeadline leaves a stricter bound of the server (timeouts read_body) alone.
+// setDeadline keeps a stricter limit of the server (timeouts read_body).
 func setDeadline(w http.ResponseWriter, r *http.Request, until time.Time) {
 	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && 0 < s.ReadTimeout && s.ReadTimeout < Within {
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(until) // where a server can't, there is no bound
+	_ = http.NewResponseController(w).SetReadDeadline(until) // without support by the server there is no limit
 }

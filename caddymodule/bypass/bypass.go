@@ -1,4 +1,4 @@
-// Package bypass finds requests that the routes of a server let past mnemogate.
+// Package bypass finds requests that a server's routes let past mnemogate.
 package bypass
 
 import (
@@ -20,25 +20,25 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
-// A Handler is a handler of ours in the routes: mnemogate or mnemogate_accounts. It
-// may not be provisioned yet.
+// A Handler is one of our handlers in the routes: mnemogate or mnemogate_accounts.
+// It may not be provisioned yet.
 type Handler interface {
 	caddy.Module
-	// Line is where the Caddyfile has it, empty for JSON.
+	// Line returns its position in the Caddyfile, or "" for JSON.
 	Line() string
 }
 
 // A Gate is the handler mnemogate.
 type Gate interface {
 	Handler
-	// Base is its base_path.
+	// Base returns its base_path.
 	Base() string
-	// IdentityHeaders are the names of the headers that it takes out and sets.
+	// IdentityHeaders returns the names of the headers that it removes and sets.
 	IdentityHeaders() []string
 }
 
-// Look has the app know what is weak about the routes of all servers, once. The context
-// is that of a handler of ours.
+// Look reports the weaknesses of all servers' routes to the app, once. The context
+// is that of one of our handlers.
 func Look(ctx caddy.Context, a *app.App) error {
 	for _, module := range ctx.Modules() {
 		if http, ok := module.(*caddyhttp.App); ok {
@@ -48,12 +48,12 @@ func Look(ctx caddy.Context, a *app.App) error {
 	return nil
 }
 
-// Find follows the requests of all servers through their routes. What would let
-// some past mnemogate to an application, which takes an identity from whoever
-// sends one, it refuses where the routes show it for sure; what may be meant is
-// a weakness. The servers are looked at once, while the first handler of ours is
-// provisioned, so that some of their routes may be modules already and others
-// still JSON. The companies are those that are configured.
+// Find follows the requests of all servers through their routes. It refuses routes
+// that certainly let requests past mnemogate to an application, since the
+// application would trust identity headers from anyone. It returns as weaknesses
+// what may be intended. It runs once, while the first of our handlers is
+// provisioned, so some routes may already be modules and others still JSON. The
+// companies are those of the configuration.
 func Find(servers map[string]*caddyhttp.Server, companies []string) (found []app.Weakness, err error) {
 	f := &finder{companies: companies}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
@@ -78,28 +78,30 @@ func Find(servers map[string]*caddyhttp.Server, companies []string) (found []app
 	return f.found, nil
 }
 
-// A finder holds what was found in all sites.
+// A finder collects the findings of all sites.
 type finder struct {
-	companies    []string // that may log in
+	companies    []string // the configured companies
 	applications []*application
-	reached      bool           // a request for an auth route can meet mnemogate
-	unreached    []app.Weakness // what keeps them from it
+	reached      bool           // whether a request for an auth route can reach mnemogate
+	unreached    []app.Weakness // what prevents it
 	found        []app.Weakness
-	wrong        error // what is refused
+	wrong        error // the error that refuses the configuration
 }
 
-// An application is an upstream of a site, with the requests that come to it from there.
+// An application is an upstream of a site, with the requests that reach it from
+// there.
 type application struct {
 	*walk
 	reach
-	address string // in one spelling
-	written string // as it was written first
-	scripts bool   // is spoken to by FastCGI
+	address string // normalized
+	written string // as first written
+	scripts bool   // whether it uses FastCGI
 }
 
-// compare finds what open requests come to that mnemogate guards elsewhere.
+// compare finds applications that open requests reach but that mnemogate guards
+// elsewhere.
 func (f *finder) compare() {
-	guarded := map[string]*application{} // by the address
+	guarded := map[string]*application{} // by address
 	for _, a := range f.applications {
 		if a.gate != nil && guarded[a.address] == nil {
 			guarded[a.address] = a
@@ -115,8 +117,8 @@ func (f *finder) compare() {
 	}
 }
 
-// bySite returns the routes by the hosts that they match, without these
-// matchers.
+// bySite groups the routes by the hosts that they match. It removes the matchers of
+// routes that match only hosts.
 func bySite(routes caddyhttp.RouteList) map[string]caddyhttp.RouteList {
 	sites := map[string]caddyhttp.RouteList{}
 	for _, r := range routes {
@@ -129,22 +131,22 @@ func bySite(routes caddyhttp.RouteList) map[string]caddyhttp.RouteList {
 	return sites
 }
 
-// A reach is which requests come to one point of the routes.
+// A reach describes the requests that come to one point of the routes.
 type reach struct {
-	open    bool    // some have not met mnemogate
-	guarded bool    // some have
-	matched [][]any // the matchers by which the guarded ones were told from the others
-	sure    bool    // others are there for sure: no matchers came since
-	gate    Gate    // what the guarded ones met; nil where they failed, which may be anywhere
-	way     way     // how they came here
-	end     string  // if none come: the handler that took open ones, if one did
+	open    bool    // some have not passed mnemogate
+	guarded bool    // some have passed it
+	matched [][]any // the matchers that separated the guarded ones from the others
+	sure    bool    // the others certainly exist: no matchers came since
+	gate    Gate    // the gate of the guarded ones; nil for failed requests, which may have passed any
+	way     way     // the way to this point
+	end     string  // if none come: the handler that answered the open ones, if one did
 }
 
 func (a reach) none() bool { return !a.open && !a.guarded }
 
 func (a reach) mixed() bool { return a.open && a.guarded }
 
-// taken is what is left behind a handler that lets none through.
+// taken returns the reach after a handler that passes nothing on.
 func (a reach) taken(handler string) reach {
 	switch {
 	case a.open:
@@ -155,7 +157,7 @@ func (a reach) taken(handler string) reach {
 	return a
 }
 
-// join is the reach from two sides.
+// join merges two reaches.
 func join(a, b reach) reach {
 	if a.none() && (a.end == "" || !b.none()) {
 		return b
@@ -183,15 +185,15 @@ func join(a, b reach) reach {
 type walk struct {
 	*finder
 	server    *caddyhttp.Server
-	site      string   // its hosts, none: it has all
-	invoked   []string // the named routes on the way
-	failing   bool     // open requests may come to the routes for errors
-	addresses bool     // some requests are told by the client's address
+	site      string   // the site's hosts; empty if it has all
+	invoked   []string // the named routes that led here
+	failing   bool     // whether open requests may reach the routes for errors
+	addresses bool     // whether a matcher depends on the client's address
 }
 
-// routes returns the requests that come through the routes.
+// routes returns the requests that pass through the routes.
 func (w *walk) routes(routes caddyhttp.RouteList, in reach) reach {
-	var through, left reach // of a group: who came through one of its routes, and who is left for the others
+	var through, left reach // of a group: what passed one of its routes, and what is left for the others
 	met := in.guarded
 	for i, r := range routes {
 		if in.guarded && !met {
@@ -207,8 +209,8 @@ func (w *walk) routes(routes caddyhttp.RouteList, in reach) reach {
 	return in
 }
 
-// route returns the requests that come through a route, and those that its
-// matchers leave out.
+// route returns the requests that pass through a route, and those that its matchers
+// skip.
 func (w *walk) route(r caddyhttp.Route, in reach) (came, passedBy reach) {
 	matchers := matchersOf(r)
 	if matchers == nil {
@@ -283,7 +285,7 @@ func (w *walk) handler(h any, in reach) reach {
 	return in
 }
 
-// guard is mnemogate.
+// guard handles mnemogate itself.
 func (w *walk) guard(g Gate, in reach) reach {
 	switch {
 	case in.none():
@@ -304,7 +306,7 @@ func (w *walk) guard(g Gate, in reach) reach {
 	return reach{guarded: true, gate: g, way: in.way}
 }
 
-// shield finds a directive that answers some requests, behind mnemogate.
+// shield finds a directive after mnemogate that answers some requests.
 func (w *walk) shield(r caddyhttp.Route, in reach) {
 	if matchersOf(r) == nil {
 		return
@@ -321,7 +323,7 @@ func (w *walk) shield(r caddyhttp.Route, in reach) {
 	}
 }
 
-// identity finds what changes the headers that mnemogate sets.
+// identity finds directives that change the headers that mnemogate sets.
 func (w *walk) identity(directive string, ops *headers.HeaderOps, in reach) {
 	if in.gate == nil || ops == nil {
 		return
@@ -336,7 +338,7 @@ func (w *walk) identity(directive string, ops *headers.HeaderOps, in reach) {
 	}
 }
 
-// asVariable is a header's name as CGI and its descendants read it; stars stay.
+// asVariable returns a header's name as CGI and its descendants read it. Stars stay.
 func asVariable(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '*' {
@@ -346,7 +348,7 @@ func asVariable(name string) string {
 	}, strings.ToLower(name))
 }
 
-// accounts is the accounts API.
+// accounts handles mnemogate_accounts.
 func (w *walk) accounts(h Handler, in reach) {
 	switch {
 	case in.none():
@@ -368,13 +370,13 @@ func (w *walk) invoke(name string, in reach) reach {
 	return in
 }
 
-// errors follows the requests that failed.
+// errors follows requests that failed.
 func (w *walk) errors(routes caddyhttp.RouteList) {
 	w.routes(routes, reach{open: w.failing, guarded: true})
 }
 
-// proxy notes who comes to an application. A proxy that lets requests through
-// only asks whether it may, as forward_auth does.
+// proxy records the requests that reach an application. A proxy that passes requests
+// on only asks for permission, as forward_auth does.
 func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 	through := in.taken("reverse_proxy")
 	for _, response := range h.HandleResponse {
@@ -411,7 +413,7 @@ func (w *walk) application(dial string) *application {
 	return a
 }
 
-// sameAddress has one spelling for this machine.
+// sameAddress returns one spelling for all addresses of this machine.
 func sameAddress(dial string) string {
 	host, port, err := net.SplitHostPort(dial)
 	if err == nil && (host == "" || host == "localhost" || net.ParseIP(host).IsLoopback()) {

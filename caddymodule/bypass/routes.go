@@ -16,10 +16,11 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
-// What routes and servers say, be they provisioned or still JSON.
+// These functions read routes and servers, whether they are provisioned or still
+// JSON.
 
-// hostsOf returns the hosts that a route matches, and whether nothing else
-// matters.
+// hostsOf returns the hosts that a route matches, and whether it has no other
+// matchers.
 func hostsOf(r caddyhttp.Route) (hosts string, only bool) {
 	var all []string
 	only = true
@@ -34,8 +35,8 @@ func hostsOf(r caddyhttp.Route) (hosts string, only bool) {
 	return strings.Join(slices.Compact(all), ", "), only
 }
 
-// matchersOf returns the sets of a route's matchers, nil if it has none. Those of two
-// routes can be compared, although Caddy has each set in random order.
+// matchersOf returns a route's matcher sets, or nil if it has none. They are sorted,
+// so that two routes can be compared: Caddy keeps each set in random order.
 func matchersOf(r caddyhttp.Route) (sets [][]any) {
 	for _, set := range r.MatcherSets {
 		sets = append(sets, slices.Clone(set))
@@ -58,10 +59,10 @@ func matchersOf(r caddyhttp.Route) (sets [][]any) {
 	return sets
 }
 
-// A not is caddyhttp.MatchNot, whether it is provisioned or not.
+// A not is caddyhttp.MatchNot, provisioned or not.
 type not [][]any
 
-// tellsAddresses reports whether matchers look at the client's address.
+// tellsAddresses reports whether matchers depend on the client's address.
 func tellsAddresses(sets [][]any) bool {
 	return slices.ContainsFunc(slices.Concat(sets...), func(m any) bool {
 		switch m := m.(type) {
@@ -85,7 +86,7 @@ func handlersOf(r caddyhttp.Route) (handlers []any) {
 	return handlers
 }
 
-// onlyHandler returns a route's handler, nil if it has several.
+// onlyHandler returns a route's only handler, or nil if it has several.
 func onlyHandler(r caddyhttp.Route) any {
 	if handlers := handlersOf(r); len(handlers) == 1 {
 		return handlers[0]
@@ -93,15 +94,15 @@ func onlyHandler(r caddyhttp.Route) any {
 	return nil
 }
 
-// nameIn returns the name of a module in its JSON.
+// nameIn returns the name of a module from its JSON.
 func nameIn(raw json.RawMessage, key string) string {
 	var fields map[string]any
-	_ = json.Unmarshal(raw, &fields) // Caddy says what is wrong
+	_ = json.Unmarshal(raw, &fields) // Caddy reports errors in it
 	name, _ := fields[key].(string)
 	return name
 }
 
-// loaded returns a module with what its JSON says, nil if there is no such
+// loaded returns a module as its JSON describes it, or nil if there is no such
 // module.
 func loaded(id string, raw json.RawMessage) any {
 	info, err := caddy.GetModule(id)
@@ -113,14 +114,15 @@ func loaded(id string, raw json.RawMessage) any {
 	return module
 }
 
-// runsScripts reports whether a route is that of php_fastcgi, which matches what
-// it has made of the path before: it leaves out files only.
+// runsScripts reports whether a route is that of php_fastcgi. It matches the path
+// after its own rewrite, and skips only files.
 func runsScripts(r caddyhttp.Route) bool {
 	proxy, ok := onlyHandler(r).(*reverseproxy.Handler)
 	return ok && speaksFastCGI(proxy)
 }
 
-// speaksFastCGI looks at the transport's name, as its package imports the file server's.
+// speaksFastCGI compares the transport's name, since its package imports the file
+// server.
 func speaksFastCGI(h *reverseproxy.Handler) bool {
 	if transport, ok := h.Transport.(caddy.Module); ok {
 		return transport.CaddyModule().ID.Name() == "fastcgi"
@@ -128,8 +130,8 @@ func speaksFastCGI(h *reverseproxy.Handler) bool {
 	return nameIn(h.TransportRaw, "protocol") == "fastcgi"
 }
 
-// listensBeyond reports whether the server listens at an address that is not local, as
-// far as its configuration shows it.
+// listensBeyond reports whether the configuration makes the server listen at an
+// address that is not local.
 func listensBeyond(server *caddyhttp.Server, local func(host string) bool) bool {
 	return slices.ContainsFunc(server.Listen, func(listen string) bool {
 		address, err := caddy.ParseNetworkAddress(listen)
@@ -137,7 +139,7 @@ func listensBeyond(server *caddyhttp.Server, local func(host string) bool) bool 
 	})
 }
 
-// private reports whether a host is this machine or an address of a private network.
+// private reports whether a host is this machine or in a private network.
 func private(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return guest.Loopback(host) || err == nil && (ip.Unmap().IsPrivate() || ip.IsLinkLocalUnicast())
@@ -147,9 +149,9 @@ func asksForCertificates(server *caddyhttp.Server) bool {
 	return slices.ContainsFunc(server.TLSConnPolicies, func(p *caddytls.ConnectionPolicy) bool { return p.ClientAuthentication != nil })
 }
 
-// passesThru tells whether Caddy's file server hands on what it has no file for.
-// Its package is not imported: the templates that it brings take most of the time
-// in which a test's process starts.
+// passesThru reports whether Caddy's file server passes on requests without a file.
+// It avoids importing that package: the templates that come with it take most of the
+// start time of a test process.
 func passesThru(fileServer caddy.Module) bool {
 	var set struct {
 		PassThru bool `json:"pass_thru"`

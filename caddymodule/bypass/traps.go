@@ -9,10 +9,10 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
-// A trap is what can be wrong with routes: what happens, and what to do.
+// A trap is a mistake in routes: what happens, and what to do about it.
 type trap struct{ message, advice string }
 
-// The traps that are refused.
+// Traps that mnemogate refuses.
 var (
 	leftOut = trap{"requests that its matcher leaves out come to reverse_proxy, with identity headers of their own making",
 		"write mnemogate without a matcher or, for a part of the site, into one block with reverse_proxy: handle /api/* { ... }"}
@@ -26,7 +26,7 @@ var (
 		"take it out: mnemogate removes what clients send, and sets the header itself"}
 )
 
-// The traps that are warned of.
+// Traps that mnemogate warns about.
 var (
 	besides = trap{"requests may also come to %s without it, and with identity headers of their own making",
 		"put it before each reverse_proxy to there, in one block with it; paths where everybody may come are its option public, which takes identity headers out"}
@@ -57,7 +57,8 @@ func (w *walk) add(t trap, h Handler, values ...any) {
 	w.found = append(w.found, w.weakness(t, h, values...))
 }
 
-// weakness is a trap at a handler; nil is the mnemogate of another site.
+// weakness describes a trap at a handler, or at the mnemogate of another site if h
+// is nil.
 func (w *walk) weakness(t trap, h Handler, values ...any) app.Weakness {
 	weak := app.Weakness{Directive: "mnemogate", Weakness: guest.Weakness{Message: fill(t.message, values), Advice: fill(t.advice, values)}}
 	if h != nil {
@@ -69,7 +70,7 @@ func (w *walk) weakness(t trap, h Handler, values ...any) app.Weakness {
 	return weak
 }
 
-// fill formats a text that may have no place for the values.
+// fill formats a text that may have no verbs.
 func fill(text string, values []any) string {
 	if !strings.Contains(text, "%") {
 		return text

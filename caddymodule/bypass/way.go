@@ -13,17 +13,18 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 )
 
-// A way is what requests must be to come to a point, as far as their paths show it:
-// what they match, and what is taken away from them, in turn.
+// A way is a sequence of steps that requests take to a point of the routes, as far
+// as their paths show it: the paths that they match and the prefixes that are
+// removed.
 type way []step
 
 type step struct {
-	paths caddyhttp.MatchPath // one of them matches; nil: any path may
-	strip string              // the prefix that is taken away
+	paths caddyhttp.MatchPath // one of them matches; nil for any path
+	strip string              // the prefix that is removed
 	lost  bool                // the path may be any other from here on
 }
 
-// through is the way behind matchers.
+// through returns the way after matchers.
 func (y way) through(sets [][]any) way {
 	var all caddyhttp.MatchPath
 	for _, set := range sets {
@@ -37,12 +38,12 @@ func (y way) through(sets [][]any) way {
 	return append(slices.Clip(y), step{paths: all})
 }
 
-// rewritten is the way behind a rewrite.
+// rewritten returns the way after a rewrite.
 func (y way) rewritten(h *rewrite.Rewrite) way {
 	return append(slices.Clip(y), step{strip: h.StripPathPrefix, lost: h.StripPathPrefix == ""})
 }
 
-// common is what two ways begin with.
+// common returns the common beginning of two ways.
 func (y way) common(z way) way {
 	n := 0
 	for n < min(len(y), len(z)) && reflect.DeepEqual(y[n], z[n]) {
@@ -51,7 +52,7 @@ func (y way) common(z way) way {
 	return y[:n]
 }
 
-// stripped is all that is taken away.
+// stripped returns all prefixes that were removed.
 func (y way) stripped() (prefix string) {
 	for _, s := range y {
 		prefix += s.strip
@@ -59,7 +60,7 @@ func (y way) stripped() (prefix string) {
 	return prefix
 }
 
-// last is what paths must match last, for people.
+// last returns the paths that were matched last, for people to read.
 func (y way) last() string {
 	for _, s := range slices.Backward(y) {
 		if s.paths != nil {
@@ -69,8 +70,8 @@ func (y way) last() string {
 	return ""
 }
 
-// reaches reports whether a request for an auth route of one of the companies, which
-// lie below base at the end of the way, can come along it. It goes the way backwards.
+// reaches reports whether a request for an auth route of one of the companies can
+// take the way. The routes are below base at its end. It follows the way backwards.
 func (y way) reaches(base string, companies []string) bool {
 	ctx := context.WithValue(context.Background(), caddy.ReplacerCtxKey, caddy.NewReplacer())
 	return slices.ContainsFunc(companies, func(company string) bool {

@@ -12,8 +12,7 @@ import (
 
 func init() { caddy.RegisterModule(Off{}) }
 
-// Off means that no captcha is asked for: the locks are what is left
-// against guessing.
+// Off disables the captcha. Only the locks then protect against guessing.
 type Off struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -32,7 +31,7 @@ func (*Off) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return guest.Options(d, nil)
 }
 
-// Verify implements tenant.Captcha: every response is right.
+// Verify implements tenant.Captcha. It accepts every response.
 func (*Off) Verify(context.Context, string, string) (bool, error) { return true, nil }
 
 // Absent implements guest.Absent.

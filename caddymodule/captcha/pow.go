@@ -15,15 +15,16 @@ func init() { caddy.RegisterModule(Pow{}) }
 
 const defaultBits = 18
 
-// Pow is a captcha without a third party: the client's machine has to work, and
-// its user has nothing to do. Clients get a challenge from `GET
-// /{company_code}/v2/captcha`, with the API key, and have 5 minutes to answer it,
-// once. That makes guessing dear, but holds off no program that is ready to work.
+// Pow is a captcha without a third party: the client's machine does some work, and
+// its user does nothing. Clients get a challenge from
+// `GET /{company_code}/v2/captcha`, with the API key, and have 5 minutes to answer it
+// once. This makes guessing expensive, but does not stop a program that does the
+// work.
 type Pow struct {
-	// With how many zero bits the SHA-256 of a response must begin, 8 to 30: one
-	// more doubles the work, which is 2^bits hashes on average. The default takes
-	// about 0.15 s of a core in compiled code, ten times that in a script.
-	// Default: 18.
+	// The number of zero bits at the start of a response's SHA-256, 8 to 30. The
+	// work is 2^bits hashes on average, so one bit more doubles it. The default
+	// takes about 0.15 s of a CPU core in compiled code and ten times that in a
+	// script. Default: 18.
 	ZeroBits int `json:"bits,omitempty"`
 }
 
@@ -56,7 +57,7 @@ func (p *Pow) Provision(caddy.Context) error {
 	return nil
 }
 
-// Validate refuses what is no work, and what takes minutes.
+// Validate refuses a number of bits that takes no work or takes minutes.
 func (p *Pow) Validate() error {
 	if p.ZeroBits < 8 || p.ZeroBits > 30 {
 		return errors.New("captcha pow: choose 8 to 30 bits")
@@ -67,7 +68,7 @@ func (p *Pow) Validate() error {
 // Bits implements tenant.ProofOfWork.
 func (p *Pow) Bits() int { return p.ZeroBits }
 
-// Verify implements tenant.Captcha, and is not called: see tenant.ProofOfWork.
+// Verify implements tenant.Captcha. It is never called: see tenant.ProofOfWork.
 func (*Pow) Verify(context.Context, string, string) (bool, error) {
 	return false, errors.New("captcha pow: only the service can verify it")
 }

@@ -1,7 +1,7 @@
-// Package captcha has the built-in guests that verify captchas, a file for each
-// kind: siteverify, which Turnstile, hCaptcha and reCAPTCHA speak, pow, static
-// for tests, and off. A new one is a tenant.Captcha, registered as
-// mnemogate.captcha.<name>; see package guest.
+// Package captcha contains the built-in captcha plugins: siteverify, which
+// Turnstile, hCaptcha and reCAPTCHA use, pow, static for tests, and off. There is
+// one file for each kind. To add a captcha, write a tenant.Captcha and register it
+// as mnemogate.captcha.<name>; see package guest.
 package captcha
 
 import (
@@ -36,36 +36,36 @@ const (
 	maxSiteverifyAnswer   = 64 << 10
 )
 
-// siteverify is what the captcha providers share: the form POST that reCAPTCHA
-// brought up and the others took over.
+// siteverify is the common part of the captcha providers: the form POST that
+// reCAPTCHA introduced and the others adopted.
 type siteverify struct {
-	// The secret key of the site; required. Use a placeholder like {env.NAME}
-	// or {file.PATH} for it.
+	// The secret key of the site; required. Use a placeholder like {env.NAME} or
+	// {file.PATH}.
 	Secret string `json:"secret,omitempty"`
 
-	// The site's public key, which clients are told in client.json and pages give
-	// to the provider's widget. The login page needs it. Default: none.
+	// The site's public key. Clients find it in client.json, and pages pass it to
+	// the provider's widget. The login page needs it. Default: none.
 	SiteKey string `json:"site_key,omitempty"`
 
-	// The host names that captchas may have been solved on; a response from
-	// any other is invalid. Default: the provider's own list decides.
+	// The host names on which captchas may be solved. Responses from other hosts are
+	// invalid. Default: the provider's own list decides.
 	Hostname []string `json:"hostname,omitempty"`
 
-	// Where responses are verified, and the secret is sent to: an https URL
-	// (http for this machine only). Default: the provider's address;
-	// `siteverify` has none.
+	// The URL that verifies responses and receives the secret. It must be https, or
+	// http on this machine. Default: the provider's address; `siteverify` has no
+	// default.
 	URL string `json:"url,omitempty"`
 
-	// Whether the URL may be http on another machine: everyone on the way then
-	// reads the secret, and can say that any response is right. A warning at
-	// each start says so. Default: false.
+	// Whether the URL may be http on another machine. Anyone on the network path can
+	// then read the secret and forge the provider's answers. Each start logs a
+	// warning. Default: false.
 	Insecure bool `json:"insecure,omitempty"`
 
-	// How long the provider may take to answer, at most 1m. Default: 3s.
+	// The time limit for the provider's answer, at most 1m. Default: 3s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	what     string
-	minScore float64 // of an answer that has a score
+	minScore float64 // for answers that have a score
 	client   *http.Client
 	logger   *zap.Logger
 }
@@ -84,7 +84,7 @@ func (t *Turnstile) Provision(ctx caddy.Context) error {
 	return t.provision(ctx, "captcha turnstile", "https://challenges.cloudflare.com/turnstile/v0/siteverify")
 }
 
-// HCaptcha verifies responses of hCaptcha. If it does not answer, or says that
+// HCaptcha verifies responses of hCaptcha. If hCaptcha does not answer, or says that
 // the secret is wrong, nobody passes.
 type HCaptcha struct{ siteverify }
 
@@ -98,8 +98,8 @@ func (h *HCaptcha) Provision(ctx caddy.Context) error {
 	return h.provision(ctx, "captcha hcaptcha", "https://api.hcaptcha.com/siteverify")
 }
 
-// ReCaptcha verifies responses of Google reCAPTCHA, v2 and v3. Of v3, which
-// confirms every response and adds a score, 0.5 is asked for: Google's own
+// ReCaptcha verifies responses of Google reCAPTCHA, v2 and v3. reCAPTCHA v3 confirms
+// every response and adds a score; a score of at least 0.5 passes, which is Google's
 // default. If Google does not answer, or says that the secret is wrong, nobody
 // passes.
 type ReCaptcha struct{ siteverify }
@@ -115,9 +115,9 @@ func (r *ReCaptcha) Provision(ctx caddy.Context) error {
 	return r.provision(ctx, "captcha recaptcha", "https://www.google.com/recaptcha/api/siteverify")
 }
 
-// Siteverify verifies responses with any service that speaks reCAPTCHA's
-// siteverify: a form with secret, response and remoteip is posted to it, and
-// it answers a JSON object with success and, where they are asked for,
+// Siteverify verifies responses with any service that implements reCAPTCHA's
+// siteverify. The service receives a POST of a form with secret, response and
+// remoteip. It answers a JSON object with success and, where they are needed,
 // hostname and error-codes. If it does not answer, nobody passes.
 type Siteverify struct{ siteverify }
 
@@ -138,7 +138,7 @@ func (s *Siteverify) Provision(ctx caddy.Context) error {
 //		timeout <duration>
 //	}
 //
-// The word insecure may also stand behind the secret.
+// The word insecure may also follow the secret.
 func (s *Siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	args := d.RemainingArgs()
@@ -194,7 +194,7 @@ func (s *siteverify) provision(ctx caddy.Context, what, defaultURL string) error
 		guest.ResolveInto(what+": site_key", &s.SiteKey))
 }
 
-// Validate refuses what no response could be verified with.
+// Validate refuses a configuration that can't verify any response.
 func (s *siteverify) Validate() error {
 	if _, err := guest.RemoteURL(s.URL, s.Insecure); err != nil {
 		return fmt.Errorf("%s: url: %w", s.what, err)
@@ -213,8 +213,8 @@ type verdict struct {
 	ErrorCodes []string `json:"error-codes"`
 }
 
-// operatorErrors are the error codes of Turnstile, hCaptcha and reCAPTCHA that
-// tell of our fault or theirs, and nothing of the user.
+// operatorErrors are the error codes of Turnstile, hCaptcha and reCAPTCHA for faults
+// of the configuration or the provider. They say nothing about the user.
 var operatorErrors = []string{
 	"missing-input-secret",
 	"invalid-input-secret",

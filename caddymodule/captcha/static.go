@@ -15,11 +15,11 @@ import (
 
 func init() { caddy.RegisterModule(Static{}) }
 
-// Static takes one response, which the configuration names, for right,
-// and any other for wrong. It is for tests: whoever knows the response passes,
-// as often as they like. A warning at each start says so.
+// Static accepts one configured response and refuses all others. Use it only for
+// tests: anyone who knows the response passes, any number of times. Each start logs
+// a warning.
 type Static struct {
-	// The right response. May contain placeholders like {env.NAME}.
+	// The response to accept. May contain placeholders like {env.NAME}.
 	Token string `json:"token,omitempty"`
 }
 

@@ -28,7 +28,7 @@ type failure struct {
 	DisclaimersRequired []wire.Disclaimer `json:"disclaimers_required,omitzero"`
 }
 
-// refuse is the one place that answers errors.
+// refuse answers every error.
 func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	var code *wire.Error
 	if !errors.As(err, &code) {
@@ -66,10 +66,11 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	writeJSON(w, code.Status, body)
 }
 
-// challengeFor is the WWW-Authenticate header (RFC 6750, 3): on every 401, and
-// on the other answers about a token. The realm is one for all: a company's code
-// would tell strangers which companies there are. A login that is older than
-// maxAge, if that is not 0, is told of as RFC 9470, 3 has it.
+// challengeFor returns the WWW-Authenticate header (RFC 6750, section 3). It is set
+// on every 401, and on the other answers about a token. The realm is the same for
+// all companies: a company's code would tell strangers which companies exist. If
+// maxAge is not 0, the login is too old, and the header says so as in RFC 9470,
+// section 3.
 func challengeFor(code *wire.Error, maxAge time.Duration) string {
 	challenge := `Bearer realm="mnemogate"`
 	if maxAge > 0 {
@@ -93,8 +94,8 @@ func challengeFor(code *wire.Error, maxAge time.Duration) string {
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false) // it is no HTML, and people read it
-	_ = encoder.Encode(body)     // plain structs; a buffer takes all
+	encoder.SetEscapeHTML(false) // the body is not HTML, and people read it
+	_ = encoder.Encode(body)     // plain structs; a buffer accepts every write
 	writeBody(w, status, b.Bytes())
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// readBody reads a JSON body, unless its headers say that it won't do. An empty
-// one needs no Content-Type: whether it will do is the route's to say.
+// readBody reads a JSON body, unless the headers already show that it is not valid.
+// An empty body needs no Content-Type: the route decides whether it accepts one.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, wire.ErrTooLarge
@@ -33,7 +33,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, errBodySlow
 	case err != nil:
-		return nil, wire.ErrValidation // the client broke off
+		return nil, wire.ErrValidation // the client closed the connection
 	case int64(len(body)) > limit:
 		return nil, wire.ErrTooLarge
 	case len(body) > 0 && !isJSON(r.Header):
@@ -54,9 +54,9 @@ func isJSON(header http.Header) bool {
 	return err == nil && mediaType == "application/json" && (!given || strings.EqualFold(charset, "utf-8"))
 }
 
-// A chunkedBody notes that it is malformed: what then follows on the connection
-// is no request, and Caddy's server, which can't see how a wrapped body ended,
-// would take it for one.
+// A chunkedBody records whether the body is malformed. The bytes that follow a
+// malformed body are not a request, but Caddy's server would read them as one, since
+// it can't see how a wrapped body ended.
 type chunkedBody struct {
 	io.ReadCloser
 	broken atomic.Bool
@@ -70,7 +70,7 @@ func (b *chunkedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close reads what is left, up to a limit.
+// Close reads the rest of the body, up to a limit.
 func (b *chunkedBody) Close() error {
 	err := b.ReadCloser.Close()
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A session can go on in a cookie, which a browser keeps from scripts and sends by
-// itself: also where another site's page has it send a request (crossSite), and to
-// the application, which is to see nothing of it (dropCookies).
+// A session can live in a cookie, which a browser hides from scripts and sends by
+// itself. It also sends it when a page of another site triggers the request (see
+// crossSite). The application must not see the cookie (see dropCookies).
 
-// defaultCookie can be set by this very host alone (RFC 6265bis, 4.1.3.2): a sibling
-// could else log its victim in as someone else.
+// defaultCookie is a name that only this host can set (RFC 6265bis, section
+// 4.1.3.2). Otherwise a sibling host could log its victim in as another user.
 const defaultCookie = "__Host-mnemogate"
 
-// checkCookie refuses names that browsers would take otherwise than they are meant.
+// checkCookie refuses names that browsers would not accept as they are meant.
 func (h *Handler) checkCookie() error {
 	isToken := func(c rune) bool {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c)
@@ -35,8 +35,9 @@ func (h *Handler) checkCookie() error {
 	return nil
 }
 
-// setCookie has the browser keep a token, or forget an empty one. It is Secure also
-// on a site of plain http, such as localhost, which browsers take for secure.
+// setCookie makes the browser store a token, or delete the cookie if the token is
+// empty. The cookie is Secure even on plain http: browsers treat localhost as
+// secure.
 func (h *Handler) setCookie(w http.ResponseWriter, token string) {
 	cookie := &http.Cookie{Name: h.Cookie, Value: token, Path: "/", HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode}
 	if token == "" {
@@ -45,8 +46,8 @@ func (h *Handler) setCookie(w http.ResponseWriter, token string) {
 	http.SetCookie(w, cookie)
 }
 
-// credentials returns what brought does, unless it is a cookie that another site has
-// the browser send, with a request that may change something.
+// credentials returns the credentials that the request brought. It refuses a cookie
+// if another site made the browser send it with a request that may change something.
 func (h *Handler) credentials(r *http.Request, room []string) ([]string, error) {
 	lines, byCookie := h.brought(r, room)
 	if byCookie && changes(r) && crossSite(r, h.CORS) {
@@ -55,9 +56,9 @@ func (h *Handler) credentials(r *http.Request, room []string) ([]string, error) 
 	return lines, nil
 }
 
-// brought returns a request's lines of Authorization or, where it has none, its
-// cookies as if they stood there: so two of them are refused as two lines are. The room,
-// which may be nil, spares an allocation.
+// brought returns a request's Authorization headers or, if it has none, its cookies
+// in the same form. Two cookies are then refused as two headers are. The slice room,
+// which may be nil, saves an allocation.
 func (h *Handler) brought(r *http.Request, room []string) (lines []string, byCookie bool) {
 	if lines = r.Header["Authorization"]; lines != nil || h.Cookie == "" {
 		return lines, false
@@ -77,11 +78,11 @@ func (h *Handler) cookies(r *http.Request, lines []string) []string {
 	return lines
 }
 
-// isCookie takes names as net/http does.
+// isCookie compares names as net/http does.
 func (h *Handler) isCookie(name string) bool { return textproto.TrimString(name) == h.Cookie }
 
-// dropCookies takes our cookie out of a request, however often it is there. The
-// others stay, byte for byte.
+// dropCookies removes our cookie from a request, however often it occurs. The other
+// cookies stay, byte for byte.
 func (h *Handler) dropCookies(r *http.Request) {
 	var kept []string
 	for _, line := range r.Header["Cookie"] {
@@ -108,19 +109,19 @@ func (h *Handler) dropCookies(r *http.Request) {
 	r.Header["Cookie"] = kept
 }
 
-// changes reports whether a request may change something: that it writes, or opens a
-// WebSocket, which no origin policy of the browser holds back.
+// changes reports whether a request may change something: its method writes, or it
+// opens a WebSocket, which browsers do not restrict to one origin.
 func changes(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return r.Header["Upgrade"] != nil // strip has left no other than websocket
+		return r.Header["Upgrade"] != nil // strip leaves no upgrade other than websocket
 	}
 	return true
 }
 
-// crossSite reports whether a page of another origin than this one and these has the
-// browser send a request. Who does not say so is taken for one, too. Browsers let no
-// page set these headers.
+// crossSite reports whether a page of another origin than this one and the listed
+// ones made the browser send the request. It assumes so if the request does not say.
+// Browsers let no page set these headers.
 func crossSite(r *http.Request, origins []string) bool {
 	origin, sites := r.Header["Origin"], r.Header["Sec-Fetch-Site"]
 	if len(origin) == 1 && slices.Contains(origins, origin[0]) {
@@ -132,8 +133,8 @@ func crossSite(r *http.Request, origins []string) bool {
 	return len(origin) != 1 || !isOwn(origin[0], r)
 }
 
-// isOwn reports whether an origin is that of the request's URL. Where Caddy does not
-// end TLS itself, who stands before it may.
+// isOwn reports whether an origin is that of the request's URL. If Caddy itself does
+// not terminate TLS, a proxy in front of it may.
 func isOwn(origin string, r *http.Request) bool {
 	return origin == "https://"+r.Host || r.TLS == nil && origin == "http://"+r.Host
 }
@@ -144,7 +145,7 @@ var errCrossSite = &wire.Refusal{
 	Message: "With the cookie, a page of another origin may not ask this; list the origin in cors, or send the token in Authorization.",
 }
 
-// vary is what answers for the application depend on.
+// vary returns the headers that answers of the application depend on.
 func (h *Handler) vary() string {
 	if h.Cookie != "" {
 		return "Authorization, Cookie"

@@ -8,8 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// crossOrigin reports whether a page of a listed origin asks. Where origins
-// are listed, answers differ by origin, which caches must know.
+// crossOrigin reports whether the request comes from a page of a listed origin. If
+// origins are listed, it sets Vary, since answers then differ by origin.
 func (h *Handler) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
 	if len(h.CORS) == 0 {
 		return false
@@ -19,7 +19,7 @@ func (h *Handler) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
 	if len(origins) != 1 || !slices.Contains(h.CORS, origins[0]) {
 		return false
 	}
-	w.Header().Set(allowOrigin, origins[0]) // for answers that Caddy itself gives to errors
+	w.Header().Set(allowOrigin, origins[0]) // for the answers that Caddy itself gives to errors
 	if h.Cookie != "" {
 		w.Header().Set(allowCredentials, "true")
 	}
@@ -30,8 +30,8 @@ func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// servePreflight allows what the browser asks for: what may be done is decided
-// when it is done, by the token.
+// servePreflight allows everything that the browser asks for. The token decides
+// later, when the actual request arrives.
 func (h *Handler) servePreflight(w http.ResponseWriter, r *http.Request, _ target) {
 	header := w.Header()
 	header.Add("Vary", "Access-Control-Request-Method, Access-Control-Request-Headers")
@@ -49,12 +49,12 @@ const (
 	allowCredentials = "Access-Control-Allow-Credentials"
 )
 
-// A corsWriter sets the headers by which a browser lets its page read the
-// answer, at the last moment: an application's own would else stand beside them.
+// A corsWriter sets the headers that let a page read the answer. It sets them at the
+// last moment, so that they replace the application's own.
 type corsWriter struct {
 	*caddyhttp.ResponseWriterWrapper
 	origin      string
-	credentials bool // whether the page may read what the cookie brought
+	credentials bool // whether a page may read answers to requests with the cookie
 	done        bool
 }
 
@@ -66,7 +66,7 @@ func (w *corsWriter) begin() {
 	header := w.Header()
 	header.Set(allowOrigin, w.origin)
 	header.Add("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate")
-	header.Del(allowCredentials) // may have been meant for another origin
+	header.Del(allowCredentials) // the application may have set it for another origin
 	if w.credentials {
 		header.Set(allowCredentials, "true")
 	}
@@ -92,7 +92,7 @@ func (w *corsWriter) ReadFrom(r io.Reader) (int64, error) {
 	return w.ResponseWriterWrapper.ReadFrom(r)
 }
 
-// FlushError implements what http.ResponseController flushes.
+// FlushError implements the method that http.ResponseController uses to flush.
 func (w *corsWriter) FlushError() error {
 	w.begin()
 	return http.NewResponseController(w.ResponseWriter).Flush()

@@ -9,19 +9,19 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// What is answered here beside the auth routes: the OpenAPI document, see
-// openapi.go, challenges, and what clients must know, with the API key and no token,
-// and the module client.js; sessions, see session.go.
+// The GET routes next to the auth routes: captcha challenges, and the client's
+// configuration, which need the API key and no token, and the module client.js. The
+// OpenAPI document is in openapi.go, sessions are in session.go.
 
-// challengePath is where, behind /{company_code}/, challenges of captcha pow are.
+// challengePath is the path of captcha pow's challenges below /{company_code}/.
 const challengePath = "v2/captcha"
 
-// clientPath is where, behind /{company_code}/, a client learns what it must know
-// before a login.
+// clientPath is the path, below /{company_code}/, of the configuration that a client
+// needs before a login.
 const clientPath = "v2/client.json"
 
-// serveChallenge answers with a challenge. Where the company has another captcha,
-// there is no such route.
+// serveChallenge answers with a challenge. The route exists only if the company uses
+// captcha pow.
 func (h *Handler) serveChallenge(w http.ResponseWriter, r *http.Request, t target) {
 	var made flows.Challenge
 	err := h.get(r, func(service *flows.Service) (err error) {
@@ -38,8 +38,9 @@ func (h *Handler) serveChallenge(w http.ResponseWriter, r *http.Request, t targe
 	}{"success", made})
 }
 
-// modulePath and typesPath are where, behind /{company_code}/, client.js and its types
-// are: without an API key, which what imports a module can't send.
+// modulePath and typesPath are the paths of client.js and its types below
+// /{company_code}/. They need no API key, since the import of a module can't send
+// one.
 const (
 	modulePath = "v2/client.js"
 	typesPath  = "v2/client.d.ts"
@@ -53,7 +54,7 @@ func (h *Handler) serveModule(w http.ResponseWriter, r *http.Request, _ target) 
 	page.ServeModule(w, r, r.URL.Path)
 }
 
-// serveClientConfig answers with what clients must know of the company.
+// serveClientConfig answers with the company's configuration for clients.
 func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t target) {
 	w.Header().Add("Vary", "Accept-Language")
 	var config tenant.ClientConfig
@@ -73,7 +74,7 @@ func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t ta
 	}{"success", config})
 }
 
-// get calls f with the service, if the method is GET.
+// get calls f with the service if the method is GET.
 func (h *Handler) get(r *http.Request, f func(*flows.Service) error) error {
 	if r.Method != http.MethodGet {
 		return errGetOnly
@@ -81,7 +82,7 @@ func (h *Handler) get(r *http.Request, f func(*flows.Service) error) error {
 	return h.withService(r.Context(), f)
 }
 
-// errGetOnly is ErrMethod where only GET will do.
+// errGetOnly is ErrMethod for routes that allow only GET.
 var errGetOnly = &wire.Error{
 	Code:    wire.ErrMethod.Code,
 	Status:  http.StatusMethodNotAllowed,

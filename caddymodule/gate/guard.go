@@ -14,7 +14,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// guard lets a request pass to the application if its token is good.
+// guard passes a request to the application if its token is valid.
 func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
 	h.strip(r)
 	session, err := h.admit(r, t)
@@ -29,14 +29,15 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 	return h.pass(w, r, session, next)
 }
 
-// deny answers a request that does not pass, or no more.
+// deny answers a request that may not pass, or may not pass any longer.
 func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) {
 	defer bodies.Limit(w, r)()
 	w.Header().Add("Vary", h.vary())
 	h.refuse(w, err)
 }
 
-// admit returns the session of a request that may pass, none where nobody's may.
+// admit returns the session of a request that may pass. A request without a session
+// may pass on public paths, and then the session is the zero value.
 func (h *Handler) admit(r *http.Request, t target) (record.Session, error) {
 	if r.Method == http.MethodTrace || r.Method == http.MethodConnect && !isExtendedWebSocket(r) {
 		return record.Session{}, errMethodNotAllowed
@@ -44,7 +45,7 @@ func (h *Handler) admit(r *http.Request, t target) (record.Session, error) {
 	if !h.isPublic(r.URL) {
 		return h.authorize(r, t)
 	}
-	if lines, _ := h.brought(r, nil); lines != nil { // else no store is asked: health checks must not wait for one
+	if lines, _ := h.brought(r, nil); lines != nil { // without a token it asks no store: health checks must not wait for one
 		session, err := h.authorize(r, t)
 		if err == nil {
 			return session, nil
@@ -54,7 +55,7 @@ func (h *Handler) admit(r *http.Request, t target) (record.Session, error) {
 	return record.Session{}, nil
 }
 
-// authorize finds the session of a request's token.
+// authorize returns the session of a request's token.
 func (h *Handler) authorize(r *http.Request, t target) (found record.Session, err error) {
 	defer h.contain(&err)
 	h.app.Enter()
@@ -64,7 +65,7 @@ func (h *Handler) authorize(r *http.Request, t target) (found record.Session, er
 		return found, err
 	}
 	company, ambiguous := named(service, t)
-	if h.RequireAPIKey { // whose token it must be
+	if h.RequireAPIKey { // the token must belong to the key's company
 		if company, err = keyOwner(service, company, r.Header[apiKeyHeader]); err != nil {
 			return found, err
 		}
@@ -80,13 +81,13 @@ func (h *Handler) authorize(r *http.Request, t target) (found record.Session, er
 	}
 	found, err = service.Authorize(r.Context(), want, credentials)
 	if err == nil && ambiguous {
-		err = wire.ErrTokenInvalid // no token is two companies'
+		err = wire.ErrTokenInvalid // a token belongs to one company only
 	}
 	return found, err
 }
 
-// named returns the company that a path names, if it is one of ours, and
-// whether it can be read so that it names another one.
+// named returns the configured company that a path names, and whether the path can
+// also be read as naming another one.
 func named(service *flows.Service, t target) (company string, ambiguous bool) {
 	if service.Companies[t.company] != nil {
 		company = t.company
@@ -103,8 +104,8 @@ func named(service *flows.Service, t target) (company string, ambiguous bool) {
 	return company, false
 }
 
-// keyOwner returns the company whose API key was sent: the one that the path
-// names or, where it names none, any.
+// keyOwner returns the company that the API key belongs to. If the path names a
+// company, the key must be that company's.
 func keyOwner(service *flows.Service, company string, keys []string) (string, error) {
 	var owner *tenant.Company
 	var err error
@@ -119,7 +120,7 @@ func keyOwner(service *flows.Service, company string, keys []string) (string, er
 	return owner.Code, nil
 }
 
-// errMethodNotAllowed is ErrMethod where any method but two will do.
+// errMethodNotAllowed is ErrMethod for the two methods that never pass.
 var errMethodNotAllowed = &wire.Error{
 	Code:    wire.ErrMethod.Code,
 	Status:  http.StatusMethodNotAllowed,

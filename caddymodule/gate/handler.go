@@ -1,7 +1,8 @@
-// Package gate decides what a request meets: a route of the auth API, its OpenAPI
-// document, a refusal, or the application behind. Start at Handler.ServeHTTP;
-// path.go says which is meant, guard.go who passes, identity.go what the
-// application is told, stream.go when a long answer is cut.
+// Package gate decides what happens to a request: an auth route or the OpenAPI
+// document answers it, the gate refuses it, or it passes to the application. Start
+// at Handler.ServeHTTP. File path.go finds out what a path asks for, guard.go
+// decides which requests pass, identity.go sets the identity headers, and stream.go
+// cuts long answers when their session ends.
 package gate
 
 import (
@@ -36,7 +37,7 @@ import (
 func init() {
 	caddy.RegisterModule(Handler{})
 	httpcaddyfile.RegisterHandlerDirective("mnemogate", parseHandler)
-	// Whatever answers for or forwards to the application comes behind it.
+	// mnemogate must run before any directive that answers a request or proxies it.
 	httpcaddyfile.RegisterDirectiveOrder("mnemogate", httpcaddyfile.Before, "basic_auth")
 }
 
@@ -47,18 +48,19 @@ const (
 	apiKeyHeader         = "X-Api-Key"
 )
 
-// Handler stands in front of an application. It answers the routes of the auth
-// API, `POST /{company_code}/v2/auth/…`, and serves their OpenAPI document, `GET
-// /{company_code}/v2/openapi.json`. It lets any other request pass only with the
-// Bearer token of an authorized session, or its cookie, whose user it then tells the
-// application in headers that nobody else can set. A request without one is
-// answered here, with JSON and 400, 401, 403, or 503 where a store does not
+// Handler is the gate in front of an application. It answers the routes of the auth
+// API, `POST /{company_code}/v2/auth/…`, and serves their OpenAPI document at
+// `GET /{company_code}/v2/openapi.json`. Any other request passes only with the Bearer
+// token of an authorized session, or with its cookie. The application then finds the
+// user in headers that no client can set. The handler answers a request without a
+// valid token with JSON and status 400, 401 or 403, or 503 if a store does not
 // answer.
 //
-// Every request that comes to the application must meet it, once. Routes that
-// let some past it, by a matcher or behind reverse_proxy, or that hold it twice,
-// are refused as far as they show it, and else warned of: at each start, and by
-// `caddy mnemogate doctor`.
+// Every request must pass this handler exactly once before it reaches the
+// application. Routes can bypass it, with a matcher or by running reverse_proxy
+// first, or can run it twice. mnemogate refuses a configuration that clearly does
+// so. If it cannot tell, it logs a warning at each start, and
+// `caddy mnemogate doctor` reports it.
 //
 // It sets these placeholders on requests that pass:
 //
@@ -67,106 +69,110 @@ const (
 // `{http.auth.user.id}` | The profile_mnemocode of the user
 // `{http.auth.user.company}` | The code of the user's company
 //
-// The companies and all that they share are configured in the app `mnemogate`.
+// The companies, and all that they share, are configured in the app `mnemogate`.
 type Handler struct {
-	// The header in which the application finds the user's
-	// profile_mnemocode. Default: `X-Profile-Mnemocode`.
+	// The header that tells the application the user's profile_mnemocode. Default:
+	// `X-Profile-Mnemocode`.
 	Header string `json:"header,omitempty"`
 
-	// The header in which the application finds the user's company.
-	// Default: `X-Company-Code`.
+	// The header that tells the application the user's company. Default:
+	// `X-Company-Code`.
 	CompanyHeader string `json:"company_header,omitempty"`
 
-	// What stands in front of `/{company_code}` in the paths of this site,
-	// such as `/api`. Default: nothing.
+	// The path prefix of `/{company_code}` on this site, such as `/api`. Default: no
+	// prefix.
 	BasePath string `json:"base_path,omitempty"`
 
-	// Whether the application is sent the Authorization header, with the
-	// session token in it. Whoever has the token is the user: leave it off
-	// unless the application needs it. Default: false.
+	// Whether to pass the Authorization header, which holds the session token, to
+	// the application. Anyone with the token can act as the user, so enable this
+	// only if the application needs it. Default: false.
 	ForwardAuthorization bool `json:"forward_authorization,omitempty"`
 
-	// Whether requests that go to the application need the company's API key
-	// in X-Api-Key, as the auth routes do. Users of a company with `api_key
-	// off` then reach only the paths that begin with its code. Default: false.
+	// Whether requests for the application need the company's API key in X-Api-Key,
+	// as the auth routes do. Users of a company with `api_key off` can then reach
+	// only paths that begin with its code. Default: false.
 	RequireAPIKey bool `json:"require_api_key,omitempty"`
 
-	// The largest body that an auth route reads, in bytes.
-	// Default: 16384.
+	// The largest body that an auth route reads, in bytes. Default: 16384.
 	MaxBody int64 `json:"max_body,omitempty"`
 
-	// The origins, such as `https://app.example.com`, whose pages may call
-	// this site: their browsers' preflights are answered here, and answers to
-	// them carry the headers that a browser asks for. Default: none.
+	// The origins whose pages may call this site, such as `https://app.example.com`.
+	// The handler answers their preflight requests and adds the CORS headers to
+	// other answers. Default: none.
 	CORS []string `json:"cors,omitempty"`
 
-	// The paths that need neither token nor API key, in the syntax of Caddy's
-	// path matcher: `/health`, `/docs/*`, `*.css`. Identity headers are taken out
-	// all the same; a good token sets them, and any other is as none. Upper and
-	// lower case differ, and a path that an application could read as another is
-	// public only if all that it could be read as are. Auth routes never are.
-	// Default: none.
+	// The paths that need no token and no API key, in the syntax of Caddy's path
+	// matcher: `/health`, `/docs/*`, `*.css`. The handler still removes identity
+	// headers from these requests. It sets them if the token is valid, and ignores a
+	// token that is not. Paths are case-sensitive. If an application could read a
+	// path in several ways, the path is public only if every reading is. Auth routes
+	// are never public. Default: none.
 	Public []string `json:"public,omitempty"`
 
-	// The companies whose auth routes this site answers and whose tokens it
-	// takes, by their codes; the others are here as unknown. Default: all.
+	// The codes of the companies that this site serves: it answers their auth routes
+	// and accepts their tokens. It treats all other companies as unknown. Default:
+	// all.
 	Companies []string `json:"companies,omitempty"`
 
-	// Paths that need a login not long ago, be they public or not. One whose
-	// login is older is answered `auth.session.invalid` with the reason `too_old`
-	// and, in `WWW-Authenticate`, the `max_age` of RFC 9470. Of several times the
-	// shortest holds. Default: none.
+	// Paths that need a recent login, even if they are public. If the login is too
+	// old, the answer is `auth.session.invalid` with the reason `too_old`, and
+	// `WWW-Authenticate` contains `max_age` (RFC 9470). If several entries match,
+	// the shortest time applies. Default: none.
 	Fresh []Fresh `json:"fresh,omitempty"`
 
-	// What the application is told of the user's account beside its mnemocode:
-	// any of `role`, `email` and `phone`, in the headers `X-Profile-Role`,
-	// `X-Profile-Email` and `X-Profile-Phone`, as they were at the login. A change
-	// of one of them ends the account's sessions. Bytes that are no visible ASCII,
-	// and `%`, are percent-encoded. What the account does not have has no header,
-	// nor has a session that began before this was configured. Whatever is
-	// configured, a client's headers of these names never reach the application.
-	// Default: none.
+	// The fields of the user's account to pass to the application: any of `role`,
+	// `email` and `phone`. They are sent in the headers `X-Profile-Role`,
+	// `X-Profile-Email` and `X-Profile-Phone`, with their values at the time of the
+	// login. A change of one of them revokes the account's sessions. Bytes other
+	// than visible ASCII, and `%`, are percent-encoded. A field that the account
+	// lacks is not sent. Sessions that began before this option was set send none.
+	// The handler always removes these headers from a client's request, even if this
+	// option is not set. Default: none.
 	Forward []string `json:"forward,omitempty"`
 
-	// The path at which load balancers and monitors find out about this node,
-	// such as `/health`: 200 if its stores answer, else 503, without a body. While
-	// Caddy's `shutdown_delay` lets a server go on that is about to end, it is 503.
-	// `/health?ready` leaves the stores out, for what decides which node gets requests:
-	// a store that all nodes share would take them all away. It needs no token and
-	// never reaches the application. Default: none.
+	// The path at which load balancers and monitors check this node, such as
+	// `/health`. The answer is 200 if the node's stores answer, else 503, and has no
+	// body. It is also 503 while Caddy's `shutdown_delay` keeps a stopping server
+	// running. Use `/health?ready` to decide which nodes receive requests: it does
+	// not check the stores, since the failure of a shared store would take all nodes
+	// out of service. The path needs no token and never reaches the application.
+	// Default: none.
 	Health string `json:"health,omitempty"`
 
-	// The name of the cookie in which a session can go on, such as
-	// `__Host-mnemogate`: `POST /{company_code}/v2/session` puts it there, `DELETE`
-	// ends it. A protected path takes the cookie where a request has no
-	// Authorization; the application does not see it. A request with it that may
-	// change something (its method is not GET, HEAD or OPTIONS, or it opens a
-	// WebSocket) must come from a page of this origin, or of one in `cors`, else it
-	// is `auth.header.invalid` with the reason `cross_site`. The cookie is `Secure`
-	// on plain http, too, where browsers keep it only for localhost. A name that
-	// does not begin with `__Host-` can be set by other hosts of the domain.
-	// Default: none, and no cookie is looked at.
+	// The name of the session cookie, such as `__Host-mnemogate`.
+	// `POST /{company_code}/v2/session` sets the cookie and `DELETE` revokes its session.
+	// Protected paths accept the cookie from requests without Authorization. The
+	// application does not see it. A request that may change something (any method
+	// but GET, HEAD and OPTIONS, or a WebSocket handshake) must come from a page of
+	// this origin or of one in `cors`. Otherwise the answer is `auth.header.invalid`
+	// with the reason `cross_site`. The cookie is `Secure` even on plain http, where
+	// browsers keep it only for localhost. Other hosts of the domain can set a
+	// cookie whose name does not begin with `__Host-`. Default: none, and cookies
+	// are ignored.
 	Cookie string `json:"cookie,omitempty"`
 
-	// Whether the handshake of a WebSocket, for which a browser's pages can't set
-	// Authorization, may bring the token as one of its protocols, in
-	// `Sec-WebSocket-Protocol: mnemogate.bearer.<token>, <protocol>`. It is taken
-	// out for the application, which must accept the other one; alone it is
-	// `auth.header.invalid`. With Authorization it is taken out and not looked at.
-	// A cookie is not looked at beside it. Caddy's access log would show the token: a
-	// line of this handler's logger stands there for a handshake, and for any other
-	// request an entry without the token. Errors of such requests do not come to
-	// handle_errors. Default: false.
+	// Whether a WebSocket handshake may carry the token as one of its protocols, in
+	// `Sec-WebSocket-Protocol: mnemogate.bearer.<token>, <protocol>`. Pages in a
+	// browser need this, since they cannot set Authorization there. The handler
+	// removes the token's protocol, and the application must accept the other one. A
+	// token without another protocol gets `auth.header.invalid`. If the request has
+	// Authorization, the handler removes the token and ignores it. With a token in
+	// the protocols it ignores the cookie.
+	//
+	// Caddy's access log would show the token. The handler therefore logs these
+	// handshakes with its own logger, and other requests with such a token in the
+	// access log without it. The errors of such requests do not reach handle_errors.
+	// Default: false.
 	WebSocketToken bool `json:"websocket_token,omitempty"`
 
-	// The login page, `GET /{company_code}/login`. It sets the cookie, whose name is
-	// `__Host-mnemogate` then unless `cookie` gives another. Anyone who can load the
-	// page can call the auth routes of its company on this site with the key in it:
-	// there an API key keeps nobody out any more. Default: none.
+	// The login page, `GET /{company_code}/login`. It sets the cookie, by default
+	// `__Host-mnemogate`. Anyone who can load the page can call the auth routes of
+	// its company on this site with the API key that the page contains. The key then
+	// keeps nobody out. Default: none.
 	LoginPage *LoginPage `json:"login_page,omitempty"`
 
-	// Where the Caddyfile that this was adapted from has each option, for errors
-	// and warnings. Leave it out of JSON that you write yourself.
+	// The positions of the options in the Caddyfile, for errors and warnings. The
+	// Caddyfile adapter sets it. Leave it out of JSON that you write yourself.
 	Source guest.Source `json:"source,omitempty"`
 
 	app       *app.App
@@ -174,7 +180,7 @@ type Handler struct {
 	accessLog *zap.Logger // Caddy's
 	document  []byte      // the OpenAPI document
 	profile   []profileHeader
-	page      *page.Page // nil for none
+	page      *page.Page // nil if the site has no login page
 }
 
 // CaddyModule returns the Caddy module information.
@@ -192,7 +198,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return h.Source.At(fmt.Errorf("mnemogate: configure the companies in the global option mnemogate: %w", err))
 	}
 	if err != nil {
-		return err // with a line of its own
+		return err // it already names its line
 	}
 	h.app = configured.(*app.App)
 	if err := h.provision(ctx); err != nil {
@@ -223,7 +229,7 @@ func (h *Handler) provision(ctx caddy.Context) error {
 	return nil
 }
 
-// noteWeak notes what is valid and hardly meant.
+// noteWeak records settings that are valid but probably not meant.
 func (h *Handler) noteWeak() {
 	for _, p := range h.Public {
 		if p == "*" || p == "/*" {
@@ -250,7 +256,7 @@ var (
 	origin     = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^/?#]+$`)
 )
 
-// otherHeaders have a meaning of their own, or are set or dropped by the proxy.
+// otherHeaders have another meaning, or the proxy sets or removes them.
 var otherHeaders = []string{
 	"Authorization", apiKeyHeader, "Host", "Content-Length", "Content-Type", "Content-Encoding", "Cookie", "Origin", "Expect",
 	"Connection", "Close", "Upgrade", "Te", "Trailer", "Transfer-Encoding", "Keep-Alive",
@@ -258,7 +264,7 @@ var otherHeaders = []string{
 	"Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
 }
 
-// Validate refuses what could not work.
+// Validate refuses a configuration that cannot work.
 func (h *Handler) Validate() error { return h.Source.At(h.validate()) }
 
 func (h *Handler) validate() error {
@@ -273,8 +279,7 @@ func (h *Handler) validate() error {
 	return cmp.Or(h.checkLoginPage(), h.check())
 }
 
-// check refuses what is wrong with the handler by itself. The errors begin with
-// the directive.
+// check validates the handler's own options. Its errors begin with the directive.
 func (h *Handler) check() error {
 	if err := cmp.Or(checkHeader("header", h.Header), checkHeader("company_header", h.CompanyHeader)); err != nil {
 		return err
@@ -306,7 +311,7 @@ func checkHeader(directive, name string) error {
 	return nil
 }
 
-// ServeHTTP answers an auth route, or lets a request with a good token pass.
+// ServeHTTP answers an auth route, or passes a request with a valid token on.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if h.WebSocketToken && r.Header[socketProtocols] != nil {
 		return h.serveSocket(w, r, next)
@@ -333,14 +338,15 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 		return h.guard(w, r, t, next)
 	}
 	if t.kind != noAuthRoute && !h.serves(t.company) {
-		t.company = "" // is answered like an unknown company
+		t.company = "" // answered like an unknown company
 	}
 	defer bodies.Limit(w, r)()
 	answer(h, w, r, t)
 	return nil
 }
 
-// answers are what answers each kind of target here. Those without one are guarded.
+// answers maps each kind of target to the method that answers it. A kind without one
+// is guarded.
 var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target){
 	protectedPath: nil,
 	authRoute:     (*Handler).serveRoute,
@@ -357,7 +363,7 @@ var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target){
 	health:        (*Handler).serveHealth,
 }
 
-// serveRoute answers an auth route, or a path that could be taken for one.
+// serveRoute answers an auth route, or a path that could be mistaken for one.
 func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, t target) {
 	reply, err := h.answer(w, r, t)
 	h.app.CountRequest(t.company, t.route, reply.SessionState, err)
@@ -368,7 +374,7 @@ func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, t target) {
 	writeJSON(w, http.StatusOK, success{Status: "success", Reply: reply})
 }
 
-// serves reports whether a company is one of this site's.
+// serves reports whether this site serves a company.
 func (h *Handler) serves(company string) bool {
 	return len(h.Companies) == 0 || slices.Contains(h.Companies, company)
 }
@@ -398,8 +404,8 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (repl
 	return reply, err
 }
 
-// withService calls f with the service, which stays until f returns. A panic of f
-// becomes an error.
+// withService calls f with the service, which stays open until f returns. A panic of
+// f becomes an error.
 func (h *Handler) withService(ctx context.Context, f func(*flows.Service) error) (err error) {
 	h.app.Enter()
 	defer h.app.Leave()
@@ -411,7 +417,8 @@ func (h *Handler) withService(ctx context.Context, f func(*flows.Service) error)
 	return f(service)
 }
 
-// service returns the service; none is as if a store did not answer.
+// service returns the service. If it has not started, the error is the same as if a
+// store did not answer.
 func (h *Handler) service(ctx context.Context) (*flows.Service, error) {
 	service, err := h.app.Service(ctx)
 	if err != nil {
@@ -428,8 +435,8 @@ func (h *Handler) contain(err *error) {
 	}
 }
 
-// clientAddress is the address that Caddy takes for the client's
-// (trusted_proxies); no other header is looked at.
+// clientAddress returns the client's address as Caddy determines it
+// (trusted_proxies). It reads no header itself.
 func clientAddress(r *http.Request) string {
 	address, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	return address
@@ -498,7 +505,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 const inGlobal = "into the global option mnemogate, in the block at the top of the Caddyfile"
 
-// parseCompanies parses the companies that the site serves.
+// parseCompanies parses the codes of the companies that the site serves.
 func (h *Handler) parseCompanies(d *caddyfile.Dispenser) func() error {
 	return func() error {
 		if err := guest.List(d, &h.Companies)(); err != nil {
@@ -511,7 +518,7 @@ func (h *Handler) parseCompanies(d *caddyfile.Dispenser) func() error {
 	}
 }
 
-// parseFresh parses a duration and the paths that it is for.
+// parseFresh parses a duration and the paths that it applies to.
 func (h *Handler) parseFresh(d *caddyfile.Dispenser) func() error {
 	return func() error {
 		args := d.RemainingArgs()
@@ -527,7 +534,7 @@ func (h *Handler) parseFresh(d *caddyfile.Dispenser) func() error {
 	}
 }
 
-// parseCookie parses a name, or none for the default.
+// parseCookie parses an optional name.
 func (h *Handler) parseCookie(d *caddyfile.Dispenser) func() error {
 	return func() error {
 		args := d.RemainingArgs()
@@ -550,7 +557,7 @@ func sizeValue(to *int64) guest.Value {
 	}
 }
 
-// What package bypass asks of a handler, which may not be provisioned.
+// Methods that package bypass calls. The handler may not be provisioned yet.
 
 // Line implements bypass.Handler.
 func (h *Handler) Line() string { return h.Source.Line("") }

@@ -13,7 +13,7 @@ func (h *Handler) isHealth(r *http.Request) bool {
 	return h.Health != "" && r.URL.Path == h.Health && r.URL.RawPath == ""
 }
 
-// serveHealth says no more than whether this node can serve: strangers may ask.
+// serveHealth reports only whether this node can serve, since anyone may ask.
 func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request, _ target) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.refuse(w, errGetOnly)
@@ -25,8 +25,8 @@ func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request, _ target) 
 	}
 }
 
-// leaves reports whether the server is about to end, and has shutdown_delay: it goes on
-// until those are gone who are told here.
+// leaves reports whether the server is stopping and waits for shutdown_delay, so
+// that load balancers can stop sending requests.
 func leaves(r *http.Request) bool {
 	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {

@@ -11,20 +11,20 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// isExtendedWebSocket reports whether r opens a WebSocket over HTTP/2 or
-// HTTP/3 (RFC 8441, RFC 9220), which the reverse proxy turns into a GET. No
-// HTTP/1 request can look so: a name with a colon is none of a header.
+// isExtendedWebSocket reports whether r opens a WebSocket over HTTP/2 or HTTP/3 (RFC
+// 8441, RFC 9220). The reverse proxy turns such a request into a GET. An HTTP/1
+// request cannot look like one, since a header name cannot contain a colon.
 func isExtendedWebSocket(r *http.Request) bool {
 	return r.ProtoMajor == 2 && r.Header.Get(":protocol") == "websocket" || r.ProtoMajor == 3 && r.Proto == "websocket"
 }
 
-// rewriteHeaders are those from which some applications take another path than the
-// one that was decided on.
+// rewriteHeaders make some applications use another path than the one that the gate
+// checked.
 var rewriteHeaders = []string{"X-Original-Url", "X-Original-Uri", "X-Rewrite-Url"}
 
-// guardedHeaders never reach the application as a client sent them, beside the
-// configured names of the identity headers: an application may still read a name that
-// is no longer configured.
+// guardedHeaders never reach the application as a client sent them. The same applies
+// to the configured names of the identity headers. The default names are always
+// guarded, since an application may still read one that is no longer configured.
 var guardedHeaders = func() []string {
 	guarded := append([]string{defaultHeader, defaultCompanyHeader}, rewriteHeaders...)
 	for _, profile := range profileHeaders {
@@ -37,9 +37,9 @@ func (h *Handler) isGuarded(name string) bool {
 	return sameName(name, h.Header) || sameName(name, h.CompanyHeader) || isAmong(guardedHeaders, name)
 }
 
-// strip removes every spelling of the guarded headers that some application reads as
-// theirs, also as trailers, and what would make a proxy behind us drop or reinterpret
-// the identity headers.
+// strip removes every spelling of the guarded headers that some application accepts,
+// also from trailers. It also removes what would make a proxy after this one drop or
+// reinterpret the identity headers.
 func (h *Handler) strip(r *http.Request) {
 	for name := range r.Header {
 		if h.isGuarded(name) {
@@ -58,8 +58,8 @@ func (h *Handler) strip(r *http.Request) {
 	}
 }
 
-// keepConnection leaves close, keep-alive and upgrade in the Connection header.
-// Any other name in it asks the next proxy to drop that header.
+// keepConnection keeps close, keep-alive and upgrade in the Connection header. Any
+// other name in it asks the next proxy to drop the header of that name.
 func keepConnection(header http.Header, values []string) {
 	var kept []string
 	for _, value := range values {
@@ -82,9 +82,9 @@ func keepConnection(header http.Header, values []string) {
 	header["Connection"] = []string{strings.Join(kept, ", ")}
 }
 
-// stripTrailer also removes what has a meaning only as a header: an upstream
-// that adds trailers to the headers would else find what was decided on, or set
-// by the proxy, in a client's words.
+// stripTrailer also removes fields that have a meaning only as headers. An upstream
+// that merges trailers into the headers would otherwise let a client replace the
+// values that the gate checked or that the proxy set.
 func (h *Handler) stripTrailer(trailer http.Header) {
 	for name := range trailer {
 		if h.isGuarded(name) || isForwarded(name) || isAmong(otherHeaders, name) {
@@ -102,9 +102,10 @@ func isAmong(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(other string) bool { return sameName(name, other) })
 }
 
-// sameName reports whether two header names are equal once lower-cased and
-// with a dash for each character that is no letter or digit: so CGI and its
-// descendants make variables of them, and some servers headers.
+// sameName reports whether two header names are equal in lower case with every
+// character other than letters and digits replaced by a dash. CGI and its
+// descendants turn header names into variables this way, and some servers into
+// headers.
 func sameName(a, b string) bool {
 	if len(a) != len(b) {
 		return false
@@ -128,8 +129,8 @@ func dashed(c byte) byte {
 	}
 }
 
-// A trailerFilter strips the trailers that a body brings at its end, before
-// whoever reads the body sees that it ended.
+// A trailerFilter strips the trailers of a body when the body ends, before its
+// reader sees the end.
 type trailerFilter struct {
 	io.ReadCloser
 	strip   func(http.Header)
@@ -144,8 +145,8 @@ func (f *trailerFilter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// identify tells the application, and Caddy's own directives, who the user is; of
-// nobody's session, nothing.
+// identify tells the application, and Caddy's own directives, who the user is. For a
+// request without a session it only removes the credentials.
 func (h *Handler) identify(r *http.Request, s *stream) {
 	nobodys := s.session.State == record.None
 	if !h.ForwardAuthorization || nobodys {

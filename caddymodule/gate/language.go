@@ -7,15 +7,15 @@ import (
 	"golang.org/x/text/language"
 )
 
-// What of Accept-Language is looked at: browsers send about a hundred bytes with up
-// to ten languages, and each of them costs a look at every text.
+// Limits for Accept-Language. Browsers send about a hundred bytes with up to ten
+// languages, and each language costs a search through every text.
 const (
 	maxAcceptLanguage = 512
 	maxLanguages      = 10
 )
 
-// languagesOf reads Accept-Language once it is asked to. A header that can't be read,
-// or is too long, says nothing.
+// languagesOf returns a function that parses Accept-Language when it is called. It
+// ignores a header that is malformed or too long.
 func languagesOf(r *http.Request) func() []language.Tag {
 	return func() []language.Tag {
 		header := strings.Join(r.Header["Accept-Language"], ",")

@@ -12,29 +12,29 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 )
 
-// LoginPage is the page at which users log in and out with a browser.
+// LoginPage is the page where users log in and out with a browser.
 type LoginPage struct {
-	// The companies that have the page on this site. A browser that asks for a path
-	// which names no company is sent to the page of the first. Default: the site's
-	// only company; where the site has several, name those that have the page.
+	// The companies that have the page on this site. Browsers that ask for a path
+	// without a company are sent to the page of the first one. Default: the site's
+	// only company. If the site has several companies, name those that have the
+	// page.
 	Companies []string `json:"companies,omitempty"`
 
-	// The title of the page and of the browser's window. Default: a word for
-	// logging in, in the user's language.
+	// The title of the page and of the browser's window. Default: the built-in title
+	// in the user's language.
 	Title string `json:"title,omitempty"`
 
-	// The file of the image above the title: SVG, PNG, JPEG, WebP or GIF. It is
-	// read when the configuration is loaded. Default: none.
+	// The file of the image above the title: SVG, PNG, JPEG, WebP or GIF. It is read
+	// when the configuration is loaded. Default: none.
 	Logo string `json:"logo,omitempty"`
 
-	// The color of buttons and links, as CSS writes colors: `#336699`,
-	// `rgb(51, 102, 153)`, `teal`. Text on it and next to it is made readable.
-	// Default: a blue.
+	// The color of buttons and links, as in CSS: `#336699`, `rgb(51, 102, 153)`,
+	// `teal`. The page keeps text on it and next to it readable. Default: a blue.
 	Color string `json:"color,omitempty"`
 
-	// A directory of texts, each file of one language: `lt.json`, `pt-BR.json`.
-	// They replace the built-in ones or add a language. Default: the built-in
-	// texts, in English, French, German, Lithuanian and Spanish.
+	// A directory of texts with one file per language: `lt.json`, `pt-BR.json`. They
+	// replace the built-in texts or add a language. Default: the built-in texts, in
+	// English, French, German, Lithuanian and Spanish.
 	Texts string `json:"texts,omitempty"`
 }
 
@@ -42,7 +42,8 @@ func (p *LoginPage) options() page.Options {
 	return page.Options{Title: p.Title, Logo: p.Logo, Color: p.Color, Texts: p.Texts}
 }
 
-// checkLoginPage refuses a page without a company. The default is the site's only one.
+// checkLoginPage sets the default company, the site's only one, and refuses a page
+// without a company.
 func (h *Handler) checkLoginPage() error {
 	p := h.LoginPage
 	if p == nil {
@@ -76,8 +77,8 @@ func (h *Handler) checkLoginPage() error {
 	return nil
 }
 
-// widgetWithoutKey is the kind of a captcha that the page has a widget for, if it was
-// not given the key to it.
+// widgetWithoutKey returns the kind of a captcha if the page has a widget for it but
+// the captcha has no key for the widget.
 func widgetWithoutKey(captcha any) string {
 	widget, ok := captcha.(guest.Widget)
 	if !ok || widget.WidgetKey() != "" {
@@ -89,7 +90,8 @@ func widgetWithoutKey(captcha any) string {
 	return ""
 }
 
-// parseLoginPage parses companies, or none, and what the page looks like.
+// parseLoginPage parses the companies, which are optional, and the page's
+// appearance.
 func (h *Handler) parseLoginPage(d *caddyfile.Dispenser) func() error {
 	return func() error {
 		p := &LoginPage{Companies: d.RemainingArgs()}

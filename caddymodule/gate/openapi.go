@@ -8,11 +8,11 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 )
 
-// documentPath is where, behind /{company_code}/, the OpenAPI document is.
+// documentPath is the path of the OpenAPI document below /{company_code}/.
 const documentPath = "v2/openapi.json"
 
-// serveDocument answers with the OpenAPI document of the auth routes, which
-// takes the API key that they take.
+// serveDocument answers with the OpenAPI document of the auth routes. It requires
+// the same API key as they do.
 func (h *Handler) serveDocument(w http.ResponseWriter, r *http.Request, t target) {
 	err := h.get(r, func(service *flows.Service) error {
 		_, _, err := service.Company(t.company, r.Header[apiKeyHeader])
@@ -28,9 +28,9 @@ func (h *Handler) serveDocument(w http.ResponseWriter, r *http.Request, t target
 //go:embed openapi.json
 var openAPIFile []byte
 
-// openAPI returns the OpenAPI document of a site whose routes lie below base.
-// openapi.json is it for a site without a base. It is written by hand; the tests
-// compare it with the table of the routes.
+// openAPI returns the OpenAPI document of a site whose routes are below base. The
+// embedded openapi.json is the document of a site without a base. It is written by
+// hand, and a test compares it with the table of routes.
 func openAPI(base string) []byte {
 	if base == "" {
 		return openAPIFile

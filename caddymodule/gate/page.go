@@ -9,15 +9,15 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 )
 
-// loginPath and logoutPath are where the pages are, behind /{company_code}/; their
-// files are behind page.Prefix.
+// loginPath and logoutPath are the paths of the pages below /{company_code}/. Their
+// files are below page.Prefix.
 const (
 	loginPath  = "login"
 	logoutPath = "logout"
 )
 
-// pageKind is the kind of a path that is written as everyone reads it, where the site
-// has a login page.
+// pageKind returns the kind of a path of the login page. Every server reads such a
+// path in the same way.
 func pageKind(rest string) (targetKind, bool) {
 	switch {
 	case rest == loginPath:
@@ -30,7 +30,7 @@ func pageKind(rest string) (targetKind, bool) {
 	return 0, false
 }
 
-// hasPage reports whether the site has a page of the company.
+// hasPage reports whether the site has a login page for the company.
 func (h *Handler) hasPage(company string) bool {
 	return h.LoginPage != nil && slices.Contains(h.LoginPage.Companies, company)
 }

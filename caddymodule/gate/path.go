@@ -13,37 +13,38 @@ import (
 type target struct {
 	kind  targetKind
 	route *flows.Route
-	// company is the path's first segment. On a protected path it is not
-	// necessarily a company, and others are what an upstream may take for the
-	// first segment instead.
+	// company is the path's first segment. On a protected path it may be any word,
+	// and others holds the segments that an upstream might read as the first one
+	// instead.
 	company string
 	others  []string
 }
 
 type targetKind int
 
-// isPage reports whether a site answers it only if it has a page of the company.
+// isPage reports whether a site answers this kind only if it has the company's login
+// page.
 func (k targetKind) isPage() bool { return k == loginPage || k == logoutPage || k == pageFile }
 
 const (
 	protectedPath targetKind = iota
 	authRoute
-	noAuthRoute // below an auth prefix, and no route: 404
+	noAuthRoute // below an auth prefix but not a route: 404
 	apiDocument // the OpenAPI document of the routes
 	challenge   // of captcha pow
 	sessionRoute
-	clientConfig // what clients must know of a company
+	clientConfig // the configuration for a company's clients
 	clientModule // client.js and its types
 	loginPage
 	logoutPage
 	pageFile
-	preflight // these two are told by more than their path
+	preflight // preflight and health depend on more than the path
 	health
 )
 
-// targetOf classifies the path of a URL. One that does not begin with a slash
-// (`GET http:acme/v2/auth/login`, or what a rewrite left over) is sent on as it
-// is, and who knows how it is read there.
+// targetOf classifies the path of a URL. A path that does not begin with a slash
+// (`GET http:acme/v2/auth/login`, or the result of a rewrite) is refused: the proxy
+// would send it as it is, and the application might read it in any way.
 func targetOf(base string, u *url.URL) target {
 	escaped := u.EscapedPath()
 	if u.Opaque != "" || escaped != "" && escaped != "*" && escaped[0] != '/' {
@@ -52,9 +53,9 @@ func targetOf(base string, u *url.URL) target {
 	return classify(base, escaped)
 }
 
-// classify reads a path as it was sent, escapes and all, below base. A route
-// has one spelling. What an upstream could take for an auth path is none for
-// it to see.
+// classify reads a path below base as it was sent, with its escapes. A route has
+// exactly one spelling. Any other path that an upstream could read as an auth path
+// is refused.
 func classify(base, escaped string) target {
 	company, rest := split(base, escaped)
 	if isCode(company) {
@@ -76,7 +77,7 @@ func classify(base, escaped string) target {
 			return target{kind: clientModule, company: company}
 		}
 	}
-	if plain(escaped) { // the common case: there is one way to read it
+	if plain(escaped) { // the common case: there is only one way to read it
 		if kind, ok := pageKind(rest); ok && isCode(company) {
 			return target{kind: kind, company: company}
 		}
@@ -95,22 +96,22 @@ func classify(base, escaped string) target {
 		}
 		t.others = append(t.others, first, firstCleaned)
 		if up {
-			t.others = append(t.others, segments...) // what is first depends on when dots go up
+			t.others = append(t.others, segments...) // the first segment depends on when the dots are resolved
 		}
 	}
 	return t
 }
 
-// mayLeaveAuth reports whether an auth path can be left of segments once dots
-// have gone up, where it is not sure what they take away: /acme/v2/x\y/../auth/login
-// is one for who takes \ for no slash.
+// mayLeaveAuth reports whether an auth path can result from segments when it is
+// unclear which ones the dots remove. /acme/v2/x\y/../auth/login is an auth path for
+// a server that does not treat \ as a slash.
 func mayLeaveAuth(segments []string) bool {
 	v2 := slices.Index(segments, "v2")
 	return v2 >= 0 && slices.Contains(segments[v2:len(segments)-1], "auth")
 }
 
-// split returns the first segment of what lies below base, and what follows
-// it; nothing where p does not lie there.
+// split returns the first segment of the path below base, and the rest after it. It
+// returns nothing if p is not below base.
 func split(base, p string) (segment, rest string) {
 	below, ok := strings.CutPrefix(p, base)
 	if !ok || !strings.HasPrefix(below, "/") {
@@ -137,7 +138,7 @@ func isCode(s string) bool {
 	return s != "" && len(s) <= 64
 }
 
-// plain reports whether everyone reads a path as it is written.
+// plain reports whether every server reads a path exactly as it is written.
 func plain(p string) bool {
 	for i := range len(p) {
 		switch p[i] {
@@ -152,9 +153,9 @@ func plain(p string) bool {
 	return true
 }
 
-// readings returns a path as an upstream may come to read it: decoded and with
-// \ for /, and then without what some cut off from a segment, its parameters
-// (;x) or all behind a NUL.
+// readings returns the ways in which an upstream may read a path: decoded and with \
+// as a slash, and then also without the part of a segment that some servers cut off,
+// its parameters (;x) or everything after a NUL.
 func readings(escaped string) []string {
 	decoded, err := url.PathUnescape(escaped)
 	if err != nil {
@@ -173,8 +174,8 @@ func readings(escaped string) []string {
 	return []string{decoded, strings.Join(segments, "/")}
 }
 
-// clean takes empty and dot segments out; what ends in a slash or in dots ends
-// in a slash (RFC 3986, section 5.2.4).
+// clean removes empty and dot segments. A path that ends in a slash or in dots ends
+// in a slash afterwards (RFC 3986, section 5.2.4).
 func clean(p string) string {
 	cleaned := path.Clean("/" + p)
 	switch p[strings.LastIndexByte(p, '/')+1:] {

@@ -9,13 +9,13 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// A profileHeader tells the application one thing of the user's account.
+// A profileHeader passes one field of the user's account to the application.
 type profileHeader struct {
 	field record.ProfileField
 	name  string
 }
 
-// profileHeaders are all, by the words of the configuration.
+// profileHeaders maps the words of the configuration to the headers.
 var profileHeaders = map[string]profileHeader{
 	"role":  {record.ProfileRole, "X-Profile-Role"},
 	"email": {record.ProfileEmail, "X-Profile-Email"},
@@ -29,7 +29,7 @@ func profileOf(forward []string) (headers []profileHeader) {
 	return headers
 }
 
-// checkForward refuses what the option forward can't mean.
+// checkForward refuses invalid values of the option forward.
 func (h *Handler) checkForward() error {
 	for i, word := range h.Forward {
 		p, ok := profileHeaders[word]
@@ -45,7 +45,7 @@ func (h *Handler) checkForward() error {
 	return nil
 }
 
-// tellProfile sets the profile's headers, of what there is.
+// tellProfile sets a header for each configured field that has a value.
 func (h *Handler) tellProfile(r *http.Request, profile record.Profile) {
 	values := make([]string, 0, len(h.profile))
 	for _, p := range h.profile {

@@ -17,16 +17,17 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
-// The options public and fresh name paths, and whoever asks chooses how to write
-// one. So a path is public only if every way to read it is, and fresh if any is.
+// The options public and fresh name paths, and clients can write a path in several
+// ways. So a path is public only if every way to read it is public, and fresh if any
+// way is.
 
-// Fresh is paths that need a login not long ago.
+// Fresh configures paths that need a recent login.
 type Fresh struct {
-	// How long ago the login may be, at least 1s.
+	// The maximum age of the login, at least 1s.
 	Within caddy.Duration `json:"within"`
 
-	// The paths, written as those of `public`. Here upper and lower case are
-	// alike, and with a slash at the end and without.
+	// The paths, in the syntax of `public`. They are not case-sensitive, and match
+	// with or without a slash at the end.
 	Paths []string `json:"paths"`
 }
 
@@ -47,7 +48,7 @@ func (h *Handler) isPublic(u *url.URL) bool {
 	return true
 }
 
-// freshness is how long ago the login may be for a path; 0: any time.
+// freshness returns the maximum age of the login for a path, or 0 for any age.
 func (h *Handler) freshness(u *url.URL) time.Duration {
 	if len(h.Fresh) == 0 {
 		return 0
@@ -55,7 +56,7 @@ func (h *Handler) freshness(u *url.URL) time.Duration {
 	return h.freshOf(waysToRead(u.EscapedPath()))
 }
 
-// freshOf is the shortest time of those that a path needs in one way to read it.
+// freshOf returns the shortest time that any way to read the path requires.
 func (h *Handler) freshOf(ways []string, all bool) time.Duration {
 	var shortest caddy.Duration
 	for _, f := range h.Fresh {
@@ -79,9 +80,9 @@ func (f *Fresh) has(ways []string) bool {
 	return false
 }
 
-// matches reports whether a path is one of a pattern's, as Caddy's path matcher
-// has it (caddyhttp.MatchPath). But that takes upper case for lower, which not
-// every application does.
+// matches reports whether a pattern matches a path, as Caddy's path matcher does
+// (caddyhttp.MatchPath). Unlike Caddy's it is case-sensitive, since some
+// applications are.
 func matches(pattern, p string) bool {
 	first, last := strings.HasPrefix(pattern, "*"), strings.HasSuffix(pattern, "*")
 	switch stars := strings.Count(pattern, "*"); {
@@ -94,13 +95,13 @@ func matches(pattern, p string) bool {
 	case stars == 1 && last:
 		return strings.HasPrefix(p, pattern[:len(pattern)-1])
 	}
-	matched, _ := path.Match(pattern, p) // checkPaths has tried the pattern
+	matched, _ := path.Match(pattern, p) // checkPaths has validated the pattern
 	return matched
 }
 
-// waysToRead returns how an application may read a path, and whether that is
-// all. It is not where the path may lead anywhere: it goes up, or would have to
-// be decoded or normalised once more.
+// waysToRead returns the ways in which an application may read a path, and whether
+// these are all of them. They are not if the path contains dot-dot segments or if an
+// application might decode or normalize it once more.
 func waysToRead(escaped string) (ways []string, all bool) {
 	if plain(escaped) {
 		return []string{escaped}, !leadsAnywhere(escaped)
@@ -110,9 +111,9 @@ func waysToRead(escaped string) (ways []string, all bool) {
 		return nil, false
 	}
 	if (&url.URL{Path: decoded}).EscapedPath() != escaped {
-		ways = append(ways, escaped) // by who does not decode it: something in it needed no escape
+		ways = append(ways, escaped) // for servers that do not decode it: something in it needed no escape
 	}
-	all = !strings.Contains(escaped, "%") || !strings.Contains(decoded, ";") // parameters may be cut off before it is decoded, and behind
+	all = !strings.Contains(escaped, "%") || !strings.Contains(decoded, ";") // servers cut parameters off before or after they decode
 	for _, way := range append(readings(escaped), decoded) {
 		ways = append(ways, way, clean(way))
 		all = all && !leadsAnywhere(way)
@@ -120,15 +121,15 @@ func waysToRead(escaped string) (ways []string, all bool) {
 	return ways, all
 }
 
-// leadsAnywhere reports whether a decoded path is one that applications read in
-// ways of their own.
+// leadsAnywhere reports whether applications read a decoded path in ways that cannot
+// be predicted.
 func leadsAnywhere(p string) bool {
 	if !strings.HasPrefix(p, "/") || !utf8.ValidString(p) || !norm.NFKC.IsNormalString(p) ||
 		strings.ContainsAny(p, "%?#") || strings.ContainsFunc(p, unicode.IsControl) {
 		return true
 	}
 	for segment := range strings.SplitSeq(p, "/") {
-		// Windows drops dots and spaces there.
+		// Windows removes dots and spaces there.
 		if strings.HasSuffix(segment, ".") || strings.HasSuffix(segment, " ") {
 			return true
 		}
@@ -136,7 +137,7 @@ func leadsAnywhere(p string) bool {
 	return false
 }
 
-// checkPaths refuses patterns that match nothing, or other than they seem to.
+// checkPaths refuses patterns that match nothing or not what they seem to match.
 func checkPaths(patterns []string) error {
 	if len(patterns) == 0 {
 		return errors.New("name at least one path")
@@ -159,7 +160,7 @@ func checkPaths(patterns []string) error {
 	return nil
 }
 
-// checkReadings refuses public and fresh where they can't be meant.
+// checkReadings refuses values of public and fresh that cannot be meant.
 func (h *Handler) checkReadings() error {
 	if h.Public != nil {
 		if err := checkPaths(h.Public); err != nil {

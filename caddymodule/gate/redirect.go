@@ -16,11 +16,11 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A person whose browser comes to a protected path without a good session is sent to
-// the login page, which sends it back. Programs are told what is wrong as ever.
+// A browser that opens a protected path without a valid session is redirected to the
+// login page, which redirects it back. Other clients get an error, as on any site.
 
-// toLogin sends a browser to the login page, if that is what a request without a good
-// session is in need of, and reports whether it has.
+// toLogin redirects a browser to the login page if a login would help, and reports
+// whether it did.
 func (h *Handler) toLogin(w http.ResponseWriter, r *http.Request, t target, err error) bool {
 	if h.LoginPage == nil || !isNavigation(r) || !needsLogin(err) {
 		return false
@@ -38,8 +38,9 @@ func (h *Handler) toLogin(w http.ResponseWriter, r *http.Request, t target, err 
 	return true
 }
 
-// isNavigation reports whether a browser is to show the answer as a page. One with
-// Authorization is a program's, and the cookie of a login would not be looked at.
+// isNavigation reports whether a browser will show the answer as a page. A request
+// with Authorization comes from a program, and the cookie of a login would be
+// ignored.
 func isNavigation(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.Header["Upgrade"] != nil || r.Header["Authorization"] != nil {
 		return false
@@ -57,15 +58,15 @@ func isNavigation(r *http.Request) bool {
 	return false
 }
 
-// isWanted reports whether the parameters of a media range have no weight, or a
-// positive one (RFC 9110, 12.4.2).
+// isWanted reports whether a media range has no weight or a positive one (RFC 9110,
+// section 12.4.2).
 func isWanted(params map[string]string) bool {
 	q, weighted := params["q"]
 	weight, _ := strconv.ParseFloat(q, 64)
 	return !weighted || weight > 0
 }
 
-// needsLogin reports whether a login mends what a request was refused for.
+// needsLogin reports whether a login would fix the error.
 func needsLogin(err error) bool {
 	for _, mended := range []*wire.Error{wire.ErrHeaderMissing, wire.ErrHeaderInvalid, wire.ErrTokenInvalid, wire.ErrTokenExpired, wire.ErrSessionInvalid} {
 		if errors.Is(err, mended) {
@@ -75,7 +76,8 @@ func needsLogin(err error) bool {
 	return false
 }
 
-// loginCompany is the company whose users pass at a path; empty if nobody does.
+// loginCompany returns the company whose users may open a path, or "" if there is
+// none.
 func (h *Handler) loginCompany(r *http.Request, t target) string {
 	service, err := h.service(r.Context())
 	if err != nil {
@@ -90,8 +92,8 @@ func (h *Handler) loginCompany(r *http.Request, t target) string {
 	return h.LoginPage.Companies[0]
 }
 
-// loginURL is where the page is, with what it must know: where to go behind the login
-// and, if there is one that is too old, after how many seconds it is.
+// loginURL returns the URL of the login page. Its query holds the path to return to
+// and, if the login is too old, the allowed age in seconds.
 func (h *Handler) loginURL(r *http.Request, company string, err error) string {
 	var query []string
 	asked := asked(r)
@@ -108,8 +110,8 @@ func (h *Handler) loginURL(r *http.Request, company string, err error) string {
 	return page
 }
 
-// base is what stands before /{company_code} in the URLs that the browser knows:
-// base_path, and before it what other directives took off the path.
+// base returns the prefix of /{company_code} in the URLs that the browser uses: the
+// prefix that other directives removed, followed by base_path.
 func (h *Handler) base(r *http.Request) string {
 	off, ok := strings.CutSuffix(asked(r).EscapedPath(), r.URL.EscapedPath())
 	if base := off + h.BasePath; ok && isReturnTo(base+"/") {
@@ -118,7 +120,7 @@ func (h *Handler) base(r *http.Request) string {
 	return h.BasePath
 }
 
-// asked is the URL that the browser asked for, whatever was made of it since.
+// asked returns the URL that the browser requested, before any rewrite.
 func asked(r *http.Request) *url.URL {
 	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
 		return original.URL
@@ -126,16 +128,17 @@ func asked(r *http.Request) *url.URL {
 	return r.URL
 }
 
-// maxReturnTo keeps the page's own URL short enough for anyone.
+// maxReturnTo keeps the URL of the login page short enough for all browsers and
+// proxies.
 const maxReturnTo = 2048
 
-// isReturnTo reports whether a login may go on to s: a path of this origin, with a
-// query and a fragment, for each browser and for whoever decodes it once more or
-// takes dots and slashes out of it. What it leaves out is safe, too, at worst. The
-// page has the same rule (returnto.js).
+// isReturnTo reports whether a login may redirect to s. It accepts only a path of
+// this origin, with a query and a fragment, that stays one for every browser, even
+// if something decodes it once more or removes dots and slashes. It may refuse safe
+// paths. The page applies the same rule (returnto.js).
 func isReturnTo(s string) bool {
 	if s == "" || len(s) > maxReturnTo || strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
-		return false // a browser drops some of these (WHATWG URL, 4.4)
+		return false // a browser drops some of these (WHATWG URL, section 4.4)
 	}
 	path := s
 	if end := strings.IndexAny(s, "?#"); end >= 0 {

@@ -8,11 +8,11 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// sessionPath is where, behind /{company_code}/, a client finds its session again:
-// after a reload of its page it may have the token, or a cookie, and nothing more.
+// sessionPath is the path of the session below /{company_code}/. After a page reload
+// a client may have only the token or the cookie, and finds its session again here.
 const sessionPath = "v2/session"
 
-// serveSession tells of the session, puts it into a cookie, or ends the cookie's.
+// serveSession reports the session, moves it into a cookie, or revokes the cookie's.
 func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target) {
 	request := flows.Request{
 		Company:       t.company,
@@ -34,12 +34,12 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 			return err
 		}
 	case r.Method == http.MethodPost && h.Cookie != "":
-		former := request // the session that the browser will forget
+		former := request // the session that the browser is about to forget
 		former.Authorization = h.cookies(r, nil)
 		do = func(service *flows.Service) (err error) {
 			reply, err = service.ExchangeToken(r.Context(), &request)
 			if err == nil && len(former.Authorization) > 0 && !crossSite(r, h.CORS) {
-				_ = service.End(r.Context(), &former) // the login goes on; that a store is away is in the log
+				_ = service.End(r.Context(), &former) // the login continues; the log shows that a store is unavailable
 			}
 			return err
 		}
@@ -60,9 +60,9 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	}
 	err := h.withService(r.Context(), do)
 	if r.Method == http.MethodDelete && (err == nil || errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired)) {
-		h.setCookie(w, "") // it is worth nothing, or no more
-		// What the browser keeps of the application's pages is not for who comes next,
-		// nor for the way back (W3C Clear Site Data, 3.1).
+		h.setCookie(w, "") // it is no longer valid
+		// The next user of the browser must not see cached pages of the application,
+		// not even with the back button (W3C Clear Site Data, section 3.1).
 		w.Header().Set("Clear-Site-Data", `"cache"`)
 	}
 	if err != nil {
@@ -71,12 +71,12 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	}
 	if r.Method == http.MethodPost {
 		h.setCookie(w, reply.SessionToken)
-		reply.SessionToken = "" // no script is to see it
+		reply.SessionToken = "" // hidden from scripts
 	}
 	writeJSON(w, http.StatusOK, success{Status: "success", Reply: reply})
 }
 
-// errSessionMethod is ErrMethod where the session is.
+// errSessionMethod is ErrMethod for the session's path.
 var errSessionMethod = &wire.Error{
 	Code:    wire.ErrMethod.Code,
 	Status:  http.StatusMethodNotAllowed,

@@ -11,9 +11,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A browser can't set Authorization where it opens a WebSocket. Of what its pages can
-// set, the list of protocols is the one place that is in no URL: so a token may come
-// there, and is then taken as if it stood in Authorization.
+// A page in a browser can't set Authorization when it opens a WebSocket. Of what it
+// can set, only the list of protocols is not part of the URL. The gate treats a
+// token in that list as if it were in Authorization.
 
 const (
 	socketProtocols = "Sec-Websocket-Protocol"
@@ -29,30 +29,30 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, next caddy
 	log := h.logWithoutTokens(r)
 	recorder := caddyhttp.NewResponseRecorder(w, nil, nil)
 	var err error
-	defer func() { log.write(recorder, err) }() // also when it was cut
+	defer func() { log.write(recorder, err) }() // also if the request was cut
 	if err = h.serveSocketTokens(recorder, r, next, tokens); err != nil {
-		recorder.WriteHeader(statusOf(err)) // here, since Caddy would log it with the tokens
+		recorder.WriteHeader(statusOf(err)) // written here, since Caddy would log the error with the tokens
 	}
 	return nil
 }
 
 func (h *Handler) serveSocketTokens(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, tokens []string) error {
 	if r.Header["Authorization"] != nil || !isHandshake(r) {
-		return h.serve(w, r, next) // the tokens are not looked at
+		return h.serve(w, r, next) // ignores the tokens
 	}
 	if r.Header[socketProtocols] == nil && !h.isPublic(r.URL) {
 		app.CountProtected(errSocketTokenAlone, false)
 		h.deny(w, r, errSocketTokenAlone)
 		return nil
 	}
-	for _, token := range tokens { // two are refused as two lines are
+	for _, token := range tokens { // two tokens are refused, as two Authorization headers are
 		r.Header["Authorization"] = append(r.Header["Authorization"], "Bearer "+token)
 	}
 	return h.serve(w, r, next)
 }
 
-// takeSocketTokens takes the tokens out of the list of protocols. The other protocols
-// stay, byte for byte; if there is none, so does no header.
+// takeSocketTokens removes the tokens from the list of protocols and returns them.
+// The other protocols stay, byte for byte. If there are none, it deletes the header.
 func takeSocketTokens(header http.Header) (tokens []string) {
 	var lines []string
 	others := false
@@ -85,8 +85,8 @@ func takeSocketTokens(header http.Header) (tokens []string) {
 	return tokens
 }
 
-// isHandshake reports whether a request is a WebSocket's handshake (RFC 6455, 4.1;
-// RFC 8441; RFC 9220).
+// isHandshake reports whether a request is a WebSocket handshake (RFC 6455, section
+// 4.1; RFC 8441; RFC 9220).
 func isHandshake(r *http.Request) bool {
 	upgrade := r.Header["Upgrade"]
 	return isExtendedWebSocket(r) ||

@@ -15,19 +15,19 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// A socketLog tells of a request that had tokens among its protocols. Caddy copies a
-// request's headers for its logs before any handler sees them, and hides no token
-// there. So Caddy's own entry is left out. The access log gets one without the tokens.
-// Instead of that, a handshake gets a line of this handler's logger.
+// A socketLog logs a request that had tokens among its protocols. Caddy copies a
+// request's headers for its logs before any handler runs, and does not hide tokens
+// there. So this handler suppresses Caddy's own entry and writes one without the
+// tokens. For a handshake it writes a line with its own logger instead.
 type socketLog struct {
 	handler   *Handler
-	request   *http.Request // as the client sent it, but for the tokens
+	request   *http.Request // as the client sent it, without the tokens
 	began     time.Time
-	loggers   []*zap.Logger // of the access log; nil if the request is not in it
+	loggers   []*zap.Logger // of the access log; nil if the request is not logged there
 	handshake bool
 }
 
-// logWithoutTokens begins the log of a request whose tokens are taken out.
+// logWithoutTokens starts the log of a request whose tokens were removed.
 func (h *Handler) logWithoutTokens(r *http.Request) *socketLog {
 	l := &socketLog{handler: h, request: r.Clone(r.Context()), began: time.Now(), handshake: isHandshake(r)}
 	l.request.Header[socketProtocols] = []string{"REDACTED"}
@@ -59,7 +59,7 @@ func (l *socketLog) write(w caddyhttp.ResponseRecorder, err error) {
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		user, _ = repl.GetString("http.auth.user.id")
 	}
-	for _, logger := range l.loggers { // as caddyhttp.Server.logRequest
+	for _, logger := range l.loggers { // as in caddyhttp.Server.logRequest
 		if entry := logger.Check(level, "handled request"); entry != nil {
 			entry.Write(
 				zap.Object("request", caddyhttp.LoggableHTTPRequest{Request: r}), zap.String("user_id", user), zap.Duration("duration", took),
@@ -69,8 +69,9 @@ func (l *socketLog) write(w caddyhttp.ResponseRecorder, err error) {
 	}
 }
 
-// accessLoggers are those of the entry that Caddy's access log has for a request, nil
-// if it has none (caddyhttp.Server.shouldLogRequest, ServerLogConfig.wrapLogger).
+// accessLoggers returns the loggers that Caddy's access log uses for a request, or
+// nil if it would not log the request (caddyhttp.Server.shouldLogRequest,
+// ServerLogConfig.wrapLogger).
 func (h *Handler) accessLoggers(r *http.Request) (loggers []*zap.Logger) {
 	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if !ok || server.Logs == nil {
@@ -107,7 +108,7 @@ func (h *Handler) accessLoggers(r *http.Request) (loggers []*zap.Logger) {
 	return loggers
 }
 
-// statusOf is the status by which Caddy answers an error.
+// statusOf returns the status with which Caddy answers an error.
 func statusOf(err error) int {
 	if handlers, ok := errors.AsType[caddyhttp.HandlerError](err); ok && handlers.StatusCode != 0 {
 		return handlers.StatusCode

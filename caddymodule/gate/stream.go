@@ -15,9 +15,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// pass passes a request on, with the identity that the application trusts, and,
-// while that takes long (a WebSocket, SSE, a large download), looks whether its
-// session still lives. Nobody's session has state None.
+// pass passes a request on with its identity headers. While the answer takes long (a
+// WebSocket, SSE, a large download), it checks that the session is still valid. A
+// request without a session has state None.
 func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Session, next caddyhttp.Handler) error {
 	s := &stream{
 		ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
@@ -25,7 +25,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Se
 		session:               session,
 	}
 	h.identify(r, s)
-	if session.State == record.None { // there is nothing that could end
+	if session.State == record.None { // no session that could be revoked
 		s.request = *r
 	} else {
 		s.request = *r.WithContext(s.watched(r.Context(), r.ContentLength != 0))
@@ -50,7 +50,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Se
 	case !s.cut.Load():
 		return err
 	case s.begun:
-		panic(http.ErrAbortHandler) // which closes it, so that it does not look whole
+		panic(http.ErrAbortHandler) // closes the connection, so that the answer does not look complete
 	default:
 		clear(w.Header())
 		h.deny(w, r, s.why)
@@ -58,51 +58,52 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Se
 	}
 }
 
-// A stream is a request that passed, and its answer. It is cut once its session
-// has ended, or could not be asked for as long as stream_recheck: the request
-// is cancelled, as if the client were gone, and for handlers that don't care
-// nothing more is written.
+// A stream is a request that passed, and its answer. It is cut once its session is
+// revoked or expires, or if the store did not answer for as long as stream_recheck.
+// A cut cancels the request, as if the client had closed the connection, and drops
+// what a handler writes afterwards.
 type stream struct {
 	caddyhttp.ResponseWriterWrapper
 	handler   *Handler
 	session   record.Session
-	request   http.Request // as it is passed on
+	request   http.Request // the request that is passed on
 	recheck   time.Duration
-	confirmed time.Time // when the session was last known to live
+	confirmed time.Time // when the session was last known to be valid
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	client    apart // the request's context as it came
+	client    apart // the context of the original request
 	identity  [2]string
 	varies    [1]string
 	body      chunkedBody
-	why       error // it was cut; set before cut
+	why       error // the reason for the cut; set before cut
 	cut       atomic.Bool
-	begun     bool // the answer
+	begun     bool // whether the answer has begun
 
-	// These are the watch's.
+	// Fields of the streamWatch.
 	list         *streamList
 	before, next *stream
 	due          time.Time
-	unfollow     func() bool // nil: the context does not end with the client's yet
+	unfollow     func() bool // nil until the context ends with the client's
 }
 
-// An apart is a context that does not end with the one whose values it has.
+// An apart is a context with the values of another one that does not end with it.
 type apart struct{ context.Context }
 
 func (*apart) Done() <-chan struct{} { return nil }
 func (*apart) Err() error            { return nil }
 
-// watched begins the watch, and returns the context of the request. That it ends with
-// the client's is arranged only once the request has taken watchTick, since it costs
-// more than all else here. A client's deadline would make another error of it; and
-// whoever breaks off a body ends its context first, by which the reverse proxy knows
-// that it was not the application that failed.
+// watched starts the watch and returns the context of the request. It links that
+// context to the client's only after watchTick, since the link costs more than the
+// rest of the watch. It links them at once in two cases. If the client's context has
+// a deadline, a late link would change the error. If the request has a body, a
+// client that stops sending it ends its context first, which tells the reverse proxy
+// that the application did not fail.
 func (s *stream) watched(client context.Context, hasBody bool) context.Context {
 	company := s.handler.app.Companies[s.session.Company]
 	s.recheck, s.confirmed, s.client.Context = company.StreamRecheck(), time.Now(), client
 	if _, hasDeadline := client.Deadline(); hasDeadline || hasBody {
 		s.ctx, s.cancel = context.WithCancelCause(client)
-		s.unfollow = func() bool { return false } // it follows already
+		s.unfollow = func() bool { return false } // it follows the client's context already
 	} else {
 		s.ctx, s.cancel = context.WithCancelCause(&s.client)
 	}
@@ -110,24 +111,24 @@ func (s *stream) watched(client context.Context, hasBody bool) context.Context {
 	return s.ctx
 }
 
-// follow has the context end with the client's, also if that has ended already.
+// follow makes the context end with the client's, even if that has already ended.
 func (s *stream) follow() {
 	s.unfollow = context.AfterFunc(s.client.Context, func() { s.cancel(context.Cause(s.client.Context)) })
 }
 
-// left ends the watch.
+// left stops the watch.
 func (s *stream) left() {
 	streams.remove(s)
 	s.cancel(nil)
 }
 
-// check looks whether the session lives. That it does is worth asking once
-// within stream_recheck; that the store does not answer, several times.
+// check asks whether the session is still valid. After a success it asks again once
+// within stream_recheck, and several times if the store does not answer.
 func (s *stream) check() {
 	asked, again := time.Now(), s.recheck/8
 	until := s.confirmed.Add(s.recheck)
 	if soon := asked.Add(again); until.Before(soon) {
-		until = soon // the whole process was held up; that is no reason not to ask
+		until = soon // the whole process was held up, so ask once more
 	}
 	ctx, cancel := context.WithDeadline(s.ctx, until)
 	defer cancel()
@@ -150,7 +151,7 @@ func (h *Handler) live(ctx context.Context, session record.Session) error {
 	return h.withService(ctx, func(service *flows.Service) error { return service.Live(ctx, session) })
 }
 
-// begin notes that the answer begins, and what it varies by.
+// begin records that the answer begins, and sets its Vary header.
 func (s *stream) begin() {
 	if !s.begun {
 		s.begun = true
@@ -158,10 +159,10 @@ func (s *stream) begin() {
 	}
 }
 
-// vary says that the answer is only for who sends this token or cookie: a browser's cache
-// would else answer its next user with it (RFC 9111, 4.1). That comes at the
-// last moment, since what the application and Caddy's directives say of Vary
-// stays beside it.
+// vary declares that the answer is only for clients that send this token or cookie.
+// Otherwise a browser's cache could show it to the next user (RFC 9111, section
+// 4.1). It runs at the last moment, so that the values that the application and
+// Caddy's directives add to Vary stay.
 func (s *stream) vary() {
 	header := s.Header()
 	if others := header["Vary"]; others != nil {
@@ -201,7 +202,7 @@ func (s *stream) ReadFrom(r io.Reader) (int64, error) {
 	return s.ResponseWriterWrapper.ReadFrom(&uncutReader{r, s})
 }
 
-// FlushError implements what http.ResponseController flushes.
+// FlushError implements the method that http.ResponseController uses to flush.
 func (s *stream) FlushError() error {
 	if s.cut.Load() {
 		return s.why

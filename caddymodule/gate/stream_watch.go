@@ -5,25 +5,27 @@ import (
 	"time"
 )
 
-// streams are those of all handlers, also of configs that are gone.
+// streams holds the streams of all handlers, including those of configs that were
+// replaced.
 var streams = streamWatch{lists: map[time.Duration]*streamList{}}
 
-// A streamWatch has each stream in it checked when that is due, to watchTick.
-// Nearly all are over long before, so it is made for adding and removing: a timer
-// for each would cost a request more than all else here.
+// A streamWatch checks each of its streams when the check is due, with a precision
+// of watchTick. Nearly all requests finish long before, so adding and removing must
+// be cheap: a timer for each stream would cost more than the rest of the request's
+// handling.
 type streamWatch struct {
-	mu      sync.Mutex // guards all below and, of the streams in it, list, due, before and next
+	mu      sync.Mutex // guards the fields below, and list, due, before and next of the streams in it
 	lists   map[time.Duration]*streamList
 	running bool
 }
 
 const watchTick = 10 * time.Millisecond
 
-// A streamList has the streams that were added with one delay, and so the first
-// one is the first that is due.
+// A streamList holds the streams that were added with the same delay, so the first
+// stream is due first.
 type streamList struct{ first, last *stream }
 
-// add has a stream checked once, after a delay.
+// add schedules one check of a stream after a delay.
 func (w *streamWatch) add(s *stream, now time.Time, delay time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,7 +36,7 @@ func (w *streamWatch) add(s *stream, now time.Time, delay time.Duration) {
 	}
 }
 
-// put puts a stream in. The caller holds the lock.
+// put appends a stream to the list of its delay. The caller holds the lock.
 func (w *streamWatch) put(s *stream, now time.Time, delay time.Duration) {
 	list := w.lists[delay]
 	if list == nil {
@@ -50,7 +52,7 @@ func (w *streamWatch) put(s *stream, now time.Time, delay time.Duration) {
 	list.last = s
 }
 
-// remove has a stream not checked, unless that is under way.
+// remove cancels a stream's check, unless the check is already running.
 func (w *streamWatch) remove(s *stream) {
 	w.mu.Lock()
 	w.take(s)
@@ -61,7 +63,7 @@ func (w *streamWatch) remove(s *stream) {
 	}
 }
 
-// take takes a stream out, if it is in. The caller holds the lock.
+// take removes a stream from its list, if it is in one. The caller holds the lock.
 func (*streamWatch) take(s *stream) {
 	list := s.list
 	if list == nil {
@@ -80,7 +82,7 @@ func (*streamWatch) take(s *stream) {
 	s.list, s.before, s.next = nil, nil, nil
 }
 
-// run goes on while there are streams.
+// run checks the streams until none are left.
 func (w *streamWatch) run() {
 	for {
 		time.Sleep(watchTick)
@@ -90,8 +92,9 @@ func (w *streamWatch) run() {
 	}
 }
 
-// check has all checked that are due, and reports whether there are others. What is due
-// for the first time has outlived its first tick.
+// check starts the checks that are due, and reports whether streams are left. A
+// stream that is due for the first time has outlived its first tick: from then on
+// its context follows the client's.
 func (w *streamWatch) check(now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

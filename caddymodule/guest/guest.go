@@ -1,67 +1,66 @@
-// Package guest is what a guest module must be, a gateway, captcha, provider or
-// store, and helpers to write one: the package that others import. What each
-// kind must do is an interface of flows/message (Sender), of flows/tenant (Captcha and
-// more) or is here
-// (EventsModule, OAuthModule, StoreModule); any may also be Weak, Remote or Absent. Then
-// options.go parses its block of a Caddyfile, secrets.go its placeholders, and
-// outbound.go asks what is somewhere else. Package guesttest tests one. Read
-// senders/webhook.go for an example.
+// Package guest is the package to import if you write a plugin: a gateway, captcha,
+// provider or store of your own. It defines what a plugin must implement, and has
+// helpers. The interfaces of each kind are in flows/message (Sender), in
+// flows/tenant (Captcha and more) or here (EventsModule, OAuthModule, StoreModule).
+// Any plugin may also be Weak, Remote or Absent. File options.go parses a plugin's
+// block in a Caddyfile, secrets.go resolves placeholders, and outbound.go calls
+// other servers. Package guesttest tests a plugin. See senders/webhook.go for an
+// example.
 package guest
 
 import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// What a guest module may be besides what its namespace asks for. The app finds
-// each of these by a type assertion.
+// Interfaces that a plugin may implement in addition to those of its namespace. The
+// app finds them by type assertion.
 
-// A Weak is a guest module whose configuration can be for tests, or weaker
-// than it should be.
+// A Weak is a plugin whose configuration can be insecure or fit only for tests.
 type Weak interface {
-	// Weaknesses lists what is weak, and is asked for once the module is
-	// validated. Each start logs it as a warning; caddy mnemogate doctor tells
-	// it with the advice.
+	// Weaknesses lists what is weak. It is called after the module is validated.
+	// Each start logs the weaknesses as warnings, and caddy mnemogate doctor also
+	// shows the advice.
 	Weaknesses() []Weakness
 }
 
-// A Weakness is one thing that is weak about a configuration.
+// A Weakness is one weak point of a configuration.
 type Weakness struct {
 	Message string // what may happen, as in "codes go to the log and to nobody's phone"
 	Advice  string // what to do about it
 }
 
-// A Remote is a gateway or provider that is somewhere else.
+// A Remote is a gateway or provider on another server.
 type Remote interface {
-	// Endpoint is the host:port that it speaks to, at which caddy mnemogate
-	// doctor knocks.
+	// Endpoint returns the host:port that the module calls. caddy mnemogate doctor
+	// checks that it can connect to it.
 	Endpoint() string
 }
 
-// An Absent stands for there being none, as captcha off does.
+// An Absent module stands for no module, as captcha off does.
 type Absent interface {
 	Absent()
 }
 
 // A Widget is a captcha that users solve in a provider's widget.
 type Widget interface {
-	// WidgetKey is the key of the site that pages give to it, which is no secret;
-	// empty if it was not configured.
+	// WidgetKey returns the site key that pages pass to the widget, or "" if it is
+	// not configured. It is not secret.
 	WidgetKey() string
 }
 
-// An EventsModule is what a module of the namespace mnemogate.events must be.
+// An EventsModule is a module in the namespace mnemogate.events.
 type EventsModule interface {
 	tenant.EventReceiver
-	// Settings returns what was decided for this receiver; the field Receiver is
-	// not set.
+	// Settings returns the configuration of this receiver. The field Receiver is not
+	// set.
 	Settings() tenant.Events
 }
 
-// An OAuthModule is what a module of the namespace mnemogate.oauth must be.
+// An OAuthModule is a module in the namespace mnemogate.oauth.
 type OAuthModule interface {
 	tenant.OAuthProvider
-	// Settings returns what the company decided for this provider; the fields
-	// Provider and Authorizer are not set. The module may be a
-	// tenant.OAuthAuthorizer as well.
+	// Settings returns the company's configuration of this provider. The fields
+	// Provider and Authorizer are not set. The module may also be a
+	// tenant.OAuthAuthorizer.
 	Settings() tenant.OAuth
 }

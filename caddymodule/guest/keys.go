@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// minKey is how many characters a key has at least, without a warning.
+// minKey is the length, in characters, below which a key gets a warning.
 const minKey = 12
 
-// ShortKey is what is weak about a key that IsShortKey.
+// ShortKey is the weakness of a key that IsShortKey reports.
 var ShortKey = Weakness{
 	Message: fmt.Sprintf("it has fewer than %d characters, which a program can guess", minKey),
 	Advice:  "make one up at random, as by openssl rand -hex 16",
 }
 
-// IsShortKey reports whether a program can guess a key.
+// IsShortKey reports whether a key is short enough to be guessed by a program.
 func IsShortKey(key string) bool { return len(key) < minKey }
 
-// hashedKey stands before the SHA-256 of a key.
+// hashedKey is the prefix of a key that is given as its SHA-256.
 const hashedKey = "sha256:"
 
 // IsHashedKey reports whether a key is given as its SHA-256.
 func IsHashedKey(key string) bool { return strings.HasPrefix(key, hashedKey) }
 
-// HashKey returns the SHA-256 of a key, which may be given already.
+// HashKey returns the SHA-256 of a key, which may already be given as its SHA-256.
 func HashKey(key string) (hash [sha256.Size]byte, err error) {
 	if err := CheckKey(key); err != nil {
 		return hash, err
@@ -38,7 +38,7 @@ func HashKey(key string) (hash [sha256.Size]byte, err error) {
 	return sha256.Sum256([]byte(key)), nil
 }
 
-// CheckKey refuses what no header can carry, and what is no SHA-256.
+// CheckKey refuses a key that no header can carry, and a malformed SHA-256.
 func CheckKey(key string) error {
 	digits, given := strings.CutPrefix(key, hashedKey)
 	hash, err := hex.DecodeString(digits)

@@ -12,8 +12,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// Module parses an option whose value is a guest module, which parses the
-// arguments and the block behind its name.
+// Module parses an option whose value is a plugin. The plugin parses the arguments
+// and the block after its name.
 func Module(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage) func() error {
 	return func() error { return ParseModule(d, namespace, raw) }
 }
@@ -42,7 +42,7 @@ func guestNames(namespace string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Load loads the guest module in a field of host, which is a pointer.
+// Load loads the plugin in a field of host, which must be a pointer.
 func Load[T any](ctx caddy.Context, host any, field string) (guest T, err error) {
 	module, err := ctx.LoadModule(host, field)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// maxTimeout bounds how long somebody else is waited for.
+// maxTimeout is the longest timeout for a call to another server.
 const maxTimeout = caddy.Duration(time.Minute)
 
-// CheckTimeout refuses what is no time to wait for somebody else.
+// CheckTimeout refuses a timeout that is negative or too long.
 func CheckTimeout(what string, timeout caddy.Duration) error {
 	if timeout < 0 || timeout > maxTimeout {
 		return fmt.Errorf("%s: timeout: choose one of at most 1m", what)
@@ -23,17 +23,17 @@ func CheckTimeout(what string, timeout caddy.Duration) error {
 	return nil
 }
 
-// Options parses the block, if there is one, that follows a guest module's
-// name and arguments. Each option may be given once, unless it is among the
-// repeatable ones. Errors begin with the option's name.
+// Options parses the optional block after a plugin's name and arguments. Each option
+// may occur once, unless it is listed as repeatable. Errors begin with the option's
+// name.
 func Options(d *caddyfile.Dispenser, options map[string]func() error, repeatable ...string) error {
 	return CheckedOptions(d, func() error { return nil }, Naming(options), repeatable...)
 }
 
-// CheckedOptions is Options for options that name themselves in errors, and
-// checks what is set after each of them: so what is wrong with one is told with
-// its line. The check is the one that is made again when the placeholders are
-// resolved; its errors begin with the whole directive.
+// CheckedOptions is Options for options that name themselves in errors. It calls
+// check after each option, so that an error has the option's line. The same check
+// runs again when the placeholders are resolved. Its errors begin with the whole
+// directive.
 func CheckedOptions(
 	d *caddyfile.Dispenser, check func() error, options map[string]func() error, repeatable ...string,
 ) error {
@@ -58,7 +58,7 @@ func CheckedOptions(
 	return nil
 }
 
-// Misplaced adds options that belong elsewhere, so that the error says where.
+// Misplaced adds options that belong elsewhere, so that the error can say where.
 func Misplaced(d *caddyfile.Dispenser, options map[string]func() error, where string, names ...string) {
 	for _, name := range names {
 		if options[name] == nil {
@@ -67,13 +67,13 @@ func Misplaced(d *caddyfile.Dispenser, options map[string]func() error, where st
 	}
 }
 
-// A checkError begins with its whole directive already.
+// A checkError already begins with its whole directive.
 type checkError struct{ error }
 
 func (e checkError) Unwrap() error { return e.error }
 
-// Complete checks, once a block was parsed without an error, whether it misses
-// something.
+// Complete calls check after a block was parsed without an error, to find out
+// whether an option is missing.
 func Complete(d *caddyfile.Dispenser, err error, check func() error) error {
 	if err != nil {
 		return err
@@ -84,8 +84,8 @@ func Complete(d *caddyfile.Dispenser, err error, check func() error) error {
 	return nil
 }
 
-// Naming makes the errors of all options begin with their names, as those of
-// Provision and Validate do.
+// Naming makes the errors of all options begin with the option's name, like the
+// errors of Provision and Validate.
 func Naming(options map[string]func() error) map[string]func() error {
 	for name, parse := range options {
 		options[name] = func() error {
@@ -99,7 +99,8 @@ func Naming(options map[string]func() error) map[string]func() error {
 	return options
 }
 
-// Inside makes an error begin with the name of what it is about.
+// Inside makes an error begin with the name of the option or object that it is
+// about.
 func Inside(name string, err error) error {
 	if err == nil {
 		return nil
@@ -107,7 +108,7 @@ func Inside(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// Text parses exactly one argument, which is not empty.
+// Text parses exactly one argument, which must not be empty.
 func Text(d *caddyfile.Dispenser, s *string) func() error {
 	return func() error {
 		if !d.AllArgs(s) || *s == "" {
@@ -117,8 +118,8 @@ func Text(d *caddyfile.Dispenser, s *string) func() error {
 	}
 }
 
-// Address parses the address of something that is sent codes or secrets,
-// behind which the word insecure may stand. Each address needs its own.
+// Address parses the address of a server that receives codes or secrets. The word
+// insecure may follow it, once for each address.
 func Address(d *caddyfile.Dispenser, address *string, insecure *bool) func() error {
 	return func() error {
 		args, word := CutInsecure(d.RemainingArgs())
@@ -131,7 +132,7 @@ func Address(d *caddyfile.Dispenser, address *string, insecure *bool) func() err
 	}
 }
 
-// CutInsecure takes the word insecure from the end of an option's arguments.
+// CutInsecure removes the word insecure from the end of an option's arguments.
 func CutInsecure(args []string) (others []string, insecure bool) {
 	if last := len(args) - 1; last > 0 && args[last] == Insecure {
 		return args[:last], true
@@ -139,7 +140,7 @@ func CutInsecure(args []string) (others []string, insecure bool) {
 	return args, false
 }
 
-// CheckAddress is the check of an address.
+// CheckAddress returns a function that validates an address.
 func CheckAddress(insecure bool) func(string) error {
 	return func(s string) error {
 		_, err := RemoteURL(s, insecure)
@@ -147,8 +148,8 @@ func CheckAddress(insecure bool) func(string) error {
 	}
 }
 
-// Literally checks a value where it stands, so that the error has the line. One
-// with a placeholder is known only later.
+// Literally validates a value while the Caddyfile is parsed, so that the error has
+// the line. It skips values with placeholders, which are resolved later.
 func Literally(d *caddyfile.Dispenser, s string, check func(string) error) error {
 	if strings.Contains(s, "{") {
 		return nil
@@ -159,7 +160,7 @@ func Literally(d *caddyfile.Dispenser, s string, check func(string) error) error
 	return nil
 }
 
-// CheckedText is Text whose value is checked.
+// CheckedText is Text with a check of the value.
 func CheckedText(d *caddyfile.Dispenser, s *string, check func(string) error) func() error {
 	return func() error {
 		if err := Text(d, s)(); err != nil {
@@ -179,7 +180,7 @@ func List(d *caddyfile.Dispenser, list *[]string) func() error {
 	}
 }
 
-// Flag parses an option that is on if it is there.
+// Flag parses an option that takes no value: if it occurs, it is on.
 func Flag(d *caddyfile.Dispenser, on *bool) func() error {
 	return func() error {
 		if *on = true; d.NextArg() {
@@ -189,7 +190,7 @@ func Flag(d *caddyfile.Dispenser, on *bool) func() error {
 	}
 }
 
-// A Value reads one argument, or says why it can't.
+// A Value parses one argument, or returns why it can't.
 type Value func(arg string) (complaint string)
 
 // OneValue parses an option with one value.
@@ -206,7 +207,7 @@ func OneValue(d *caddyfile.Dispenser, read Value) func() error {
 	}
 }
 
-// Duration reads a duration above zero.
+// Duration parses a duration above zero.
 func Duration[D ~int64](to *D) Value {
 	return func(arg string) string {
 		duration, err := caddy.ParseDuration(arg)
@@ -218,7 +219,7 @@ func Duration[D ~int64](to *D) Value {
 	}
 }
 
-// Timeout is Duration for somebody else's time.
+// Timeout is Duration with the upper bound for timeouts.
 func Timeout(to *caddy.Duration) Value {
 	return func(arg string) string {
 		complaint := Duration(to)(arg)
@@ -229,8 +230,7 @@ func Timeout(to *caddy.Duration) Value {
 	}
 }
 
-// Int reads a number above zero, which would mean that the option is not
-// set.
+// Int parses a number above zero. Zero would mean that the option is not set.
 func Int(to *int) Value {
 	return func(arg string) string {
 		n, err := strconv.Atoi(arg)
@@ -244,5 +244,5 @@ func Int(to *int) Value {
 
 // Values
 
-// Insecure stands behind what a standard forbids.
+// Insecure is the word that allows what a standard forbids.
 const Insecure = "insecure"

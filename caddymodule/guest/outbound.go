@@ -17,30 +17,30 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// Outbound carries the requests of all guest modules, and outlives a config
-// reload, so that no connection is made anew for one.
+// Outbound carries the requests of all plugins. It outlives config reloads, so that
+// its connections stay open.
 var Outbound = newTransport()
 
 func newTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost = 16 // of many logins at once
+	t.MaxIdleConnsPerHost = 16 // for many logins at once
 	t.MaxResponseHeaderBytes = 64 << 10
 	return t
 }
 
 var (
 	errNoAnswer = errors.New("no answer in time")
-	// ErrTooLarge is the answer of whole to one over its limit.
+	// ErrTooLarge is returned for an answer over the limit.
 	ErrTooLarge = errors.New("its answer is too large")
 	errInsecure = errors.New("its URL is not https")
 )
 
-// An outage is an answer that says that the server can't answer now.
+// An outage is an answer by which a server says that it can't serve the request now.
 type outage struct{ status int }
 
 func (o *outage) Error() string { return fmt.Sprintf("it answered %d", o.status) }
 
-// Client returns a client that follows no redirect.
+// Client returns a client that follows no redirects.
 func Client(t http.RoundTripper, timeout caddy.Duration) *http.Client {
 	return &http.Client{
 		Transport:     t,
@@ -49,19 +49,20 @@ func Client(t http.RoundTripper, timeout caddy.Duration) *http.Client {
 	}
 }
 
-// SendOnce lets Go's transport send a request again when the idle connection
-// it chose turns out to be closed, as it does with a GET. The header is not
-// sent: see http.Transport.
+// SendOnce lets Go's transport repeat a request, as it does with a GET, if the idle
+// connection that it chose turns out to be closed. The header itself is not sent:
+// see http.Transport.
 func SendOnce(h http.Header) { h["Idempotency-Key"] = []string{} }
 
-// Transport is a transport that reads an answer to its end before it hands it on:
-// whatever goes wrong on the way is then an error of the request, and not one
-// of whoever parses the answer. A 429 or 5xx is an error, too.
+// Transport reads an answer completely before it returns it. A failure on the way is
+// then an error of the request and not of the code that parses the answer. It also
+// returns an error for a 429 or 5xx.
 type Transport struct {
 	MaxAnswer int64
-	HTTPSOnly bool // but for this machine
-	// Unrepeated: what may have reached the server is not sent again, as the code of a
-	// login, which the server may have taken.
+	HTTPSOnly bool // except on this machine
+	// Unrepeated prevents Go's transport from repeating a request that the server
+	// may already have received, such as one with the code of a login, which works
+	// once.
 	Unrepeated bool
 }
 
@@ -96,8 +97,8 @@ func (w Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Cause returns what is wrong in words that are known to hold no secret:
-// an error of package http tells the URL, and may quote what the server sent.
+// Cause describes an error in words that contain no secret. The errors of package
+// http contain the URL and may quote what the server sent.
 func Cause(err error) error {
 	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() || errors.Is(err, context.DeadlineExceeded) {
 		return errNoAnswer
@@ -122,7 +123,7 @@ func Cause(err error) error {
 	return errors.New("its answer is not valid HTTP")
 }
 
-// ReachAdvice tells what to do where something was not reached, or did not answer.
+// ReachAdvice says what to do if a server could not be reached or did not answer.
 func ReachAdvice(err error) string {
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return "see that the name is right, and that names are resolved on this machine"
@@ -136,8 +137,8 @@ func ReachAdvice(err error) string {
 	return "see that the address is right, that it runs, and that no firewall is between"
 }
 
-// HTTPURL parses the URL of something to be asked. The error does not repeat
-// it: it may hold credentials.
+// HTTPURL parses the URL of a server. The error does not repeat the URL, since it
+// may contain credentials.
 func HTTPURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
@@ -151,8 +152,8 @@ func CheckURL(s string) error {
 	return err
 }
 
-// RemoteURL parses the URL of something that is sent codes or secrets. Plain http
-// is taken for this machine only, unless it may be insecure.
+// RemoteURL parses the URL of a server that receives codes or secrets. It accepts
+// plain http only for this machine, unless insecure is true.
 func RemoteURL(s string, insecure bool) (*url.URL, error) {
 	u, err := HTTPURL(s)
 	if err == nil && !insecure && !secureURL(u) {
@@ -161,7 +162,7 @@ func RemoteURL(s string, insecure bool) (*url.URL, error) {
 	return u, err
 }
 
-// HTTPWeakness tells of an address that may be insecure, and is.
+// HTTPWeakness reports addresses that use plain http because insecure allows it.
 func HTTPWeakness(insecure bool, addresses ...string) []Weakness {
 	for _, address := range addresses {
 		if u, err := url.Parse(address); insecure && err == nil && !secureURL(u) {
@@ -174,7 +175,7 @@ func HTTPWeakness(insecure bool, addresses ...string) []Weakness {
 	return nil
 }
 
-// HTTPSURL parses the URL of a page that is given secrets.
+// HTTPSURL parses the URL of a page that receives secrets.
 func HTTPSURL(s string) (*url.URL, error) {
 	u, err := HTTPURL(s)
 	if err != nil {
@@ -199,8 +200,8 @@ func Loopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// HostPort returns the host:port of a URL, or of the proxy that the environment
-// sets for it.
+// HostPort returns the host:port of a URL, or of the proxy that the environment sets
+// for it.
 func HostPort(u *url.URL) string {
 	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u}); err == nil && proxy != nil {
 		u = proxy
@@ -212,7 +213,8 @@ func HostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// EndpointOf is HostPort for a URL that is text; empty if it is none.
+// EndpointOf is HostPort for a URL given as text. It returns "" if the URL is
+// invalid.
 func EndpointOf(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// ResolveGiven is resolveSecret for one that may be left out: what is given
-// must not come to nothing.
+// ResolveGiven is resolveSecret for an optional secret. A secret that is given must
+// not resolve to an empty string.
 func ResolveGiven(what, s string) (string, error) {
 	if s == "" {
 		return "", nil
@@ -23,15 +23,15 @@ func ResolveGiven(what, s string) (string, error) {
 	return resolved, err
 }
 
-// placeholderOnly matches a secret that is nothing but a placeholder, so that
-// an error may name it.
+// placeholderOnly matches a secret that consists of one placeholder. An error may
+// then quote it.
 var placeholderOnly = regexp.MustCompile(`^\{(env\.\w+|file\.[^{}]+)\}$`)
 
-// shellVariable matches what a shell would replace, and Caddy does not.
+// shellVariable matches a variable that a shell would replace but Caddy does not.
 var shellVariable = regexp.MustCompile(`^\$(\{\w+\}|[A-Z][A-Z0-9_]*)$`)
 
-// CheckReplaced refuses a secret that would be the name of a variable instead of
-// its value.
+// CheckReplaced refuses a secret that is the name of a shell variable and not its
+// value.
 func CheckReplaced(s string) error {
 	if shellVariable.MatchString(s) {
 		return errors.New("it looks like a variable of a shell, which is taken as it stands; write {env.NAME} for the value of NAME")
@@ -39,9 +39,9 @@ func CheckReplaced(s string) error {
 	return nil
 }
 
-// resolveSecret replaces {env.NAME} and {file.PATH} in s, which the directive
-// what was given. The error names the directive and never the value: even a
-// part of it that only looks like a placeholder may be a part of a password.
+// resolveSecret replaces {env.NAME} and {file.PATH} in s, the value of the directive
+// what. The error names the directive and never quotes the value: a part that looks
+// like a placeholder may be part of a password.
 func resolveSecret(what, s string) (string, error) {
 	if err := CheckReplaced(s); err != nil {
 		return "", fmt.Errorf("%s: %w", what, err)
@@ -57,7 +57,7 @@ func resolveSecret(what, s string) (string, error) {
 	}
 }
 
-// ResolveInto replaces a secret by what resolveSecret makes of it.
+// ResolveInto replaces a secret in place with its resolved value.
 func ResolveInto(what string, s *string) error {
 	resolved, err := resolveSecret(what, *s)
 	if err == nil {
@@ -66,11 +66,11 @@ func ResolveInto(what string, s *string) error {
 	return err
 }
 
-// maxQuoted bounds what a log line tells of a stranger's words.
+// maxQuoted limits how much of another server's text a log line contains.
 const maxQuoted = 300
 
-// Scrub makes what a stranger said fit for a log line: without the secrets,
-// on one line, and short.
+// Scrub makes another server's text safe for a log line: it removes the secrets,
+// joins the lines and shortens the text.
 func Scrub(text string, secrets ...string) string {
 	for _, secret := range secrets {
 		if secret != "" {

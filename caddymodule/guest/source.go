@@ -7,16 +7,17 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// A Source tells where a Caddyfile has a directive (the empty key) and each option
-// in its block, as `file:line`. The keys are the options' names from the outside
-// in, such as `company acme mail from`. It is nil for a configuration in JSON.
+// A Source maps a directive (the empty key) and each option in its block to the
+// position in the Caddyfile, as `file:line`. A key lists the names of the options
+// from the outside in, such as `company acme mail from`. It is nil for a
+// configuration in JSON.
 type Source map[string]string
 
-// named lists the options that may be repeated and whose first argument tells one
-// from another. No other argument is in a key: it may be a secret.
+// named lists the repeatable options whose first argument distinguishes them. Keys
+// contain no other arguments, since these may be secrets.
 var named = map[string]bool{"company": true, "disclaimer": true, "oauth": true, "account": true, "key": true}
 
-// SourceOf reads the lines of a directive, with whose first token d begins.
+// SourceOf reads the positions of a directive. d must begin with its first token.
 func SourceOf(d *caddyfile.Dispenser) Source {
 	defer d.Reset()
 	d.Next()
@@ -41,15 +42,15 @@ func (s Source) read(d *caddyfile.Dispenser, outer string) {
 	}
 }
 
-// add keeps the first of those that are repeated.
+// add keeps the first position of a repeated option.
 func (s Source) add(key, at string) {
 	if s[key] == "" {
 		s[key] = at
 	}
 }
 
-// Line returns the line of what a text is about: it names the options from the
-// outside in, as our errors do. Words that name none are skipped.
+// Line returns the position of the option that a text is about. The text names the
+// options from the outside in, as our errors do. Line skips other words.
 func (s Source) Line(text string) string {
 	words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" :;,", r) })
 	key := s.descend(words)
@@ -74,7 +75,7 @@ func (s Source) descend(words []string) (key string) {
 	return key
 }
 
-// At adds the line to an error that begins with the names of options.
+// At adds the position to an error that begins with the names of options.
 func (s Source) At(err error) error {
 	if err == nil || s == nil {
 		return err

@@ -9,61 +9,61 @@ import (
 	"github.com/mnemogate/mnemogate/store"
 )
 
-// A ClockStore is a Store whose server has a clock of its own.
+// A ClockStore is a Store whose server has its own clock.
 type ClockStore interface {
 	// Clock returns the server's time.
 	Clock(context.Context) (time.Time, error)
 }
 
-// A FaultyStore is a Store whose server may be set up to lose things.
+// A FaultyStore is a Store whose server may be configured so that it loses data.
 type FaultyStore interface {
 	Faults(context.Context) ([]store.Fault, error)
 }
 
-// A PrefixStore is a Store whose keys are beside those of others.
+// A PrefixStore is a Store that shares its key space with other programs.
 type PrefixStore interface {
-	// KeyPrefix is what all its keys begin with.
+	// KeyPrefix returns the prefix of all its keys.
 	KeyPrefix() string
 }
 
 // A BackupStore is a Store that can be copied while it is in use.
 type BackupStore interface {
-	// Backup writes what the store has at this moment, to the writer that begin
-	// returns for this many bytes. After an error what was written is of no use.
+	// Backup writes a snapshot of the store to the writer that begin returns. It
+	// calls begin with the size in bytes. If it returns an error, discard what was
+	// written.
 	Backup(ctx context.Context, begin func(size int64) io.Writer) error
 }
 
-// A StoreModule is what a module of the namespaces mnemogate.accounts and
-// mnemogate.sessions must be. It is only the configuration of a store: the app
-// keeps the store itself, which outlives the config.
+// A StoreModule is a module in the namespaces mnemogate.accounts and
+// mnemogate.sessions. It is only the configuration of a store. The app holds the
+// store itself, which outlives the config.
 type StoreModule interface {
-	// Key names the store, and is asked for once the module is provisioned.
-	// Configs whose modules have the same key share one store, so a reload
-	// keeps it. It begins with the module's name, holds whatever makes a
-	// difference, and secrets only hashed.
+	// Key identifies the store. It is called after the module is provisioned.
+	// Configs whose modules have the same key share one store, so a reload keeps the
+	// store open. The key begins with the module's name and includes every setting
+	// that makes a difference, with secrets only as hashes.
 	Key() string
-	// Store makes the store that Key names. It touches neither disk nor
-	// network: caddy validate calls it, too.
+	// Store creates the store that Key identifies. It must not use the disk or the
+	// network, since caddy validate calls it, too.
 	Store() (Store, error)
 }
 
-// A Store keeps accounts (then it is an AccountsStore), sessions (a
-// SessionsStore) or both.
+// A Store keeps accounts (an AccountsStore), sessions (a SessionsStore) or both.
 type Store interface {
-	// Start makes the store ready for use. The context bounds only the call.
-	// It is called by each config that shares the store, and again after it
-	// has failed; on one that is ready it does nothing. An error that wraps
-	// ErrUnreachable may pass, any other refuses the config.
+	// Start makes the store ready for use. The context limits only this call. Each
+	// config that shares the store calls Start, and calls it again after an error.
+	// On a store that is ready it does nothing. An error that wraps ErrUnreachable
+	// may be temporary; any other error makes the config invalid.
 	Start(context.Context) error
-	// Close lets the calls in flight finish, for a few seconds at most, and
-	// then gives up all that the store holds. Requests of an old config may
-	// still come after it: they get an error.
+	// Close waits a few seconds at most for calls in flight, and then releases
+	// everything that the store holds. Calls from requests of an old config may
+	// still arrive later and must return an error.
 	Close() error
 }
 
-// ErrUnreachable, wrapped by the error of a Store's Start, says that a server
-// did not answer, or a disk takes no writes. The config is taken, and requests are answered
-// service.unavailable until it does.
+// ErrUnreachable means that a server did not answer or that a disk accepts no
+// writes. If the error of Start wraps it, the config is accepted, and requests get
+// service.unavailable until Start succeeds.
 var ErrUnreachable = store.ErrUnreachable
 
 // StoreAdvice says what to do about an error of a Store.
@@ -81,20 +81,21 @@ type SessionsStore interface {
 	Sessions() record.Sessions
 }
 
-// A FeedingStore is a SessionsStore that hears of what ends on other nodes.
-// Only the sessions of such a one are remembered.
+// A FeedingStore is a SessionsStore that receives revocations from other nodes. A
+// node keeps sessions in memory only if their store is a FeedingStore.
 type FeedingStore interface {
 	SessionsStore
-	// Run tells feed what it hears, until ctx ends. It copes with a store that
-	// can't be reached.
+	// Run passes what it receives to feed until ctx ends. It must handle a store
+	// that can't be reached.
 	Run(ctx context.Context, feed record.Feed)
 }
 
-// A SharedStore is a SessionsStore that several deployments may use at once. Each
-// has an accounts store of its own.
+// A SharedStore is a SessionsStore that several deployments can use at once. Each of
+// them has its own accounts store.
 type SharedStore interface {
 	SessionsStore
-	// SetDeployment names the deployment, whose sessions no other finds. It is
-	// called once, before Start; until then the store is not used.
+	// SetDeployment sets the name of the deployment. Other deployments cannot find
+	// its sessions. It is called once, before Start and before any other use of the
+	// store.
 	SetDeployment(name string)
 }

@@ -2,25 +2,25 @@ package guest
 
 import "context"
 
-// A Trial is one message by which caddy mnemogate doctor tries out a sender or a
-// receiver of events. It says that it is a test, and has nothing secret in it.
+// A Trial is one message with which caddy mnemogate doctor tests a sender or a
+// receiver of events. The message says that it is a test and contains nothing
+// secret.
 type Trial struct {
-	// Answer is what the gateway answered, as far as it can be told: 200 bytes of
-	// it, and no secrets of the gateway.
+	// Answer is the first 200 bytes of the gateway's answer, without secrets.
 	Answer string
-	// Advice is what to do about it, if it failed.
+	// Advice is what to do if the trial failed.
 	Advice string
 }
 
 type trialKey struct{}
 
-// In returns a context to send it in.
+// In returns a context that marks a message as this trial.
 func (t *Trial) In(ctx context.Context) context.Context {
 	return context.WithValue(ctx, trialKey{}, t)
 }
 
-// TrialOf returns the trial that a message is sent for, or nil if it is a real one. A
-// sender may fill it in before it returns; what it does not, doctor does without.
+// TrialOf returns the trial that a message belongs to, or nil for a real message. A
+// sender may set its fields before it returns. doctor works without them.
 func TrialOf(ctx context.Context) *Trial {
 	t, _ := ctx.Value(trialKey{}).(*Trial)
 	return t

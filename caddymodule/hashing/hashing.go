@@ -1,8 +1,8 @@
-// Package hashing derives the keys of passwords in child processes of low
-// priority. A hash takes a CPU and 19 MiB for tens of milliseconds, and requests
-// that need no hash should feel neither that nor the garbage collections after it.
-// A child is this program under another name, and lives as long as its standard
-// input. Start at Processes.
+// Package hashing hashes passwords in child processes of low priority. A hash takes
+// a CPU and 19 MiB for tens of milliseconds. Neither that nor the garbage collection
+// afterwards should slow down requests that need no hash. A child is the same
+// program under another name, and runs until its standard input is closed. Start at
+// Processes.
 package hashing
 
 import (
@@ -23,12 +23,12 @@ import (
 	"github.com/mnemogate/mnemogate/flows/password"
 )
 
-// childName is what a process list shows, and how a child knows itself.
+// childName is the name in the process list, by which a child recognizes itself.
 const childName = "mnemogate-hashing"
 
 func init() {
 	if os.Args[0] == childName {
-		signal.Ignore(os.Interrupt, syscall.SIGTERM) // meant for Caddy, which may still let logins finish
+		signal.Ignore(os.Interrupt, syscall.SIGTERM) // meant for Caddy, which may still finish logins
 		server := rpc.NewServer()
 		server.RegisterName("child", service{})
 		server.ServeConn(conn{os.Stdin, os.Stdout})
@@ -42,10 +42,10 @@ type conn struct {
 	io.WriteCloser
 }
 
-// A Task asks a child for a key.
+// A Task asks a child to derive a key.
 type Task struct{ Hash, Secret string }
 
-// service is what a child serves.
+// service is the RPC service of a child.
 type service struct{}
 
 func (service) Derive(task Task, key *[]byte) (err error) {
@@ -53,21 +53,22 @@ func (service) Derive(task Task, key *[]byte) (err error) {
 	return err
 }
 
-// Processes are the children. One for each call at a time is started when it is
-// first needed, so that none waits for another's garbage collections.
+// Processes are the child processes. There is one for each concurrent call, started
+// when it is first needed, so that no call waits for the garbage collection of
+// another.
 type Processes struct {
 	idle     chan *child
 	mu       sync.Mutex
 	failedAt time.Time // when a child last failed to start
 }
 
-// New returns Processes for up to n calls at a time.
+// New returns Processes for up to n concurrent calls.
 func New(n int) *Processes { return &Processes{idle: make(chan *child, n)} }
 
-// Derive is password.DeriveKey, done by a child. If the child dies over it (for
-// want of memory, say), a new one tries once more, since the idle ones may have
-// died too. If none can be started (a sandbox forbids it, say), this process does
-// the work.
+// Derive is password.DeriveKey in a child process. If the child dies, for example
+// because memory ran out, Derive tries once more with a new child, since the idle
+// ones may have died too. If no child can be started, for example in a sandbox, this
+// process derives the key.
 func (p *Processes) Derive(hash, secret string) (key []byte, err error) {
 	for try := range 2 {
 		c := p.take(try > 0)
@@ -84,8 +85,8 @@ func (p *Processes) Derive(hash, secret string) (key []byte, err error) {
 	return nil, fmt.Errorf("the process that hashes passwords died: %w", err)
 }
 
-// take returns a child, a new one if none is idle or anew is set, or nil if none
-// could be started within the last minute.
+// take returns an idle child, or a new one if none is idle or anew is set. It
+// returns nil if a child failed to start within the last minute.
 func (p *Processes) take(anew bool) *child {
 	if !anew {
 		select {
@@ -118,7 +119,8 @@ func start() (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A child needs neither the environment, with its secrets, nor the directory.
+	// A child needs neither the environment, which contains secrets, nor the
+	// directory.
 	cmd := &exec.Cmd{Path: program, Args: []string{childName}, Env: []string{}, Dir: os.TempDir()}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

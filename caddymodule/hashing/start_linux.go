@@ -6,23 +6,24 @@ import (
 	"syscall"
 )
 
-// ownProgram is what this process runs, also if its file was replaced since.
+// ownProgram returns the program of this process, even if its file has been
+// replaced.
 func ownProgram() (string, error) { return "/proc/self/exe", nil }
 
-// lower, added to this process' nice value, leaves the other a tenth of a CPU that
-// this one wants for itself. The lowest priority would leave it a hundredth: a flood
-// of requests, be they refused, would keep everybody from logging in.
+// lower is added to this process's nice value. While this process is busy, a child
+// then gets about a tenth of a CPU. At the lowest priority it would get a hundredth,
+// and a flood of requests, even refused ones, would keep all users from logging in.
 const lower = 10
 
-// startLow starts a process with a low priority. In Linux that belongs to threads
-// and is inherited, and who has lowered it can't raise it again: so a thread does
-// it that ends with its goroutine.
+// startLow starts a process with a low priority. On Linux the priority belongs to a
+// thread and is inherited, and a thread that lowered it can't raise it again. So
+// startLow uses a thread that ends with its goroutine.
 func startLow(cmd *exec.Cmd) error {
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		if p, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil { // 20 less the nice value
-			syscall.Setpriority(syscall.PRIO_PROCESS, 0, 20-p+lower) // without it all is well but slower
+		if p, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0); err == nil { // 20 minus the nice value
+			syscall.Setpriority(syscall.PRIO_PROCESS, 0, 20-p+lower) // on failure the process only has a higher priority
 		}
 		started <- cmd.Start()
 	}()

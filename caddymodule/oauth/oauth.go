@@ -1,6 +1,6 @@
-// Package oauth has the built-in guests that log users in with a provider, a file
-// for each kind: oidc and oauth2; oauth.go is what they share. A new one is a
-// guest.OAuthModule, registered as mnemogate.oauth.<name>.
+// Package oauth contains the built-in plugins that log users in with a provider:
+// oidc and oauth2, with one file each. Their common part is in oauth.go. To add a
+// provider, write a guest.OAuthModule and register it as mnemogate.oauth.<name>.
 package oauth
 
 import (
@@ -33,50 +33,50 @@ import (
 const (
 	defaultOAuthTimeout = caddy.Duration(5 * time.Second)
 	maxOAuthAnswer      = 1 << 20
-	maxSubject          = 255 // OpenID Connect Core 2, sub
+	maxSubject          = 255 // OpenID Connect Core, section 2, sub
 	clockSkew           = 5 * time.Minute
 )
 
-// oauthClient is what the providers share: who we are to them.
+// oauthClient is the common part of the providers: our registration with them.
 type oauthClient struct {
 	// The client id that the provider gave you; required.
 	ClientID string `json:"client_id,omitempty"`
 
 	// The client secret that the provider gave you. Use a placeholder like
-	// {env.NAME} or {file.PATH} for it. May be left out only with
-	// require_pkce.
+	// {env.NAME} or {file.PATH}. You may omit it only with require_pkce.
 	ClientSecret string `json:"client_secret,omitempty"`
 
-	// The redirect URIs that clients may use, character by character; at
-	// least one.
+	// The redirect URIs that clients may use, compared character by character. At
+	// least one is required.
 	RedirectURI []string `json:"redirect_uri,omitempty"`
 
-	// What users know the provider by, as on the login page's button. Default: the
+	// The provider's name for users, as on the login page's button. Default: the
 	// host of its address.
 	Name string `json:"name,omitempty"`
 
-	// What a client asks the provider for; it is told of it in client.json.
-	// Default: `openid` with OpenID Connect, and `email` beside it with
-	// link_verified_email; else the provider's own.
+	// The scopes that clients request from the provider. Clients find them in
+	// client.json. Default: `openid` with OpenID Connect, plus `email` with
+	// link_verified_email; otherwise the provider's default.
 	Scope []string `json:"scope,omitempty"`
 
-	// Refuse a login without code_verifier (RFC 7636). Default: false.
+	// Whether to refuse a login without code_verifier (RFC 7636). Default: false.
 	RequirePKCE bool `json:"require_pkce,omitempty"`
 
-	// Bind an account to the provider's user at the first login if its primary
-	// email is one that the provider says it has verified: the same byte for
-	// byte, but for the case of ASCII letters. The account's owner is told of
-	// it, by mail or else by SMS. Only for providers that you trust with every
-	// account. Default: false.
+	// Whether to bind an account to the provider's user at the first login if the
+	// account's primary email is one that the provider has verified. The two emails
+	// must be equal byte for byte, except for the case of ASCII letters. The
+	// account's owner gets a notice by mail, or by SMS if mail is not possible.
+	// Enable it only for a provider that you trust with every account. Default:
+	// false.
 	LinkVerifiedEmail bool `json:"link_verified_email,omitempty"`
 
-	// How long one login may take at the provider, all requests together, at
-	// most 1m. Default: 5s.
+	// The time limit for all requests of one login to the provider, at most 1m.
+	// Default: 5s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// Whether the provider's addresses may be http on another machine: everyone
-	// on the way then reads codes, secrets and tokens, and can log in as anyone.
-	// A warning at each start says so. Default: false.
+	// Whether the provider's addresses may be http on another machine. Anyone on the
+	// network path can then read codes, secrets and tokens, and log in as any user.
+	// Each start logs a warning. Default: false.
 	Insecure bool `json:"insecure,omitempty"`
 
 	client *http.Client
@@ -94,7 +94,7 @@ func (c *oauthClient) Settings() tenant.OAuth {
 	}
 }
 
-// options returns those that every provider has.
+// options returns the options that every provider has.
 func (c *oauthClient) options(d *caddyfile.Dispenser) map[string]func() error {
 	return map[string]func() error{
 		"client_id":           guest.Text(d, &c.ClientID),
@@ -118,7 +118,7 @@ func (c *oauthClient) provision(what string) error {
 		guest.ResolveInto(what+": client_secret", &c.ClientSecret))
 }
 
-// checkGiven refuses a client that misses something.
+// checkGiven refuses a client without a required option.
 func (c *oauthClient) checkGiven() error {
 	switch {
 	case c.ClientID == "":
@@ -148,9 +148,9 @@ func (c *oauthClient) validate(what string) error {
 	return guest.CheckTimeout(what, c.Timeout)
 }
 
-var scopeToken = regexp.MustCompile(`^[!#-[\]-~]+$`) // RFC 6749, 3.3
+var scopeToken = regexp.MustCompile(`^[!#-[\]-~]+$`) // RFC 6749, section 3.3
 
-// nameAfter sets what users know a provider by to the host of its address.
+// nameAfter sets the provider's default name to the host of its address.
 func (c *oauthClient) nameAfter(address string) {
 	if u, err := url.Parse(address); err == nil && c.Name == "" {
 		c.Name = u.Hostname()
@@ -166,17 +166,17 @@ func (c *oauthClient) url(s string) (*url.URL, error) {
 	return u, err
 }
 
-// begin bounds all that one login does at the provider.
+// begin sets the time limit for all requests of one login.
 func (c *oauthClient) begin(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx = oidc.ClientContext(ctx, c.client) // is x/oauth2's, too
+	ctx = oidc.ClientContext(ctx, c.client) // x/oauth2 uses the same context key
 	return context.WithTimeout(ctx, time.Duration(c.Timeout))
 }
 
-// exchange trades the code for tokens. The style is never x/oauth2's own
-// choice: to find one it would spend the code twice.
+// exchange exchanges the code for tokens. It always sets the style: to find it out,
+// x/oauth2 would send the code twice.
 func (c *oauthClient) exchange(ctx context.Context, tokenURL string, style oauth2.AuthStyle, grant tenant.OAuthGrant) (*oauth2.Token, error) {
 	if c.ClientSecret == "" {
-		style = oauth2.AuthStyleInParams // RFC 6749 3.2.1: a public client names itself
+		style = oauth2.AuthStyleInParams // RFC 6749, section 3.2.1: a public client sends its client_id
 	}
 	config := oauth2.Config{
 		ClientID:     c.ClientID,
@@ -195,13 +195,14 @@ func (c *oauthClient) exchange(ctx context.Context, tokenURL string, style oauth
 	return token, nil
 }
 
-// oauthFailed says why the provider's word is not taken.
+// oauthFailed returns the error for a login that the provider refused or answered
+// wrongly.
 func oauthFailed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", wire.ErrOAuthFailed, fmt.Sprintf(format, args...))
 }
 
-// tokenErrorCodes are those of RFC 6749 5.2 and of GitHub. Any other might be
-// what was sent.
+// tokenErrorCodes are the error codes of RFC 6749, section 5.2, and of GitHub. Any
+// other code could repeat something secret from the request.
 var tokenErrorCodes = []string{
 	"invalid_request",
 	"invalid_client",
@@ -214,11 +215,11 @@ var tokenErrorCodes = []string{
 	"bad_verification_code",
 }
 
-// tokenError tells a refusal from an outage: a provider refuses with an OAuth
-// error, some of them with 200, or with a 4xx, some of them without an OAuth
-// error. Whatever else comes, such as an answer that broke off, says nothing of
-// the code. The text of x/oauth2's error holds the answer's body, so none of it
-// is used.
+// tokenError distinguishes a refusal from an outage. A provider refuses with an
+// OAuth error, sometimes with status 200, or with a 4xx, sometimes without an OAuth
+// error. Any other failure, such as an incomplete answer, says nothing about the
+// code. The text of x/oauth2's error contains the answer's body, so none of it is
+// used.
 func tokenError(err error) error {
 	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
 	switch {
@@ -235,7 +236,7 @@ func tokenError(err error) error {
 	}
 }
 
-// unreached reports whether a request failed, rather than its answer.
+// unreached reports whether the request failed, and not just its answer.
 func unreached(err error) bool {
 	if errors.Is(err, guest.ErrTooLarge) {
 		return false
@@ -249,8 +250,7 @@ func usableSubject(s string) bool {
 	return s != "" && len(s) <= maxSubject && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// newOAuthUser refuses a subject that can't be kept, and leaves out an email
-// that is none.
+// newOAuthUser refuses a subject that can't be stored, and drops an invalid email.
 func newOAuthUser(subject, email string, verified bool) (tenant.OAuthUser, error) {
 	if !usableSubject(subject) {
 		return tenant.OAuthUser{}, oauthFailed("the provider names the user in a way that can't be kept")
@@ -261,20 +261,20 @@ func newOAuthUser(subject, email string, verified bool) (tenant.OAuthUser, error
 	return tenant.OAuthUser{Subject: subject, Email: email, EmailVerified: verified}, nil
 }
 
-// fresh is a transport that asks for a document within measure, and else answers
-// with the last one. go-oidc asks for the keys anew for each ID token whose key it
-// does not know, since providers change keys (OpenID Connect Core 10.1.1): one
-// that says a new key id each time would have us ask each time.
+// fresh is a transport that limits how often it fetches a document. Beyond the limit
+// it returns the last answer. go-oidc fetches the keys again for each ID token with
+// an unknown key, since providers rotate keys (OpenID Connect Core, section 10.1.1).
+// Tokens that each name a new key id would otherwise cause a request each.
 type fresh struct {
 	http.RoundTripper
 	now func() time.Time
 
-	mu    sync.Mutex // held while the server is asked: others wait for its answer
+	mu    sync.Mutex // held during the request, so that others wait for its answer
 	body  []byte     // nil before the first answer
 	asked *rate.Limiter
 }
 
-// Two may be needed at once: the keys as they were, and then new ones.
+// Two fetches may be needed at once: the current keys, and then the new ones.
 const (
 	keysFresh  = 10 * time.Second
 	keysAtOnce = 2

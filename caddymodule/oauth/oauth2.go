@@ -22,37 +22,37 @@ import (
 
 func init() { caddy.RegisterModule(OAuth2{}) }
 
-// OAuth2 logs users in with a provider that speaks OAuth 2.0 without OpenID
-// Connect, like GitHub: the code is exchanged for an access token, and the
-// user is who the provider's userinfo answer says. Only https is spoken, but
-// to this machine or where it may be insecure, and no redirect is followed.
+// OAuth2 logs users in with a provider that supports OAuth 2.0 without OpenID
+// Connect, like GitHub. It exchanges the code for an access token, and the
+// provider's userinfo answer identifies the user. It uses only https, except on this
+// machine or where an address may be insecure, and follows no redirects.
 type OAuth2 struct {
-	// Where a browser is sent to log in. Clients are told of it; without it they
-	// must know. Default: none.
+	// The URL where the user logs in with a browser. Clients find it in client.json.
+	// Without it they must know the URL. Default: none.
 	AuthorizeURL string `json:"authorize_url,omitempty"`
 
-	// Where codes are exchanged; required.
+	// The token endpoint, which exchanges codes; required.
 	TokenURL string `json:"token_url,omitempty"`
 
-	// Where the user is asked for, with the access token as a Bearer token;
-	// required. The answer is a JSON object.
+	// The userinfo endpoint; required. It receives the access token as a Bearer
+	// token and answers a JSON object.
 	UserinfoURL string `json:"userinfo_url,omitempty"`
 
-	// The field of that object that identifies the user for good: a string or
-	// an integer. A dot leads into an object or, before a number, into a list:
-	// `data.id`, `response.0.id`. Never use an email or a name that can be
-	// changed. Required.
+	// The field of that object that permanently identifies the user: a string or an
+	// integer. A dot selects a member of an object or, before a number, an element
+	// of a list: `data.id`, `response.0.id`. Required. Never use an email or a name
+	// that can change: its next owner could log in to the account.
 	Subject string `json:"subject,omitempty"`
 
-	// The field with the email, written like subject. Default: none.
+	// The field with the email, in the same syntax. Default: none.
 	Email string `json:"email,omitempty"`
 
-	// The field that is true (or "true") if the provider has verified the
-	// email, written like subject. Default: none; no email is verified then.
+	// The field that is true (or "true") if the provider has verified the email, in
+	// the same syntax. Default: none, and emails count as unverified.
 	Verified string `json:"verified,omitempty"`
 
 	// How the client secret is sent: `basic`, in the Authorization header, or
-	// `post`, in the body. Default: `basic` (RFC 6749 2.3.1).
+	// `post`, in the body. Default: `basic` (RFC 6749, section 2.3.1).
 	AuthStyle string `json:"auth_style,omitempty"`
 	oauthClient
 }
@@ -177,7 +177,7 @@ func (p *OAuth2) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAu
 	return p.user(info)
 }
 
-// userinfo asks who the access token stands for.
+// userinfo asks the provider which user the access token belongs to.
 func (p *OAuth2) userinfo(ctx context.Context, accessToken string) ([]byte, error) {
 	if !httpguts.ValidHeaderFieldValue(accessToken) {
 		return nil, oauthFailed("the access token can't be sent in a header")
@@ -188,7 +188,7 @@ func (p *OAuth2) userinfo(ctx context.Context, accessToken string) ([]byte, erro
 	}
 	req.Header.Set("Authorization", "Bearer "+accessToken)
 	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "mnemogate") // GitHub asks for one
+	req.Header.Set("User-Agent", "mnemogate") // GitHub requires one
 	resp, err := p.client.Do(req)
 	if errors.Is(err, guest.ErrTooLarge) {
 		return nil, oauthFailed("userinfo: %v", guest.ErrTooLarge)
@@ -203,7 +203,7 @@ func (p *OAuth2) userinfo(ctx context.Context, accessToken string) ([]byte, erro
 	return io.ReadAll(resp.Body)
 }
 
-// user picks the configured fields from a userinfo answer.
+// user reads the configured fields from a userinfo answer.
 func (p *OAuth2) user(info []byte) (tenant.OAuthUser, error) {
 	decoder := json.NewDecoder(strings.NewReader(string(info)))
 	decoder.UseNumber() // ids above 2^53 must not be rounded
@@ -223,7 +223,8 @@ func (p *OAuth2) user(info []byte) (tenant.OAuthUser, error) {
 	return newOAuthUser(subject, email, verified == true || verified == "true")
 }
 
-// field follows a dotted path into a JSON document; nil if it leads nowhere.
+// field follows a dotted path into a JSON document. It returns nil if the path does
+// not exist.
 func field(doc any, path string) any {
 	if path == "" {
 		return nil

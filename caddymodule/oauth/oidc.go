@@ -21,15 +21,15 @@ import (
 
 func init() { caddy.RegisterModule(new(OIDC)) }
 
-// OIDC logs users in with an OpenID Connect provider. Its discovery document
-// is fetched at the first login and kept until the configuration is loaded
-// anew; a failure is tried again with the next login. The ID token's
-// signature, issuer, audience and times are verified, and its nonce if the
-// client sends one; the email is taken from it. Only https is spoken, but to
-// this machine or where it may be insecure, and no redirect is followed.
+// OIDC logs users in with an OpenID Connect provider. It fetches the discovery
+// document at the first login and keeps it until the configuration is reloaded.
+// After a failure the next login tries again. It verifies the ID token's signature,
+// issuer, audience and times, and its nonce if the client sends one. The email comes
+// from the ID token. It uses only https, except on this machine or where an address
+// may be insecure, and follows no redirects.
 type OIDC struct {
-	// The issuer, exactly as the provider writes it; its discovery document is
-	// below it, at /.well-known/openid-configuration.
+	// The issuer, exactly as the provider writes it. The discovery document is below
+	// it, at /.well-known/openid-configuration.
 	Issuer string `json:"issuer,omitempty"`
 	oauthClient
 
@@ -39,7 +39,7 @@ type OIDC struct {
 	now    func() time.Time
 }
 
-// discovery is what an issuer says of itself.
+// discovery is an issuer's discovery document.
 type discovery struct {
 	StartURL    string   `json:"authorization_endpoint"`
 	Challenges  []string `json:"code_challenge_methods_supported"`
@@ -52,14 +52,14 @@ type discovery struct {
 	keys  oidc.KeySet
 }
 
-// A failure is why the issuer was not asked with success, and when.
+// A failure records why and when the last discovery failed.
 type failure struct {
 	err error
 	at  time.Time
 }
 
-// askAgain is when an issuer that did not answer is asked again for those who only
-// want to know where logins begin.
+// askAgain is how long Start returns the last failure before it asks an issuer
+// again.
 const askAgain = 5 * time.Second
 
 // CaddyModule returns the Caddy module information.
@@ -161,8 +161,8 @@ func (p *OIDC) Start(ctx context.Context) (tenant.OAuthStart, error) {
 	return tenant.OAuthStart{URL: at.StartURL, PKCE: slices.Contains(at.Challenges, "S256")}, nil
 }
 
-// discovered returns what is known of the issuer. Callers who come while it is
-// being asked share the answer, each for as long as its own time lasts.
+// discovered returns the issuer's discovery document. Concurrent callers share one
+// request, and each waits no longer than its own context allows.
 func (p *OIDC) discovered(ctx context.Context) (*discovery, error) {
 	if known := p.found.Load(); known != nil {
 		return known, nil
@@ -171,7 +171,7 @@ func (p *OIDC) discovered(ctx context.Context) (*discovery, error) {
 		ctx, cancel := p.begin(context.WithoutCancel(ctx))
 		defer cancel()
 		var at *discovery
-		err := panics.Contain(func() (err error) { // this goroutine is nobody's
+		err := panics.Contain(func() (err error) { // no caller would recover a panic in this goroutine
 			at, err = p.discover(ctx)
 			return err
 		})
@@ -219,8 +219,8 @@ func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
 	return at, err
 }
 
-// idTokenAlgorithms are the asymmetric ones: a signature that anyone could
-// make who knows the client secret, or without a key, proves nothing.
+// idTokenAlgorithms are the asymmetric algorithms. Others prove nothing: anyone who
+// knows the client secret could sign, or there is no key at all.
 var idTokenAlgorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512,
 	oidc.ES256, oidc.ES384, oidc.ES512,
@@ -228,8 +228,8 @@ var idTokenAlgorithms = []string{
 	oidc.EdDSA,
 }
 
-// authStyle chooses how the client secret is sent. Without a list it is
-// client_secret_basic: OpenID Connect Discovery 3.
+// authStyle chooses how to send the client secret. Without a list the default is
+// client_secret_basic (OpenID Connect Discovery, section 3).
 func (at *discovery) authStyle() (oauth2.AuthStyle, error) {
 	switch methods := at.AuthMethods; {
 	case len(methods) == 0, slices.Contains(methods, "client_secret_basic"):
@@ -241,7 +241,7 @@ func (at *discovery) authStyle() (oauth2.AuthStyle, error) {
 	}
 }
 
-// keyErrors keeps the error of a KeySet, which go-oidc turns into text.
+// keyErrors keeps the error of a KeySet, which go-oidc reduces to text.
 type keyErrors struct {
 	oidc.KeySet
 	err error
@@ -254,7 +254,7 @@ func (k *keyErrors) VerifySignature(ctx context.Context, jwt string) ([]byte, er
 	return payload, err
 }
 
-// idClaims are the claims of an ID token that go-oidc leaves to us.
+// idClaims are the claims of an ID token that go-oidc does not verify.
 type idClaims struct {
 	AuthorizedParty string    `json:"azp"`
 	Email           string    `json:"email"`
@@ -264,13 +264,13 @@ type idClaims struct {
 // looseBool is a bool that some providers write as a string.
 type looseBool bool
 
-// UnmarshalJSON implements json.Unmarshaler. All but true is false.
+// UnmarshalJSON implements json.Unmarshaler. Any value other than true is false.
 func (b *looseBool) UnmarshalJSON(text []byte) error {
 	*b = string(text) == "true" || string(text) == `"true"`
 	return nil
 }
 
-// verify checks an ID token: OpenID Connect Core 3.1.3.7.
+// verify verifies an ID token (OpenID Connect Core, section 3.1.3.7).
 func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	keys := &keyErrors{KeySet: at.keys}
 	config := &oidc.Config{ClientID: p.ClientID, SupportedSigningAlgs: at.Algorithms}
@@ -291,7 +291,7 @@ func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tena
 	return newOAuthUser(token.Subject, claims.Email, bool(claims.EmailVerified))
 }
 
-// secrets lists what a provider might repeat in a token that is refused.
+// secrets lists the secrets that a provider might repeat in a token that is refused.
 func (p *OIDC) secrets(raw string, grant tenant.OAuthGrant) []string {
 	return []string{raw, p.ClientSecret, grant.Code, grant.CodeVerifier, grant.Nonce}
 }

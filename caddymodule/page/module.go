@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// modules are the files of client.js at addresses that stay, where the page's own have
-// a version in theirs. They are made when they are first wanted: packing them takes
-// time that commands and hashing processes need not spend.
+// modules are the files of client.js. Unlike the files of the page, their addresses
+// contain no version and never change. They are built at first use, since
+// compressing them takes time that commands and hashing processes should not spend.
 var modules = map[string]func() *file{"client.js": module("client.js"), "client.d.ts": module("client.d.ts")}
 
-// ServeModule answers with client.js or its types, whatever stands before their name
-// in the path. They are the same for everyone and hold no secret.
+// ServeModule answers with client.js or its types. It ignores the path before the
+// file name. The files are the same for everyone and contain no secret.
 func ServeModule(w http.ResponseWriter, r *http.Request, name string) {
 	modules[path.Base(name)]().serve(w, r, "no-cache")
 }
@@ -21,7 +21,7 @@ func module(name string) func() *file {
 	return sync.OnceValue(func() *file {
 		content, err := assets.ReadFile("assets/" + name)
 		if err != nil {
-			panic(err) // embed has refused to build
+			panic(err) // the build fails if an embedded file is missing
 		}
 		return newFile(contentTypes[path.Ext(name)], content)
 	})

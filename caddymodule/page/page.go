@@ -1,6 +1,6 @@
-// Package page is the login page, and the module client.js that it and apps use, as
-// they are served: no framework, no build step, each file of assets as it is.
-// Start at Page. What the page does in the browser begins in assets/page.js.
+// Package page serves the login page, and the module client.js that the page and
+// apps use. There is no framework and no build step: the files in assets are served
+// as they are. Start at Page. The code in the browser starts in assets/page.js.
 package page
 
 import (
@@ -28,7 +28,7 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// Options is what an operator decides of the page.
+// Options configures the page.
 type Options struct {
 	Title string // of the page and the browser's window; empty for the text page.title
 	Logo  string // file: SVG, PNG, JPEG, WebP or GIF; empty for none
@@ -36,10 +36,10 @@ type Options struct {
 	Texts string // directory with <language>.json; empty for the built-in texts
 }
 
-// A Page is ready to be served, by several at once.
+// A Page is a login page that is ready to serve. It is safe for concurrent use.
 type Page struct {
 	title     string
-	files     map[string]*file // by what follows the version in their path
+	files     map[string]*file // by the part of the path after the version
 	version   string           // of all files
 	languages []language.Tag
 	matcher   language.Matcher
@@ -47,13 +47,13 @@ type Page struct {
 	logo      bool
 
 	mu      sync.Mutex
-	written map[variant]markup // the newest of each, at most maxWritten
+	written map[variant]markup // the latest of each, at most maxWritten
 }
 
-// maxLogo keeps a photo of 10 MB from being sent with each login.
+// maxLogo prevents a photo of 10 MB from being sent with each login.
 const maxLogo = 512 << 10
 
-// New returns the page of these options. Its errors begin with the directive.
+// New returns a page with these options. Its errors begin with the directive.
 func New(o Options) (*Page, error) {
 	p := &Page{title: o.Title, files: map[string]*file{}, written: map[variant]markup{}}
 	err := fs.WalkDir(assets, "assets", func(name string, entry fs.DirEntry, err error) error {
@@ -74,7 +74,7 @@ func New(o Options) (*Page, error) {
 	return p, nil
 }
 
-// readLogo reads an image. What it is, its first bytes say.
+// readLogo reads an image. The first bytes determine its type.
 func (p *Page) readLogo(name string) error {
 	if name == "" {
 		return nil
@@ -98,13 +98,13 @@ func (p *Page) readLogo(name string) error {
 	return nil
 }
 
-// cssColor is an opaque color of CSS. A name may be any word: browsers take the
+// cssColor matches an opaque CSS color. A name may be any word: browsers use the
 // built-in color for a name that they don't know.
 var cssColor = regexp.MustCompile(`(?i)^(#([0-9a-f]{3}){1,2}|[a-z]+|(rgb|hsl|hwb|lab|lch|oklab|oklch)\(\s*` + cssNumber + `([\s,]+` + cssNumber + `){2}\s*\))$`)
 
 const cssNumber = `-?[0-9]*\.?[0-9]+(%|deg)?`
 
-// paint adds the operator's color to the style sheet.
+// paint adds the configured color to the style sheet.
 func (p *Page) paint(color string) error {
 	color = strings.TrimSpace(color)
 	if color == "" {
@@ -117,8 +117,8 @@ func (p *Page) paint(color string) error {
 	return nil
 }
 
-// setVersion names the files after all that is in them, so that each may be kept
-// for good, and goes with the others.
+// setVersion derives the version in the files' paths from all their contents.
+// Browsers can then cache the files forever, and never mix files of two versions.
 func (p *Page) setVersion() {
 	all := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(p.files)) {
@@ -127,10 +127,10 @@ func (p *Page) setVersion() {
 	p.version = base64.RawURLEncoding.EncodeToString(all.Sum(nil)[:12])
 }
 
-// A file is sent as it is or, where that is smaller, gzipped.
+// A file is sent gzipped if that is smaller, and otherwise as it is.
 type file struct {
 	contentType    string
-	plain, gzipped []byte // gzipped is nil where it would save nothing
+	plain, gzipped []byte // gzipped is nil if it would save nothing
 	etag           string
 }
 
@@ -153,8 +153,8 @@ func newFile(contentType string, content []byte) *file {
 
 func pack(content []byte) []byte {
 	var b bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // a level that there is
-	_, _ = w.Write(content)                               // a buffer takes all
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is valid
+	_, _ = w.Write(content)                               // a buffer accepts every write
 	_ = w.Close()
 	return b.Bytes()
 }

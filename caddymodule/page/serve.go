@@ -9,22 +9,22 @@ import (
 	"golang.org/x/text/language"
 )
 
-// A View is what one request's page is made of.
+// A View is the data for the page of one request.
 type View struct {
 	Company string // its code
-	Base    string // what stands before /{company_code} in the site's paths
+	Base    string // the path prefix of /{company_code} on this site
 	Key     string // the API key of this page
 	Captcha string // the company's kind of captcha, such as turnstile
 	Cookie  bool   // whether the request brought a session's cookie
 
-	Languages func() []language.Tag // what the request's Accept-Language says
+	Languages func() []language.Tag // the languages of the request's Accept-Language
 }
 
-// Prefix is where the files are, below /{company_code}/: then come the version and
-// the file's name.
+// Prefix is the path of the files below /{company_code}/. The version and the file's
+// name follow it.
 const Prefix = "v2/page/"
 
-// origins are whose scripts and frames a captcha needs.
+// origins lists the origins of scripts and frames that each kind of captcha needs.
 var origins = map[string]struct{ script, style, frame, connect string }{
 	"turnstile": {script: "https://challenges.cloudflare.com", frame: "https://challenges.cloudflare.com"},
 	"hcaptcha": {
@@ -38,8 +38,8 @@ var origins = map[string]struct{ script, style, frame, connect string }{
 	},
 }
 
-// HasWidget reports whether the page shows a captcha of this kind in its provider's
-// widget, to which a site key belongs.
+// HasWidget reports whether the page shows this kind of captcha in its provider's
+// widget, which needs a site key.
 func HasWidget(kind string) bool { return origins[kind].frame != "" }
 
 // policy is the Content-Security-Policy of the page.
@@ -73,20 +73,21 @@ func (p *Page) ServeLogout(w http.ResponseWriter, r *http.Request, v View) {
 	p.serve(w, r, v, "logout")
 }
 
-// A variant of the page is what it depends on beside its key.
+// A variant is everything that the page depends on except its key.
 type variant struct {
 	kind, company, base, lang string
 	cookie                    bool
 }
 
-// A markup is a variant as it is sent, until its key changes: packing takes a hundred
-// times as long as the rest of a request.
+// A markup is the rendered and compressed page of a variant. It is cached until its
+// key changes, since compressing it takes a hundred times as long as the rest of a
+// request.
 type markup struct {
 	key            string
 	plain, gzipped []byte
 }
 
-// maxWritten bounds the memory for markups, of some 4 kB each.
+// maxWritten limits the number of cached markups, of about 4 kB each.
 const maxWritten = 500
 
 func (p *Page) markup(of variant, key string) (markup, error) {
@@ -132,7 +133,7 @@ func (p *Page) serve(w http.ResponseWriter, r *http.Request, v View, kind string
 	header.Set("X-Frame-Options", "DENY")
 	header.Set("Referrer-Policy", "no-referrer")
 	if HasWidget(v.Captcha) {
-		header.Set("Referrer-Policy", "strict-origin") // a provider asks whose page it is on
+		header.Set("Referrer-Policy", "strict-origin") // a provider checks which site it is on
 	}
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
@@ -141,7 +142,7 @@ func (p *Page) serve(w http.ResponseWriter, r *http.Request, v View, kind string
 	send(w, r, m.plain, m.gzipped)
 }
 
-// ServeFile answers with a file; name is what follows Prefix.
+// ServeFile answers with a file. name is the part of the path after Prefix.
 func (p *Page) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
 	version, name, _ := strings.Cut(name, "/")
 	f := p.files[name]
@@ -149,14 +150,15 @@ func (p *Page) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
-	keep := "no-cache" // of another version: another node may have it
+	keep := "no-cache" // for another version, which another node may have
 	if version == p.version {
 		keep = "public, max-age=31536000, immutable"
 	}
 	f.serve(w, r, keep)
 }
 
-// preloaded are what the page will load, so that a browser need not find out one by one.
+// preloaded lists the modules that the page loads, so that a browser can load them
+// at once.
 var preloaded = []string{"client.js", "ui.js", "texts.js", "returnto.js", "screens.js", "captcha.js"}
 
 func (f *file) serve(w http.ResponseWriter, r *http.Request, keep string) {
@@ -165,7 +167,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request, keep string) {
 	header.Set("ETag", f.etag)
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Content-Type", f.contentType)
-	if strings.HasPrefix(f.contentType, "image/") { // an SVG may be a page of its own
+	if strings.HasPrefix(f.contentType, "image/") { // an SVG can be a page of its own
 		header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	}
 	if match := r.Header.Get("If-None-Match"); match != "" && strings.Contains(match, f.etag) {
@@ -176,7 +178,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request, keep string) {
 	send(w, r, f.plain, f.gzipped)
 }
 
-// send sends content, gzipped to clients that take it if there is a gzipped form.
+// send sends content, gzipped if there is a gzipped form and the client accepts it.
 func send(w http.ResponseWriter, r *http.Request, content, gzipped []byte) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/text/language"
 )
 
-// fallback is the language of whom no other fits, and of a text that another
-// language does not have.
+// fallback is the language for users whose languages are not available, and for
+// texts that another language does not have.
 const fallback = "en"
 
-// readTexts reads the built-in languages and, over them, the operator's.
+// readTexts reads the built-in texts, and then the operator's, which replace them.
 func (p *Page) readTexts(dir string) error {
 	p.texts = map[string]map[string]string{}
 	if err := p.readLanguages(assets, "assets/texts", nil); err != nil {
@@ -37,7 +37,7 @@ func (p *Page) readTexts(dir string) error {
 	tags = append([]string{fallback}, slices.DeleteFunc(tags, func(t string) bool { return t == fallback })...)
 	for _, tag := range tags {
 		p.languages = append(p.languages, language.MustParse(tag))
-		// What a language does not have is said in the one that has all.
+		// Missing texts come from the fallback language.
 		texts := maps.Clone(p.texts[fallback])
 		maps.Copy(texts, p.texts[tag])
 		p.texts[tag] = texts
@@ -51,8 +51,9 @@ func (p *Page) readTexts(dir string) error {
 	return nil
 }
 
-// readLanguages reads each <language>.json of a directory. With keys, no other key
-// than these may be there, nor another placeholder than in their texts.
+// readLanguages reads each <language>.json of a directory. If keys is set, a file
+// may contain only these keys, and a text only the placeholders of the same key's
+// text.
 func (p *Page) readLanguages(from fs.FS, dir string, keys map[string]string) error {
 	entries, err := fs.ReadDir(from, dir)
 	if err != nil {
@@ -111,11 +112,11 @@ func (p *Page) readLanguage(from fs.FS, file, name string, keys map[string]strin
 	return nil
 }
 
-// maxTag is as long as a language tag may be that is looked at (RFC 5646, 4.4.1).
+// maxTag is the length to which language tags are cut (RFC 5646, section 4.4.1).
 const maxTag = 35
 
-// language is the one that was asked for by its tag, else what fits best of those
-// that are understood.
+// language returns the language with the requested tag or, if there is none, the
+// best match for the languages that the user understands.
 func (p *Page) language(asked string, understood []language.Tag) string {
 	if tag, err := language.Parse(asked[:min(len(asked), maxTag)]); err == nil {
 		if _, i, how := p.matcher.Match(tag); how != language.No {
@@ -126,7 +127,7 @@ func (p *Page) language(asked string, understood []language.Tag) string {
 	return p.languages[i].String()
 }
 
-// rightToLeft are the scripts that are written so.
+// rightToLeft lists the scripts that are written from right to left.
 var rightToLeft = []string{"Arab", "Hebr", "Thaa", "Syrc", "Nkoo", "Adlm", "Rohg", "Mand", "Samr"}
 
 func direction(tag string) string {
@@ -136,13 +137,13 @@ func direction(tag string) string {
 	return "ltr"
 }
 
-// A named language is one to choose.
+// A named is a language that the user can choose.
 type named struct {
 	Tag, Name, Dir string
 	Chosen         bool
 }
 
-// named lists the languages, each by its own name.
+// named lists the languages, each with its own name.
 func (p *Page) named(chosen string) (all []named) {
 	for _, tag := range p.languages {
 		all = append(all, named{tag.String(), p.texts[tag.String()]["language"], direction(tag.String()), tag.String() == chosen})

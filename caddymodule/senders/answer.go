@@ -8,15 +8,15 @@ import (
 	"unicode"
 )
 
-// maxShown is how much of a gateway's answer a log line may have, in bytes.
+// maxShown is how much of a gateway's answer a log line may contain, in bytes.
 const maxShown = 200
 
 var answerWord = regexp.MustCompile(`[^\s"'<>{}()\[\],:;]+`)
 
-// shown is the beginning of a gateway's answer for a log. Words that repeat four
-// letters or digits in a row of what it was sent are left out, since that has codes,
-// links, phones and the keys of the gateway; so are words that may be an encoding of
-// it, and single digits.
+// shown returns the beginning of a gateway's answer for a log. It removes words that
+// repeat four letters or digits in a row of the request, since the request contains
+// codes, links, phones and the gateway's keys. It also removes words that may be an
+// encoding of the request, and single digits.
 func shown(answer []byte, sent ...string) string {
 	answer = answer[:min(len(answer), maxShown)]
 	told := lettersAndDigits(strings.Join(sent, " "))
@@ -33,7 +33,8 @@ func shown(answer []byte, sent ...string) string {
 	}))
 }
 
-// statusAdvice tells what to do about an answer by which a message was not taken.
+// statusAdvice says what to do about the status with which a gateway refused a
+// message.
 func statusAdvice(status int) string {
 	switch {
 	case status >= 300 && status <= 399:
@@ -51,7 +52,8 @@ func statusAdvice(status int) string {
 	}
 }
 
-// smtpAdvice is statusAdvice for a mail server's answer; empty if there is none.
+// smtpAdvice is statusAdvice for a mail server's reply code. It returns "" if there
+// is no code.
 func smtpAdvice(code int) string {
 	switch code {
 	case 0:

@@ -21,27 +21,27 @@ func init() {
 	caddy.RegisterModule(EventsOff{})
 }
 
-// EventsWebhook posts what happens to accounts to a backend, as Standard
-// Webhooks requests: the headers webhook-id (the same in each try),
-// webhook-timestamp and webhook-signature, and a JSON object with type,
-// timestamp (RFC 3339) and data: company_code, profile_mnemocode, and of
-// account.changed fields, of disclaimers.accepted what was accepted, of
-// account.locked lock and locked_until, of identity.bound provider_id. Any 2xx
-// answer means that the event was taken.
+// EventsWebhook posts account events to a backend as Standard Webhooks requests.
+// They have the headers webhook-id (the same in each attempt), webhook-timestamp and
+// webhook-signature. The body is a JSON object with type, timestamp (RFC 3339) and
+// data. The data contain company_code, profile_mnemocode, and for account.changed
+// fields, for disclaimers.accepted what was accepted, for account.locked lock and
+// locked_until, for identity.bound provider_id. Any 2xx answer acknowledges the
+// event.
 //
-// An event is stored with the change that it tells of, and delivered at least
-// once, to an account's events in order. One that is not taken is tried again
-// after pauses that double, up to 10m, for three days.
+// Each event is stored with the change that it reports, and delivered at least once.
+// The events of one account arrive in order. A failed delivery is retried for three
+// days, after delays that double, up to 10m.
 type EventsWebhook struct {
 	webhook
 
-	// What to tell of: account.created, account.changed, account.deleted,
-	// account.locked, account.unlocked, password.changed, disclaimers.accepted,
-	// recovery.completed, identity.bound. Default: all of them.
+	// The types of events to send: account.created, account.changed,
+	// account.deleted, account.locked, account.unlocked, password.changed,
+	// disclaimers.accepted, recovery.completed, identity.bound. Default: all of
+	// them.
 	Types []string `json:"types,omitempty"`
 
-	// How long to wait before an event is tried again for the first time, 100ms
-	// to 10m. Default: 5s.
+	// The delay before the first retry of an event, from 100ms to 10m. Default: 5s.
 	Retry caddy.Duration `json:"retry,omitempty"`
 }
 
@@ -66,7 +66,7 @@ const (
 //		header <name> <value>
 //	}
 //
-// header may be repeated, with another name.
+// header may be repeated with different names.
 func (w *EventsWebhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return w.parse(d, map[string]func() error{
 		"types": func() error {
@@ -88,7 +88,7 @@ func (w *EventsWebhook) Provision(caddy.Context) error {
 	return w.provision("events webhook")
 }
 
-// Validate refuses what can't be sent or verified, and types that there are not.
+// Validate refuses a receiver that events can't be sent to, and unknown types.
 func (w *EventsWebhook) Validate() error {
 	if err := w.webhook.Validate(); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (w *EventsWebhook) Settings() tenant.Events {
 	return tenant.Events{Types: w.Types, Timeout: time.Duration(w.Timeout), Retry: time.Duration(w.Retry)}
 }
 
-// EventsOff tells nobody, for a company whose app has a receiver.
+// EventsOff turns events off for a company if the app has a receiver.
 type EventsOff struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -143,7 +143,7 @@ func (EventsOff) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return guest.Options(d, nil)
 }
 
-// Deliver implements tenant.EventReceiver; it is not called.
+// Deliver implements tenant.EventReceiver. It is never called.
 func (EventsOff) Deliver(context.Context, record.OutboxEvent) error { return nil }
 
 // Settings implements guest.EventsModule.

@@ -16,12 +16,12 @@ func init() {
 	caddy.RegisterModule(MailLog{})
 }
 
-// logSender is what SMSLog and MailLog share.
+// logSender is the common part of SMSLog and MailLog.
 type logSender struct{ logger *zap.Logger }
 
-// SMSLog writes every SMS, with its code, to Caddy's log at level INFO and
-// sends nothing. It is for trying out: whoever reads the log can log in as
-// anyone. A warning at each start says so.
+// SMSLog sends nothing: it writes every SMS, with its code, to Caddy's log at level
+// INFO. Use it only for tests: anyone who can read the log can log in as any user.
+// Each start logs a warning.
 type SMSLog struct{ logSender }
 
 // CaddyModule returns the Caddy module information.
@@ -34,9 +34,9 @@ func (*SMSLog) Weaknesses() []guest.Weakness {
 	return []guest.Weakness{{Message: "codes go to the log and to nobody's phone", Advice: "configure sms webhook"}}
 }
 
-// MailLog writes every mail, with its link, to Caddy's log at level INFO and
-// sends nothing. It is for trying out: whoever reads the log can take over any
-// account. A warning at each start says so.
+// MailLog sends nothing: it writes every mail, with its link, to Caddy's log at
+// level INFO. Use it only for tests: anyone who can read the log can take over any
+// account. Each start logs a warning.
 type MailLog struct{ logSender }
 
 // CaddyModule returns the Caddy module information.
@@ -60,7 +60,7 @@ func (l *logSender) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return guest.Options(d, nil)
 }
 
-// Provision gets the log.
+// Provision gets the logger.
 func (l *logSender) Provision(ctx caddy.Context) error {
 	l.logger = ctx.Logger()
 	return nil

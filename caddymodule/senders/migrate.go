@@ -15,13 +15,13 @@ import (
 
 func init() { caddy.RegisterModule(MigrateWebhook{}) }
 
-// MigrateWebhook asks the system that accounts came from about their passwords,
-// by a Standard Webhooks request: the headers webhook-id, webhook-timestamp and
-// webhook-signature, and a JSON object with type (password.verify),
-// company_code, profile_mnemocode, login_ids and password. 200 means that the
-// password is right, 401 and 403 that it is wrong; with any other answer, or
-// none in time, the login is answered service.unavailable and not counted. The
-// timeout is at most 5s.
+// MigrateWebhook asks the system that the accounts were imported from to verify
+// their passwords. It sends a Standard Webhooks request with the headers webhook-id,
+// webhook-timestamp and webhook-signature. The body is a JSON object with type
+// (password.verify), company_code, profile_mnemocode, login_ids and password. An
+// answer of 200 means that the password is right, 401 and 403 that it is wrong.
+// After any other answer, or a timeout, the login gets service.unavailable and does
+// not count as an attempt. The timeout is at most 5s.
 type MigrateWebhook struct{ webhook }
 
 // CaddyModule returns the Caddy module information.
@@ -34,7 +34,7 @@ func (w *MigrateWebhook) Provision(caddy.Context) error {
 	return w.provision("password migrate webhook")
 }
 
-// Validate refuses what can't be sent or verified.
+// Validate refuses a system that can't be asked.
 func (w *MigrateWebhook) Validate() error {
 	if err := w.webhook.Validate(); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (w *MigrateWebhook) VerifyPassword(ctx context.Context, q tenant.PasswordQu
 	if err != nil {
 		return false, fmt.Errorf("%s: encoding the question failed", w.what)
 	}
-	resp, _, err := w.ask(ctx, q.ID, body) // what it says may have the password in it
+	resp, _, err := w.ask(ctx, q.ID, body) // the answer is not logged, since it may contain the password
 	if err != nil {
 		return false, err
 	}

@@ -26,36 +26,37 @@ import (
 
 func init() { caddy.RegisterModule(SMTP{}) }
 
-// SMTP sends mails through an SMTP server: one connection for each mail, whose
-// certificate is verified by the system's roots. The headers Message-ID, Date
-// and Auto-Submitted (auto-generated) are set.
+// SMTP sends mails through an SMTP server, with one connection for each mail. It
+// verifies the server's certificate with the system's roots. It sets the headers
+// Message-ID, Date and Auto-Submitted (auto-generated).
 type SMTP struct {
-	// The server, as host:port. Usual ports are 587 for starttls and 465 for
+	// The server, as host:port. The usual ports are 587 for starttls and 465 for
 	// implicit TLS.
 	Address string `json:"address,omitempty"`
 
 	// The sender of the mails, as an address or as `Name <address>`.
 	From string `json:"from,omitempty"`
 
-	// The name to log in at the server with. Default: no login. May contain
-	// placeholders like {env.NAME}.
+	// The user name for the login at the server. May contain placeholders like
+	// {env.NAME}. Default: no login.
 	Username string `json:"username,omitempty"`
 
-	// The password to log in at the server with. Use a placeholder like
-	// {env.NAME} or {file.PATH} for it.
+	// The password for the login at the server. Use a placeholder like {env.NAME} or
+	// {file.PATH}.
 	Password string `json:"password,omitempty"`
 
-	// How the connection is encrypted: `starttls` (no mail is sent if the
-	// server can't), `implicit`, or `off`. With `off` everyone on the way can read
-	// the links, so it needs `insecure`, and takes no username. Neither holds for a
-	// server on this machine. Default: `starttls`.
+	// How the connection is encrypted: `starttls` (no mail is sent if the server
+	// does not support it), `implicit`, or `off`. With `off`, anyone on the network
+	// path can read the links, so it requires `insecure` and allows no username.
+	// These two restrictions do not apply to a server on this machine. Default:
+	// `starttls`.
 	TLS string `json:"tls,omitempty"`
 
-	// Allow `tls` to be `off` for a server on another machine. A warning at each
-	// start says so. Default: false.
+	// Whether `tls` may be `off` for a server on another machine. Each start then
+	// logs a warning. Default: false.
 	Insecure bool `json:"insecure,omitempty"`
 
-	// How long sending one mail may take in all, at most 1m. Default: 5s.
+	// The time limit for sending one mail, at most 1m. Default: 5s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	host  string
@@ -64,17 +65,18 @@ type SMTP struct {
 	roots *x509.CertPool // nil for the system's
 }
 
-// What SMTP.TLS may be.
+// Values of SMTP.TLS.
 const (
 	tlsStartTLS = "starttls"
 	tlsImplicit = "implicit"
 	tlsOff      = "off"
 )
 
-// maxSMTPAnswers bounds what a server may say while it takes one mail.
+// maxSMTPAnswers limits how many bytes a server may send while it accepts one mail.
 const maxSMTPAnswers = 256 << 10
 
-// quitTimeout is how long a server that has accepted the mail may take to answer QUIT.
+// quitTimeout is how long a server may take to answer QUIT after it accepted the
+// mail.
 const quitTimeout = 500 * time.Millisecond
 
 // CaddyModule returns the Caddy module information.
@@ -127,8 +129,8 @@ func (s *SMTP) Provision(caddy.Context) error {
 		guest.ResolveInto("mail smtp: password", &s.Password))
 }
 
-// Validate refuses a server that can't be reached or must not be trusted with
-// a password.
+// Validate refuses an invalid address, and a server that must not receive a
+// password.
 func (s *SMTP) Validate() error {
 	host, port, err := net.SplitHostPort(s.Address)
 	if s.port, _ = strconv.Atoi(port); err != nil || host == "" || s.port < 1 || s.port > 65535 {
@@ -181,8 +183,8 @@ func (s *SMTP) Send(ctx context.Context, m message.Message) error {
 	return nil
 }
 
-// shown is what a server said while it took a trial, which has no secret but how
-// we logged in.
+// shown returns what a server said while it accepted a trial. The only secrets of a
+// trial are the username and password of the login.
 func (s *SMTP) shown(said string) string {
 	var sent []string
 	for _, secret := range []string{s.Username, s.Password, "\x00" + s.Username + "\x00" + s.Password} {
@@ -191,7 +193,7 @@ func (s *SMTP) shown(said string) string {
 	return shown([]byte(said), sent...)
 }
 
-// smtpAnswer is the answer that made an error: its code, and what else it says.
+// smtpAnswer returns the reply that caused an error: its code and its text.
 func smtpAnswer(err error) (code int, said string) {
 	if refused, ok := errors.AsType[*mail.SendError](err); ok {
 		_, said, _ = strings.Cut(refused.Error(), ": ")
@@ -218,8 +220,8 @@ func (s *SMTP) Weaknesses() []guest.Weakness {
 	}}
 }
 
-// message makes the mail. What comes from an account or a template reaches
-// headers encoded only.
+// message creates the mail. Text from an account or a template is always encoded in
+// headers.
 func (s *SMTP) message(m message.Message) (*mail.Msg, error) {
 	to, err := netmail.ParseAddress(m.To)
 	if err != nil || to.Address != m.To {
@@ -236,8 +238,8 @@ func (s *SMTP) message(m message.Message) (*mail.Msg, error) {
 	return message, nil
 }
 
-// deliver hands the mail to the server. Once the server has accepted it,
-// nothing is an error any more.
+// deliver passes the mail to the server. It returns nil once the server has accepted
+// the mail, whatever happens afterwards.
 func (s *SMTP) deliver(ctx context.Context, message *mail.Msg) error {
 	raw, err := new(net.Dialer).DialContext(ctx, "tcp", s.Address)
 	if err != nil {
@@ -260,12 +262,12 @@ func (s *SMTP) deliver(ctx context.Context, message *mail.Msg) error {
 		return cmp.Or(err, errors.New("it did not take the mail"))
 	}
 	raw.SetDeadline(time.Now().Add(quitTimeout))
-	session.Quit() // for politeness
+	session.Quit() // a courtesy to the server
 	return nil
 }
 
-// client makes go-mail speak over conn. The TLS of implicit is ours, since
-// go-mail leaves it to whoever brings the connection.
+// client creates a go-mail client that uses conn. For implicit TLS we do the
+// handshake, since go-mail does none on a connection that it is given.
 func (s *SMTP) client(conn net.Conn) (*mail.Client, error) {
 	config := &tls.Config{ServerName: s.host, RootCAs: s.roots, MinVersion: tls.VersionTLS12}
 	policy := mail.TLSMandatory
@@ -291,8 +293,8 @@ func (s *SMTP) client(conn net.Conn) (*mail.Client, error) {
 	return mail.NewClient(s.host, options...)
 }
 
-// mechanisms lists how to log in. Without TLS the server is this machine:
-// Validate has seen to that.
+// mechanisms lists the login methods. Without TLS the server is on this machine, as
+// Validate has checked.
 func (s *SMTP) mechanisms() []mail.SMTPAuthType {
 	if s.TLS == tlsOff {
 		return []mail.SMTPAuthType{mail.SMTPAuthSCRAMSHA256, mail.SMTPAuthPlainNoEnc, mail.SMTPAuthLoginNoEnc}
@@ -300,8 +302,7 @@ func (s *SMTP) mechanisms() []mail.SMTPAuthType {
 	return []mail.SMTPAuthType{mail.SMTPAuthSCRAMSHA256, mail.SMTPAuthPlain, mail.SMTPAuthLogin}
 }
 
-// smtpCause tells what went wrong without what the server said: it may quote
-// the mail.
+// smtpCause describes an error without the server's text, which may quote the mail.
 func smtpCause(err error, secrets ...string) string {
 	if refused, ok := errors.AsType[*mail.SendError](err); ok {
 		if refused.ErrorCode() == 0 {
@@ -318,9 +319,8 @@ func smtpCause(err error, secrets ...string) string {
 	return guest.Scrub(err.Error(), secrets...)
 }
 
-// smtpConn is a connection that ends with the whole mail's context: go-mail
-// would set a new deadline with every step. It also bounds what the server may
-// say.
+// smtpConn is a connection whose deadline covers the whole mail: go-mail would set a
+// new deadline for every step. It also limits how much the server may send.
 type smtpConn struct {
 	net.Conn
 	left int

@@ -1,7 +1,8 @@
-// Package senders has the built-in guests that bring SMS and mails to users and
-// events to backends, a file for each kind: webhook, smtp, events, and log for
-// trying out. A new one is a message.Sender, registered as mnemogate.sms.<name> or
-// mnemogate.mail.<name>, or a guest.EventsModule; see package guest.
+// Package senders contains the built-in plugins that deliver SMS and mails to users
+// and events to backends: webhook, smtp and events, and log for tests. There is one
+// file for each kind. To add a gateway, write a message.Sender and register it as
+// mnemogate.sms.<name> or mnemogate.mail.<name>; for events write a
+// guest.EventsModule. See package guest.
 package senders
 
 import (
@@ -35,43 +36,42 @@ func init() {
 	caddy.RegisterModule(MailWebhook{})
 }
 
-// defaultSendTimeout is how long a gateway may take.
+// defaultSendTimeout is the default time limit for a gateway's answer.
 const defaultSendTimeout = caddy.Duration(5 * time.Second)
 
-// maxDrained is how much of a gateway's answer is read, so that the connection
-// can be used again.
+// maxDrained is how many bytes of a gateway's answer are read, so that the
+// connection can be reused.
 const maxDrained = 64 << 10
 
-// webhook is what SMSWebhook, MailWebhook, EventsWebhook and MigrateWebhook share.
+// webhook is the common part of SMSWebhook, MailWebhook, EventsWebhook and
+// MigrateWebhook.
 type webhook struct {
-	// Where each message is posted to: an https URL (http for this machine
-	// only). May contain placeholders like {env.NAME}, since some gateways have
-	// a key in their URL. A redirect is not followed, but counts as not
-	// delivered.
+	// The URL that each message is posted to. It must be https, or http on this
+	// machine. May contain placeholders like {env.NAME}, since the URLs of some
+	// gateways contain a key. Redirects are not followed: a redirect counts as a
+	// failed delivery.
 	URL string `json:"url,omitempty"`
 
-	// Whether the URL may be http on another machine: everyone on the way then
-	// reads the codes and links. A warning at each start says so. Default:
-	// false.
+	// Whether the URL may be http on another machine. Anyone on the network path can
+	// then read the codes and links. Each start logs a warning. Default: false.
 	Insecure bool `json:"insecure,omitempty"`
 
-	// The key that the gateway verifies the signature with; required. One in
-	// the form of Standard Webhooks, `whsec_` and base64, stands for the bytes
-	// that the base64 encodes. Of any other the characters are the key, which
-	// each start warns of: the libraries of Standard Webhooks decode it as
-	// base64, too, so there the key is `whsec_` and the base64 of the
-	// characters. Use a placeholder like {env.NAME} or {file.PATH} for it.
+	// The key for the signature that the gateway verifies; required. If it has the
+	// form of Standard Webhooks, `whsec_` and base64, the key is the decoded base64.
+	// Otherwise the characters are the key, and each start logs a warning: the
+	// libraries of Standard Webhooks always decode base64, so they need `whsec_` and
+	// the base64 of these characters. Use a placeholder like {env.NAME} or
+	// {file.PATH}.
 	Secret string `json:"secret,omitempty"`
 
-	// More keys, which sign beside it: so the gateway can change over from one
-	// to another while both are good. Default: none.
+	// More keys, which sign each request in addition to `secret`. Use them to rotate
+	// the key: the gateway can switch while both keys are valid. Default: none.
 	Secrets []string `json:"secrets,omitempty"`
 
-	// How long the gateway may take to answer, at most 1m. Default: 5s.
+	// The time limit for the gateway's answer, at most 1m. Default: 5s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// More header fields of the request, by name. Their values may contain
-	// placeholders.
+	// More headers of the request, by name. Their values may contain placeholders.
 	Headers map[string]string `json:"headers,omitempty"`
 
 	what   string
@@ -80,12 +80,12 @@ type webhook struct {
 	client *http.Client
 }
 
-// SMSWebhook posts each SMS to an HTTP gateway as a Standard Webhooks request:
-// the headers webhook-id, webhook-timestamp and webhook-signature, and a JSON
-// object with type (otp.login, otp.recovery, notice.password_changed,
-// notice.identity_bound or test), company_code, profile_mnemocode, to, locale (the account's,
-// else the company's), code, text and
-// expires_at (RFC 3339; none with a notice). Any 2xx answer means that the SMS is on its way.
+// SMSWebhook posts each SMS to an HTTP gateway as a Standard Webhooks request with
+// the headers webhook-id, webhook-timestamp and webhook-signature. The body is a
+// JSON object with type (otp.login, otp.recovery, notice.password_changed,
+// notice.identity_bound or test), company_code, profile_mnemocode, to, locale (the
+// account's, else the company's), code, text and expires_at (RFC 3339; a notice has
+// none). Any 2xx answer means that the gateway accepted the SMS.
 type SMSWebhook struct{ webhook }
 
 // CaddyModule returns the Caddy module information.
@@ -96,12 +96,12 @@ func (SMSWebhook) CaddyModule() caddy.ModuleInfo {
 // Provision resolves the placeholders.
 func (w *SMSWebhook) Provision(caddy.Context) error { return w.provision("sms webhook") }
 
-// MailWebhook posts each mail to an HTTP gateway as a Standard Webhooks
-// request: the headers webhook-id, webhook-timestamp and webhook-signature, and
-// a JSON object with type (recovery.link, welcome.link, notice.password_changed,
-// notice.identity_bound or test), company_code, profile_mnemocode, to, locale (the account's,
-// else the company's), link, subject,
-// text and expires_at (RFC 3339; none with a notice). Any 2xx answer means that the mail is on its way.
+// MailWebhook posts each mail to an HTTP gateway as a Standard Webhooks request with
+// the headers webhook-id, webhook-timestamp and webhook-signature. The body is a
+// JSON object with type (recovery.link, welcome.link, notice.password_changed,
+// notice.identity_bound or test), company_code, profile_mnemocode, to, locale (the
+// account's, else the company's), link, subject, text and expires_at (RFC 3339; a
+// notice has none). Any 2xx answer means that the gateway accepted the mail.
 type MailWebhook struct{ webhook }
 
 // CaddyModule returns the Caddy module information.
@@ -120,10 +120,10 @@ func (w *MailWebhook) Provision(caddy.Context) error { return w.provision("mail 
 //		header <name> <value>
 //	}
 //
-// header may be repeated, with another name.
+// header may be repeated with different names.
 func (w *webhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return w.parse(d, nil) }
 
-// parse parses a webhook with more options than all have.
+// parse parses a webhook that has additional options.
 func (w *webhook) parse(d *caddyfile.Dispenser, more map[string]func() error) error {
 	d.Next()
 	if err := guest.Address(d, &w.URL, &w.Insecure)(); err != nil {
@@ -139,7 +139,7 @@ func (w *webhook) parse(d *caddyfile.Dispenser, more map[string]func() error) er
 	return guest.Complete(d, err, w.checkGiven)
 }
 
-// checkGiven refuses a gateway that misses something.
+// checkGiven refuses a gateway without a required option.
 func (w *webhook) checkGiven() error {
 	if w.Secret == "" {
 		return errors.New("secret: the gateway needs a key to know these requests by; add one")
@@ -201,7 +201,7 @@ func (w *webhook) provision(what string) error {
 	return errors.Join(guest.ResolveInto(what+": url", &w.URL), guest.ResolveInto(what+": secret", &w.Secret))
 }
 
-// Validate refuses what can't be sent or verified.
+// Validate refuses a gateway that messages can't be sent to or signed for.
 func (w *webhook) Validate() (err error) {
 	if w.target, err = guest.RemoteURL(w.URL, w.Insecure); err != nil {
 		return fmt.Errorf("%s: url: %w", w.what, err)
@@ -227,14 +227,14 @@ func (w *webhook) Validate() (err error) {
 	return guest.CheckTimeout(w.what, w.Timeout)
 }
 
-// ownHeader tells the fields that a webhook's configuration can't set.
+// ownHeader reports whether a header is one that the configuration must not set.
 func ownHeader(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "webhook-") ||
 		slices.Contains([]string{"content-type", "content-length", "host", "transfer-encoding", "connection", "trailer"}, name)
 }
 
-// keyPrefix stands before the base64 of a Standard Webhooks secret.
+// keyPrefix is the prefix of a Standard Webhooks secret. Base64 follows it.
 const keyPrefix = "whsec_"
 
 func (w *webhook) secrets() []string { return append([]string{w.Secret}, w.Secrets...) }
@@ -287,7 +287,7 @@ func (w *webhook) Send(ctx context.Context, m message.Message) error {
 	return w.post(ctx, m.ID, body)
 }
 
-// post sends a body, and returns nil if it was taken.
+// post sends a body. It returns nil if the gateway accepted it.
 func (w *webhook) post(ctx context.Context, id string, body []byte) error {
 	resp, said, err := w.ask(ctx, id, body)
 	if err != nil {
@@ -313,7 +313,7 @@ func (w *webhook) post(ctx context.Context, id string, body []byte) error {
 	return fmt.Errorf("%s: %s", w.what, answer)
 }
 
-// ask sends a body, and returns the answer and what it says.
+// ask sends a body and returns the answer and its text.
 func (w *webhook) ask(ctx context.Context, id string, body []byte) (resp *http.Response, said []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(w.Timeout))
 	defer cancel()
@@ -326,7 +326,7 @@ func (w *webhook) ask(ctx context.Context, id string, body []byte) (resp *http.R
 		return nil, nil, fmt.Errorf("%s: asking %s: %w", w.what, w.target.Host, guest.Cause(err))
 	}
 	defer resp.Body.Close()
-	said, _ = io.ReadAll(io.LimitReader(resp.Body, maxDrained)) // the status says enough
+	said, _ = io.ReadAll(io.LimitReader(resp.Body, maxDrained)) // the status is sufficient
 	return resp, said, nil
 }
 
@@ -345,7 +345,7 @@ func (w *webhook) Weaknesses() []guest.Weakness {
 	return found
 }
 
-// request makes the signed request, see standardwebhooks.com.
+// request creates the signed request, see standardwebhooks.com.
 func (w *webhook) request(ctx context.Context, id string, body []byte, now time.Time) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.target.String(), bytes.NewReader(body))
 	if err != nil {
@@ -366,7 +366,7 @@ func (w *webhook) request(ctx context.Context, id string, body []byte, now time.
 	req.Header.Set("Webhook-Id", id)
 	req.Header.Set("Webhook-Timestamp", sent)
 	req.Header.Set("Webhook-Signature", strings.Join(signatures, " "))
-	guest.SendOnce(req.Header) // the gateway tells a repetition by webhook-id
+	guest.SendOnce(req.Header) // the gateway recognizes a repeated request by webhook-id
 	return req, nil
 }
 

@@ -13,17 +13,17 @@ import (
 
 func init() { caddy.RegisterModule(Postgres{}) }
 
-// Postgres keeps accounts in a PostgreSQL database, which any number of nodes
-// share. Sessions are kept elsewhere: `sessions` must say where.
+// Postgres keeps accounts in a PostgreSQL database that any number of nodes can
+// share. It keeps no sessions: configure a store for them with `sessions`.
 type Postgres struct {
 	// The database, as a URL or in the keyword=value form of libpq. Write it as
-	// `{env.NAME}` or `{file.PATH}`, since it holds the password. Unless the
-	// server is on this machine it must say sslmode, as verify-full with
-	// sslrootcert for a CA of your own; prefer and allow, which fall back to
-	// plaintext, are refused.
+	// `{env.NAME}` or `{file.PATH}`, since it contains the password. Unless the
+	// server is on this machine, it must set sslmode, for example to verify-full,
+	// with sslrootcert for your own CA. The modes prefer and allow are refused,
+	// since they fall back to plaintext.
 	DSN string `json:"dsn"`
 
-	// How many connections this node opens at most. Default: 8.
+	// The maximum number of connections of this node. Default: 8.
 	MaxConns int `json:"max_conns,omitempty"`
 }
 
@@ -47,7 +47,7 @@ func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	})
 }
 
-// Provision parses the DSN and connects to nothing.
+// Provision parses the DSN. It does not connect.
 func (p *Postgres) Provision(caddy.Context) error {
 	if p.MaxConns < 0 || p.MaxConns > 10_000 {
 		return errors.New("store postgres: max_conns: choose 1 to 10000")

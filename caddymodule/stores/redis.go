@@ -15,29 +15,29 @@ import (
 
 func init() { caddy.RegisterModule(Redis{}) }
 
-// Redis keeps sessions, one-time codes and counters in Redis, which any number
-// of nodes share: one server, a Cluster, or a master behind Sentinel. Deployments
-// with another accounts store find nothing of these there. A node
-// remembers the sessions it is asked for and hears from Redis, at once, of each
-// that ends; while it can't hear it asks for every request.
+// Redis keeps sessions, one-time codes and counters in Redis: one server, a Cluster,
+// or a master with Sentinel. Any number of nodes can share it. Deployments with
+// another accounts store cannot find these sessions. A node keeps recently used
+// sessions in memory, and Redis notifies it at once of each one that is revoked.
+// While the node is not subscribed, it asks Redis for every request.
 type Redis struct {
-	// The URLs: `redis://` or, with TLS, `rediss://`, with `?ca=<file>` for a CA
-	// of your own. One is a server, several are nodes of a Cluster or, with
-	// `sentinel`, the sentinels. Write one with a password as `{env.NAME}` or
-	// `{file.PATH}`. `redis://` to another machine needs `insecure`.
+	// The URLs: `redis://` or, with TLS, `rediss://`, with `?ca=<file>` for your own
+	// CA. One URL is a server. Several are nodes of a Cluster or, with `sentinel`,
+	// the sentinels. Write a URL with a password as `{env.NAME}` or `{file.PATH}`.
+	// `redis://` to another machine requires `insecure`.
 	URLs []string `json:"urls"`
 
-	// Allow `redis://` to other machines: everyone on the way can then read and change
-	// sessions. A warning at each start says so. Default: false.
+	// Whether to allow `redis://` to other machines. Anyone on the network path can
+	// then read and change sessions. Each start logs a warning. Default: false.
 	Insecure bool `json:"insecure,omitempty"`
 
-	// The name under which the sentinels know the master. Default: no sentinels.
+	// The master's name in Sentinel. Default: no Sentinel.
 	Sentinel string `json:"sentinel,omitempty"`
 
-	// How many replicas must have a change before it is acknowledged. With at
-	// least 1 what was spent or ended does not come back when the master is lost, if
-	// what is promoted is one of those that had it.
-	// Where so few answer, so do we: `service.unavailable`. Default: 0.
+	// How many replicas must confirm a change before it is acknowledged. With at
+	// least 1, used codes and revoked sessions do not come back after a failover, if
+	// the promoted replica had confirmed the change. If too few replicas confirm,
+	// the request gets `service.unavailable`. Default: 0.
 	WaitReplicas int `json:"wait_replicas,omitempty"`
 
 	log *slog.Logger
@@ -65,7 +65,7 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	})
 }
 
-// Provision resolves the URLs and parses them. It connects to nothing.
+// Provision resolves and parses the URLs. It does not connect.
 func (r *Redis) Provision(ctx caddy.Context) error {
 	r.log = ctx.Slogger()
 	for i := range r.URLs {
@@ -83,8 +83,8 @@ func (r *Redis) Provision(ctx caddy.Context) error {
 	return made.Close()
 }
 
-// open returns the first other machine that is spoken to without TLS, empty if
-// there is none. OpenRedis has checked the URLs.
+// open returns the first server on another machine that is used without TLS, or ""
+// if there is none. OpenRedis has validated the URLs.
 func (r *Redis) open() string {
 	for _, s := range r.URLs {
 		if u, err := url.Parse(s); err == nil && u.Scheme == "redis" && u.Hostname() != "" && !guest.Loopback(u.Hostname()) {

@@ -13,16 +13,17 @@ import (
 
 func init() { caddy.RegisterModule(SQLite{}) }
 
-// SQLite keeps accounts, and sessions where `sessions` names no other store, in
-// one file: for a single machine, with nothing to install. Several processes
-// may use the file at once. What was acknowledged survives a crash and power
-// loss. What was deleted is overwritten within two minutes, in the files beside
-// it, too.
+// SQLite keeps accounts in one file, and also sessions unless `sessions` configures
+// another store. Use it for a single machine; nothing has to be installed. Several
+// processes can use the file at once. Acknowledged changes survive a crash and a
+// power loss. Deleted data is overwritten within two minutes, also in the two
+// additional files.
 type SQLite struct {
-	// The file. It and its directory are created if they are missing, for this
-	// user alone; a file that others can read is taken from them, which the log
-	// tells. Two more files are kept beside it. May contain placeholders like
-	// {env.NAME}. Default: `mnemogate/mnemogate.db` in Caddy's data directory.
+	// The path of the file. The file and its directory are created if they are
+	// missing, with access for this user only. If other users can read an existing
+	// file, mnemogate removes their access and logs it. SQLite keeps two more files
+	// in the same directory. May contain placeholders like {env.NAME}. Default:
+	// `mnemogate/mnemogate.db` in Caddy's data directory.
 	File string `json:"file,omitempty"`
 
 	log *slog.Logger
@@ -47,13 +48,13 @@ func (s *SQLite) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return guest.Options(d, nil)
 }
 
-// Provision finds the file's place. It does not touch it.
+// Provision determines the file's path. It does not open the file.
 func (s *SQLite) Provision(ctx caddy.Context) (err error) {
 	s.log = ctx.Slogger()
 	return s.Resolve()
 }
 
-// Resolve makes File the path of the file.
+// Resolve sets File to the path of the file.
 func (s *SQLite) Resolve() (err error) {
 	if s.File == "" {
 		s.File = filepath.Join(caddy.AppDataDir(), "mnemogate", "mnemogate.db")

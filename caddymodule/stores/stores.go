@@ -1,7 +1,7 @@
-// Package stores has the built-in guests that configure stores, a file for each
-// kind: sqlite, postgres and redis. The stores themselves are package store's. A
-// new one is a guest.StoreModule, registered as mnemogate.accounts.<name> or
-// mnemogate.sessions.<name>.
+// Package stores contains the built-in plugins that configure stores: sqlite,
+// postgres and redis, with one file each. The stores themselves are in package
+// store. To add one, write a guest.StoreModule and register it as
+// mnemogate.accounts.<name> or mnemogate.sessions.<name>.
 package stores
 
 import (
@@ -10,7 +10,7 @@ import (
 	"fmt"
 )
 
-// storeKey names a store without telling its secrets.
+// storeKey returns a key for a store. It contains the configuration only as a hash.
 func storeKey(module string, config ...any) string {
 	hash := sha256.Sum256(fmt.Appendf(nil, "%q", config))
 	return module + ":" + hex.EncodeToString(hash[:])

@@ -1,5 +1,6 @@
-// Package guesttest helps to test guest modules: their Caddyfile, their start,
-// and that their errors tell no secret; and what configurations in tests refer to.
+// Package guesttest helps to test plugins: it parses their Caddyfile, starts them,
+// and checks that their errors contain no secrets. It also sets up the environment
+// that configurations in tests refer to.
 package guesttest
 
 import (
@@ -25,11 +26,11 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 )
 
-// Secret is what no output may hold.
+// Secret is a secret that no output may contain.
 const Secret = "whsec_c2VjcmV0IHNlY3JldCBzZWNyZXQ="
 
-// Environment sets the variables that configurations in tests refer to, and returns
-// the directory in which a database could have been created.
+// Environment sets the variables that configurations in tests refer to. It returns
+// the directory in which a store may create its database.
 func Environment(t *testing.T) (dir string) {
 	dir = t.TempDir()
 	for name, value := range map[string]string{
@@ -43,7 +44,7 @@ func Environment(t *testing.T) (dir string) {
 	return dir
 }
 
-// Answering is a provider that always answers the same.
+// Answering returns a provider that always gives the same answer.
 func Answering(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -52,15 +53,15 @@ func Answering(status int, body string) http.HandlerFunc {
 	}
 }
 
-// Case is a Caddyfile of a guest module and what becomes of it: what the
-// module then is, or a part of the error.
+// A Case is a Caddyfile of a plugin and its result: the module, or a part of the
+// error.
 type Case struct {
 	Name, Text string
 	Want       caddyfile.Unmarshaler
 	Err        string
 }
 
-// Caddyfiles parses each case into a new module of the type of want.
+// Caddyfiles parses each case into a new module of the type of zero.
 func Caddyfiles(t *testing.T, zero caddyfile.Unmarshaler, cases []Case) {
 	t.Helper()
 	for _, c := range cases {
@@ -84,7 +85,7 @@ func Caddyfiles(t *testing.T, zero caddyfile.Unmarshaler, cases []Case) {
 	}
 }
 
-// roundTrip proves that what the Caddyfile adapts to loads again.
+// roundTrip checks that the JSON of a parsed module loads again.
 func roundTrip(t *testing.T, m caddyfile.Unmarshaler) {
 	t.Helper()
 	text, err := json.Marshal(m)
@@ -100,7 +101,7 @@ func roundTrip(t *testing.T, m caddyfile.Unmarshaler) {
 	}
 }
 
-// Start does what Caddy does with a module before it uses it.
+// Start provisions and validates a module as Caddy does.
 func Start(t *testing.T, m any) error {
 	t.Helper()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
@@ -116,7 +117,7 @@ func Start(t *testing.T, m any) error {
 	return nil
 }
 
-// MustStart is Start for a module that has to start.
+// MustStart is Start for a module that must start without an error.
 func MustStart[M any](t *testing.T, m M) M {
 	t.Helper()
 	if err := Start(t, m); err != nil {
@@ -125,7 +126,7 @@ func MustStart[M any](t *testing.T, m M) M {
 	return m
 }
 
-// NoSecrets proves that an error tells none of the secrets.
+// NoSecrets checks that an error contains none of the secrets.
 func NoSecrets(t *testing.T, err error, secrets ...string) {
 	t.Helper()
 	if err == nil {
@@ -139,13 +140,13 @@ func NoSecrets(t *testing.T, err error, secrets ...string) {
 	}
 }
 
-// Hang is a handler that answers nothing for as long as the client waits.
+// Hang is a handler that does not answer until the client gives up.
 func Hang(_ http.ResponseWriter, r *http.Request) {
-	io.Copy(io.Discard, r.Body) // only then the server sees the client leave
+	io.Copy(io.Discard, r.Body) // the server notices that the client left only once it has read the body
 	<-r.Context().Done()
 }
 
-// Serve runs a handler on loopback.
+// Serve runs a handler on the loopback interface.
 func Serve(t *testing.T, h http.Handler) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -153,7 +154,7 @@ func Serve(t *testing.T, h http.Handler) *httptest.Server {
 	return s
 }
 
-// SMS is an SMS to send.
+// SMS is a sample SMS.
 var SMS = message.Message{
 	ID:        "0123456789abcdef",
 	Type:      message.OTPLogin,
@@ -165,7 +166,7 @@ var SMS = message.Message{
 	Expires:   time.Date(2026, 1, 2, 3, 4, 5, 678, time.FixedZone("", 7200)),
 }
 
-// Mail is a mail to send.
+// Mail is a sample mail.
 var Mail = message.Message{
 	ID:        "fedcba9876543210",
 	Type:      message.RecoveryLink,
@@ -178,7 +179,8 @@ var Mail = message.Message{
 	Expires:   time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 }
 
-// Raw answers what is no valid HTTP.
+// Raw returns a handler that writes answer to the connection as it is, so it can be
+// invalid HTTP.
 func Raw(answer string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -190,7 +192,8 @@ func Raw(answer string) http.HandlerFunc {
 	}
 }
 
-// Certificate makes one for 127.0.0.1 and the names, and a pool that trusts it.
+// Certificate creates a certificate for 127.0.0.1 and the names, and a pool that
+// trusts it.
 func Certificate(t testing.TB, names ...string) (*tls.Config, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
