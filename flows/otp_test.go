@@ -165,6 +165,16 @@ func (unaccepting) Accept(context.Context, string, int64, []record.Acceptance, .
 	return errors.New("the store is away")
 }
 
+// A wrong code does not lock out users who can get no more SMS: it asks for a renewal
+// before the next otp, not before a backup code.
+func TestABackupCodeNeedsNoRenewal(t *testing.T) {
+	b := benchWithCodes(t)
+	token, otp := b.awaiting()
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "no code"})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
+	wantStep(t, b.must("auth/checkotp", token, object{"backup_code": "ABCDE23456"}), record.Authorized)
+}
+
 func TestABackupCodeIsSpentLast(t *testing.T) {
 	b := newBench(t)
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })

@@ -133,7 +133,11 @@ type manifest struct {
 	Kind, APIVersion string
 	Data             map[string]string
 	Spec             struct {
-		Ports    []struct{ TargetPort string }
+		Ports   []struct{ TargetPort string }
+		Ingress []struct {
+			From  []map[string]any
+			Ports []struct{ Port any }
+		}
 		Template struct {
 			Spec struct {
 				Containers []struct {
@@ -197,6 +201,14 @@ func TestDeployedManifests(t *testing.T) {
 	}
 	if node.LivenessProbe.TCPSocket.Port != port || byKind["Service"].Spec.Ports[0].TargetPort != port {
 		t.Errorf("not all use the port %s", port)
+	}
+	for _, rule := range byKind["NetworkPolicy"].Spec.Ingress { // the last one, of mnemogate itself
+		if anyone := len(rule.From) == 0; len(rule.Ports) != 1 || anyone != (rule.Ports[0].Port == port) {
+			t.Errorf("the NetworkPolicy has the rule %+v; anyone may reach %s, and only Prometheus the metrics", rule, port)
+		}
+	}
+	if rules := byKind["NetworkPolicy"].Spec.Ingress; len(rules) != 2 || rules[1].Ports[0].Port != "metrics" {
+		t.Errorf("the NetworkPolicy has the rules %+v", rules)
 	}
 }
 
