@@ -55,7 +55,7 @@ type RedisOptions struct {
 	//
 	//	ca=<file>             PEM file of the certificate authorities to trust; default: the system's
 	//	db=<n>                the database, instead of the path
-	//	pool_size=<n>         maximum of connections to each server, without the one of the
+	//	pool_size=<n>         maximum number of connections to each server, without that of the
 	//	                      subscription; default: 10 per CPU
 	//	sentinel_user=<user>, sentinel_password=<password>
 	//	                      credentials for the sentinels; those before the @ are for the servers

@@ -18,7 +18,8 @@ func (s sqliteAccounts) NewCompanyGeneration(ctx context.Context, company string
 	return e, translateSQLite("beginning an era", err)
 }
 
-// An ending of a company is owed until its era is the one that was ended.
+// A company's revocation is pending until ended, the generation for which it was
+// last done, reaches era, the present generation.
 const sqliteSelectPending = `
 	SELECT * FROM (SELECT company, account, epoch, keep FROM endings WHERE (company, account) > (?1, ?2)
 		ORDER BY company, account LIMIT +?3)
