@@ -28,11 +28,10 @@ const (
 // Run reports revocations on all nodes to feed, until ctx ends.
 //
 // A subscription can stay up and receive nothing: after a failover its server may no
-// longer be the master. So each node publishes heartbeats to itself, on the way that
-// changes take. The feed has its lease for as long as the last heartbeat that came
-// back was sent less than a second ago. If changes wait for replicas, the replicas
-// must have the heartbeat too. In a Cluster each master has its own subscription and
-// heartbeats.
+// longer be the master. So each node sends heartbeats to itself, by the same path as
+// changes. The feed has its lease for as long as the last heartbeat that came back was
+// sent less than a second ago. If changes wait for replicas, the replicas must have
+// the heartbeat too. In a Cluster each master has its own subscription and heartbeats.
 //
 // Run flushes feed when a subscription begins, before it extends the lease. It also
 // flushes when the name of the server's data changes, because then the server has
