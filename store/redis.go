@@ -66,8 +66,8 @@ type RedisOptions struct {
 	SentinelMaster string
 	// WaitReplicas is the number of replicas that must have a change before the
 	// store acknowledges it, so that a failover does not bring back a revoked
-	// session or a used code. If too few replicas answer, the call fails. Default:
-	// 0.
+	// session or a used code. If too few replicas answer, the call fails.
+	// Default: 0.
 	WaitReplicas int
 	// Log receives what an operator should know. Default: nothing is logged.
 	Log *slog.Logger

@@ -250,7 +250,7 @@ func (l *listener) heartbeat(ctx context.Context, e *subscription, subscription 
 		e.written = max(e.written, sent)
 		l.lease()
 	case sent-max(e.began, e.written) > feedLease:
-		l.warn(err) // too few replicas, for example: the heartbeat comes back, so only this error tells
+		l.warn(err) // such as too few replicas; the heartbeat comes back, so nothing else reports it
 	}
 }
 

@@ -64,8 +64,8 @@ func (p *Proxy) Refuse() {
 	p.Cut()
 }
 
-// Blackhole silently drops all traffic in both directions until Heal. It accepts new
-// connections, but they do not reach the server.
+// Blackhole lets nothing through in either direction until Heal, and reports no
+// error. It accepts new connections, but they do not reach the server.
 func (p *Proxy) Blackhole() { p.set(func(f *fault) { f.hole = true }) }
 
 // Forget makes the existing connections a black hole for ever, like a firewall that

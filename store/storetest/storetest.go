@@ -261,9 +261,8 @@ func Start(cmd *exec.Cmd) (exited chan struct{}, err error) {
 	started := make(chan error)
 	exited = make(chan struct{})
 	go func() {
-		// endWithParent waits for the end of this thread, so keep the thread for
-		// this goroutine. Unlock it afterwards: other programs may have been started
-		// from it before.
+		// endWithParent watches this thread, so keep it for this goroutine. Unlock it
+		// afterwards, so that it lives on: it may have started other programs.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
