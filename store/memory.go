@@ -55,9 +55,10 @@ func NewMemory(sessions record.Sessions, limit int) *Memory {
 // remembered.
 func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/record.Buckets))) }
 
-// Recall is Get for the protected path. The token must belong to company; an empty
-// company accepts any. A session from memory lacks ID, CompanyGeneration, Accepted,
-// Created, LastUsed, Address and UserAgent, which the protected path seldom needs.
+// Recall is Get for the protected path. company is the company that the token must
+// belong to, or empty for any; the caller checks it. A session from memory lacks ID,
+// CompanyGeneration, Accepted, Created, LastUsed, Address and UserAgent, which the
+// protected path seldom needs.
 //
 // Recall remembers the store's answer only if no session of the same bucket was
 // revoked while the store was asked. Otherwise a late answer could bring back a

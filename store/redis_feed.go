@@ -272,8 +272,8 @@ func (l *listener) heard(e *subscription, text string) {
 	l.lease()
 }
 
-// lease extends the feed's lease for as long as the heartbeats of all servers allow.
-// The caller holds mu.
+// lease sets the feed's lease, which lasts as long as the heartbeats of all servers
+// allow. The caller holds mu.
 func (l *listener) lease() {
 	until := time.Time{}
 	for _, e := range l.subscriptions {

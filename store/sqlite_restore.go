@@ -175,7 +175,8 @@ const (
 		ON CONFLICT (company) DO UPDATE SET era = max(era + 1, excluded.era)`
 )
 
-// prepare checks a copy of the backup and updates its tables.
+// prepare checks a copy of the backup and updates its tables. Unless KeepSessions is
+// set, it also revokes all sessions.
 func (r SQLiteRestore) prepare(ctx context.Context, file string) (done SQLiteRestored, err error) {
 	db, err := sql.Open("sqlite", sqliteDSN(file, "journal_mode(DELETE)", "synchronous(FULL)", "foreign_keys(1)", "secure_delete(1)"))
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package store is where mnemogate keeps its data. It implements record.Accounts and
 // record.Sessions, whose comments say what every method promises. Read those first,
-// then store.go, which all backends share, and then one backend; sqlite.go is the
-// simplest start.
+// then store.go, which all backends share, and then one backend, beginning with
+// sqlite.go.
 //
 // All backends pass the same tests, in conformance*_test.go. To fix a backend, first
 // add a test there. The backends share no SQL and no migrations, even where these
