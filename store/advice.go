@@ -2,7 +2,7 @@ package store
 
 import "github.com/redis/go-redis/v9"
 
-// takesNoWrites reports whether a store was reached and has no room, or is read-only.
+// takesNoWrites reports whether a store answered but is full or read-only.
 func takesNoWrites(err error) bool {
 	if diskTakesNoWrites(err) {
 		return true
@@ -19,7 +19,7 @@ func takesNoWrites(err error) bool {
 	return false
 }
 
-// Advice says what to do about an error of a store.
+// Advice returns what an operator can do about an error of a store.
 func Advice(err error) string {
 	if takesNoWrites(err) {
 		return "it answers and takes no writes: free or add space on its disk (Redis: or in its maxmemory), and see that neither the disk nor the server is read-only; nobody can log in until then"

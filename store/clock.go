@@ -18,8 +18,8 @@ func (p *Postgres) Clock(ctx context.Context) (time.Time, error) {
 	return fromMicros(now), translatePostgres("asking for the time", err)
 }
 
-// Clock returns the server's time; of several, that of the one which differs
-// most from this machine's.
+// Clock returns the server's time. If there are several servers, it returns the time
+// that differs most from this machine's.
 func (r *Redis) Clock(ctx context.Context) (time.Time, error) {
 	var worst time.Time
 	err := r.call(ctx, "asking for the time", func(ctx context.Context) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// someone is an account with a value in every field.
+// someone returns an account with a value in every field.
 func someone(company, name string) record.Account {
 	return record.Account{
 		Company:         company,
@@ -33,7 +33,7 @@ func someone(company, name string) record.Account {
 	}
 }
 
-// plain is an account with nothing that another could take but its mnemocode.
+// plain returns an account whose only unique value is its mnemocode.
 func plain(company, name string) record.Account {
 	return record.Account{Company: company, Mnemocode: name, Status: record.StatusActive}
 }
@@ -384,8 +384,8 @@ var accountsContextCases = []accountsCase{
 	},
 }
 
-// wantStranger checks that the company has no account with this id, for every
-// method that takes one.
+// wantStranger checks with every method that takes an id that the company has no
+// account with this id.
 func wantStranger(t *testing.T, s record.Accounts, company string, id int64) {
 	t.Helper()
 	_, err := s.ByID(bg, company, id)
@@ -406,7 +406,7 @@ func wantStranger(t *testing.T, s record.Accounts, company string, id int64) {
 	wantEqual(t, "BackupCodes", len(codes), 0)
 }
 
-// callAllAccounts calls each method with arguments that would do something.
+// callAllAccounts calls each method with arguments that would have an effect.
 func callAllAccounts(ctx context.Context, s record.Accounts, a record.Account) map[string]error {
 	subject := record.FailureKey{Company: a.Company, Account: a.ID}
 	return map[string]error{

@@ -190,7 +190,7 @@ var codeCases = []sessionsCase{
 				"another state":   {t0, "acme", record.RecoveryOTP},
 				"expired":         {s.Expires, "acme", s.State},
 			} {
-				// What the counter says is not told of such a session.
+				// For such a session the result does not depend on the counter.
 				got := get[record.Session](t)(two.SpendCode(bg, c.now, c.company, s.Hash, c.state, full))
 				wantEqual(t, what, got, without)
 			}
@@ -200,7 +200,7 @@ var codeCases = []sessionsCase{
 			wantSession(t, one, s)
 			got = get[record.Session](t)(two.SpendCode(bg, s.Expires.Add(-time.Microsecond), "acme", s.Hash, s.State, free))
 			wantEqual(t, "spent", got, s)
-			must(t, one.Charge(bg, t0, free)) // it was not charged before
+			must(t, one.Charge(bg, t0, free)) // the refused call did not charge it
 			got, err = two.SpendCode(bg, t0, "acme", s.Hash, s.State, full)
 			wantFull(t, "a full counter where there is no code", err, "acme/full", t0.Add(time.Hour))
 			wantEqual(t, "no code", got, without)

@@ -8,7 +8,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// companyCases are about what is no single account's.
+// companyCases test what does not belong to a single account.
 var companyCases = []accountsCase{
 	{
 		name:    "census",
@@ -43,7 +43,7 @@ var companyCases = []accountsCase{
 			coded := plain("b", "coded")
 			coded.SecondFactor = true
 			must(t, one.SetBackupCodes(bg, "b", create(t, one, coded).ID, []string{"c"}))
-			app := plain("b", "app") // which is of no use without a password
+			app := plain("b", "app") // useless without a password
 			app.SecondFactor, app.TOTP = true, "sealed"
 			id := create(t, one, app).ID
 			stranded("b", true, 3)

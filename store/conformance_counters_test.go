@@ -20,7 +20,7 @@ var counterCases = []sessionsCase{
 			first, second := session("a", 1, 1, record.CheckOTP), session("b", 1, 1, record.Authorized)
 			link, decoy := session("link", 1, 1, record.MailedLink), session("decoy", 0, 0, record.CheckPassword)
 			must(t, one.Create(bg, t0, first, look, a))
-			must(t, one.Charge(bg, t0, record.Look(a, b)...)) // one more of each
+			must(t, one.Charge(bg, t0, record.Look(a, b)...)) // one more fits into each
 			must(t, one.Charge(bg, t0, b))
 			for what, err := range map[string]error{
 				"Create":            two.Create(bg, t0, second, a, b),
@@ -34,7 +34,7 @@ var counterCases = []sessionsCase{
 			}
 			wantGone(t, one, "b", "link", "decoy")
 			wantSession(t, one, first)
-			must(t, two.Replace(bg, t0, first.Hash, first.State, second, a)) // no refusal has counted
+			must(t, two.Replace(bg, t0, first.Hash, first.State, second, a)) // the refused calls have not counted
 			wantGone(t, one, "a")
 			wantSession(t, one, second)
 			wantFull(t, "Create", one.Create(bg, t0, first, look, a), "acme/b", t0.Add(time.Hour))
@@ -85,7 +85,7 @@ var counterCases = []sessionsCase{
 					want[record.Authorized]++
 					want[record.CheckOTP]--
 				default:
-					want[record.MailedLink] = 1 // each has ended the one before
+					want[record.MailedLink] = 1 // each replaced the one before
 				}
 			}
 			wantEqual(t, "sessions", left, want)
@@ -104,7 +104,7 @@ var counterCases = []sessionsCase{
 			wantFull(t, "Charge", one.Charge(bg, t0, b, a), "b", t0.Add(time.Hour))
 			wantFull(t, "a look", two.Charge(bg, t0, record.Look(a, b)...), "b", t0.Add(time.Hour))
 			must(t, two.Charge(bg, t0, record.Look(a)...))
-			must(t, two.Charge(bg, t0, a)) // neither refusal has counted
+			must(t, two.Charge(bg, t0, a)) // the refused calls have not counted
 			wantFull(t, "Charge", two.Charge(bg, t0, a), "a", t0.Add(time.Minute))
 			must(t, one.Charge(bg, t0))
 			must(t, one.Charge(bg, t0))
@@ -159,7 +159,7 @@ var counterCases = []sessionsCase{
 			tight := record.Counter{Key: "tight", Limit: 30, Window: time.Minute}
 			wide := record.Counter{Key: "wide", Limit: 1000, Window: time.Minute}
 			errs := race(200, one, two, func(i int, s record.Sessions) error {
-				if i%4 < 2 { // as often in the other order
+				if i%4 < 2 { // the other order as often
 					return s.Charge(bg, t0, tight, wide)
 				}
 				return s.Charge(bg, t0, wide, tight)

@@ -52,7 +52,7 @@ var tallyCases = []accountsCase{
 			}))
 			cleared := get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, subjects[0]))
 			wantEqual(t, "cleared", cleared[record.WrongCodes], record.FailureCount{})
-			for range 2 { // one there is none of, and that stays so
+			for range 2 { // there is no failure count, and the second call finds none either
 				must(t, one.UpdateFailures(bg, t0, subjects[0], record.WrongCodes, add(0)))
 			}
 		},

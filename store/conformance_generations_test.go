@@ -12,7 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// The endings of a whole company, and of one session by its ID.
+// Revocations of a whole company, and of one session by its ID.
 
 var eraAccountsCases = []accountsCase{
 	{
@@ -88,7 +88,7 @@ var eraAccountsCases = []accountsCase{
 				must(t, two.RevocationDone(bg, e))
 			}
 			later := get[record.Revocation](t)(one.NewCompanyGeneration(bg, "acme"))
-			must(t, two.RevocationDone(bg, all[2])) // the one before
+			must(t, two.RevocationDone(bg, all[2])) // the generation before
 			wantEqual(t, "owed", endings(t, one), map[record.Revocation]bool{later: true})
 			must(t, two.RevocationDone(bg, later))
 			wantEqual(t, "owed", len(endings(t, one)), 0)
@@ -96,7 +96,7 @@ var eraAccountsCases = []accountsCase{
 	},
 }
 
-// ofEra is a session of an era.
+// ofCompanyGeneration returns s with the given company generation.
 func ofCompanyGeneration(companyGeneration int64, s record.Session) record.Session {
 	s.CompanyGeneration = companyGeneration
 	return s
@@ -162,7 +162,7 @@ var eraSessionsCases = []sessionsCase{
 			must(t, one.Replace(bg, t0, hash("new"), record.Authorized, ofCompanyGeneration(4, next)))
 			wantEqual(t, "sessions", names(get[[]record.Session](t)(two.List(bg, t0, "acme", 1))), []string{"id of next"})
 
-			must(t, two.End(bg, t0, record.Revocation{Company: "acme", Generation: 2})) // which changes nothing
+			must(t, two.End(bg, t0, record.Revocation{Company: "acme", Generation: 2})) // no effect, as End was called for generation 4 before
 			late := t0.Add(30 * 24 * time.Hour)
 			must(t, one.Sweep(bg, late))
 			wantErr(t, "in 30 days", one.Create(bg, late, ofCompanyGeneration(3, session("x", 1, 1, record.Authorized))), record.ErrConflict)
@@ -298,8 +298,8 @@ func TestSQLiteClearsACompanysSessionsInPieces(t *testing.T) {
 	wantEqual(t, "the company's", len(get[[]record.Session](t)(sessions.List(bg, t0, "acme", 1))), others/2)
 }
 
-// What a node of an older version has stored lives on, until its company's
-// sessions are ended.
+// A session stored by a node of an older version stays valid until its company's
+// sessions are revoked.
 func TestRedisTakesSessionsOfOlderNodes(t *testing.T) {
 	t.Parallel()
 	s := storetest.StartRedis(t)

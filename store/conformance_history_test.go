@@ -16,14 +16,14 @@ func happened(a record.Account, n int, route string) record.Event {
 	}
 }
 
-// noisy is a route by which strangers cause events, quiet one by which they don't.
+// noisy is a route on which unauthenticated users cause events; on quiet they can't.
 const noisy, quiet = "auth/login", "auth/checkcredentials"
 
 func recorded(t *testing.T, s record.Accounts, a record.Account, limit int) []record.Event {
 	t.Helper()
 	events := get[[]record.Event](t)(s.(record.History).Recorded(bg, a.Company, a.ID, limit))
 	for i, e := range events {
-		events[i].Noise = e.Route == noisy // which is not kept
+		events[i].Noise = e.Route == noisy // Noise itself is not stored
 	}
 	return events
 }

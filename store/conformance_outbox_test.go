@@ -13,18 +13,18 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// note is an event that a change of an account is told by.
+// note returns an outbox event of a change to an account.
 func note(queue, id string) record.OutboxEvent {
 	return record.OutboxEvent{ID: id, Type: "test." + id, At: t0, Body: []byte(`{"id":"` + id + `"}`), Queue: queue}
 }
 
-// noted is an account that is created with events.
+// noted returns an account whose creation stores events.
 func noted(a record.Account, events ...record.OutboxEvent) record.Account {
 	a.Outbox = events
 	return a
 }
 
-// noting is a change of an account, by change, that stores events.
+// noting returns change with events to store.
 func noting(change func(*record.Account) (bool, error), events ...record.OutboxEvent) func(*record.Account) (bool, error) {
 	return func(a *record.Account) (bool, error) {
 		a.Outbox = events
@@ -32,7 +32,7 @@ func noting(change func(*record.Account) (bool, error), events ...record.OutboxE
 	}
 }
 
-// counting is add, with events.
+// counting is add with events.
 func counting(n int, events ...record.OutboxEvent) func(*record.FailureCount) error {
 	return func(t *record.FailureCount) error {
 		t.Outbox = events
@@ -48,13 +48,14 @@ func claim(t *testing.T, s record.Accounts, now time.Time) []record.OutboxQueue 
 	return queues
 }
 
-// written is a claimed event as it was before it was stored.
+// written returns a claimed event as it was before it was stored.
 func written(e record.OutboxEvent, queue string) record.OutboxEvent {
 	e.Number, e.Queue = 0, queue
 	return e
 }
 
-// settle takes the first n events out of a claimed queue, which is due at once.
+// settle acknowledges the first n events of a claimed queue, which is then due at
+// once.
 func settle(t *testing.T, s record.Accounts, q record.OutboxQueue, n int) {
 	t.Helper()
 	var delivered []int64
@@ -64,7 +65,7 @@ func settle(t *testing.T, s record.Accounts, q record.OutboxQueue, n int) {
 	must(t, s.(record.Outbox).Acknowledge(bg, q, delivered, t0, 0))
 }
 
-// inQueues are the ids of events by queue, in order.
+// inQueues returns the ids of events by queue, in order.
 func inQueues(queues []record.OutboxQueue) map[string]string {
 	all := map[string]string{}
 	for _, q := range queues {
@@ -215,7 +216,7 @@ var outboxCases = []accountsCase{
 			wantEqual(t, "when it is due again", inQueues(again), map[string]string{"a": "a"})
 			wantEqual(t, "tries", again[0].Tries, 1)
 
-			later := t0.Add(time.Minute) // when the claim of b has run out
+			later := t0.Add(time.Minute) // when the claim of b has expired
 			others := claim(t, two, later)
 			wantEqual(t, "claimed again", inQueues(others), map[string]string{"b": "b"})
 			b := got[slices.IndexFunc(got, func(q record.OutboxQueue) bool { return q.Name == "b" })]

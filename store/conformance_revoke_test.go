@@ -106,7 +106,7 @@ var endCases = []sessionsCase{
 			must(t, two.Create(bg, t0, at("a", 1, record.Authorized, 1)))
 			must(t, one.Create(bg, t0, at("step", 1, record.CheckOTP, 0)))
 			must(t, one.Create(bg, t0, at("other@2", 2, record.Authorized, 0)))
-			must(t, one.Touch(bg, t0, hash("a"), t0.Add(50*time.Minute))) // which makes it no younger
+			must(t, one.Touch(bg, t0, hash("a"), t0.Add(50*time.Minute))) // does not make it younger
 			must(t, two.Create(bg, t0, at("c", 1, record.Authorized, 3)))
 			must(t, two.Create(bg, t0, at("d", 1, record.Authorized, 4)))
 			wantGone(t, one, "a")
@@ -122,14 +122,15 @@ var endCases = []sessionsCase{
 				names([]record.Session{session("c", 1, 1, ""), session("d", 1, 1, ""), session("e", 1, 1, "")}))
 			wantSession(t, one, withoutAtMost(at("other@2", 2, record.Authorized, 0)))
 
-			// One that comes with an earlier time than theirs is not the oldest.
+			// A new session is not revoked, even if its time is earlier than the
+			// others'.
 			early := at("early@2", 2, record.Authorized, -5)
 			early.AtMost = 1
 			must(t, two.Create(bg, t0, early))
 			wantGone(t, one, "other@2")
 			wantSession(t, one, withoutAtMost(early))
 
-			// What has expired takes no room, and answers as before.
+			// Expired sessions take no room and are still found.
 			old := at("old@3", 3, record.Authorized, -1)
 			old.Expires = t0.Add(time.Minute)
 			must(t, one.Create(bg, t0, old))
@@ -176,7 +177,7 @@ var endCases = []sessionsCase{
 			kept.Generation = 5
 			wantSession(t, one, kept)
 			wantGone(t, one, "other", "step", "old")
-			end(5, "kept") // done again, as after a crash
+			end(5, "kept") // again, as after a crash
 			wantSession(t, one, kept)
 			end(6, "neighbour@2")
 			wantGone(t, one, "kept")
@@ -184,10 +185,10 @@ var endCases = []sessionsCase{
 				must(t, one.Create(bg, t0, s))
 			}
 			end(8, "b")
-			wantGone(t, one, "b", "c") // b was of an epoch that another ending ends
+			wantGone(t, one, "b", "c") // b was not of the generation just before
 			must(t, one.Create(bg, t0, session("d", 1, 8, record.CheckOTP)))
 			end(9, "d")
-			wantGone(t, one, "d") // no step is kept
+			wantGone(t, one, "d") // only authorized sessions are kept
 			end(10, "elsewhere@other/1")
 			wantSession(t, one, session("neighbour@2", 2, 4, record.Authorized))
 			wantSession(t, one, session("elsewhere@other/1", 1, 4, record.Authorized))

@@ -17,8 +17,8 @@ func withoutAtMost(s record.Session) record.Session {
 	return s
 }
 
-// hash makes a token hash from a name, in the bucket of the account whose
-// session it is: acme's account 1, unless the name has another's behind an @.
+// hash returns a token hash for a name. It is in the bucket of the account that owns
+// the session: account 1 of acme, or another that the name gives after an @.
 func hash(name string) (h record.TokenHash) {
 	company, account := ownerOf(name)
 	h[0] = byte(record.AccountBucket(company, account))
@@ -40,7 +40,7 @@ func ownerOf(name string) (company string, account int64) {
 	return company, account
 }
 
-// session is a session with a value in every field but Code.
+// session returns a session with a value in every field but Code.
 func session(name string, account, generation int64, state record.State) record.Session {
 	company, owner := ownerOf(name)
 	if account != owner && account != 0 {
@@ -112,11 +112,11 @@ var sessionCases = []sessionsCase{
 			s.Address, s.UserAgent, s.Profile = odd, odd, record.Profile(odd)
 			s.Accepted = []record.Acceptance{{Code: odd, Version: odd, At: t0}}
 			s.Code = &record.Code{Phone: odd, Expires: t0}
-			s.Hash = record.TokenHash{byte(record.AccountBucket(odd, 1))} // and zeros
+			s.Hash = record.TokenHash{byte(record.AccountBucket(odd, 1))} // followed by zeros
 			must(t, one.Create(bg, t0, s))
 			wantSession(t, two, s)
 			next := s
-			next.Hash[31], next.State = 1, record.Authorized // others are listed as little as they are kept
+			next.Hash[31], next.State = 1, record.Authorized // List does not return unknown states
 			must(t, two.Replace(bg, t0, s.Hash, record.State(odd), next))
 			wantSession(t, one, next)
 			all := get[[]record.Session](t)(one.List(bg, t0, odd, 1))
@@ -305,7 +305,7 @@ var expireCases = []sessionsCase{
 			got := get[record.Session](t)(one.Get(bg, s.Hash))
 			wantEqual(t, "Expires", got.Expires, time.Time{})
 			wantEqual(t, "ID", got.ID, s.ID)
-			// The clock is back at t0.
+			// Use the clock of t0 again.
 			wantErr(t, "Touch", one.Touch(bg, t0, s.Hash, s.Ends), record.ErrNotFound)
 			wantErr(t, "Replace", one.Replace(bg, t0, s.Hash, s.State, session("b", 1, 1, record.Authorized)), record.ErrConflict)
 			_, err := one.OpenCode(bg, t0, s.Hash, s.State)
@@ -395,7 +395,7 @@ var sessionsContextCases = []sessionsCase{
 	},
 }
 
-// callAllSessions calls each method with arguments that would do something.
+// callAllSessions calls each method with arguments that would have an effect.
 func callAllSessions(ctx context.Context, s record.Sessions, on record.Session) map[string]error {
 	counter := record.Counter{Key: "k", Limit: 1, Window: time.Minute}
 	return map[string]error{

@@ -14,8 +14,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// A backend opens two nodes over one set of data, fresh and empty. What it does
-// not keep is nil. The nodes are closed by t.Cleanup.
+// A backend opens two nodes that share one empty set of data. A nil field means that
+// the backend does not store this. t.Cleanup closes the nodes.
 type backend struct {
 	name     string
 	accounts func(t *testing.T) (one, two record.Accounts)
@@ -30,15 +30,15 @@ var backends = []backend{
 	{name: "postgres", accounts: postgresAccountNodes},
 }
 
-// An accountsCase is one promise of record.Accounts. Where it does not matter
-// that there are two nodes, only the first is used.
+// An accountsCase tests one promise of record.Accounts. Cases for which one node is
+// enough use only the first.
 type accountsCase struct {
 	name    string
 	promise string
 	run     func(t *testing.T, one, two record.Accounts)
 }
 
-// A sessionsCase is one promise of record.Sessions.
+// A sessionsCase tests one promise of record.Sessions.
 type sessionsCase struct {
 	name    string
 	promise string
@@ -93,11 +93,11 @@ func sayOnFailure(t *testing.T, promise string) {
 	})
 }
 
-// t0 is when the tests happen.
+// t0 is the time of the tests.
 var t0 = time.Date(2031, 5, 6, 7, 8, 9, 123456000, time.UTC)
 
-// odd holds what a careless store mangles: quotes, NUL, a line end, a byte
-// order mark, characters outside the BMP, a combining one, and length.
+// odd contains what a careless store damages: quotes, NUL, a line end, a byte order
+// mark, characters outside the BMP, a combining character, and length.
 var odd = "it's \"odd\" \x00 \\ % _ \r\n \ufeff 𝔐🗝 e\u0301 {x} " + strings.Repeat("ж", 2048)
 
 var bg = context.Background()
@@ -147,13 +147,13 @@ func wantEqual[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// race calls f n times, each node in turn, and returns the errors. As many calls
-// are under way at once as two busy CPUs answer before Redis's time is up.
+// race calls f n times, on both nodes in turn, and returns the errors. It has as
+// many calls in flight as two busy CPUs can answer within Redis's timeout.
 func race[S any](n int, one, two S, f func(i int, s S) error) []error {
 	return callers(n, 50, one, two, f)
 }
 
-// callers is race with so many at once.
+// callers is race with atOnce calls in flight.
 func callers[S any](n, atOnce int, one, two S, f func(i int, s S) error) []error {
 	errs := make([]error, n)
 	start := make(chan struct{})
@@ -172,7 +172,8 @@ func callers[S any](n, atOnce int, one, two S, f func(i int, s S) error) []error
 	return errs
 }
 
-// wantWinners checks that n of the racers won and the others were told lost.
+// wantWinners checks that n calls succeeded and that the others failed with an error
+// for which lost is true.
 func wantWinners(t *testing.T, errs []error, n int, lost func(error) bool) {
 	t.Helper()
 	won := 0

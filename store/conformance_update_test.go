@@ -15,7 +15,8 @@ func nothing(*record.Account) (ends bool, err error) { return false, nil }
 
 func ending(*record.Account) (ends bool, err error) { return true, nil }
 
-// bind adds an identity to an account that has none of its provider.
+// bind returns a change that adds an identity, if the account has none of its
+// provider.
 func bind(identity record.Identity) func(*record.Account) (ends bool, err error) {
 	return func(a *record.Account) (bool, error) {
 		if slices.ContainsFunc(a.Identities, func(i record.Identity) bool { return i.Provider == identity.Provider }) {
@@ -65,7 +66,7 @@ var updateCases = []accountsCase{
 			}
 			_, err := two.ByIdentity(bg, "acme", before.Identities[0])
 			wantErr(t, "the old identity", err, record.ErrNotFound)
-			create(t, two, someone("acme", "m1")) // all of it is free again
+			create(t, two, someone("acme", "m1")) // all values are free again
 			wantEqual(t, "endings", len(endings(t, two)), 0)
 		},
 	},
@@ -303,7 +304,7 @@ var updateCases = []accountsCase{
 			first := record.Revocation{Company: "acme", Account: a.ID, Generation: a.Generation + 1}
 			second := record.Revocation{Company: "acme", Account: a.ID, Generation: a.Generation + 2}
 			all := record.Revocation{Company: "acme", Account: b.ID, Generation: record.AllGenerations}
-			must(t, two.RevocationDone(bg, first)) // an earlier one was done, the later is still owed
+			must(t, two.RevocationDone(bg, first)) // an earlier revocation was done; the later one is still pending
 			must(t, two.RevocationDone(bg, record.Revocation{Company: "other", Account: a.ID, Generation: record.AllGenerations}))
 			wantEqual(t, "owed", endings(t, one), map[record.Revocation]bool{second: true, all: true})
 			must(t, two.RevocationDone(bg, second))

@@ -8,7 +8,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// scanEvent reads an event of an account from its time and the rest.
+// scanEvent returns a function that scans an event of an account.
 func scanEvent(company string, account int64) func(scanner) (record.Event, error) {
 	return func(row scanner) (e record.Event, err error) {
 		var at int64
@@ -22,8 +22,8 @@ func scanEvent(company string, account int64) func(scanner) (record.Event, error
 	}
 }
 
-// byAccount orders events so that two who store some never wait for one another.
-// Those of an account stay in order.
+// byAccount sorts events by account, so that two concurrent calls that store some
+// can't deadlock. The events of an account stay in order.
 func byAccount(events []record.Event) []record.Event {
 	events = slices.Clone(events)
 	slices.SortStableFunc(events, func(a, b record.Event) int { return cmp.Compare(a.Account, b.Account) })

@@ -13,31 +13,33 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// A Memory is Sessions that remembers the authorized ones which the protected
-// path has asked for, so that it need not ask again. It is told of what ends
-// (see Feed): by its own methods before they return, by other nodes as soon as
-// they tell. While it can't hear them it believes nothing that it remembers.
+// A Memory is a record.Sessions that remembers the authorized sessions which the
+// protected path has asked for, so that it does not ask the store again. It forgets
+// a session when the session is revoked. Its own methods forget before they return;
+// other nodes report their revocations through the feed (see record.Feed). While the
+// feed is stale, a Memory uses nothing that it remembers.
 //
-// What it keeps of most sessions has no pointers, so that the garbage collector's
-// work does not grow with them.
+// Most of its entries contain no pointers, so that the garbage collector's work does
+// not grow with the number of sessions.
 type Memory struct {
 	record.Sessions
-	// Untouched is told of a Touch that failed behind its request. It is set before the
-	// first call, and may be called concurrently. Default: nobody is told.
+	// Untouched is called when a Touch fails after its request was answered. Set it
+	// before the first call. It may be called concurrently. Default: it does
+	// nothing.
 	Untouched func(error)
 
-	limit    atomic.Int64 // entries of a shard
-	trusted  atomic.Int64 // until when the feed is heard: nanoseconds since started
-	names    companyNames // of companies
+	limit    atomic.Int64 // entries per shard
+	trusted  atomic.Int64 // end of the feed's lease, in nanoseconds since started
+	names    companyNames // names of companies, by number
 	asking   singleflight.Group
-	touching chan struct{}  // holds one for each Touch that no request waits for
-	behind   sync.WaitGroup // of these
+	touching chan struct{}  // limits the background calls of Touch
+	behind   sync.WaitGroup // waits for these calls
 	shards   [record.Buckets]shard
 }
 
 const maxTouching = 256
 
-// NewMemory returns the sessions with a memory of up to limit of them.
+// NewMemory returns sessions with a memory of up to limit sessions.
 func NewMemory(sessions record.Sessions, limit int) *Memory {
 	m := &Memory{Sessions: sessions, Untouched: func(error) {}, touching: make(chan struct{}, maxTouching)}
 	m.names.numbers = map[string]int32{}
@@ -49,21 +51,24 @@ func NewMemory(sessions record.Sessions, limit int) *Memory {
 	return m
 }
 
-// SetLimit changes the limit. What is remembered beyond a smaller one stays.
+// SetLimit changes the limit. A smaller limit removes nothing that is already
+// remembered.
 func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/record.Buckets))) }
 
-// Recall is Get for the protected path, where company is the one whose token it
-// must be; empty for any. What comes from memory lacks ID, Era, Accepted, Created,
-// LastUsed, Address and UserAgent, which are seldom of use there. Only what a
-// store has said since the last ending of any session of the bucket is
-// remembered, so that an answer which was under way meanwhile brings nothing
-// back.
+// Recall is Get for the protected path. company is the company that the token must
+// belong to, or empty for any; the caller checks it. A session from memory lacks ID,
+// CompanyGeneration, Accepted, Created, LastUsed, Address and UserAgent, which the
+// protected path seldom needs.
+//
+// Recall remembers the store's answer only if no session of the same bucket was
+// revoked while the store was asked. Otherwise a late answer could bring back a
+// revoked session.
 func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash record.TokenHash) (record.Session, error) {
 	return m.recall(ctx, now, company, hash, false)
 }
 
-// RecallWhole is Recall with ID and Created. These are kept of the sessions that it
-// was asked for.
+// RecallWhole is Recall with ID and Created. The memory keeps these two only for
+// sessions that RecallWhole was called for.
 func (m *Memory) RecallWhole(ctx context.Context, now time.Time, company string, hash record.TokenHash) (record.Session, error) {
 	return m.recall(ctx, now, company, hash, true)
 }
@@ -72,7 +77,8 @@ func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash
 	shard := &m.shards[hash.Bucket()]
 	trusted := m.HasLease()
 	if trusted {
-		// One that seems expired may have been prolonged on another node.
+		// A session that has expired in memory may have been prolonged on another
+		// node.
 		if s, ok := shard.recall(hash, &m.names, whole); ok && now.Before(s.Expires) {
 			shard.hits.Add(1)
 			return s, nil
@@ -90,20 +96,20 @@ func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash
 	return s, err
 }
 
-// ask asks the store once for all who ask for the same at once, and whom the
-// answer could have reached from memory: no ending was heard of since the first
-// of them.
+// ask calls the store once for concurrent callers that want the same session.
+// Callers share an answer only if no revocation arrived between their calls, as the
+// answer may be older than that revocation.
 func (m *Memory) ask(ctx context.Context, company string, hash record.TokenHash, endings uint64) (record.Session, error) {
-	var room [128]byte // spares an allocation
+	var room [128]byte // avoids an allocation
 	key := append(binary.LittleEndian.AppendUint64(append(room[:0], hash[:]...), endings), company...)
 	answer, err, _ := m.asking.Do(string(key), func() (any, error) {
-		return m.Get(context.WithoutCancel(ctx), hash) // others wait for it too
+		return m.Get(context.WithoutCancel(ctx), hash) // other callers wait for it too
 	})
 	s, _ := answer.(record.Session)
 	return s, err
 }
 
-// Len returns how many sessions are remembered.
+// Len returns the number of remembered sessions.
 func (m *Memory) Len() int {
 	n := 0
 	for i := range m.shards {
@@ -114,8 +120,8 @@ func (m *Memory) Len() int {
 	return n
 }
 
-// Asked returns how often Recall found a session in memory, and how often the
-// store was asked instead.
+// Asked returns how often Recall found a session in memory (hits) and how often it
+// asked the store (misses).
 func (m *Memory) Asked() (hits, misses uint64) {
 	for i := range m.shards {
 		hits += m.shards[i].hits.Load()
@@ -124,8 +130,8 @@ func (m *Memory) Asked() (hits, misses uint64) {
 	return hits, misses
 }
 
-// Replace, Delete, DeleteID, End and Expire forget whatever the store answers: an error does not
-// say that nothing has ended.
+// Replace, Delete, DeleteID, End and Expire forget even if the store returns an
+// error: the session may have been revoked all the same.
 
 // Replace implements Sessions.
 func (m *Memory) Replace(ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter) error {
@@ -141,7 +147,7 @@ func (m *Memory) Delete(ctx context.Context, hash record.TokenHash) error {
 
 // DeleteID implements Sessions.
 func (m *Memory) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (record.Session, error) {
-	// Which it is, a store may not get to say.
+	// If the call fails, the store does not say which session it was.
 	defer m.EndedAll(record.Revocation{Company: company, Account: account, Generation: record.AllGenerations})
 	return m.Sessions.DeleteID(ctx, now, company, account, id)
 }
@@ -152,10 +158,11 @@ func (m *Memory) End(ctx context.Context, now time.Time, e record.Revocation) er
 	return m.Sessions.End(ctx, now, e)
 }
 
-// Touch implements Sessions. Of a session that is remembered the store is told
-// behind the request, which does not wait for a disk: a crash at that moment, or
-// a store that takes no writes, lets the session end as if the request had not
-// been, and Untouched is told. With too much of it under way the request waits.
+// Touch implements Sessions. For a remembered session it calls the store in the
+// background, so that the request does not wait for a disk. If the process crashes
+// at that moment or the store takes no writes, the session expires as if the request
+// had not been made; Untouched is called with the store's error. If too many calls
+// are under way, Touch waits for its own.
 func (m *Memory) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
 	if m.shards[hash.Bucket()].prolong(hash, expires) && m.HasLease() {
 		select {
@@ -175,12 +182,11 @@ func (m *Memory) Touch(ctx context.Context, now time.Time, hash record.TokenHash
 	return m.touch(ctx, now, hash, expires)
 }
 
-// Wait returns once nothing is under way that no request waits for, which must
-// not begin meanwhile.
+// Wait waits for the background calls of Touch. Touch must not be called meanwhile.
 func (m *Memory) Wait() { m.behind.Wait() }
 
 func (m *Memory) touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
-	told := false // also if it panics
+	told := false // still false if Touch panics
 	defer func() {
 		if !told {
 			m.Ended(hash)
@@ -200,8 +206,9 @@ func (m *Memory) Expire(ctx context.Context, now time.Time, hash record.TokenHas
 // Ended implements Feed.
 func (m *Memory) Ended(hash record.TokenHash) { m.shards[hash.Bucket()].forget(hash) }
 
-// EndedAll implements Feed. Of a company it forgets also the sessions of the new
-// era, which are asked for again: a million take some milliseconds.
+// EndedAll implements Feed. If e is a company's revocation, it also forgets the
+// sessions of the new generation, which are then loaded again. With a million
+// sessions it takes some milliseconds.
 func (m *Memory) EndedAll(e record.Revocation) {
 	company := m.names.number(e.Company)
 	if e.Account == 0 {
@@ -222,27 +229,27 @@ func (m *Memory) Flush() {
 	}
 }
 
-// Trust implements Feed.
+// SetLease implements Feed.
 func (m *Memory) SetLease(until time.Time) { m.trusted.Store(int64(until.Sub(started))) }
 
-// Trusted reports whether what is remembered is believed: whether the feed is
-// heard.
+// HasLease reports whether the memory may be used, that is, whether the feed is not
+// stale.
 func (m *Memory) HasLease() bool { return int64(time.Since(started)) < m.trusted.Load() }
 
-// started makes the monotonic clock a number: a clock that is set must not
-// prolong trust.
+// started is the origin of times on the monotonic clock. If somebody sets the wall
+// clock, the lease must not become longer.
 var started = time.Now()
 
-// A shard remembers the sessions of one bucket.
+// A shard holds the remembered sessions of one bucket.
 type shard struct {
-	endings atomic.Uint64 // grows with each ending, before the forgetting
+	endings atomic.Uint64 // counts revocations; incremented before the shard forgets
 	hits    atomic.Uint64
 	misses  atomic.Uint64
 
 	mu      sync.RWMutex
-	index   map[uint64]int32 // by key, where in entries
+	index   map[uint64]int32 // position in entries, by key
 	entries []entry
-	hand    int // where in entries the next one to give up is looked for
+	hand    int // where in entries the search for an entry to evict continues
 	extras  map[record.TokenHash]extra
 }
 
@@ -254,15 +261,16 @@ type entry struct {
 	expires    int64 // Unix nanoseconds
 	ends       int64
 	company    int32
-	recent     uint32 // 1: asked for since the hand last came by
-	length     uint8  // of the mnemocode
+	recent     uint32 // 1 if asked for since the hand last passed
+	length     uint8  // length of the mnemocode
 	mnemocode  [longest]byte
 }
 
-// longest is the longest mnemocode that an entry holds.
+// longest is the length of the longest mnemocode that an entry can hold.
 const longest = 39
 
-// An extra is what an entry has no room for. Most sessions have none.
+// An extra holds the parts of a session that do not fit into an entry. Most sessions
+// have none.
 type extra struct {
 	mnemocode string
 	profile   record.Profile
@@ -270,12 +278,12 @@ type extra struct {
 	created   time.Time
 }
 
-// key is a part of a hash, which the choice of its bucket leaves random. Whole hashes would
-// take 46 bytes a session more. Of two sessions with one key the second takes the place of
-// the first, which is then asked for again.
+// key returns a part of the hash that does not determine the bucket. Whole hashes as
+// keys would take 46 more bytes per session. If two sessions have the same key, the
+// second replaces the first, which is then loaded again.
 func key(hash record.TokenHash) uint64 { return binary.LittleEndian.Uint64(hash[8:]) }
 
-// find returns where in entries a session is.
+// find returns the position of a session in entries.
 func (s *shard) find(hash record.TokenHash) (i int32, ok bool) {
 	i, ok = s.index[key(hash)]
 	return i, ok && s.entries[i].hash == hash
@@ -314,7 +322,8 @@ func (s *shard) recall(hash record.TokenHash, companies *companyNames, whole boo
 	}, true
 }
 
-// remember stores a session unless one has ended since endings was read.
+// remember stores a session unless a session of the shard was revoked since endings
+// was read.
 func (s *shard) remember(session record.Session, company int32, limit int, endings uint64, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -346,8 +355,8 @@ func (s *shard) remember(session record.Session, company int32, limit int, endin
 	}
 }
 
-// place returns a place for a new entry: where the memory is full, that of one
-// which was not asked for lately (the second-chance algorithm).
+// place returns a position for a new entry. If the shard is full, it evicts an entry
+// that was not asked for lately (the second-chance algorithm).
 func (s *shard) place(limit int) int32 {
 	if len(s.entries) < limit {
 		s.entries = append(s.entries, entry{})
@@ -366,7 +375,7 @@ func (s *shard) place(limit int) int32 {
 	}
 }
 
-// drop removes an entry, and moves the last one to its place.
+// drop removes an entry and moves the last one to its position.
 func (s *shard) drop(i int32) {
 	hash, last := s.entries[i].hash, len(s.entries)-1
 	s.entries[i] = s.entries[last]
@@ -376,7 +385,8 @@ func (s *shard) drop(i int32) {
 	delete(s.extras, hash)
 }
 
-// prolong reports whether the session is remembered.
+// prolong moves the session's expiry forward. It reports whether the session is
+// remembered.
 func (s *shard) prolong(hash record.TokenHash, expires time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -408,8 +418,8 @@ func (s *shard) forgetAll(which func(*entry) bool) {
 	}
 }
 
-// reserved is the room for sessions that a shard begins with. Untouched it takes none of
-// the machine's memory, and it makes collections rarer where there are few sessions.
+// reserved is the initial capacity of a shard. Unused capacity takes no physical
+// memory, and it makes garbage collections rarer when there are few sessions.
 const reserved = 2048
 
 func (s *shard) flush() {
@@ -419,8 +429,9 @@ func (s *shard) flush() {
 	s.empty()
 }
 
-// empty forgets all. It allocates nothing unless there were many sessions: where another
-// process writes to the same SQLite file, it is called twenty times a second.
+// empty forgets all sessions. It allocates nothing unless there were many: if
+// another process writes to the same SQLite file, it is called twenty times a
+// second.
 func (s *shard) empty() {
 	s.hand = 0
 	if cap(s.entries) == reserved {
@@ -433,7 +444,8 @@ func (s *shard) empty() {
 	s.index, s.extras = map[uint64]int32{}, map[record.TokenHash]extra{}
 }
 
-// companyNames numbers companies, so that an entry need not point to a string.
+// companyNames gives numbers to companies, so that an entry needs no pointer to a
+// string.
 type companyNames struct {
 	mu      sync.Mutex
 	numbers map[string]int32

@@ -23,12 +23,12 @@ import (
 // A madeSessions makes up each session that it is asked for. Its other methods fail.
 type madeSessions struct {
 	record.Sessions
-	change  func(*record.Session) // of what is made up
-	during  func(record.Session)  // called between the answer and its return
-	gets    atomic.Int64          // how often Get was called
-	touches atomic.Int64          // how often Touch was called
-	release chan struct{}         // Get and Touch wait until it is closed; nil: they don't
-	refused error                 // by Touch
+	change  func(*record.Session) // applied to each session
+	during  func(record.Session)  // called before Get returns its answer
+	gets    atomic.Int64          // calls of Get
+	touches atomic.Int64          // calls of Touch
+	release chan struct{}         // Get and Touch block until it is closed; nil for never
+	refused error                 // returned by Touch
 }
 
 func newMadeSessions() *madeSessions {
@@ -63,14 +63,14 @@ func (m *madeSessions) Touch(context.Context, time.Time, record.TokenHash, time.
 	return m.refused
 }
 
-// newTrustedMemory returns a Memory that trusts what it remembers.
+// newLeasedMemory returns a Memory whose lease does not end during the test.
 func newLeasedMemory(sessions record.Sessions, limit int) *Memory {
 	m := NewMemory(sessions, limit)
 	m.SetLease(farAway)
 	return m
 }
 
-// recall is Recall, and reports whether the store was asked.
+// recall calls Recall and reports whether that asked the store.
 func recall(t testing.TB, m *Memory, hash record.TokenHash) (_ record.Session, asked bool) {
 	t.Helper()
 	_, before := m.Asked()
@@ -120,7 +120,8 @@ func TestMemoryReturnsWhatTheStoreSaid(t *testing.T) {
 	}
 }
 
-// The store fails here: an error does not say that nothing was revoked.
+// The store's methods return errors here. The session may have been revoked all the
+// same.
 func TestMemoryForgetsWhatIsRevokedWhateverTheStoreAnswers(t *testing.T) {
 	next := record.Session{Hash: hash("next"), State: record.Authorized}
 	for name, revoke := range map[string]func(m *Memory, s record.Session) error{
@@ -150,7 +151,7 @@ func TestMemoryForgetsWhatIsRevokedWhateverTheStoreAnswers(t *testing.T) {
 	}
 }
 
-// tokenOf is a hash in the bucket of an account's sessions.
+// tokenOf returns a hash in the bucket of an account's sessions.
 func tokenOf(company string, account int64) record.TokenHash {
 	return record.TokenHash{byte(record.AccountBucket(company, account))}
 }
@@ -192,7 +193,7 @@ func TestAReadUnderWayDuringARevocationBringsNothingBack(t *testing.T) {
 			made := newMadeSessions()
 			memory := newLeasedMemory(made, 1000)
 			made.during = func(s record.Session) { revoke(memory, s) }
-			recall(t, memory, tokenOf("acme", 7)) // the store had said yes
+			recall(t, memory, tokenOf("acme", 7)) // the store answered before the revocation
 			if memory.Len() != 0 {
 				t.Error("a session that was revoked meanwhile is remembered")
 			}
@@ -213,8 +214,8 @@ func TestWithoutALeaseNothingIsBelieved(t *testing.T) {
 	wantAsked(t, memory, hash("a"), false, "and then")
 }
 
-// A session that is used on another node is prolonged there: here it only
-// seems to expire.
+// A session that is used on another node is prolonged there, so it only seems to
+// expire on this one.
 func TestWhatSeemsExpiredIsAskedFor(t *testing.T) {
 	made := newMadeSessions()
 	memory := newLeasedMemory(made, 1000)
@@ -228,7 +229,7 @@ func TestWhatSeemsExpiredIsAskedFor(t *testing.T) {
 	}
 }
 
-// A session in use stays; those that were asked for once make room.
+// Sessions in use stay. Sessions that were asked for once make room.
 func TestTheMemoryIsBounded(t *testing.T) {
 	made := newMadeSessions()
 	made.change = func(s *record.Session) { s.Profile = "beside the entry" }
@@ -248,7 +249,7 @@ func TestTheMemoryIsBounded(t *testing.T) {
 	if n := len(memory.shards[5].extras); n != 10 {
 		t.Errorf("%d extras, want 10", n)
 	}
-	memory.SetLimit(1) // what is there stays
+	memory.SetLimit(1) // existing entries stay
 	wantAsked(t, memory, used, false, "in use")
 	recall(t, memory, record.TokenHash{5, 8: 255})
 	if n := memory.Len(); n != 10 {
@@ -256,8 +257,8 @@ func TestTheMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever is remembered and forgotten, in any order, what is remembered is
-// found, and nothing else is.
+// After any sequence of remembering and forgetting, the Memory finds exactly what it
+// remembers.
 func TestMemoryFindsWhatItHolds(t *testing.T) {
 	t.Parallel()
 	memory := newLeasedMemory(newMadeSessions(), 1<<20)
@@ -269,7 +270,7 @@ func TestMemoryFindsWhatItHolds(t *testing.T) {
 	held := map[int]bool{}
 	for step := range 100_000 {
 		i := draw.IntN(500)
-		switch draw.IntN(2 + step/20_000%3) { // it fills, and it empties
+		switch draw.IntN(2 + step/20_000%3) { // grows, then shrinks
 		case 0:
 			s, asked := recall(t, memory, hash(i))
 			if s.Hash != hash(i) || asked == held[i] {
@@ -284,14 +285,14 @@ func TestMemoryFindsWhatItHolds(t *testing.T) {
 			memory.Flush()
 			clear(held)
 		}
-		if step%50 == 0 && memory.Len() != len(held) { // it adds up, which takes a while
+		if step%50 == 0 && memory.Len() != len(held) { // counting is slow, so not in each step
 			t.Fatalf("step %d: %d are remembered, want %d", step, memory.Len(), len(held))
 		}
 	}
 }
 
-// Of two sessions with one key in the index only one is remembered, and neither is
-// taken for the other.
+// If two sessions have the same key in the index, only one is remembered, and
+// neither is mistaken for the other.
 func TestMemoryTellsSessionsWithOneKeyApart(t *testing.T) {
 	made := newMadeSessions()
 	made.change = func(s *record.Session) { s.Profile = record.Profile(s.Hash[20:21]) }
@@ -312,8 +313,8 @@ func TestMemoryTellsSessionsWithOneKeyApart(t *testing.T) {
 	}
 }
 
-// Asking, revoking and flushing at once: what was revoked before a question is
-// never answered yes.
+// Recall, revoke and flush concurrently. A session that was revoked before Recall
+// began is never returned.
 func TestMemoryUnderConcurrency(t *testing.T) {
 	sessions := startSQLite(t, tempFile(t)).Sessions()
 	memory := newLeasedMemory(sessions, 2*record.Buckets)
@@ -369,7 +370,7 @@ func TestATouchWaitsForNoDisk(t *testing.T) {
 		}
 		close(made.release)
 		<-touched
-		expires() // asks for it, so that it is remembered
+		expires() // loads the session, so that it is remembered
 		made.release = make(chan struct{})
 		for range maxTouching {
 			touch()
@@ -427,7 +428,7 @@ func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
 		}
 		ctx, hangUp := context.WithCancel(bg)
 		recall(ctx, "", 1)
-		hangUp() // which must not fail those that wait with it
+		hangUp() // must not fail the other waiting callers
 		recall(bg, "", 50)
 		want(1, "at once")
 		recall(bg, "acme", 50)
@@ -447,7 +448,7 @@ func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
 
 var recalled = flag.String("recalled", "1000,100000,1000000", "the numbers of sessions that the benchmarks of the memory remember")
 
-// BenchmarkRecall looks for remembered sessions at random, of few and of many.
+// BenchmarkRecall looks up random sessions among few and many remembered ones.
 func BenchmarkRecall(b *testing.B) {
 	benchMany(b, func(b *testing.B, n int, token func(int) record.TokenHash) {
 		before := heap()
@@ -471,8 +472,8 @@ func BenchmarkRecall(b *testing.B) {
 	})
 }
 
-// BenchmarkEndedAll hears that all sessions of an account have ended, beside few
-// and many of others.
+// BenchmarkEndedAll revokes all sessions of an account, with few and many sessions
+// of others in memory.
 func BenchmarkEndedAll(b *testing.B) {
 	benchMany(b, func(b *testing.B, n int, token func(int) record.TokenHash) {
 		memory := remembering(b, n, token)
@@ -512,14 +513,14 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// gcTime is the CPU time that collections took, in seconds.
+// gcTime returns the CPU time of garbage collections, in seconds.
 func gcTime() float64 {
 	sample := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}}
 	metrics.Read(sample)
 	return sample[0].Value.Float64()
 }
 
-// Where another process writes to the same file, all is forgotten again and again.
+// If another process writes to the same file, the memory is flushed again and again.
 func TestForgettingAllTakesNoMemory(t *testing.T) {
 	memory := NewMemory(nil, 250_000)
 	if n := testing.AllocsPerRun(10, memory.Flush); n != 0 {

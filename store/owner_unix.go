@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// giveToOwner makes a file that root has made that of who owns the file at to, or
-// else its directory: Caddy is seldom root.
+// giveToOwner changes the owner of a file that root has created to the owner of the
+// file at to or, if there is none, of its directory. Caddy seldom runs as root.
 func giveToOwner(made, to string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -22,5 +22,5 @@ func giveToOwner(made, to string) error {
 		return err
 	}
 	owner := info.Sys().(*syscall.Stat_t)
-	return os.Lchown(made, int(owner.Uid), int(owner.Gid)) // who owns the directory could have put a link there
+	return os.Lchown(made, int(owner.Uid), int(owner.Gid)) // not Chown: the directory's owner could have put a link there
 }

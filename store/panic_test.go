@@ -10,8 +10,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A function that panics in the midst of a change stores nothing, and gives back
-// the connection and all that it had locked.
+// A function that panics during a change stores nothing. It releases the connection
+// and all locks.
 func TestPanicInAChangeLeavesNothingLocked(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) record.Accounts{
 		"SQLite": func(t *testing.T) record.Accounts { return startSQLite(t, tempFile(t)).Accounts() },

@@ -18,13 +18,13 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// Postgres keeps accounts in a PostgreSQL database, for any number of nodes.
-// What a method has acknowledged was committed; an error that record does not
-// promise may also mean that it was, but that nobody could say so.
+// Postgres keeps accounts in a PostgreSQL database, for any number of nodes. A
+// change that a method has acknowledged was committed. After an error that record
+// does not promise, it may have been committed too.
 //
-// Each call has its answer or error within postgresTimeout, or in what time its
-// request has left, the wait for a connection included. Most are one statement,
-// or one batch of statements, which PostgreSQL runs as one transaction.
+// Each call returns within postgresTimeout, or within the time that its request has
+// left, including the wait for a connection. Most calls are one statement or one
+// batch of statements, which PostgreSQL runs as one transaction.
 type Postgres struct {
 	config *pgxpool.Config
 
@@ -32,40 +32,40 @@ type Postgres struct {
 	pool     *pgxpool.Pool
 	closed   bool
 
-	open     atomic.Pointer[pgxpool.Pool] // pool, while the store is open
-	answered atomic.Int64                 // when the server answered last: UnixNano
+	open     atomic.Pointer[pgxpool.Pool] // pool while the store is open, or nil
+	answered atomic.Int64                 // when the server last answered: UnixNano
 }
 
-// PostgresOptions are what a DSN does not say.
+// PostgresOptions are the settings that are not in the DSN.
 type PostgresOptions struct {
-	// MaxConns is how many connections a node has at most. Default: 8, so
-	// that twelve nodes fit into the hundred that PostgreSQL lets in by
+	// MaxConns is the maximum number of connections of a node. Default: 8, so that
+	// twelve nodes fit into the hundred connections that PostgreSQL allows by
 	// default.
 	MaxConns int32
 }
 
 const (
 	postgresTimeout        = 2 * time.Second
-	postgresConnectTimeout = 1500 * time.Millisecond // which leaves some for what the connection is for
+	postgresConnectTimeout = 1500 * time.Millisecond // less than postgresTimeout, to leave time for the call itself
 	postgresMigrateTimeout = time.Minute
 	postgresCloseTimeout   = 5 * time.Second
 	postgresMaxConns       = 8
-	postgresTries          = 20 // of one call
+	postgresTries          = 20 // per call
 	postgresSweepChunk     = 500
-	// A key of pg_advisory_xact_lock: "mnemogat".
+	// The key of the lock taken with pg_advisory_xact_lock: "mnemogat".
 	postgresMigrationLock = int64(0x6d6e656d6f676174)
 )
 
 var errPostgresNotOpen = errors.New("the PostgreSQL store is not open")
 
-// OpenPostgres returns the store in the database that dsn names. It does not
-// connect before Start.
+// OpenPostgres returns the store in the database that dsn names. It does not connect
+// before Start.
 //
-// The DSN is a postgres:// URL or keyword=value pairs, as for psql; what it
-// leaves out comes from the PG… environment variables. sslmode has to be said,
-// and neither as prefer nor as allow, unless the server is on this machine:
-// those fall back to plaintext. Several hosts may be named; the one that can be
-// written to is used. The tables are where search_path leads to.
+// The DSN is a postgres:// URL or keyword=value pairs, as for psql. The PG…
+// environment variables supply what it leaves out. Unless the server is on this
+// machine, you must set sslmode, and not to prefer or allow, which fall back to
+// plaintext. The DSN may name several hosts; the store uses the one that accepts
+// writes. The tables are in the schema that search_path selects.
 //
 // An error says what is wrong with the DSN, without any of its secrets.
 func OpenPostgres(dsn string, options PostgresOptions) (*Postgres, error) {
@@ -87,12 +87,12 @@ func OpenPostgres(dsn string, options PostgresOptions) (*Postgres, error) {
 // Accounts returns the accounts in the database.
 func (p *Postgres) Accounts() record.Accounts { return postgresAccounts{p} }
 
-// Start connects and brings the tables up to date; many nodes may do so at
-// once. Its error wraps ErrUnreachable if the server did not answer. After a
-// failure it may be called again; on a started store it does nothing.
+// Start connects and updates the tables. Many nodes may call it at once. Its error
+// wraps ErrUnreachable if the server did not answer. After an error you may call it
+// again. On a started store it does nothing.
 //
-// Tables that a newer version has changed are taken as they are: migrations
-// only ever add, so that nodes can be upgraded one by one.
+// Start accepts tables that a newer version has changed: migrations only ever add,
+// so that you can upgrade nodes one by one.
 func (p *Postgres) Start(ctx context.Context) error {
 	p.starting.Lock()
 	defer p.starting.Unlock()
@@ -116,8 +116,8 @@ func (p *Postgres) Start(ctx context.Context) error {
 	return nil
 }
 
-// Close lets the calls in flight finish, for a few seconds at most, and closes
-// the connections. Later calls of any method fail.
+// Close waits for the calls in flight, for a few seconds at most, and closes the
+// connections. Later calls of any method fail.
 func (p *Postgres) Close() error {
 	p.starting.Lock()
 	defer p.starting.Unlock()
@@ -141,7 +141,7 @@ func (p *Postgres) Close() error {
 
 // Opening
 
-// postgresConfig reads a DSN and sets what each connection needs.
+// postgresConfig parses a DSN and adds the settings that each connection needs.
 func postgresConfig(dsn string) (*pgxpool.Config, error) {
 	if strings.TrimSpace(dsn) == "" {
 		return nil, errors.New("the DSN is empty")
@@ -154,24 +154,24 @@ func postgresConfig(dsn string) (*pgxpool.Config, error) {
 	if err := checkHosts(&conn.Config); err != nil {
 		return nil, err
 	}
-	// Of several hosts, each gets its share: the first may be dead.
+	// The hosts share the time, because the first may be dead.
 	limit := postgresConnectTimeout / time.Duration(1+len(conn.Fallbacks))
 	if conn.ConnectTimeout <= 0 || conn.ConnectTimeout > limit {
 		conn.ConnectTimeout = limit
 	}
 	conn.RuntimeParams["statement_timeout"] = fmt.Sprint(postgresTimeout.Milliseconds())
-	// What a node that vanished has locked is free again soon.
+	// Frees the locks of a node that vanished.
 	conn.RuntimeParams["idle_in_transaction_session_timeout"] = fmt.Sprint(postgresTimeout.Milliseconds())
-	// The statements count on seeing what was committed while they waited for
-	// a lock, whatever the database's default is.
+	// The statements must see what was committed while they waited for a lock,
+	// whatever the database's default is.
 	conn.RuntimeParams["default_transaction_isolation"] = "read committed"
-	// Each statement has an index that is right for any number of rows. To plan
-	// it anew takes as long as to run it, and a plan that was made while the
-	// tables were empty, which reads them through, would stay in use while an
+	// Each statement has an index that is right for any number of rows. Planning it
+	// each time would take as long as running it. Sequential scans are off, because
+	// a plan that was made while the tables were empty would stay in use while an
 	// import fills them.
 	conn.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	conn.RuntimeParams["enable_seqscan"] = "off"
-	// To compile a statement takes longer than to run any of them.
+	// Compiling a statement takes longer than running any of them.
 	conn.RuntimeParams["jit"] = "off"
 	conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	closeWhenReadOnly(&conn.Config)
@@ -182,8 +182,8 @@ func postgresConfig(dsn string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// dsnError says what pgx found wrong, without the DSN: pgx masks what looks
-// like a password, but in a DSN that can't be parsed it can be anywhere.
+// dsnError returns what pgx found wrong, without the DSN. pgx masks what looks like
+// a password, but in a DSN that can't be parsed the password can be anywhere.
 func dsnError(err error) error {
 	parse, ok := errors.AsType[*pgconn.ParseConfigError](err)
 	if !ok {
@@ -191,14 +191,14 @@ func dsnError(err error) error {
 	}
 	reason := strings.TrimPrefix(parse.Error(), pgconn.NewParseConfigError(parse.ConnString, "", nil).Error())
 	if inner := parse.Unwrap(); inner != nil && strings.HasPrefix(reason, "failed to parse") {
-		reason = strings.TrimSuffix(reason, " ("+inner.Error()+")") // it quotes
+		reason = strings.TrimSuffix(reason, " ("+inner.Error()+")") // it quotes the DSN
 	}
 	return fmt.Errorf("the DSN can't be used: %s; write postgres://user:password@host/database?sslmode=verify-full, "+
 		"with %%xx for special characters in the password", reason)
 }
 
-// checkHosts refuses connections that can fall back to plaintext, and what
-// comes of a password whose / or @ was not written as %2F or %40.
+// checkHosts refuses connections that can fall back to plaintext. It also detects
+// passwords whose / or @ was not written as %2F or %40.
 func checkHosts(config *pgconn.Config) error {
 	if strings.ContainsAny(config.Database, "@/") {
 		return errors.New("the DSN's database has an @ or /: write special characters in the password as %xx")
@@ -225,14 +225,14 @@ func checkHosts(config *pgconn.Config) error {
 	return nil
 }
 
-// onThisMachine reports whether what is sent to the host crosses no network.
+// onThisMachine reports whether a connection to the host stays on this machine.
 func onThisMachine(host string) bool {
 	network, _ := pgconn.NetworkAddress(host, 0)
 	return network == "unix" || host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// closeWhenReadOnly gives up a connection to a server that has become a
-// replica, so that the next one finds the new primary.
+// closeWhenReadOnly closes a connection to a server that has become a replica, so
+// that the next connection finds the new primary.
 func closeWhenReadOnly(config *pgconn.Config) {
 	keep := config.OnPgError
 	config.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
@@ -240,10 +240,10 @@ func closeWhenReadOnly(config *pgconn.Config) {
 	}
 }
 
-// limitHandshakes gives each connection, until it is in the pool, a deadline.
-// It is there for the short ones by which pgx asks the server to cancel what
-// was given up: pgx waits up to 15 s for their answer, and meanwhile the
-// connection that was given up has its place in the pool.
+// limitHandshakes gives each connection a deadline until it is in the pool. The
+// deadline is needed for the short connections on which pgx asks the server to
+// cancel an abandoned statement. pgx waits up to 15 s for their answer, and
+// meanwhile the abandoned connection takes a place in the pool.
 func limitHandshakes(config *pgxpool.Config) {
 	dial, limit := config.ConnConfig.DialFunc, config.ConnConfig.ConnectTimeout
 	config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -260,20 +260,21 @@ func limitHandshakes(config *pgxpool.Config) {
 		return conn.PgConn().Conn().SetDeadline(time.Time{})
 	}
 	config.BeforeClose = func(conn *pgx.Conn) {
-		if conn.IsClosed() { // and pgx waits for the server to say so, too
+		if conn.IsClosed() { // pgx would wait for the server to close it too
 			conn.PgConn().Conn().Close()
 		}
 	}
 }
 
-// unreachable adds what was being done to an error, and ErrUnreachable unless
-// the server has refused for good: wrong password, no such database, no right
-// to create tables.
+// unreachable adds doing to an error. It also adds ErrUnreachable, unless the server
+// has refused for good: wrong password, no such database, or no right to create
+// tables.
 func unreachable(doing string, err error) error {
 	switch code := postgresCode(err); {
 	case code == "":
 	case slices.Contains([]string{"08", "25", "40", "53", "55", "57", "58"}, code[:2]):
-		// Connections, replicas, rollbacks, resources, locks, shutdowns, the system.
+		// Connections, replicas, rollbacks, resources, locks, shutdowns, system
+		// errors.
 	default:
 		return fmt.Errorf("%s: %w", doing, err)
 	}
@@ -282,25 +283,24 @@ func unreachable(doing string, err error) error {
 
 // Calls
 
-// errAgain is the error of a call that has to begin anew, since another one
-// came between.
+// errAgain is the error of a call that must start again because another call made
+// the same change first.
 var errAgain = errors.New("too many calls change the same")
 
-// read is write for what changes nothing: if the connection broke, it is done
-// again, once.
+// read is write for an f that changes nothing. If the connection breaks, it runs f
+// once more.
 func (p *Postgres) read(ctx context.Context, f func(context.Context, postgresQueries) error) error {
 	return p.call(ctx, f, true)
 }
 
-// write runs f on a connection. f may be called more than once, if nothing of
-// it was stored. The caller's context counts until there is a connection: to
-// interrupt a statement takes longer than the statement, and costs the
-// connection.
+// write runs f on a connection. It may call f again if nothing of it was stored. The
+// caller's context counts only until there is a connection: interrupting a statement
+// takes longer than running it, and costs the connection.
 func (p *Postgres) write(ctx context.Context, f func(context.Context, postgresQueries) error) error {
 	return p.call(ctx, f, false)
 }
 
-// transact is write with f in a transaction, which is committed unless f fails.
+// transact is write, with f in a transaction that is committed unless f fails.
 func (p *Postgres) transact(ctx context.Context, f func(context.Context, postgresQueries) error) error {
 	return p.write(ctx, func(ctx context.Context, q postgresQueries) error {
 		return pgx.BeginFunc(ctx, q.on, func(tx pgx.Tx) error { return f(ctx, postgresQueries{tx}) })
@@ -327,7 +327,7 @@ func (p *Postgres) call(ctx context.Context, f func(context.Context, postgresQue
 	}
 }
 
-// attempt runs f and reports whether the connection has not survived it.
+// attempt runs f and reports whether the connection broke.
 func (p *Postgres) attempt(
 	ctx context.Context, pool *pgxpool.Pool, began time.Time, f func(context.Context, postgresQueries) error,
 ) (broken bool, err error) {
@@ -338,7 +338,7 @@ func (p *Postgres) attempt(
 		}
 		return false, fmt.Errorf("connecting: %w", err)
 	}
-	defer conn.Release() // where f has panicked, this closes the connection
+	defer conn.Release() // if f has panicked, this closes the connection
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
@@ -351,9 +351,9 @@ func (p *Postgres) attempt(
 	return broken, err
 }
 
-// learn empties the pool after a connection broke: the others are likely to be
-// as dead, and each would cost a call. One that was only too slow is no reason,
-// as long as others are answered; nor is one that had little time.
+// learn empties the pool after a connection broke: the others are probably dead too,
+// and each would cost a call. A timeout alone does not empty the pool if the server
+// answers other calls, or if the call had little time.
 func (p *Postgres) learn(pool *pgxpool.Pool, began time.Time, err error) {
 	silent := min(began.UnixNano(), time.Now().Add(-postgresTimeout/2).UnixNano())
 	if !errors.Is(err, context.DeadlineExceeded) || p.answered.Load() < silent {
@@ -361,10 +361,10 @@ func (p *Postgres) learn(pool *pgxpool.Pool, began time.Time, err error) {
 	}
 }
 
-// rolledBack reports whether err means that nothing was stored and the call may
-// succeed if it is made again. That the connection broke says neither, and
-// pgconn.SafeToRetry can't be asked: of a commit that was sent and got no
-// answer it says (pgx 5.12.0) that nothing was sent.
+// rolledBack reports whether err means that nothing was stored and that the call may
+// succeed if it is made again. A broken connection means neither. pgconn.SafeToRetry
+// can't be used: it says (pgx 5.12.0) that nothing was sent, even after a commit
+// that was sent and not answered.
 func rolledBack(err error) bool {
 	switch postgresCode(err) {
 	case "40001", "40P01", "25006": // serialization failure, deadlock, read-only
@@ -375,8 +375,8 @@ func rolledBack(err error) bool {
 
 // Errors
 
-// translatePostgres returns what the interfaces promise in place of the
-// driver's errors, and any other error with what was being done.
+// translatePostgres turns the driver's errors into those that the interfaces
+// promise. It adds doing to any other error.
 func translatePostgres(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -384,7 +384,7 @@ func translatePostgres(doing string, err error) error {
 	if r, ok := errors.AsType[refusal](err); ok {
 		return r.error
 	}
-	if errors.Is(err, pgx.ErrNoRows) || postgresCode(err) == "23503" { // its account was deleted
+	if errors.Is(err, pgx.ErrNoRows) || postgresCode(err) == "23503" { // foreign key violation: the account was deleted
 		return record.ErrNotFound
 	}
 	if record.IsAnswer(err) {
@@ -393,7 +393,7 @@ func translatePostgres(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// postgresCode returns the SQLSTATE, "" if err is not the server's.
+// postgresCode returns the SQLSTATE, or "" if err is not the server's.
 func postgresCode(err error) string {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Code

@@ -15,31 +15,32 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// postgresAccounts is a Postgres's record.Accounts.
+// postgresAccounts implements record.Accounts for PostgreSQL.
 //
-// What writes to an account locks its row first, then what postgresKeys names,
-// in one order, and then the rest, so no two of them wait for each other.
+// To avoid deadlocks, all writes to an account lock in the same order: first the
+// account's row, then the keys of postgresKeys, sorted, then everything else.
 type postgresAccounts struct{ *Postgres }
 
-// A statement is planned once for each connection, perhaps while the tables are
-// empty and any index seems as good as another, and an import may then fill them. So
-// none is left the choice to read all that a company has: what is looked up for each
-// row is a subquery and no join, and what no index is to be chosen for is no plain
-// comparison with a column, nor a constant that an index is made for.
+// PostgreSQL plans a statement once per connection. The tables may then be empty, so
+// that any index looks as good as another, and an import may fill them later. So no
+// statement leaves the planner a choice that reads all rows of a company:
+//
+//   - A lookup for each row is a subquery, not a join.
+//   - A condition that must not choose an index is not a plain comparison with a
+//     column, and does not contain a constant that a partial index is made for.
 
-// postgresOne finds the account $2 of the company $1.
+// postgresOne is the condition for the account $2 of the company $1.
 const postgresOne = `id = $2 AND (company = $1) IS TRUE`
 
-// Keys: mnemocodes, login ids and identities, of which no two accounts of a
-// company have the same
+// Keys: mnemocodes, login ids and identities, which are unique within a company
 
 const (
 	postgresLockAccount = `SELECT id FROM accounts WHERE ` + postgresOne + ` FOR UPDATE`
 	postgresLockKeys    = `SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS keys (key)`
 )
 
-// postgresKeys returns a lock's key for each value that no other account of the
-// company may have. Whoever is to store one checks under its lock that it is
+// postgresKeys returns a lock key for each value that must be unique within the
+// company. A call that stores such a value takes its lock and then checks that it is
 // free.
 func postgresKeys(a record.Account) []int64 {
 	keys := []int64{postgresKey(a.Company, "mnemocode", a.Mnemocode)}
@@ -64,7 +65,7 @@ func newPostgresKeys(before, after record.Account) []int64 {
 	return slices.DeleteFunc(postgresKeys(after), func(key int64) bool { return slices.Contains(old, key) })
 }
 
-// postgresKeyArgs are the arguments $1 to $7 of a statement with postgresTaken.
+// postgresKeyArgs returns the arguments $1 to $7 of a statement with postgresTaken.
 func postgresKeyArgs(a record.Account) []any {
 	fields, loginIDs, providers, subjects := []string{}, []string{}, []int{}, []string{}
 	ids := record.LoginIDs(a)
@@ -79,9 +80,9 @@ func postgresKeyArgs(a record.Account) []any {
 	return []any{a.Company, a.Mnemocode, a.ID, fields, loginIDs, providers, subjects}
 }
 
-// postgresTaken is what other accounts of the company $1 than $3 hold of the
-// mnemocode $2, login ids $5 (of fields $4) and identities $6, $7. The lowest
-// rank is the one that is told.
+// postgresTaken finds what accounts of the company $1 other than $3 have of the
+// mnemocode $2, the login ids $5 (of the fields $4) and the identities $6, $7. The
+// field of the lowest rank is the one that is reported.
 const postgresTaken = `
 	taken (rank, field) AS (
 		SELECT 0, 'profile_mnemocode' FROM accounts WHERE company = $1 AND mnemocode = $2 AND id <> $3::bigint
@@ -145,7 +146,7 @@ func (s postgresAccounts) Create(ctx context.Context, now time.Time, a record.Ac
 	return id, nil
 }
 
-// refuseField returns the TakenError of a field, nil if there is none.
+// refuseField returns a TakenError for the field, or nil if taken is empty.
 func refuseField(taken string) error {
 	if taken == "" {
 		return nil
@@ -191,7 +192,7 @@ const (
 		postgresOweLater + `
 		)
 		SELECT coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
-	// postgresOweLater ends an INSERT INTO endings.
+	// postgresOweLater is the end of an INSERT INTO endings.
 	postgresOweLater = `
 		ON CONFLICT (company, account) DO UPDATE SET epoch = excluded.epoch, keep = excluded.keep
 		WHERE excluded.epoch > endings.epoch`
@@ -225,8 +226,8 @@ func (s postgresAccounts) Update(
 	return stored, nil
 }
 
-// lockPostgresAccount loads an account that nobody else can change or delete
-// before the transaction ends.
+// lockPostgresAccount loads an account and locks it against changes and deletion
+// until the transaction ends.
 func lockPostgresAccount(ctx context.Context, q postgresQueries, company string, id int64) (record.Account, error) {
 	var a record.Account
 	var b postgresBatch
@@ -238,8 +239,7 @@ func lockPostgresAccount(ctx context.Context, q postgresQueries, company string,
 	return a, q.run(ctx, &b)
 }
 
-// storePostgresUpdate stores after in place of before and returns it as it is
-// then stored.
+// storePostgresUpdate replaces before with after and returns the account as stored.
 func storePostgresUpdate(
 	ctx context.Context, q postgresQueries, before, after record.Account, ends bool,
 ) (stored record.Account, err error) {
@@ -343,7 +343,8 @@ func (s postgresAccounts) Seeded(ctx context.Context, company, mnemocode string)
 // Census
 
 const (
-	// It looks up one company after the other, since an index has many entries of each.
+	// Looks up one company after the other, because the index has many entries for
+	// each.
 	postgresCompanies = `
 		WITH RECURSIVE found (company) AS (
 			SELECT min(company) FROM accounts
@@ -392,7 +393,7 @@ func (s postgresAccounts) Secret(ctx context.Context) ([]byte, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = s.write(ctx, func(ctx context.Context, q postgresQueries) error {
 			candidate := make([]byte, 32)
-			rand.Read(candidate) // never fails: it ends the process instead
+			rand.Read(candidate) // never fails: it crashes the process instead
 			if _, err := q.exec(ctx, postgresInsertSecret, candidate); err != nil {
 				return err
 			}

@@ -41,9 +41,9 @@ func (s postgresAccounts) UpdateFailures(
 		err = nil
 		switch {
 		case after.Count == before.Count && after.Until.Equal(before.Until):
-		case missing: // so there is nothing that could be locked, and another caller may be faster
+		case missing: // there was no row to lock, so another call may insert it first
 			err = q.execOr(ctx, errAgain, postgresInsertFailures, values...)
-		case after.Count == 0 && after.Until.IsZero(): // as good as none
+		case after.Count == 0 && after.Until.IsZero(): // same as no row
 			_, err = q.exec(ctx, postgresDeleteFailures, key...)
 		default:
 			_, err = q.exec(ctx, postgresUpdateFailures, values...)
@@ -74,8 +74,8 @@ func (s postgresAccounts) FailureCounts(ctx context.Context, subject record.Fail
 	return failures, translatePostgres("loading tallies", err)
 }
 
-// The rows that someone is changing are not waited for. The order is that of
-// the index, which PostgreSQL would otherwise find too slow.
+// Skips rows that another transaction is changing. ORDER BY makes PostgreSQL use the
+// index, which it would otherwise consider too slow.
 const postgresSweepFailures = `
 	DELETE FROM tallies WHERE ctid = ANY (ARRAY(
 		SELECT ctid FROM tallies WHERE account = 0 AND changed < $1

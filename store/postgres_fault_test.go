@@ -13,14 +13,15 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// What is promised: an answer in this time, and all is normal again in that.
+// The promises: a call is answered within the first time, and calls succeed again
+// within the second.
 const (
 	pgAnswerWithin = 2500 * time.Millisecond
 	pgNormalWithin = 5 * time.Second
 )
 
-// behindProxy starts a store whose only way to the server is through a proxy,
-// with one account in it.
+// behindProxy opens a store that reaches the server only through a proxy. The store
+// has one account.
 func behindProxy(t *testing.T, options PostgresOptions) (*Postgres, *storetest.Proxy, record.Account) {
 	t.Helper()
 	s := storetest.SharedPostgres(t)
@@ -30,9 +31,9 @@ func behindProxy(t *testing.T, options PostgresOptions) (*Postgres, *storetest.P
 	return p, proxy, create(t, p.Accounts(), plain("acme", "m1"))
 }
 
-// trouble calls the store n times at once, in turn to read, write and
-// transact, and returns the errors. None may take too long, be an answer, or
-// tell the password.
+// trouble makes n concurrent calls, in turn read, write and transact, and returns
+// the errors. It fails if a call takes too long or if an error is an answer or
+// contains the password.
 func trouble(t *testing.T, p *Postgres, a record.Account, n int) []error {
 	t.Helper()
 	took := make([]time.Duration, n)
@@ -63,7 +64,7 @@ func trouble(t *testing.T, p *Postgres, a record.Account, n int) []error {
 	return errs
 }
 
-// wantNormal waits until calls succeed again, all of them.
+// wantNormal waits until all calls succeed again.
 func wantNormal(t *testing.T, p *Postgres, a record.Account) {
 	t.Helper()
 	healed, watch := time.Now(), storetest.StartWatch()
@@ -81,7 +82,7 @@ func TestPostgresUnderFaults(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		begin  func(*storetest.Proxy)
-		errors bool // from every call
+		errors bool // every call must fail
 	}{
 		{"refused", (*storetest.Proxy).Refuse, true},
 		{"black hole", (*storetest.Proxy).Blackhole, true},
@@ -96,7 +97,7 @@ func TestPostgresUnderFaults(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p, proxy, a := behindProxy(t, PostgresOptions{})
-			must(t, errors.Join(trouble(t, p, a, 24)...)) // so that the pool is full
+			must(t, errors.Join(trouble(t, p, a, 24)...)) // fills the pool
 			c.begin(proxy)
 			for range 2 {
 				for _, err := range trouble(t, p, a, 200) {
@@ -114,8 +115,8 @@ func TestPostgresUnderFaults(t *testing.T) {
 func TestPostgresAfterConnectionsWereForgotten(t *testing.T) {
 	t.Parallel()
 	p, proxy, a := behindProxy(t, PostgresOptions{})
-	must(t, errors.Join(trouble(t, p, a, 200)...)) // so that the pool is full
-	time.Sleep(1100 * time.Millisecond)            // so that the pool will ask whether they are alive
+	must(t, errors.Join(trouble(t, p, a, 200)...)) // fills the pool
+	time.Sleep(1100 * time.Millisecond)            // long enough that the pool checks the connections before use
 	proxy.Forget()
 	watch := storetest.StartWatch()
 	for range 10 { // one after the other, as on a quiet node
@@ -149,7 +150,7 @@ func TestPostgresSlowCallsLeaveOthersAlone(t *testing.T) {
 	}()
 	<-locked
 	errs := make(chan error)
-	go func() { errs <- errors.Join(trouble(t, p, a, 4)...) }() // more than these wait for the lock
+	go func() { errs <- errors.Join(trouble(t, p, a, 4)...) }() // more calls than these wait for the lock
 	for range 20 {
 		must(t, p.Accounts().Accept(bg, "acme", b.ID, []record.Acceptance{{Code: "c", Version: "1", At: t0}}))
 	}
@@ -158,8 +159,8 @@ func TestPostgresSlowCallsLeaveOthersAlone(t *testing.T) {
 	must(t, <-errs)
 }
 
-// A node that vanishes in a transaction, or whose change does not return, must
-// not hold up the others for long.
+// A node that vanishes in a transaction, or whose change function does not return,
+// must not block the others for long.
 func TestPostgresLocksDoNotOutliveTheirNode(t *testing.T) {
 	t.Parallel()
 	p, proxy, a := behindProxy(t, PostgresOptions{})
@@ -232,7 +233,7 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p, proxy, a := behindProxy(t, PostgresOptions{MaxConns: 1})
 			must(t, p.Accounts().SetBackupCodes(bg, "acme", a.ID, []string{"c"}))
-			// Once before, so that there is nothing left to prepare.
+			// Call once before, so that all statements are prepared.
 			warm := create(t, p.Accounts(), plain("other", "m1"))
 			for method, err := range callAllAccounts(bg, p.Accounts(), withIdentity(warm)) {
 				if err != nil && !record.IsAnswer(err) {
@@ -251,7 +252,7 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 	}
 }
 
-// withIdentity gives callAllAccounts something to look up.
+// withIdentity returns a with an identity that callAllAccounts can look up.
 func withIdentity(a record.Account) record.Account {
 	a.Identities = []record.Identity{{Provider: 4, Subject: "w"}}
 	return a
@@ -263,7 +264,7 @@ func TestPostgresReadsAgainWhenAConnectionBroke(t *testing.T) {
 		proxy.Cut,
 		func() {
 			proxy.Delay(200 * time.Millisecond)
-			time.AfterFunc(100*time.Millisecond, func() { // while the answer is awaited
+			time.AfterFunc(100*time.Millisecond, func() { // while the call waits for its answer
 				proxy.Heal()
 				proxy.Cut()
 			})
@@ -281,7 +282,7 @@ func TestPostgresWorksAgainWhenTheServerDoes(t *testing.T) {
 	p := startPostgres(t, s.DSN("public"), PostgresOptions{})
 	a := create(t, p.Accounts(), plain("acme", "m1"))
 	must(t, errors.Join(trouble(t, p, a, 24)...))
-	s.Exec(t, "CHECKPOINT") // it writes when it likes
+	s.Exec(t, "CHECKPOINT") // otherwise the server writes at a time of its own
 	for range 2 {
 		s.Stop()
 		for _, err := range trouble(t, p, a, 200) {
@@ -316,7 +317,7 @@ func TestPostgresFollowsAFailover(t *testing.T) {
 			must(t, errors.Join(trouble(t, p, a, 24)...))
 			replica.WaitFor(t, primary)
 			c.lose(t, primary)
-			for attempt := 0; ; attempt++ { // a reload takes effect a moment later
+			for attempt := 0; ; attempt++ { // a reload takes effect after a moment
 				err := p.Accounts().Accept(bg, "acme", a.ID, []record.Acceptance{{Code: "c", Version: "1", At: t0}})
 				if err != nil && !record.IsAnswer(err) {
 					break

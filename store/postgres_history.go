@@ -8,7 +8,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// The second part sees the table as it was before the first.
+// The DELETE sees the table as it was before the INSERT.
 const postgresRecord = `
 	WITH added AS (
 		INSERT INTO history (account, noise, at, event)
@@ -17,8 +17,8 @@ const postgresRecord = `
 	DELETE FROM history WHERE account = $2 AND noise = $3 AND number <=
 		(SELECT number FROM history WHERE account = $2 AND noise = $3 ORDER BY number DESC LIMIT 1 OFFSET $6)`
 
-// Record implements record.History. It fails where an account is deleted at this
-// moment; the next try finds it gone.
+// Record implements record.History. It fails if an account is being deleted at the
+// same time. On the next attempt the account is gone.
 func (s postgresAccounts) Record(ctx context.Context, events []record.Event) error {
 	var b postgresBatch
 	for _, e := range byAccount(events) {

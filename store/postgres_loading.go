@@ -24,8 +24,9 @@ const (
 		FROM accounts`
 	postgresAccountByID        = postgresSelectAccount + ` WHERE ` + postgresOne
 	postgresAccountByMnemocode = postgresSelectAccount + ` WHERE company = $1 AND mnemocode = $2`
-	// Where no account is found, it is an account 0 ($4, see above) with the tallies of
-	// the alias and the era.
+	// If no account is found, the row is an account 0 with the failure counts of the
+	// login id hash and the company generation. The 0 is the parameter $4: see
+	// postgresAccounts.
 	postgresAccountByLoginID = postgresSelectAccount + `
 		WHERE id = (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2)
 		UNION ALL
@@ -71,7 +72,7 @@ func (s postgresAccounts) List(ctx context.Context, company, after string, limit
 }
 
 const (
-	// The last mnemocode that a search looks at, and how many that are.
+	// The last mnemocode that a search looks at, and how many it looks at.
 	postgresSearched = `
 		SELECT coalesce(max(mnemocode), ''), count(*)
 		FROM (SELECT mnemocode FROM accounts WHERE company = $1 AND mnemocode > $2 ORDER BY mnemocode LIMIT $3) AS searched`
@@ -100,8 +101,8 @@ func (s postgresAccounts) Search(ctx context.Context, company string, match reco
 	return found, last, translatePostgres("searching accounts", err)
 }
 
-// findable reports whether the texts among the arguments are UTF-8. What is not is
-// found nowhere, and PostgreSQL refuses to look for it.
+// findable reports whether all strings among the arguments are valid UTF-8. Others
+// can't be in the database, and PostgreSQL refuses to search for them.
 func findable(args ...any) bool {
 	return !slices.ContainsFunc(args, func(arg any) bool {
 		text, ok := arg.(string)
@@ -109,7 +110,7 @@ func findable(args ...any) bool {
 	})
 }
 
-// load returns the one account of a query.
+// load returns the one account that a query finds.
 func (s postgresAccounts) load(ctx context.Context, query string, args ...any) (record.Account, error) {
 	if !findable(args...) {
 		return record.Account{}, record.ErrNotFound
@@ -124,8 +125,8 @@ func (s postgresAccounts) load(ctx context.Context, query string, args ...any) (
 
 func scanPostgresAccount(row scanner) (record.Account, error) { return postgresAccountScan()(row) }
 
-// postgresAccountScan returns what reads the accounts of a statement, row by row. A row
-// overwrites all of the row before.
+// postgresAccountScan returns a function that scans the accounts of a result, row by
+// row. A row overwrites everything of the row before.
 func postgresAccountScan() func(scanner) (record.Account, error) {
 	var a record.Account
 	var status string

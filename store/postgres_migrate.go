@@ -20,8 +20,8 @@ const (
 	postgresInsertMigration  = `INSERT INTO mnemogate_migrations (name) VALUES ($1)`
 )
 
-// prepare brings the tables up to date. Where they are, it takes no longer
-// than a call: requests may wait for it.
+// prepare updates the tables. If they are up to date, it takes no longer than a
+// call, because requests may wait for it.
 func (p *Postgres) prepare(ctx context.Context) error {
 	quick, cancel := context.WithTimeout(ctx, postgresTimeout)
 	defer cancel()
@@ -50,9 +50,9 @@ func (p *Postgres) prepare(ctx context.Context) error {
 
 func missingPostgresMigrations(ctx context.Context, conn *pgxpool.Conn) ([]string, error) {
 	applied := map[string]bool{}
-	rows, _ := conn.Query(ctx, postgresSelectMigrations) // CollectRows returns its error
+	rows, _ := conn.Query(ctx, postgresSelectMigrations) // CollectRows returns the error of Query
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil && postgresCode(err) != "42P01" { // no such table: none was
+	if err != nil && postgresCode(err) != "42P01" { // undefined table: no migration was applied
 		return nil, err
 	}
 	for _, name := range names {
@@ -71,8 +71,8 @@ func missingPostgresMigrations(ctx context.Context, conn *pgxpool.Conn) ([]strin
 	return missing, nil
 }
 
-// migratePostgres applies one migration, unless another node has done so by the
-// time that the lock is had.
+// migratePostgres applies a migration, unless another node has applied it while this
+// one waited for the lock.
 func migratePostgres(ctx context.Context, tx pgx.Tx, name string) error {
 	script, err := postgresMigrations.ReadFile("migrations/postgres/" + name)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// An account's events are behind those that wait already, whatever its mnemocode
-// was then. The queue is locked before an event gets its number, so the numbers
-// of a queue are in the order in which its events are seen.
+// An account's events join the queue of those that already wait, even if the
+// mnemocode was different then. The queue is locked before an event gets its number,
+// so that the events of a queue become visible in the order of their numbers.
 const postgresInsertEvent = `
 	WITH opened AS (
 		INSERT INTO outbox_queues (company, queue, due)
@@ -33,8 +33,8 @@ func (q postgresQueries) insertEvents(ctx context.Context, company string, accou
 	return nil
 }
 
-// writeWithEvents is write of a change to an account and its outbox events. Only if
-// there are any, that takes a transaction.
+// writeWithEvents is write for a change to an account with outbox events. It uses a
+// transaction only if there are any events.
 func (p *Postgres) writeWithEvents(
 	ctx context.Context, company string, account *int64, events []record.OutboxEvent,
 	f func(context.Context, postgresQueries) error,
@@ -50,7 +50,8 @@ func (p *Postgres) writeWithEvents(
 	})
 }
 
-// Of each company the queue is read that is due first, and no other of a backlog.
+// For each company, read only the queue that is due first, and not its whole
+// backlog.
 const postgresDue = `
 	WITH RECURSIVE first (company, due) AS (
 		(SELECT company, due FROM outbox_queues ORDER BY company, due LIMIT 1)
@@ -71,7 +72,8 @@ func (s postgresAccounts) Due(ctx context.Context, now time.Time) ([]string, err
 }
 
 const (
-	// Nobody waits for a queue that is being claimed, written to or settled.
+	// Skips a queue that is being claimed, written to or acknowledged instead of
+	// waiting for it.
 	postgresClaim = `
 		WITH due AS (
 			SELECT queue FROM outbox_queues WHERE company = $1 AND due <= $2
@@ -84,8 +86,8 @@ const (
 		SELECT number, id, type, body, at FROM outbox WHERE company = $1 AND queue = $2 ORDER BY number LIMIT $3`
 )
 
-// Claim implements record.Outbox. What was claimed is committed before its events
-// are read, so none of them is seen that another settled meanwhile.
+// Claim implements record.Outbox. It commits the claim before it reads the events,
+// so that it returns no event that another node has acknowledged meanwhile.
 func (s postgresAccounts) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]record.OutboxQueue, error) {
 	claim := rand.Text()
 	var queues []record.OutboxQueue
@@ -120,8 +122,9 @@ const (
 			AND NOT EXISTS (SELECT 1 FROM outbox WHERE company = $1 AND queue = $2)`
 )
 
-// Settle implements record.Outbox. It locks the queue first, so that of whoever
-// was about to write to it each statement sees what was written, or they wait.
+// Acknowledge implements record.Outbox. It locks the queue first: the statements
+// after the lock see the events of transactions that held it before, and later
+// writers wait.
 func (s postgresAccounts) Acknowledge(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
 	return translatePostgres("settling events", s.write(ctx, func(ctx context.Context, on postgresQueries) error {
 		var b postgresBatch

@@ -14,10 +14,10 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// pgStatements collects the statements that any test runs.
+// pgStatements collects the statements that the tests run.
 var pgStatements statementLog
 
-// A statementLog is a tracer that knows which statements were not checked yet.
+// A statementLog is a tracer that records which statements were not checked yet.
 type statementLog struct {
 	mu      sync.Mutex
 	seen    map[string]bool
@@ -65,9 +65,9 @@ func (l *statementLog) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatc
 
 func (l *statementLog) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// wantIndexes checks the statements that were not checked before. Where tables
-// are as small as in tests a scan is faster, so scans are made expensive: what
-// is left of them is without an index.
+// wantIndexes checks the statements that were not checked before. The tables of
+// tests are so small that a scan would be faster, so wantIndexes makes scans
+// expensive. Scans that remain have no index to use.
 func wantIndexes(t testing.TB, dsn string) {
 	t.Helper()
 	conn, err := pgx.Connect(bg, dsn)
@@ -80,11 +80,11 @@ func wantIndexes(t testing.TB, dsn string) {
 	}
 }
 
-// wantIndexed asks for the plan of a statement that knows nothing of its
-// arguments. Neither a table nor all that a company has in one may be read.
+// wantIndexed checks the generic plan of a statement. It must not read a whole
+// table, or all rows of a company.
 func wantIndexed(t testing.TB, conn *pgx.Conn, statement string) {
 	t.Helper()
-	if statement == postgresStranded { // which counts all accounts
+	if statement == postgresStranded { // it counts all accounts
 		return
 	}
 	if step := readsAll(pgPlan(t, conn, statement)); step != "" {
@@ -92,8 +92,8 @@ func wantIndexed(t testing.TB, conn *pgx.Conn, statement string) {
 	}
 }
 
-// readsAll returns the step of a plan that reads a table, or what a company has in one,
-// or takes longer than that.
+// readsAll returns the step of a plan that reads a whole table or all rows of a
+// company, or that compiles the statement, which takes even longer.
 func readsAll(plan []string) string {
 	for i, step := range plan {
 		next := ""
@@ -101,7 +101,7 @@ func readsAll(plan []string) string {
 			next = plan[i+1]
 		}
 		switch {
-		case strings.Contains(step, "Seq Scan on secret"): // which has one row
+		case strings.Contains(step, "Seq Scan on secret"): // it has one row
 		case strings.Contains(step, "Seq Scan"), strings.HasPrefix(step, "JIT:"),
 			pgTableRead.MatchString(step) && (!strings.Contains(next, "Cond: ") || pgCompanyAlone.MatchString(next)):
 			return step + "\n" + next
@@ -154,8 +154,8 @@ func TestPostgresPlansAreSeen(t *testing.T) {
 	}
 }
 
-// fillPostgres makes n accounts and all that belongs to some, without asking
-// whether it belongs.
+// fillPostgres creates n accounts with all related rows for some of them. It does
+// not check foreign keys.
 var fillPostgres = []string{
 	`SET session_replication_role = replica`,
 	`INSERT INTO accounts (company, mnemocode, role, phone, email, login_name, status, second_factor,
@@ -205,7 +205,7 @@ func TestPostgresReadsNoTableOfAMillionAccountsWhole(t *testing.T) {
 	must(t, p.Accounts().Sweep(bg, t0.Add(24*time.Hour)))
 
 	statements := log.take()
-	planner, err := p.open.Load().Acquire(bg) // with the settings that the statements were run with
+	planner, err := p.open.Load().Acquire(bg) // has the settings with which the statements ran
 	must(t, err)
 	defer planner.Release()
 	for _, statement := range statements {
@@ -216,12 +216,12 @@ func TestPostgresReadsNoTableOfAMillionAccountsWhole(t *testing.T) {
 	}
 }
 
-// What is due is asked for twice a second, also while very much waits.
+// Nodes ask twice a second what is due, even with a large backlog.
 func TestPostgresDueReadsNoBacklog(t *testing.T) {
 	s := storetest.SharedPostgres(t)
 	p := openPostgres(t, s.DSN(s.NewSchema(t)), PostgresOptions{})
 	must(t, p.Start(bg))
-	conn, err := p.open.Load().Acquire(bg) // with the settings of all statements
+	conn, err := p.open.Load().Acquire(bg) // has the settings of all statements
 	must(t, err)
 	defer conn.Release()
 	for _, statement := range []string{

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// postgresQueries runs statements on a connection or in a transaction. Strings
-// go through toText and fromText.
+// postgresQueries runs statements on a connection or in a transaction. It converts
+// strings with toText and fromText.
 type postgresQueries struct{ on postgresRunner }
 
 // A postgresRunner is a *pgxpool.Conn or pgx.Tx.
@@ -21,13 +21,13 @@ type postgresRunner interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// exec returns how many rows a statement changed.
+// exec returns the number of rows that a statement changed.
 func (q postgresQueries) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	tag, err := q.on.Exec(ctx, query, texts(args)...)
 	return tag.RowsAffected(), err
 }
 
-// execOr is exec that fails with otherwise where no row was changed.
+// execOr is exec, but returns otherwise if no row was changed.
 func (q postgresQueries) execOr(ctx context.Context, otherwise error, query string, args ...any) error {
 	n, err := q.exec(ctx, query, args...)
 	if err == nil && n == 0 {
@@ -51,16 +51,17 @@ func collectPostgres[T any](
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (T, error) { return scan(textRow{row}) })
 }
 
-// A postgresBatch is statements that are sent at once and, outside of a
-// transaction, are one: all or nothing. Each sees what was committed before it
-// began, so one after a lock sees what it has waited for.
+// A postgresBatch is a list of statements that are sent at once. Outside of a
+// transaction they are one transaction: all or nothing. Each statement sees what was
+// committed before it began, so a statement after a lock sees the changes that the
+// lock waited for.
 type postgresBatch struct{ pgx.Batch }
 
-// add adds a statement whose result is of no interest.
+// add adds a statement whose result does not matter.
 func (b *postgresBatch) add(query string, args ...any) { b.Queue(query, texts(args)...) }
 
-// addOr adds a statement. If it returns or changes no row the batch fails with
-// otherwise, but the statements behind it are run.
+// addOr adds a statement. If it returns or changes no row, the batch fails with
+// otherwise, but the statements after it still run.
 func (b *postgresBatch) addOr(otherwise error, query string, args ...any) {
 	b.Queue(query, texts(args)...).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() == 0 {
@@ -91,8 +92,8 @@ func (q postgresQueries) run(ctx context.Context, b *postgresBatch) error {
 	return q.on.SendBatch(ctx, &b.Batch).Close()
 }
 
-// sweep repeats a statement that deletes up to postgresSweepChunk rows until
-// none is left. Each chunk is a call of its own.
+// sweep repeats a statement that deletes up to postgresSweepChunk rows until no row
+// is left. Each chunk is a call of its own.
 func (p *Postgres) sweep(ctx context.Context, query string, before int64) error {
 	for {
 		var n int64
@@ -108,14 +109,15 @@ func (p *Postgres) sweep(ctx context.Context, query string, before int64) error 
 
 // Texts
 
-// PostgreSQL keeps no NUL in a text. What stands for it sorts before all other
-// bytes, as it does.
+// PostgreSQL can't store NUL in a text. Its replacement sorts before all other
+// bytes, as NUL does.
 var (
 	toText   = replacer("\x00", "\x01\x01", "\x01", "\x01\x02")
 	fromText = replacer("\x01\x01", "\x00", "\x01\x02", "\x01")
 )
 
-// replacer is a strings.Replacer's, which may copy a text where it replaces nothing.
+// replacer returns the Replace method of a strings.Replacer, but does not copy texts
+// that need no replacement.
 func replacer(oldnew ...string) func(string) string {
 	r := strings.NewReplacer(oldnew...)
 	return func(s string) string {
@@ -146,7 +148,7 @@ func texts(args []any) []any {
 	return stored
 }
 
-// A textRow is a row whose strings are scanned through fromText.
+// A textRow is a row whose strings are converted with fromText.
 type textRow struct{ row scanner }
 
 func (r textRow) Scan(dest ...any) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// openPostgres opens a store that is closed with the test.
+// openPostgres opens a store and closes it when the test ends.
 func openPostgres(t testing.TB, dsn string, options PostgresOptions) *Postgres {
 	t.Helper()
 	p, err := OpenPostgres(dsn, options)
@@ -35,7 +35,7 @@ func postgresAccountNodes(t *testing.T) (one, two record.Accounts) {
 	return startPostgres(t, dsn, PostgresOptions{}).Accounts(), startPostgres(t, dsn, PostgresOptions{}).Accounts()
 }
 
-// A login id whose account was deleted at this moment is nobody's.
+// If an account is deleted during the lookup, its login id belongs to nobody.
 func TestPostgresFindsNoAccountThatIsGone(t *testing.T) {
 	s := storetest.SharedPostgres(t)
 	schema := s.NewSchema(t)
@@ -46,7 +46,8 @@ func TestPostgresFindsNoAccountThatIsGone(t *testing.T) {
 	wantErr(t, "ByLoginID", err, record.ErrNotFound)
 }
 
-// What is no text is found nowhere, and is not stored as another.
+// Strings that are not valid UTF-8 are never found, and are not stored as other
+// strings.
 func TestPostgresStoresNoTextForAnother(t *testing.T) {
 	s := storetest.SharedPostgres(t)
 	p := startPostgres(t, s.DSN(s.NewSchema(t)), PostgresOptions{})
@@ -247,8 +248,8 @@ func TestPostgresHasAsManyConnectionsAsItMay(t *testing.T) {
 	}
 }
 
-// Two writers that want what the other one has already would wait for each
-// other, were it not for the order of the locks.
+// Without the order of the locks, two writers that want each other's values would
+// deadlock.
 func TestPostgresWritersNeverDeadlock(t *testing.T) {
 	s := storetest.SharedPostgres(t)
 	dsn := s.DSN(s.NewSchema(t))

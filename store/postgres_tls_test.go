@@ -37,7 +37,7 @@ func TestPostgresIsReachedByTLS(t *testing.T) {
 }
 
 func TestPostgresNeverFallsBackToPlaintext(t *testing.T) {
-	s := storetest.SharedPostgres(t) // which has no TLS
+	s := storetest.SharedPostgres(t) // it has no TLS
 	proxy := storetest.NewProxy(t, "unix", s.Socket())
 	dsn := strings.ReplaceAll(s.DSNThrough(proxy, s.NewSchema(t)), "sslmode=disable", "sslmode=require")
 	if err := openPostgres(t, dsn, PostgresOptions{}).Start(bg); err == nil || !strings.Contains(err.Error(), "refused TLS") {

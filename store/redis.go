@@ -17,70 +17,72 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// Redis keeps sessions, codes and counters in Redis 7 or newer, or what
-// speaks its protocol: in one server, behind Sentinel, or in a Cluster.
+// Redis keeps sessions, codes and counters in Redis 7 or newer, or in a server that
+// speaks its protocol. It supports one server, Sentinel and Redis Cluster.
 //
-// Each change is one script. Its keys have one hash tag, so that a Cluster keeps
-// them in one place: {mg:<bucket>} for what belongs to an account (see
-// record.AccountBucket), {mg:<company>} for the company's counters; a deployment's
-// name stands before either (see SetDeployment).
+// Each change is one script. All keys of a script have the same hash tag, so that
+// they are on one server of a Cluster. The tag is {mg:<bucket>} for the data of an
+// account (see record.AccountBucket) and {mg:<company>} for the counters of a
+// company. The name of the deployment, if it has one, follows mg: (see
+// SetDeployment).
 type Redis struct {
-	single  *redis.Client        // nil where cluster is not
-	cluster *redis.ClusterClient // nil where single is not
-	master  string               // SentinelMaster
+	single  *redis.Client        // nil if cluster is set
+	cluster *redis.ClusterClient // nil if single is set
+	master  string               // RedisOptions.SentinelMaster
 	wait    int
 	db      int
 	log     *slog.Logger
-	feed    atomic.Pointer[record.Feed] // of Run; nil before
+	feed    atomic.Pointer[record.Feed] // set by Run; nil before
 
-	deployment string   // stands in front of what a tag is made of; see SetDeployment
+	deployment string   // prefix in each hash tag; see SetDeployment
 	tags       []string // by bucket
 
-	calls  sync.RWMutex // read-locked by each call, so that Close waits for them; guards closed
+	calls  sync.RWMutex // each call holds a read lock, so that Close waits for it; guards closed
 	closed bool
 }
 
-// RedisOptions say where Redis is.
+// RedisOptions describe how to reach Redis.
 type RedisOptions struct {
-	// URLs of one server, or of some nodes of a Cluster, or of the sentinels
-	// where SentinelMaster is set:
+	// URLs are the URLs of one server, or of some nodes of a Cluster. If
+	// SentinelMaster is set, they are those of the sentinels:
 	//
 	//	redis://[<user>:<password>@]<host>[:<port>][/<db>]
-	//	rediss://…                                      the same with TLS, never without
+	//	rediss://…                                      with TLS; never falls back to plain text
 	//	unix://[<user>:<password>@]<path>[?db=<db>]
 	//
-	// What is special in a user name or password is percent-encoded. Options,
-	// behind the ?:
+	// Percent-encode special characters in the user name and the password. These
+	// options may follow a ?:
 	//
-	//	ca=<file>             certificates (PEM) of the authorities to trust; default: the system's
+	//	ca=<file>             PEM file of the certificate authorities to trust; default: the system's
 	//	db=<n>                the database, instead of the path
-	//	pool_size=<n>         connections to each server at most, and one more that listens;
-	//	                      default: 10 for each CPU
+	//	pool_size=<n>         maximum number of connections to each server, without that of the
+	//	                      subscription; default: 10 per CPU
 	//	sentinel_user=<user>, sentinel_password=<password>
-	//	                      for the sentinels; those before the @ are the servers'
+	//	                      credentials for the sentinels; those before the @ are for the servers
 	//
-	// Several URLs differ in host and port alone.
+	// Several URLs may differ only in host and port.
 	URLs []string
 	// SentinelMaster is the name under which the sentinels know the master.
 	SentinelMaster string
-	// WaitReplicas is how many replicas must have a change before it is
-	// acknowledged, so that what was spent or ended does not come back with a
-	// failover. Where so many can't be had, such a call fails.
+	// WaitReplicas is the number of replicas that must have a change before the
+	// store acknowledges it, so that a failover does not bring back a revoked
+	// session or a used code. If too few replicas answer, the call fails.
+	// Default: 0.
 	WaitReplicas int
-	// Log is told what an operator should know. Default: nobody.
+	// Log receives what an operator should know. Default: nothing is logged.
 	Log *slog.Logger
 }
 
 const (
-	// redisTimeout is the time of one try: to get a connection, to make one,
-	// or to be answered (contract, section 5).
+	// redisTimeout limits one attempt to get a connection from the pool, to open
+	// one, or to get an answer (contract, section 5).
 	redisTimeout = 250 * time.Millisecond
-	// redisCallTimeout is the time of a call with all its tries.
+	// redisCallTimeout limits a call with all its attempts.
 	redisCallTimeout = 900 * time.Millisecond
-	// redisWait is how long a server waits for replicas; less than
-	// redisTimeout, since its answer comes after.
+	// redisWait is how long a server waits for replicas. It is less than
+	// redisTimeout, because the server answers after it.
 	redisWait = 200 * time.Millisecond
-	// redisReload is how old what is known of a Cluster's nodes may be.
+	// redisReload is the maximum age of the list of a Cluster's nodes.
 	redisReload = time.Second
 	// redisHops is how often a call follows keys that move within a Cluster.
 	redisHops = 3
@@ -93,9 +95,8 @@ var (
 	errRedisSilent    = errors.New("a script answered nothing")
 )
 
-// OpenRedis returns the store. It reads the CA file and connects to nothing.
-// The errors name what is wrong with which URL, and nothing of it that could be
-// a password.
+// OpenRedis returns the store. It reads the CA file but does not connect. Its errors
+// say which URL is wrong and why, without quoting any part that could be a password.
 func OpenRedis(o RedisOptions) (*Redis, error) {
 	if len(o.URLs) == 0 {
 		return nil, errors.New("a Redis URL is missing")
@@ -126,8 +127,8 @@ func OpenRedis(o RedisOptions) (*Redis, error) {
 	return r, nil
 }
 
-// The client library tells of each connection that it could not make, to one
-// log for all. Callers and Run tell what comes of it.
+// The client library logs each failed connection to one global logger. We log these
+// at debug level, because callers and Run report the consequences.
 var redisLogging sync.Once
 
 type redisLog struct{ *slog.Logger }
@@ -137,7 +138,7 @@ func (l redisLog) Printf(ctx context.Context, format string, v ...any) {
 	l.DebugContext(ctx, fmt.Sprintf(format, v...))
 }
 
-// A redisTarget is what the URLs have in common.
+// A redisTarget holds the options that all URLs share.
 type redisTarget struct {
 	options                        *redis.Options
 	sentinelUser, sentinelPassword string
@@ -180,10 +181,10 @@ func (t redisTarget) cluster(addrs []string) (*redis.ClusterClient, error) {
 
 // Starting and closing
 
-// Start asks each server whether it is there, and warns of one that is set up
-// to lose sessions. Its error wraps ErrUnreachable if a server did not answer. It
-// may be called again; what else is called works as soon as
-// the server is there, whether or not Start did.
+// Start checks that each server answers, and logs a warning for a server whose
+// settings can lose sessions. Its error wraps ErrUnreachable if a server did not
+// answer. It may be called again. The other methods work as soon as the server
+// answers, even if Start failed.
 func (r *Redis) Start(ctx context.Context) error {
 	faults, err := r.Faults(ctx)
 	for _, f := range faults {
@@ -197,10 +198,10 @@ func (r *Redis) Start(ctx context.Context) error {
 	return err
 }
 
-// A Fault is a setting of a server by which it can lose what it was given.
+// A Fault is a setting with which a server can lose data.
 type Fault struct {
-	What   string // is wrong, with the server's address, or the sentinels' name of it
-	Advice string // empty if the setting could not be asked for, and may be right
+	What   string // what is wrong, with the server's address or its name for the sentinels
+	Advice string // empty if the setting could not be read, and may be right
 }
 
 // Faults asks each server for its settings.
@@ -214,7 +215,7 @@ func (r *Redis) Faults(ctx context.Context) (faults []Fault, err error) {
 		if r.cluster == nil && infoField(info, "cluster_enabled") == "1" {
 			return errRedisIsCluster
 		}
-		// Of a sentinels' master the client library tells no address.
+		// The client library does not give the address of a sentinel's master.
 		name := cmp.Or(r.master, server.Options().Addr)
 		found := faultsOf(name, info)
 		if infoField(info, "aof_enabled") == "1" {
@@ -226,7 +227,7 @@ func (r *Redis) Faults(ctx context.Context) (faults []Fault, err error) {
 		return nil
 	}
 	err = r.call(ctx, "connecting to Redis", func(ctx context.Context) error {
-		faults = nil // it may be called again
+		faults = nil // f may be called again
 		if r.single != nil {
 			return inspect(ctx, r.single)
 		}
@@ -251,9 +252,9 @@ func faultsOf(server, info string) (faults []Fault) {
 	return faults
 }
 
-// faultsOfDefaultUser takes the answer to ACL GETUSER default. After its restart Redis
-// replays the append-only file with the rights of this user, also if it is off. It drops
-// transactions that the user may not make, and says nothing.
+// faultsOfDefaultUser reads the answer to ACL GETUSER default. After a restart Redis
+// replays the append-only file with the rights of the default user, even if that
+// user is off. Redis silently drops transactions that this user may not make.
 func faultsOfDefaultUser(server string, answer *redis.Cmd) []Fault {
 	user, err := answer.Result()
 	if redis.HasErrorPrefix(err, "NOPERM") {
@@ -270,7 +271,7 @@ func faultsOfDefaultUser(server string, answer *redis.Cmd) []Fault {
 	}}
 }
 
-// infoField returns a field of what INFO answers.
+// infoField returns a field of the answer to INFO.
 func infoField(info, name string) string {
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {
@@ -280,8 +281,8 @@ func infoField(info, name string) string {
 	return ""
 }
 
-// Close lets the calls in flight finish, which takes a second at most, and
-// closes the connections. Later calls fail.
+// Close waits for the calls in flight, for a second at most, and closes the
+// connections. Later calls fail.
 func (r *Redis) Close() error {
 	r.calls.Lock()
 	defer r.calls.Unlock()
@@ -295,15 +296,15 @@ func (r *Redis) Close() error {
 	return r.single.Close()
 }
 
-// SetDeployment names whose sessions these are. Several deployments that use one
-// Redis see nothing of each other if each has a name of its own. It must be
-// called before Start, if it is, with any text but braces.
+// SetDeployment sets the name of the deployment. Deployments with different names
+// can share one Redis and see nothing of each other. The name must not contain
+// braces. If you call SetDeployment, call it before Start.
 func (r *Redis) SetDeployment(name string) {
 	r.deployment = name + ":"
 	r.tags = bucketTags(r.deployment)
 }
 
-// KeyPrefix is what all keys of the deployment begin with.
+// KeyPrefix returns the prefix of all keys of the deployment.
 func (r *Redis) KeyPrefix() string { return "{mg:" + r.deployment }
 
 // Sessions returns the sessions in Redis.
@@ -311,8 +312,8 @@ func (r *Redis) Sessions() record.Sessions { return redisSessions{r} }
 
 // Calls
 
-// call gives f the time of a call. An error that is no answer of the interface
-// tells what was being done.
+// call runs f with the timeout of a call. It adds doing to an error unless the error
+// is an answer of the interface.
 func (r *Redis) call(ctx context.Context, doing string, f func(context.Context) error) error {
 	err := r.limited(ctx, f)
 	if err == nil || record.IsAnswer(err) {
@@ -330,7 +331,7 @@ func (r *Redis) limited(ctx context.Context, f func(context.Context) error) erro
 	if r.closed {
 		return errRedisClosed
 	}
-	// A change is seen through, also where nobody waits for its answer any more.
+	// Complete a change even if its caller no longer waits for it.
 	call, done := record.StoreContext(context.WithoutCancel(ctx), redisCallTimeout)
 	defer done()
 	if deadline, ok := ctx.Deadline(); ok {
@@ -341,14 +342,14 @@ func (r *Redis) limited(ctx context.Context, f func(context.Context) error) erro
 	return f(call)
 }
 
-// A redisPlace is a server, and how it is asked.
+// A redisPlace is a server and how to send to it.
 type redisPlace struct {
 	*redis.Client
-	asking bool // for keys which are on their way to it, which it must be told
-	alone  bool // what is sent shares no round trip
+	asking bool // send ASKING first, because the key is being moved to the server
+	alone  bool // send without the shared pipeline
 }
 
-// place returns the server that has a key.
+// place returns the server that has the key.
 func (r *Redis) place(ctx context.Context, key string) (redisPlace, error) {
 	if r.single != nil {
 		return redisPlace{Client: r.single}, nil
@@ -357,8 +358,8 @@ func (r *Redis) place(ctx context.Context, key string) (redisPlace, error) {
 	return redisPlace{Client: server}, err
 }
 
-// at calls f with the server that has the key. A server which has not got it
-// has done nothing, so f is called again with the one it names.
+// at calls f with the server that has the key. A server that does not have the key
+// changes nothing and names another one, and at calls f again with that one.
 func (r *Redis) at(ctx context.Context, key string, f func(redisPlace) error) error {
 	place, err := r.place(ctx, key)
 	if err != nil {
@@ -386,7 +387,7 @@ func (r *Redis) at(ctx context.Context, key string, f func(redisPlace) error) er
 	}
 }
 
-// servers learns anew which servers the Cluster has, and returns them by address.
+// servers reloads the list of the Cluster's servers and returns them by address.
 func (r *Redis) servers(ctx context.Context) (map[string]*redis.Client, error) {
 	var mu sync.Mutex
 	servers := map[string]*redis.Client{}
@@ -399,8 +400,9 @@ func (r *Redis) servers(ctx context.Context) (map[string]*redis.Client, error) {
 	return servers, err
 }
 
-// do sends a command, together with others that are for its server. Without that, a node
-// answers some 15 % fewer requests whose sessions it does not remember.
+// do sends a command in a pipeline with others for the same server. Without the
+// pipeline, a node answers about 15 % fewer requests whose sessions it does not
+// remember.
 func (p redisPlace) do(ctx context.Context, command redis.Cmder) error {
 	if p.asking || p.alone {
 		return p.doOn(ctx, p.Client, command)
@@ -409,11 +411,12 @@ func (p redisPlace) do(ctx context.Context, command redis.Cmder) error {
 	if err != nil {
 		return err
 	}
-	return pipeline.Submit(ctx, command).WaitContext(ctx) // what is sent is not taken back
+	return pipeline.Submit(ctx, command).WaitContext(ctx) // a command that was sent can't be canceled
 }
 
-// execRedis sends a pipeline's commands, and returns an error that none of them has. The
-// client library tells none why it got no connection, if a server said so.
+// execRedis sends the commands of a pipeline. It returns an error only if no command
+// has one: when a server refuses a connection, the client library does not set the
+// commands' errors.
 func execRedis(ctx context.Context, pipe redis.Pipeliner) error {
 	commands, err := pipe.Exec(ctx)
 	if slices.ContainsFunc(commands, func(c redis.Cmder) bool { return c.Err() != nil }) {
@@ -428,13 +431,13 @@ type redisSender interface {
 	Process(ctx context.Context, command redis.Cmder) error
 }
 
-// doOn sends a command alone.
+// doOn sends a command without a shared pipeline.
 func (p redisPlace) doOn(ctx context.Context, on redisSender, command redis.Cmder) error {
 	if !p.asking {
 		return on.Process(ctx, command)
 	}
 	pipe := on.Pipeline()
 	pipe.Do(ctx, "asking")
-	_ = pipe.Process(ctx, command) // never fails
+	_ = pipe.Process(ctx, command) // never fails: it only queues the command
 	return cmp.Or(execRedis(ctx, pipe), command.Err())
 }

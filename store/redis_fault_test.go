@@ -16,12 +16,12 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// redisFaults are what can happen to a server or the way to it, and be healed.
+// redisFaults are faults of a server or its network that can be undone.
 var redisFaults = []struct {
 	name  string
 	fault func(*storetest.Redis, *storetest.Proxy)
 	heal  func(*storetest.Redis, *storetest.Proxy)
-	// The server does nothing that is asked for meanwhile.
+	// The server executes nothing during the fault.
 	down bool
 }{
 	{"refused", func(_ *storetest.Redis, p *storetest.Proxy) { p.Refuse() }, healProxy, true},
@@ -34,15 +34,16 @@ var redisFaults = []struct {
 
 func healProxy(_ *storetest.Redis, p *storetest.Proxy) { p.Heal() }
 
-// behindProxy starts a server with a proxy before it, and a store.
+// redisBehindProxy starts a server and opens a store that reaches it through a
+// proxy.
 func redisBehindProxy(t *testing.T) (*storetest.Redis, *storetest.Proxy, *Redis) {
 	s := storetest.StartRedis(t)
 	p := storetest.NewProxy(t, "unix", s.Socket())
 	return s, p, openRedis(t, RedisOptions{URLs: []string{"redis://" + p.Addr()}})
 }
 
-// Whatever happens, all of many callers are answered within a second, none of
-// them wrongly, and soon after all is as before.
+// During any fault, all of many callers get a correct answer or an error within a
+// second. Soon after it, everything works again.
 func TestRedisFaultsAreAnsweredInTime(t *testing.T) {
 	t.Parallel()
 	for _, c := range redisFaults {
@@ -52,7 +53,7 @@ func TestRedisFaultsAreAnsweredInTime(t *testing.T) {
 			sessions := r.Sessions()
 			kept := session("kept", 1, 1, record.Authorized)
 			must(t, sessions.Create(bg, t0, kept))
-			callers(100, 100, sessions, sessions, func(_ int, n record.Sessions) error { // many connections
+			callers(100, 100, sessions, sessions, func(_ int, n record.Sessions) error { // opens many connections
 				_, err := n.Get(bg, kept.Hash)
 				return err
 			})
@@ -62,7 +63,7 @@ func TestRedisFaultsAreAnsweredInTime(t *testing.T) {
 				slowest, failed := answers(t, sessions, kept)
 				stall := stalled()
 				t.Logf("200 callers: %d failed, the slowest after %v", failed, slowest)
-				if slowest > time.Second+200*time.Millisecond+stall { // what two busy CPUs add
+				if slowest > time.Second+200*time.Millisecond+stall { // tolerance for two busy CPUs
 					t.Errorf("an answer took %v, of which the machine is to blame for %v", slowest, stall)
 				}
 				if c.down && failed < 200 {
@@ -87,7 +88,7 @@ func TestRedisFaultsAreAnsweredInTime(t *testing.T) {
 	}
 }
 
-// answers lets 200 callers call, and returns how long the slowest took.
+// answers makes calls from 200 callers and returns how long the slowest took.
 func answers(t *testing.T, sessions record.Sessions, kept record.Session) (slowest time.Duration, failed int) {
 	var longest atomic.Int64
 	errs := callers(200, 200, sessions, sessions, func(i int, n record.Sessions) error {
@@ -155,8 +156,8 @@ func TestRedisIsTrustedOnlyWhileItIsHeard(t *testing.T) {
 	}
 }
 
-// A subscription that is lost is noticed at once: what ends until there is
-// another can't be heard.
+// The store notices a lost subscription at once, because it misses revocations until
+// it has another one.
 func TestRedisSubscriptionIsLost(t *testing.T) {
 	t.Parallel()
 	s := storetest.StartRedis(t)
@@ -169,7 +170,7 @@ func TestRedisSubscriptionIsLost(t *testing.T) {
 	}
 }
 
-// What is remembered of data that are gone is gone too.
+// When the server has lost its data, the memory forgets them too.
 func TestRedisIsEmptied(t *testing.T) {
 	t.Parallel()
 	s := storetest.StartRedis(t)
@@ -187,7 +188,7 @@ func TestRedisIsEmptied(t *testing.T) {
 	}
 }
 
-// The loss of one node of a Cluster is noticed, and its return.
+// The store notices the loss of one node of a Cluster, and its return.
 func TestRedisClusterNodeIsFrozen(t *testing.T) {
 	t.Parallel()
 	c := storetest.SharedCluster(t)
@@ -212,8 +213,8 @@ func TestRedisClusterNodeIsFrozen(t *testing.T) {
 	}
 }
 
-// A connection that is cut between a change and its answer leaves the caller in
-// doubt, never with a success or a refusal; and nothing is changed twice.
+// If a connection is cut between a change and its answer, the caller gets an error
+// that is neither a success nor a refusal. No change is made twice.
 func TestRedisLostAnswersAreErrors(t *testing.T) {
 	s, p, r := redisBehindProxy(t)
 	direct := openServer(t, s).Sessions()
@@ -221,7 +222,7 @@ func TestRedisLostAnswersAreErrors(t *testing.T) {
 	code := newCode("c")
 	a.Code = &code
 	must(t, direct.Create(bg, t0, a))
-	for range 2 { // so that each script is there
+	for range 2 { // the first run loads the scripts
 		callAllSessions(bg, direct, session("other@9", 9, 1, record.CheckOTP))
 	}
 	s.Ask(t, "flushall")
@@ -243,13 +244,13 @@ func TestRedisLostAnswersAreErrors(t *testing.T) {
 		}
 	}
 	p.Heal()
-	must(t, direct.Charge(bg, t0, counter)) // of two, one was charged
+	must(t, direct.Charge(bg, t0, counter)) // one of two was charged
 	wantFull(t, "Charge", direct.Charge(bg, t0, counter), counter.Key, t0.Add(time.Minute))
 	wantEqual(t, "the next number", get[int64](t)(direct.OpenCode(bg, t0, hash("a"), record.CheckOTP)), 2)
 	wantErr(t, "Create", direct.Create(bg, t0, session("b", 1, 1, record.Authorized)), record.ErrConflict)
 }
 
-// Calls that come together share round trips, and each has its own answer.
+// Concurrent calls share round trips, and each gets its own answer.
 func TestRedisCallsTravelTogether(t *testing.T) {
 	s := storetest.StartRedis(t)
 	sessions := openServer(t, s).Sessions()
@@ -273,36 +274,36 @@ func TestRedisCallsTravelTogether(t *testing.T) {
 			wantErr(t, "Get", err, record.ErrNotFound)
 		}
 	}
-	wantEqual(t, "full counters", full, calls/4) // of two charges each
+	wantEqual(t, "full counters", full, calls/4) // each call charges two
 	if reads := redisReads(t, s) - before; reads > calls/2 {
 		t.Errorf("%d calls came in %d pieces", calls, reads)
 	}
 }
 
-// redisReads is how often a server has read from its clients.
+// redisReads returns how often a server has read from its clients.
 func redisReads(t *testing.T, s *storetest.Redis) int {
 	n, err := strconv.Atoi(infoField(s.Ask(t, "info", "stats"), "total_reads_processed"))
 	must(t, err)
 	return n
 }
 
-// A call that was given up returns when its time is over.
+// A call returns when the deadline of its context has passed.
 func TestRedisCallsThatWereGivenUp(t *testing.T) {
 	_, p, r := redisBehindProxy(t)
 	sessions := r.Sessions()
-	must(t, sessions.Charge(bg, t0, record.Counter{Key: "acme/other", Limit: 1, Window: time.Minute})) // the script is there
+	must(t, sessions.Charge(bg, t0, record.Counter{Key: "acme/other", Limit: 1, Window: time.Minute})) // loads the script
 	p.Blackhole()
 	ctx, cancel := context.WithTimeout(bg, 20*time.Millisecond)
 	defer cancel()
 	wantErr(t, "Charge", sessions.Charge(ctx, t0, record.Counter{Key: "acme/k", Limit: 1, Window: time.Minute}), context.DeadlineExceeded)
 }
 
-// What is under way is seen through, also where the client has gone.
+// A call in flight is completed even if its client has gone.
 func TestRedisCallsOfAClientThatWent(t *testing.T) {
 	_, p, r := redisBehindProxy(t)
 	sessions := r.Sessions()
 	must(t, sessions.Create(bg, t0, session("a", 1, 1, record.Authorized)))
-	wantErr(t, "Delete", sessions.Delete(bg, hash("nobody")), record.ErrNotFound) // the script is there
+	wantErr(t, "Delete", sessions.Delete(bg, hash("nobody")), record.ErrNotFound) // loads the script
 	p.Delay(100 * time.Millisecond)
 	ctx, cancel := context.WithCancel(bg)
 	time.AfterFunc(50*time.Millisecond, cancel)
@@ -310,7 +311,7 @@ func TestRedisCallsOfAClientThatWent(t *testing.T) {
 	wantErr(t, "Delete", sessions.Delete(ctx, hash("a")), context.Canceled)
 }
 
-// A server that lets nobody in has not said that a session is not there.
+// If a server refuses the login, that does not mean that a session does not exist.
 func TestRedisLetsNobodyIn(t *testing.T) {
 	s := storetest.StartRedis(t)
 	sessions := openServer(t, s).Sessions()
@@ -362,14 +363,14 @@ func TestRedisWaitsForReplicas(t *testing.T) {
 			t.Errorf("%s: got %v, want an error that says nothing", method, err)
 		}
 	}
-	// What changes nothing waits for nobody.
+	// A call that changes nothing does not wait for replicas.
 	wantErr(t, "Delete", with.Delete(bg, hash("nobody")), record.ErrNotFound)
 	wantFull(t, "Charge", with.Charge(bg, t0, counter), counter.Key, t0.Add(time.Minute))
 	must(t, with.Touch(bg, t0, hash("touched"), t0.Add(time.Hour)))
 	wantGone(t, with, "deleted")
 }
 
-// A lockedBuffer is a log that is read while it is written.
+// A lockedBuffer is a log that can be read while it is written.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -387,7 +388,7 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// A master that its replicas do not follow any more can't be trusted, and the log says so.
+// A master whose replicas no longer follow it loses the lease, and the log says so.
 func TestRedisWithoutItsReplicasIsTold(t *testing.T) {
 	t.Parallel()
 	f := storetest.NewFailover(t)
@@ -399,8 +400,8 @@ func TestRedisWithoutItsReplicasIsTold(t *testing.T) {
 	eventually(t, "a warning", func() bool { return strings.Contains(log.String(), "can't be heard") })
 }
 
-// What was spent or ended does not come back when the master dies at once
-// afterwards, and the feed hears the new one.
+// A used code or revoked session does not come back if the master dies immediately
+// afterwards. The feed subscribes to the new master.
 func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	f := storetest.NewFailover(t)
@@ -445,20 +446,20 @@ func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 		t.Error("a master without replicas is trusted where one is waited for")
 	}
 
-	// The old master comes back as a replica, and all is as before.
+	// The old master returns as a replica, and everything works as before.
 	must(t, f.Master.Start())
 	back := time.Now()
 	storetest.Eventually(t, 20*time.Second, "trust", heard.trusted)
 	t.Logf("trusted again %v after the replica's return", time.Since(back))
 	eventually(t, "an ending", func() bool {
-		// As often as it takes: the replica has but begun to follow.
+		// Repeat, because the replica has only begun to follow.
 		_ = sessions.Create(bg, t0, session("again", 1, 2, record.Authorized))
 		_ = sessions.Delete(bg, hash("again"))
 		return heard.hears(hash("again"))
 	})
 }
 
-// A planned failover leaves a subscription at the old master, which is deaf.
+// A planned failover leaves a stale subscription at the old master.
 func TestRedisPlannedFailover(t *testing.T) {
 	t.Parallel()
 	f := storetest.NewFailover(t)
@@ -476,9 +477,10 @@ func TestRedisPlannedFailover(t *testing.T) {
 	eventually(t, "an ending", func() bool { return heard.hears(s.Hash) })
 }
 
-// Where one address leads to the master, as a managed Redis has it, the connections to an
-// old master stay when it is made a replica, and it may not follow the new one yet: what
-// ended there since must not be found on them for long.
+// A managed Redis has one address for whichever server is the master. When the old
+// master is made a replica, connections to it stay open, and it may not follow the
+// new master yet. Calls must soon stop reading from it, because it misses later
+// revocations.
 func TestRedisLeavesAMasterThatWasMadeAReplica(t *testing.T) {
 	t.Parallel()
 	ports := storetest.FreePorts(t, 3)
@@ -491,7 +493,7 @@ func TestRedisLeavesAMasterThatWasMadeAReplica(t *testing.T) {
 	heard := listenTo(t, one)
 	s := session("a", 1, 1, record.Authorized)
 	must(t, one.Sessions().Create(bg, t0, s))
-	before.Ask(t, "client", "pause", 150) // it is slow for a moment, so that there are many connections
+	before.Ask(t, "client", "pause", 150) // a short pause makes the store open many connections
 	var calls sync.WaitGroup
 	for i := range 300 {
 		calls.Go(func() {
@@ -505,7 +507,7 @@ func TestRedisLeavesAMasterThatWasMadeAReplica(t *testing.T) {
 
 	now.Ask(t, "replicaof", "no", "one")
 	master.LeadTo(now.Addr())
-	before.Ask(t, "replicaof", "127.0.0.1", ports[2]) // where nobody is
+	before.Ask(t, "replicaof", "127.0.0.1", ports[2]) // no server is there
 	must(t, openRedis(t, RedisOptions{URLs: []string{now.URL()}}).Sessions().Delete(bg, s.Hash))
 	ended, lived := storetest.StartWatch(), time.Duration(0)
 	for ended.Took() < 4*time.Second {

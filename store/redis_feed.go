@@ -18,24 +18,26 @@ import (
 )
 
 const (
-	// redisBeat is how often a node makes sure that it hears.
+	// redisHeartbeat is the interval of heartbeats.
 	redisHeartbeat = 250 * time.Millisecond
-	// redisListenAgain is how long a lost subscription is not tried again.
+	// redisListenAgain is the delay before a lost subscription is tried again.
 	redisListenAgain = 50 * time.Millisecond
 	redisNameTTL     = 24 * time.Hour
 )
 
-// Run tells feed what ends on any node, until ctx ends.
+// Run reports revocations on all nodes to feed, until ctx ends.
 //
-// A subscription can stay up and be deaf: after a failover it may be at a server
-// that is no master any more. So a node sends beats to itself, by the way that
-// changes take; feed is trusted for as long as one has come back that was sent
-// less than a second ago, and, where changes wait for replicas, that replicas
-// have. In a Cluster each master has a subscription and beats of its own. When a
-// subscription begins, feed is flushed before it is trusted; so it is when the
-// data have lost their name, and with it whatever else they held.
+// A subscription can stay up and receive nothing: after a failover its server may no
+// longer be the master. So each node sends heartbeats to itself, by the same path as
+// changes. The feed has its lease for as long as the last heartbeat that came back was
+// sent less than a second ago. If changes wait for replicas, the replicas must have
+// the heartbeat too. In a Cluster each master has its own subscription and heartbeats.
 //
-// That a session was touched or its code changed is not told.
+// Run flushes feed when a subscription begins, before it extends the lease. It also
+// flushes when the name of the server's data changes, because then the server has
+// lost its data.
+//
+// Run does not report that a session was touched or that its code changed.
 func (r *Redis) Run(ctx context.Context, feed record.Feed) {
 	r.feed.Store(&feed)
 	ctx, cancel := context.WithCancel(ctx)
@@ -57,41 +59,41 @@ func (r *Redis) Run(ctx context.Context, feed record.Feed) {
 	}
 }
 
-// A listener hears what ends, from each server that may tell it.
+// A listener receives revocations from each server that may publish them.
 type listener struct {
 	redis   *Redis
 	feed    record.Feed
-	start   time.Time // from which times are counted
+	start   time.Time // origin of the times below
 	running sync.WaitGroup
 
-	mu            sync.Mutex // guards what follows, and the order in which feed is told of trust
+	mu            sync.Mutex // guards the fields below, and the order of calls to feed.SetLease
 	subscriptions map[*redis.Client]*subscription
-	stale         bool  // has been logged
-	numbered      int64 // subscriptions so far
+	stale         bool  // the loss of a subscription has been logged
+	numbered      int64 // number of subscriptions so far
 }
 
-// An ear is a subscription at one server.
+// A subscription is the subscription at one server. It is renewed when it is lost.
 type subscription struct {
 	server  *redis.Client
-	channel string // on which its beats come back
+	channel string // on which its heartbeats come back
 	cancel  context.CancelFunc
 	beating atomic.Bool
 
-	// Guarded by the listener's mu. The beats are times of sending, zero until
-	// there is one of this subscription.
-	subscription int64         // its number; 0 while there is none
-	began        time.Duration // it did
-	heard        time.Duration // the last beat that came back
-	written      time.Duration // the last beat that the server has acknowledged
-	name         string        // of the server's data
+	// The fields below are guarded by the listener's mu. A heartbeat is the time
+	// when it was sent; zero if the current subscription has had none.
+	subscription int64         // its number; 0 if there is none now
+	began        time.Duration // when it began
+	heard        time.Duration // the last heartbeat that came back
+	written      time.Duration // the last heartbeat that the server acknowledged
+	name         string        // name of the server's data
 }
 
-// attend looks which servers there are, and sends each a beat.
+// attend updates the list of servers and sends a heartbeat to each.
 func (l *listener) attend(ctx context.Context) {
 	servers, err := l.redis.masters(ctx)
 	if err != nil {
 		l.report(fmt.Errorf("looking for the Redis Cluster's nodes: %w", err))
-		return // the trust ends unless the next look is in time
+		return // the lease ends unless the next attempt succeeds in time
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +119,7 @@ func (l *listener) attend(ctx context.Context) {
 	l.lease()
 }
 
-// masters returns the servers that have buckets, with the tag of one of these.
+// masters returns the servers that have buckets, each with the tag of one bucket.
 func (r *Redis) masters(ctx context.Context) (map[*redis.Client]string, error) {
 	if r.single != nil {
 		return map[*redis.Client]string{r.single: r.tags[0]}, nil
@@ -135,7 +137,7 @@ func (r *Redis) masters(ctx context.Context) (map[*redis.Client]string, error) {
 	return masters, nil
 }
 
-// listen begins to listen to a server. The caller holds mu.
+// listen starts to listen to a server. The caller holds mu.
 func (l *listener) listen(ctx context.Context, server *redis.Client) *subscription {
 	ctx, cancel := context.WithCancel(ctx)
 	e := &subscription{server: server, channel: l.redis.channel() + ":" + randomName(), cancel: cancel}
@@ -165,7 +167,7 @@ func randomName() string {
 
 var errStale = errors.New("a beat has not come back")
 
-// hear subscribes and listens until the subscription is lost or deaf.
+// hear subscribes and listens until the subscription is lost or stale.
 func (l *listener) hear(ctx context.Context, e *subscription) error {
 	channels := []string{l.redis.channel(), e.channel}
 	subscription := e.server.Subscribe(ctx, channels...)
@@ -193,7 +195,7 @@ func (l *listener) hear(ctx context.Context, e *subscription) error {
 		message, ok := m.(*redis.Message)
 		switch {
 		case !ok:
-			return fmt.Errorf("a %T came", m) // the client has subscribed anew
+			return fmt.Errorf("a %T came", m) // the client has subscribed again
 		case message.Channel == e.channel:
 			l.heard(e, message.Payload)
 			last = time.Now()
@@ -203,7 +205,7 @@ func (l *listener) hear(ctx context.Context, e *subscription) error {
 	}
 }
 
-// begin takes note of a new subscription. What ended before it, nobody knows.
+// begin records a new subscription. Revocations before it may have been missed.
 func (l *listener) begin(e *subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,7 +215,7 @@ func (l *listener) begin(e *subscription) {
 	l.feed.Flush()
 }
 
-// end takes note of a lost subscription.
+// end records the loss of a subscription.
 func (l *listener) end(e *subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -223,8 +225,8 @@ func (l *listener) end(e *subscription) {
 
 var beatScript = newScript("beat")
 
-// beat sends one, which waits for no calls. A server of a Cluster that has not got the
-// key any more is not asked for another.
+// heartbeat sends a heartbeat, without waiting for other calls. If the server no
+// longer has the key, it does not try another server.
 func (l *listener) heartbeat(ctx context.Context, e *subscription, subscription int64, key string) {
 	sent := time.Since(l.start)
 	text := fmt.Sprintf("%d %d ", subscription, sent)
@@ -234,9 +236,9 @@ func (l *listener) heartbeat(ctx context.Context, e *subscription, subscription 
 		return err
 	}
 	err := l.redis.limited(ctx, send)
-	// A master that was made a replica keeps its connections, and reads on them find what
-	// has ended since. The library closes one that takes no write, so all that are idle
-	// are made to write.
+	// A master that was made a replica keeps its connections open, and reads on them
+	// miss later revocations. The library closes a connection whose write is
+	// refused, so write on all idle ones.
 	for idle := e.server.PoolStats().IdleConns; idle > 0 && redis.HasErrorPrefix(err, "READONLY"); idle-- {
 		err = l.redis.limited(ctx, send)
 	}
@@ -248,11 +250,11 @@ func (l *listener) heartbeat(ctx context.Context, e *subscription, subscription 
 		e.written = max(e.written, sent)
 		l.lease()
 	case sent-max(e.began, e.written) > feedLease:
-		l.warn(err) // a beat that comes back, though too few replicas have it, nobody else tells of
+		l.warn(err) // such as too few replicas; the heartbeat comes back, so nothing else reports it
 	}
 }
 
-// heard takes note of a beat that came back.
+// heard records a heartbeat that came back.
 func (l *listener) heard(e *subscription, text string) {
 	subscription, rest, _ := strings.Cut(text, " ")
 	offset, name, _ := strings.Cut(rest, " ")
@@ -270,8 +272,8 @@ func (l *listener) heard(e *subscription, text string) {
 	l.lease()
 }
 
-// trust tells feed how long it may be trusted, which is for as long as all
-// servers are heard. The caller holds mu.
+// lease sets the feed's lease, which lasts as long as the heartbeats of all servers
+// allow. The caller holds mu.
 func (l *listener) lease() {
 	until := time.Time{}
 	for _, e := range l.subscriptions {
@@ -291,14 +293,14 @@ func (l *listener) lease() {
 	}
 }
 
-// report logs the first error since all was heard.
+// report logs the first error since all subscriptions worked.
 func (l *listener) report(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.warn(err)
 }
 
-// warn is report for who holds mu.
+// warn is report for callers that hold mu.
 func (l *listener) warn(err error) {
 	if !l.stale {
 		l.stale = true
@@ -306,8 +308,9 @@ func (l *listener) warn(err error) {
 	}
 }
 
-// encodeEnding makes the message of an ending. An account's and a company's are
-// told apart for nodes that know none of companies, so that they flush.
+// encodeRevocation returns the message for a revocation. Accounts and companies have
+// different kinds, so that older nodes, which know only accounts, flush at a
+// company's.
 func encodeRevocation(e record.Revocation) string {
 	kind := 'a'
 	if e.Account == 0 {
@@ -316,8 +319,8 @@ func encodeRevocation(e record.Revocation) string {
 	return fmt.Sprintf("%c%d %d %s", kind, e.Generation, e.Account, e.Company)
 }
 
-// tell passes a message on. One that is not understood, as a later version's
-// may be, could mean anything.
+// tell passes a message on to feed. A message of a later version may not be
+// understood and could mean anything, so tell flushes.
 func tell(feed record.Feed, message string) {
 	var e record.Revocation
 	kind, rest := message[:min(1, len(message))], message[min(1, len(message)):]

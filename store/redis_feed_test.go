@@ -12,14 +12,14 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A tape records what a feed is told.
+// A tape records the calls of a feed.
 type tape struct {
 	mu       sync.Mutex
 	ended    map[record.TokenHash]time.Time
 	accounts []record.Revocation
 	flushes  int
 	until    time.Time
-	flushed  bool // since it was last trusted
+	flushed  bool // since the lease was last extended
 	unsound  atomic.Bool
 }
 
@@ -89,7 +89,7 @@ func (f *tape) hearsAccount(e record.Revocation) bool {
 	return false
 }
 
-// listenTo runs a feed until the test ends, and waits until it is trusted.
+// listenTo runs a feed until the test ends. It returns when the feed has a lease.
 func listenTo(t *testing.T, r *Redis) *tape {
 	t.Helper()
 	f := &tape{}
@@ -133,7 +133,7 @@ func TestRedisTellsWhatEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := listenTo(t, open(t))
 			other := open(t).Sessions()
-			for run := range int64(3) { // on a machine that is held up there may be need
+			for run := range int64(3) { // repeat, as a busy machine may delay heartbeats
 				if tellsWhatEnds(t, f, other, 100*run) {
 					return
 				}
@@ -144,8 +144,8 @@ func TestRedisTellsWhatEnds(t *testing.T) {
 	}
 }
 
-// tellsWhatEnds ends sessions in every way, on accounts of many buckets, and
-// reports whether the feed was trusted all the time.
+// tellsWhatEnds revokes sessions in every way, on accounts of many buckets. It
+// reports whether the feed had its lease all the time.
 func tellsWhatEnds(t *testing.T, f *tape, other record.Sessions, first int64) bool {
 	t.Helper()
 	flushes := f.count()

@@ -59,8 +59,9 @@ func (s redisSessions) End(ctx context.Context, now time.Time, e record.Revocati
 
 var endCompanyScript = newScript("endcompany")
 
-// endCompany raises the company's fence in each bucket, and tells of it with the
-// last one. What is behind it Redis forgets when its time has come.
+// endCompany stores the company's revocation marker in each bucket and publishes the
+// revocation with the last one. It deletes no sessions: Redis forgets them when they
+// expire.
 func (s redisSessions) endCompany(ctx context.Context, e record.Revocation) error {
 	const last = record.Buckets - 1
 	raise := func(ctx context.Context, bucket int, message string) error {

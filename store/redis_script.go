@@ -12,11 +12,11 @@ import (
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// A script changes something in one step.
+// A script makes a change in one atomic step.
 type script struct {
 	source string
 	sha    string
-	// loose: not worth waiting for replicas.
+	// loose scripts do not wait for replicas, as their changes may be lost.
 	loose bool
 }
 
@@ -25,7 +25,7 @@ func newScript(name string) *script {
 	for _, file := range []string{"common", name} {
 		text, err := luaFiles.ReadFile("lua/" + file + ".lua")
 		if err != nil {
-			panic(err) // the binary was built without it
+			panic(err) // the binary was built without the file
 		}
 		source.Write(text)
 	}
@@ -38,9 +38,9 @@ func newLooseScript(name string) *script {
 	return s
 }
 
-// run runs a script and returns whether it changed something and what else it
-// answered. It is never run twice: an error may mean that the change was made
-// and only its answer lost.
+// run runs a script. It returns whether the script changed something, and the rest
+// of its answer. It never retries: after an error the change may have been made,
+// with only the answer lost.
 func (r *Redis) run(ctx context.Context, s *script, keys []string, args ...any) (changed bool, answer []any, err error) {
 	err = r.at(ctx, keys[0], func(p redisPlace) error {
 		changed, answer, err = r.runAt(ctx, p, s, keys, args)
@@ -65,8 +65,8 @@ func scriptArgs(keys []string, args []any) []any {
 	return append(all, args...)
 }
 
-// eval sends the command that runs a script, and waits for the replicas to have
-// what it changed.
+// eval sends the command that runs a script, and waits until the replicas have the
+// change.
 func (r *Redis) eval(ctx context.Context, p redisPlace, s *script, command []any) (bool, []any, error) {
 	if r.wait == 0 || s.loose {
 		eval := redis.NewSliceCmd(ctx, command...)
@@ -75,7 +75,7 @@ func (r *Redis) eval(ctx context.Context, p redisPlace, s *script, command []any
 		}
 		return scriptAnswer(eval)
 	}
-	conn := p.Conn() // a server waits for the changes of the connection that asks it to
+	conn := p.Conn() // WAIT covers only changes made on the same connection
 	defer conn.Close()
 	eval := redis.NewSliceCmd(ctx, command...)
 	if err := p.doOn(ctx, conn, eval); err != nil {
@@ -85,7 +85,7 @@ func (r *Redis) eval(ctx context.Context, p redisPlace, s *script, command []any
 	if err != nil || !changed {
 		return false, answer, err
 	}
-	// Not conn.Wait, which would wait for ten seconds more than asked.
+	// conn.Wait would wait ten seconds longer than asked.
 	wait := redis.NewIntCmd(ctx, "wait", r.wait, redisWait.Milliseconds())
 	if err := conn.Process(ctx, wait); err != nil {
 		return false, nil, fmt.Errorf("waiting for replicas: %w", err)

@@ -15,21 +15,23 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// redisSessions is a Redis's record.Sessions. A session is expired at the moment
-// it expires. Redis forgets by itself what has expired record.Keep ago.
+// redisSessions implements record.Sessions for Redis. A session counts as expired
+// from the time Expires on. Redis deletes it when it has been expired for
+// record.Keep.
 //
-// The keys, each with its tag before it:
+// Each key begins with its tag. The keys are:
 //
 //	s<hash>                       a session, a Redis hash (see encodeRedisSession)
 //	r<hash>                       what Revoked returns of a session
-//	i<state>/<company>/<account>  the account's sessions in a state, a sorted set of hashes, the oldest first
-//	f<company>/<account>          the fence: sessions with a lower epoch are refused
-//	f<company>/0                  the company's, in each bucket: those of a lower era are as good as gone
+//	i<state>/<company>/<account>  the account's sessions in a state, a sorted set of hashes, oldest first
+//	f<company>/<account>          the account's revocation marker: sessions of a lower generation are refused
+//	f<company>/0                  the company's marker, in each bucket: sessions of a lower company generation
+//	                              count as revoked
 //	l<company>/<account>          the hash of the account's mailed link
-//	c<key>                        a counter: n, its count, and u, until when
-//	h                             a name that the bucket's data got when they were empty (see Run)
+//	c<key>                        a counter: n is its count, u the time when its window ends
+//	h                             a random name that the bucket's data got when they were empty (see Run)
 //
-// Of decoys there is only the session.
+// A decoy has only the session key.
 type redisSessions struct{ *Redis }
 
 // bucketTags returns the tag of each bucket, by its number.
@@ -47,34 +49,36 @@ func (r *Redis) sessionKey(hash record.TokenHash) string {
 	return r.tags[hash.Bucket()] + "s" + string(hash[:])
 }
 
-// accountKey makes a key of kind f or l, or i with a state.
+// accountKey returns a key of kind f or l, or of kind i with a state.
 func (r *Redis) accountKey(kind, company string, account int64) string {
 	return r.tags[record.AccountBucket(company, account)] + kind + company + "/" + strconv.FormatInt(account, 10)
 }
 
-// companyFence is the key of a company's fence in a bucket.
+// companyMarker returns the key of a company's revocation marker in a bucket.
 func (r *Redis) companyMarker(bucket int, company string) string {
 	return r.tags[bucket] + "f" + company + "/0"
 }
 
 func indexKind(state record.State) string { return "i" + string(state) + "/" }
 
-// A counter's tag is its company's, empty for those that all share, so that one
-// Charge of any of them is one script: exact, at the price that all counters of
-// a company are on one node of a Cluster. That bears some 100,000 a second; the passwords that are hashed
-// meanwhile keep thousands of CPUs busy.
+// counterTag returns the tag of a counter: that of its company, or an empty one for
+// counters that all companies share. With one tag, one script can charge several
+// counters exactly. The price is that all counters of a company are on one node of a
+// Cluster. A node can charge some 100,000 a second; to hash that many passwords
+// would take thousands of CPUs.
 func (r *Redis) counterTag(key string) string {
 	return "{mg:" + r.deployment + key[:max(0, strings.IndexByte(key, '/'))] + "}"
 }
 
-// channel is what is told on when sessions end: "d" and the hashes, or "a" or
-// "c" and whose (see encodeEnding). Redis tells it to clients of every database.
+// channel returns the channel on which revocations are published. A message is "d"
+// and the hash of a session, or "a" or "c" and a revocation (see encodeRevocation).
+// Clients of every database receive it.
 func (r *Redis) channel() string {
 	return strings.TrimSuffix("mnemogate:"+strconv.Itoa(r.db)+":"+r.deployment, ":")
 }
 
-// ttl is how long a session is kept in Redis, in milliseconds. It depends on no
-// clock but the caller's.
+// ttl returns how long Redis keeps a session, in milliseconds. It uses only the
+// caller's clock.
 func ttl(now, expires time.Time) int64 {
 	return (max(expires.Sub(now), 0) + record.Keep + time.Millisecond).Milliseconds()
 }
@@ -104,8 +108,9 @@ func (s redisSessions) Create(ctx context.Context, now time.Time, sess record.Se
 	})
 }
 
-// chargeElsewhere charges counters that may lie on another server of a Cluster
-// than a session, and returns those which are left for the session's script.
+// chargeElsewhere charges the counters if the store is a Cluster, where they may be
+// on another server than the session. It returns the counters that are left for the
+// session's script.
 func (s redisSessions) chargeElsewhere(ctx context.Context, now time.Time, counters []record.Counter) ([]record.Counter, error) {
 	if s.cluster == nil {
 		return counters, nil
@@ -113,9 +118,9 @@ func (s redisSessions) chargeElsewhere(ctx context.Context, now time.Time, count
 	return nil, s.count(ctx, now, counters)
 }
 
-// store runs a script that stores a session and charges counters. One that
-// changes nothing has met either a full counter or a conflict. What remembers
-// sessions is told which of them had to make room.
+// store runs a script that stores a session and charges counters. If the script
+// changes nothing, a counter was full or there was a conflict. It reports to the
+// feed which sessions were revoked to make room.
 func (s redisSessions) store(ctx context.Context, now time.Time, counters []record.Counter, script *script, keys []string, args []any) error {
 	keys, args = s.addCounters(keys, args, now, counters)
 	changed, answer, err := s.run(ctx, script, keys, args...)
@@ -133,7 +138,7 @@ func (s redisSessions) store(ctx context.Context, now time.Time, counters []reco
 	return nil
 }
 
-// owner returns keys of a session's account, none for a decoy.
+// owner returns keys of the session's account. A decoy has none.
 func (r *Redis) owner(s record.Session, kinds ...string) []string {
 	if s.Account == 0 {
 		return nil
@@ -145,7 +150,7 @@ func (r *Redis) owner(s record.Session, kinds ...string) []string {
 	return keys
 }
 
-// changes runs a script; one that changes nothing is answered by otherwise.
+// changes runs a script and returns otherwise if the script changes nothing.
 func (s redisSessions) changes(ctx context.Context, otherwise error, script *script, keys []string, args ...any) error {
 	changed, _, err := s.run(ctx, script, keys, args...)
 	if err == nil && !changed {
@@ -175,11 +180,11 @@ func (s redisSessions) get(ctx context.Context, doing string, hash record.TokenH
 	return sess, err
 }
 
-// To read waits for no replicas.
+// Reading does not wait for replicas.
 var getScript = newLooseScript("get")
 
-// readTwice reads a session, with a second try where the first was not
-// answered: reading changes nothing.
+// readTwice reads a session and tries again if the server did not answer. That is
+// safe, because reading changes nothing.
 func (s redisSessions) readTwice(ctx context.Context, key string) (map[string]string, error) {
 	read := func() (map[string]string, error) {
 		var get *redis.MapStringStringCmd
@@ -228,7 +233,7 @@ func (s redisSessions) Replace(
 	})
 }
 
-// indexes are the keys of an account's sessions in each state.
+// indexes returns the keys of an account's sessions in each state.
 func (s redisSessions) indexes(company string, account int64) []string {
 	return s.indexesOf(company, account, storedStates)
 }
@@ -241,7 +246,7 @@ func (s redisSessions) indexesOf(company string, account int64, states []record.
 	return keys
 }
 
-// A lost Touch ends a session early, no more.
+// If a Touch is lost, the session only expires earlier.
 var touchScript = newLooseScript("touch")
 
 func (s redisSessions) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
@@ -269,7 +274,7 @@ func (s redisSessions) List(ctx context.Context, now time.Time, company string, 
 	return all, err
 }
 
-// redisFields are those of a Redis hash in a script's answer.
+// redisFields returns the fields of a Redis hash from a script's answer.
 func redisFields(answer any) map[string]string {
 	fields := map[string]string{}
 	list := answer.([]any)
@@ -332,12 +337,12 @@ func (s redisSessions) SpendCode(
 	return sess, err
 }
 
-// spendable reports whether a session's code may be spent.
+// spendable reports whether the code of a session may be used.
 func spendable(s record.Session, now time.Time, company string, state record.State) bool {
 	return s.Company == company && s.State == state && s.Expires.After(now)
 }
 
-// spendCode loads a session and, if it may, takes the code.
+// spendCode loads a session and, if may is set, takes its code.
 func (s redisSessions) spendCode(
 	ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, may bool, counters []record.Counter,
 ) (record.Session, error) {
@@ -364,7 +369,7 @@ func (s redisSessions) spendCode(
 
 var (
 	chargeScript = newScript("count")
-	// To look waits for no replicas.
+	// Looking does not wait for replicas.
 	lookScript = newLooseScript("count")
 )
 
@@ -390,7 +395,8 @@ func (s redisSessions) count(ctx context.Context, now time.Time, counters []reco
 	return err
 }
 
-// addCounters adds what the function counters in common.lua takes off again.
+// addCounters appends the arguments that the function counters in common.lua
+// removes.
 func (r *Redis) addCounters(keys []string, args []any, now time.Time, counters []record.Counter) ([]string, []any) {
 	for _, c := range counters {
 		add := 1
@@ -403,7 +409,8 @@ func (r *Redis) addCounters(keys []string, args []any, now time.Time, counters [
 	return keys, append(args, micros(now), record.Keep.Milliseconds(), len(counters))
 }
 
-// asFull makes a Full error of a script's answer, if it is one.
+// asFull returns a Full error if a script's answer says that a counter is full, or
+// nil.
 func asFull(counters []record.Counter, answer []any) error {
 	if len(answer) != 2 {
 		return nil
@@ -412,20 +419,20 @@ func asFull(counters []record.Counter, answer []any) error {
 	return &record.Full{Key: full.Key, Until: fromMicros(answer[1].(int64))}
 }
 
-// Sweep has nothing to do: Redis clears away by itself.
+// Sweep does nothing but check ctx: Redis deletes expired keys itself.
 func (s redisSessions) Sweep(ctx context.Context, _ time.Time) error { return ctx.Err() }
 
 // Encoding
 
-// encodeRedisSession returns a session as the fields of a Redis hash, whose
-// names are one letter long: with short values too, all of it takes one small
-// piece of memory. What is empty is left out. An older node ignores fields that
-// it does not know, and leaves them as they are.
+// encodeRedisSession returns a session as the fields of a Redis hash. Field names
+// have one letter and values are short, so that Redis keeps the hash in its compact
+// form. Empty values are left out. An older node ignores fields that it does not
+// know, and leaves them as they are.
 //
-//	i id          c company   a account    m mnemocode   l login id   e epoch
-//	s state       d disclaimers accepted   b begun       x expires    n ends
+//	i id          c company   a account    m mnemocode   l login id   e session generation
+//	s state       d disclaimers accepted   b created     x expires    n ends
 //	k code hash   p phone     t code expires             r how often OpenCode was called
-//	o 1: the code is the app's              y era         v last used
+//	o 1: the code is the app's             y company generation       v last used
 //	w address     u user agent             f profile
 func encodeRedisSession(s record.Session) ([]any, error) {
 	fields := []any{"c", s.Company, "a", s.Account, "e", s.Generation, "s", string(s.State),
@@ -459,11 +466,11 @@ func encodeRedisSession(s record.Session) ([]any, error) {
 	return fields, nil
 }
 
-// redisShort is how long a value can be, in bytes, that does not make Redis keep
-// a hash in the larger of its two ways (hash-max-listpack-value).
+// redisShort is the length in bytes of the longest value with which Redis keeps a
+// hash in its compact form (hash-max-listpack-value).
 const redisShort = 64
 
-// appendLong adds a text in pieces, which are named u, u1, u2 and so on.
+// appendLong appends a text in pieces, under the names u, u1, u2 and so on.
 func appendLong(fields []any, name, text string) []any {
 	for i, next := 1, name; text != ""; i, next = i+1, name+strconv.Itoa(i) {
 		piece := text[:min(redisShort, len(text))]
@@ -488,7 +495,7 @@ func encodeRedisCode(c record.Code) []any {
 	return []any{"k", c.Hash[:], "p", c.Phone, "t", micros(c.Expires)}
 }
 
-// decodeRedisSession answers ErrNotFound where there are no fields.
+// decodeRedisSession returns ErrNotFound if there are no fields.
 func decodeRedisSession(hash record.TokenHash, fields map[string]string) (record.Session, error) {
 	if len(fields) == 0 {
 		return record.Session{}, record.ErrNotFound
@@ -522,7 +529,7 @@ func decodeRedisCode(hash, phone, expires string) (*record.Code, error) {
 	return code, d.err
 }
 
-// A redisDecoder reads fields and keeps the first error.
+// A redisDecoder decodes fields and keeps the first error.
 type redisDecoder struct {
 	fields map[string]string
 	err    error
@@ -536,7 +543,7 @@ func (d *redisDecoder) number(name string) int64 {
 
 func (d *redisDecoder) time(name string) time.Time { return fromMicros(d.number(name)) }
 
-// optional is a number that older nodes did not store.
+// optional returns a number that older nodes did not store, or 0.
 func (d *redisDecoder) optional(name string) int64 {
 	if _, ok := d.fields[name]; !ok {
 		return 0

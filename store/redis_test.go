@@ -20,7 +20,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// openRedis returns a store that is closed with the test.
+// openRedis opens a store and closes it when the test ends.
 func openRedis(t testing.TB, o RedisOptions) *Redis {
 	t.Helper()
 	r, err := OpenRedis(o)
@@ -56,8 +56,8 @@ func redisSentinelNodes(t *testing.T) (one, two record.Sessions) {
 	return node(), node()
 }
 
-// inTime is Redis at the time that the suite says it is: what Redis would have
-// cleared away by then, a Sweep does. It takes t0 for when the test began.
+// inTime is Redis with the clock of the tests: Sweep also deletes the keys that Redis
+// would have deleted by then. It takes t0 as the start of the test.
 type inTime struct {
 	record.Sessions
 	redis redis.UniversalClient
@@ -67,7 +67,7 @@ func (s inTime) Sweep(ctx context.Context, now time.Time) error {
 	if err := s.Sessions.Sweep(ctx, now); err != nil {
 		return err
 	}
-	// The test has been running for a while, but for less than this.
+	// The test has really been running for less than 900 ms.
 	passed := now.Sub(t0) - 900*time.Millisecond
 	if c, ok := s.redis.(*redis.ClusterClient); ok {
 		return c.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
@@ -107,7 +107,7 @@ func TestRedisURLs(t *testing.T) {
 	type urls = []string
 	for _, c := range []struct {
 		options RedisOptions
-		want    string // in the error; empty for none
+		want    string // part of the error; empty for no error
 	}{
 		{RedisOptions{URLs: urls{"redis://localhost"}}, ""},
 		{RedisOptions{URLs: urls{"rediss://user:s3cret%40%2F%3F@[::1]:6380/3?pool_size=5"}}, ""},
@@ -157,7 +157,7 @@ func TestRedisURLs(t *testing.T) {
 func TestRedisTellsOfAServerThatLosesThings(t *testing.T) {
 	for _, test := range []struct {
 		settings []string
-		want     []string // what is said, and in this order
+		want     []string // expected messages, in this order
 	}{
 		{[]string{"--maxmemory-policy", "noeviction", "--appendonly", "yes"}, nil},
 		{[]string{"--maxmemory-policy", "allkeys-lru", "--appendonly", "yes"}, []string{"maxmemory-policy is allkeys-lru"}},
@@ -181,8 +181,8 @@ func TestRedisTellsOfAServerThatLosesThings(t *testing.T) {
 	}
 }
 
-// A default user that is off, as in "user default off", has no rights, and Redis replays
-// its append-only file with these.
+// A default user that is off, as in "user default off", has no rights. Redis replays
+// its append-only file with the rights of this user.
 func TestRedisTellsOfADefaultUserWithoutRights(t *testing.T) {
 	const ours = "~{mg:* &mnemogate:* +@all -@admin -@dangerous +info"
 	for _, test := range []struct {
@@ -257,7 +257,7 @@ func TestRedisOfAClusterIsNotTakenForOne(t *testing.T) {
 	}
 }
 
-// docs/many-nodes.md says which rights a user needs.
+// docs/many-nodes.md lists the rights that a user needs.
 func TestRedisUserNeedsFewRights(t *testing.T) {
 	one := storetest.NewRedis(t, storetest.FreePorts(t, 1)[0])
 	must(t, one.Start())
@@ -300,7 +300,7 @@ func TestRedisScriptsAreSentAgain(t *testing.T) {
 	must(t, sessions.Delete(bg, hash("a")))
 }
 
-// Two deployments may have the same companies and accounts, and one Redis.
+// Two deployments may have the same companies and accounts and share one Redis.
 func TestRedisKeepsDeploymentsApart(t *testing.T) {
 	s := storetest.StartRedis(t)
 	a, b := openServer(t, s), openServer(t, s)
@@ -330,7 +330,7 @@ func TestRedisKeepsDeploymentsApart(t *testing.T) {
 	running.Wait()
 }
 
-// Of links that are mailed at once, one is left.
+// If several links are mailed at once, one of them stays valid.
 func TestRedisRacingLinks(t *testing.T) {
 	s := storetest.StartRedis(t)
 	one, two := openServer(t, s).Sessions(), openServer(t, s).Sessions()
@@ -341,7 +341,7 @@ func TestRedisRacingLinks(t *testing.T) {
 	wantEqual(t, "links left", len(get[[]record.Session](t)(one.List(bg, t0, "acme", 1))), 1)
 }
 
-// What a session leaves is cleared away: an index has what is there.
+// An index contains only sessions that exist.
 func TestRedisIndexHasOnlyWhatIsThere(t *testing.T) {
 	s := storetest.StartRedis(t)
 	r := openServer(t, s)
@@ -355,7 +355,8 @@ func TestRedisIndexHasOnlyWhatIsThere(t *testing.T) {
 	want := hash("c")
 	wantEqual(t, "index", s.Ask(t, "zrange", index, 0, -1), fmt.Sprint([]string{string(want[:])}))
 
-	// Long after c has expired, it goes when another comes.
+	// c expired long ago; it is removed from the index when another session is
+	// created.
 	late := t0.Add(24 * time.Hour)
 	next := session("d", 1, 1, record.Authorized)
 	next.Expires, next.Ends = late.Add(time.Hour), late.Add(time.Hour)
@@ -366,8 +367,8 @@ func TestRedisIndexHasOnlyWhatIsThere(t *testing.T) {
 	}
 }
 
-// A session of a usual size takes less than half a kilobyte, with all that is
-// kept beside it.
+// A session of usual size takes less than half a kilobyte, including its index
+// entry.
 func TestRedisBytesPerSession(t *testing.T) {
 	s := storetest.StartRedis(t)
 	r := openServer(t, s)
@@ -397,7 +398,7 @@ func TestRedisBytesPerSession(t *testing.T) {
 	}
 }
 
-// A server that has no memory left changes nothing by halves, and still ends
+// A server that is out of memory makes no partial changes, and can still revoke
 // sessions.
 func TestRedisOutOfMemory(t *testing.T) {
 	s := storetest.StartRedis(t)
@@ -429,8 +430,8 @@ func TestRedisOutOfMemory(t *testing.T) {
 
 // Clusters
 
-// While the slot of a bucket moves from one node to another, its sessions stay
-// within reach.
+// While the slot of a bucket moves from one node to another, its sessions can be
+// found.
 func TestRedisFollowsAMovingSlot(t *testing.T) {
 	t.Parallel()
 	c := storetest.NewCluster(t, 2)
@@ -460,7 +461,7 @@ func TestRedisFollowsAMovingSlot(t *testing.T) {
 	must(t, sessions.Replace(bg, t0, a.Hash, a.State, session("b", 1, 1, record.Authorized)))
 }
 
-// When a master of a Cluster is gone and its replica has taken over, all is as
+// When a replica has replaced a failed master of a Cluster, everything works as
 // before.
 func TestRedisClusterFailsOver(t *testing.T) {
 	t.Parallel()
@@ -483,7 +484,7 @@ func TestRedisClusterFailsOver(t *testing.T) {
 			infoField(replica.Ask(t, "info", "replication"), "role") == "master"
 	})
 	began := time.Now()
-	for account := int64(1); account <= 30; account++ { // of all nodes
+	for account := int64(1); account <= 30; account++ { // accounts on all nodes
 		s := session(fmt.Sprintf("a@%d", account), account, 1, record.Authorized)
 		eventually(t, "an answer", func() bool { return r.Sessions().Create(bg, t0, s) == nil })
 	}
@@ -513,12 +514,12 @@ func TestRedisTLS(t *testing.T) {
 		fmt.Sprintf("rediss://:s3cret@127.0.0.1:%d?ca=%s", port, ca):             "WRONGPASS",
 		fmt.Sprintf("rediss://127.0.0.1:%d?ca=%s", port, ca):                     "NOAUTH",
 		fmt.Sprintf("redis://:s3cret%%2F%%3F%%40@127.0.0.1:%d", port):            "EOF",
-		"rediss://:s3cret%2F%3F%40@127.0.0.1:" + plainPort:                       "deadline exceeded", // it waits for a line's end
+		"rediss://:s3cret%2F%3F%40@127.0.0.1:" + plainPort:                       "deadline exceeded", // the server waits for the end of a line
 	} {
 		r := openRedis(t, RedisOptions{URLs: []string{url}})
 		err := r.Start(bg)
 		for began := time.Now(); errors.Is(err, context.DeadlineExceeded) && want != "deadline exceeded" && time.Since(began) < 20*time.Second; {
-			err = r.Start(bg) // the machine may be busy
+			err = r.Start(bg) // repeat, as the machine may be busy
 		}
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", url, err, want)

@@ -18,7 +18,7 @@ import (
 
 var redisURLOptions = []string{"ca", "db", "pool_size", "sentinel_password", "sentinel_user"}
 
-// parseRedisURLs returns what the URLs have in common, and their addresses.
+// parseRedisURLs returns the options that the URLs share, and their addresses.
 func parseRedisURLs(urls []string) (redisTarget, []string, error) {
 	var first redisTarget
 	var addrs []string
@@ -36,7 +36,7 @@ func parseRedisURLs(urls []string) (redisTarget, []string, error) {
 			return redisTarget{}, nil, fmt.Errorf("Redis URLs 1 and %d differ in %s; only host and port may differ", i+1, what)
 		}
 		if c := first.options.TLSConfig; c != nil && c.ServerName != t.options.TLSConfig.ServerName {
-			c.ServerName = "" // then each server's own
+			c.ServerName = "" // each connection uses its own server's name
 		}
 	}
 	return first, addrs, nil
@@ -60,8 +60,9 @@ func (t redisTarget) differsFrom(u redisTarget) string {
 	return ""
 }
 
-// parseRedisURL returns errors that go on behind "Redis URL n". They quote
-// nothing: where a password was not percent-encoded, any part may be of it.
+// parseRedisURL returns errors that continue the text "Redis URL n". The errors
+// quote nothing of the URL: if its password was not percent-encoded, any part may be
+// a piece of it.
 func parseRedisURL(s string) (redisTarget, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Opaque != "" || u.Fragment != "" || strings.Contains(u.EscapedPath()+u.RawQuery, "@") {
@@ -114,14 +115,14 @@ func newRedisTarget(u *url.URL, query url.Values) (redisTarget, error) {
 	return t, nil
 }
 
-// limitRedis sets the times. A try that may have had an effect is never
-// repeated, so the client repeats none.
+// limitRedis sets the timeouts and turns the client's own retries off, because a
+// command that may have had an effect must not be repeated.
 func limitRedis(o *redis.Options) *redis.Options {
 	o.MaxRetries = -1
 	o.DialTimeout, o.DialerRetries = redisTimeout, 1
 	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = redisTimeout, redisTimeout, redisTimeout
 	o.ContextTimeoutEnabled = true
-	o.PipelinePoolSize = -1 // one pool for all
+	o.PipelinePoolSize = -1 // use one pool for everything
 	o.PoolSize = cmp.Or(o.PoolSize, 10*runtime.GOMAXPROCS(0))
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}

@@ -13,15 +13,15 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A column is what a program of an older version counts on: it is there, of its
-// type, and one that was added may be left out.
+// A column is what a program of an older version relies on: the column exists, has
+// its type, and may be omitted in an INSERT if it was added later.
 type column struct {
 	kind     string
-	optional bool // it may be left out
+	optional bool // may be omitted in an INSERT
 }
 
-// wantOnlyAdded checks that the tables of before go on as they were, but for
-// columns that may be left out.
+// wantOnlyAdded checks that the tables of before are unchanged, except for new
+// columns that may be omitted.
 func wantOnlyAdded(t *testing.T, before, after map[string]column) {
 	t.Helper()
 	if len(before) < 50 {
@@ -47,8 +47,8 @@ func release(t *testing.T, name string) []byte {
 	return get[[]byte](t)(os.ReadFile("testdata/v0.1.0/" + name))
 }
 
-// Whoever goes back from this version to the one before finds tables that it can
-// work with. Only that one refuses a file with a migration that it does not know.
+// If you go back to the previous release, it can work with the tables. Only that
+// release refuses a file with a migration that it does not know.
 func TestSQLiteGoesBackToTheRelease(t *testing.T) {
 	t.Parallel()
 	file := tempFile(t)
@@ -107,7 +107,7 @@ func TestPostgresGoesBackToTheRelease(t *testing.T) {
 	wantOnlyAdded(t, before, columns())
 }
 
-// What only adds to the tables of a file keeps no older version from it.
+// An older version accepts a file to whose tables a newer version has only added.
 func TestSQLiteGoesOnWithWhatANewerVersionAdded(t *testing.T) {
 	t.Parallel()
 	file := tempFile(t)

@@ -24,37 +24,37 @@ import (
 )
 
 // SQLite keeps accounts and sessions in one file, for a single machine. Several
-// processes may use the file at once. What a method has acknowledged survives
-// power loss.
+// processes may use the file at once. A change that a method has acknowledged
+// survives power loss.
 //
-// Reads run on a few connections of their own. Writes queue for one goroutine,
-// which commits all that wait in one transaction: an fsync costs more than a
+// Reads use a few connections of their own. Writes queue for one goroutine, which
+// commits all waiting writes in one transaction, because an fsync costs more than a
 // hundred writes.
 //
-// What is deleted is overwritten: once the sweep of the accounts that follows
-// has ended, none of the files has it any more. Only where SQLite had moved a row
-// to another page, a copy may be left in the unused part of the first (seen with
-// one row in thousands), until VACUUM writes the file anew.
+// Deleted data are overwritten. After the next sweep of the accounts, no file
+// contains them. There is one exception: when SQLite has moved a row to another
+// page, a copy may stay in the unused part of the old page until VACUUM rewrites the
+// file. Tests saw this with one row in thousands.
 type SQLite struct {
-	// Log is told what an operator should know; nil for nobody. It is set before
-	// Start.
+	// Log receives what an operator should know. Set it before Start. Default:
+	// nothing is logged.
 	Log *slog.Logger
 
 	file string
 
-	mu    sync.RWMutex // guards phase, and calls against an Add after Close
+	mu    sync.RWMutex // guards phase, and prevents an Add to calls after Close
 	phase sqlitePhase
 	calls sync.WaitGroup
 
 	readers *sql.DB
 	reads   *sqliteQueries
-	writers *sql.DB // one connection at most
+	writers *sql.DB // at most one connection
 	ops     chan *sqliteOp
-	empties chan chan error             // of emptyLog
-	feed    atomic.Pointer[record.Feed] // of Run; nil before
-	backups atomic.Int32                // under way
+	empties chan chan error             // requests of emptyLog
+	feed    atomic.Pointer[record.Feed] // set by Run; nil before
+	backups atomic.Int32                // number of backups under way
 	quit    chan struct{}               // closed by Close
-	stopped chan struct{}               // closed by the goroutine that writes
+	stopped chan struct{}               // closed by the writing goroutine
 }
 
 type sqlitePhase int
@@ -72,12 +72,12 @@ const (
 	sqliteStartTimeout = 10 * time.Second
 	sqliteSweepChunk   = 100
 	sqliteBusyTimeout  = "5000" // milliseconds
-	sqliteClearChunk   = 100    // of sessions that an ending leaves, each in a page of its own
+	sqliteClearChunk   = 100    // revoked sessions deleted per write; each is on a page of its own
 )
 
 var errSQLiteNotOpen = errors.New("the SQLite store is not open")
 
-// OpenSQLite returns the store in a file. It touches nothing before Start.
+// OpenSQLite returns the store in a file. It does not touch the file before Start.
 func OpenSQLite(file string) *SQLite { return &SQLite{file: file} }
 
 // Accounts returns the accounts in the file.
@@ -86,10 +86,10 @@ func (s *SQLite) Accounts() record.Accounts { return sqliteAccounts{s} }
 // Sessions returns the sessions in the file.
 func (s *SQLite) Sessions() record.Sessions { return sqliteSessions{s} }
 
-// Start opens the file, creating it and its directory for this user alone if
-// they are missing, and brings its tables up to date. After a failure it may be
-// called again; on a started store it does nothing. Its error wraps
-// ErrUnreachable if the file is there, and its disk full or read-only.
+// Start opens the file and updates its tables. If the file or its directory is
+// missing, it creates them, readable only by this user. After an error you may call
+// it again. On a started store it does nothing. Its error wraps ErrUnreachable if
+// the file exists but the disk is full or read-only.
 func (s *SQLite) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,8 +114,8 @@ func (s *SQLite) Start(ctx context.Context) error {
 	return nil
 }
 
-// Close lets the calls in flight finish, for a few seconds at most, and closes
-// the file. Later calls of any method fail.
+// Close waits for the calls in flight, for a few seconds at most, and closes the
+// file. Later calls of any method fail.
 func (s *SQLite) Close() error {
 	s.mu.Lock()
 	before := s.phase
@@ -138,7 +138,8 @@ func (s *SQLite) Close() error {
 	return errors.Join(s.readers.Close(), s.writers.Close())
 }
 
-// beginCall begins a call, unless the store is not open. Each one needs an endCall.
+// beginCall begins a call and fails if the store is not open. After it, call
+// endCall.
 func (s *SQLite) beginCall() error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -151,9 +152,9 @@ func (s *SQLite) beginCall() error {
 
 func (s *SQLite) endCall() { s.calls.Done() }
 
-// read runs f with the connections that read. The caller's context is looked at
-// before: to interrupt a statement takes longer than the statement, and costs
-// the connection.
+// read runs f on the reading connections. It checks the caller's context only before
+// f: interrupting a statement takes longer than running it, and costs the
+// connection.
 func (s *SQLite) read(ctx context.Context, f func(context.Context, *sqliteQueries) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -177,9 +178,10 @@ func (s *SQLite) open(ctx context.Context) error {
 	}
 	s.makePrivate(file)
 	writers, err := sql.Open("sqlite", sqliteDSN(file, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
-		// A checkpoint each 4 MB; what a burst adds to the log is given back.
+		// Checkpoint every 4 MB, and give space back after the log has grown in a
+		// burst.
 		"wal_autocheckpoint(1000)", "journal_size_limit(16777216)",
-		// What is deleted is overwritten. The log still has it: see emptyLog.
+		// Overwrite deleted data. The log still has them: see emptyLog.
 		"secure_delete(1)"))
 	if err != nil {
 		return err
@@ -198,7 +200,8 @@ func (s *SQLite) open(ctx context.Context) error {
 	return nil
 }
 
-// diskTakesNoWrites reports whether an error is one of the disk's, which may pass.
+// diskTakesNoWrites reports whether err comes from the disk, so that a later attempt
+// may succeed.
 func diskTakesNoWrites(err error) bool {
 	switch sqliteCode(err) & 0xff {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY:
@@ -207,8 +210,8 @@ func diskTakesNoWrites(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS)
 }
 
-// createPrivateFile sees to it that nobody else can read the file. SQLite gives the
-// files beside it the same mode.
+// createPrivateFile creates a file that only this user can read. SQLite gives its
+// -wal and -shm files the same mode.
 func createPrivateFile(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
@@ -220,11 +223,11 @@ func createPrivateFile(file string) error {
 	return f.Close()
 }
 
-// makePrivate sees to it that nobody else can read files that were there before,
-// as one that was copied into place.
+// makePrivate removes other users' access to existing files, such as a file that was
+// copied into place.
 func (s *SQLite) makePrivate(file string) {
 	if runtime.GOOS == "windows" {
-		return // which has no file modes
+		return // Windows has no file modes
 	}
 	log := cmp.Or(s.Log, slog.New(slog.DiscardHandler))
 	for _, name := range []string{file, file + "-wal", file + "-shm"} {
@@ -240,8 +243,8 @@ func (s *SQLite) makePrivate(file string) {
 	}
 }
 
-// sqliteDSN names the file as a URI, so that a space, % or ? in it is a part of the
-// name. The pragmas are applied to each connection that is opened.
+// sqliteDSN names the file as a URI, so that it may contain a space, % or ?. The
+// pragmas apply to each connection that is opened.
 func sqliteDSN(file string, pragmas ...string) string {
 	file = filepath.ToSlash(file)
 	if !strings.HasPrefix(file, "/") { // C:/…
@@ -256,8 +259,8 @@ func sqliteDSN(file string, pragmas ...string) string {
 
 // Errors
 
-// translateSQLite returns what the interfaces promise in place of the driver's
-// errors, and any other error with what was being done.
+// translateSQLite turns the driver's errors into those that the interfaces promise.
+// It adds doing to any other error.
 func translateSQLite(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -280,7 +283,7 @@ func translateSQLite(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// sqliteCode returns SQLite's extended result code, 0 if err is not SQLite's.
+// sqliteCode returns SQLite's extended result code, or 0 if err is not SQLite's.
 func sqliteCode(err error) int {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		return e.Code()

@@ -10,9 +10,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// sqliteAccounts is a SQLite's record.Accounts. A method that needs an account
-// which is not there, or is another company's, returns ErrNotFound unless its
-// comment in record says ErrConflict.
+// sqliteAccounts implements record.Accounts for SQLite. If an account does not exist
+// or belongs to another company, methods return ErrNotFound, unless their comments
+// in record say ErrConflict.
 type sqliteAccounts struct{ *SQLite }
 
 const sqliteInsertAccount = `
@@ -57,9 +57,10 @@ const (
 		SELECT EXISTS (SELECT 1 FROM identities WHERE company = ? AND provider = ? AND subject = ? AND account <> ?)`
 )
 
-// refuseTaken returns a TakenError if another account of the company holds what
-// a needs. Nobody else writes within the transaction, so the answer holds; the
-// primary keys would refuse too, but could not tell the field.
+// refuseTaken returns a TakenError if another account of the company has a login id,
+// identity or mnemocode of a. No other write can happen within the transaction, so
+// the answer stays true. The primary keys would also refuse the account, but without
+// naming the field.
 func (tx *sqliteQueries) refuseTaken(ctx context.Context, a record.Account) error {
 	check := func(field, query string, args ...any) error {
 		var taken bool
@@ -100,8 +101,8 @@ const (
 		INSERT INTO identities (company, provider, subject, account) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
 )
 
-// storeKeys replaces the login ids and identities by which a is found. What
-// conflicts after refuseTaken is a's own: two fields with one login id.
+// storeKeys replaces the login ids and identities that find a. After refuseTaken, a
+// conflict can only be within a: two of its fields have the same login id.
 func (tx *sqliteQueries) storeKeys(ctx context.Context, a record.Account) error {
 	if _, err := tx.exec(ctx, sqliteDeleteLoginIDs, a.ID); err != nil {
 		return err
@@ -137,8 +138,8 @@ const (
 		FROM accounts`
 	sqliteAccountByID        = sqliteSelectAccount + ` WHERE company = ? AND id = ?`
 	sqliteAccountByMnemocode = sqliteSelectAccount + ` WHERE company = ? AND mnemocode = ?`
-	// Where no account is found, the second part is the one row: an account 0
-	// with the tallies of the alias and the era.
+	// If no account is found, the second part gives the only row: an account 0 with
+	// the failure counts of the login id hash and the company generation.
 	sqliteAccountByLoginID = sqliteSelectAccount + `
 		WHERE id = (SELECT account FROM login_ids WHERE company = ?1 AND login_id = ?2)
 		UNION ALL
@@ -183,7 +184,7 @@ func (s sqliteAccounts) List(ctx context.Context, company, after string, limit i
 }
 
 const (
-	// The last mnemocode that a search looks at, and how many that are.
+	// The last mnemocode that a search looks at, and how many it looks at.
 	sqliteSearched = `
 		SELECT coalesce(max(mnemocode), ''), count(*)
 		FROM (SELECT mnemocode FROM accounts WHERE company = ? AND mnemocode > ? ORDER BY mnemocode LIMIT +?)`
@@ -302,7 +303,7 @@ func (tx *sqliteQueries) storeUpdate(ctx context.Context, a record.Account, ends
 }
 
 const (
-	sqliteDeleteAccount     = `DELETE FROM accounts WHERE company = ? AND id = ?` // and, by foreign keys, what belongs to it
+	sqliteDeleteAccount     = `DELETE FROM accounts WHERE company = ? AND id = ?` // foreign keys also delete the rows that belong to it
 	sqliteDeleteAllFailures = `DELETE FROM tallies WHERE company = ? AND account = +?`
 )
 
@@ -381,7 +382,7 @@ func (s sqliteAccounts) Secret(ctx context.Context) ([]byte, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 			candidate := make([]byte, 32)
-			rand.Read(candidate) // never fails: it ends the process instead
+			rand.Read(candidate) // never fails: it crashes the process instead
 			if _, err := tx.exec(ctx, sqliteInsertSecret, candidate); err != nil {
 				return err
 			}
@@ -414,7 +415,8 @@ func (s sqliteAccounts) Seeded(ctx context.Context, company, mnemocode string) (
 }
 
 const (
-	// It looks up one company after the other, since an index has many entries of each.
+	// Looks up one company after the other, because the index has many entries for
+	// each.
 	sqliteCompanies = `
 		WITH RECURSIVE found (company) AS (
 			SELECT min(company) FROM accounts
@@ -447,5 +449,5 @@ func (s sqliteAccounts) Stranded(ctx context.Context, all bool) (map[string]int,
 	return counts, translateSQLite("counting accounts without a second factor", err)
 }
 
-// asItIs is what decodeTallies does to a text here.
+// asItIs is the text argument of decodeFailureCounts for SQLite. It changes nothing.
 func asItIs(s string) string { return s }

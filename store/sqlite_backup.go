@@ -10,25 +10,26 @@ import (
 	"time"
 )
 
-// A backup reads so many pages, of 4 KiB, and then rests for so many times as long
-// as that took: it takes an eighth of a CPU at most.
+// A backup reads sqliteBackupChunk pages of 4 KiB and then rests sqliteBackupRest
+// times as long as reading them took. So it uses at most an eighth of a CPU.
 const (
 	sqliteBackupChunk = 64
 	sqliteBackupRest  = 7
 )
 
-// The last line of a backup is the SHA-256 of all bytes before it, in hex. SQLite does
-// not read it, since the header of the file says where the pages end. The first change
-// makes the file longer, so that the line is not its last one any more.
+// The last line of a backup is the SHA-256 of all bytes before it, in hex. SQLite
+// does not read this line, because the header of the file says where the pages end.
+// The first change makes the file longer, so that the line is no longer at its end.
 const (
 	sqliteChecksumLine = "\nmnemogate backup sha256 %x\n"
 	sqliteChecksumSize = int64(len(sqliteChecksumLine) - len("%x") + 2*sha256.Size)
 )
 
-// Backup writes the file as it is at this moment, with what is still in its log,
-// and a checksum, to the writer that begin returns for this many bytes. Others read
-// and write meanwhile; until it returns the log can only grow, so the writer must
-// not wait for long. After an error what was written is of no use.
+// Backup writes a snapshot of the file, with the changes that are still in its log,
+// and a checksum. It writes them to the writer that begin returns for that many
+// bytes. Other calls can read and write meanwhile. The log can't shrink until Backup
+// returns, so the writer must not block for long. After an error, what was written
+// is useless.
 func (s *SQLite) Backup(ctx context.Context, begin func(size int64) io.Writer) error {
 	if err := s.beginCall(); err != nil {
 		return err
@@ -50,15 +51,15 @@ func (s *SQLite) copyPages(ctx context.Context, begin func(size int64) io.Writer
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1)
-	// An interrupted statement costs more than one that is left between two pages.
+	// Interrupting a statement costs more than stopping between two pages.
 	free := context.WithoutCancel(ctx)
 	conn, err := db.Conn(free)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	// One transaction, whose first statement decides what it sees. BeginTx would
-	// keep others from writing: see sqliteDSN.
+	// Read everything in one transaction; its first statement fixes the snapshot.
+	// BeginTx would block writers: see sqliteDSN.
 	if _, err := conn.ExecContext(free, `BEGIN DEFERRED`); err != nil {
 		return err
 	}

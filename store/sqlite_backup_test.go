@@ -35,7 +35,7 @@ func writeFile(t testing.TB, data []byte) string {
 	return file
 }
 
-// A backup is of one moment, however much is written meanwhile.
+// A backup is a snapshot, however much is written meanwhile.
 func TestSQLiteBackupIsOfOneMoment(t *testing.T) {
 	t.Parallel()
 	s := startSQLite(t, tempFile(t))
@@ -46,7 +46,7 @@ func TestSQLiteBackupIsOfOneMoment(t *testing.T) {
 		a.Question = strings.Repeat("x", 2000)
 		create(t, accounts, a)
 	}
-	// Each step changes the first and the last rows of the file together.
+	// Each write changes the first and the last rows of the file together.
 	ctx, stop := context.WithCancel(bg)
 	var writers sync.WaitGroup
 	for range 4 {
@@ -77,7 +77,8 @@ func TestSQLiteBackupIsOfOneMoment(t *testing.T) {
 	}
 }
 
-// What was spent or ended since the backup does not come back with it.
+// A backup does not bring back codes that were used or sessions that were revoked
+// after it was made.
 func TestSQLiteRestoreEndsSessions(t *testing.T) {
 	t.Parallel()
 	s := startSQLite(t, tempFile(t))
@@ -86,7 +87,7 @@ func TestSQLiteRestoreEndsSessions(t *testing.T) {
 		must(t, s.Sessions().Create(bg, t0, session(string(state), a.ID, a.Generation, state)))
 	}
 	file := writeFile(t, backup(t, s))
-	lost := get[record.Revocation](t)(s.Accounts().NewCompanyGeneration(bg, "acme")) // whose era the backup does not know
+	lost := get[record.Revocation](t)(s.Accounts().NewCompanyGeneration(bg, "acme")) // the backup does not know this generation
 
 	to := tempFile(t)
 	done, err := SQLiteRestore{From: file, To: to}.Run(bg)
@@ -114,8 +115,8 @@ func TestSQLiteRestoreEndsSessions(t *testing.T) {
 	wantSession(t, startSQLite(t, kept).Sessions(), session(string(record.Authorized), a.ID, a.Generation, record.Authorized))
 }
 
-// What is no whole backup of ours is refused with a sentence, and so is a place
-// that is taken; either leaves everything as it was.
+// Restore refuses a file that is not a complete backup of mnemogate, and a
+// destination that exists. Both leave everything unchanged.
 func TestSQLiteRestoreRefuses(t *testing.T) {
 	t.Parallel()
 	s := startSQLite(t, tempFile(t))
@@ -185,7 +186,8 @@ func TestSQLiteRestoreRefuses(t *testing.T) {
 	}
 }
 
-// A backup whose rows were changed in ways that SQLite can't see is refused.
+// Restore refuses a backup whose rows were changed in a way that SQLite does not
+// detect.
 func TestSQLiteRestoreVerifiesTheChecksum(t *testing.T) {
 	t.Parallel()
 	s := startSQLite(t, tempFile(t))
@@ -227,10 +229,10 @@ func TestSQLiteRestoreVerifiesTheChecksum(t *testing.T) {
 	refused(changed, true, "does not match its checksum")
 	refused(without, false, "--unverified")
 	role(without, true, "customer-role")
-	role(changed[:len(without)], true, "operator-role") // SQLite finds nothing wrong with it
+	role(changed[:len(without)], true, "operator-role") // SQLite detects no error
 }
 
-// A backup can be used as a store as it is. Its checksum goes with the first change.
+// A backup can be used directly as a store. The first change removes its checksum.
 func TestSQLiteBackupIsAStore(t *testing.T) {
 	t.Parallel()
 	s := startSQLite(t, tempFile(t))
@@ -259,7 +261,7 @@ func TestSQLiteRestoreReplaces(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	to := filepath.Join(t.TempDir(), "new", "mnemogate.db") // no directory yet
+	to := filepath.Join(t.TempDir(), "new", "mnemogate.db") // the directory does not exist yet
 	_, err := SQLiteRestore{From: from, To: to}.Run(bg)
 	must(t, err)
 	refused(SQLiteRestore{From: from, To: to}, "--force")
@@ -271,7 +273,7 @@ func TestSQLiteRestoreReplaces(t *testing.T) {
 	create(t, running.Accounts(), plain("acme", "carol"))
 	must(t, running.Close())
 
-	// A log without its file would be taken for the new one's.
+	// SQLite would take a log without its file for the log of the new one.
 	crashed := OpenSQLite(to)
 	must(t, crashed.Start(bg))
 	create(t, crashed.Accounts(), plain("acme", "dave"))
@@ -290,13 +292,14 @@ func TestSQLiteRestoreReplaces(t *testing.T) {
 	info := get[os.FileInfo](t)(os.Stat(to))
 	wantEqual(t, "mode", info.Mode().Perm(), 0o600)
 
-	// A file that nobody can make use of is no reason to keep it.
+	// A file that SQLite can't read can be replaced.
 	must(t, os.WriteFile(from+"-garbage", bytes.Repeat([]byte("garbage "), 1000), 0o644))
 	_, err = SQLiteRestore{From: from, To: from + "-garbage", Replace: true}.Run(bg)
 	must(t, err)
 }
 
-// A backup whose receiver is gone, or whose caller, ends, and leaves nothing behind.
+// A backup stops, and leaves nothing behind, if its receiver or its caller goes
+// away.
 func TestSQLiteBackupBreaksOff(t *testing.T) {
 	t.Parallel()
 	s := startSQLite(t, tempFile(t))

@@ -10,8 +10,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// crashFile names the file in which the child of
-// TestSQLiteKeepsWhatItAcknowledged writes.
+// crashFile is the environment variable that names the file in which the child
+// process of TestSQLiteKeepsWhatItAcknowledged writes.
 const crashFile = "MNEMOGATE_TEST_CRASH_FILE"
 
 func TestSQLiteKeepsWhatItAcknowledged(t *testing.T) {
@@ -29,7 +29,7 @@ func TestSQLiteKeepsWhatItAcknowledged(t *testing.T) {
 	for lines.Scan() {
 		acknowledged = append(acknowledged, lines.Text())
 		if len(acknowledged) == 300 {
-			must(t, cmd.Process.Kill()) // and read on what it had still said
+			must(t, cmd.Process.Kill()) // then read the rest of its output
 		}
 	}
 	cmd.Wait()
@@ -44,8 +44,8 @@ func TestSQLiteKeepsWhatItAcknowledged(t *testing.T) {
 	}
 }
 
-// writeForEver creates sessions and prints the name of each that was
-// acknowledged. A name that was cut off by the end would be of another length.
+// writeForEver creates sessions and prints the name of each acknowledged one. All
+// names have the same length, so that the test recognizes one that was cut off.
 func writeForEver(t *testing.T, file string) {
 	s := OpenSQLite(file)
 	must(t, s.Start(bg))

@@ -35,7 +35,7 @@ func (s sqliteAccounts) UpdateFailures(
 		err = nil
 		switch {
 		case after.Count == before.Count && after.Until.Equal(before.Until):
-		case after.Count == 0 && after.Until.IsZero(): // as good as none
+		case after.Count == 0 && after.Until.IsZero(): // same as no row
 			_, err = tx.exec(ctx, sqliteDeleteFailures, key...)
 		default:
 			_, err = tx.exec(ctx, sqliteStoreFailures, append(slices.Clone(key), after.Count, micros(after.Until), micros(now))...)
@@ -75,7 +75,7 @@ func (s sqliteAccounts) Sweep(ctx context.Context, now time.Time) error {
 		return translateSQLite("sweeping tallies", err)
 	}
 	if s.backups.Load() > 0 {
-		return nil // they need the log: the next sweep empties it
+		return nil // backups need the log; the next sweep empties it
 	}
 	return translateSQLite("emptying the log", s.emptyLog(ctx))
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// feedEvery is how often the file is looked at: what another process ended must
-// be heard of within 100 ms (contract, section 3).
+// feedEvery is the interval at which Run checks the file. A revocation by another
+// process must arrive within 100 ms (contract, section 3).
 const feedEvery = 50 * time.Millisecond
 
 const sqliteDataVersion = `PRAGMA data_version`
 
-// Run tells feed what other processes do to the file, until ctx ends: SQLite
-// counts, for each connection, the commits of others. What this process does
-// its own Memory knows, but for the sessions that make room for others: of these
-// feed is told, too.
+// Run flushes feed after commits of other processes, until ctx ends. SQLite counts
+// them for each connection. The Memory of this process knows this process's
+// revocations, except of sessions that were revoked to make room; the store reports
+// these to feed too.
 func (s *SQLite) Run(ctx context.Context, feed record.Feed) {
 	s.feed.Store(&feed)
 	tick := time.NewTicker(feedEvery)
@@ -44,7 +44,7 @@ func (s *SQLite) Run(ctx context.Context, feed record.Feed) {
 	}
 }
 
-// commits is the count that one connection has of others' commits.
+// commits is a connection's count of commits by other connections.
 type commits struct {
 	on    *sqliteQueries
 	count int64

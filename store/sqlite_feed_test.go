@@ -12,8 +12,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// What another process commits to the file is heard of, what this one commits
-// costs the memory nothing, and a store that is gone is not trusted.
+// The feed flushes after commits of another process, but not after commits of this
+// one. A closed store has no lease.
 func TestSQLiteHearsOfOtherProcesses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "feed.db")
 	one, two := OpenSQLite(file), OpenSQLite(file)
@@ -33,7 +33,7 @@ func TestSQLiteHearsOfOtherProcesses(t *testing.T) {
 
 	must(t, one.Sessions().Create(bg, t0, session("own", 1, 1, record.Authorized)))
 	must(t, one.Accounts().Sweep(bg, t0))
-	time.Sleep(3 * feedEvery) // long enough to have been told, were it to be told
+	time.Sleep(3 * feedEvery) // long enough for a flush, if there were one
 	if n := feed.flushes.Load(); n != flushes {
 		t.Errorf("the process's own commit or sweep flushed its memory (%d times)", n-flushes)
 	}
@@ -47,8 +47,8 @@ func TestSQLiteHearsOfOtherProcesses(t *testing.T) {
 	}
 }
 
-// What remembers sessions is told, before Create returns, which one had to make
-// room: it may be asked for it at once.
+// The memory learns which session was revoked to make room before Create returns,
+// because the next request may use that session.
 func TestRoomIsToldBeforeCreateReturns(t *testing.T) {
 	one, two := openServer(t, storetest.StartRedis(t)), startSQLite(t, tempFile(t))
 	for name, s := range map[string]interface {
@@ -77,7 +77,7 @@ type recordedFeed struct {
 	trusted atomic.Bool
 	ended   sync.Map
 
-	accounts atomic.Int64 // that ended
+	accounts atomic.Int64 // accounts whose sessions were revoked
 }
 
 func (f *recordedFeed) Ended(hash record.TokenHash) { f.ended.Store(hash, true) }

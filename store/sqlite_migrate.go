@@ -15,9 +15,10 @@ import (
 //go:embed migrations/sqlite/*.sql
 var sqliteMigrations embed.FS
 
-// Names of what was applied. What is in migrations an older version refuses to
-// run with; what only adds, so that it can, is in additions. Those of v0.1.0
-// are in migrations.
+// These tables have the names of the applied migrations. A version refuses to run if
+// migrations has a name that it does not know. It can run with unknown names in
+// additions, because those migrations only add. The migrations of v0.1.0 are in
+// migrations.
 const (
 	sqliteCreateMigrations = `
 		CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY) STRICT;
@@ -29,7 +30,8 @@ const (
 	sqliteLastMigration = "006_sessions.sql"
 )
 
-// migrateSQLite brings the tables up to date. Another process may be at the same.
+// migrateSQLite updates the tables. Another process may do the same at the same
+// time.
 func migrateSQLite(ctx context.Context, db *sql.DB) error {
 	entries, err := fs.ReadDir(sqliteMigrations, "migrations/sqlite")
 	if err != nil {
@@ -39,7 +41,7 @@ func migrateSQLite(ctx context.Context, db *sql.DB) error {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	// Only waiting is bounded: to index a large file takes its time.
+	// Limit only the waiting: indexing a large file takes long.
 	waiting, cancel := context.WithTimeout(ctx, sqliteStartTimeout)
 	defer cancel()
 	for i := range names {
@@ -50,8 +52,8 @@ func migrateSQLite(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// migrateSQLiteOnce applies one migration unless it has been. Its transaction locks
-// the file from its beginning, so nobody else applies it meanwhile.
+// migrateSQLiteOnce applies a migration unless it has been applied. Its transaction
+// locks the file from the beginning, so that no other process applies it meanwhile.
 func migrateSQLiteOnce(ctx context.Context, db *sql.DB, known []string, name string) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -88,7 +90,8 @@ func migrateSQLiteOnce(ctx context.Context, db *sql.DB, known []string, name str
 	return tx.Commit()
 }
 
-// appliedSQLiteMigrations returns which only add, by their names.
+// appliedSQLiteMigrations returns the names of the applied migrations. The value is
+// true for those that only add.
 func appliedSQLiteMigrations(ctx context.Context, tx *sql.Tx) (map[string]bool, error) {
 	rows, err := tx.QueryContext(ctx, sqliteSelectMigrations)
 	if err != nil {
@@ -118,8 +121,8 @@ func refuseNewer(applied map[string]bool, known []string) error {
 }
 
 // whileSQLiteIsBusy repeats f while the file is locked. The busy timeout does not
-// cover everything: of two connections that turn a new file to WAL mode, one
-// fails at once.
+// cover all cases: if two connections turn a new file to WAL mode, one of them fails
+// at once.
 func whileSQLiteIsBusy(ctx context.Context, f func() error) error {
 	for {
 		err := f()

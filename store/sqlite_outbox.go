@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// An account's events are behind those that wait already, whatever its
-	// mnemocode was then.
+	// An account's events join the queue of those that already wait, even if the
+	// mnemocode was different then.
 	sqliteQueueOf = `
 		SELECT coalesce((SELECT queue FROM outbox WHERE company = ?1 AND account = ?2 ORDER BY number DESC LIMIT 1), ?3)`
 	sqliteOpenQueue   = `INSERT INTO outbox_queues (company, queue, due) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
@@ -35,7 +35,8 @@ func (tx *sqliteQueries) insertEvents(ctx context.Context, company string, accou
 	return nil
 }
 
-// Of each company the queue is read that is due first, and no other of a backlog.
+// For each company, read only the queue that is due first, and not its whole
+// backlog.
 const sqliteDue = `
 	WITH RECURSIVE waiting (company) AS (
 		SELECT min(company) FROM outbox_queues
@@ -91,7 +92,7 @@ const (
 			AND NOT EXISTS (SELECT 1 FROM outbox WHERE company = ?1 AND queue = ?2)`
 )
 
-// Settle implements record.Outbox.
+// Acknowledge implements record.Outbox.
 func (s sqliteAccounts) Acknowledge(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
 	return translateSQLite("settling events", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		for _, number := range delivered {

@@ -18,7 +18,8 @@ func (s sqliteAccounts) NewCompanyGeneration(ctx context.Context, company string
 	return e, translateSQLite("beginning an era", err)
 }
 
-// An ending of a company is owed until its era is the one that was ended.
+// A company's revocation is pending while ended, the generation of its last completed
+// revocation, is lower than era.
 const sqliteSelectPending = `
 	SELECT * FROM (SELECT company, account, epoch, keep FROM endings WHERE (company, account) > (?1, ?2)
 		ORDER BY company, account LIMIT +?3)

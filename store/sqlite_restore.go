@@ -17,26 +17,28 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// A SQLiteRestore puts a backup where a SQLite store is to find it.
+// A SQLiteRestore restores a backup to the file of a SQLite store.
 type SQLiteRestore struct {
 	From, To string
-	// Replace a file that is there.
+	// Replace allows replacing an existing file.
 	Replace bool
-	// Unverified takes a file without a checksum, which an older version made.
+	// Unverified accepts a file without a checksum, as older versions made them.
 	Unverified bool
-	// KeepSessions goes on with the sessions, codes and links in the backup. What
-	// was ended or spent since it was made is then good again.
+	// KeepSessions keeps the sessions, codes and links of the backup. Sessions that
+	// were revoked and codes that were used after the backup was made are then valid
+	// again.
 	KeepSessions bool
 }
 
-// SQLiteRestored is what a restored store has.
+// SQLiteRestored says what a restored store contains.
 type SQLiteRestored struct {
 	Accounts      int64
-	SessionsEnded int64 // with links and pending logins
+	SessionsEnded int64 // sessions revoked, including links and pending logins
 }
 
-// Run does it. Nobody may have the file open that is replaced. Until all is
-// right and on the disk that stays as it is, and after an error all is as it was.
+// Run restores the backup. No process may have the file to be replaced open. That
+// file stays unchanged until the restored one is complete and on the disk. After an
+// error nothing has changed.
 func (r SQLiteRestore) Run(ctx context.Context) (done SQLiteRestored, err error) {
 	size, line, err := checkSQLiteHeader(r.From)
 	if err != nil {
@@ -69,8 +71,8 @@ func (r SQLiteRestore) Run(ctx context.Context) (done SQLiteRestored, err error)
 	return done, r.putInPlace(ctx, made, to)
 }
 
-// mayReplace refuses where something is in the way. A log without its file is, too: SQLite
-// would take it for the log of the restored one.
+// mayReplace returns an error if a file is in the way. A -wal file without its main
+// file counts too, because SQLite would take it for the log of the restored file.
 func (r SQLiteRestore) mayReplace(to string) error {
 	if same, err := sameFile(r.From, to); err != nil || same {
 		return errors.Join(err, errors.New("the backup is the file to restore: name another with --to"))
@@ -94,8 +96,9 @@ func sameFile(a, b string) (bool, error) {
 	return err == nil && os.SameFile(first, second), nil
 }
 
-// checkSQLiteHeader refuses a file that is not SQLite's, or not whole. It returns the
-// size of its pages, and the line that follows them if it is as long as that of a checksum.
+// checkSQLiteHeader refuses a file that is not a SQLite file or not complete. It
+// returns the size of its pages. If the bytes after the pages are as long as a
+// checksum line, it returns them as line.
 func checkSQLiteHeader(file string) (size int64, line string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -132,15 +135,15 @@ func checkSQLiteHeader(file string) (size int64, line string, err error) {
 	return size, line, nil
 }
 
-// copyPrivately copies the first bytes of a file to a new one in dir that nobody else can
-// read, and returns their checksum.
+// copyPrivately copies the first size bytes of a file to a new file in dir that only
+// this user can read. It returns the SHA-256 of these bytes.
 func copyPrivately(ctx context.Context, from, dir string, size int64) (name string, sum []byte, err error) {
 	source, err := os.Open(from)
 	if err != nil {
 		return "", nil, err
 	}
 	defer source.Close()
-	made, err := os.CreateTemp(dir, ".mnemogate-restore-*") // 0600
+	made, err := os.CreateTemp(dir, ".mnemogate-restore-*") // mode 0600
 	if err != nil {
 		return "", nil, err
 	}
@@ -163,15 +166,17 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 const (
 	sqliteIsOurs = `SELECT count(*) = 3 FROM sqlite_schema WHERE type = 'table' AND name IN ('migrations', 'accounts', 'secret')`
-	// At the start of the store the ending of an era that is owed reaches also
-	// sessions that are kept elsewhere. Seconds since 1970, because an era may
-	// never be given twice, also not one that was begun since the backup.
+	// Each company gets a new generation. That leaves a pending revocation, so that
+	// the next start of the store also revokes sessions that are kept elsewhere. The
+	// generation is the time in seconds since 1970, because a generation must never
+	// be used twice, not even one that began after the backup was made.
 	sqliteRestoreGenerations = `
 		INSERT INTO eras (company, era) SELECT company, unixepoch() FROM (SELECT company FROM accounts UNION SELECT company FROM eras) WHERE true
 		ON CONFLICT (company) DO UPDATE SET era = max(era + 1, excluded.era)`
 )
 
-// prepare checks a copy of the backup and brings it up to date.
+// prepare checks a copy of the backup and updates its tables. Unless KeepSessions is
+// set, it also revokes all sessions.
 func (r SQLiteRestore) prepare(ctx context.Context, file string) (done SQLiteRestored, err error) {
 	db, err := sql.Open("sqlite", sqliteDSN(file, "journal_mode(DELETE)", "synchronous(FULL)", "foreign_keys(1)", "secure_delete(1)"))
 	if err != nil {
@@ -209,8 +214,8 @@ func (r SQLiteRestore) damaged(err error) error {
 	return fmt.Errorf("%s is damaged: %w", r.From, err)
 }
 
-// endAllSQLite ends all sessions, with their codes, all links, and the pending
-// logins that only their tokens hold.
+// endAllSQLite revokes all sessions with their codes, all links, and the pending
+// logins that exist only as stateless tokens.
 func endAllSQLite(ctx context.Context, db *sql.DB) (n int64, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -230,7 +235,7 @@ func endAllSQLite(ctx context.Context, db *sql.DB) (n int64, err error) {
 	return n, tx.Commit()
 }
 
-// putInPlace makes of the file made the one at to.
+// putInPlace moves the restored file made to its place at to.
 func (r SQLiteRestore) putInPlace(ctx context.Context, made, to string) error {
 	if err := giveToOwner(made, to); err != nil {
 		return err
@@ -254,9 +259,9 @@ func (r SQLiteRestore) putInPlace(ctx context.Context, made, to string) error {
 	return SyncFile(filepath.Dir(to))
 }
 
-// lockSQLite makes sure that nobody has the file open, and keeps others out until
-// it is unlocked. Only who is alone can take a file out of WAL mode, which also
-// takes its log away.
+// lockSQLite makes sure that no other process has the file open, and locks them out
+// until unlock is called. SQLite takes a file out of WAL mode only if no other
+// process has it open. That also removes the log.
 func lockSQLite(ctx context.Context, file string) (unlock func(), err error) {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return func() {}, nil
@@ -274,7 +279,7 @@ func lockSQLite(ctx context.Context, file string) (unlock func(), err error) {
 	switch sqliteCode(err) & 0xff {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		err = fmt.Errorf("%s is open: stop Caddy, and whatever else reads it", file)
-	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT: // nobody makes use of it
+	case sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT: // no process can be using it
 		err = nil
 	}
 	if err != nil {
@@ -284,7 +289,7 @@ func lockSQLite(ctx context.Context, file string) (unlock func(), err error) {
 	return func() { db.Close() }, nil
 }
 
-// sqliteBeside are the files that SQLite keeps beside its file.
+// sqliteBeside returns the files that SQLite keeps next to its main file.
 func sqliteBeside(file string) []string {
 	return []string{file + "-wal", file + "-shm", file + "-journal"}
 }
@@ -295,10 +300,11 @@ func removeSQLite(file string) {
 	}
 }
 
-// SyncFile sees to it that a file, or what is in a directory, survives power loss.
+// SyncFile makes sure that a file, or the entries of a directory, survive power
+// loss.
 func SyncFile(name string) error {
 	if info, err := os.Stat(name); err == nil && info.IsDir() && runtime.GOOS == "windows" {
-		return nil // which can't
+		return nil // Windows can't sync a directory
 	}
 	f, err := os.Open(name)
 	if err != nil {

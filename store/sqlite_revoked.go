@@ -50,8 +50,8 @@ const (
 	sqliteCleared = `UPDATE fences SET uncleared = 0 WHERE company = ? AND account = ? AND epoch = ?`
 )
 
-// End deletes at once no more rows than an account usually has. Of more, and of a
-// company's, the sweep takes the rest.
+// End deletes the rows of an account at once, up to as many as an account usually
+// has. The sweep deletes the rest, and all rows of a company.
 func (s sqliteSessions) End(ctx context.Context, now time.Time, e record.Revocation) error {
 	return translateSQLite("ending sessions", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		_, err := tx.exec(ctx, sqliteKeepSession, e.Keep[:], e.Company, e.Account, e.Generation-1, string(record.Authorized))
@@ -69,8 +69,9 @@ func (s sqliteSessions) End(ctx context.Context, now time.Time, e record.Revocat
 	}))
 }
 
-// clearEnded deletes some of the rows behind an account's fence, and notes if
-// these were all. Of those that live it keeps what Revoked returns.
+// clearEnded deletes up to sqliteClearChunk revoked sessions of an account, and
+// records if none is left. For those that have not expired it keeps what Revoked
+// returns.
 func (tx *sqliteQueries) clearEnded(ctx context.Context, now time.Time, e record.Revocation) error {
 	ended, err := collectSQLite(ctx, tx, scanSQLiteSession, sqliteClearEnded, e.Company, e.Account, e.Generation, sqliteClearChunk)
 	if err != nil {
@@ -92,11 +93,13 @@ func (tx *sqliteQueries) clearEnded(ctx context.Context, now time.Time, e record
 	return err
 }
 
-// Each looks at no row that it leaves: it holds up all writes meanwhile.
+// Each of these statements reads only rows that it deletes, because all writes wait
+// for it.
 const (
 	sqliteSweepSessions = `
 		DELETE FROM sessions WHERE hash IN (SELECT hash FROM sessions WHERE expires > 0 AND expires < ? LIMIT +?)`
-	// What Expire has noted. SQLite would choose the index of expires by itself.
+	// Deletes sessions that Expire has marked. SQLite itself would choose the index
+	// of expires.
 	sqliteSweepExpired = `
 		DELETE FROM sessions WHERE hash IN
 			(SELECT hash FROM sessions INDEXED BY sessions_expired WHERE expires = 0 AND ends < ? LIMIT +?)`
@@ -119,8 +122,8 @@ func (s sqliteSessions) Sweep(ctx context.Context, now time.Time) error {
 	return translateSQLite("sweeping ended sessions", s.sweepEnded(ctx, now))
 }
 
-// sweepEnded deletes what endings have left over, each chunk in a write of its
-// own.
+// sweepEnded deletes the rows of revoked sessions that End left. It deletes each
+// chunk in a write of its own.
 func (s sqliteSessions) sweepEnded(ctx context.Context, now time.Time) error {
 	for {
 		var e record.Revocation
@@ -144,15 +147,15 @@ func (s sqliteSessions) sweepEnded(ctx context.Context, now time.Time) error {
 }
 
 const (
-	// By the primary key, since no index knows eras. The + keeps SQLite from
-	// another one, whose order is not that of after.
+	// Scans the primary key, because no index has company generations. The + keeps
+	// SQLite from using another index, whose order would not match after.
 	sqliteOlderGeneration = `SELECT hash FROM sessions WHERE hash > ? AND +company = ? AND era < ? ORDER BY hash LIMIT +?`
 	sqliteDelete          = `DELETE FROM sessions WHERE hash = ?`
 )
 
-// sweepCompany deletes the rows behind a company's fence. It looks for them where
-// it keeps no write waiting; none come meanwhile, and they don't change their
-// era.
+// sweepCompany deletes the revoked sessions of a company. It searches for them in a
+// read, so that no write waits. That is safe: no such session is added meanwhile,
+// and a session keeps its company generation.
 func (s sqliteSessions) sweepCompany(ctx context.Context, e record.Revocation) error {
 	after := []byte{}
 	for {

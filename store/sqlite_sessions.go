@@ -10,13 +10,14 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// sqliteSessions is a SQLite's record.Sessions. A session is expired at the
-// moment it expires.
+// sqliteSessions implements record.Sessions for SQLite. A session counts as expired
+// from the time Expires on.
 type sqliteSessions struct{ *SQLite }
 
-// sqliteNotEnded is a condition on sessions. An ending is a fence, which
-// counts from its commit on; the rows behind it are deleted as there is time.
-// The fence of account 0 is the company's, and keeps out its earlier eras.
+// sqliteNotEnded is the condition that a session is not revoked. A revocation is a
+// marker that takes effect when it is committed; the rows of the sessions may be
+// deleted later. The marker of account 0 is the company's and revokes earlier
+// company generations.
 const sqliteNotEnded = ` NOT EXISTS (SELECT 1 FROM fences
 		WHERE company = sessions.company AND account = sessions.account AND account <> 0 AND epoch > sessions.epoch)
 	AND NOT EXISTS (SELECT 1 FROM fences WHERE company = sessions.company AND account = 0 AND epoch > sessions.era)`
@@ -43,9 +44,9 @@ func (s sqliteSessions) Create(ctx context.Context, now time.Time, sess record.S
 	})
 }
 
-// store charges the counters, does what comes before and stores a session. What
-// remembers sessions is told which of them had to make room, whatever came of
-// it: an error does not say that nothing was stored.
+// store charges the counters, runs before and stores a session, in one write. It
+// reports to the feed which sessions were revoked to make room. It does so even
+// after an error, which may come after the commit.
 func (s sqliteSessions) store(
 	ctx context.Context, doing string, now time.Time, sess record.Session, counters []record.Counter,
 	before func(context.Context, *sqliteQueries) error,
@@ -90,7 +91,7 @@ func (tx *sqliteQueries) storeSession(ctx context.Context, s record.Session) err
 }
 
 const (
-	// Expired ones are counted, too: from the index alone.
+	// Counts expired sessions too, because then the index alone is enough.
 	sqliteCrowded   = `SELECT 1 FROM sessions WHERE company = ? AND account = ? AND state = ? LIMIT 1 OFFSET ?`
 	sqliteEndOldest = `
 		DELETE FROM sessions WHERE hash IN (
@@ -100,8 +101,8 @@ const (
 		RETURNING hash`
 )
 
-// makeRoom ends the oldest of an account's sessions in the state of s, but for s
-// itself, so that no more than s.AtMost are left.
+// makeRoom revokes the oldest sessions of the account in the state of s, but never s
+// itself, so that at most s.AtMost are left.
 func (tx *sqliteQueries) makeRoom(ctx context.Context, now time.Time, s record.Session) ([]record.TokenHash, error) {
 	var crowded int
 	err := tx.row(ctx, sqliteCrowded, s.Company, s.Account, string(s.State), s.AtMost).Scan(&crowded)
@@ -157,7 +158,7 @@ func scanSQLiteSession(row scanner) (record.Session, error) {
 	return s, err
 }
 
-// makeCode returns the code of a row, nil where there is none.
+// makeCode returns the code of a row, or nil if there is none.
 func makeCode(hash []byte, phone string, expires int64) *record.Code {
 	if hash == nil {
 		return nil
@@ -167,7 +168,8 @@ func makeCode(hash []byte, phone string, expires int64) *record.Code {
 	return code
 }
 
-// What the sweep has not come to yet is still among the sessions, behind its fence.
+// Revoked sessions that were not deleted yet are still in the table sessions, with a
+// marker that revokes them.
 const sqliteRevoked = `
 	SELECT company, account, epoch, era, state, expires FROM revoked WHERE hash = ?1
 	UNION ALL
@@ -206,7 +208,8 @@ func (s sqliteSessions) Touch(ctx context.Context, now time.Time, hash record.To
 	}))
 }
 
-// What is no longer true of expires, ends tells the sweep.
+// ends takes the value of expires, so that the sweep knows when to delete the
+// session.
 const sqliteExpireSession = `
 	UPDATE sessions SET expires = 0, ends = expires, code_hash = NULL, code_phone = ''
 	WHERE hash = ? AND expires > 0 AND expires <= ? AND` + sqliteNotEnded
@@ -264,9 +267,9 @@ func (s sqliteSessions) SetCode(ctx context.Context, hash record.TokenHash, numb
 
 const sqliteTakeCode = `UPDATE sessions SET code_hash = NULL, code_phone = '' WHERE hash = ? AND code_hash = ? AND` + sqliteNotEnded
 
-// SpendCode reads before it writes, so that those who have nothing to spend
-// don't queue. Of those who have read the same code, one removes it; to the
-// others it is as if they had come when it was gone.
+// SpendCode reads before it writes, so that callers without a valid code do not
+// queue for the writer. If several callers have read the same code, one of them
+// removes it. For the others the code was already gone.
 func (s sqliteSessions) SpendCode(
 	ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, counters ...record.Counter,
 ) (record.Session, error) {
@@ -297,7 +300,7 @@ func (s sqliteSessions) SpendCode(
 }
 
 const (
-	// A row that is not changed is at its limit.
+	// If no row changes, the counter is at its limit.
 	sqliteCharge = `
 		INSERT INTO counters (key, count, until) VALUES (?1, 1, ?3)
 		ON CONFLICT (key) DO UPDATE
@@ -306,8 +309,8 @@ const (
 	sqliteFullCounter = `SELECT until FROM counters WHERE key = ? AND until > ? AND count >= ?`
 )
 
-// Charge reads before it writes, so that a flood of what is refused does not keep
-// the one writer from others; what is only looked at never does.
+// Charge reads before it writes, so that a flood of refused attempts does not block
+// the single writer. A counter that is only looked at never needs the writer.
 func (s sqliteSessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
 	if err := s.look(ctx, now, counters); err != nil || !slices.ContainsFunc(counters, isCharged) {
 		return err
@@ -337,8 +340,8 @@ func (tx *sqliteQueries) chargeOne(ctx context.Context, now time.Time, c record.
 	return err
 }
 
-// full returns a Full error if a counter is at its limit. A limit of nothing
-// has no window that could end it; it is said to last one from now.
+// full returns a Full error if a counter is at its limit. A counter whose limit is 0
+// has no window, so the error says that it ends one Window from now.
 func (q *sqliteQueries) full(ctx context.Context, now time.Time, c record.Counter) error {
 	var until int64
 	err := q.row(ctx, sqliteFullCounter, c.Key, micros(now), c.Limit).Scan(&until)

@@ -6,11 +6,12 @@ import (
 	"sync"
 )
 
-// sqliteQueries runs statements, each prepared once, on a pool or a connection.
+// sqliteQueries runs statements on a pool or a connection. It prepares each
+// statement once.
 //
-// SQLite looks at the value of a parameter that bounds a LIMIT, or stands beside a
-// column which the WHERE of a partial index compares, and compiles the statement again
-// each time it is bound. Written as +? it doesn't.
+// SQLite compiles a statement again each time a parameter is bound if the parameter
+// is a LIMIT, or is next to a column that the WHERE of a partial index compares.
+// Written as +?, the parameter does not cause this.
 type sqliteQueries struct {
 	on       preparer
 	mu       sync.Mutex
@@ -39,7 +40,7 @@ func (q *sqliteQueries) prepare(ctx context.Context, query string) (*sql.Stmt, e
 	return stmt, err
 }
 
-// exec returns how many rows a statement changed.
+// exec returns the number of rows that a statement changed.
 func (q *sqliteQueries) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	stmt, err := q.prepare(ctx, query)
 	if err != nil {
@@ -52,7 +53,7 @@ func (q *sqliteQueries) exec(ctx context.Context, query string, args ...any) (in
 	return result.RowsAffected()
 }
 
-// execOr is exec that fails with otherwise where no row was changed.
+// execOr is exec, but returns otherwise if no row was changed.
 func (q *sqliteQueries) execOr(ctx context.Context, otherwise error, query string, args ...any) error {
 	n, err := q.exec(ctx, query, args...)
 	if err == nil && n == 0 {
@@ -97,8 +98,9 @@ func collectSQLite[T any](
 	return all, rows.Err()
 }
 
-// sweep repeats a statement that deletes up to sqliteSweepChunk rows until none
-// is left. Each chunk is a write of its own, so that others come between.
+// sweep repeats a statement that deletes up to sqliteSweepChunk rows until no row is
+// left. Each chunk is a write of its own, so that other writes can happen in
+// between.
 func (s *SQLite) sweep(ctx context.Context, query string, before int64) error {
 	for {
 		var n int64

@@ -17,8 +17,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A sweep holds up all writes while it looks for what it deletes. However much
-// has just expired, it looks at nothing that it leaves.
+// A sweep blocks all writes while it searches. However much has just expired, it
+// reads no row that it does not delete.
 func TestSQLiteSweepsLookAtNothingTheyLeave(t *testing.T) {
 	s := startSQLite(t, tempFile(t))
 	for query, want := range map[string]string{
@@ -30,10 +30,10 @@ func TestSQLiteSweepsLookAtNothingTheyLeave(t *testing.T) {
 	}
 }
 
-// A deleted account can't be read from the disk once the accounts were swept.
+// A deleted account can't be read from the disk after the accounts were swept.
 func TestSQLiteOverwritesWhatIsDeleted(t *testing.T) {
 	const n = 400
-	random := mathrand.New(mathrand.NewPCG(1, 2)) // the same each time
+	random := mathrand.New(mathrand.NewPCG(1, 2)) // the same numbers each time
 	file := tempFile(t)
 	s := startSQLite(t, file)
 	accounts := map[int]int64{}
@@ -67,8 +67,8 @@ func TestSQLiteOverwritesWhatIsDeleted(t *testing.T) {
 	}
 }
 
-// A reader that does not end holds up neither the sweep nor the writers, and is
-// told of; the next sweep makes good for it.
+// A reader that does not finish blocks neither the sweep nor writers. The sweep
+// reports it, and the next sweep catches up.
 func TestSQLiteSweepsWhileSomeoneReads(t *testing.T) {
 	s := startSQLite(t, tempFile(t))
 	a := create(t, s.Accounts(), plain("acme", "m1"))
@@ -91,9 +91,9 @@ func TestSQLiteSweepsWhileSomeoneReads(t *testing.T) {
 
 var leftover = flag.Int("leftover", 20_000, "how many sessions TestSQLiteEndsAnyNumberOfSessionsAtOnce ends")
 
-// However many rows an older version has left, an ending counts when End
-// returns, which deletes no more of them than one write should; the sweep takes
-// the rest. With a million:
+// However many rows an older version has left, a revocation is effective when End
+// returns. End deletes only as many rows as one write should; the sweep deletes the
+// rest. With a million:
 //
 //	go test ./store -run AnyNumberOfSessions -v -leftover 1000000
 func TestSQLiteEndsAnyNumberOfSessionsAtOnce(t *testing.T) {
@@ -130,7 +130,8 @@ func TestSQLiteEndsAnyNumberOfSessionsAtOnce(t *testing.T) {
 	wantSession(t, sessions, session("next", 1, 2, record.Authorized))
 }
 
-// However late a sweep comes, a fence goes only after what is behind it.
+// However late a sweep comes, it removes a revocation marker only after the sessions
+// that it revokes.
 func TestSQLiteForgetsNoEndingBeforeItsSessions(t *testing.T) {
 	s := startSQLite(t, tempFile(t)).Sessions()
 	long := func(i int) record.Session {

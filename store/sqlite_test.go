@@ -20,8 +20,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// startSQLite starts a store in a file and closes it with the test, which fails
-// if a statement that was run reads a whole table.
+// startSQLite starts a store in a file and closes it when the test ends. The test
+// fails if a statement that was run reads a whole table.
 func startSQLite(t testing.TB, file string) *SQLite {
 	t.Helper()
 	s := OpenSQLite(file)
@@ -49,8 +49,8 @@ func sqliteSessionNodes(t *testing.T) (one, two record.Sessions) {
 	return startSQLite(t, file).Sessions(), startSQLite(t, file).Sessions()
 }
 
-// wantNoScans asks SQLite how it runs each statement the store has prepared.
-// Since every store of every test is asked, no statement goes unseen.
+// wantNoScans asks SQLite for the plan of each statement that the store has
+// prepared. Every store of every test is checked, so no statement is missed.
 func wantNoScans(t testing.TB, s *SQLite) {
 	t.Helper()
 	if s.beginCall() != nil {
@@ -73,18 +73,19 @@ func wantNoScans(t testing.TB, s *SQLite) {
 		}
 		for _, step := range plan(t, s, query) {
 			if strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" && query != sqliteSelectPending && query != sqliteSearched && query != sqliteRecorded &&
-				query != sqliteStranded && // which the doctor alone runs
-				!(query == sqliteDue && step == "SCAN waiting") && !(query == sqliteCompanies && step == "SCAN found") { // its companies
+				query != sqliteStranded && // only the doctor runs it
+				!(query == sqliteDue && step == "SCAN waiting") && !(query == sqliteCompanies && step == "SCAN found") { // a list of companies
 				t.Errorf("%s: %s", query, step)
 			}
 		}
 	}
 }
 
-// sqliteCompiledAgain finds parameters without the + that sqliteQueries tells of.
+// sqliteCompiledAgain finds parameters without the + that the comment of
+// sqliteQueries explains.
 var sqliteCompiledAgain = regexp.MustCompile(`LIMIT \?|tallies WHERE company = \? AND account = \?`)
 
-// plan returns the steps of a statement.
+// plan returns the steps of a statement's plan.
 func plan(t testing.TB, s *SQLite, query string) []string {
 	t.Helper()
 	rows, err := s.readers.Query("EXPLAIN QUERY PLAN "+query, make([]any, 30)...)
@@ -101,11 +102,11 @@ func plan(t testing.TB, s *SQLite, query string) []string {
 	return steps
 }
 
-// What is due is asked for twice a second, also while very much waits.
+// Processes ask twice a second what is due, even with a large backlog.
 func TestSQLiteDueReadsNoBacklog(t *testing.T) {
 	s := startSQLite(t, tempFile(t))
 	for _, step := range plan(t, s, sqliteDue) {
-		// A step without a condition is of min.
+		// A step without a condition computes min.
 		if strings.Contains(step, "outbox_queues") && !strings.Contains(step, "(company") && !strings.HasSuffix(step, "INDEX outbox_queues_turn") {
 			t.Errorf("it reads more of a company than its first queue: %s", step)
 		}
@@ -193,8 +194,8 @@ func TestSQLiteFileIsTheUsersAlone(t *testing.T) {
 	}
 }
 
-// A file that others could read, as a copy that was put into place, is made
-// private, and the log says so.
+// If others can read a file, such as one that was copied into place, the store makes
+// it private and logs that.
 func TestSQLiteFileBecomesTheUsersAlone(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no file modes")
@@ -305,9 +306,9 @@ func TestSQLiteStartSaysWhichFileItCannotOpen(t *testing.T) {
 	must(t, s.Close())
 }
 
-// modernc.org/sqlite is C translated for one version of modernc.org/libc and
-// misbehaves with any other; a dependency that asks for a newer one would bring
-// it in unnoticed.
+// modernc.org/sqlite is C code translated for one version of modernc.org/libc and
+// fails in subtle ways with any other. A dependency that needs a newer libc would
+// silently bring it in.
 func TestSQLiteHasTheLibcItWasMadeFor(t *testing.T) {
 	list := func(format, module string) string {
 		out, err := exec.Command("go", "list", "-m", "-f", format, module).Output()

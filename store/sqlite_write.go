@@ -13,18 +13,18 @@ import (
 	"github.com/mnemogate/mnemogate/flows/panics"
 )
 
-// A sqliteOp is a write that waits to be committed.
+// A sqliteOp is a write that waits for its commit.
 type sqliteOp struct {
 	run   func(context.Context, *sqliteQueries) error
-	taken atomic.Bool // by the goroutine that writes, or by its caller, who gives it up
-	err   error       // of run
+	taken atomic.Bool // set by the writing goroutine, or by the caller when it gives up
+	err   error       // result of run
 	done  chan error
 }
 
 // write runs f in a transaction and returns once that is durable. If f fails,
-// nothing of it is stored and its error is returned; any other error means that
-// it may have been stored or not. A caller whose context ends gives its write up
-// only before it has begun, so f is never running when write has returned.
+// nothing of it is stored and write returns its error. After any other error it may
+// have been stored or not. If the caller's context ends, write gives up only if f
+// has not begun, so that f never runs after write has returned.
 func (s *SQLite) write(ctx context.Context, f func(context.Context, *sqliteQueries) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (s *SQLite) write(ctx context.Context, f func(context.Context, *sqliteQueri
 	}
 }
 
-// emptyLog takes what was deleted out of the log, see sqliteWriter.
+// emptyLog removes deleted data from the log: see sqliteWriter.emptyLog.
 func (s *SQLite) emptyLog(ctx context.Context) error {
 	if err := s.beginCall(); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *SQLite) emptyLog(ctx context.Context) error {
 	}
 }
 
-// commitLoop commits what waits, until Close.
+// commitLoop commits waiting writes until Close.
 func (s *SQLite) commitLoop() {
 	defer close(s.stopped)
 	var c sqliteWriter
@@ -81,7 +81,7 @@ func (s *SQLite) commitLoop() {
 		case done := <-s.empties:
 			err := panics.Contain(func() error { return c.emptyLog(context.Background(), s.writers) })
 			if err != nil && err != errSQLiteRead {
-				c.discard() // its busy timeout may be the short one
+				c.discard() // it may still have the short busy timeout
 			}
 			done <- err
 		case <-s.quit:
@@ -90,7 +90,7 @@ func (s *SQLite) commitLoop() {
 	}
 }
 
-// waiting returns first and the writes that wait behind it.
+// waiting returns first and the writes that wait after it.
 func (s *SQLite) waiting(first *sqliteOp) []*sqliteOp {
 	batch := []*sqliteOp{first}
 	for len(batch) < sqliteMaxBatch {
@@ -104,10 +104,10 @@ func (s *SQLite) waiting(first *sqliteOp) []*sqliteOp {
 	return batch
 }
 
-// commit runs a batch in one transaction and then answers all of it. If the
-// transaction failed, so did every op, whatever its own result was: that may
-// have come from what another op wrote. What state the connection is in then is
-// not worth finding out; closing it rolls back.
+// commit runs a batch in one transaction and then answers all its ops. If the
+// transaction fails, all ops fail, even those that succeeded, because they may have
+// read what another op wrote. The state of the connection is then unknown, so commit
+// closes it, which rolls back.
 func (s *SQLite) commit(c *sqliteWriter, batch []*sqliteOp) {
 	err := panics.Contain(func() error { return c.transact(context.Background(), s.writers, batch) })
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *SQLite) commit(c *sqliteWriter, batch []*sqliteOp) {
 	}
 }
 
-// A sqliteWriter is the connection that writes, if there is one, and its statements.
+// A sqliteWriter is the writing connection, if it is open, and its statements.
 type sqliteWriter struct {
 	conn *sql.Conn
 	*sqliteQueries
@@ -160,20 +160,21 @@ func (c *sqliteWriter) transact(ctx context.Context, db *sql.DB, batch []*sqlite
 	return nil
 }
 
-// attempt runs an op in a savepoint, so that one which fails leaves the others
-// as they are. Its own error is in o.err; the one returned is the transaction's.
+// attempt runs an op in a savepoint, so that its failure does not affect the others.
+// The op's error is in o.err. The returned error is the transaction's.
 func (c *sqliteWriter) attempt(ctx context.Context, o *sqliteOp) error {
 	if _, err := c.exec(ctx, `SAVEPOINT op`); err != nil {
 		return fmt.Errorf("setting a savepoint: %w", err)
 	}
 	if o.err = panics.Contain(func() error { return o.run(ctx, c.sqliteQueries) }); o.err != nil {
 		if _, err := c.exec(ctx, `ROLLBACK TO op`); err != nil {
-			// %v: to the other callers this op's error is no answer.
+			// %v, not %w: this op's error must not become an answer to the other
+			// callers.
 			return fmt.Errorf("rolling back after %v: %w", o.err, err)
 		}
 		if sqliteCode(o.err)&0xff == sqlite3.SQLITE_READONLY {
-			// Opened while the file was read-only, a connection stays so. A new
-			// one may not.
+			// A connection that was opened while the file was read-only stays so.
+			// Return an error to close it: a new connection may be able to write.
 			return o.err
 		}
 	}
@@ -183,15 +184,15 @@ func (c *sqliteWriter) attempt(ctx context.Context, o *sqliteOp) error {
 	return nil
 }
 
-// emptyLog moves what the log holds into the file, where secure_delete has
-// overwritten what was deleted, and cuts the log to nothing: until then the log
-// still has what was deleted. Whoever reads an older state is waited for, but
-// not for long, since nobody can write meanwhile.
+// emptyLog moves the contents of the log into the file and truncates the log. In the
+// file, secure_delete has overwritten deleted data; the log still has them until
+// then. emptyLog waits for readers of an older state, but not for long, because no
+// other write can run meanwhile.
 func (c *sqliteWriter) emptyLog(ctx context.Context, db *sql.DB) error {
 	if err := c.connect(ctx, db); err != nil {
 		return err
 	}
-	// Not prepared: SQLite sets this while it compiles the statement.
+	// Don't prepare it: SQLite applies this pragma while it compiles the statement.
 	if _, err := c.conn.ExecContext(ctx, `PRAGMA busy_timeout = 100`); err != nil {
 		return err
 	}
@@ -209,8 +210,9 @@ func (c *sqliteWriter) emptyLog(ctx context.Context, db *sql.DB) error {
 var errSQLiteRead = errors.New("another process reads or writes the file all the time, " +
 	"so what was deleted can't be taken out of its log yet")
 
-// discard closes the connection instead of giving it back to its pool. Without
-// its statements being closed, SQLite would keep it open, and what it has locked.
+// discard closes the connection instead of returning it to the pool. It closes the
+// statements first, because SQLite would otherwise keep the connection and its
+// locks.
 func (c *sqliteWriter) discard() {
 	if c.conn == nil {
 		return

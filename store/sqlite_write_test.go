@@ -49,7 +49,7 @@ func TestSQLiteWritesThatFailHarmNoOthers(t *testing.T) {
 func TestSQLiteSurvivesALostTransaction(t *testing.T) {
 	s := startSQLite(t, tempFile(t))
 	other := startSQLite(t, s.file)
-	// Either of these, behind the store's back, leaves it without its savepoint.
+	// Without the store's knowledge, each of these statements removes its savepoint.
 	for _, statement := range []string{`ROLLBACK`, `RELEASE op`} {
 		err := s.write(bg, func(ctx context.Context, tx *sqliteQueries) error {
 			if err := tx.storeSession(ctx, session("lost", 1, 1, record.CheckOTP)); err != nil {
@@ -101,7 +101,7 @@ func TestSQLiteGivesUpOnlyWritesThatHaveNotBegun(t *testing.T) {
 	must(t, err)
 }
 
-// Whoever only looks at counters does not queue behind those who write.
+// Callers that only look at counters do not queue with writers.
 func TestSQLiteLooksAtCountersWhileSomeoneWrites(t *testing.T) {
 	s := startSQLite(t, tempFile(t))
 	a := create(t, s.Accounts(), plain("acme", "m1"))
@@ -147,7 +147,7 @@ func TestSQLiteWaitsForAnotherProcess(t *testing.T) {
 	must(t, err)
 	done := make(chan error, 1)
 	go func() { done <- s.Sessions().Create(bg, t0, session("a", 1, 1, record.CheckOTP)) }()
-	wantGone(t, s.Sessions(), "a") // reads go on
+	wantGone(t, s.Sessions(), "a") // reads still work
 	must(t, tx.Rollback())
 	must(t, <-done)
 }

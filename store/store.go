@@ -1,11 +1,11 @@
-// Package store keeps what package flows needs kept: it implements
-// record.Accounts and record.Sessions, whose comments say what every method
-// promises. Start there; then read store.go, which all backends share, and one
-// of them, sqlite.go first.
+// Package store is where mnemogate keeps its data. It implements record.Accounts and
+// record.Sessions, whose comments say what every method promises. Read those first,
+// then store.go, which all backends share, and then one backend, beginning with
+// sqlite.go.
 //
-// All backends pass the one list of cases in conformance*_test.go. A fix in one
-// of them begins with a case there. They share no SQL and no migrations, also
-// where these look alike.
+// All backends pass the same tests, in conformance*_test.go. To fix a backend, first
+// add a test there. The backends share no SQL and no migrations, even where these
+// look alike.
 package store
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// Deployment names the deployment that an accounts store is of, for what several
-// deployments share: see Redis.SetDeployment.
+// Deployment returns a name for the deployment that accounts belongs to. Deployments
+// that share a Redis use it to keep their data apart: see Redis.SetDeployment.
 func Deployment(ctx context.Context, accounts record.Accounts) (string, error) {
 	secret, err := accounts.Secret(ctx)
 	if err != nil {
@@ -37,24 +37,25 @@ func Deployment(ctx context.Context, accounts record.Accounts) (string, error) {
 
 // Errors
 
-// ErrUnreachable, wrapped by the error of a Start, says that the server did not
-// answer, or not as it will, or that a disk takes no writes. Start may be called
-// again.
+// ErrUnreachable is wrapped by the errors of Start if the server did not answer or
+// answered that it can't serve now, or if the disk takes no writes. The caller may
+// call Start again.
 var ErrUnreachable = errors.New("the store can't be reached")
 
-// A refusal is the error of a function that the caller handed over.
+// A refusal is the error of a function that the caller passed in.
 type refusal struct{ error }
 
 // Sessions and counters
 
 const (
-	// feedLease is how long a feed is trusted after it was last heard of.
+	// feedLease is how long a feed is trusted after its last heartbeat.
 	feedLease = time.Second
 )
 
-// fenceLife is how long an ended epoch or era stays forbidden. An account's sessions
-// are deleted, so that only calls under way may bring one of before; a company's go
-// on lying behind its fence until their time has come.
+// fenceLife is how long a revocation marker is kept. The sessions of an account are
+// deleted, so its marker only has to stop calls that are still in flight. The
+// sessions of a company stay in the store until they expire, so its marker must
+// outlive them.
 func fenceLife(e record.Revocation) time.Duration {
 	if e.Account == 0 {
 		return record.LongestSession + record.Keep
@@ -62,30 +63,30 @@ func fenceLife(e record.Revocation) time.Duration {
 	return 31 * 24 * time.Hour
 }
 
-// storedStates are those that a session can be kept in; of loginStates is one
-// that has a token.
+// loginStates are the states of sessions that have a token. storedStates are all
+// states that a store keeps.
 var (
 	loginStates  = record.States[1:]
 	storedStates = append(slices.Clone(loginStates), record.MailedLink)
 )
 
-// sortByAge orders sessions, the oldest first.
+// sortByAge sorts sessions, oldest first.
 func sortByAge(sessions []record.Session) {
 	slices.SortFunc(sessions, func(a, b record.Session) int {
 		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
 	})
 }
 
-// isCharged reports whether a counter is not only looked at.
+// isCharged reports whether c is charged, and not only looked at.
 func isCharged(c record.Counter) bool { return !c.Look }
 
 // Accounts
 
-// loginIDFields orders record.LoginIDs, so that of several login ids that are
-// taken the same one is told each time.
+// loginIDFields are the names of record.LoginIDs, in order. If several login ids are
+// taken, the order decides which one is reported.
 var loginIDFields = []string{"primary_phone", "primary_email", "login_name"}
 
-// setEpoch gives an account that Update changes its Epoch and Barred.
+// setGeneration sets Generation and Barred of an account that Update changes.
 func setGeneration(a *record.Account, before record.Account, ends bool) {
 	a.Generation, a.Barred = before.Generation, before.Barred
 	if !ends {
@@ -99,7 +100,7 @@ func setGeneration(a *record.Account, before record.Account, ends bool) {
 
 // Rows
 
-// A scanner is a row.
+// A scanner is a row of a result.
 type scanner interface{ Scan(dest ...any) error }
 
 func scanString(row scanner) (s string, err error) {
@@ -134,7 +135,7 @@ func scanRevocation(row scanner) (e record.Revocation, err error) {
 	return e, err
 }
 
-// keptBytes is Ending.Keep as it is stored: empty for none.
+// keptBytes returns Revocation.Keep as it is stored. It is empty if there is none.
 func keptBytes(keep record.TokenHash) []byte {
 	if keep == (record.TokenHash{}) {
 		return []byte{}
@@ -144,7 +145,7 @@ func keptBytes(keep record.TokenHash) []byte {
 
 // Times
 
-// micros is a time as it is stored; the zero time is 0.
+// micros returns a time as it is stored. The zero time is stored as 0.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -159,8 +160,8 @@ func fromMicros(n int64) time.Time {
 	return time.UnixMicro(n).UTC()
 }
 
-// Child rows of an account, as JSON. What decodes them returns nil where there
-// is nothing, without parsing: the usual case.
+// Child rows of an account, as JSON. The decoders return nil for an empty list
+// without parsing it, which is the usual case.
 
 func decodeIdentities(data []byte) ([]record.Identity, error) {
 	if string(data) == "[]" {
@@ -183,7 +184,7 @@ func decodeIdentities(data []byte) ([]record.Identity, error) {
 	return identities, nil
 }
 
-// A storedAcceptance is an acceptance with its time in micros.
+// A storedAcceptance is an acceptance whose time is in microseconds.
 type storedAcceptance struct {
 	Code    string `json:"code"`
 	Version string `json:"version"`

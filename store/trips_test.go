@@ -19,7 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A tripService is a Service whose stores are reached through proxies that count
+// A tripService is a Service that reaches its stores through proxies that count
 // round trips.
 type tripService struct {
 	*flows.Service
@@ -27,8 +27,8 @@ type tripService struct {
 	company         *tenant.Company
 	postgres, redis *storetest.Proxy
 	sms             chan message.Message
-	behind          chan time.Time // lets one thing be done that an answer must not tell of
-	address         string         // of the client
+	behind          chan time.Time // each value lets one background task run
+	address         string         // the client's address
 	now             time.Time
 }
 
@@ -49,7 +49,7 @@ func newTripService(t *testing.T) *tripService {
 		address:  "192.0.2.1",
 		now:      t0,
 	}
-	// One connection, so that no statement has to be prepared twice.
+	// One connection, so that no statement is prepared twice.
 	p := startPostgres(t, pg.DSNThrough(s.postgres, pg.NewSchema(t)), PostgresOptions{MaxConns: 1})
 	r := openRedis(t, RedisOptions{URLs: []string{"redis://" + s.redis.Addr()}})
 	policy := tenant.DefaultPolicy()
@@ -75,7 +75,7 @@ func (s *tripService) seed(seed manage.Seed) {
 	must(s.t, (&manage.Admin{Manager: s.Manager, Company: s.company}).Seed(bg, seed))
 }
 
-// serve makes a request, with the token if there is one.
+// serve makes a request, with the token if it is not empty.
 func (s *tripService) serve(path, token string, body map[string]string) (flows.Reply, error) {
 	raw, _ := json.Marshal(body)
 	r := &flows.Request{Company: "acme", Route: flows.RouteByPath(path), Address: s.address, Body: func() ([]byte, error) { return raw, nil }}
@@ -90,13 +90,13 @@ func (s *tripService) must(path, token string, body map[string]string) flows.Rep
 	return get[flows.Reply](s.t)(s.serve(path, token, body))
 }
 
-// trips returns how many round trips f takes, without those behind its answers:
-// the least of several times, since a connection may have to be made or looked
-// after.
+// trips returns the number of round trips that f makes, without those of background
+// tasks. It takes the minimum of several runs, because a run may have to open or
+// check a connection.
 func (s *tripService) trips(f func()) int {
 	least := math.MaxInt
 	for range 5 {
-		s.now = s.now.Add(48 * time.Hour) // all budgets are fresh
+		s.now = s.now.Add(48 * time.Hour) // resets all budgets
 		before := s.postgres.Trips() + s.redis.Trips()
 		f()
 		least = min(least, s.postgres.Trips()+s.redis.Trips()-before)
@@ -105,7 +105,7 @@ func (s *tripService) trips(f func()) int {
 	return least
 }
 
-// finish has done what waits behind answers.
+// finish lets all background tasks run.
 func (s *tripService) finish() {
 	for s.Waiting() > 0 {
 		select {
@@ -144,7 +144,7 @@ func TestAPasswordLoginTakesSevenRoundTrips(t *testing.T) {
 	}
 }
 
-// By their time, too, answers tell no one what there is.
+// The time of an answer must not reveal whether an account exists either.
 func TestWhatIsUnknownTakesAsManyRoundTrips(t *testing.T) {
 	s := newTripService(t)
 	s.seed(manage.Seed{Account: record.Account{Mnemocode: "m1", Phone: "+37060012345"}, Password: "correct horse battery"})

@@ -21,19 +21,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Postgres is a PostgreSQL server, in a directory of its own. It listens on a
-// Unix socket, so that it is in nobody's way.
+// Postgres is a PostgreSQL server in a directory of its own. It listens on a Unix
+// socket, so that it can't conflict with other servers.
 type Postgres struct {
 	directory
-	Port     int      // in the socket's name, and of listen_addresses where that is set
-	bin      string   // where initdb and postgres are
-	settings []string // of every start
+	Port     int      // part of the socket's name; a TCP port too if listen_addresses is set
+	bin      string   // directory of initdb and postgres
+	settings []string // passed at every start
 	cmd      *exec.Cmd
 	exited   chan struct{}
 }
 
-// sharedPostgres is the server that all tests use which leave it in peace. Each
-// has a schema of its own there.
+// sharedPostgres is the server of all tests that do not disturb it. Each of them has
+// its own schema there.
 var sharedPostgres = sync.OnceValues(func() (*Postgres, error) {
 	s, err := newPostgres()
 	if err == nil {
@@ -42,19 +42,20 @@ var sharedPostgres = sync.OnceValues(func() (*Postgres, error) {
 	return s, err
 })
 
-// SharedPostgres returns a server that other tests use as well: each in a
-// schema of its own (see NewSchema), and none stops it.
+// SharedPostgres returns a server that other tests use too. Each test must use a
+// schema of its own (see NewSchema) and must not stop the server.
 func SharedPostgres(t testing.TB) *Postgres {
 	t.Helper()
 	return usable(t)(sharedPostgres())
 }
 
-// durable keeps what was acknowledged when the server's processes are killed, as
-// PostgreSQL's defaults do. fsync is not among them: the kernel outlives a process.
+// durable are the settings, as in PostgreSQL's defaults, with which acknowledged
+// changes survive when the server's processes are killed. They need no fsync,
+// because the kernel goes on running.
 var durable = []string{"synchronous_commit=on", "full_page_writes=on"}
 
-// OwnPostgres starts a server for one test, which may stop it: what it has
-// acknowledged is there when it starts again. The settings are those of all starts.
+// OwnPostgres starts a server for one test, which may stop it. Acknowledged changes
+// are still there after a restart. The settings are passed at every start.
 func OwnPostgres(t testing.TB, settings ...string) *Postgres {
 	t.Helper()
 	s := usable(t)(newPostgres(slices.Concat(durable, settings)...))
@@ -124,7 +125,7 @@ func (s *Postgres) data() string { return filepath.Join(s.path, "data") }
 
 func (s *Postgres) logFile() string { return filepath.Join(s.path, "log") }
 
-// Log is what the server has logged.
+// Log returns the server's log.
 func (s *Postgres) Log(t testing.TB) string {
 	t.Helper()
 	log, err := os.ReadFile(s.logFile())
@@ -132,13 +133,14 @@ func (s *Postgres) Log(t testing.TB) string {
 	return string(log)
 }
 
-// command is a program of PostgreSQL, which refuses to be run by root.
+// command returns a command that runs a program of PostgreSQL. PostgreSQL refuses to
+// run as root.
 func (s *Postgres) command(name string, args ...string) *exec.Cmd {
 	return s.directory.command(filepath.Join(s.bin, name), args...)
 }
 
-// Start starts a server that was stopped, and waits until it answers. More
-// settings may be given as name=value.
+// Start starts a stopped server and waits until it answers. Additional settings have
+// the form name=value.
 func (s *Postgres) Start(settings ...string) error {
 	args := []string{"-D", s.data(), "-k", s.path, "-p", fmt.Sprint(s.Port)}
 	for _, setting := range slices.Concat([]string{"listen_addresses=", "fsync=off", "full_page_writes=off",
@@ -175,7 +177,7 @@ func (s *Postgres) waitUntilUp() error {
 	return errors.New("PostgreSQL does not answer")
 }
 
-// Stop ends the server at once, as if it had crashed.
+// Stop stops the server immediately, as if it had crashed.
 func (s *Postgres) Stop() {
 	if s.cmd == nil || s.cmd.Process == nil {
 		return
@@ -189,10 +191,10 @@ func (s *Postgres) Stop() {
 	}
 }
 
-// Kill ends all processes of the server at once, with no chance to write
-// anything. What they have handed to the kernel stays. It needs Linux.
+// Kill kills all processes of the server, so that they can't write anything more.
+// What they have written to the kernel stays. It needs Linux.
 func (s *Postgres) Kill() {
-	Freeze(s.cmd.Process) // so that it has no more children
+	Freeze(s.cmd.Process) // so that it starts no more children
 	pid := s.cmd.Process.Pid
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
 	s.cmd.Process.Kill()
@@ -205,7 +207,7 @@ func (s *Postgres) Kill() {
 	}
 	<-s.exited
 	for _, child := range strings.Fields(string(children)) {
-		for range 1000 { // while one lives the server can't start again
+		for range 1000 { // the server can't start again while one lives
 			stat, err := os.ReadFile("/proc/" + child + "/stat")
 			if err != nil || strings.Contains(string(stat), ") Z ") {
 				break
@@ -220,15 +222,15 @@ func (s *Postgres) remove() {
 	os.RemoveAll(s.path)
 }
 
-// Socket is the file that NewProxy needs.
+// Socket returns the socket's file name, for NewProxy.
 func (s *Postgres) Socket() string { return filepath.Join(s.path, fmt.Sprint(".s.PGSQL.", s.Port)) }
 
-// DSN is for tables in a schema.
+// DSN returns a DSN for the tables in a schema.
 func (s *Postgres) DSN(schema string) string {
 	return fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable search_path=%s", s.path, s.Port, schema)
 }
 
-// DSNThrough is DSN through a proxy.
+// DSNThrough is DSN, but through a proxy.
 func (s *Postgres) DSNThrough(p *Proxy, schema string) string {
 	host, port, _ := net.SplitHostPort(p.Addr())
 	return fmt.Sprintf("host=%s port=%s user=postgres password=hunter2 dbname=postgres sslmode=disable search_path=%s", host, port, schema)
@@ -236,14 +238,14 @@ func (s *Postgres) DSNThrough(p *Proxy, schema string) string {
 
 var schemas atomic.Int64
 
-// NewSchema makes an empty schema and drops it after the test.
+// NewSchema creates an empty schema and drops it after the test.
 func (s *Postgres) NewSchema(t testing.TB) string {
 	t.Helper()
 	schema := fmt.Sprint("test", schemas.Add(1))
 	s.Exec(t, "CREATE SCHEMA "+schema)
 	t.Cleanup(func() {
 		select {
-		case <-s.exited: // with all that was in it
+		case <-s.exited: // the schema is gone with the server
 		default:
 			s.Exec(t, "DROP SCHEMA "+schema+" CASCADE")
 		}
@@ -251,7 +253,7 @@ func (s *Postgres) NewSchema(t testing.TB) string {
 	return schema
 }
 
-// Exec runs statements behind a store's back.
+// Exec runs statements without the store's knowledge.
 func (s *Postgres) Exec(t testing.TB, statements ...string) {
 	t.Helper()
 	conn, err := pgx.Connect(bg, s.DSN(""))
@@ -263,7 +265,7 @@ func (s *Postgres) Exec(t testing.TB, statements ...string) {
 	}
 }
 
-// Replica starts a server that follows this one.
+// Replica starts a server that replicates this one.
 func (s *Postgres) Replica(t testing.TB) *Postgres {
 	t.Helper()
 	r, err := newPostgresDir(s.bin)
@@ -277,7 +279,7 @@ func (s *Postgres) Replica(t testing.TB) *Postgres {
 	return r
 }
 
-// WaitFor waits until the replica has all of its primary.
+// WaitFor waits until the replica has everything that its primary has.
 func (s *Postgres) WaitFor(t testing.TB, primary *Postgres) {
 	t.Helper()
 	ask := func(s *Postgres, query string, args ...any) (answer string) {
@@ -293,7 +295,7 @@ func (s *Postgres) WaitFor(t testing.TB, primary *Postgres) {
 	})
 }
 
-// Dump returns a schema as pg_dump writes it.
+// Dump returns a schema in the format of pg_dump.
 func (s *Postgres) Dump(t testing.TB, schema string) []byte {
 	t.Helper()
 	dump, err := s.client("pg_dump", "-n", schema).Output()
@@ -301,7 +303,7 @@ func (s *Postgres) Dump(t testing.TB, schema string) []byte {
 	return dump
 }
 
-// Restore puts a schema back as it was when it was dumped.
+// Restore restores a schema from a dump.
 func (s *Postgres) Restore(t testing.TB, schema string, dump []byte) {
 	t.Helper()
 	s.Exec(t, "DROP SCHEMA "+schema+" CASCADE")

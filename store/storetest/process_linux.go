@@ -2,5 +2,6 @@ package storetest
 
 import "syscall"
 
-// endWithParent has a process killed when the thread that started it ends.
+// endWithParent makes the kernel kill the process when the thread that started it
+// ends.
 func endWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }

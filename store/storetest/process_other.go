@@ -4,4 +4,4 @@ package storetest
 
 import "syscall"
 
-func endWithParent(*syscall.SysProcAttr) {} // only Linux can
+func endWithParent(*syscall.SysProcAttr) {} // only Linux can do it

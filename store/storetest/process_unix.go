@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// runAs is how a process is started as a user; nil is the tests' own.
+// runAs returns the attributes to start a process as a user, or as the tests' user
+// if u is nil.
 func runAs(u *owner) *syscall.SysProcAttr {
 	if u == nil {
 		return &syscall.SysProcAttr{}
@@ -17,8 +18,8 @@ func runAs(u *owner) *syscall.SysProcAttr {
 
 func isGone(pid int) bool { return syscall.Kill(pid, 0) == syscall.ESRCH }
 
-// Freeze stops a process in its tracks until it is thawed.
+// Freeze suspends a process until Thaw.
 func Freeze(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
 
-// Thaw ends a Freeze.
+// Thaw resumes a process after Freeze.
 func Thaw(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

@@ -10,8 +10,8 @@ func runAs(*owner) *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
 
 func isGone(int) bool { return false }
 
-// Freeze can't be had.
+// Freeze is not supported on Windows.
 func Freeze(*os.Process) error { return errors.ErrUnsupported }
 
-// Thaw can't be had.
+// Thaw is not supported on Windows.
 func Thaw(*os.Process) error { return errors.ErrUnsupported }

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Proxy stands between a store and its server and does what networks do. It
-// begins healthy.
+// Proxy is a TCP proxy between a store and its server that simulates network faults.
+// At first it has no fault.
 type Proxy struct {
 	listener net.Listener
-	network  string // of the server
+	network  string // the server's network
 
 	mu      sync.Mutex
 	address string
@@ -26,11 +26,11 @@ type fault struct {
 	refuse  bool
 	hole    bool
 	delay   time.Duration
-	cutting []byte // see CutAnswerTo; nil for none
+	cutting []byte // see CutAnswerTo; nil for nothing
 }
 
-// NewProxy returns a proxy to a server, listening on TCP. It is closed with the
-// test.
+// NewProxy returns a proxy to a server. The proxy listens on TCP and is closed when
+// the test ends.
 func NewProxy(t testing.TB, network, address string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -47,50 +47,49 @@ func NewProxy(t testing.TB, network, address string) *Proxy {
 	return p
 }
 
-// Addr is where the proxy listens: host:port.
+// Addr returns the proxy's address as host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// LeadTo has new connections lead to another server of the same network; those that
-// are there stay.
+// LeadTo connects new connections to another server of the same network. Existing
+// connections stay.
 func (p *Proxy) LeadTo(address string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.address = address
 }
 
-// Refuse resets all connections, and new ones at once.
+// Refuse resets all connections, and each new one at once.
 func (p *Proxy) Refuse() {
 	p.set(func(f *fault) { f.refuse = true })
 	p.Cut()
 }
 
-// Blackhole lets nothing through, in either direction, and says nothing. New
-// connections are accepted, but come no further.
+// Blackhole lets nothing through in either direction until Heal, and reports no
+// error. It accepts new connections, but they do not reach the server.
 func (p *Proxy) Blackhole() { p.set(func(f *fault) { f.hole = true }) }
 
-// Forget makes the connections that there are a black hole for ever, as a
-// firewall does that has lost them.
+// Forget makes the existing connections a black hole for ever, like a firewall that
+// has lost their state.
 func (p *Proxy) Forget() { p.each(func(l *link) { l.forgotten = true }) }
 
-// Delay lets everything through d later: an answer takes 2d more.
+// Delay delays everything by d in each direction, so that an answer takes 2d longer.
 func (p *Proxy) Delay(d time.Duration) { p.set(func(f *fault) { f.delay = d }) }
 
-// Cut resets the connections that there are. New ones are as before.
+// Cut resets the existing connections. New connections work.
 func (p *Proxy) Cut() { p.each(func(l *link) { l.close() }) }
 
-// CutAnswerTo lets requests through, but from one on that contains these bytes
-// its connection is reset when the server answers.
+// CutAnswerTo lets requests through, but after a request that contains these bytes
+// it resets the connection when the server answers.
 func (p *Proxy) CutAnswerTo(request string) {
 	p.set(func(f *fault) { f.cutting = append([]byte{}, request...) })
 }
 
-// Heal ends all faults. What a black hole holds back is delivered then, as TCP
-// does, except where it was told to Forget.
+// Heal removes all faults. It delivers what a black hole has held back, as TCP does,
+// except on forgotten connections.
 func (p *Proxy) Heal() { p.set(func(f *fault) { *f = fault{} }) }
 
-// Trips returns how many round trips there have been: how often something was
-// sent to the server after what was sent before had been answered, on all
-// connections together.
+// Trips returns the number of round trips on all connections. A round trip begins
+// when a client sends something after the server has answered what was sent before.
 func (p *Proxy) Trips() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,16 +128,16 @@ func (p *Proxy) accept() {
 	}
 }
 
-// A link is a connection through the proxy. forgotten, cut and asked are
-// guarded by the proxy's mu.
+// A link is a connection through the proxy. The proxy's mu guards forgotten, cut and
+// asked.
 type link struct {
 	proxy     *Proxy
 	client    net.Conn
 	once      sync.Once
 	closed    chan struct{}
 	forgotten bool
-	cut       bool // when the server answers
-	asked     bool // more recently than answered
+	cut       bool // reset the connection when the server answers
+	asked     bool // the last data came from the client
 }
 
 func (p *Proxy) serve(client net.Conn) {
@@ -168,8 +167,7 @@ func (p *Proxy) serve(client net.Conn) {
 	l.pump(server, client, false)
 }
 
-// close resets the client's connection. The other goroutines of the link end
-// with it.
+// close resets the client's connection. The other goroutines of the link then end.
 func (l *link) close() {
 	l.once.Do(func() {
 		l.client.(*net.TCPConn).SetLinger(0)
@@ -178,8 +176,7 @@ func (l *link) close() {
 	})
 }
 
-// open waits until the link lets something through. It returns false if it
-// never will.
+// open waits until the link lets data through. It returns false if it never will.
 func (l *link) open() bool {
 	for {
 		f, changed := l.proxy.state()
@@ -203,7 +200,7 @@ func (l *link) isForgotten() bool {
 	return l.forgotten
 }
 
-// pump carries what one side sends to the other, with the fault of the moment.
+// pump copies data from one side to the other, subject to the current fault.
 func (l *link) pump(from, to net.Conn, request bool) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -230,7 +227,7 @@ func (l *link) count(request bool) {
 	l.asked = request
 }
 
-// wait holds something back as long as the fault says.
+// wait holds data back for as long as the fault says.
 func (l *link) wait() bool {
 	f, _ := l.proxy.state()
 	if f.delay > 0 {
@@ -243,7 +240,8 @@ func (l *link) wait() bool {
 	return l.open()
 }
 
-// cuts notes a request whose answer is to be cut, and tells whether this is it.
+// cuts records a request whose answer must be cut. It reports whether data is that
+// answer.
 func (l *link) cuts(data []byte, request bool) bool {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()

@@ -16,18 +16,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redis is a redis-server, in a directory of its own. It keeps nothing on disk,
+// Redis is a redis-server in a directory of its own. It stores nothing on disk,
 // unless its arguments say otherwise.
 type Redis struct {
 	directory
-	Port   int // 0: it has a socket only
+	Port   int // 0 if it listens only on a socket
 	args   []string
 	cmd    *exec.Cmd
 	output *bytes.Buffer // complete once exited is closed
 	exited chan struct{}
 }
 
-// StartRedis starts a server that only a socket leads to, for one test.
+// StartRedis starts a server for one test. It listens only on a socket.
 func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	s := NewRedis(t, 0, args...)
@@ -35,7 +35,7 @@ func StartRedis(t testing.TB, args ...string) *Redis {
 	return s
 }
 
-// NewRedis prepares a server for one test, which starts it.
+// NewRedis prepares a server for one test, which must start it.
 func NewRedis(t testing.TB, port int, args ...string) *Redis {
 	t.Helper()
 	s := newRedis(t, port, args...)
@@ -56,13 +56,13 @@ func newRedis(t testing.TB, port int, args ...string) *Redis {
 	return s
 }
 
-// Socket is the file that NewProxy needs.
+// Socket returns the socket's file name, for NewProxy.
 func (s *Redis) Socket() string { return filepath.Join(s.path, "s") }
 
-// Addr is host:port.
+// Addr returns the server's address as host:port.
 func (s *Redis) Addr() string { return fmt.Sprintf("127.0.0.1:%d", s.Port) }
 
-// URL leads to the server, by its port if it has one.
+// URL returns the server's URL, with its port if it has one.
 func (s *Redis) URL() string {
 	if s.Port != 0 {
 		return "redis://" + s.Addr()
@@ -70,7 +70,7 @@ func (s *Redis) URL() string {
 	return "unix://" + s.Socket()
 }
 
-// Start starts the server, or a stopped one again, and waits until it answers.
+// Start starts the server, also after it was stopped, and waits until it answers.
 func (s *Redis) Start() (err error) {
 	os.Remove(s.Socket())
 	s.output = &bytes.Buffer{}
@@ -92,16 +92,16 @@ func (s *Redis) Start() (err error) {
 	return errors.New("redis-server is not there after 10 s")
 }
 
-// Kill ends the server at once, as a crash does.
+// Kill kills the server, as a crash would.
 func (s *Redis) Kill() {
 	s.cmd.Process.Kill()
 	<-s.exited
 }
 
-// Freeze stops the server in its tracks until it is thawed.
+// Freeze suspends the server until Thaw.
 func (s *Redis) Freeze() { Freeze(s.cmd.Process) }
 
-// Thaw ends a Freeze.
+// Thaw resumes the server after Freeze.
 func (s *Redis) Thaw() { Thaw(s.cmd.Process) }
 
 func (s *Redis) remove() {
@@ -111,7 +111,7 @@ func (s *Redis) remove() {
 	os.RemoveAll(s.path)
 }
 
-// Client returns a plain client of the server, closed with the test.
+// Client returns a plain client of the server. It is closed when the test ends.
 func (s *Redis) Client(t testing.TB) *redis.Client {
 	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket()})
 	t.Cleanup(func() { c.Close() })
@@ -130,13 +130,13 @@ func (s *Redis) Ask(t testing.TB, command ...any) string {
 	return fmt.Sprint(answer)
 }
 
-// A Cluster is a Cluster of masters without replicas.
+// A Cluster is a Redis Cluster of masters without replicas.
 type Cluster []*Redis
 
 var theCluster Cluster
 
-// SharedCluster returns a Cluster of three that other tests use as well, one
-// after another, emptied.
+// SharedCluster returns an empty Cluster of three nodes. Tests use it one after
+// another.
 func SharedCluster(t testing.TB) Cluster {
 	t.Helper()
 	if theCluster == nil {
@@ -149,7 +149,7 @@ func SharedCluster(t testing.TB) Cluster {
 	return theCluster
 }
 
-// NewCluster starts a Cluster of n for one test.
+// NewCluster starts a Cluster of n nodes for one test.
 func NewCluster(t testing.TB, n int) Cluster {
 	t.Helper()
 	c := newCluster(t, n)
@@ -184,7 +184,7 @@ func newCluster(t testing.TB, n int) Cluster {
 
 var clusterNode = []string{"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000"}
 
-// NewClusterNode prepares a server for one test, which lets it meet a Cluster.
+// NewClusterNode prepares a node for one test, which must add it to a Cluster.
 func NewClusterNode(t testing.TB) *Redis {
 	t.Helper()
 	return NewRedis(t, FreePorts(t, 1)[0], clusterNode...)
@@ -196,7 +196,7 @@ func (c Cluster) remove() {
 	}
 }
 
-// URLs are those of all its servers.
+// URLs returns the URLs of all nodes.
 func (c Cluster) URLs() []string {
 	var urls []string
 	for _, s := range c {
@@ -211,8 +211,8 @@ type Failover struct{ Master, Replica, Sentinel *Redis }
 
 var theFailover *Failover
 
-// SharedFailover returns one that other tests use as well, emptied. None stops
-// any of it.
+// SharedFailover returns a Failover that other tests use too, with an empty master.
+// Tests must not stop any part of it.
 func SharedFailover(t testing.TB) *Failover {
 	t.Helper()
 	if theFailover == nil {
@@ -223,10 +223,10 @@ func SharedFailover(t testing.TB) *Failover {
 	return theFailover
 }
 
-// MasterName is what the sentinels call the master.
+// MasterName is the name of the master for the sentinels.
 const MasterName = "main"
 
-// NewFailover starts one for one test.
+// NewFailover starts a Failover for one test.
 func NewFailover(t testing.TB) *Failover {
 	t.Helper()
 	f := newFailover(t)
@@ -249,19 +249,19 @@ func newFailover(t testing.TB) *Failover {
 	defer conn.Close()
 	Eventually(t, 20*time.Second, "replica that follows", func() bool {
 		if !strings.Contains(f.Replica.Ask(t, "info", "replication"), "master_link_status:up\r\n") {
-			return false // it need not have what was written before
+			return false // it may still lack earlier writes
 		}
 		conn.Set(bg, "followed", 1, 0)
 		return conn.Wait(bg, 1, 100*time.Millisecond).Val() == 1
 	})
-	must(t, f.Sentinel.Start()) // the others first: it asks the master for replicas, and then not for ten seconds
+	must(t, f.Sentinel.Start()) // after the others: it asks the master for replicas at once, and then not for ten seconds
 	Eventually(t, 20*time.Second, "sentinel that knows the replica", func() bool {
 		return strings.Contains(f.Sentinel.Ask(t, "info", "sentinel"), "status=ok,address="+f.Master.Addr()+",slaves=1")
 	})
 	return f
 }
 
-// configure writes the sentinel's file: it takes its options from nowhere else.
+// configure writes the sentinel's configuration file, which a sentinel needs.
 func (f *Failover) configure(t testing.TB) {
 	t.Helper()
 	file := filepath.Join(f.Sentinel.path, "sentinel.conf")

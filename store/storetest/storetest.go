@@ -1,11 +1,11 @@
-// Package storetest runs the real servers that tests of the shared deployment
-// need, PostgreSQL and Redis, alone, as a Cluster and behind Sentinel, and a
-// Proxy that does to connections what networks do.
+// Package storetest runs real servers for tests of the shared deployment:
+// PostgreSQL, and Redis as one server, as a Cluster and with Sentinel. It also has a
+// Proxy that simulates network faults.
 //
-// The servers are the test binary's own, in directories of their own, and end
-// with it. They are started as another user where the tests are root's. Call Run
-// in TestMain, SharedPostgres or StartRedis in a test. It is for tests alone,
-// and knows nothing of the stores.
+// The servers belong to the test binary. They run in directories of their own and
+// stop when it ends. If the tests run as root, the servers run as another user. Call
+// Run in TestMain, and SharedPostgres or StartRedis in a test. The package is only
+// for tests and does not depend on the stores.
 package storetest
 
 import (
@@ -33,13 +33,12 @@ import (
 	"time"
 )
 
-// atExit is what a test leaves for the tests after it, and the last one has to
-// stop: servers.
+// atExit stops the servers that tests share, after the last test.
 var atExit []func()
 
-// Run runs the tests and then stops the servers that they share. It returns
-// what to exit with. Of those in parallel two run at a time, unless -parallel says
-// how many: more of them keep one another from answering in time.
+// Run runs the tests, stops the servers that they share and returns the exit code.
+// Two parallel tests run at a time, unless -parallel sets another number: more of
+// them slow the answers too much.
 func Run(m *testing.M) int {
 	sweepDirs()
 	_ = flag.Set("test.parallel", strconv.Itoa(sideBySide))
@@ -52,8 +51,8 @@ func Run(m *testing.M) int {
 
 const sideBySide = 2
 
-// SkipOrFail ends a test that lacks something on this machine. Where nothing
-// may be left out, that is a failure.
+// SkipOrFail skips a test that needs something this machine lacks. If
+// MNEMOGATE_TEST_REQUIRE is 1, it fails the test instead.
 func SkipOrFail(t testing.TB, why string) {
 	t.Helper()
 	if os.Getenv("MNEMOGATE_TEST_REQUIRE") == "1" {
@@ -62,7 +61,7 @@ func SkipOrFail(t testing.TB, why string) {
 	t.Skip(why)
 }
 
-// NeedLinux skips the test elsewhere.
+// NeedLinux skips the test on other systems.
 func NeedLinux(t testing.TB, why string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -70,8 +69,8 @@ func NeedLinux(t testing.TB, why string) {
 	}
 }
 
-// NeedPeers skips the test where Node, or the packages in the directory peers,
-// are missing, unless nothing may be skipped.
+// NeedPeers skips the test if Node or the packages in the directory peers are
+// missing. It fails the test if nothing may be skipped.
 func NeedPeers(t testing.TB, peers string) {
 	t.Helper()
 	_, err := exec.LookPath("node")
@@ -83,8 +82,8 @@ func NeedPeers(t testing.TB, peers string) {
 	}
 }
 
-// Eventually waits until something is so, and fails the test where it is not
-// within the limit.
+// Eventually waits until is returns true. It fails the test if that takes longer
+// than limit.
 func Eventually(t testing.TB, limit time.Duration, what string, is func() bool) {
 	t.Helper()
 	for w := StartWatch(); !is(); {
@@ -95,7 +94,7 @@ func Eventually(t testing.TB, limit time.Duration, what string, is func() bool) 
 	}
 }
 
-// Started starts a store, which on a busy machine may take several tries.
+// Started starts a store. On a busy machine that may take several attempts.
 func Started(t testing.TB, start func(context.Context) error) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -107,9 +106,9 @@ func Started(t testing.TB, start func(context.Context) error) {
 	}
 }
 
-// WatchStalls measures until stop is called how long this machine, if it is busy,
-// held up the tests or what they wait for: for how long some process had no CPU,
-// or, where Linux does not tell, all that held up the tests themselves.
+// WatchStalls measures, until stop is called, how long a busy machine delayed the
+// tests or what they wait for. That is the time in which some process waited for a
+// CPU. If Linux does not report it, it is the delay of the tests themselves.
 func WatchStalls() (stop func() time.Duration) {
 	const tick = 5 * time.Millisecond
 	pressed := cpuPressure()
@@ -135,7 +134,7 @@ func WatchStalls() (stop func() time.Duration) {
 	}
 }
 
-// A Watch measures how long something takes on a machine that may be busy.
+// A Watch measures durations on a machine that may be busy.
 type Watch struct {
 	began   time.Time
 	pressed time.Duration
@@ -143,13 +142,15 @@ type Watch struct {
 
 func StartWatch() Watch { return Watch{time.Now(), cpuPressure()} }
 
-// Took is the time since the start, less that in which some process had no CPU.
+// Took returns the time since the start, without the time in which some process
+// waited for a CPU.
 func (w Watch) Took() time.Duration {
 	return time.Since(w.began) - (cpuPressure() - w.pressed)
 }
 
-// cpuPressure is for how long, since Linux began to count, some process was ready
-// and had no CPU (https://docs.kernel.org/accounting/psi.html); 0 if that is unknown.
+// cpuPressure returns how long some process was ready but had no CPU, since Linux
+// began to count (https://docs.kernel.org/accounting/psi.html). It returns 0 if that
+// is unknown.
 func cpuPressure() time.Duration {
 	text, _ := os.ReadFile("/proc/pressure/cpu") // some avg10=0.00 avg60=0.00 avg300=0.00 total=0
 	line, _, _ := strings.Cut(string(text), "\n")
@@ -158,9 +159,9 @@ func cpuPressure() time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// FreePorts returns n ports that are free, as are those 10,000 above them, which
-// a Cluster's nodes use. Both are below what is given out to clients. No port is
-// returned twice.
+// FreePorts returns n free ports. The ports 10,000 above them, which a Cluster's
+// nodes use, are free too. Both are below the range of ephemeral ports. It returns
+// no port twice.
 func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
 	portsMu.Lock()
@@ -179,7 +180,7 @@ func FreePorts(t testing.TB, n int) []int {
 
 var (
 	portsMu  sync.Mutex
-	nextPort = 20000 + mathrand.IntN(2000) // not where another test binary looks
+	nextPort = 20000 + mathrand.IntN(2000) // random, so that test binaries look in different places
 )
 
 func isFree(port int) bool {
@@ -194,16 +195,17 @@ func isFree(port int) bool {
 
 const dirPrefix = "mgtest-"
 
-// A directory is a server's own, and its user's.
+// A directory belongs to one server and its user.
 type directory struct {
 	path string
-	as   *owner // nil for the user who runs the tests
+	as   *owner // nil for the user that runs the tests
 }
 
 type owner struct{ uid, gid int }
 
-// newDirectory is not in t.TempDir: a socket's path has 107 bytes at most, and
-// the parents of that are closed to another user. Its name tells whose it is.
+// newDirectory creates a directory outside of t.TempDir. A socket's path has at most
+// 107 bytes, and another user can't enter the parents of t.TempDir. The name
+// contains our process id.
 func newDirectory(user string) (d directory, err error) {
 	d.as = ownerNamed(user)
 	if d.path, err = os.MkdirTemp("/tmp", fmt.Sprint(dirPrefix, os.Getpid(), "-")); err != nil {
@@ -212,8 +214,8 @@ func newDirectory(user string) (d directory, err error) {
 	return d, d.give(d.path)
 }
 
-// ownerNamed is as whom to run a server: where the tests are run by root, as
-// its usual user, else nil.
+// ownerNamed returns the user to run a server as. It is nil unless the tests run as
+// root.
 func ownerNamed(name string) *owner {
 	if os.Getuid() != 0 {
 		return nil
@@ -229,10 +231,10 @@ func ownerNamed(name string) *owner {
 	return &owner{uid, gid}
 }
 
-// Dir is the server's directory.
+// Dir returns the path of the server's directory.
 func (d directory) Dir() string { return d.path }
 
-// give makes a file the server's.
+// give makes the server's user the owner of a file.
 func (d directory) give(file string) error {
 	if d.as == nil {
 		return nil
@@ -240,7 +242,7 @@ func (d directory) give(file string) error {
 	return os.Chown(file, d.as.uid, d.as.gid)
 }
 
-// command is a program that is run in the directory by its user.
+// command returns a command that runs in the directory as its user.
 func (d directory) command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = d.path
@@ -249,8 +251,8 @@ func (d directory) command(program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Start starts a program that ends with the tests. What it returns is closed once
-// it has ended.
+// Start starts a program that is killed when the tests end. The returned channel is
+// closed when the program has ended.
 func Start(cmd *exec.Cmd) (exited chan struct{}, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -259,8 +261,8 @@ func Start(cmd *exec.Cmd) (exited chan struct{}, err error) {
 	started := make(chan error)
 	exited = make(chan struct{})
 	go func() {
-		// The death that endWithParent waits for is this thread's. Unlocked it lives on:
-		// it may have started others before.
+		// endWithParent watches this thread, so keep it for this goroutine. Unlock it
+		// afterwards, so that it lives on: it may have started other programs.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -273,7 +275,7 @@ func Start(cmd *exec.Cmd) (exited chan struct{}, err error) {
 	return exited, <-started
 }
 
-// sweepDirs removes what test runs left that were killed.
+// sweepDirs removes the directories of test runs that were killed.
 func sweepDirs() {
 	dirs, _ := filepath.Glob("/tmp/" + dirPrefix + "*")
 	for _, dir := range dirs {
@@ -284,8 +286,8 @@ func sweepDirs() {
 	}
 }
 
-// Certificate makes a certificate for 127.0.0.1 that is its own authority, and
-// its key: <name>.crt and <name>.key in the server's directory.
+// Certificate creates a self-signed certificate for 127.0.0.1 and its key. It writes
+// them to <name>.crt and <name>.key in the server's directory.
 func (d directory) Certificate(t testing.TB, name string) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
