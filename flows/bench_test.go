@@ -50,7 +50,7 @@ const (
 	linkURL   = "https://app.example.com/recover#"
 )
 
-// cheap makes hashing almost free. Other benchmarks measure its real cost.
+// cheap makes hashing almost free. Its real cost is measured elsewhere.
 var cheap = pw.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
 
 type clock struct {

@@ -251,7 +251,7 @@ func (m *model) find(c *modelCall, token string, link bool) (code string) {
 	s := m.sessions[i]
 	past := s.expired || !m.now.Before(s.expires)
 	maybe := !m.now.Before(s.early)
-	kept := s.state != record.CheckPassword // other sessions are not stored, so nothing records their end
+	kept := s.state != record.CheckPassword // checkpassword sessions are not stored, so nothing records their end
 	own := link == (s.state == record.MailedLink) && (c.company == nil || s.company == c.company)
 	if own && (s.ended || s.unsure) && s.barred != nil && m.now.Before(s.expires) && c.path != "" && c.path != "auth/logout" &&
 		!(s.company.Hardened && s.state == record.CheckOTP && s.barred.password == "") &&
