@@ -16,7 +16,7 @@ import (
 // http1, http2 (without TLS) or http3.
 func newClient(version string) *http.Client {
 	const timeout = 30 * time.Second
-	if version == "http3" { // Caddy's own certificate authority has signed the certificate
+	if version == "http3" { // Caddy has made the certificate itself
 		return &http.Client{Timeout: timeout, Transport: &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableCompression: true}}
 	}
 	var protocols http.Protocols

@@ -210,7 +210,7 @@ func (s *soak) sample() {
 	note("heap-MB", s.metric("go_memstats_heap_alloc_bytes")/1e6)
 	note("goroutines", s.metric("go_goroutines"))
 	note("files", s.metric("process_open_fds"))
-	if s.stores.redis == nil { // without histories, which grow until they reach their retention time
+	if s.stores.redis == nil { // without histories, which grow until each is full
 		note("SQLite-MB", s.query("sqlite", "file:"+s.stores.file+"?mode=ro", `SELECT sum(pgsize) FROM dbstat WHERE name NOT LIKE '%history%'`)/1e6)
 		return
 	}
