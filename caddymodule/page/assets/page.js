@@ -235,7 +235,7 @@ async function start() {
   chooser.addEventListener('change', async () => {
     await choose(chooser.value);
     remember('language', chooser.value);
-    if (page.step) page.show(page.step.disclaimers?.length ? await client.resume().catch(() => page.step) : page.step, { screen: page.make }); // disclaimers may have a text in it too
+    if (page.step) page.show(page.step.disclaimers?.length ? await client.resume().catch(() => page.step) : page.step, { screen: page.make }); // disclaimers may have texts in it too
     chooser.focus();
   });
   await begin();
