@@ -353,7 +353,7 @@ func TestOneTokenOneSuccess(t *testing.T) {
 	}
 }
 
-// A store that does not answer must never let a request pass.
+// brokenSessions is a store that does not answer. It must never let a request pass.
 type brokenSessions struct{ record.Sessions }
 
 var errBroken = errors.New("broken pipe")

@@ -111,7 +111,7 @@ func (r *relay) EndedAll(e record.Revocation) { r.tell(func(m *store.Memory) { m
 func (r *relay) Flush()                       { r.tell(func(m *store.Memory) { m.Flush() }) }
 func (r *relay) SetLease(time.Time)           {}
 
-// checkMachine runs so many checks, unless the command line gives a number. On
+// checkMachine runs checks sequences, unless the command line gives a number. On
 // a busy machine a server may not answer in time. The model can't know what the
 // server did then, so the sequence ends.
 func checkMachine(t *testing.T, stores [2]machineStore, servers bool, checks int) {
