@@ -4,10 +4,11 @@
 #   ./xcaddy.sh [--with module[@version][=path]]...              builds ./caddy
 #   ./xcaddy.sh [--with module[@version][=path]]... run [arg]... builds it, then: caddy run [arg]...
 #
-# The source is this directory, and Caddy has the version that go.mod pins. If xcaddy
-# is on the PATH, it writes the module to build; if it is missing or fails, Go alone
-# does the same with the versions of go.sum. CADDY_OUTPUT names another file than
-# ./caddy. Builds of one commit are identical, wherever they are made.
+# The source is this directory, and the version of Caddy is the one in go.mod. If
+# xcaddy is on the PATH, it writes the module to build. If it is missing or fails,
+# the script does the same with Go alone and the versions in go.sum. CADDY_OUTPUT
+# sets another file than ./caddy. Builds of the same commit are identical on all
+# machines.
 set -eu
 
 module=github.com/mnemogate/mnemogate
@@ -94,7 +95,7 @@ elif ! from_xcaddy; then
 	echo "xcaddy.sh: xcaddy failed; building with go alone" >&2
 	from_go
 fi
-# The program names this path: it is the same wherever this directory is.
+# The program contains this path, so it must not depend on the source directory.
 ln -s "$here" mnemogate
 go mod edit -require "$module@$version" -replace "$module=./mnemogate"
 CGO_ENABLED=0 go build -mod=mod -buildvcs=false -trimpath -tags nobadger,nomysql,nopgx \

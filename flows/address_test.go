@@ -11,7 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// limited is an address that has failed as often as it may.
+// limited returns an address that has reached its limit of failures.
 func (b *bench) limited() string {
 	b.t.Helper()
 	const address = "203.0.113.7"
@@ -22,8 +22,7 @@ func (b *bench) limited() string {
 	return address
 }
 
-// Whatever else a request would be refused for, such an address is told of
-// itself alone.
+// An address at its limit learns nothing else, even if the request has other faults.
 func TestALimitedAddressLearnsNothing(t *testing.T) {
 	b := benchWithCodes(t)
 	address := b.limited()
@@ -53,7 +52,7 @@ func TestALimitedAddressLearnsNothing(t *testing.T) {
 	refused("wrong code", "auth/checkotp", token, object{"otp": wrongCode(otp)})
 	refused("right code", "auth/checkotp", token, object{"otp": otp})
 	refused("right backup code", "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
-	b.must("auth/checkotp", token, object{"otp": otp}) // of another address: it was not spent
+	b.must("auth/checkotp", token, object{"otp": otp}) // from another address: the refusals did not use the code up
 
 	for range b.company.Limits.WrongCodes.N {
 		token, otp := b.awaiting()
@@ -75,7 +74,7 @@ func TestWhatIsRefusedForItsTokenSpendsNoCode(t *testing.T) {
 	_, err := b.serveAs("other", "192.0.2.1", "auth/checkotp", token, body)
 	wantError(t, err, wire.ErrTokenInvalid)
 	b.wrong(wire.ErrValidation, "auth/checkotp", token, object{"otp": otp, "accept_disclaimers": 7})
-	b.wrong(wire.ErrTokenInvalid, "auth/checkotp", "mgs_x", object{"otp": 7}) // the token comes first
+	b.wrong(wire.ErrTokenInvalid, "auth/checkotp", "mgs_x", object{"otp": 7}) // the token is checked first
 	b.must("auth/checkotp", token, body)
 
 	token = b.sessionIn(record.RecoveryOTP)
@@ -84,10 +83,10 @@ func TestWhatIsRefusedForItsTokenSpendsNoCode(t *testing.T) {
 	b.must("auth/recovery/checkotp", token, body)
 }
 
-// slash64 is an address in the i-th /64 of a /48 of IPv6.
+// slash64 returns an address in the i-th /64 of a /48 of IPv6.
 func slash64(i int) string { return fmt.Sprintf("2001:db8:1:%x::1", i) }
 
-// Whoever has a /48 has 65,536 times a /64: all of them together may do ten
+// A client with a /48 has 65,536 networks of /64. All of them together may do ten
 // times as much as one.
 func TestAnAddressOfIPv6IsCountedByItsSlash48Too(t *testing.T) {
 	limit := tenant.Rate{N: 3, Per: time.Hour}
@@ -95,7 +94,7 @@ func TestAnAddressOfIPv6IsCountedByItsSlash48Too(t *testing.T) {
 		name    string
 		prepare func(b *bench)
 		body    object
-		code    string // of what counts; empty for a success
+		code    string // of the attempt that counts; empty for a success
 	}{
 		{"failures_per_address", func(b *bench) { b.company.Limits.FailuresPerAddress = limit }, object{"login_id": "nobody"}, "auth.loginid.notfound"},
 		{"sms_per_address", func(b *bench) {

@@ -24,7 +24,7 @@ func (b *bench) admin() *manage.Admin {
 	return &manage.Admin{Manager: b.Manager, Company: b.company, Address: "192.0.2.7:1"}
 }
 
-// unwilling are sessions that can't be ended for a while.
+// unwilling is a session store that can't revoke sessions while broken is set.
 type unwilling struct {
 	record.Sessions
 	broken bool
@@ -43,7 +43,7 @@ func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
 	b.Sessions = sessions
 	doomed := record.Session{Company: code, Account: b.account, Mnemocode: mnemocode, Generation: 1, State: record.Authorized,
 		Expires: b.clock.Now().Add(time.Hour), Ends: b.clock.Now().Add(time.Hour)}
-	for i := range 256 { // a hash of the account's bucket
+	for i := range 256 { // find a hash in the account's bucket
 		if doomed.Hash[0] = byte(i); doomed.Hash.Bucket() == record.AccountBucket(code, b.account) {
 			break
 		}
@@ -73,8 +73,8 @@ func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
 	}
 }
 
-// Who repeats a change that is stored is told that it is done only once its sessions
-// have ended.
+// An administrator who repeats a stored change gets a success only once its sessions
+// are revoked.
 func TestAChangeThatIsRepeatedIsNotDoneBeforeItsEnding(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.Authorized)
@@ -102,8 +102,8 @@ func TestAChangeThatIsRepeatedIsNotDoneBeforeItsEnding(t *testing.T) {
 	}
 }
 
-// failing are accounts whose tallies and backup codes can't be changed, and that can't be
-// deleted.
+// failing is an account store that can't change failure counts or backup codes, and
+// can't delete accounts.
 type failing struct{ record.Accounts }
 
 func (failing) UpdateFailures(context.Context, time.Time, record.FailureKey, record.Kind, func(*record.FailureCount) error) error {
@@ -131,8 +131,8 @@ func TestAPasswordThatWasSetIsToldWhateverFailsThen(t *testing.T) {
 	storetest.Eventually(t, 10*time.Second, "notice", func() bool { return b.mail.count() == 1 })
 }
 
-// An account that an import has begun is skipped when the import is run again, so
-// nothing of it may be left out.
+// An import that is run again skips existing accounts, so each account must be
+// created completely.
 func TestAnAccountIsCreatedWithItsBackupCodes(t *testing.T) {
 	b := newBench(t)
 	whole := b.Accounts
@@ -151,14 +151,15 @@ func TestAnAccountIsCreatedWithItsBackupCodes(t *testing.T) {
 	}
 }
 
-// silent are sessions that answer nothing of an ending.
+// silent is a session store that can neither list nor revoke sessions.
 type silent struct{ unwilling }
 
 func (*silent) List(context.Context, time.Time, string, int64) ([]record.Session, error) {
 	return nil, errors.New("connection refused")
 }
 
-// What is owed may be of very many accounts, and is tried again every few seconds.
+// There may be very many pending revocations, and each is tried again every few
+// seconds.
 func TestPendingRevocationsDoNotFloodTheLog(t *testing.T) {
 	b := newBench(t)
 	var lines bytes.Buffer
@@ -186,7 +187,7 @@ func TestOfChangesThatRaceNoneIsLost(t *testing.T) {
 				if i%2 == 0 {
 					a.LoginName += "x"
 				} else {
-					a.SecondFactor = !a.SecondFactor // ends sessions
+					a.SecondFactor = !a.SecondFactor // revokes sessions
 				}
 				return nil
 			}})
@@ -273,7 +274,8 @@ func TestBackupCodesOfAnAdminAreFiftyRandomBits(t *testing.T) {
 	}
 }
 
-// What no client can send nobody could ever give.
+// A client can't send these values, so a secret that contains one could never be
+// entered.
 func TestAnAdminSetsNoSecretThatCanNotBeSent(t *testing.T) {
 	b := newBench(t)
 	for _, test := range []struct{ password, answer, field string }{

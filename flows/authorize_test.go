@@ -18,7 +18,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// wantLive asks whether the protected path lets a token through.
+// wantLive checks whether the protected path accepts a token.
 func (b *bench) wantLive(token string, want *wire.Error) {
 	b.t.Helper()
 	session, err := b.Authorize(b.t.Context(), session.Requirement{Company: code}, []string{"Bearer " + token})
@@ -51,7 +51,7 @@ func TestOnlyAuthorizedSessionsPass(t *testing.T) {
 	}
 }
 
-// codeOf0 is codeOf for an error that may be nil.
+// codeOf0 is codeOf for a *wire.Error that may be nil.
 func codeOf0(e *wire.Error) string {
 	if e == nil {
 		return ""
@@ -71,7 +71,7 @@ func TestTokensAreHeldAsHashes(t *testing.T) {
 	}
 }
 
-// A session keeps its id through all its steps, and changes its token with each.
+// A session keeps its id through all its steps, while each step changes its token.
 func TestASessionKeepsItsID(t *testing.T) {
 	b := newBench(t)
 	b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = true, true })
@@ -102,7 +102,7 @@ func FuzzParseBearer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		token, err := wire.ParseBearer([]string{line})
-		// $ also matches before a newline at the end; \n is in no token.
+		// $ also matches before a newline at the end, but no token has \n.
 		if right := bearer.MatchString(line) && !strings.HasSuffix(line, "\n"); (err == nil) != right {
 			t.Fatalf("%q: got %v, want right %v", line, err, right)
 		}
@@ -112,7 +112,7 @@ func FuzzParseBearer(f *testing.F) {
 	})
 }
 
-// A token past its time is told so for an hour, then is as good as none.
+// For an hour after its end, a token is answered as expired, and later as unknown.
 func TestAnExpiredTokenIsToldSoForAnHour(t *testing.T) {
 	for _, state := range record.States[1:] {
 		t.Run(string(state), func(t *testing.T) {
@@ -133,17 +133,16 @@ func TestAnExpiredTokenIsToldSoForAnHour(t *testing.T) {
 			b.wrong(wire.ErrTokenInvalid, "auth/logout", token, nil)
 			b.wantLive(token, wire.ErrTokenInvalid)
 			if state == record.CheckPassword {
-				return // nobody keeps that it has expired
+				return // its expiry is not stored
 			}
-			b.clock.advance(-2*time.Hour - life) // it does not come back with the clock
+			b.clock.advance(-2*time.Hour - life) // setting the clock back does not revive it
 			b.wrong(wire.ErrTokenInvalid, "auth/logout", token, nil)
 		})
 	}
 }
 
-// What a client was told has expired stays so, on whatever node and whatever
-// the clocks do after; but for a token of checkpassword, of which nobody keeps
-// anything.
+// A token that was reported as expired stays expired, on all nodes and for all jumps
+// of the clocks. The exception is checkpassword, whose sessions are not stored.
 func TestAnExpiredTokenNeverRevives(t *testing.T) {
 	for _, state := range slices.DeleteFunc(slices.Clone(record.States[1:]), func(s record.State) bool { return s == record.CheckPassword }) {
 		t.Run(string(state), func(t *testing.T) {
@@ -172,7 +171,7 @@ func TestAnExpiredTokenNeverRevives(t *testing.T) {
 	}
 }
 
-// A stream that was cut since its session has expired was told so, too.
+// The same holds if Live reported the expiry, which cuts off a stream.
 func TestASessionThatLiveSawExpireNeverRevives(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.Authorized)
@@ -251,7 +250,7 @@ func TestIdleAndLifetime(t *testing.T) {
 		idle := b.company.Session.Idle
 		b.company.Session.Idle, b.company.Session.Lifetime = tenant.Duration(time.Minute), tenant.Duration(10*time.Minute)
 		b.clock.advance(time.Duration(idle) - time.Microsecond)
-		b.wantLive(token, nil) // as its login promised; from here on the new idle holds
+		b.wantLive(token, nil) // as promised at the login; from now on the new idle time applies
 		b.clock.advance(time.Minute)
 		b.wantLive(token, wire.ErrTokenExpired)
 	})
@@ -262,14 +261,14 @@ func TestIdleAndLifetime(t *testing.T) {
 		b.wantLive(token, nil)
 		b.clock.advance(-time.Hour)
 		b.wantLive(token, nil)
-		b.clock.advance(time.Hour + time.Hour - time.Microsecond) // which has shortened nothing
+		b.clock.advance(time.Hour + time.Hour - time.Microsecond) // the jump has shortened nothing
 		b.wantLive(token, nil)
 		b.clock.advance(24 * time.Hour)
 		b.wantLive(token, wire.ErrTokenExpired)
 	})
 }
 
-// A counted is a store that counts how often activity is written.
+// A counted is a session store that counts how often activity is written.
 type counted struct {
 	record.Sessions
 	touches atomic.Int64
@@ -330,7 +329,7 @@ func TestASessionOfARemovedCompanyIsInvalid(t *testing.T) {
 	}
 }
 
-// Of any number of requests that race with one token, one succeeds.
+// If requests race with one token, exactly one succeeds.
 func TestOneTokenOneSuccess(t *testing.T) {
 	for i := range flows.Routes {
 		route := &flows.Routes[i]
@@ -354,7 +353,7 @@ func TestOneTokenOneSuccess(t *testing.T) {
 	}
 }
 
-// A store that does not answer is never a pass.
+// brokenSessions is a store that does not answer. It must never let a request pass.
 type brokenSessions struct{ record.Sessions }
 
 var errBroken = errors.New("broken pipe")
@@ -389,8 +388,8 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// Each check is made before the next: a request that is wrong in two ways gets
-// the answer of the first.
+// Checks are made in a fixed order: a request with two faults gets the error of the
+// first check.
 func TestChecksRunInOrder(t *testing.T) {
 	b := newBench(t)
 	b.company.APIKeys = [][32]byte{sha256.Sum256([]byte("key"))}

@@ -27,8 +27,8 @@ import (
 	"github.com/mnemogate/mnemogate/store"
 )
 
-// A bench is a Service on a SQLite store with one company, one account and
-// gateways that keep what they are given.
+// A bench is a Service on a SQLite store, with one company, one account and gateways
+// that record their messages.
 type bench struct {
 	*flows.Service
 	t       *testing.T
@@ -50,7 +50,7 @@ const (
 	linkURL   = "https://app.example.com/recover#"
 )
 
-// cheap makes hashing cost next to nothing; what it costs is measured elsewhere.
+// cheap makes hashing almost free. Its real cost is measured elsewhere.
 var cheap = pw.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
 
 type clock struct {
@@ -70,21 +70,21 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// After lets nothing wait.
+// After returns a channel that is ready at once, so that nothing waits.
 func (c *clock) After(time.Duration) <-chan time.Time {
 	over := make(chan time.Time, 1)
 	over <- c.Now()
 	return over
 }
 
-// settle waits for what goes on behind answers.
+// settle waits for the work that goes on after answers.
 func settle(s *flows.Service) {
 	for s.Waiting() > 0 {
 		runtime.Gosched()
 	}
 }
 
-// An outbox is a gateway: it fails while broken is set.
+// An outbox is a gateway that records messages. It fails while broken is set.
 type outbox struct {
 	mu      sync.Mutex
 	sent    []message.Message
@@ -106,7 +106,7 @@ func (o *outbox) Send(_ context.Context, m message.Message) error {
 	return o.broken
 }
 
-// await waits until n messages were sent, some of them behind an answer.
+// await waits until n messages were sent, including those sent after an answer.
 func (o *outbox) await(n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -120,8 +120,8 @@ func (o *outbox) last(t *testing.T) message.Message {
 	return o.lastOf(t, "")
 }
 
-// lastOf returns the last message of a type, empty for any: a notice may come at
-// any moment, behind the answer that it is about.
+// lastOf returns the last message of a type, or of any type if kind is empty. Tests
+// need the type because a notice may be sent some time after its answer.
 func (o *outbox) lastOf(t *testing.T, kind string) message.Message {
 	t.Helper()
 	o.mu.Lock()
@@ -141,7 +141,7 @@ func (o *outbox) count() int {
 	return len(o.sent)
 }
 
-// A provider vouches for the user that the code names, as newGrant does.
+// A provider vouches for the user that the code names. See newGrant.
 type provider struct{}
 
 func (provider) Exchange(_ context.Context, g tenant.OAuthGrant) (tenant.OAuthUser, error) {
@@ -157,7 +157,7 @@ func (provider) Exchange(_ context.Context, g tenant.OAuthGrant) (tenant.OAuthUs
 
 var grants atomic.Int64
 
-// newGrant is a code that was never sent.
+// newGrant returns a code that was never sent.
 func newGrant(user string) string { return fmt.Sprint(user, " ", grants.Add(1)) }
 
 func newBench(t *testing.T) *bench {
@@ -226,7 +226,7 @@ func (b *bench) seed(seed manage.Seed) {
 	}
 }
 
-// update changes the account behind the flows' back.
+// update changes the account in the store, without the flows.
 func (b *bench) update(ending bool, change func(*record.Account)) {
 	b.t.Helper()
 	_, err := b.Accounts.Update(b.t.Context(), code, b.account, func(a *record.Account) (bool, error) {
@@ -241,8 +241,8 @@ func (b *bench) update(ending bool, change func(*record.Account)) {
 	}
 }
 
-// status gives the account a status without ending its sessions, as if that were
-// still on its way to them.
+// status sets the account's status without revoking its sessions, as if the
+// revocation were still on its way.
 func (b *bench) status(s record.Status) {
 	b.t.Helper()
 	b.update(false, func(a *record.Account) { a.Status = s })
@@ -265,7 +265,8 @@ func (b *bench) addCompany(code string) *tenant.Company {
 	return &company
 }
 
-// withoutPassword makes the account one that logs in with codes alone.
+// withoutPassword removes the password, so that the account logs in with codes
+// alone.
 func (b *bench) withoutPassword() {
 	b.t.Helper()
 	b.update(true, func(a *record.Account) { a.PasswordHash = "" })
@@ -292,7 +293,7 @@ func (b *bench) load() record.Account {
 	return a
 }
 
-// tally is how many wrong attempts of a kind are counted for the account.
+// failureCount returns the account's failure count of a kind.
 func (b *bench) failureCount(kind record.Kind) int {
 	b.t.Helper()
 	failures, err := b.Accounts.FailureCounts(b.t.Context(), record.FailureKey{Company: code, Account: b.account})
@@ -302,10 +303,11 @@ func (b *bench) failureCount(kind record.Kind) int {
 	return failures[kind].Count
 }
 
-// A captcha is solved by what begins with good; down makes its provider fail.
+// A captcha accepts responses that begin with "good". The response "down" makes it
+// fail.
 type captcha struct {
 	asked   atomic.Int64
-	address atomic.Value // that was told last
+	address atomic.Value // the address of the last call
 }
 
 func (c *captcha) Verify(_ context.Context, response, address string) (bool, error) {
@@ -317,7 +319,8 @@ func (c *captcha) Verify(_ context.Context, response, address string) (bool, err
 	return strings.HasPrefix(response, "good"), nil
 }
 
-// race runs n calls at once and counts what they answer: "" is a success.
+// race runs n calls at once and counts their error codes. The code of a success is
+// "".
 func race(n int, call func(i int) error) map[string]int {
 	var (
 		ready, done sync.WaitGroup
@@ -342,7 +345,7 @@ func race(n int, call func(i int) error) map[string]int {
 	return counts
 }
 
-// codeOf is the error_code, "" of a success.
+// codeOf returns the error_code, or "" for a success.
 func codeOf(err error) string {
 	if err == nil {
 		return ""
@@ -353,7 +356,7 @@ func codeOf(err error) string {
 	return err.Error()
 }
 
-// addressOf is the i-th of many addresses.
+// addressOf returns the i-th of many addresses.
 func addressOf(i int) string { return fmt.Sprintf("198.51.%d.%d", i/250, i%250+1) }
 
 type object map[string]any
@@ -382,7 +385,7 @@ func (b *bench) serveAs(company, address, path, token string, body object) (flow
 	return b.Serve(b.t.Context(), request)
 }
 
-// wrong is serve where it has to fail.
+// wrong is serve for a request that must fail.
 func (b *bench) wrong(want *wire.Error, path, token string, body object) {
 	b.t.Helper()
 	if _, err := b.serve(path, token, body); !errors.Is(err, want) {
@@ -390,7 +393,7 @@ func (b *bench) wrong(want *wire.Error, path, token string, body object) {
 	}
 }
 
-// must is serve where it has to succeed.
+// must is serve for a request that must succeed.
 func (b *bench) must(path, token string, body object) flows.Reply {
 	b.t.Helper()
 	reply, err := b.serve(path, token, body)
@@ -400,7 +403,8 @@ func (b *bench) must(path, token string, body object) flows.Reply {
 	return reply
 }
 
-// sessionIn takes the account into a state, by the routes that lead there.
+// sessionIn brings the account into a state through the routes that lead there, and
+// returns the token.
 func (b *bench) sessionIn(state record.State) string {
 	b.t.Helper()
 	login := object{"login_id": email}
@@ -432,7 +436,7 @@ func (b *bench) sessionIn(state record.State) string {
 	return ""
 }
 
-// goodBody is a body with which the route succeeds, as far as the body decides.
+// goodBody returns a body with which the route succeeds, as far as the body decides.
 func (b *bench) goodBody(path string) object {
 	b.t.Helper()
 	switch path {
@@ -462,7 +466,7 @@ func (b *bench) goodBody(path string) object {
 	return object{}
 }
 
-// refusal is what a request's error adds to its code; empty if nothing.
+// refusal returns the details that an error adds to its code, or the zero value.
 func refusal(err error) wire.Refusal {
 	if r, ok := errors.AsType[*wire.Refusal](err); ok {
 		return *r

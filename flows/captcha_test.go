@@ -8,7 +8,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// captchaBodies are requests that need a captcha_response, good but for that.
+// captchaBodies returns requests that lack only the captcha_response they need.
 func captchaBodies() map[string]object {
 	return map[string]object{
 		"auth/checkpassword":    {"password": password},
@@ -25,7 +25,7 @@ func (b *bench) solve(company, address, path, token, response string) error {
 	return err
 }
 
-// newCaptchaBench has a captcha due from the first password on.
+// newCaptchaBench returns a bench that requires a captcha for every password.
 func newCaptchaBench(t *testing.T) (*bench, *captcha) {
 	b := newBench(t)
 	asked := &captcha{}
@@ -72,7 +72,8 @@ func TestBadCaptchasAreCountedExactlyUnderRaces(t *testing.T) {
 	}
 }
 
-// Providers trim what surrounds a response. No such one is asked for, or used up.
+// Providers trim spaces around a response. mnemogate rejects such a response without
+// asking the provider, and the trimmed one stays unused.
 func TestACaptchaResponseHasNoSpacesAround(t *testing.T) {
 	b, asked := newCaptchaBench(t)
 	for i, spaced := range []string{"good ", " good", "good\n", "\tgood", "good\u00a0", "\u2003good", "good\ufeff", "good\u001c", "good\u200b"} {

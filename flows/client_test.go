@@ -11,7 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// A starter is a provider that says where its logins begin.
+// A starter is a provider that knows where its logins begin.
 type starter func(context.Context) (tenant.OAuthStart, error)
 
 func (s starter) Start(ctx context.Context) (tenant.OAuthStart, error) { return s(ctx) }
@@ -29,7 +29,7 @@ func (b *bench) clientConfig() (config tenant.ClientConfig, raw string) {
 	return config, string(marshalled)
 }
 
-// With hardened, what holds depends on an account that is not known yet.
+// With hardened, the minimum length depends on the account, which is not known yet.
 func TestClientConfigSaysWhatHardenedAsksFor(t *testing.T) {
 	b := newBench(t)
 	b.company.Hardened = true
@@ -49,8 +49,8 @@ func TestClientConfigSaysWhatHardenedAsksFor(t *testing.T) {
 	}
 }
 
-// Providers are asked side by side, for so long; one that does not say where its
-// logins begin, or is broken, takes nothing but that away.
+// Providers are asked in parallel and with a timeout. If one fails, only its
+// authorize_url is missing.
 func TestClientConfigDoesNotWaitForProviders(t *testing.T) {
 	b := newBench(t)
 	silent := starter(func(ctx context.Context) (tenant.OAuthStart, error) {

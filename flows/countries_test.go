@@ -11,7 +11,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Of two phones of one country, the budget of which is one SMS, one gets it.
+// With a budget of one SMS per country, only one of two phones of the same country
+// gets an SMS.
 func TestWhichPhonesAreOfOneCountry(t *testing.T) {
 	for _, c := range []struct {
 		countries []string
@@ -42,8 +43,8 @@ func TestWhichPhonesAreOfOneCountry(t *testing.T) {
 	}
 }
 
-// A phone of another country gets no SMS, of whatever kind, and whoever waits for one
-// is told so; a backup code and a fixed code need none.
+// A phone of another country gets no SMS of any type, and users who wait for a code
+// get an error. Backup codes and fixed codes still work.
 func TestOtherCountriesGetNoSMS(t *testing.T) {
 	b := newBench(t)
 	b.company.Limits.SMSCountries = []string{"+371", "+3705"}
@@ -67,7 +68,7 @@ func TestOtherCountriesGetNoSMS(t *testing.T) {
 
 	b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = false, true })
 	token = b.must("auth/checkcredentials", "", object{"login_id": phone, "password": password}).SessionToken
-	b.must("auth/setpassword", token, object{"new_password": "another battery"}) // and its notice
+	b.must("auth/setpassword", token, object{"new_password": "another battery"}) // and no notice of it by SMS
 	settle(b.Service)
 	b.withoutPassword()
 	b.company.OTP.Fixed = []tenant.FixedCode{{Code: "123456", Phones: []string{phone}}}
@@ -77,7 +78,7 @@ func TestOtherCountriesGetNoSMS(t *testing.T) {
 	}
 }
 
-// Events of an SMS code name the country of its phone, and so do the refusals of its
+// Events of an SMS code name the country of its phone, and so do the refusals by its
 // budgets. Events of other codes name none.
 func TestEventsNameTheCountryOfAnSMSCode(t *testing.T) {
 	b := newBench(t)

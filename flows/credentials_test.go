@@ -10,8 +10,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// An unknown login id, an account without a password and a wrong password
-// can't be told apart: codes, captcha, locks, and until when.
+// An unknown login id, an account without a password and a wrong password get the
+// same answers: codes, captcha, locks and Retry-After.
 func TestCheckCredentialsTreatsAllFailuresAlike(t *testing.T) {
 	transcript := func(prepare func(*bench) string) []string {
 		b := newBench(t)

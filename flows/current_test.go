@@ -13,7 +13,7 @@ func asking(token string) *flows.Request {
 	return &flows.Request{Company: code, Authorization: []string{"Bearer " + token}, Address: "192.0.2.1"}
 }
 
-// The successor is the same session: its ID, its login, its lifetime.
+// The new token belongs to the same session, with the same ID, login and lifetime.
 func TestASuccessorIsTheSameSession(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.Authorized)
@@ -48,7 +48,8 @@ func TestASuccessorIsTheSameSession(t *testing.T) {
 	b.wantLive(token, wire.ErrTokenExpired)
 }
 
-// A cookie comes to each company of a site, and to one of them its end.
+// The browser sends a cookie to each company of a site, so any company can log its
+// session out.
 func TestAnEndIsTheTokensWhicheverCompanyHearsOfIt(t *testing.T) {
 	b := newBench(t)
 	b.addCompany("other")
@@ -63,8 +64,8 @@ func TestAnEndIsTheTokensWhicheverCompanyHearsOfIt(t *testing.T) {
 	}
 }
 
-// Asking prolongs nothing, and no other than an authorized token has a successor or
-// is ended without a key.
+// Reading a session does not prolong it. Only an authorized token can be exchanged,
+// or be revoked without a key.
 func TestAskingForASessionChangesNothing(t *testing.T) {
 	for _, state := range record.States[1:] {
 		t.Run(string(state), func(t *testing.T) {

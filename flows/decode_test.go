@@ -150,7 +150,7 @@ func TestProviderIDIsAnInteger(t *testing.T) {
 	}
 }
 
-// requests has one of each request with fields, and what its strings may hold.
+// requests has one request of each type with fields, and the limits of its strings.
 var requests = []struct {
 	request any
 	longest map[string]int
@@ -167,7 +167,7 @@ var requests = []struct {
 	{checkLinkRequest{}, map[string]int{"token": 128}},
 }
 
-// Limits are counted in characters, not bytes.
+// Limits count characters, not bytes.
 func TestLimits(t *testing.T) {
 	for _, r := range requests {
 		typ := reflect.TypeOf(r.request)
@@ -237,7 +237,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// walk looks at a value for what decode must have refused, by another JSON package.
+// walk checks with another JSON package that a value has nothing that Decode must
+// refuse.
 func walk(d *json.Decoder, depth int) error {
 	t, err := d.Token()
 	if err != nil {

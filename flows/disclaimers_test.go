@@ -16,7 +16,7 @@ var (
 	privacy = wire.Disclaimer{Code: "privacy", Version: "1"}
 )
 
-// accepted is what is written to the account.
+// accepted returns the acceptances that are stored with the account.
 func (b *bench) accepted() []string {
 	b.t.Helper()
 	var all []string
@@ -49,19 +49,19 @@ func TestAllRequiredDisclaimersMustBeAccepted(t *testing.T) {
 					t.Errorf("%v: got disclaimers_required %v, want both", accept, got)
 				}
 			}
-			wantAccepted(t, b) // a step that failed writes nothing
+			wantAccepted(t, b) // a step that fails writes nothing
 			reply, err := call([]string{"other", "privacy", "terms", "terms"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			wantStep(t, reply, record.Authorized)
-			wantAccepted(t, b, "privacy 1 12:00:00", "terms 1 12:00:00") // and nothing that is not required
+			wantAccepted(t, b, "privacy 1 12:00:00", "terms 1 12:00:00") // and no disclaimer that is not required
 			b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 		})
 	}
 }
 
-// A wrong password is told before the disclaimers are looked at.
+// A wrong password is reported before the disclaimers are checked.
 func TestDisclaimersComeBehindTheSecret(t *testing.T) {
 	b := newBench(t)
 	b.company.Disclaimers = []wire.Disclaimer{terms}
@@ -73,8 +73,8 @@ func TestDisclaimersComeBehindTheSecret(t *testing.T) {
 	b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "x"})
 }
 
-// What was accepted with the password is carried to the step that authorizes,
-// which writes it, and looks at what is required then.
+// Disclaimers that were accepted with the password are carried to the step that
+// authorizes. That step checks what is required by then, and writes the acceptances.
 func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 	accept := object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms"}}
 
@@ -93,7 +93,7 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 		b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = true, true })
 		b.company.Disclaimers = []wire.Disclaimer{terms}
 		token := b.must("auth/checkcredentials", "", accept).SessionToken
-		b.company.Disclaimers = []wire.Disclaimer{terms, privacy} // one becomes pending on the way
+		b.company.Disclaimers = []wire.Disclaimer{terms, privacy} // privacy becomes pending during the login
 		_, err := b.serve("auth/checkotp", token, object{"otp": b.sms.last(t).Code})
 		wantError(t, err, wire.ErrDisclaimerInvalid)
 		if got := refusal(err).Disclaimers; len(got) != 1 || got[0] != privacy {
@@ -130,8 +130,8 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 	})
 }
 
-// A disclaimer can become pending while a user thinks of a new password: it is
-// accepted with that. After a recovery it waits for the login.
+// A disclaimer may become pending while a user thinks of a new password. The user
+// accepts it together with the new password or, after a recovery, at the next login.
 func TestANewPasswordComesWithWhatBecamePending(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.SetPassword)

@@ -19,15 +19,16 @@ import (
 
 type witnessKey struct{}
 
-// witness is the bench's observer: it keeps what comes from a call of Serve.
+// witness is the observer of the bench. It keeps the events of a call of Serve.
 func witness(ctx context.Context, e record.Event) {
 	if seen, ok := ctx.Value(witnessKey{}).(*[]record.Event); ok {
 		*seen = append(*seen, e)
 	}
 }
 
-// Serve makes every test of a flow one of its events: a request has one event of
-// its outcome, the last one, and no event has a field that its kind does not list.
+// Serve checks the events of every request that a test makes. A request has exactly
+// one event with its outcome, which is the last, and no event has fields that its
+// kind does not list.
 func (b *bench) Serve(ctx context.Context, r *flows.Request) (flows.Reply, error) {
 	var seen []record.Event
 	reply, err := b.Service.Serve(context.WithValue(ctx, witnessKey{}, &seen), r)
@@ -117,7 +118,7 @@ func checkEvent(t *testing.T, e record.Event) {
 	}
 }
 
-// record keeps all events from now on.
+// record collects all events from now on.
 func (b *bench) record() *[]record.Event {
 	var all []record.Event
 	inner := b.Observe
@@ -215,8 +216,8 @@ func TestPanicIsAnEvent(t *testing.T) {
 	}
 }
 
-// Each lock is one event when it is reached, however many requests it then
-// refuses, and the refusals name it.
+// A lock emits one event when it is reached, no matter how many requests it refuses
+// afterwards. The refusals name the lock.
 func TestEachLockIsOneEvent(t *testing.T) {
 	login := object{"login_id": email}
 	wrongPassword := func(b *bench) error {
@@ -232,9 +233,9 @@ func TestEachLockIsOneEvent(t *testing.T) {
 	}
 	one := tenant.Rate{N: 1, Per: time.Hour}
 	for lock, test := range map[string]struct {
-		reason wire.Reason // that the client is told
+		reason wire.Reason // in the answer
 		limits func(*tenant.Company)
-		state  record.State // of a session that the tries need
+		state  record.State // of the session that the attempts need
 		try    func(b *bench) error
 		with   func(b *bench, token string) error
 	}{
@@ -308,7 +309,7 @@ func TestEachLockIsOneEvent(t *testing.T) {
 func TestEachLockHasAReason(t *testing.T) {
 	locks := 0
 	for _, kind := range flows.EventKinds {
-		if strings.HasPrefix(kind.Name, "mnemogate.lock.") && kind.Name != record.LockSMSCountries { // whose reason is LockSMSCountry's
+		if strings.HasPrefix(kind.Name, "mnemogate.lock.") && kind.Name != record.LockSMSCountries { // its reason is that of LockSMSCountry
 			locks++
 		}
 	}
@@ -317,7 +318,7 @@ func TestEachLockHasAReason(t *testing.T) {
 	}
 }
 
-// Counters that refuse are told of once in their window, and again in the next.
+// A counter that refuses emits one event per window.
 func TestLockIsToldOfAgainInTheNextWindow(t *testing.T) {
 	b := newBench(t)
 	b.company.Limits.FailuresPerAddress = tenant.Rate{N: 1, Per: time.Minute}
@@ -398,7 +399,7 @@ func TestBoundIdentityIsAnEvent(t *testing.T) {
 	}
 }
 
-// People type passwords where login ids go: no event has what was typed.
+// Users sometimes type a password as login id, so no event contains what was typed.
 func TestEventsHoldNothingThatWasTyped(t *testing.T) {
 	const typed = "hunter2-typed"
 	var all []record.Event
@@ -425,7 +426,7 @@ func TestEventsHoldNothingThatWasTyped(t *testing.T) {
 			}
 			_, _ = b.serve(route.Path, typed, nil)
 			_, _ = b.serveAs(typed, "192.0.2.1", route.Path, token, nil)
-			b.clock.advance(time.Hour) // so that no lock spares the rest
+			b.clock.advance(time.Hour) // so that no lock refuses the rest
 		}
 		all = append(all, *seen...)
 	}
@@ -441,7 +442,7 @@ func TestEventsHoldNothingThatWasTyped(t *testing.T) {
 	}
 }
 
-// Without an observer nothing is built.
+// Without an observer, no events are built.
 func TestNobodyNeedsToObserve(t *testing.T) {
 	b := newBench(t)
 	b.Observe = nil
@@ -456,7 +457,7 @@ func TestNobodyNeedsToObserve(t *testing.T) {
 	}
 }
 
-// signIn is sessionIn(Authorized) where nobody observes.
+// signIn is sessionIn(Authorized) without an observer.
 func (b *bench) signIn() string {
 	b.t.Helper()
 	reply, err := b.Service.Serve(b.t.Context(), &flows.Request{
@@ -472,8 +473,8 @@ func (b *bench) signIn() string {
 	return reply.SessionToken
 }
 
-// eventTable is the list of events in docs/operators.md. The routes' differ in their names
-// only: they have two rows together.
+// eventTable returns the list of events in docs/operators.md. The events of routes
+// differ only in their names, so two rows describe them all.
 func eventTable() string {
 	var b strings.Builder
 	b.WriteString("| Event | When | Fields beside name and time |\n| --- | --- | --- |\n")

@@ -12,15 +12,15 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A target that a file is named after is in that file's tests; here is the rest.
+// This file has the fuzz targets of code that has no fuzz test in a file of its own.
 
-// said are the messages about bodies. All else in them would be the sender's.
+// said matches the messages about bodies. Other text could come from the sender.
 var said = regexp.MustCompile(`^(The field [a-z_]+ (must be spelled exactly so|is missing or empty|is longer than \d+ characters|has more than \d+ elements|has the wrong type)\.` +
 	`|The body contains a NUL character\.|The body has the same key twice\.|The body must be one JSON object.*\.` +
 	`|Each element of [a-z_]+ must have 1 to \d+ characters\.)$`)
 
-// FuzzEveryBody decodes a body for a route: what is taken is within the limits
-// and means the same when it is written anew.
+// FuzzEveryBody decodes a body for a route. An accepted body must be within the
+// limits and keep its meaning when it is encoded again.
 func FuzzEveryBody(f *testing.F) {
 	for i, body := range []string{
 		`{"login_id":"a"}`, `{"password":"b","captcha_response":"c","accept_disclaimers":["d","e"]}`, `{"otp":"123456"}`, `{"backup_code":null,"otp":"1"}`, ``,

@@ -17,8 +17,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// laps are accounts between the loading of which, by a login, and what it does
-// then, something happens.
+// laps is an account store that calls then after a login has loaded its account and
+// before the login goes on.
 type laps struct {
 	record.Accounts
 	then func()
@@ -59,7 +59,8 @@ func TestTheEndOfACompanysSessionsLeavesNoTokenOfBefore(t *testing.T) {
 	})
 }
 
-// Whether a token ends with the company's tells nobody whether there is an account.
+// Revoking all sessions of a company must not reveal whether a login id has an
+// account.
 func TestDecoysEndWithTheirCompany(t *testing.T) {
 	for _, who := range []string{email, "nobody@example.com"} {
 		b := hardenedBench(t)
@@ -94,7 +95,8 @@ func TestALoginThatTheEndOfAllSessionsOvertakesLeavesNone(t *testing.T) {
 	b.must("auth/checkcredentials", "", credentials)
 }
 
-// What had its answer before all sessions were ended is ended, whatever races.
+// A login that was answered before all sessions were revoked is revoked with them,
+// even in races.
 func TestLoginsThatRaceWithTheEndOfAllSessions(t *testing.T) {
 	b := newBench(t)
 	b.company.Limits.LoginsPerAddress = tenant.Rate{N: 10_000, Per: time.Minute}
@@ -115,7 +117,7 @@ func TestLoginsThatRaceWithTheEndOfAllSessions(t *testing.T) {
 					}
 					continue
 				}
-				_, _ = b.authorize(reply.SessionToken) // which remembers it
+				_, _ = b.authorize(reply.SessionToken) // so that memory remembers it
 				mu.Lock()
 				if late {
 					after = append(after, reply.SessionToken)

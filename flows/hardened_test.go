@@ -30,7 +30,7 @@ func hardenedBench(t *testing.T) *bench {
 	return b
 }
 
-// shape is all that an answer shows, but for what is drawn at random.
+// shape returns all that a client sees of an answer, except random values.
 func shape(reply flows.Reply, err error) string {
 	r := refusal(err)
 	token := ""
@@ -41,8 +41,8 @@ func shape(reply flows.Reply, err error) string {
 		reply.Verification, " ", reply.UserPhone, reply.CaptchaRequired, reply.DisclaimersRequired, reply.UserEmail, reply.ControlQuestion)
 }
 
-// A script is a story of one login id, from several addresses; each line of its
-// transcript is an answer.
+// A script makes requests for one login id, from several addresses. Each answer is a
+// line of its transcript.
 type script func(b *bench, id string, say func(flows.Reply, error) flows.Reply)
 
 var scripts = map[string]script{
@@ -86,7 +86,7 @@ var scripts = map[string]script{
 			return say(b.serve("auth/recovery/recover", "", body)).SessionToken
 		}
 		token := begin(nil)
-		for range 15 { // a code is spent by the first attempt
+		for range 15 { // the first attempt uses the code up
 			say(b.serve("auth/recovery/checkotp", token, object{"otp": "no code"}))
 		}
 		for range 3 {
@@ -162,10 +162,10 @@ var scripts = map[string]script{
 	},
 }
 
-// guesses are wrong codes of recoveries, until no more is looked at: two for each
-// code, of which the first counts.
+// guesses sends wrong codes in recoveries until the lock: two for each code, of
+// which the first counts.
 func guesses(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
-	b.company.Limits.SMSPerPhone.N = 1000 // which is used up as fast as the codes
+	b.company.Limits.SMSPerPhone.N = 1000 // otherwise it would be used up together with the codes
 	for i := range b.company.Limits.WrongCodes.N + 1 {
 		token := say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE", "captcha_response": fmt.Sprint("good", i)}))).SessionToken
 		if i%2 == 1 {
@@ -183,8 +183,8 @@ func authorize(b *bench, token string) error {
 	return err
 }
 
-// Whoever does not know the secrets can't tell what login id has an account,
-// nor what that account can be recovered by.
+// A client that does not know the secrets can't find out which login ids have an
+// account, nor how that account can be recovered.
 func TestHardenedAnswersAlike(t *testing.T) {
 	t.Parallel()
 	transcript := func(t *testing.T, run script, id string, prepare func(*record.Account)) []string {
@@ -228,9 +228,9 @@ func TestHardenedAnswersAlike(t *testing.T) {
 	}
 }
 
-// Tokens of unknown login ids have no mark of their own: those of a login are as
-// long as an account's, and of no bucket; those of a recovery are as steady as an
-// account's, and differ from one login id to the next.
+// Tokens do not reveal unknown login ids. At a login they are as long as an
+// account's and belong to no bucket. In a recovery, a login id always has the same
+// bucket, like an account, and different login ids have different buckets.
 func TestDecoyTokensHaveNoMark(t *testing.T) {
 	b := hardenedBench(t)
 	known := b.must("auth/login", "", object{"login_id": email}).SessionToken
@@ -239,7 +239,7 @@ func TestDecoyTokensHaveNoMark(t *testing.T) {
 	}
 	solved := 0
 	bucket := func(id string) int {
-		b.clock.advance(time.Hour) // for the next SMS
+		b.clock.advance(time.Hour) // so that the next SMS is allowed
 		solved++
 		token := b.must("auth/recovery/recover", "", object{"login_id": id, "captcha_response": fmt.Sprint("good", solved), "method": "PHONE"}).SessionToken
 		return record.TokenHash(sha256.Sum256([]byte(token))).Bucket()
@@ -275,8 +275,9 @@ func TestADecoyNeverPasses(t *testing.T) {
 	}
 }
 
-// A recovery by phone shows no phone but the one that was sent: a mask would tell
-// the country of a known login id's, and of an unknown one's none would be right.
+// A recovery by phone shows a phone only if the client sent it. The mask of a known
+// account's phone would reveal its country, and no mask could be made up for an
+// unknown login id.
 func TestARecoveryShowsNoPhoneButTheOneThatWasSent(t *testing.T) {
 	b := hardenedBench(t)
 	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "+4915112345678", Phone: "+37060099999"}})
@@ -293,8 +294,8 @@ func TestARecoveryShowsNoPhoneButTheOneThatWasSent(t *testing.T) {
 	}
 }
 
-// slowAtFirst is a gateway that fails to send its first message: it takes that, and
-// a while later tells why not.
+// slowAtFirst is a gateway that fails to send its first message, and reports the
+// failure only after a while.
 type slowAtFirst struct {
 	*outbox
 	fail  chan error
@@ -394,7 +395,7 @@ func TestHardenedPasswordsAreLongerWithoutASecondFactor(t *testing.T) {
 	b.must("auth/setpassword", token, object{"new_password": "fourteen chars"})
 }
 
-// goodBodyOfLink is goodBody of checklink where mails are sent after the answer.
+// goodBodyOfLink is goodBody of checklink for mails that are sent after the answer.
 func (b *bench) goodBodyOfLink() object {
 	b.t.Helper()
 	before := b.mail.count()
@@ -403,8 +404,8 @@ func (b *bench) goodBodyOfLink() object {
 	return object{"token": strings.TrimPrefix(b.mail.last(b.t).Link, linkURL)}
 }
 
-// What a hardened company tells at login is the same for everyone: all of its
-// disclaimers, and no status.
+// A login at a hardened company gets the same answer for everyone: all disclaimers
+// of the company, and no status.
 func TestALoginTellsNothingOfAnAccount(t *testing.T) {
 	b := hardenedBench(t)
 	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}, {Code: "privacy", Version: "1"}}
@@ -434,8 +435,8 @@ func TestALoginTellsNothingOfAnAccount(t *testing.T) {
 	}
 }
 
-// What is counted under one login id of an account does not show under another;
-// it holds all the same.
+// Attempts with one login id of an account do not show with another login id, but
+// they count all the same.
 func TestCountsTellNothingOfAnotherLoginID(t *testing.T) {
 	b := hardenedBench(t)
 	b.company.Captcha = nil
@@ -458,7 +459,7 @@ func TestCountsTellNothingOfAnotherLoginID(t *testing.T) {
 
 }
 
-// A password that is disabled is not looked at, whichever login id is sent.
+// A disabled password is never compared, whichever login id the client sends.
 func TestADisabledPasswordTellsNothing(t *testing.T) {
 	b := hardenedBench(t)
 	b.company.Captcha = nil
@@ -475,8 +476,8 @@ func TestADisabledPasswordTellsNothing(t *testing.T) {
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 }
 
-// Budgets that recoveries use up under one login id of an account do not show
-// under another; no more is sent than the account may be sent.
+// The budgets that recoveries with one login id use up do not show with another
+// login id. Even so, the account gets no more messages than its own budget allows.
 func TestBudgetsTellNothingOfAnotherLoginID(t *testing.T) {
 	for method, limit := range map[tenant.Method]func(*tenant.Limits) *tenant.Rate{
 		tenant.ByPhone: func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerAccount },
@@ -499,7 +500,7 @@ func TestBudgetsTellNothingOfAnotherLoginID(t *testing.T) {
 				}
 				wantError(t, recover(id), wire.ErrRestricted)
 			}
-			b.Close() // which waits for what is sent later
+			b.Close() // waits for messages that are sent later
 			if sent := b.sms.count() + b.mail.count(); sent != n {
 				t.Errorf("%d were sent, want %d", sent, n)
 			}

@@ -18,7 +18,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// How other programs hash a password: as it was typed.
+// importedKinds hashes a password as other programs do, without normalizing it.
 var importedKinds = map[string]func(t *testing.T, password string) string{
 	"bcrypt": bcryptHash,
 	"bcrypt_sha256": func(t *testing.T, password string) string {
@@ -52,8 +52,8 @@ func (b *bench) login(password string) error {
 	return err
 }
 
-// Passwords that NFKC changes: as they were typed where the hash was made, and
-// in another spelling.
+// NFKC changes these passwords. Users can enter them as they were typed when the
+// hash was made, or in another spelling.
 func TestAnImportedHashIsOfThePasswordAsItWasTyped(t *testing.T) {
 	for typed, other := range map[string]string{
 		"flat of 50m²":           "flat of 50m2",
@@ -73,7 +73,7 @@ func TestAnImportedHashIsOfThePasswordAsItWasTyped(t *testing.T) {
 				if stored := b.load().PasswordHash; !strings.HasPrefix(stored, "$argon2id$") || stored == imported {
 					t.Error("the hash was not replaced")
 				}
-				for _, spelling := range []string{typed, other} { // from now on they are one
+				for _, spelling := range []string{typed, other} { // from now on both spellings are the same password
 					if err := b.login(spelling); err != nil {
 						t.Errorf("%+q after that: %v", spelling, err)
 					}
@@ -91,9 +91,9 @@ func TestAnImportedHashMayBeOfTheNormalisedPassword(t *testing.T) {
 	}
 }
 
-// A password costs one hash, or two if NFKC changes it and its normalised form is
-// wrong: whether it is compared with a hash of our own, an imported one or none.
-// Both are one attempt.
+// A password costs one hash, or two if NFKC changes it and its normalized form is
+// wrong. This holds for hashes of our own, imported hashes and accounts without one.
+// Both hashes count as one attempt.
 func TestBothFormsOfAPasswordAreOneAttempt(t *testing.T) {
 	for name, prepare := range map[string]func(b *bench){
 		"our own":    func(*bench) {},
@@ -113,7 +113,7 @@ func TestBothFormsOfAPasswordAreOneAttempt(t *testing.T) {
 					t.Errorf("%q costs %d hashes, want %d", wrong, got, want)
 				}
 			}
-			wantError(t, b.login("wrong"), wire.ErrRestricted) // after two attempts, no less
+			wantError(t, b.login("wrong"), wire.ErrRestricted) // after exactly two attempts
 		})
 	}
 }
@@ -130,8 +130,8 @@ func TestARightPasswordCostsOneHash(t *testing.T) {
 	}
 }
 
-// bcrypt looks at 72 bytes. Whoever goes wrong behind them gets in, as before the
-// import, but must not make theirs the password.
+// bcrypt compares only 72 bytes. A user with a mistake after them still gets in, as
+// before the import. The login must not store the mistyped password.
 func TestAHashThatMayHaveCutThePasswordIsKept(t *testing.T) {
 	long := strings.Repeat("long password ", 6) // 84 bytes
 	for _, c := range []struct {
@@ -175,8 +175,7 @@ func TestThePresentPasswordIsKnownAsItWasTyped(t *testing.T) {
 	b.wrong(wire.ErrPasswordSame, "auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "flat of 50m²"})
 }
 
-// The company's own parameters may make more expensive hashes than those that are
-// taken from elsewhere.
+// The company's own parameters may be more expensive than those that imports accept.
 func TestPlainPasswordsAreHashedWithParametersThatNoImportMayHave(t *testing.T) {
 	b := newBench(t)
 	b.company.Password.Argon2id = pw.Argon2id{MemoryKiB: 262144, Iterations: 5, Parallelism: 1}

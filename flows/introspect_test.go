@@ -9,7 +9,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/session"
 )
 
-// What memory says is what the store says, and neither is prolonged by it.
+// Introspection gives the same answer from memory and from the store, and does not
+// prolong the session.
 func TestIntrospectionChangesNothing(t *testing.T) {
 	for name, remembering := range map[string]bool{"from the store": false, "from memory": true} {
 		t.Run(name, func(t *testing.T) {
@@ -43,14 +44,14 @@ func TestIntrospectionChangesNothing(t *testing.T) {
 			if remembering && counting.gets.Load() != 1 {
 				t.Errorf("the store was asked %d times, want once", counting.gets.Load())
 			}
-			if _, err := b.authorize(token); err != nil { // which prolongs it
+			if _, err := b.authorize(token); err != nil { // this prolongs it
 				t.Fatal(err)
 			}
 			want.Expires = b.clock.Now().Add(time.Duration(b.company.Session.Idle)).Unix()
 			ask(want)
 			b.clock.advance(time.Duration(b.company.Session.Idle))
 			ask(manage.Introspection{})
-			b.clock.advance(-time.Duration(b.company.Session.Idle)) // whatever the clocks do
+			b.clock.advance(-time.Duration(b.company.Session.Idle)) // setting the clock back does not revive it
 			ask(manage.Introspection{})
 		})
 	}

@@ -31,10 +31,10 @@ func TestADisclaimerIsInALanguageOfItsReader(t *testing.T) {
 		"fr":           {"Terms", "https://example.com/terms"},
 		"lt-LT":        {"Sąlygos", "https://example.com/lt"},
 		"fr, lt":       {"Sąlygos", "https://example.com/lt"},
-		"lt;q=0.5, de": {"Sąlygos", "https://example.com/de"}, // each text in the best language that it is there in
+		"lt;q=0.5, de": {"Sąlygos", "https://example.com/de"}, // each text in the best language that has it
 		"pt":           {"Termos", "https://example.com/terms"},
 		"zh-TW":        {"Terms", "https://example.com/terms"}, // another script
-		"uk":           {"Terms", "https://example.com/terms"}, // a relative, which is none of theirs
+		"uk":           {"Terms", "https://example.com/terms"}, // a related language that matches none of these
 		"*":            {"Terms", "https://example.com/terms"},
 	} {
 		tags, _, err := language.ParseAcceptLanguage(accept)

@@ -40,7 +40,7 @@ func TestPasswordsAreLockedAndUnlocked(t *testing.T) {
 	}
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 	b.wrong(wire.ErrRestricted, "auth/checkpassword", before, object{"password": password})
-	b.must("auth/oauth", "", b.goodBody("auth/oauth")) // which needs no password
+	b.must("auth/oauth", "", b.goodBody("auth/oauth")) // needs no password
 
 	b.clock.advance(time.Duration(limits.LockFor) - 5*time.Minute - time.Microsecond)
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
@@ -54,7 +54,7 @@ func TestPasswordsAreLockedAndUnlocked(t *testing.T) {
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 }
 
-// disable fails until the password no longer works.
+// disable sends wrong passwords until the password is disabled.
 func (b *bench) disable(loginID string) {
 	b.t.Helper()
 	limits := &b.company.Limits
@@ -76,8 +76,8 @@ func TestAPasswordIsDisabledUntilItIsSetAnew(t *testing.T) {
 	b.fail(b.company.Limits.LockAfter-1, email)
 }
 
-// An account without a password has none to disable: strangers must not be
-// able to shut it out for good. The lock holds as for others.
+// An account without a password can't have it disabled: otherwise strangers could
+// lock the user out for good. The temporary lock still applies.
 func TestAnAccountWithoutAPasswordIsLockedButNotDisabled(t *testing.T) {
 	b := newBench(t)
 	b.withoutPassword()
@@ -101,7 +101,7 @@ func TestTheLockWithARightPasswordAmongMany(t *testing.T) {
 		_, err := b.serveAs(code, addressOf(i), "auth/checkpassword", token, object{"password": given})
 		return err
 	})
-	// If it comes in time, its token is gone.
+	// If the right password comes in time, it uses the token up.
 	if looked := got["auth.password.invalid"]; looked > 2*b.company.Limits.LockAfter || got[""] == 0 && looked > b.company.Limits.LockAfter {
 		t.Errorf("got %v", got)
 	}
@@ -163,8 +163,8 @@ func TestFailuresOfAnAddressAreCounted(t *testing.T) {
 	}
 }
 
-// Passwords of an address are counted before they are compared, right or wrong,
-// also of login ids that no account has: one too many costs no hash.
+// Passwords are counted for their address before they are compared, whether right or
+// wrong, and also for unknown login ids. A password beyond the limit is not hashed.
 func TestPasswordsOfAnAddressAreCounted(t *testing.T) {
 	const limit = 7
 	for _, c := range []struct {
@@ -213,8 +213,8 @@ func (b *bench) countHashes() *atomic.Int64 {
 	return &n
 }
 
-// What is refused before the password is looked at is none that was compared;
-// and where no more may be, no captcha is verified.
+// A request that is refused before its password is compared does not count. At the
+// limit, no captcha is verified.
 func TestOnlyPasswordsThatAreComparedAreCounted(t *testing.T) {
 	for _, r := range passwordRoutes {
 		t.Run(r.path, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestOnlyPasswordsThatAreComparedAreCounted(t *testing.T) {
 	}
 }
 
-// The company's budget, not the account's, is what two accounts share.
+// Two accounts share the budget of their company, but not those of the accounts.
 func TestBudgetsBelongToWhatTheyAreNamedAfter(t *testing.T) {
 	b := newBench(t)
 	b.withoutPassword()
@@ -258,15 +258,14 @@ func TestBudgetsBelongToWhatTheyAreNamedAfter(t *testing.T) {
 	}
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": "+37060099999"})
 	b.clock.advance(10 * time.Minute)
-	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email}) // a refusal has used nothing up
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email}) // a refusal does not use the budget up
 	if got := b.sms.count(); got != 8 {
 		t.Errorf("%d SMS were sent, want 8", got)
 	}
 }
 
-// Notices that are SMS use up the budgets of their company and its country, as
-// codes do, and of their phone one of their own. Of those that race, too, no more
-// are sent.
+// Notices by SMS count against the budgets of their company and country, as codes
+// do, and against a budget of their own per phone. The limits also hold in races.
 func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
 	three := tenant.Rate{N: 3, Per: 24 * time.Hour}
 	for lock, limit := range map[string]func(*tenant.Limits) *tenant.Rate{
@@ -321,13 +320,13 @@ func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
 			for range 5 {
 				change()
 			}
-			b.mail.await(5) // no SMS, and so in no budget of theirs
+			b.mail.await(5) // mails don't count against the budgets of SMS
 		})
 	}
 }
 
-// A thief who has used up the SMS that an account and its phone may get can't keep
-// the owner from being told of a new password; nor do notices use up the codes.
+// An attacker who has used up the SMS budgets of an account and its phone can't
+// suppress the notice of a new password. Notices do not use up the budget of codes.
 func TestCodesAndNoticesLeaveEachOtherTheirBudgets(t *testing.T) {
 	b := newBench(t)
 	b.withoutPassword()
@@ -360,14 +359,14 @@ func TestCodesAndNoticesLeaveEachOtherTheirBudgets(t *testing.T) {
 	codes()
 }
 
-// wrongCode is the code with its last digit changed.
+// wrongCode returns the code with its last digit changed.
 func wrongCode(code string) string {
 	last := byte('0' + (code[len(code)-1]-'0'+1)%10)
 	return code[:len(code)-1] + string(last)
 }
 
-// Wrong codes of both kinds count per account for a day; renewing, logging in
-// again, succeeding and the purpose make no difference.
+// Wrong codes of both kinds count per account for a day. A renewal, a new login, a
+// success or another purpose does not reset the count.
 func TestWrongCodesLockTheAccountForADay(t *testing.T) {
 	b := newBench(t)
 	l := &b.company.Limits
@@ -384,7 +383,7 @@ func TestWrongCodesLockTheAccountForADay(t *testing.T) {
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, bad()) // 1
 	b.must("auth/renewotp", token, nil)
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, bad()) // 2
-	for range 20 {                                             // a spent code is not compared, so it is no guess
+	for range 20 {                                             // a used code is not compared, so it does not count
 		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, bad())
 	}
 	b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ZZZZZ23456"}) // 3
@@ -395,7 +394,7 @@ func TestWrongCodesLockTheAccountForADay(t *testing.T) {
 	b.must("auth/recovery/renewotp", token, nil)
 	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", token, bad()) // 6
 	token = login()
-	b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code}) // which clears nothing
+	b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code}) // a success does not reset the count
 	token = login()
 	for range 4 {
 		b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ZZZZZ23456"}) // 10
@@ -427,15 +426,15 @@ func TestWrongCodesLockALoginWithoutPassword(t *testing.T) {
 	token := b.must("auth/login", "", object{"login_id": email}).SessionToken
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(b.sms.last(t).Code)})
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
-	b.status(record.StatusClosed) // which is looked at after the locks
+	b.status(record.StatusClosed) // the status is checked after the locks
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 	if b.sms.count() != 1 {
 		t.Error("a code was sent that could not be used")
 	}
 }
 
-// However many sessions guess at once, no more than the limit are told that
-// they were wrong, and a right code behind that is refused.
+// Even if many sessions guess at once, only as many codes as the limit allows are
+// compared. After that a right code is refused.
 func TestWrongCodesAreExactUnderRaces(t *testing.T) {
 	b := newBench(t)
 	b.withoutPassword()

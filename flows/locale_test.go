@@ -30,8 +30,8 @@ func textsIn(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// Of the account's locale, the wider ones, the company's and the texts for all, the
-// first that has the text words it: for each text apart.
+// Each text is looked up by itself, in this order: the account's locale, its wider
+// locales, the company's locale, the texts for all.
 func TestAMessageIsInTheLanguageOfItsAccount(t *testing.T) {
 	const mail = "recovery.link.mail.txt"
 	dir := textsIn(t, map[string]string{
@@ -39,7 +39,7 @@ func TestAMessageIsInTheLanguageOfItsAccount(t *testing.T) {
 		"lt/otp.login.sms.txt":    "lt {{.Code}}",
 		"lt-LT/" + mail:           "Subject: lt-LT\n\n{{.Link}}",
 		"lt/" + mail:              "Subject: lt\n\n{{.Link}}",
-		"de-at/otp.login.sms.txt": "de-AT {{.Code}}", // in any case
+		"de-at/otp.login.sms.txt": "de-AT {{.Code}}", // case does not matter
 		"..data/x.txt":            "Kubernetes",
 		"archive/notes.md":        "no text",
 	})
@@ -56,7 +56,7 @@ func TestAMessageIsInTheLanguageOfItsAccount(t *testing.T) {
 		{"lt-LT", "", "lt", "lt-LT", "lt-LT"},
 		{"lt", "de-AT", "lt", "lt", "lt"},
 		{"de-AT", "lt", "de-AT", "lt", "de-AT"},
-		{"de", "lt-LT", "lt", "lt-LT", "de"}, // de is not de-AT
+		{"de", "lt-LT", "lt", "lt-LT", "de"}, // de does not match de-AT
 		{"pl", "", "all", "Recover", "pl"},
 		{"fr-CA", "", "lt", "lt", "fr-CA"},
 	} {
@@ -88,8 +88,9 @@ func TestTextsOfALanguageAreRefused(t *testing.T) {
 	}
 }
 
-// A disclaimer is in the account's language where the request tells of none that it is
-// there in. A hardened company tells nobody of it before the secret.
+// A disclaimer is in the account's language if the request names no language that
+// the disclaimer has. A hardened company must not reveal the account's language
+// before the secret.
 func TestADisclaimerIsInTheLanguageOfItsAccount(t *testing.T) {
 	b := newBench(t)
 	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Title: "Terms", Titles: inLanguages(map[string]string{"lt": "Sąlygos", "de": "Bedingungen"})}}

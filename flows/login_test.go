@@ -36,9 +36,9 @@ var statuses = map[record.Status]*wire.Error{
 	"of a newer version":    wire.ErrUserDenied,
 }
 
-// Each route that may answer with the account's status does, before it looks
-// at a secret (which here is right, and then wrong), and uses nothing up but a
-// code, one-time or a provider's, which any attempt spends.
+// Each route that may answer with the account's status does so before it checks a
+// secret, here a right one and then wrong ones. The request uses nothing up except a
+// one-time code or a provider's code, which any attempt uses up.
 func TestStatusIsAnsweredInEveryFlow(t *testing.T) {
 	for status, want := range statuses {
 		for i := range flows.Routes {
@@ -66,7 +66,7 @@ func TestStatusIsAnsweredInEveryFlow(t *testing.T) {
 					bad[field] = wrong
 					answer := want
 					if route.Path == "auth/checkcredentials" {
-						answer = wire.ErrCredentialsInvalid // a wrong password tells nothing
+						answer = wire.ErrCredentialsInvalid // a wrong password does not reveal the status
 					}
 					b.wrong(answer, route.Path, token, bad)
 				}
@@ -105,8 +105,8 @@ func TestAnEndedStatusEndsEverySession(t *testing.T) {
 	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", link)
 }
 
-// A new account with an old one's login id inherits no session, code, link,
-// count, backup code or acceptance.
+// A new account with an old one's login id inherits no session, code, link, count,
+// backup code or acceptance.
 func TestANewAccountInheritsNothing(t *testing.T) {
 	b := newBench(t)
 	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
@@ -122,7 +122,7 @@ func TestANewAccountInheritsNothing(t *testing.T) {
 	if err := b.Accounts.Delete(t.Context(), code, b.account); err != nil {
 		t.Fatal(err)
 	}
-	// The ending is owed and not done: the tokens must not work all the same.
+	// The revocation is still pending, but the tokens must not work.
 	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", pending, object{"password": password})
 	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", link)
 	_, err := b.admin().Create(t.Context(), manage.Change{Password: password, Apply: func(a *record.Account) error {

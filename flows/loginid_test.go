@@ -20,8 +20,7 @@ var spellings = map[string][]string{
 	"Straße-7": {"Straße-7", "STRASSE-7", "strasse-7", "\u3000straẞe-7", "Stra\u017fse-7"},
 }
 
-// In whatever spelling a login id is sent, it finds the account, and what is
-// counted is counted together.
+// All spellings of a login id find the same account and share the same counts.
 func TestLoginIDsInEverySpellingAreOne(t *testing.T) {
 	for id, variants := range spellings {
 		t.Run(id, func(t *testing.T) {
@@ -85,7 +84,7 @@ func FuzzNormalizeLoginID(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if !utf8.ValidString(s) {
-			return // no body can hold it
+			return // no body can contain it
 		}
 		once := record.NormalizeLoginID(s)
 		if twice := record.NormalizeLoginID(once); twice != once {

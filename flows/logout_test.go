@@ -38,7 +38,7 @@ func TestLogoutIsDoneOnce(t *testing.T) {
 	}
 }
 
-// Of logout and the step that its token is for, one succeeds.
+// If a logout races with the step of the same token, exactly one succeeds.
 func TestLogoutRacesWithEveryStep(t *testing.T) {
 	for _, state := range record.States[1:] {
 		for i := range flows.Routes {

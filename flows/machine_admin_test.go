@@ -21,12 +21,13 @@ func (m *machine) admin(t *rapid.T, c *modelCompany) *manage.Admin {
 	return &manage.Admin{Manager: pick(t, "node", m.nodes...).Manager, Company: c.Company}
 }
 
-// create adds an account with drawn login ids; those of another are refused.
+// create adds an account with drawn login ids. Login ids of another account are
+// refused.
 func (m *machine) create(t *rapid.T, c *modelCompany) {
 	m.drawn++
 	a := &modelAccount{
 		key:          fmt.Sprint(m.drawn),
-		mnemocode:    pick(t, "mnemocode", "ann-1", "bob-2", "eve-3"), // also one that was deleted
+		mnemocode:    pick(t, "mnemocode", "ann-1", "bob-2", "eve-3"), // may be one that was deleted before
 		phone:        pick(t, "phone", append([]string{""}, machinePhones...)...),
 		email:        pick(t, "email", append([]string{""}, machineEmails...)...),
 		loginName:    pick(t, "login name", append([]string{""}, machineNames...)...),
@@ -77,7 +78,7 @@ func (m *machine) wantTakenIf(t *rapid.T, err error, taken bool) {
 	}
 }
 
-// administer is one action of an administrator.
+// administer performs one action of an administrator.
 func (m *machine) administer(t *rapid.T) {
 	c := pick(t, "company", m.companies...)
 	action := pick(t, "action", "change", "change", "change", "app", "no app", "backup codes", "create", "unlock", "end sessions", "end the company's", "delete")
@@ -122,8 +123,8 @@ func (m *machine) administer(t *rapid.T) {
 	m.noError(t, err)
 }
 
-// app gives the account an authenticator app, with the code of whose confirmation
-// nobody can log in.
+// app gives the account an authenticator app. The code that confirms the app can't
+// be used to log in.
 func (m *machine) app(t *rapid.T, ad *manage.Admin, a *modelAccount) error {
 	made, err := ad.NewTOTP(t.Context(), a.mnemocode)
 	if err != nil {
@@ -141,7 +142,7 @@ func (m *machine) app(t *rapid.T, ad *manage.Admin, a *modelAccount) error {
 	return nil
 }
 
-// didNotAnswer cuts the sequence if err says that a server did not answer.
+// didNotAnswer ends the sequence if err says that a server did not answer.
 func (m *machine) didNotAnswer(err error) bool {
 	m.cut = m.cut || m.servers && (errors.Is(err, wire.ErrUnavailable) || errors.Is(err, session.ErrRevocationPending))
 	return m.cut
@@ -154,8 +155,8 @@ func (m *machine) noError(t *rapid.T, err error) {
 	}
 }
 
-// change changes one field. A status, password, phone, email or second factor
-// that is another than before ends all that the account has.
+// change changes one field. A new status, password, phone, email or second factor
+// revokes all sessions of the account.
 func (m *machine) change(t *rapid.T, c *modelCompany, a *modelAccount, ad *manage.Admin) {
 	before, ch := *a, manage.Change{}
 	defer func() { t.Logf("< %+v", *a) }()
@@ -222,7 +223,7 @@ func (m *machine) change(t *rapid.T, c *modelCompany, a *modelAccount, ad *manag
 	m.compare(t, call, want)
 }
 
-// look compares what is stored of an account with the model.
+// look compares an account in the store with the model.
 func (m *machine) look(t *rapid.T) {
 	c := pick(t, "company", m.companies...)
 	if len(c.accounts) == 0 {

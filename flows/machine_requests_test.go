@@ -19,7 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/store"
 )
 
-// begin is a request that needs no session.
+// begin sends a request that needs no session.
 func (m *machine) begin(t *rapid.T) {
 	paths := []string{"auth/login", "auth/login", "auth/checkcredentials", "auth/recovery/recover", "auth/recovery/recover", "auth/oauth"}
 	if slices.ContainsFunc(m.sessions, func(s *modelSession) bool { return s.state == record.MailedLink && !s.ended }) {
@@ -29,8 +29,8 @@ func (m *machine) begin(t *rapid.T) {
 	m.request(t, &modelCall{company: pick(t, "company", m.companies...), path: path})
 }
 
-// goOn is the request that comes next in a session, or at once: the one of the
-// session that began last.
+// goOn sends the next request of a session. With last, it is the session that began
+// last.
 func (m *machine) goOn(t *rapid.T, last bool) {
 	var open []*modelSession
 	for _, s := range m.sessions {
@@ -54,7 +54,8 @@ func (m *machine) goOn(t *rapid.T, last bool) {
 	m.request(t, &modelCall{company: s.company, path: pick(t, "path", paths...), token: s.token})
 }
 
-// stray is any route with any token: of another state, company, or past.
+// stray sends any route with any token, also one of another state or company, or one
+// that is no longer valid.
 func (m *machine) stray(t *rapid.T) {
 	var paths []string
 	for _, r := range flows.Routes {
@@ -65,7 +66,8 @@ func (m *machine) stray(t *rapid.T) {
 	m.request(t, c)
 }
 
-// anyToken gives the request a token that was issued once, or another header.
+// anyToken gives the call a token that was issued before, or an unknown token or a
+// bad header.
 func (m *machine) anyToken(t *rapid.T, c *modelCall) {
 	switch n := len(m.sessions); {
 	case n == 0 || oneIn(t, 10, "a token of nobody's"):
@@ -76,7 +78,7 @@ func (m *machine) anyToken(t *rapid.T, c *modelCall) {
 	}
 }
 
-// request makes the body, sends the request and compares the answer.
+// request draws the body, sends the request and compares the answer.
 func (m *machine) request(t *rapid.T, c *modelCall) {
 	t.Helper()
 	c.address = pick(t, "address", machineAddresses...)
@@ -93,7 +95,7 @@ func (m *machine) request(t *rapid.T, c *modelCall) {
 	m.compare(t, c, want)
 }
 
-// session is that of the call's token, nil if there is none.
+// sessionOf returns the session of a token, or nil.
 func (m *machine) sessionOf(token string) *modelSession {
 	if i := slices.IndexFunc(m.sessions, func(s *modelSession) bool { return s.token == token }); i >= 0 {
 		return m.sessions[i]
@@ -122,7 +124,8 @@ func (m *machine) drawBody(t *rapid.T, c *modelCall) {
 		c.body[field] = right
 	}
 	captcha := func() {
-		// Sequences share their stores, and companies share what was used.
+		// Used responses are known to all companies, and sequences share their
+		// stores, so each sequence needs its own.
 		good := func(n int) string { return fmt.Sprint("good ", m.companies[0].Code, " ", n) }
 		switch pick(t, "captcha_response", "new", "new", "new", "used", "spaced", "bad", "") {
 		case "new":
@@ -204,7 +207,7 @@ func (m *machine) drawBody(t *rapid.T, c *modelCall) {
 	}
 }
 
-// drawLoginID draws a login id, and a spelling of it.
+// drawLoginID draws a login id and a way to spell it.
 func drawLoginID(t *rapid.T, c *modelCompany) (normalised, sent string) {
 	ids := slices.Concat(machineEmails, machinePhones, machineNames, []string{"nobody"})
 	if !oneIn(t, 6, "any login id") {
@@ -270,8 +273,8 @@ func codesOf(disclaimers []wire.Disclaimer) []string {
 	return codes
 }
 
-// watch runs a call and notes its error and what the gateways were given, also
-// behind the answer.
+// watch makes a call and notes its error and the messages to the gateways, including
+// those sent after the answer.
 func (m *machine) watch(t *rapid.T, c *modelCall, call func() error) {
 	before := m.outbox.count()
 	m.broken.Store(c.broken)
@@ -296,7 +299,7 @@ func (m *machine) watch(t *rapid.T, c *modelCall, call func() error) {
 	}
 }
 
-// String is a line of the transcript that a failure shows.
+// String returns the call's lines in the transcript of a failure.
 func (c *modelCall) String() string {
 	company, token := "", c.header
 	if c.company != nil {
@@ -332,7 +335,7 @@ func (m *machine) compare(t *rapid.T, c *modelCall, want modelAnswer) {
 	}
 }
 
-// protected is a request for the application behind.
+// protected requests the application that mnemogate protects.
 func (m *machine) protected(t *rapid.T) {
 	c := &modelCall{}
 	if len(m.sessions) == 0 {
@@ -355,7 +358,7 @@ func (m *machine) protected(t *rapid.T) {
 	m.pass(t, c)
 }
 
-// logOut ends the session that began last, seen by the protected path before
+// logOut ends the session that began last, and requests the protected path before
 // and after.
 func (m *machine) logOut(t *rapid.T) {
 	for _, s := range slices.Backward(m.sessions) {
@@ -369,7 +372,7 @@ func (m *machine) logOut(t *rapid.T) {
 	t.Skip("nobody is logged in")
 }
 
-// pass asks for the application behind.
+// pass requests the protected application.
 func (m *machine) pass(t *rapid.T, c *modelCall) {
 	t.Helper()
 	if m.cut {
@@ -383,7 +386,7 @@ func (m *machine) pass(t *rapid.T, c *modelCall) {
 	m.watch(t, c, func() error {
 		session, err := node.Authorize(t.Context(), session.Requirement{Company: company}, authorization(c))
 		if memory, ok := node.Sessions.(*store.Memory); ok {
-			memory.Wait() // for the store to be told, before the clock moves
+			memory.Wait() // the store must learn of the activity before the clock moves
 		}
 		if err == nil {
 			c.got.Mnemocode = session.Mnemocode

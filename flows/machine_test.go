@@ -28,14 +28,14 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// TestMachine draws sequences of requests, administrators' actions and jumps of
-// the clock, and compares each answer with the model's. -short does a tenth of
-// it, and this goes on for long:
+// TestMachine generates sequences of requests, actions of administrators and jumps
+// of the clock, and compares each answer with the model's. With -short it runs a
+// tenth as many. For a long run:
 //
 //	go test ./flows -run TestMachine -rapid.checks 20000 -rapid.steps 150 -timeout 2h
 //
-// A failure is shown as the shortest sequence that was found for it, and
-// -rapid.failfile or -rapid.seed as printed runs it again.
+// A failure is printed as the shortest sequence that rapid found for it. To repeat
+// it, pass the -rapid.failfile or -rapid.seed that is printed.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
@@ -84,11 +84,11 @@ type machineStore struct {
 	feed     *relay
 }
 
-// A relay passes on what a store tells, to the memory of whichever machine runs.
-// How long that is trusted, the machine says.
+// A relay forwards a store's revocations to the memory of the machine that is
+// running. It ignores the store's leases: the machine sets its own.
 type relay struct{ to atomic.Pointer[store.Memory] }
 
-// relayed listens to a store until the test ends.
+// relayed subscribes to a store until the test ends.
 func relayed(t *testing.T, s interface {
 	Run(context.Context, record.Feed)
 }) *relay {
@@ -111,9 +111,9 @@ func (r *relay) EndedAll(e record.Revocation) { r.tell(func(m *store.Memory) { m
 func (r *relay) Flush()                       { r.tell(func(m *store.Memory) { m.Flush() }) }
 func (r *relay) SetLease(time.Time)           {}
 
-// checkMachine runs so many sequences, unless the command line says how many.
-// Servers may fail to answer in time where the machine is busy: what they did is
-// then not known, and the sequence ends.
+// checkMachine runs checks sequences, unless the command line gives a number. On
+// a busy machine a server may not answer in time. The model can't know what the
+// server did then, so the sequence ends.
 func checkMachine(t *testing.T, stores [2]machineStore, servers bool, checks int) {
 	given := map[string]bool{}
 	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -167,23 +167,23 @@ func checkMachine(t *testing.T, stores [2]machineStore, servers bool, checks int
 	}
 }
 
-// A machine is a service of two nodes, or of one that remembers sessions, beside
-// the model of it.
+// A machine is a service with a model to compare it with. The service has two nodes,
+// or one node that remembers sessions.
 type machine struct {
 	model
 	nodes  []*flows.Service
 	clock  *clock
 	outbox *outbox
-	broken atomic.Bool // the gateways and providers
-	drawn  int         // numbers what must be new
-	swept  time.Time   // the latest time at which the stores were swept
+	broken atomic.Bool // gateways and providers fail
+	drawn  int         // the number of the next value that must be unique
+	swept  time.Time   // the latest time that the stores were swept for
 
 	servers  bool           // the stores are servers
-	cut      bool           // one did not answer in time
-	outcomes map[string]int // of all sequences, counted
+	cut      bool           // a server did not answer in time
+	outcomes map[string]int // how often each outcome occurred, in all sequences
 }
 
-// machineCompanies numbers the companies, which are new for each sequence.
+// machineCompanies numbers the companies. Each sequence has new ones.
 var machineCompanies atomic.Int64
 
 const modelRedirect = "https://app.example.com/cb"
@@ -227,8 +227,8 @@ func (m *machine) close() {
 	}
 }
 
-// drawCompany draws what a company may decide. Limits are low, so that they are
-// reached.
+// drawCompany generates a company's policy. Limits are low, so that sequences reach
+// them.
 func (m *machine) drawCompany(t *rapid.T) *modelCompany {
 	c := &tenant.Company{
 		Code: fmt.Sprint("company-", machineCompanies.Add(1)), NoAPIKey: true, Texts: message.DefaultTexts(),
@@ -276,7 +276,7 @@ func (m *machine) drawCompany(t *rapid.T) *modelCompany {
 	return &modelCompany{Company: c, unknown: map[string]*modelAttempts{}, budgets: map[string]*modelCount{}, grants: map[string]time.Time{}}
 }
 
-// The little that requests are made of, so that they meet.
+// There are few values for each field, so that requests collide.
 var (
 	machineAddresses = []string{"192.0.2.1", "2001:db8::1"}
 	machinePhones    = []string{"+37060000001", "+37060000002"}
@@ -294,7 +294,7 @@ func pick[T any](t *rapid.T, what string, from ...T) T {
 	return from[rapid.IntRange(0, len(from)-1).Draw(t, what)]
 }
 
-// Gateways, which fail while the machine's broken is set
+// Gateways that fail while the machine's broken is set
 
 type machineSender struct{ m *machine }
 
@@ -325,10 +325,10 @@ func (m *machine) fault() error {
 	return nil
 }
 
-// What happens beside requests
+// Events other than requests
 
-// jump sets the clock: forward, or to the very moment when something ends, or
-// a bit before it, or back.
+// jump sets the clock forward, to the moment when something ends or just before it,
+// or back.
 func (m *machine) jump(t *rapid.T) {
 	to := m.now
 	switch pick(t, "clock", "forward", "forward", "to an end", "back") {
@@ -356,7 +356,7 @@ func (m *machine) jump(t *rapid.T) {
 		to = pick(t, "end", ends...).Add(-pick(t, "before it", 0, time.Microsecond))
 	case "back":
 		to = m.now.Add(-pick(t, "by", time.Second, time.Minute, 10*time.Minute, 2*time.Hour, 25*time.Hour))
-		if kept := m.swept.Add(-record.Keep); to.Before(kept) { // what ended before that, a store may have forgotten
+		if kept := m.swept.Add(-record.Keep); to.Before(kept) { // a store may have forgotten what ended before that
 			to = kept
 		}
 	}
@@ -368,7 +368,7 @@ func (m *machine) jump(t *rapid.T) {
 	t.Log("> clock ", to.Format(time.RFC3339Nano))
 }
 
-// sweptAt: the stores may have forgotten what expired an hour before.
+// sweptAt notes that the stores may have forgotten what expired an hour before now.
 func (m *machine) sweptAt(now time.Time) {
 	if now.After(m.swept) {
 		m.swept = now
@@ -380,7 +380,7 @@ func (m *machine) sweptAt(now time.Time) {
 	}
 }
 
-// sweep is what Service.Run does each minute.
+// sweep does what Service.Run does each minute.
 func (m *machine) sweep(t *rapid.T) {
 	node := pick(t, "node", m.nodes...)
 	m.noError(t, node.Accounts.Sweep(t.Context(), m.now))

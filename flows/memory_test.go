@@ -12,7 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/store"
 )
 
-// A countingSessions counts what the store is asked.
+// A countingSessions counts the reads of the store.
 type countingSessions struct {
 	record.Sessions
 	gets atomic.Int64
@@ -23,7 +23,7 @@ func (c *countingSessions) Get(ctx context.Context, hash record.TokenHash) (reco
 	return c.Sessions.Get(ctx, hash)
 }
 
-// remembering gives the bench a memory, which trusts at first.
+// remembering gives the bench a memory with a lease of one hour.
 func (b *bench) remembering(limit int) (*store.Memory, *countingSessions) {
 	counting := &countingSessions{Sessions: b.Sessions}
 	memory := store.NewMemory(counting, limit)

@@ -48,7 +48,7 @@ func TestAPasswordIsAskedElsewhereUntilItWasRightOnce(t *testing.T) {
 	if !strings.HasPrefix(b.load().PasswordHash, "$argon2id$") {
 		t.Error("the password was not kept")
 	}
-	if err := b.login("flat of 50m2"); err != nil { // now its normalised form counts
+	if err := b.login("flat of 50m2"); err != nil { // from now on the normalized form counts
 		t.Error(err)
 	}
 	wantError(t, b.login("wrong"), wire.ErrCredentialsInvalid)

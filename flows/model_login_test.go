@@ -15,10 +15,10 @@ func (m *model) login(c *modelCall) modelAnswer {
 	t := m.shown(c.company, a, c.loginID)
 	byCode := a != nil && a.password == ""
 	if c.company.Hardened && byCode && (a.phone == "" || a.status != record.StatusActive) {
-		a, byCode = nil, false // it can't log in, so it is as if there were none
+		a, byCode = nil, false // it can't log in, so the login id counts as unknown
 	}
 	m.allowed(c)
-	if byCode { // there is no password to be disabled
+	if byCode { // without a password, passwords can't be disabled
 		if m.now.Before(t.passwords.until) {
 			m.restricted(m.lock("lock.password", t.passwords.until))
 		}
@@ -50,7 +50,7 @@ func (m *model) login(c *modelCall) modelAnswer {
 }
 
 func (m *model) checkPassword(c *modelCall) modelAnswer {
-	a := cmp.Or(c.session.account, c.session.barred) // whose status shows behind the password
+	a := cmp.Or(c.session.account, c.session.barred) // a client that knows the password learns the account's status
 	before := func() { admit(a) }
 	if c.company.Hardened {
 		before = func() {}
@@ -67,7 +67,7 @@ func (m *model) checkCredentials(c *modelCall) modelAnswer {
 	return m.proven(c, a, false)
 }
 
-// password takes one, right or wrong. An account that is not there has none.
+// password checks a password. Without an account, every password is wrong.
 func (m *model) password(c *modelCall, a *modelAccount, t *modelAttempts, before func(), wrong string) {
 	m.mayLogIn(c)
 	m.passwordsOpen(c.company, t)
@@ -77,7 +77,7 @@ func (m *model) password(c *modelCall, a *modelAccount, t *modelAttempts, before
 	before()
 	c.company.budget("logins "+c.address).add(m.now, c.company.Limits.LoginsPerAddress)
 	right := a != nil && a.password != "" && a.password == c.body["password"]
-	if c.company.Hardened && a != nil { // what holds for the account shows only to whoever has its password
+	if c.company.Hardened && a != nil { // only clients that know the password may see the account's own lock
 		own := &a.passwords
 		switch {
 		case own.n >= c.company.Limits.DisableAfter:
@@ -108,8 +108,8 @@ func (n *modelCount) wrong(now time.Time, c *modelCompany) {
 	}
 }
 
-// proven goes on once a password or code was right: disclaimers, the second
-// factor, a new password, or authorized.
+// proven starts the next session once a password or code was right: the second
+// factor, a new password, or authorized. Pending disclaimers must be accepted first.
 func (m *model) proven(c *modelCall, a *modelAccount, secondDone bool) modelAnswer {
 	next := &modelSession{account: a, accepted: m.accept(c, a)}
 	switch {
@@ -128,8 +128,8 @@ func (c *modelCompany) needsSecond(a *modelAccount) bool {
 	return c.SecondFactor == tenant.SecondFactorRequired || c.SecondFactor == tenant.SecondFactorPerAccount && a.secondFactor
 }
 
-// pending lists the disclaimers that were not accepted in their present version.
-// A decoy has accepted all.
+// pending lists the disclaimers whose current version is not accepted yet. A decoy
+// has accepted all.
 func (c *modelCompany) pending(a *modelAccount, accepted map[string]string) []string {
 	pending := []string{}
 	for _, d := range c.Disclaimers {
@@ -140,8 +140,8 @@ func (c *modelCompany) pending(a *modelAccount, accepted map[string]string) []st
 	return pending
 }
 
-// accept adds what the body accepts to what the session has; all that is
-// pending must be among it.
+// accept adds the disclaimers that the body accepts to those of the session.
+// Together they must include all that are pending.
 func (m *model) accept(c *modelCall, a *modelAccount) map[string]string {
 	accepted := map[string]string{}
 	if c.session != nil {
@@ -160,9 +160,9 @@ func (m *model) accept(c *modelCall, a *modelAccount) map[string]string {
 	return accepted
 }
 
-// enter begins a session, in place of the call's if it has one.
+// enter starts a session. It replaces the session of the call, if there is one.
 func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
-	for _, other := range m.sessions { // also where what follows fails: the store has looked at them by then
+	for _, other := range m.sessions { // even if enter fails below: the store has read them by then
 		if other.account == s.account && other.state == s.state && !m.now.Before(other.early) {
 			other.passed = true
 		}
@@ -208,9 +208,9 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 	return reply
 }
 
-// makeRoom ends the oldest of an account's authorized sessions. Which is the
-// oldest of those that began at one moment, and whether one lives of which that
-// is not sure, is the store's to say.
+// makeRoom revokes an account's oldest authorized sessions. The store decides which
+// is the oldest of sessions that began at the same time, and whether a session is
+// live if the model can't know.
 func (m *model) makeRoom(next *modelSession) {
 	var others []*modelSession
 	for _, s := range m.sessions {

@@ -8,8 +8,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// Provider 1 is configured, and vouches for the user and the email address
-// <code>@example.com that the code names, unless that is bad.
+// oauth logs in with provider 1, the only one that is configured. The provider
+// vouches for the user that the code names and for the email address
+// <user>@example.com, unless the user is "bad".
 func (m *model) oauth(c *modelCall) modelAnswer {
 	if c.body["provider_id"] != 1 {
 		refuse("request.validation.failed")
@@ -41,7 +42,7 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 	if a == nil && c.company.OAuth[1].LinkVerifiedEmail {
 		a = c.company.find(func(a *modelAccount) bool { return a.email == user+"@example.com" })
 		if a != nil && a.status == record.StatusActive {
-			if a.subject != "" { // bound to another user
+			if a.subject != "" { // the account belongs to another user of the provider
 				refuse("auth.oauth.notfound")
 			}
 			a.subject = user

@@ -10,11 +10,11 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// sendCode gives the session a code and returns the message that it goes out
-// with. It charges each budget once, or none.
+// sendCode gives the session a code and returns the message that carries it. It
+// charges all budgets or none.
 func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount) (sent []string) {
 	a, l := s.account, &c.company.Limits
-	if a != nil && a.phone == "" { // the backup codes are its second factor
+	if a != nil && a.phone == "" { // the backup codes are the second factor
 		if len(a.backup) == 0 {
 			refuse("auth.user.restricted")
 		}
@@ -29,7 +29,7 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	for _, r := range renewals {
 		budgets = append(budgets, budget{"limit.renewals", r, tenant.Rate{N: *c.company.OTP.Renewals, Per: time.Duration(c.company.Session.Temporary)}})
 	}
-	hidden := c.company.Hardened && s.state == record.RecoveryOTP // what is told is as of a decoy
+	hidden := c.company.Hardened && s.state == record.RecoveryOTP // the answer must be the same as for a decoy
 	account, phone, fixed := "decoy "+s.of, "decoy "+s.of, ""
 	if a != nil {
 		fixed, _ = c.company.OTP.FixedCode(a.phone)
@@ -63,7 +63,7 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	var full []modelLock
 	if fixed == "" && !hidden && !allowed {
 		full = []modelLock{m.lock("limit.sms_country", m.now.Add(24*time.Hour))}
-		budgets = nil // the rest is not looked at
+		budgets = nil // the service checks no other budget
 	}
 	for _, b := range budgets {
 		if b.count.full(m.now, b.rate) {
@@ -77,10 +77,10 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 			m.windowOpen("limit.sms_account", strangers, rate)
 			strangers.add(m.now, rate)
 		}
-		return nil // a backup code will do
+		return nil // the user can enter a backup code
 	}
 	if decoy := a == nil || hidden; decoy && l.SMSPerCompany.N > 0 && company.count.full(m.now, company.rate) {
-		full = append(full, m.lock(company.reason, company.count.until)) // it only looks
+		full = append(full, m.lock(company.reason, company.count.until)) // checked, but not charged
 	}
 	if full != nil {
 		m.restricted(full...)
@@ -88,8 +88,9 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	for _, b := range budgets {
 		b.count.add(m.now, b.rate)
 	}
-	// The one before has ended. Nothing equals this one: it is a decoy's, or that of
-	// a recovery which tells nobody that it could not be sent.
+	// This replaces the previous code. Until the digits are set, no input matches: a
+	// decoy has no digits, and a hardened recovery that could not send the code must
+	// not show it.
 	s.code = &modelCode{expires: m.now.Add(time.Duration(c.company.OTP.TTL))}
 	if hidden && a != nil && fixed == "" {
 		if a.codes.full(m.now, l.WrongCodes) {
@@ -122,7 +123,7 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 			kind = message.OTPRecovery
 		}
 		sent = []string{kind + " " + a.phone}
-		later := c.company.Hardened && s.state == record.RecoveryOTP // than the answer
+		later := c.company.Hardened && s.state == record.RecoveryOTP // the message is sent after the answer
 		switch {
 		case c.broken && later:
 			return sent
@@ -135,7 +136,8 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	return sent
 }
 
-// codeStep is what all requests of a session with codes are checked for.
+// codeStep makes the checks that all requests of a session with codes have in
+// common.
 func (m *model) codeStep(c *modelCall) {
 	a := c.session.account
 	m.allowed(c)
@@ -147,13 +149,15 @@ func (m *model) codeStep(c *modelCall) {
 	admit(a)
 }
 
-// hides: a recovery of a hardened company tells nothing before the code was right.
+// hides reports whether answers must not depend on the account. In a recovery of a
+// hardened company they don't until the code was right.
 func (m *model) hides(c *modelCall) bool {
 	return c.company.Hardened && c.session.state == record.RecoveryOTP
 }
 
-// tryCode spends the session's code, also where a lock refuses the request: it is spent
-// before it is known whose it is. Only what is compared with one counts.
+// tryCode checks a code and uses up the session's code, even if a lock refuses the
+// request, because the code is used up before the account is known. A wrong code
+// counts only if there was a code to compare it with.
 func (m *model) tryCode(c *modelCall) {
 	m.allowed(c)
 	code := c.session.code
@@ -177,7 +181,8 @@ func (m *model) tryCode(c *modelCall) {
 	refuse("auth.otp.invalid")
 }
 
-// tryApp takes the app's codes of now, and of one step back and forth, once.
+// tryApp accepts the app's codes of the current step, the previous one and the next
+// one, each once.
 func (m *model) tryApp(c *modelCall) {
 	a := c.session.account
 	for _, from := range []time.Duration{-30 * time.Second, 0, 30 * time.Second} {

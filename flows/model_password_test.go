@@ -8,12 +8,12 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// weak are the passwords in use here that no user may set. They break one rule
-// each: the length, the list of common ones, the company's name.
+// weak returns passwords that no user may set. Each breaks one rule: the minimum
+// length, the list of common passwords, the company's name.
 func (c *modelCompany) weak() []string { return []string{"pass 1", "password1", c.Code + "-1"} }
 
-// modelShort has too few characters for an account of a hardened company whose
-// password is all that protects it.
+// modelShort is too short for an account of a hardened company that has only a
+// password to protect it.
 const modelShort = "twelve chars"
 
 func (m *model) setPassword(c *modelCall) modelAnswer {
@@ -29,7 +29,7 @@ func (m *model) setPassword(c *modelCall) modelAnswer {
 		refuse("auth.password.invalid")
 	}
 	accepted := s.accepted
-	if s.state == record.SetPassword { // more may be pending than at the step that asked for them
+	if s.state == record.SetPassword { // more may be pending by now than when the login began
 		accepted = m.accept(c, a)
 	}
 	reply := modelAnswer{}
@@ -43,14 +43,16 @@ func (m *model) setPassword(c *modelCall) modelAnswer {
 	return reply
 }
 
-// newPassword ends all that the account has, and the count of wrong ones.
+// newPassword sets a password, revokes the account's sessions and clears its count
+// of wrong passwords.
 func (m *model) newPassword(a *modelAccount, password string) {
 	a.password, a.mustSet, a.passwords = password, false, modelCount{}
 	m.endAll(a)
 }
 
-// notice is the message that tells the owner of what happened. An SMS is within
-// the budgets of SMS, but has one of its own per phone.
+// notice returns the message that notifies the owner of a change. An SMS counts
+// against the company's and the country's SMS budgets and against a budget of its
+// own per phone.
 func (m *model) notice(c *modelCompany, what string, a *modelAccount) []string {
 	switch {
 	case a.email != "":
@@ -77,8 +79,8 @@ func (m *model) notice(c *modelCompany, what string, a *modelAccount) []string {
 	return []string{what + " " + a.phone}
 }
 
-// country is what a phone counts for: the model's are all of one, unless there are
-// sms_countries.
+// country returns the country that a phone counts for. All phones of the model have
+// the same country, except with sms_countries.
 func (c *modelCompany) country(phone string) string {
 	if len(c.Limits.SMSCountries) > 0 {
 		return phone
@@ -86,13 +88,14 @@ func (c *modelCompany) country(phone string) string {
 	return "+370"
 }
 
-// sendsTo reports whether a phone is one of sms_countries, which the model has whole.
+// sendsTo reports whether sms_countries allows a phone. The model lists whole phone
+// numbers there.
 func (c *modelCompany) sendsTo(phone string) bool {
 	return len(c.Limits.SMSCountries) == 0 || slices.Contains(c.Limits.SMSCountries, phone)
 }
 
-// endAll ends all that an account has. In a hardened company what strangers can
-// have of anyone goes on as a decoy.
+// endAll revokes all sessions of an account. In a hardened company, sessions that a
+// stranger could have begun continue as decoys.
 func (m *model) endAll(a *modelAccount) {
 	for _, s := range m.sessions {
 		if s.account == a && !s.ended && s.company.Hardened && (s.state == record.CheckPassword || s.state == record.RecoveryOTP) {
@@ -105,9 +108,9 @@ func (m *model) endAll(a *modelAccount) {
 	m.endThose(func(s *modelSession) bool { return s.account == a })
 }
 
-// statusChanged does what a change of status does to sessions: it ends them, and
-// the tokens that it ends as the account stops being active tell of it until it
-// is active again.
+// statusChanged revokes the account's sessions after a change of status. If the
+// account was active before, their tokens are answered with the status until the
+// account is active again.
 func (m *model) statusChanged(a *modelAccount, before record.Status) {
 	for _, s := range m.sessions {
 		switch {
@@ -123,7 +126,7 @@ func (m *model) statusChanged(a *modelAccount, before record.Status) {
 	m.endAll(a)
 }
 
-// forgetBarred: these tokens tell of no status any more.
+// forgetBarred lets these tokens no longer reveal a status.
 func (m *model) forgetBarred(which func(*modelSession) bool) {
 	for _, s := range m.sessions {
 		if which(s) {
@@ -132,7 +135,7 @@ func (m *model) forgetBarred(which func(*modelSession) bool) {
 	}
 }
 
-// endThose is endAll of a choice.
+// endThose revokes the sessions for which which returns true.
 func (m *model) endThose(which func(*modelSession) bool) {
 	for _, s := range m.sessions {
 		switch {
@@ -152,7 +155,7 @@ func (m *model) acceptDisclaimers(c *modelCall) modelAnswer {
 }
 
 func (m *model) logout(c *modelCall) modelAnswer {
-	if c.session.state == record.CheckPassword { // anyone can begin one: to end it counts as a password
+	if c.session.state == record.CheckPassword { // anyone can begin such a session, so a logout counts like a password
 		logins := c.company.budget("logins " + c.address)
 		m.windowOpen("limit.logins", logins, c.company.Limits.LoginsPerAddress)
 		logins.add(m.now, c.company.Limits.LoginsPerAddress)

@@ -16,7 +16,7 @@ func (m *model) recover(c *modelCall) modelAnswer {
 	}
 	a := c.company.byLoginID(c.loginID)
 	method, impossible := c.company.method(tenant.Method(wanted), a)
-	if c.company.Hardened { // it answers alike for whomever it can't help
+	if c.company.Hardened { // accounts that can't be recovered get the same answer
 		a, method, impossible = c.company.hardenedMethod(tenant.Method(wanted), a)
 	}
 	t := m.shown(c.company, a, c.loginID)
@@ -78,7 +78,7 @@ func (m *model) mailLink(c *modelCall, a *modelAccount) modelAnswer {
 	if a == nil {
 		return reply
 	}
-	if c.company.Hardened { // the account's own budget is not told of
+	if c.company.Hardened { // the answer does not depend on the account's own budget
 		own := c.company.budget("mails to account " + a.key)
 		if own.full(m.now, c.company.Limits.MailsPerAccount) {
 			return reply
@@ -90,7 +90,7 @@ func (m *model) mailLink(c *modelCall, a *modelAccount) modelAnswer {
 		panic(modelRefusal{Code: "service.unavailable", Sent: reply.Sent})
 	}
 	for _, s := range m.sessions {
-		s.ended = s.ended || s.account == a && s.state == record.MailedLink // a newer link ends it
+		s.ended = s.ended || s.account == a && s.state == record.MailedLink // a newer link revokes the older ones
 	}
 	if !c.broken {
 		m.enter(c, &modelSession{account: a, state: record.MailedLink})
@@ -98,8 +98,8 @@ func (m *model) mailLink(c *modelCall, a *modelAccount) modelAnswer {
 	return reply
 }
 
-// method is the one that is asked for, or the first that the account can use,
-// and the code that says why it can't be.
+// method returns the wanted method, or else the first one that the account can use.
+// It also returns the error code if the account can't use it.
 func (c *modelCompany) method(wanted tenant.Method, a *modelAccount) (tenant.Method, string) {
 	if wanted == "" {
 		wanted = c.Recovery.Methods[0]
@@ -127,9 +127,9 @@ func notSet(m tenant.Method, a *modelAccount) string {
 	return ""
 }
 
-// hardenedMethod chooses without regard to the account, and then without the
-// account if that can't be recovered so: never by a question, nor by a phone
-// that is its second factor.
+// hardenedMethod chooses a method without looking at the account. It drops the
+// account if that method can't recover it. Questions never can, and neither can a
+// phone that is the second factor.
 func (c *modelCompany) hardenedMethod(wanted tenant.Method, a *modelAccount) (*modelAccount, tenant.Method, string) {
 	methods := slices.DeleteFunc(slices.Clone(c.Recovery.Methods), func(m tenant.Method) bool { return m == tenant.ByQuestion })
 	if wanted == "" {

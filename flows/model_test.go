@@ -10,73 +10,73 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// This is the protocol once more, as small as it can be said: what a client is
-// told, and what is counted, if requests come one after another. It is written
-// from the interface document and the contract, not from the flows, and shares
-// with them only the settings of a company. machine_test.go compares the two.
+// This is a second, minimal implementation of the protocol: what clients receive and
+// what is counted when requests arrive one after another. It was written from the
+// interface document and the contract, not from the flows, and shares only a
+// company's settings with them. machine_test.go compares the two.
 
-// A model is what a service should know.
+// A model holds what a service should know.
 type model struct {
 	now       time.Time
 	companies []*modelCompany
 	captchas  map[string]time.Time // the responses that were used
-	sessions  []*modelSession      // all that ever were, mailed links among them, in the order of their tokens' issue
+	sessions  []*modelSession      // every session there ever was, mailed links included, in the order of issue of their tokens
 }
 
 type modelCompany struct {
 	*tenant.Company
 	accounts []*modelAccount
 	unknown  map[string]*modelAttempts // by a login id that no account had when it was sent
-	budgets  map[string]*modelCount    // of SMS, mails, and what addresses may do
-	grants   map[string]time.Time      // the codes that went to the provider
+	budgets  map[string]*modelCount    // for SMS and mails, and for what an address may do
+	grants   map[string]time.Time      // the codes that were sent to the provider
 }
 
 type modelAccount struct {
-	key                     string // never given twice
+	key                     string // never reused
 	mnemocode               string
 	phone, email, loginName string
 	status                  record.Status
 	secondFactor, mustSet   bool
-	password                string // empty for none
+	password                string // empty if the account has none
 	question, answer        string
-	subject                 string            // at provider 1; empty for none
-	accepted                map[string]string // disclaimers, with their versions
-	backup                  []string          // codes that are left
-	app                     []byte            // the secret of the authenticator app; nil for none
-	used                    map[int64]bool    // the app's codes, by their steps of 30 s
+	subject                 string            // at provider 1; empty if none
+	accepted                map[string]string // disclaimers with their versions
+	backup                  []string          // unused backup codes
+	app                     []byte            // the secret of the authenticator app; nil if none
+	used                    map[int64]bool    // the app's used codes, by their steps of 30 s
 	modelAttempts
 }
 
-// modelAttempts are the wrong attempts of an account or an unknown login id.
+// modelAttempts counts the wrong attempts of an account or of an unknown login id.
 type modelAttempts struct{ passwords, codes, answers modelCount }
 
-// A modelCount is a count with the end of its lock or window.
+// A modelCount is a count and the time when its lock or window ends.
 type modelCount struct {
 	n       int
 	until   time.Time
-	changed time.Time // as a store sees it, which forgets unknown login ids after a day
+	changed time.Time // for the store, which forgets unknown login ids after a day
 }
 
 type modelSession struct {
 	token     string
 	company   *modelCompany
 	account   *modelAccount // nil for a decoy
-	of        string        // the login id that a decoy stands for
+	of        string        // the login id of a decoy
 	state     record.State  // record.MailedLink for a link
-	ended     bool          // logged out, replaced or ended with its account's others
-	barred    *modelAccount // whose status ended it, for as long as that is not active again
-	unsure    bool          // it may have been gone already when that ended it
-	expired   bool          // its client was told so
-	forgotten bool          // the store may have forgotten that it was there
-	crowded   bool          // it may have made room for a younger one
+	ended     bool          // logged out, replaced or revoked with the account's other sessions
+	barred    *modelAccount // the account whose status revoked it, until the account is active again
+	unsure    bool          // it may already have been gone when that revoked it
+	expired   bool          // its client learned that it has expired
+	forgotten bool          // the store may have forgotten it
+	crowded   bool          // it may have been revoked to make room for a newer session
 	passed    bool          // the store may have noted that it has expired
 	begun     time.Time
 	expires   time.Time
-	early     time.Time // from here on it may have expired: activity is written once a minute
-	ends      time.Time // its lifetime
+	early     time.Time // from now on it may have expired: activity is written once a minute
+	ends      time.Time // when its lifetime ends
 	code      *modelCode
-	byApp     bool              // the app's code is the one
-	accepted  map[string]string // disclaimers accepted on the way
+	byApp     bool              // it expects a code of the authenticator app
+	accepted  map[string]string // disclaimers accepted during the login
 	renewals  modelCount
 }
 
@@ -85,26 +85,26 @@ type modelCode struct {
 	expires time.Time
 }
 
-// A modelCall is one request. What the gateways were given is the only thing of
-// the answer that the model has to be told: codes, links and tokens are drawn.
+// A modelCall is one request and the answer of the service. Codes, links and tokens
+// are random, so the model reads them from the answer.
 type modelCall struct {
 	company *modelCompany
 	address string
 	path    string
-	header  string // "none", "malformed", or empty for the token
+	header  string // "none" or "malformed"; if empty, the header has the token
 	token   string
-	loginID string // of the body, normalised
+	loginID string // of the body, normalized
 	body    object
 	broken  bool // gateways and providers don't answer
 	got     modelAnswer
-	session *modelSession // of the token, once it is found good
+	session *modelSession // the token's session, once it is found valid
 }
 
-// A modelAnswer is all that is compared of an answer.
+// A modelAnswer holds the parts of an answer that are compared.
 type modelAnswer struct {
 	Code        string // empty: success
 	State       record.State
-	Disclaimers []string // nil: not said
+	Disclaimers []string // nil: not in the answer
 	Captcha     bool
 	Mnemocode   string
 	Phone       string
@@ -113,27 +113,28 @@ type modelAnswer struct {
 	Method      tenant.Method
 	Quality     bool
 	Sent        []string // messages: type and recipient
-	ExpiresIn   *int     // nil: not said
+	ExpiresIn   *int     // nil: not in the answer
 
-	token  string      // that was issued, or that was mailed in a link
+	token  string      // issued, or mailed in a link
 	digits string      // of the code that was sent
-	lock   modelLock   // with auth.restricted
-	locks  []modelLock // that it may be
+	lock   modelLock   // got with auth.restricted
+	locks  []modelLock // the locks that are allowed
 }
 
-// A modelLock is why a request is refused, and for how long.
+// A modelLock is the reason for a refusal and the time until it ends.
 type modelLock struct {
 	reason wire.Reason
 	retry  time.Duration // Retry-After
 }
 
-// A modelRefusal ends a call: the check that fails panics with it, so that each
-// step below reads as the contract's list of checks.
+// A modelRefusal ends a call. The check that fails panics with it, so that each step
+// below reads like the contract's list of checks.
 type modelRefusal modelAnswer
 
 func refuse(code string) { panic(modelRefusal{Code: code}) }
 
-// restricted refuses by any of these locks.
+// restricted refuses the call. The service may give any of these locks as the
+// reason.
 func (m *model) restricted(locks ...modelLock) {
 	panic(modelRefusal{Code: "auth.restricted", locks: locks})
 }
@@ -142,7 +143,7 @@ func (m *model) lock(reason wire.Reason, until time.Time) modelLock {
 	return modelLock{reason, max(until.Sub(m.now), time.Second)}
 }
 
-// run turns a refusal into the answer that it is.
+// run calls step and turns a refusal into an answer.
 func run(step func(*model, *modelCall) modelAnswer, m *model, c *modelCall) (answer modelAnswer) {
 	defer func() {
 		switch cause := recover().(type) {
@@ -156,8 +157,8 @@ func run(step func(*model, *modelCall) modelAnswer, m *model, c *modelCall) (ans
 	return step(m, c)
 }
 
-// modelRoutes is the table of the interface: which states a route takes, which
-// fields it needs, and what it does.
+// modelRoutes is the table of routes: the states that a route accepts, the fields
+// that it requires, and what it does.
 var modelRoutes = map[string]struct {
 	from []record.State
 	need []string
@@ -179,7 +180,7 @@ var modelRoutes = map[string]struct {
 	"auth/recovery/checklink":     {nil, []string{"token"}, (*model).checkLink},
 }
 
-// answer is what a route has to answer.
+// answer returns the answer that a route should give.
 func (m *model) answer(c *modelCall) modelAnswer {
 	return run(func(m *model, c *modelCall) modelAnswer {
 		route := modelRoutes[c.path]
@@ -198,7 +199,7 @@ func (m *model) answer(c *modelCall) modelAnswer {
 	}, m, c)
 }
 
-// protected is what the protected path has to answer. It is a request that
+// protected returns the answer that the protected path should give. The request
 // prolongs the session.
 func (m *model) protected(c *modelCall) modelAnswer {
 	return run(func(m *model, c *modelCall) modelAnswer {
@@ -212,8 +213,8 @@ func (m *model) protected(c *modelCall) modelAnswer {
 	}, m, c)
 }
 
-// prolong lets the session live until expires. Up to a minute less of it (a
-// tenth of a short idle time) is written.
+// prolong lets the session live until expires. The store may write up to a minute
+// less, or a tenth of a short idle time.
 func (s *modelSession) prolong(expires time.Time) {
 	if expires.After(s.ends) {
 		expires = s.ends
@@ -240,8 +241,8 @@ func (m *model) session(c *modelCall) {
 	}
 }
 
-// find finds the session of a token or link (contract, 3). Where the contract
-// lets the store choose, the answer that was got decides.
+// find finds the session of a token or link (contract, section 3). Where the
+// contract leaves the choice to the store, find follows the answer of the service.
 func (m *model) find(c *modelCall, token string, link bool) (code string) {
 	i := slices.IndexFunc(m.sessions, func(s *modelSession) bool { return s.token == token })
 	if i < 0 {
@@ -250,7 +251,7 @@ func (m *model) find(c *modelCall, token string, link bool) (code string) {
 	s := m.sessions[i]
 	past := s.expired || !m.now.Before(s.expires)
 	maybe := !m.now.Before(s.early)
-	kept := s.state != record.CheckPassword // else nobody notes what became of it
+	kept := s.state != record.CheckPassword // checkpassword sessions are not stored, so nothing records their end
 	own := link == (s.state == record.MailedLink) && (c.company == nil || s.company == c.company)
 	if own && (s.ended || s.unsure) && s.barred != nil && m.now.Before(s.expires) && c.path != "" && c.path != "auth/logout" &&
 		!(s.company.Hardened && s.state == record.CheckOTP && s.barred.password == "") &&
@@ -271,16 +272,16 @@ func (m *model) find(c *modelCall, token string, link bool) (code string) {
 	return ""
 }
 
-// Rates and locks
+// Limits and locks
 
-// allowed refuses an address that has failed too often.
+// allowed refuses an address with too many failures.
 func (m *model) allowed(c *modelCall) {
 	if b := c.company.budget("address " + c.address); b.full(m.now, c.company.Limits.FailuresPerAddress) {
 		m.restricted(m.lock("limit.address", b.until))
 	}
 }
 
-// mayLogIn refuses an address that has failed, or sent passwords, too often.
+// mayLogIn refuses an address with too many failures or too many passwords.
 func (m *model) mayLogIn(c *modelCall) {
 	m.allowed(c)
 	m.windowOpen("limit.logins", c.company.budget("logins "+c.address), c.company.Limits.LoginsPerAddress)
@@ -291,7 +292,7 @@ func (m *model) failed(c *modelCall) {
 	c.company.budget("address "+c.address).add(m.now, c.company.Limits.FailuresPerAddress)
 }
 
-// budget is a count of the company by its name.
+// budget returns the company's count with this name.
 func (c *modelCompany) budget(name string) *modelCount {
 	if c.budgets[name] == nil {
 		c.budgets[name] = &modelCount{}
@@ -303,7 +304,7 @@ func (n *modelCount) full(now time.Time, rate tenant.Rate) bool {
 	return n.n >= rate.N && now.Before(n.until)
 }
 
-// add counts within a window that the first event opens.
+// add counts an event. The first event opens a window.
 func (n *modelCount) add(now time.Time, rate tenant.Rate) {
 	if !now.Before(n.until) {
 		*n = modelCount{until: now.Add(rate.Per)}
@@ -312,7 +313,8 @@ func (n *modelCount) add(now time.Time, rate tenant.Rate) {
 	n.changed = now
 }
 
-// attempts are those of an account or, where there is none, of the login id.
+// attempts returns the counts of the account or, without an account, of the login
+// id.
 func (m *model) attempts(c *modelCompany, a *modelAccount, loginID string) *modelAttempts {
 	if a != nil {
 		return &a.modelAttempts
@@ -323,8 +325,9 @@ func (m *model) attempts(c *modelCompany, a *modelAccount, loginID string) *mode
 	return c.unknown[loginID]
 }
 
-// shown are the attempts that a stranger is told of: in a hardened company those
-// of the login id that was sent, whoever has it.
+// shown returns the counts that a stranger may learn from. In a hardened company
+// those are the counts of the login id that was sent, whether or not it has an
+// account.
 func (m *model) shown(c *modelCompany, a *modelAccount, loginID string) *modelAttempts {
 	if c.Hardened {
 		a = nil
@@ -332,8 +335,8 @@ func (m *model) shown(c *modelCompany, a *modelAccount, loginID string) *modelAt
 	return m.attempts(c, a, loginID)
 }
 
-// forgive clears what strangers are told of an account's wrong passwords, and of
-// all else.
+// forgive clears the public count of an account's wrong passwords and, with all, its
+// other public counts.
 func (c *modelCompany) forgive(a *modelAccount, all bool) {
 	for _, id := range []string{a.phone, a.email, a.loginName} {
 		if t := c.unknown[id]; t != nil && c.Hardened {
@@ -345,8 +348,9 @@ func (c *modelCompany) forgive(a *modelAccount, all bool) {
 	}
 }
 
-// passwordsOpen: lock_after lasts for lock_for, disable_after until a password
-// is set or an operator unlocks.
+// passwordsOpen refuses passwords while they are locked. A lock by lock_after lasts
+// for lock_for. A lock by disable_after lasts until a password is set or an operator
+// unlocks the account.
 func (m *model) passwordsOpen(c *modelCompany, t *modelAttempts) {
 	if t.passwords.n >= c.Limits.DisableAfter {
 		m.restricted(m.lock("lock.disabled", m.now.Add(time.Duration(c.Limits.LockFor))))
@@ -356,7 +360,7 @@ func (m *model) passwordsOpen(c *modelCompany, t *modelAttempts) {
 	}
 }
 
-// windowOpen is the same for what counts within a window.
+// windowOpen refuses while the count of a window is full.
 func (m *model) windowOpen(reason wire.Reason, n *modelCount, rate tenant.Rate) {
 	if n.full(m.now, rate) {
 		m.restricted(m.lock(reason, n.until))
@@ -367,8 +371,8 @@ func captchaDue(c *modelCompany, t *modelAttempts) bool {
 	return c.Captcha != nil && t.passwords.n >= *c.Limits.CaptchaAfter
 }
 
-// captcha looks at a response; each is good once, in whichever company. A bad one
-// is a failure of the address.
+// captcha verifies a response. Each response is valid once across all companies. A
+// bad response is a failure of the address.
 func (m *model) captcha(c *modelCall) {
 	response, _ := c.body["captcha_response"].(string)
 	used, ok := m.captchas[response]
@@ -378,14 +382,14 @@ func (m *model) captcha(c *modelCall) {
 	case c.broken && strings.TrimSpace(response) == response:
 		refuse("service.unavailable")
 	case !strings.HasPrefix(response, "good"), strings.TrimSpace(response) != response,
-		ok && m.now.Before(used.Add(time.Hour)): // no provider takes it after minutes
+		ok && m.now.Before(used.Add(time.Hour)): // providers reject it after minutes
 		m.failed(c)
 		panic(modelRefusal{Code: "auth.captcha.invalid", Captcha: true})
 	}
 	m.captchas[response] = m.now
 }
 
-// admit refuses an account by its status. A decoy (nil) has none.
+// admit refuses an account whose status is not active. A decoy (nil) has no status.
 func admit(a *modelAccount) {
 	if a != nil && a.status != record.StatusActive {
 		refuse("auth.user." + string(a.status))
@@ -405,7 +409,7 @@ func (c *modelCompany) byLoginID(id string) *modelAccount {
 	return c.find(func(a *modelAccount) bool { return id != "" && (a.phone == id || a.email == id || a.loginName == id) })
 }
 
-// masked keeps the first two and the last two digits of a phone.
+// masked hides all but the first two and the last two digits of a phone.
 func masked(phone string) string {
 	if phone == "" {
 		return ""

@@ -17,7 +17,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A voucher is a provider that says what it is told to, and keeps what it was asked.
+// A voucher is a provider that returns a fixed user or error and records what it was
+// asked.
 type voucher struct {
 	mu    sync.Mutex
 	asked []tenant.OAuthGrant
@@ -120,7 +121,7 @@ func TestRequirePKCE(t *testing.T) {
 	b.must("auth/oauth", "", grant(object{"code_verifier": verifier}))
 }
 
-// Nothing else is looked at before, not even the provider.
+// The code_verifier is checked first, even before provider_id.
 func TestCodeVerifierIsThatOfRFC7636(t *testing.T) {
 	b, v := benchWithProvider(t, tenant.OAuth{})
 	for _, bad := range []string{"x", verifier[1:], verifier[1:] + "+", verifier[1:] + " ", verifier[1:] + "é", verifier + "\n", strings.Repeat("x", 129)} {
@@ -137,7 +138,7 @@ func TestCodeVerifierIsThatOfRFC7636(t *testing.T) {
 	}
 }
 
-// The provider here would take a code any number of times.
+// This provider would accept a code any number of times.
 func TestACodeIsExchangedOnce(t *testing.T) {
 	b, v := benchWithProvider(t, tenant.OAuth{})
 	b.company.Limits.FailuresPerAddress.N = 1000
@@ -151,7 +152,7 @@ func TestACodeIsExchangedOnce(t *testing.T) {
 	if got[""] != 1 || got["auth.oauth.failed"] != 19 || len(v.asked) != 1 {
 		t.Errorf("got %v, and the provider was asked %d times", got, len(v.asked))
 	}
-	body["code"] = " " + code + "\n" // which a provider may overlook
+	body["code"] = " " + code + "\n" // a provider may ignore the spaces
 	b.wrong(wire.ErrOAuthFailed, "auth/oauth", "", body)
 	body["code"] = code
 	b.clock.advance(time.Hour - time.Second)
@@ -159,14 +160,15 @@ func TestACodeIsExchangedOnce(t *testing.T) {
 	if len(v.asked) != 1 {
 		t.Errorf("the provider was asked %d times", len(v.asked))
 	}
-	// Of another company it is another code.
+	// For another company it is a different code.
 	if _, err := b.serveAs(other.Code, "192.0.2.1", "auth/oauth", "", body); !errors.Is(err, wire.ErrOAuthNotFound) {
 		t.Errorf("of another company: %v", err)
 	}
 }
 
-// RFC 9700, 4.4: a provider that has a user's browser bring it another's code, with
-// all that belongs to it, comes too late to log in there with it.
+// RFC 9700, section 4.4: a malicious provider can have the user's browser send it a
+// code of another provider, with all values that belong to it. It can't log in with
+// that code, because the code is already used up.
 func TestAProviderCanNotUseAnothersCode(t *testing.T) {
 	b, honest := benchWithProvider(t, tenant.OAuth{})
 	evil := &voucher{user: tenant.OAuthUser{Subject: "whoever"}}
@@ -183,8 +185,8 @@ func TestAProviderCanNotUseAnothersCode(t *testing.T) {
 	}
 }
 
-// What strangers make up is not remembered without end, also while the provider
-// does not answer.
+// Each code counts as a login of its address, so made-up codes can't fill the store,
+// even while the provider does not answer.
 func TestCodesOfAnAddressAreLogins(t *testing.T) {
 	b, v := benchWithProvider(t, tenant.OAuth{})
 	v.err = errors.New("connection refused")
@@ -201,7 +203,8 @@ func TestCodesOfAnAddressAreLogins(t *testing.T) {
 	}
 }
 
-// Whether it got there is not known, and nobody else may try it.
+// mnemogate can't know whether the provider received the code, so nobody may send it
+// again.
 func TestACodeIsSpentWhateverComesOfIt(t *testing.T) {
 	b, v := benchWithProvider(t, tenant.OAuth{})
 	body := grant(nil)
@@ -209,14 +212,14 @@ func TestACodeIsSpentWhateverComesOfIt(t *testing.T) {
 	b.wrong(wire.ErrUnavailable, "auth/oauth", "", body)
 	v.err = nil
 	b.wrong(wire.ErrOAuthFailed, "auth/oauth", "", body)
-	// No provider was asked with these, so they are as good as new.
+	// No provider was asked with these codes, so they are still unused.
 	body = grant(object{"redirect_uri": callback + "/"})
 	b.wrong(wire.ErrOAuthFailed, "auth/oauth", "", body)
 	body["redirect_uri"] = callback
 	b.must("auth/oauth", "", body)
 }
 
-// An identity is its provider's: the same subject of another is someone else.
+// The same subject at two providers means two different users.
 func TestAnIdentityIsItsProviders(t *testing.T) {
 	b, v := benchWithProvider(t, tenant.OAuth{})
 	b.update(true, func(a *record.Account) { a.Identities = a.Identities[:1] })
@@ -238,7 +241,7 @@ func TestLinkVerifiedEmail(t *testing.T) {
 		"no email":      {user: func(u *tenant.OAuthUser) { u.Email = "" }, want: wire.ErrOAuthNotFound},
 		"another email": {user: func(u *tenant.OAuthUser) { u.Email = "bob@example.com" }, want: wire.ErrOAuthNotFound},
 		"case of ASCII": {account: func(a *record.Account) { a.Email = "aLice@EXAMPLE.com" }},
-		// Login ids are alike in what follows, but mailboxes are not.
+		// These pairs are the same login id, but different mailboxes.
 		"fullwidth":   {user: func(u *tenant.OAuthUser) { u.Email = "ａlice@example.com" }, want: wire.ErrOAuthNotFound},
 		"Kelvin sign": {account: func(a *record.Account) { a.Email = "kim@example.com" }, user: func(u *tenant.OAuthUser) { u.Email = "\u212aim@example.com" }, want: wire.ErrOAuthNotFound},
 		"sharp s": {
@@ -290,7 +293,7 @@ func TestLinkVerifiedEmail(t *testing.T) {
 			if m := b.mail.last(t); m.Type != message.NoticeIdentityBound || m.To != before.Email {
 				t.Errorf("the owner was told %+v", m)
 			}
-			v.user = tenant.OAuthUser{Subject: "new"} // bound: the email is not needed again
+			v.user = tenant.OAuthUser{Subject: "new"} // the identity is bound, so the email is no longer needed
 			wantStep(t, b.must("auth/oauth", "", grant(nil)), record.Authorized)
 			v.user = tenant.OAuthUser{Subject: "newer", Email: email, EmailVerified: true}
 			b.wrong(wire.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
@@ -301,7 +304,8 @@ func TestLinkVerifiedEmail(t *testing.T) {
 	}
 }
 
-// The notice takes the phone where no mail can be sent, and holds up nothing.
+// The notice goes to the phone if no mail can be sent, and the login does not wait
+// for it.
 func TestTheNoticeOfABoundIdentityIsNotWaitedFor(t *testing.T) {
 	b, v := benchWithProvider(t, tenant.OAuth{LinkVerifiedEmail: true})
 	b.update(true, func(a *record.Account) { a.Identities = nil })
@@ -329,7 +333,8 @@ func TestRacingUsersAreBoundToOne(t *testing.T) {
 	}
 }
 
-// An email is changed because its mailbox is someone else's now, who is just using it.
+// The email is changed because its mailbox now belongs to somebody else, who logs in
+// at that moment.
 func TestAnEmailThatIsJustChangedBindsNobody(t *testing.T) {
 	b, v := benchWithProvider(t, tenant.OAuth{LinkVerifiedEmail: true})
 	b.update(true, func(a *record.Account) { a.Identities = nil })

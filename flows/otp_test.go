@@ -13,14 +13,14 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// awaiting logs the account, without its password, in as far as the code.
+// awaiting removes the account's password and logs in up to the code.
 func (b *bench) awaiting() (token, otp string) {
 	b.t.Helper()
 	token = b.must("auth/login", "", object{"login_id": email}).SessionToken
 	return token, b.sms.last(b.t).Code
 }
 
-// benchWithCodes has an account without password, whose SMS are not limited.
+// benchWithCodes returns a bench whose account has no password and no limit of SMS.
 func benchWithCodes(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -34,7 +34,7 @@ func benchWithCodes(t *testing.T) *bench {
 func TestCodesAreOfSixDigits(t *testing.T) {
 	b := benchWithCodes(t)
 	seen := map[string]bool{}
-	for range 200 { // of which some begin with a zero
+	for range 200 { // enough for some to begin with a zero
 		_, otp := b.awaiting()
 		seen[otp] = true
 		if !regexp.MustCompile(`^[0-9]{6}$`).MatchString(otp) {
@@ -58,7 +58,7 @@ func TestExactlyOneOfOTPAndBackupCode(t *testing.T) {
 	} {
 		b.wrong(wire.ErrValidation, "auth/checkotp", token, body)
 	}
-	b.must("auth/checkotp", token, object{"otp": otp, "backup_code": nil}) // nothing was spent
+	b.must("auth/checkotp", token, object{"otp": otp, "backup_code": nil}) // the refusals did not use the code up
 	token, _ = b.awaiting()
 	b.must("auth/checkotp", token, object{"otp": "", "backup_code": "ABCDE23456"})
 }
@@ -74,7 +74,7 @@ func TestACodeExpires(t *testing.T) {
 	token, otp = b.awaiting()
 	b.clock.advance(5 * time.Minute)
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
-	b.clock.advance(-time.Minute) // it is spent, whatever the clock says
+	b.clock.advance(-time.Minute) // it stays used up, whatever the clock says
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
 	b.must("auth/renewotp", token, nil)
 	b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code})
@@ -113,7 +113,7 @@ func TestACodeIsBound(t *testing.T) {
 	})
 }
 
-// Without a password anyone can begin such sessions, so their number has an end.
+// Without a password anyone can begin such sessions, so their number is limited.
 func TestStrangersBeginFewSessionsWithoutSMS(t *testing.T) {
 	b := benchWithCodes(t)
 	b.backupCodes("ABCDE23456")
@@ -130,7 +130,7 @@ func TestStrangersBeginFewSessionsWithoutSMS(t *testing.T) {
 	}
 }
 
-// A required password is asked for behind the code of an account without one.
+// If a password is required, an account without one must set it after the code.
 func TestAnAccountWithoutAPasswordMustSetItWhereThatIsRequired(t *testing.T) {
 	b := benchWithCodes(t)
 	token, otp := b.awaiting()
@@ -158,7 +158,7 @@ func TestMaskedPhones(t *testing.T) {
 	}
 }
 
-// unaccepting are accounts that can't record what is accepted.
+// unaccepting is an account store that can't record acceptances.
 type unaccepting struct{ record.Accounts }
 
 func (unaccepting) Accept(context.Context, string, int64, []record.Acceptance, ...record.OutboxEvent) error {

@@ -13,8 +13,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// The events of a company that tells nobody any more are kept for three days,
-// and then dropped.
+// Events are kept for three days if their company no longer sends any, and are then
+// dropped.
 func TestEventsOfNobodyAreDropped(t *testing.T) {
 	b := newBench(t)
 	b.Outbox = b.Accounts.(record.Outbox)

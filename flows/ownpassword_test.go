@@ -15,7 +15,7 @@ import (
 
 const newSecret = "another fine secret"
 
-// idOf is the session_id of an authorized token.
+// idOf returns the session_id of an authorized token.
 func (b *bench) idOf(token string) string {
 	b.t.Helper()
 	s, err := b.Authorize(b.t.Context(), session.Requirement{Company: code}, []string{"Bearer " + token})
@@ -39,8 +39,8 @@ func (b *bench) changeOwn(ch manage.OwnChange) error {
 	return b.admin().ChangePassword(b.t.Context(), mnemocode, ch)
 }
 
-// Only an authorized session can be kept, and an account without a password has
-// none that is right.
+// Only an authorized session can be kept. An account without a password has no right
+// password to enter.
 func TestWhatAUsersOwnChangeRefuses(t *testing.T) {
 	b := newBench(t)
 	pending := b.sessionIn(record.RecoveryOTP)
@@ -60,7 +60,7 @@ func TestWhatAUsersOwnChangeRefuses(t *testing.T) {
 	}
 }
 
-// The locks are those of a login, whichever way the wrong passwords came.
+// The locks are those of a login, and wrong passwords of both kinds count together.
 func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 	for _, hardened := range []bool{false, true} {
 		b := newBench(t)
@@ -70,7 +70,7 @@ func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 			return b.admin().CheckPassword(b.t.Context(), mnemocode, current, address)
 		}
 		events := b.record()
-		for range 10 { // no captcha is asked for
+		for range 10 { // no captcha is required
 			if err := check("wrong", ""); !errors.Is(err, manage.ErrPasswordWrong) {
 				t.Fatalf("got %v", err)
 			}
@@ -112,7 +112,7 @@ func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 		if err := check(password, "192.0.2.7"); refusal(err).Reason != "limit.logins" {
 			t.Errorf("of one address: got %v", err)
 		}
-		if err := check(password, ""); err != nil { // a backend that tells none is no address
+		if err := check(password, ""); err != nil { // without an address from the backend, no limit of addresses applies
 			t.Errorf("of no address: got %v", err)
 		}
 	}
@@ -132,7 +132,7 @@ func TestAUsersOwnCheckIsExactUnderRaces(t *testing.T) {
 	}
 }
 
-// Of changes that race one wins, and its session is the one that is kept.
+// If changes race, one wins, and its session is the one that is kept.
 func TestOfOwnChangesThatRaceOneWins(t *testing.T) {
 	b := newBench(t)
 	tokens, ids := make([]string, 8), make([]string, 8)
@@ -162,7 +162,8 @@ func TestOfOwnChangesThatRaceOneWins(t *testing.T) {
 	}
 }
 
-// A crash before the ending leaves it owed, with the session that it keeps.
+// After a crash before the revocation, the pending revocation still knows which
+// session to keep.
 func TestASessionIsKeptByWhoeverEndsTheOthers(t *testing.T) {
 	b := newBench(t)
 	kept, other := b.sessionIn(record.Authorized), b.sessionIn(record.Authorized)

@@ -20,7 +20,7 @@ func (b *bench) pageKey(company string) string {
 	return key
 }
 
-// newKeyedBench is a bench of two companies with API keys, whose captcha is pow.
+// newKeyedBench returns a bench of two companies with API keys and captcha pow.
 func newKeyedBench(t *testing.T) *bench {
 	b := newWorkBench(t)
 	b.pages = true
@@ -29,7 +29,7 @@ func newKeyedBench(t *testing.T) *bench {
 	return b
 }
 
-// asks are what a login page asks of a company.
+// asks makes the requests of a login page to a company and returns their errors.
 func (b *bench) asks(company string, keys ...string) map[string]error {
 	r := func() *flows.Request {
 		return &flows.Request{Company: company, APIKeys: keys, PageKey: b.pages, Address: "192.0.2.1"}
@@ -57,8 +57,8 @@ func (b *bench) wantKey(want error, company string, keys ...string) {
 	}
 }
 
-// Contract, 13: it is good for its company for an hour, on every node, and nothing
-// is stored of it.
+// Contract, section 13: a page key is valid for its company for an hour, on every
+// node, and is not stored.
 func TestAPageKeyIsGoodForOneCompanyForAnHour(t *testing.T) {
 	b := newKeyedBench(t)
 	key := b.pageKey(code)
@@ -91,14 +91,14 @@ func TestAPageKeyIsGoodForOneCompanyForAnHour(t *testing.T) {
 	b.wantKey(wire.ErrAPIKeyInvalid, code, key)
 
 	node := &flows.Service{Manager: &session.Manager{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies, Log: b.Log, Now: b.clock.Now, Observe: b.Observe}}
-	b.Service, key = node, b.pageKey(code) // made by one
-	b.wantKey(nil, code, key)              // known to the other
+	b.Service, key = node, b.pageKey(code) // made by one node
+	b.wantKey(nil, code, key)              // accepted by the other
 
 	b.company.NoAPIKey = true
 	b.wantKey(nil, code, key)
 }
 
-// Whose key can't be checked does not pass; others need no store.
+// A page key that can't be verified is refused. Other keys need no store.
 func TestAPageKeyNeedsTheStoresSecret(t *testing.T) {
 	b := newKeyedBench(t)
 	key := b.pageKey(code)

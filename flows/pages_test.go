@@ -19,8 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write the generated parts of the pages")
 
-// What the pages show of the code's tables is made from them, so that they
-// can't say anything else. After a change: go test ./flows -run Pages -update
+// The tables in the docs are generated from those in the code, so that they always
+// agree. After a change: go test ./flows -run Pages -update
 func TestPagesShowTheTables(t *testing.T) {
 	for page, parts := range map[string]map[string]string{
 		"../docs/api.md":       {"states": stateDiagram(), "routes": routeTable(), "fields": fieldTable(), "errors": errorTable()},
@@ -52,9 +52,9 @@ func TestPagesShowTheTables(t *testing.T) {
 	}
 }
 
-// listed are the error codes that the interface lists for each route beside
-// API-KEY and request.validation.failed. It does not show checklink, which the
-// contract settles.
+// listed has the error codes that the interface document lists for each route,
+// without API-KEY and request.validation.failed. The document does not show
+// checklink, so its codes are those of the contract.
 var listed = map[string]string{
 	"auth/login":                  "USER auth.loginid.notfound auth.restricted",
 	"auth/checkpassword":          "TOKEN USER auth.captcha.missing auth.captcha.invalid auth.password.invalid auth.disclaimer.invalid auth.restricted",
@@ -72,9 +72,9 @@ var listed = map[string]string{
 	"auth/recovery/checklink":     "auth.token.invalid auth.token.expired USER auth.restricted",
 }
 
-// The table of departures in docs/api.md has each error code that a route answers
-// and the interface does not list for it, and each that it lists and the route
-// never answers; it has no others.
+// The table of departures in docs/api.md lists exactly the error codes that a route
+// answers but the interface does not list, and those that the interface lists but
+// the route never answers.
 func TestPagesNameTheDepartures(t *testing.T) {
 	raw, err := os.ReadFile("../docs/api.md")
 	if err != nil {
@@ -100,7 +100,7 @@ func TestPagesNameTheDepartures(t *testing.T) {
 	groups := strings.NewReplacer("TOKEN", errorCodes(flows.TokenErrors), "USER", "auth.user.restricted auth.user.closed auth.user.denied")
 	want := map[departure]bool{
 		{"everyroute", "service.unavailable"}: true, {"everyroute", "service.error"}: true, {"everyroute", "request.validation.failed"}: true,
-		{"auth/logout", "request.validation.failed"}: true, // the one route that does not list it
+		{"auth/logout", "request.validation.failed"}: true, // the only route that does not list it
 	}
 	for i := range flows.Routes {
 		r := &flows.Routes[i]
@@ -119,7 +119,7 @@ func TestPagesNameTheDepartures(t *testing.T) {
 	}
 }
 
-// errorCodes are the codes of errors, with spaces between.
+// errorCodes joins the codes of errors with spaces.
 func errorCodes(errs []*wire.Error) string {
 	var all []string
 	for _, e := range errs {
@@ -128,7 +128,7 @@ func errorCodes(errs []*wire.Error) string {
 	return strings.Join(all, " ")
 }
 
-// stateDiagram is in Mermaid, which shows on a page of Markdown.
+// stateDiagram returns a Mermaid diagram, which Markdown viewers show.
 func stateDiagram() string {
 	node := func(s record.State) string {
 		if s == record.None {
@@ -145,7 +145,7 @@ func stateDiagram() string {
 	}
 	for _, r := range flows.Routes {
 		if r.Path == "auth/logout" {
-			continue // from every state; it would hide the rest
+			continue // possible in every state, so it would hide the rest
 		}
 		for _, from := range r.From {
 			for _, to := range r.To {
@@ -198,8 +198,8 @@ func fieldTable() string {
 	return b.String()
 }
 
-// errorTable has every error that is answered, with the sentence that its
-// answer has unless the request calls for a more exact one.
+// errorTable lists every error that clients can get, with its default message. Some
+// answers have a more exact one.
 func errorTable() string {
 	all := []*wire.Error{wire.ErrNoRoute, wire.ErrMethod}
 	all = append(append(all, flows.Common...), flows.TokenErrors...)
@@ -236,8 +236,8 @@ func stateNames(states []record.State, none string) string {
 
 var userErrors = []*wire.Error{wire.ErrUserRestricted, wire.ErrUserClosed, wire.ErrUserDenied}
 
-// codes names errors; the group that most routes share by its name in the
-// interface document.
+// codes lists errors. It gives the group that most routes share the name that it has
+// in the interface document.
 func codes(errors []*wire.Error) string {
 	rest := slices.DeleteFunc(slices.Clone(errors), func(e *wire.Error) bool { return slices.Contains(userErrors, e) })
 	if len(rest) == len(errors) {

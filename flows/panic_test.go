@@ -12,7 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// Whatever panics while it has its turn at hashing gives the turn back.
+// A panic during a turn at hashing must release the slot.
 func TestPanicLeavesNoSlotOfTheHasherTaken(t *testing.T) {
 	h := pw.NewHasher(2)
 	_, limit := h.Queue()
@@ -47,7 +47,7 @@ func TestPanicLeavesNoSlotOfTheHasherTaken(t *testing.T) {
 	}
 }
 
-// An observer that panics costs its call the answer, and nothing else.
+// An observer that panics fails only the call that it observes.
 func TestPanicOfTheObserverEndsOneCall(t *testing.T) {
 	b := newBench(t)
 	observe := b.Observe

@@ -16,12 +16,13 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// The table of contract 4, "Second factor", for both routes with a password.
+// The table of the contract, section 4, "Second factor", for both routes with a
+// password.
 func TestWhatFollowsThePassword(t *testing.T) {
 	for _, c := range []struct {
 		mode             tenant.SecondFactor
 		factor, must     bool
-		want, afterwards record.State // afterwards: behind the code
+		want, afterwards record.State // afterwards: after the code
 	}{
 		{tenant.SecondFactorPerAccount, false, false, record.Authorized, ""},
 		{tenant.SecondFactorPerAccount, false, true, record.SetPassword, ""},
@@ -32,7 +33,7 @@ func TestWhatFollowsThePassword(t *testing.T) {
 		{tenant.SecondFactorOff, true, false, record.Authorized, ""},
 		{tenant.SecondFactorOff, true, true, record.SetPassword, ""},
 	} {
-		for _, required := range []bool{false, true} { // of an account that has a password: no difference
+		for _, required := range []bool{false, true} { // makes no difference for an account with a password
 			t.Run(fmt.Sprintf("%s/%v/%v/%v", c.mode, c.factor, c.must, required), func(t *testing.T) {
 				b := newBench(t)
 				b.company.SecondFactor = c.mode
@@ -124,7 +125,7 @@ func TestAWeakHashIsReplacedAtTheNextGoodLogin(t *testing.T) {
 	if got := b.load().Updated; !got.Equal(updated) {
 		t.Errorf("the account says that it was changed at %v, by nobody", got)
 	}
-	b.must("auth/logout", token, nil) // nothing was ended by it
+	b.must("auth/logout", token, nil) // the session was not revoked
 	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": "wrong"})
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 	if b.load().PasswordHash != stored {
@@ -151,7 +152,7 @@ func TestAWeakHashDoesNotBringBackAnOldPassword(t *testing.T) {
 	}
 }
 
-// overtaken are accounts of which something happens just before an Update.
+// overtaken is an account store that calls before just before an Update.
 type overtaken struct {
 	record.Accounts
 	before func()
@@ -172,8 +173,8 @@ func TestAWrongPasswordLeavesTheSession(t *testing.T) {
 	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", token, object{"password": password})
 }
 
-// passwordRoutes are the two that take a password: what a wrong one is called,
-// and how to call them.
+// passwordRoutes lists the two routes that take a password, with the error for a
+// wrong one.
 var passwordRoutes = []struct {
 	path string
 	code *wire.Error
@@ -182,7 +183,7 @@ var passwordRoutes = []struct {
 	{"auth/checkcredentials", wire.ErrCredentialsInvalid},
 }
 
-// try sends a password by a route. A session is needed only for checkpassword.
+// try sends a password by a route. Only checkpassword uses the token.
 func (b *bench) try(path, token, password, response string) error {
 	body := object{"password": password}
 	if path == "auth/checkcredentials" {
@@ -220,7 +221,7 @@ func TestCaptchaIsDueAfterThreeFailures(t *testing.T) {
 			if !b.must("auth/login", "", object{"login_id": phone}).CaptchaRequired {
 				t.Error("login does not say that the next request needs a captcha_response")
 			}
-			// Neither a missing nor a bad response looks at the password.
+			// With a missing or bad response the password is not compared.
 			for range 20 {
 				wantRefusal(t, b.try(r.path, token, "wrong", ""), wire.ErrCaptchaMissing, true)
 				wantRefusal(t, b.try(r.path, token, password, ""), wire.ErrCaptchaMissing, true)
@@ -255,12 +256,12 @@ func TestACaptchaResponseIsUsedOnce(t *testing.T) {
 	if got["auth.credentials.invalid"] != 1 || got["auth.captcha.invalid"] != 99 {
 		t.Errorf("got %v, want one look at the password", got)
 	}
-	b.clock.advance(-30 * 60e9) // nor is it good again when the clock jumps back
+	b.clock.advance(-30 * 60e9) // setting the clock back does not make it valid again
 	b.wrong(wire.ErrCaptchaInvalid, "auth/recovery/recover", "", object{"login_id": email, "captcha_response": "good"})
 }
 
-// Of wrong passwords that race, no more are looked at without a captcha than of
-// such that follow each other.
+// The captcha is required after the same number of wrong passwords, whether they
+// race or come one after another.
 func TestTheCaptchaIsDueInRacesToo(t *testing.T) {
 	b := newBench(t)
 	b.company.Captcha = &captcha{}
@@ -274,7 +275,7 @@ func TestTheCaptchaIsDueInRacesToo(t *testing.T) {
 	}
 }
 
-// reusable is a captcha for tests.
+// reusable is a captcha whose responses may be used more than once.
 type reusable struct{ captcha }
 
 func (*reusable) Reusable() {}

@@ -14,13 +14,13 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A work is a captcha pow of that many bits.
+// A work is a captcha pow with this number of bits.
 type work int
 
 func (w work) Bits() int { return int(w) }
 
 func (work) Verify(context.Context, string, string) (bool, error) {
-	return true, nil // what nobody may ask
+	return true, nil // must not be called
 }
 
 func newWorkBench(t *testing.T) *bench {
@@ -61,7 +61,7 @@ func TestAChallengeEnds(t *testing.T) {
 	}
 }
 
-// secretless are accounts whose secret can't be had.
+// secretless is an account store that can't return its secret.
 type secretless struct{ record.Accounts }
 
 func (secretless) Secret(context.Context) ([]byte, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// docs/api.md explains each reason that an error can have, once and no other, and
-// tells the limits as they are by default.
+// docs/api.md explains each reason of an error exactly once, and states the default
+// limits.
 func TestThePageExplainsEveryReason(t *testing.T) {
 	page, err := os.ReadFile("../docs/api.md")
 	if err != nil {

@@ -83,10 +83,11 @@ func TestRecoveryMethods(t *testing.T) {
 	}
 }
 
-// wantRecovery checks what comes with a method and with no other.
+// wantRecovery checks the fields that belong to a method, and that the others are
+// empty.
 func wantRecovery(t *testing.T, b *bench, reply flows.Reply, method tenant.Method) {
 	t.Helper()
-	want := flows.Reply{Verification: method, SessionToken: reply.SessionToken, ExpiresIn: reply.ExpiresIn} // events_test.go checks the last
+	want := flows.Reply{Verification: method, SessionToken: reply.SessionToken, ExpiresIn: reply.ExpiresIn} // events_test.go checks ExpiresIn
 	switch method {
 	case tenant.ByPhone:
 		want.SessionState, want.UserPhone = record.RecoveryOTP, "+37*******45"
@@ -110,7 +111,8 @@ func wantRecovery(t *testing.T, b *bench, reply flows.Reply, method tenant.Metho
 	}
 }
 
-// The order of checks in recover: rates and locks, captcha, login id, status, method.
+// The order of checks in recover: limits and locks, captcha, login id, status,
+// method.
 func TestRecoverChecksInOrder(t *testing.T) {
 	b := newBench(t)
 	asked := &captcha{}
@@ -148,7 +150,8 @@ func TestAControlAnswerIsFoldedAndSqueezed(t *testing.T) {
 	}
 }
 
-// Three wrong answers a day, over all sessions; a right one does not clear them.
+// Wrong answers are limited to three a day over all sessions. A right one does not
+// reset the count.
 func TestWrongAnswersAreCounted(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.RecoveryQuestion)
@@ -163,7 +166,7 @@ func TestWrongAnswersAreCounted(t *testing.T) {
 		t.Errorf("got Retry-After %v", got)
 	}
 	b.wrong(wire.ErrRestricted, "auth/recovery/recover", "", recovery(object{"login_id": phone, "method": "QUESTION"}))
-	b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"})) // another secret
+	b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"})) // a code counts separately
 	b.clock.advance(24 * time.Hour)
 	b.must("auth/recovery/checkquestion", b.sessionIn(record.RecoveryQuestion), object{"control_answer": answer})
 

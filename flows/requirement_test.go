@@ -38,8 +38,8 @@ func TestARequirementMayNameCompanies(t *testing.T) {
 	}
 }
 
-// What is fresh goes by the moment of the login, and not by what is set for
-// sessions now; memory knows it as the store does.
+// A requirement for a fresh login depends on when the login began, not on the
+// current session settings. It gives the same result from memory and from the store.
 func TestARequirementMayBeForAFreshLogin(t *testing.T) {
 	for name, remembering := range map[string]bool{"from the store": false, "from memory": true} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestARequirementMayBeForAFreshLogin(t *testing.T) {
 			ask := func(fresh time.Duration) (record.Session, error) {
 				return b.Authorize(t.Context(), session.Requirement{Fresh: fresh}, []string{"Bearer " + token})
 			}
-			if _, err := ask(0); err != nil { // so that it is remembered, but not when it began
+			if _, err := ask(0); err != nil { // now memory has the session, but not when it began
 				t.Fatal(err)
 			}
 			b.company.Session.Lifetime *= 7

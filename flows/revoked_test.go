@@ -14,14 +14,14 @@ var statusErrors = map[record.Status]*wire.Error{
 	record.StatusRestricted: wire.ErrUserRestricted, record.StatusClosed: wire.ErrUserClosed, record.StatusDenied: wire.ErrUserDenied,
 }
 
-// changeStatus ends the account's sessions, as an operator's change does.
+// changeStatus revokes the account's sessions, as an operator's change does.
 func (b *bench) changeStatus(status record.Status) {
 	b.t.Helper()
 	b.update(true, func(a *record.Account) { a.Status = status })
 }
 
-// wantRevoked checks what a revoked token answers: status on the routes that list
-// it, nil for none, and auth.token.invalid everywhere else.
+// wantRevoked checks the answers to a revoked token: status, unless it is nil, on
+// the routes that list it, and auth.token.invalid everywhere else.
 func (b *bench) wantRevoked(token string, status *wire.Error) {
 	b.t.Helper()
 	for i := range flows.Routes {
@@ -96,7 +96,7 @@ func TestATokenTellsOfTheStatusThatRevokedIt(t *testing.T) {
 		b.company.Limits.FailuresPerAddress.N = 1
 		link := object{"token": b.mailed()}
 		b.changeStatus(record.StatusClosed)
-		for range 3 { // it is no guess
+		for range 3 { // does not count as a guess
 			b.wrong(wire.ErrUserClosed, "auth/recovery/checklink", "", link)
 		}
 		b.changeStatus(record.StatusActive)
@@ -104,7 +104,7 @@ func TestATokenTellsOfTheStatusThatRevokedIt(t *testing.T) {
 	})
 }
 
-// A token of another company tells of nothing, nor does a used one.
+// The status is revealed neither to a token of another company nor to a used one.
 func TestAStatusIsToldToItsOwnTokensOnly(t *testing.T) {
 	b := newBench(t)
 	b.addCompany("other")
@@ -117,8 +117,8 @@ func TestAStatusIsToldToItsOwnTokensOnly(t *testing.T) {
 	b.wantRevoked(used, nil)
 }
 
-// Whatever revokes the tokens of an account, those that strangers can have of
-// anyone go on answering as for an unknown login id.
+// However an account's tokens are revoked, tokens that a stranger could get are
+// still answered like those of an unknown login id.
 func TestRevokedTokensOfAHardenedCompanyAnswerAlike(t *testing.T) {
 	for name, end := range map[string]func(*bench){
 		"nothing":        func(*bench) {},
@@ -167,7 +167,8 @@ func TestRevokedTokensOfAHardenedCompanyAnswerAlike(t *testing.T) {
 	}
 }
 
-// The password shows the status, and a revoked token passes nowhere even with it.
+// A client with the password may learn the status, but a revoked token never gets it
+// further.
 func TestRevokedTokensOfAHardenedCompanyPassNowhere(t *testing.T) {
 	b := hardenedBench(t)
 	b.company.Captcha = nil
@@ -184,7 +185,7 @@ func TestRevokedTokensOfAHardenedCompanyPassNowhere(t *testing.T) {
 	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", authorized, b.goodBody("auth/checkpassword"))
 	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", recover, b.goodBody("auth/recovery/checkotp"))
 
-	b.withoutPassword() // so a code is the first secret
+	b.withoutPassword() // so that a code is the first secret
 	token := b.sessionIn(record.CheckPassword)
 	b.changeStatus(record.StatusClosed)
 	b.wrong(wire.ErrTokenInvalid, "auth/checkotp", token, b.goodBody("auth/checkotp"))

@@ -51,8 +51,8 @@ func Example_routes() {
 	// (none) | auth/recovery/checklink | recovery-setpassword
 }
 
-// Every route in every state: a token is taken exactly in the states of the
-// route's row, and whatever comes back is in the row.
+// Tests every route in every state. A route accepts a token exactly in the states of
+// its row, and the state of the reply is in the row.
 func TestEveryRouteInEveryState(t *testing.T) {
 	t.Parallel()
 	for i := range flows.Routes {
@@ -67,7 +67,7 @@ func TestEveryRouteInEveryState(t *testing.T) {
 				reply, err := b.serve(route.Path, token, b.goodBody(route.Path))
 				switch {
 				case !route.TakesToken():
-					wantSuccess(t, route, reply, err) // whatever token is sent
+					wantSuccess(t, route, reply, err) // even if a token is sent
 				case state == record.None:
 					wantError(t, err, wire.ErrHeaderMissing)
 				case !slices.Contains(route.From, state):
@@ -103,7 +103,7 @@ func wantError(t *testing.T, err error, want *wire.Error) {
 	}
 }
 
-// The interface fixes eight statuses.
+// The interface document fixes eight statuses.
 func TestFixedStatuses(t *testing.T) {
 	for code, status := range map[*wire.Error]int{
 		wire.ErrLoginIDNotFound:  404,

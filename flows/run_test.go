@@ -13,7 +13,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/session"
 )
 
-// What is owed is ended also while a sweep takes long.
+// Pending revocations are carried out even while a sweep takes long.
 func TestARevocationWaitsForNoSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &slowlySwept{swept: make(chan struct{})}
@@ -39,7 +39,7 @@ func TestARevocationWaitsForNoSweep(t *testing.T) {
 	})
 }
 
-// A slowlySwept is stores whose sessions are swept once swept is closed.
+// A slowlySwept has stores whose sweep of sessions ends when swept is closed.
 type slowlySwept struct {
 	swept          chan struct{}
 	sweeping, owed atomic.Bool

@@ -9,8 +9,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A code that is out when the phone changes is of no use, and the next one goes
-// to the new phone.
+// A code that was sent before the phone changes is useless. The next one goes to the
+// new phone.
 func TestAPhoneThatChangesWhileACodeIsOut(t *testing.T) {
 	const other = "+37060099999"
 	for _, state := range []record.State{record.CheckOTP, record.RecoveryOTP} {
@@ -36,8 +36,8 @@ func TestAPhoneThatChangesWhileACodeIsOut(t *testing.T) {
 	}
 }
 
-// Whoever begins a recovery, or guesses in one, does the owner no harm who is
-// logged in; a new password by recovery ends the owner's session, too.
+// A stranger who begins a recovery or guesses in it does not affect a user who is
+// logged in. A new password by recovery revokes the user's session too.
 func TestRecoveryWhileLoggedIn(t *testing.T) {
 	b := newBench(t)
 	session := b.sessionIn(record.Authorized)
@@ -56,8 +56,8 @@ func TestRecoveryWhileLoggedIn(t *testing.T) {
 	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checkquestion", question, object{"control_answer": answer})
 }
 
-// What has ended by the clock stays ended when the clock goes back, and what was
-// begun before it went back goes on.
+// A session that has expired stays expired when the clock goes back. A session that
+// began before the clock went back goes on.
 func TestAClockThatGoesBack(t *testing.T) {
 	b := newBench(t)
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })
@@ -67,7 +67,7 @@ func TestAClockThatGoesBack(t *testing.T) {
 	b.clock.advance(time.Duration(b.company.OTP.TTL))
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": out})
 	b.clock.advance(-time.Duration(b.company.OTP.TTL))
-	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": out}) // it is spent
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": out}) // it is used up
 	b.must("auth/renewotp", token, nil)
 	b.clock.advance(-time.Hour)
 	authorized := b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code}).SessionToken

@@ -37,7 +37,7 @@ func TestANewPasswordAuthorizesOrEndsTheRecovery(t *testing.T) {
 	}
 }
 
-// What a new password must be; quality_test.go has the rules one by one.
+// The requirements for a new password. quality_test.go tests each rule.
 func TestARefusedPasswordLeavesTheSession(t *testing.T) {
 	for _, state := range []record.State{record.SetPassword, record.RecoveryPassword} {
 		t.Run(string(state), func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestARefusedPasswordLeavesTheSession(t *testing.T) {
 					t.Errorf("%q: the reason is %q, the message %q", c.password, r.Reason, r.Message)
 				}
 			}
-			b.must("auth/checkpassword", other, object{"password": password}) // nothing has ended
+			b.must("auth/checkpassword", other, object{"password": password}) // no session was revoked
 			if b.load().PasswordHash == "" || b.mail.count() != 0 {
 				t.Error("something changed")
 			}
@@ -88,7 +88,8 @@ func TestPasswordRegexIsTold(t *testing.T) {
 	}
 }
 
-// A new password ends every other session, pending token, code and link.
+// A new password revokes all other sessions, including those of unfinished logins,
+// codes and links.
 func TestANewPasswordEndsAllElse(t *testing.T) {
 	for _, state := range []record.State{record.SetPassword, record.RecoveryPassword} {
 		t.Run(string(state), func(t *testing.T) {
@@ -127,8 +128,8 @@ func TestANewPasswordEndsAllElse(t *testing.T) {
 	}
 }
 
-// A notice that can't be delivered neither delays nor fails the request, and
-// goes to the phone of whoever has no email.
+// A notice that can't be delivered neither delays the request nor makes it fail. It
+// goes to the phone if the account has no email.
 func TestTheOwnerIsToldOfANewPassword(t *testing.T) {
 	b := newBench(t)
 	b.mail.broken = errors.New("gateway timeout")

@@ -19,8 +19,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// However often strangers begin a login of an account with a password, the stores
-// are asked and told nothing.
+// However often strangers begin a login of an account with a password, nothing is
+// written to the store.
 func TestALoginThatStrangersBeginIsStoredNowhere(t *testing.T) {
 	b := newBench(t)
 	writes := &writeCounter{Sessions: b.Sessions}
@@ -40,7 +40,7 @@ func TestALoginThatStrangersBeginIsStoredNowhere(t *testing.T) {
 	}
 }
 
-// A writeCounter counts what could store something.
+// A writeCounter counts the calls that could write something.
 type writeCounter struct {
 	record.Sessions
 	n atomic.Int64
@@ -58,9 +58,9 @@ func (w *writeCounter) Charge(ctx context.Context, now time.Time, counters ...re
 	return w.Sessions.Charge(ctx, now, counters...)
 }
 
-// Of many that race with one token of a login, on two nodes, one succeeds, and
-// then the token is as good as none: on its route, elsewhere, and on the
-// protected path.
+// Of many requests that race with one token of a login on two nodes, one succeeds.
+// Afterwards the token is invalid on its route, on other routes and on the protected
+// path.
 func TestALoginsTokenIsUsedOnce(t *testing.T) {
 	b := newBench(t)
 	b.company.Limits.LoginsPerAddress.N = 1000
@@ -93,7 +93,7 @@ func TestALoginsTokenIsUsedOnce(t *testing.T) {
 	}
 }
 
-// What ends the account's sessions ends its logins that are under way.
+// Revoking an account's sessions also revokes its unfinished logins.
 func TestALoginEndsWithTheAccountsSessions(t *testing.T) {
 	for name, end := range map[string]func(*bench){
 		"a new password": func(b *bench) {
@@ -118,7 +118,7 @@ func TestALoginEndsWithTheAccountsSessions(t *testing.T) {
 	}
 }
 
-// Nobody can make, change or spell otherwise a login's token.
+// A login's token can't be forged, altered or spelled in another way.
 func TestALoginsTokenCantBeForged(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.CheckPassword)
@@ -135,7 +135,7 @@ func TestALoginsTokenCantBeForged(t *testing.T) {
 	b.must("auth/checkpassword", token, object{"password": password})
 }
 
-// Ending a login that is under way is what strangers can do: they are counted.
+// Strangers can begin and log out such sessions, so the logouts are counted.
 func TestLogoutsOfLoginsAreCounted(t *testing.T) {
 	b := newBench(t)
 	b.company.Limits.LoginsPerAddress.N = 3
@@ -146,8 +146,8 @@ func TestLogoutsOfLoginsAreCounted(t *testing.T) {
 	b.must("auth/logout", b.sessionIn(record.RecoveryQuestion), nil)
 }
 
-// An account has as many authorized sessions as it may; one more ends the
-// oldest, however its owner logged in.
+// An account may have a limited number of authorized sessions. One more revokes the
+// oldest, whichever way the user logged in.
 func TestOneSessionTooManyEndsTheOldest(t *testing.T) {
 	b := newBench(t)
 	b.company.Limits.SessionsPerAccount = 2
@@ -161,7 +161,7 @@ func TestOneSessionTooManyEndsTheOldest(t *testing.T) {
 	if memory.Len() != 3 {
 		t.Fatalf("%d sessions are remembered", memory.Len())
 	}
-	memory.Flush() // a store without a feed tells it nothing
+	memory.Flush() // a store without a feed does not notify it
 	b.wantLive(tokens[0], wire.ErrTokenInvalid)
 	b.wantLive(tokens[1], nil)
 	b.clock.advance(time.Second)
@@ -171,7 +171,7 @@ func TestOneSessionTooManyEndsTheOldest(t *testing.T) {
 	b.wantLive(tokens[1], wire.ErrTokenInvalid)
 }
 
-// A session whose end is near lives to it, if requests come.
+// Requests keep a session alive until its lifetime ends.
 func TestRequestsProlongASessionToItsEnd(t *testing.T) {
 	b := newBench(t)
 	b.company.Session.Idle, b.company.Session.Lifetime = tenant.Duration(75*time.Second), tenant.Duration(90*time.Second)
@@ -184,7 +184,7 @@ func TestRequestsProlongASessionToItsEnd(t *testing.T) {
 	b.wantLive(token, wire.ErrTokenExpired)
 }
 
-// An ending that can't be done holds up no other.
+// A revocation that fails must not block the others.
 func TestAStuckRevocationHoldsUpNoOther(t *testing.T) {
 	b := newBench(t)
 	b.seed(manage.Seed{Account: record.Account{Mnemocode: "stuck"}})

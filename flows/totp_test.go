@@ -12,11 +12,12 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// appCode is what an app shows.
+// appCode returns the code that an app shows at a time.
 func appCode(secret []byte, at time.Time) string { return tokens.TOTPCode(secret, at.Unix()/30) }
 
-// withApp gives the account a second factor and an authenticator app, and returns
-// what the app shows at a moment from now. The code of its confirmation is spent.
+// withApp gives the account a second factor and an authenticator app. It returns a
+// function for the code that the app shows at a time relative to now. The code that
+// confirmed the app is used up.
 func (b *bench) withApp() func(from time.Duration) string {
 	b.t.Helper()
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })
@@ -27,7 +28,7 @@ func (b *bench) withApp() func(from time.Duration) string {
 	return shows
 }
 
-// newApp is withApp for one that is not confirmed yet.
+// newApp is withApp for an app that is not confirmed yet.
 func (b *bench) newApp() func(from time.Duration) string {
 	b.t.Helper()
 	made, err := b.admin().NewTOTP(b.t.Context(), mnemocode)
@@ -41,7 +42,7 @@ func (b *bench) newApp() func(from time.Duration) string {
 	return func(from time.Duration) string { return appCode(secret, b.clock.Now().Add(from)) }
 }
 
-// awaitingApp is the token of a login that waits for the app's code.
+// awaitingApp returns the token of a login that waits for the app's code.
 func (b *bench) awaitingApp() string {
 	b.t.Helper()
 	reply := b.must("auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": password})
@@ -75,7 +76,7 @@ func TestAnAppsClockMayBeOneStepOff(t *testing.T) {
 	} {
 		b := newBench(t)
 		shows := b.withApp()
-		b.clock.advance(2 * time.Minute) // beyond the code that confirmed
+		b.clock.advance(2 * time.Minute) // later than the code that confirmed the app
 		_, err := b.serve("auth/checkotp", b.awaitingApp(), object{"otp": shows(from)})
 		if (err == nil) != ok {
 			t.Errorf("%v: got %v", from, err)
@@ -83,15 +84,15 @@ func TestAnAppsClockMayBeOneStepOff(t *testing.T) {
 	}
 }
 
-// A code is good once, whichever session it came with; what was used is refused
-// and does not count as a guess.
+// A code is valid once across all sessions. A used code is refused but does not
+// count as a guess.
 func TestAnAppsCodeIsGoodOnce(t *testing.T) {
 	b := newBench(t)
 	shows := b.withApp()
 	first, second := b.awaitingApp(), b.awaitingApp()
 	b.must("auth/checkotp", first, object{"otp": shows(0)})
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(0)})
-	b.clock.advance(30 * time.Second) // it is now the one before
+	b.clock.advance(30 * time.Second) // now it is the code of the previous step
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(-30 * time.Second)})
 	b.clock.advance(29 * time.Second)
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(-30 * time.Second)})
@@ -101,7 +102,7 @@ func TestAnAppsCodeIsGoodOnce(t *testing.T) {
 	wantStep(t, b.must("auth/checkotp", second, object{"otp": shows(0)}), record.Authorized)
 }
 
-// Strangers are not told who has an app.
+// Strangers can't find out which accounts have an app.
 func TestHardenedTellsNothingOfAnApp(t *testing.T) {
 	asked := func(b *bench) string {
 		steps := []string{shape(b.serve("auth/login", "", object{"login_id": email}))}

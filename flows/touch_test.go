@@ -14,7 +14,7 @@ import (
 	"github.com/mnemogate/mnemogate/store"
 )
 
-// A readOnly is a store that takes no activity.
+// A readOnly is a session store that can't write activity.
 type readOnly struct {
 	record.Sessions
 	full bool
@@ -27,8 +27,8 @@ func (r *readOnly) Touch(ctx context.Context, now time.Time, hash record.TokenHa
 	return r.Sessions.Touch(ctx, now, hash, expires)
 }
 
-// Whoever is logged in goes on while the store takes no writes, and no longer
-// than the session lives. The log tells why.
+// Users who are logged in stay so while the store takes no writes, but no longer
+// than the session lives. The log says why.
 func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 	for name, remembered := range map[string]bool{"asked for": false, "remembered": true} {
 		t.Run(name, func(t *testing.T) {

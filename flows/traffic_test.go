@@ -10,8 +10,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// When an address reaches a limit, the event says whether many users share it or
-// somebody guesses.
+// When an address reaches a limit, the event says whether many users share the
+// address or somebody guesses.
 func TestALimitOfAnAddressTellsWhoseTrafficItWas(t *testing.T) {
 	const users = 12
 	logIn := func(b *bench, address string, user int) {
@@ -79,7 +79,7 @@ func TestALimitOfAnAddressTellsWhoseTrafficItWas(t *testing.T) {
 				test.address = func(int) string { return "203.0.113.7" }
 			}
 			all := b.record()
-			for window := range 2 { // the second begins from nothing
+			for window := range 2 { // the second window starts at zero
 				for i := range 100 {
 					test.try(b, test.address(i), i)
 				}

@@ -12,7 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// A chargedSessions notes which counters are charged.
+// A chargedSessions records which counters are charged.
 type chargedSessions struct {
 	record.Sessions
 	mu    sync.Mutex
@@ -44,7 +44,7 @@ func (s *chargedSessions) Charge(ctx context.Context, now time.Time, counters ..
 	return s.Sessions.Charge(ctx, now, counters...)
 }
 
-// An unlimited budget refuses nothing, and no counter is kept for it.
+// An unlimited budget refuses nothing and needs no counter.
 func TestUnlimitedBudgetsAreNotCounted(t *testing.T) {
 	for name, prepare := range map[string]func(*bench){
 		"by default": func(*bench) {},

@@ -10,8 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Wrong keys of an address are counted apart from those of others, as one of
-// IPv6 is everywhere.
+// Wrong keys are counted per address and, for IPv6, per network, as everywhere.
 func TestWrongKeysOfAnAddressAreCounted(t *testing.T) {
 	b := newBench(t)
 	limited := func(address string) bool {

@@ -19,16 +19,16 @@ import (
 // A caddy is a Caddy process that is measured.
 type caddy struct {
 	testing.TB
-	dir    string            // holds the Caddyfile, the log and what Caddy itself stores
+	dir    string            // holds the Caddyfile, the log and Caddy's own storage
 	admin  string            // the URL of the admin endpoint
 	http   map[string]string // the URLs of the sites over HTTP/1.1 and HTTP/2
-	https  map[string]string // and over HTTP/3
+	https  map[string]string // the URLs of the sites over HTTP/3
 	cmd    *exec.Cmd
 	exited chan struct{}
 }
 
-// startCaddy starts a Caddy. Each site has some lines of Caddyfile in front of
-// the application, at the URL backend.
+// startCaddy starts a Caddy. Each site has some lines of Caddyfile in front of the
+// application at the URL backend.
 func startCaddy(b testing.TB, backend, global string, sites map[string]string) *caddy {
 	b.Helper()
 	ports := storetest.FreePorts(b, 1+2*len(sites))
@@ -87,7 +87,7 @@ func (c *caddy) kill() {
 	}
 }
 
-// ask calls the admin endpoint.
+// ask sends a request to the admin endpoint.
 func (c *caddy) ask(method, path string, body []byte) []byte {
 	c.Helper()
 	r, err := http.NewRequestWithContext(c.Context(), method, c.admin+path, bytes.NewReader(body))
@@ -125,7 +125,7 @@ func (c *caddy) metric(name string) float64 {
 	return 0
 }
 
-// startBackend starts the application behind Caddy, in this process.
+// startBackend starts the application that Caddy protects, in this process.
 func startBackend(b testing.TB) (url string) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -25,8 +25,8 @@ import (
 var growthFlag = flag.String("growth", "1000,100000,1000000", "numbers of accounts and sessions, for Growth")
 
 // BenchmarkGrowth measures each step with few and with many accounts and sessions in
-// the stores. The sizes take turns. Passwords are not hashed: that takes the same
-// with any number of them.
+// the stores. The sizes take turns. Passwords are not hashed, because hashing takes
+// the same time for any number of them.
 func BenchmarkGrowth(b *testing.B) {
 	for _, deployment := range deployments[:2] {
 		b.Run(deployment.name, func(b *testing.B) {
@@ -64,7 +64,7 @@ type grown struct {
 	*seed
 	service   *flows.Service // remembers all sessions
 	forgetful *flows.Service // remembers none
-	code      string         // the last that was sent
+	code      string         // the last code that was sent
 	steps     []string
 	took      map[string][]time.Duration // by step
 }
@@ -84,7 +84,7 @@ func newGrown(b testing.TB, s *stores, n int) *grown {
 	hasher := password.NewHasher(0)
 	hasher.Derive = func(hash, secret string) ([]byte, error) {
 		if secret != testPassword {
-			return []byte(tokens.NewID()), nil // never the same as before
+			return []byte(tokens.NewID()), nil // a different hash each time
 		}
 		return base64.RawStdEncoding.DecodeString(hash[strings.LastIndexByte(hash, '$')+1:])
 	}
@@ -101,7 +101,7 @@ func newGrown(b testing.TB, s *stores, n int) *grown {
 	memory := store.NewMemory(s.sessions, n*5/4+10_000)
 	memory.SetLease(time.Now().Add(24 * time.Hour))
 	g.service, g.forgetful = service(memory), service(s.sessions)
-	// The sessions of one account are revoked again and again.
+	// This account's sessions are revoked again and again.
 	_, err := s.accounts.Create(b.Context(), time.Now(), accountOf("recoverer", 0))
 	must(b, err)
 	fillWith(b, n, func(i int) error {
@@ -111,8 +111,8 @@ func newGrown(b testing.TB, s *stores, n int) *grown {
 	return g
 }
 
-// Send implements message.Sender. Notices, which have no code, are sent beside the
-// next steps.
+// Send implements message.Sender. It ignores notices, which have no code and are
+// sent while the next steps run.
 func (g *grown) Send(_ context.Context, m message.Message) error {
 	if m.Code != "" {
 		g.code = m.Code

@@ -12,11 +12,11 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// newClient returns a client with connections of its own, which speaks one
-// version of HTTP: http1, http2 (without TLS) or http3.
+// newClient returns a client with its own connections. It uses one version of HTTP:
+// http1, http2 (without TLS) or http3.
 func newClient(version string) *http.Client {
 	const timeout = 30 * time.Second
-	if version == "http3" { // whose certificate Caddy has made itself
+	if version == "http3" { // Caddy has made the certificate itself
 		return &http.Client{Timeout: timeout, Transport: &http3.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableCompression: true}}
 	}
 	var protocols http.Protocols
@@ -35,8 +35,8 @@ func send(c *http.Client, r *http.Request) (status int, err error) {
 	return response.StatusCode, errors.Join(err, response.Body.Close())
 }
 
-// A load is a number of clients. Each has one connection and sends one request
-// after another.
+// A load is a number of clients. Each has one connection and sends one request after
+// another.
 type load struct {
 	b       testing.TB
 	clients []*http.Client
@@ -54,9 +54,9 @@ func newLoad(b testing.TB, version string, clients, want int, request func() *ht
 	return l
 }
 
-// A result is what came of a load.
+// A result is the result of a load.
 type result struct {
-	took    []time.Duration // of each answer that was wanted
+	took    []time.Duration // of each answer with the wanted status
 	elapsed time.Duration
 }
 
@@ -64,8 +64,8 @@ func (r result) rate() float64 { return float64(len(r.took)) / r.elapsed.Seconds
 
 func (r result) p99() time.Duration { return quantile(r.took, .99) }
 
-// run runs the load and fails the benchmark if it gets other answers. A machine that
-// is too slow for the load may also get 503.
+// run runs the load and fails the benchmark if it gets other answers. On a machine
+// that is too slow for the load, it also allows 503.
 func (l *load) run(d time.Duration) (sum result) {
 	l.b.Helper()
 	var mu sync.Mutex
@@ -111,7 +111,7 @@ func (l *load) run(d time.Duration) (sum result) {
 	return sum
 }
 
-// newRequest panics where http.NewRequest fails: the benchmarks' URLs are valid.
+// newRequest is http.NewRequest for valid URLs. It panics on errors.
 func newRequest(method, url, header, value string, body io.Reader) *http.Request {
 	r, err := http.NewRequest(method, url, body)
 	if err != nil {

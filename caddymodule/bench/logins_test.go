@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// BenchmarkLogins measures checkcredentials, against argon2id alone, and login,
-// which computes no hash.
+// BenchmarkLogins measures checkcredentials, compared with argon2id alone, and
+// login, which computes no hash.
 func BenchmarkLogins(b *testing.B) {
 	for _, deployment := range deployments {
 		b.Run(deployment.name, func(b *testing.B) {
@@ -30,7 +30,7 @@ func BenchmarkLogins(b *testing.B) {
 	}
 }
 
-// logins reports how many logins succeed a second, in rounds that take turns with
+// logins reports the successful logins per second, in rounds that alternate with
 // between.
 func (c *caddy) logins(b *testing.B, route string, clients int, seed *seed, password string, between func()) (rate float64) {
 	var turn atomic.Int64
@@ -50,7 +50,8 @@ func (c *caddy) logins(b *testing.B, route string, clients int, seed *seed, pass
 	return rate
 }
 
-// authRequest is a call of an auth route, with a session or without.
+// authRequest returns a request to an auth route, with a session if token is not
+// empty.
 func authRequest(site, route, token, body string) *http.Request {
 	r := newRequest("POST", site+"/acme/v2/auth/"+route, "X-Api-Key", testKey, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")

@@ -1,12 +1,12 @@
-// Package bench measures whole Caddy processes with clients of the standard
-// library. docs/performance.md has the commands and their figures.
+// Package bench measures whole Caddy processes with clients of the standard library.
+// docs/performance.md has the commands and their figures.
 //
 // Each benchmark runs once and takes its own time:
 //
 //	go test ./caddymodule/bench -run '^$' -bench Protected -benchtime 1x -timeout 0
 //
-// What is compared takes turns, round by round. Each figure is the median of
-// its rounds.
+// The subjects of a comparison take turns, round by round. Each figure is the median
+// of its rounds.
 package bench
 
 import (
@@ -68,7 +68,7 @@ func quantile[T ~int64 | ~float64](values []T, share float64) T {
 	return slices.Sorted(slices.Values(values))[int(share*float64(len(values)-1))]
 }
 
-// median returns the median of what each round gives.
+// median returns the median of a value of each round.
 func median[R any, T ~int64 | ~float64](rounds []R, of func(R) T) T {
 	var values []T
 	for _, r := range rounds {

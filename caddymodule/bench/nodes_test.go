@@ -20,10 +20,10 @@ import (
 
 var nodesFlag = flag.String("nodes", "1,10,50", "numbers of nodes, for Nodes")
 
-// BenchmarkNodes measures how fast all nodes hear of a logout, on one Redis and on a
-// Cluster of three masters. Logouts are sent at their times (open loop), each to
-// another node. A logout is heard when the last node has forgotten the session, and
-// the time counts from when the logout was due.
+// BenchmarkNodes measures how fast a logout reaches all nodes, on one Redis and on a
+// Cluster of three masters. Logouts are sent at fixed times (open loop), each to
+// another node. The time of a logout runs from when it was due until the last node
+// has forgotten the session.
 func BenchmarkNodes(b *testing.B) {
 	b.Run("Redis", func(b *testing.B) { onServers(b, storetest.StartRedis(b)) })
 	b.Run("Cluster", func(b *testing.B) { onServers(b, storetest.NewCluster(b, 3)...) })
@@ -40,7 +40,7 @@ func onServers(b *testing.B, servers ...*storetest.Redis) {
 	}
 }
 
-// A fleet is nodes on the same servers.
+// A fleet is a number of nodes on the same servers.
 type fleet struct {
 	servers []*storetest.Redis
 	nodes   []*node
@@ -48,7 +48,7 @@ type fleet struct {
 }
 
 // A node is what an instance of Caddy has: the flows, their memory and a client of
-// Redis. All nodes are in this process.
+// Redis. All nodes run in this process.
 type node struct {
 	*store.Memory
 	service *flows.Service
@@ -64,7 +64,8 @@ func (n *node) Ended(hash record.TokenHash) {
 	}
 }
 
-// Flush implements record.Feed: the node may have missed something and forgets all.
+// Flush implements record.Feed. The node may have missed something, so it forgets
+// all.
 func (n *node) Flush() {
 	n.Memory.Flush()
 	n.fleet.logouts.Range(func(_, l any) bool {
@@ -73,13 +74,13 @@ func (n *node) Flush() {
 	})
 }
 
-// A logout counts the nodes that have heard of it.
+// A logout counts the nodes that have received it.
 type logout struct {
 	token string
 	due   time.Time
 	mu    sync.Mutex
 	heard map[int]bool  // by node
-	took  time.Duration // until the last of them heard
+	took  time.Duration // until the last node received it
 }
 
 func (l *logout) heardBy(node int) {
@@ -125,7 +126,7 @@ func newFleet(b testing.TB, servers []*storetest.Redis, nodes int) *fleet {
 	return f
 }
 
-// noAccounts has nothing but a secret.
+// noAccounts is an account store that has only a secret.
 type noAccounts struct{ record.Accounts }
 
 func (noAccounts) Secret(context.Context) ([]byte, error) { return make([]byte, 32), nil }
@@ -145,7 +146,7 @@ func (f *fleet) cost(b testing.TB) (c cost) {
 	return c
 }
 
-// measure sends some logouts a second.
+// measure sends rate logouts per second.
 func (f *fleet) measure(b *testing.B, rate int) {
 	n := max(10, int(float64(*rounds)*round.Seconds()*float64(rate)))
 	all := make([]*logout, n)
@@ -156,7 +157,7 @@ func (f *fleet) measure(b *testing.B, rate int) {
 		return f.nodes[0].Create(b.Context(), time.Now(), session)
 	})
 	defer f.logouts.Clear()
-	// What nodes cost that hear of nothing is not counted.
+	// The cost of idle nodes is subtracted.
 	quiet, pause := f.cost(b), time.Second/5
 	time.Sleep(pause)
 	before, began := f.cost(b), time.Now()
@@ -187,8 +188,8 @@ func (f *fleet) measure(b *testing.B, rate int) {
 	b.ReportMetric(more(quiet.sent, before.sent, after.sent)/float64(len(f.nodes)), "B/node/logout")
 }
 
-// heard waits a second at most until all nodes have heard of all logouts, and returns how
-// long that took for those that they have heard of.
+// heard waits up to a second until all nodes have received all logouts. It returns
+// the times of the logouts that all nodes have received.
 func (f *fleet) heard(all []*logout) (took []time.Duration) {
 	for deadline := time.Now().Add(time.Second); len(took) < len(all) && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		took = nil

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// A side is one of those that are compared.
+// A side is one of the subjects of a comparison.
 type side struct {
 	name string
 	*caddy
 	*load
 }
 
-// figures are what a round tells of a side: requests a second, and the CPU time and the
+// figures are the results of a round: requests per second, and the CPU time and the
 // 99th percentile of a request.
 type figures [3]float64
 
@@ -31,7 +31,7 @@ func (s side) round() figures {
 	return figures{r.rate(), cpu / float64(len(r.took)), r.p99().Seconds()}
 }
 
-// compare has the sides take turns, and reports the others relative to the first.
+// compare lets the sides take turns, and reports the others relative to the first.
 func compare(b *testing.B, sides ...side) {
 	b.Helper()
 	all := make([][]figures, len(sides))
@@ -53,8 +53,8 @@ func compare(b *testing.B, sides ...side) {
 	}
 }
 
-// protected is a side with protected requests to a site, each of which has one of
-// the sessions in a header, behind what else the header says.
+// protected returns a side that sends protected requests to a site. Each request has
+// one of the sessions in a header, with before in front of the token.
 func (c *caddy) protected(b testing.TB, name, site, version string, clients int, header, before string, seed *seed) side {
 	url := c.http[site]
 	if version == "http3" {
@@ -71,7 +71,7 @@ func (c *caddy) bearer(b testing.TB, name, version string, clients int, seed *se
 }
 
 // guarded starts a Caddy with mnemogate that remembers all sessions of a seed in an
-// embedded store. It has one more site, which answers by itself.
+// embedded store. It has an additional site, warm, that answers by itself.
 func guarded(b testing.TB, backend string, accounts, sessions int, global string, sites map[string]string) (*caddy, *seed) {
 	b.Helper()
 	s := embedded(b)
@@ -83,8 +83,8 @@ func guarded(b testing.TB, backend string, accounts, sessions int, global string
 	return c, seed
 }
 
-// warm has Caddy remember all sessions. While the machine is too busy for the store
-// to be heard, Caddy remembers none.
+// warm makes Caddy remember all sessions. It retries, because Caddy remembers none
+// while the machine is too busy to keep the subscription alive.
 func (c *caddy) warm(seed *seed) {
 	c.Helper()
 	for range 5 {
@@ -103,8 +103,9 @@ func (c *caddy) warm(seed *seed) {
 	c.Fatalf("%v sessions are remembered, want %d", c.metric("mnemogate_memory_sessions"), len(seed.tokens))
 }
 
-// BenchmarkProtected compares the protected path with reverse_proxy alone, which gets
-// the same requests. All sessions are remembered; each request has any of them.
+// BenchmarkProtected compares the protected path with reverse_proxy alone, which
+// gets the same requests. All sessions are remembered, and each request uses any of
+// them.
 //
 //	-bench Protected/1000000/http1/32
 func BenchmarkProtected(b *testing.B) {
@@ -124,8 +125,8 @@ func BenchmarkProtected(b *testing.B) {
 	}
 }
 
-// BenchmarkWays compares each way to bring a session, and what may be told and
-// written down of it, over each version of HTTP.
+// BenchmarkWays compares the ways to send a session, to forward its data and to log
+// it, over each version of HTTP.
 //
 //	-bench Ways/cookie/http3
 func BenchmarkWays(b *testing.B) {
@@ -152,7 +153,7 @@ func BenchmarkWays(b *testing.B) {
 }
 
 // BenchmarkBeside compares what an operator of Caddy can choose from: no guard,
-// Caddy's own ones, and mnemogate.
+// Caddy's own guards, and mnemogate.
 func BenchmarkBeside(b *testing.B) {
 	const clients = 32
 	hash, err := bcrypt.GenerateFromPassword([]byte(testPassword), bcrypt.DefaultCost)

@@ -23,16 +23,17 @@ var soakFlag = flag.Duration("soak", 0, "how long Soak takes; 0: as long as its 
 
 const (
 	soakUsers   = 100 // of each deployment, half of them with a password and half with a phone
-	soakRate    = 50  // steps a second, of all users of a deployment
+	soakRate    = 50  // steps per second, by all users of a deployment
 	soakSamples = 240
 )
 
-// BenchmarkSoak runs both deployments side by side for a long time, with a moderate
+// BenchmarkSoak runs both deployments at the same time for long, with a moderate
 // load, reloads, outages of the stores and, in the first quarter, crashes of Caddy:
 //
 //	-bench Soak -soak 1h
 //
-// It compares the median of the last quarter of the samples with that of the second.
+// It compares the median of the last quarter of the samples with that of the second
+// quarter.
 func BenchmarkSoak(b *testing.B) {
 	codes := new(sync.Map) // the last code by phone
 	gateway := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -60,7 +61,7 @@ func BenchmarkSoak(b *testing.B) {
 		switch i % 6 {
 		case 0:
 			for _, s := range soaks {
-				if i < samples/4 { // what a process gathers is looked at later
+				if i < samples/4 { // later a process must run long enough to show what it accumulates
 					s.kill()
 					s.start()
 				}
@@ -101,7 +102,7 @@ type soak struct {
 	stores              *stores
 	codes               *sync.Map
 	client              *http.Client
-	names               []string // of what is sampled
+	names               []string // of the samples
 	samples             map[string][]float64
 	wanted, unavailable atomic.Int64 // answers
 }
@@ -110,7 +111,7 @@ func newSoak(b testing.TB, name string, stores *stores, gateway string, codes *s
 	b.Helper()
 	for i := range soakUsers {
 		a := accountOf(fmt.Sprint("user", i), i)
-		if a.Phone = ""; i%2 == 1 { // a login by SMS, which needs another phone on each deployment
+		if a.Phone = ""; i%2 == 1 { // a login by SMS, with a different phone on each deployment
 			a.Phone, a.PasswordHash = phoneOf(name, i), ""
 		}
 		_, err := stores.accounts.Create(b.Context(), time.Now(), a)
@@ -129,7 +130,7 @@ func phoneOf(deployment string, i int) string {
 	return fmt.Sprintf("+37060%02d%04d", len(deployment), i)
 }
 
-// use is what one user does until stop is closed.
+// use performs the steps of one user until stop is closed.
 func (s *soak) use(i int, stop chan struct{}) {
 	token, name, site := "", fmt.Sprint("user", i), s.http["site"]
 	auth := func(route, token, body string, want int) (string, bool) {
@@ -170,8 +171,8 @@ func (s *soak) use(i int, stop chan struct{}) {
 	}
 }
 
-// send counts the answer, and fails the benchmark if it is neither the one that is
-// wanted nor one that an outage explains.
+// send counts the answer. It fails the benchmark if the answer is neither the wanted
+// one nor explained by an outage.
 func (s *soak) send(r *http.Request, want int) (token string, ok bool) {
 	var reply struct {
 		Token string `json:"session_token"`
@@ -183,7 +184,7 @@ func (s *soak) send(r *http.Request, want int) (token string, ok bool) {
 		return "", false
 	}
 	defer response.Body.Close()
-	_ = json.NewDecoder(response.Body).Decode(&reply) // the body may be none or the application's
+	_ = json.NewDecoder(response.Body).Decode(&reply) // the body may be empty or the application's
 	switch response.StatusCode {
 	case want:
 		s.wanted.Add(1)
@@ -195,7 +196,7 @@ func (s *soak) send(r *http.Request, want int) (token string, ok bool) {
 	return reply.Token, response.StatusCode == want
 }
 
-// sample looks at all that should not grow.
+// sample measures everything that should not grow.
 func (s *soak) sample() {
 	s.Helper()
 	note := func(name string, value float64) {
@@ -209,7 +210,7 @@ func (s *soak) sample() {
 	note("heap-MB", s.metric("go_memstats_heap_alloc_bytes")/1e6)
 	note("goroutines", s.metric("go_goroutines"))
 	note("files", s.metric("process_open_fds"))
-	if s.stores.redis == nil { // histories grow until each has all that is kept
+	if s.stores.redis == nil { // without histories, which grow until each is full
 		note("SQLite-MB", s.query("sqlite", "file:"+s.stores.file+"?mode=ro", `SELECT sum(pgsize) FROM dbstat WHERE name NOT LIKE '%history%'`)/1e6)
 		return
 	}

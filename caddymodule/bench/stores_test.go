@@ -36,8 +36,8 @@ type stores struct {
 	close     func()
 }
 
-// deployments are embedded and shared stores, and shared ones with PostgreSQL's
-// defaults of fsync, synchronous_commit and full_page_writes, which are on.
+// deployments are embedded stores, shared stores, and shared stores with
+// PostgreSQL's defaults: fsync, synchronous_commit and full_page_writes are on.
 var deployments = []struct {
 	name string
 	open func(b testing.TB) *stores
@@ -82,8 +82,8 @@ func shared(b testing.TB, postgres *storetest.Postgres, server *storetest.Redis)
 	}
 }
 
-// mnemogate is the global option with room for some sessions in memory. Its limits
-// are out of the benchmarks' way.
+// mnemogate returns the global option with room for this many sessions in memory.
+// Its limits are so high that the benchmarks do not reach them.
 func (s *stores) mnemogate(sessions int, more string) string {
 	return fmt.Sprintf(`mnemogate {
 		%s
@@ -106,8 +106,8 @@ func (s *stores) mnemogate(sessions int, more string) string {
 	}`, s.caddyfile, sessions*5/4+10_000, testKey, more)
 }
 
-// A seed is what stores are filled with: accounts user1, user2 and so on, whose
-// password is testPassword, and authorized sessions.
+// A seed is the content of stores: authorized sessions, and accounts user1, user2
+// and so on with the password testPassword.
 type seed struct {
 	accounts int
 	tokens   []string // of the sessions
@@ -135,7 +135,7 @@ func derive(secret string, salt []byte) []byte {
 	return argon2.IDKey([]byte(secret), salt, p.Iterations, p.MemoryKiB, p.Parallelism, 32)
 }
 
-// fill stores accounts, and sessions that take turns with them.
+// fill stores accounts, and sessions that are spread evenly over them.
 func (s *stores) fill(b testing.TB, accounts, sessions int) *seed {
 	b.Helper()
 	began := time.Now()
@@ -154,7 +154,7 @@ func (s *stores) fill(b testing.TB, accounts, sessions int) *seed {
 	return seed
 }
 
-// newSession makes a session that no request prolongs.
+// newSession returns a session that no request prolongs.
 func newSession(id int64, number int) (token string, s record.Session) {
 	const life = 30 * 24 * time.Hour
 	now := time.Now()
@@ -165,8 +165,8 @@ func newSession(id int64, number int) (token string, s record.Session) {
 	}
 }
 
-// fillWith calls store for each number, many at a time. On a busy machine Redis may
-// not answer in time.
+// fillWith calls store for each number, many at a time. It retries, because on a
+// busy machine Redis may not answer in time.
 func fillWith(b testing.TB, n int, store func(i int) error) {
 	b.Helper()
 	var group errgroup.Group
@@ -175,7 +175,7 @@ func fillWith(b testing.TB, n int, store func(i int) error) {
 		group.Go(func() (err error) {
 			for try := range 10 {
 				err = store(i)
-				if err == nil || try > 0 && errors.Is(err, record.ErrConflict) { // it was stored all the same
+				if err == nil || try > 0 && errors.Is(err, record.ErrConflict) { // an earlier try stored it after all
 					return nil
 				}
 			}
@@ -185,7 +185,7 @@ func fillWith(b testing.TB, n int, store func(i int) error) {
 	must(b, group.Wait())
 }
 
-// redisInfo returns a number that Redis tells of itself.
+// redisInfo returns a number from Redis's INFO.
 func redisInfo(b testing.TB, server *storetest.Redis, section, field string) float64 {
 	b.Helper()
 	for line := range strings.Lines(server.Ask(b, "info", section)) {

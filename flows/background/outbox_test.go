@@ -14,7 +14,7 @@ func TestOutboxEvents(t *testing.T) {
 	const created, changed, deleted, locked, unlocked, password = "account.created ", "account.changed ", "account.deleted ", "account.locked ", "account.unlocked ", "password.changed "
 	for _, c := range []struct {
 		event record.Event
-		want  []string // the type of each outbox event and what its data has beside the account
+		want  []string // the type of each outbox event, and its data apart from the account
 	}{
 		{record.Event{Name: record.AccountCreated, Reason: "admin", Address: "192.0.2.1"}, []string{created}},
 		{record.Event{Name: record.AccountChanged, Fields: []string{"role"}}, []string{changed + `,"fields":["role"]`}},

@@ -15,7 +15,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// A fickle receiver takes events as long as it has answers.
+// A fickle receiver gives the answers in turn, and then accepts all events.
 type fickle struct {
 	answers []error
 	got     []string
@@ -31,7 +31,7 @@ func (f *fickle) Deliver(_ context.Context, o record.OutboxEvent) error {
 	return err
 }
 
-// What comes of a queue, by the answers of its receiver.
+// Tests what becomes of a queue, depending on the receiver's answers.
 func TestSendEvents(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	broken := errors.New("down")
@@ -42,7 +42,7 @@ func TestSendEvents(t *testing.T) {
 	for name, c := range map[string]struct {
 		events  []record.OutboxEvent
 		types   []string
-		tries   int           // in vain, before
+		tries   int           // failed before
 		left    time.Duration // of the claim; 0: enough
 		answers []error
 		got     string // what was sent
@@ -94,7 +94,7 @@ func TestSendEvents(t *testing.T) {
 	}
 }
 
-// slow takes its time.
+// slow calls takes before each delivery.
 type slow struct {
 	tenant.EventReceiver
 	takes func()
@@ -105,7 +105,8 @@ func (s slow) Deliver(ctx context.Context, o record.OutboxEvent) error {
 	return s.EventReceiver.Deliver(ctx, o)
 }
 
-// A node that ends leaves an event as it was: that it was cut off is no try.
+// A node that shuts down leaves the event unchanged. The interrupted delivery does
+// not count as a try.
 func TestSendEventsIsCutOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	relay := &Relay{Log: slog.New(slog.DiscardHandler), Now: time.Now, Warnings: new(Warnings)}
@@ -116,13 +117,13 @@ func TestSendEventsIsCutOff(t *testing.T) {
 	}
 }
 
-// A fullOutbox has any number of queues that are due, whose store may take no writes
-// but claims.
+// A fullOutbox has any number of queues that are due. While full is set, its store
+// accepts claims but no other writes.
 type fullOutbox struct {
 	full    atomic.Bool
 	claimed atomic.Int64
 	settled atomic.Int64
-	enough  func() // is called where very many were claimed
+	enough  func() // called after very many claims
 }
 
 func (o *fullOutbox) Due(context.Context, time.Time) ([]string, error) {
@@ -150,8 +151,9 @@ func (o *fullOutbox) Backlog(context.Context, string) (record.Backlog, error) {
 	return record.Backlog{}, record.ErrNotFound
 }
 
-// What was delivered and can't be settled is delivered again. So while the store takes
-// no writes little is, and once it does all goes on.
+// An event is delivered again if its delivery can't be acknowledged. So while the
+// store takes no writes, few events are delivered. Afterwards delivery goes on at
+// full speed.
 func TestWhatCantBeSettledIsNotDeliveredAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outbox := &fullOutbox{}
@@ -170,8 +172,8 @@ func TestWhatCantBeSettledIsNotDeliveredAllTheTime(t *testing.T) {
 	})
 }
 
-// A receiver that is down is not asked about every queue that waits; once it is back, all
-// go out.
+// A receiver that is down is not asked for every waiting queue. Once it is back, all
+// events go out.
 func TestAReceiverThatRefusesIsNotAskedAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outbox, receiver := &fullOutbox{}, &refusing{}
@@ -191,7 +193,7 @@ func TestAReceiverThatRefusesIsNotAskedAllTheTime(t *testing.T) {
 	})
 }
 
-// relayTo delivers the events to a receiver until stop.
+// relayTo delivers the events to a receiver until stop is called.
 func (o *fullOutbox) relayTo(receiver tenant.EventReceiver) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	o.enough = cancel
@@ -208,7 +210,7 @@ func (o *fullOutbox) relayTo(receiver tenant.EventReceiver) (stop func()) {
 	}
 }
 
-// refusing takes events unless it is down.
+// refusing accepts events unless it is down.
 type refusing struct {
 	down  atomic.Bool
 	asked atomic.Int64

@@ -9,8 +9,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// However many addresses try, little is kept of them, and the busiest is never
-// forgotten.
+// The memory for traffic is bounded for any number of addresses, and the busiest
+// address is never forgotten.
 func TestTrafficIsBounded(t *testing.T) {
 	company := &tenant.Company{Code: "acme", Policy: tenant.DefaultPolicy()}
 	company.Limits.FailuresPerAddress.Per = time.Hour

@@ -10,7 +10,8 @@ import (
 
 var textTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// textMessages is one message for each built-in text, as long as it can get.
+// textMessages returns one message for each built-in text, with the longest possible
+// values.
 func textMessages() []Message {
 	company := strings.Repeat("W", 64)
 	expires := textTime.Add(10 * time.Minute)

@@ -9,7 +9,7 @@ import (
 	"testing/iotest"
 )
 
-// The search needs the file so; a checkout that changes line ends breaks it.
+// The search needs this format. A checkout that changes line ends breaks it.
 func TestCommonPasswordsAreFoldedAndSorted(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(commonPasswords, "\n"), "\n")
 	if len(lines) < 5000 {

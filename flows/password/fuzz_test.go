@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// FuzzKeycloak makes hashes of credentials: whatever comes of it is judged by
-// CheckHash as any other, and no error quotes it.
+// FuzzKeycloak converts credentials to hashes. CheckHash must be able to judge each
+// result, and no error may quote the credential.
 func FuzzKeycloak(f *testing.F) {
 	for _, s := range []string{
 		`{"credentialData":"{\"hashIterations\":27500,\"algorithm\":\"pbkdf2-sha256\"}","secretData":"{\"value\":\"MDEyMzQ1Njc4OTAx\",\"salt\":\"MDEyMzQ1Njc\"}"}`,
@@ -37,8 +37,8 @@ func FuzzKeycloak(f *testing.F) {
 	})
 }
 
-// FuzzVerify lets a stranger's hash, of little cost, stand for an account's: it
-// is that of what derives its key, and of nothing else.
+// FuzzVerify verifies secrets against cheap foreign hashes. A hash matches a secret
+// exactly if the secret derives its key.
 func FuzzVerify(f *testing.F) {
 	for _, test := range foreignHashes {
 		f.Add(test.hash, test.secret)

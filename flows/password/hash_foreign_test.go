@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// exportedHashes are as their programs export them; the name tells who made the
-// hash. Spring's are of its DelegatingPasswordEncoder, with the defaults of its
-// PasswordEncoderFactories.
+// exportedHashes are hashes as other programs export them. The name says which
+// program made the hash. Spring's come from its DelegatingPasswordEncoder with the
+// defaults of its PasswordEncoderFactories.
 var exportedHashes = []struct{ name, secret, hash string }{
 	{"Django 3.2, pbkdf2_sha256", "correct horse battery", "pbkdf2_sha256$260000$jw1fC5hhKRYuEokeatVFCK$EH3db6XWEF3n9fsrwHbnCqN7+QWH4nsUZqWS3H0zQ4w="},
 	{"Django 3.2, pbkdf2_sha1", "correct horse battery", "pbkdf2_sha1$260000$99hCCflgp0sjhoW0n9UiZ0$a51b3QjcCNUTyoL5Qa+BHuGwzjE="},
@@ -51,8 +51,8 @@ var exportedHashes = []struct{ name, secret, hash string }{
 	{"Spring Security 7, argon2 5.8", "pässwörd ✓ 50m²", "{argon2@SpringSecurity_v5_8}$argon2id$v=19$m=16384,t=2,p=1$B1cqtv/+Tp33bZpb5ln7Ug$NlfHmLutoN9oa0OE2GQ5wnHphXECqpikI46aZt0SjmE"},
 }
 
-// keycloakCredentials were exported by Keycloak, but for the two whose name
-// says that hashlib computed their value.
+// keycloakCredentials were exported by Keycloak, except the two whose name says that
+// hashlib computed their value.
 var keycloakCredentials = []struct{ name, secret, credential string }{
 	{"Keycloak 26, argon2", "secret", `{"type": "password",
 		"secretData": "{\"value\":\"xKjWvB9+0sSP6wTqI1JoEI7w+iA0x9VDhPgmrOHRG80=\",\"salt\":\"LRScGShC7shkdoU5B1UgUQ==\",\"additionalParameters\":{}}",
@@ -96,11 +96,12 @@ func TestVerifyTakesHashesAsOtherProgramsExportThem(t *testing.T) {
 	}
 }
 
-// WordPress hashes a password without the space around it, and one that was
-// typed into a form with backslashes, but not one that a program has set.
+// WordPress trims the spaces around a password. It adds backslashes to a password
+// that was entered in a form, but not to one that a program has set.
 func TestWordPressSetPasswordsWithAndWithoutBackslashes(t *testing.T) {
 	h := NewHasher(1)
-	// PasswordHash(8, true)->HashPassword("it's fine"), and of addslashes() of it.
+	// PasswordHash(8, true)->HashPassword("it's fine"), and the same with
+	// addslashes().
 	for _, hash := range []string{"$P$BunSe5c.2OWUhk0pe10OTR9dtJ4Xg./", "$P$BXZMFhLhjKNOzOrMneE11F6rr9Sac9/"} {
 		for typed, want := range map[string]bool{"it's fine": true, "  it's fine\t": true, "its fine": false, "it''s fine": false} {
 			if ok, _, err := h.Verify(t.Context(), acme, quick, hash, typed); ok != want || err != nil {
@@ -111,7 +112,7 @@ func TestWordPressSetPasswordsWithAndWithoutBackslashes(t *testing.T) {
 }
 
 func TestCheckHashTakesAsManyRoundsAsPasslibAndAnsible(t *testing.T) {
-	// crypt(3) of libxcrypt, of "pässwörd ✓".
+	// By crypt(3) of libxcrypt for "pässwörd ✓".
 	if err := CheckHash("$6$rounds=656000$TzBxq3.LwR/dE1oc$EjcAGGGRF86jCdFlkM7VaicieoVuEbyCTXofp6Lkca98FetM0yaVraI4RmKKnfrJxjpaDWzNT9.kOO6yGIQcc."); err != nil {
 		t.Error(err)
 	}

@@ -38,7 +38,7 @@ func TestArgon2idCheckRefusesLessThanOWASPAndWhatNoLoginShouldCost(t *testing.T)
 
 const long = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-// foreignHashes were made by other programs, which the name tells.
+// foreignHashes were made by other programs. The name says which.
 var foreignHashes = []struct{ name, secret, hash string }{
 	{"argon2's own test, 1 lane", "password", "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"},
 	{"argon2's own test, 2 lanes", "password", "$argon2id$v=19$m=256,t=2,p=2$c29tZXNhbHQ$bQk8UB/VmZZF4Oo79iDXuL5/0ttZwg2f/5U52iv1cDc"},
@@ -148,7 +148,7 @@ func TestVerifyTakesAnyFormAndReplacesAllButTheFirst(t *testing.T) {
 }
 
 func TestVerifyStillTakesWhatTheOperatorOnceSet(t *testing.T) {
-	// More than CheckHash lets in, no more than Check allows.
+	// More expensive than CheckHash accepts, but no more than Check allows.
 	if _, err := parseHash("$argon2id$v=19$m=1048576,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$dPtrHTEawLtMiR9+/XloAkXZ+EtyrY+bvmHIbiufhk0"); err != nil {
 		t.Error(err)
 	}
@@ -190,8 +190,8 @@ func TestVerifyOfNoHashDoesTheSameWork(t *testing.T) {
 		if ok, err := waste(); ok || err != nil {
 			t.Errorf("%s: %v, %v", name, ok, err)
 		}
-		// Far wider than what it measures on an idle machine, 1.0, and far
-		// from what no work at all would measure.
+		// An idle machine measures a ratio of 1.0. These bounds leave much room, but
+		// a call that computes nothing is far outside them.
 		if took := fastest(func() { waste() }); took < real/2 || took > real*2 {
 			t.Errorf("%s takes %v without a hash, %v with one", name, took, real)
 		}
@@ -232,8 +232,8 @@ func TestMatchFindsTheHashOfASet(t *testing.T) {
 	}
 }
 
-// A set shares what it derives: the digests of one salt are equal in salted,
-// and keys of other lengths are not taken for the same.
+// Hashes of a set share what they derive: digests with the same salt have the same
+// salted, but keys of different lengths do not.
 func TestHashesShareASaltOnlyIfTheyDeriveTheSame(t *testing.T) {
 	salted := func(hash string) string {
 		d, err := parseHash(hash)
@@ -373,8 +373,8 @@ func TestCheckHashRefuses(t *testing.T) {
 	}
 }
 
-// What takes about a second of a CPU is taken, and nothing beyond that; but what an
-// older version stored is still verified.
+// CheckHash accepts hashes that take up to about a second of CPU time. More
+// expensive hashes that an older version stored can still be verified.
 func TestCheckHashTakesAboutASecond(t *testing.T) {
 	const salt = "$MDEyMzQ1Njc4OWFiY2RlZg$"
 	key := func(bytes int) string { return strings.Repeat("A", (bytes*8+5)/6) }
@@ -415,7 +415,8 @@ func TestCheckHashTakesAboutASecond(t *testing.T) {
 	}
 }
 
-// A backup code is compared with a hash for each salt, so their costs are added up.
+// A backup code is compared with one hash for each salt, so the costs of all salts
+// add up.
 func TestCheckHashesAddsUpTheSaltsOfASet(t *testing.T) {
 	set := func(n, iterations int, salt string) (hashes []string) {
 		for i := range n {
@@ -478,7 +479,7 @@ func FuzzCheckHash(f *testing.F) {
 			t.Errorf("took %v", took)
 		}
 		if err != nil {
-			if len(hash) > 20 && !strings.HasSuffix(hash, "}") && strings.Contains(err.Error(), hash) { // {its kind} may be told
+			if len(hash) > 20 && !strings.HasSuffix(hash, "}") && strings.Contains(err.Error(), hash) { // an error may name {its kind}
 				t.Error("the error repeats the hash")
 			}
 			return

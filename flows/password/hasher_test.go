@@ -150,7 +150,8 @@ func TestNewHasherLeavesACPU(t *testing.T) {
 	}
 }
 
-// wantEmpty: nobody waits or is at work, and nothing is kept of those that did.
+// wantEmpty checks that nobody waits or is at work, and that h keeps nothing of
+// earlier callers.
 func wantEmpty(t *testing.T, h *Hasher) {
 	t.Helper()
 	if n, _ := h.Queue(); n != 0 || len(h.turns.all.lines) != 0 {
@@ -185,8 +186,8 @@ func TestHasherLetsCompaniesAndAddressesTakeTurns(t *testing.T) {
 	}
 }
 
-// A storm may take all places, but gives them up: to other companies, and to
-// other addresses of its own.
+// A storm of requests may take all places, but gives them up to other companies and
+// to other addresses of its own company.
 func TestHasherStormLeavesOthersTheirPlace(t *testing.T) {
 	for name, other := range map[string]func(i int) Turn{
 		"companies": func(i int) Turn { return Turn{fmt.Sprint(i % 3), acme.Address} },
@@ -233,8 +234,8 @@ func TestHasherStormLeavesOthersTheirPlace(t *testing.T) {
 	}
 }
 
-// Where all places are taken, each address comes to have as many as another, and
-// each company as many as another, in whatever order they come.
+// When all places are taken, they are shared evenly between companies and between
+// the addresses of each, in whatever order the requests arrive.
 func TestHasherSharesPlacesEvenly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := NewHasher(1)
@@ -265,7 +266,7 @@ func TestHasherSharesPlacesEvenly(t *testing.T) {
 	})
 }
 
-// Turns that come at the moment when their waiter gives up are not lost.
+// A slot is not lost if its turn comes at the moment when the caller gives up.
 func TestHasherLosesNoSlot(t *testing.T) {
 	h := NewHasher(2)
 	var all sync.WaitGroup
@@ -291,7 +292,7 @@ func timed(h *Hasher) *Hasher {
 	return h
 }
 
-// hashOf is a hash that takes so long, with a salt of its own for each i.
+// hashOf returns a hash that takes this long, with a different salt for each i.
 func hashOf(took time.Duration, i int) string {
 	return fmt.Sprintf("$pbkdf2-sha256$%d$MDEyMzQ1N%03d$%043d", took*3_000_000/time.Second, i, 0)
 }
@@ -303,8 +304,8 @@ func verify(t *testing.T, h *Hasher, turn Turn, hash string) (time.Duration, err
 	return time.Since(start), err
 }
 
-// A company's expensive hashes are one turn each, and cost it the turns of others:
-// all of theirs come before its second one.
+// A company with expensive hashes delays others by one hash at most: before its
+// second one, all waiting hashes of others get their turn.
 func TestExpensiveHashesHoldOthersUpForOneOfThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := timed(NewHasher(1))
@@ -327,8 +328,8 @@ func TestExpensiveHashesHoldOthersUpForOneOfThem(t *testing.T) {
 	})
 }
 
-// A set of many salts, as older versions stored, gives its slot back after each,
-// and stops when nobody waits for the answer any more.
+// Older versions stored sets with many salts. Such a set releases its slot after
+// each salt, and stops when the client is gone.
 func TestEachSaltOfASetHasATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := timed(NewHasher(1))
@@ -365,7 +366,7 @@ func TestEachSaltOfASetHasATurn(t *testing.T) {
 	})
 }
 
-// Between its turns a caller waits no longer than for a single one.
+// A caller with several turns waits no longer in total than a caller with one.
 func TestWaitingIsBoundedOverAllTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := timed(NewHasher(1))
@@ -392,8 +393,8 @@ func TestWaitingIsBoundedOverAllTurns(t *testing.T) {
 	})
 }
 
-// Companies get as much time as each other, and so do the addresses of one, also if
-// one of them comes again only when its turn is over.
+// Companies get the same amount of time, and so do the addresses of a company. This
+// holds even for a caller that comes again only after its turn.
 func TestTurnsAreFairByTime(t *testing.T) {
 	for name, other := range map[string]Turn{"companies": {"calm", acme.Address}, "addresses": {acme.Company, "192.0.2.2"}} {
 		for _, slots := range []int{1, 3} {
@@ -434,8 +435,8 @@ func TestTurnsAreFairByTime(t *testing.T) {
 	}
 }
 
-// A company with expensive hashes takes no more slots than one while others have
-// something waiting and use theirs.
+// A company with expensive hashes uses no more than one slot while other companies
+// use theirs and have hashes waiting.
 func TestExpensiveHashesLeaveOthersASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := timed(NewHasher(3))
@@ -463,14 +464,14 @@ func TestExpensiveHashesLeaveOthersASlot(t *testing.T) {
 	})
 }
 
-// An address that had its turn gets another, however many new ones come; and
-// nothing is kept of those that are gone.
+// An address that had a turn gets another one, no matter how many new addresses
+// arrive. Nothing is kept of addresses that are gone.
 func TestNewAddressesKeepNobodyFromASecondTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := timed(NewHasher(1))
 		var all sync.WaitGroup
 		most := 0
-		for i := range 520 { // as many as can be served, behind 20 at once
+		for i := range 520 { // as many as can be served, after 20 at once
 			all.Go(func() {
 				time.Sleep(time.Duration(max(0, i-20)) * 20 * time.Millisecond)
 				if took, err := verify(t, h, Turn{acme.Company, fmt.Sprint(i)}, hashOf(20*time.Millisecond, 0)); err != nil {

@@ -37,7 +37,7 @@ func FuzzPhone(f *testing.F) {
 		if again := NormalizePhone(phone); again != phone {
 			t.Errorf("%+q becomes %q and then %q", s, phone, again)
 		}
-		// No digit is lost, added or moved: two numbers never become one.
+		// No digit is lost, added or moved, so two numbers never become one.
 		given := strings.TrimPrefix(noDigit.ReplaceAllString(password.Normalize(s), ""), "00")
 		if given != phone[1:] {
 			t.Errorf("%+q, with the digits %s, becomes %q", s, given, phone)
@@ -64,7 +64,7 @@ func FuzzControlAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if !utf8.ValidString(s) {
-			return // no body can hold it
+			return // no body can contain it
 		}
 		folded := FoldAnswer(s)
 		if again := FoldAnswer(folded); again != folded {
@@ -85,8 +85,8 @@ func FuzzControlAnswer(f *testing.F) {
 	})
 }
 
-// wantBounded checks that a text has not grown by more than Unicode's longest
-// compatibility decomposition: 18 characters of 3 bytes each for one of 3.
+// wantBounded checks that a text does not grow by more than Unicode's longest
+// compatibility decomposition: 3 bytes become 18 characters of 3 bytes each.
 func wantBounded(t *testing.T, from, to string) {
 	t.Helper()
 	if len(to) > 18*len(from) {

@@ -9,7 +9,7 @@ func TestAPartOfALoginIDIsFoundInItsNormalForm(t *testing.T) {
 		"+370 600":       "+370600",
 		"600 12":         "60012",
 		"(600) 12-34":    "6001234",
-		"2026-11":        "2026-11", // also of a login name
+		"2026-11":        "2026-11", // may also be a login name
 		"user 12":        "user 12",
 		"john.o'neill +": "john.o'neill +",
 		"":               "",

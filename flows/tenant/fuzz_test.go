@@ -12,8 +12,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// FuzzNewPassword judges passwords: a bad one is refused in whatever case, and
-// with what the account is called in front of it.
+// FuzzNewPassword checks passwords. A bad password is refused in upper and lower
+// case, and also with a name or login id of the account added to it.
 func FuzzNewPassword(f *testing.F) {
 	for _, s := range []string{"", "password", "PassWord1", "correct horse battery", "alice@example.com", "Alice.Example-2026", "+370 600 12345", "acmeacme!", "60012345", "ﬀﬀﬀﬀﬀﬀﬀﬀ", "\u0130\u0130\u0130\u0130\u0130\u0130\u0130\u0130"} {
 		f.Add(s)

@@ -30,7 +30,7 @@ func TestNewPasswordQuality(t *testing.T) {
 		second   bool // the account's SecondFactor
 		password string
 		want     wire.Reason // empty if it is good
-		says     string      // the message, among other things
+		says     string      // part of the message
 	}{
 		{"good", nil, false, "lopsided-teapot", "", ""},
 		{"eight characters", nil, false, "ąčęėįšųū", "", ""},

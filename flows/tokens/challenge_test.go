@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// life is that of the challenges here.
+// life is the lifetime of the challenges in these tests.
 const life = 5 * time.Minute
 
 func solve(challenge string, zeros int) string {
@@ -38,12 +38,13 @@ func leadingZeros(hash []byte) (n int) {
 	return n
 }
 
-// Of all strings only answers to the one challenge that was made are good.
+// FuzzWork checks that only answers to the one challenge that was issued are
+// accepted.
 func FuzzWork(f *testing.F) {
 	key, now := []byte("0123456789abcdef0123456789abcdef"), time.Unix(1_800_000_000, 0)
 	keys, others := &Keys{challenges: key}, &Keys{challenges: key[1:]}
 	text := binary.BigEndian.AppendUint64(make([]byte, challengeRandom), uint64(now.Add(life).UnixMicro()))
-	challenge := base64.RawURLEncoding.EncodeToString(append(text, keys.workSignature("acme", text)...)) // in all processes the same
+	challenge := base64.RawURLEncoding.EncodeToString(append(text, keys.workSignature("acme", text)...)) // the same in all processes
 	right := solve(challenge, 8)
 	if _, ok := keys.Worked("acme", 8, right, now); !ok {
 		f.Fatalf("%s is wrong", right)
@@ -68,7 +69,7 @@ func FuzzWork(f *testing.F) {
 	})
 }
 
-// What a server has to do for each response, right or wrong.
+// The server does this work for each response, right or wrong.
 func BenchmarkVerifyWork(b *testing.B) {
 	keys, now := &Keys{challenges: make([]byte, 32)}, time.Now()
 	right := solve(keys.NewChallenge("acme", now.Add(life)), 18)
@@ -82,7 +83,7 @@ func BenchmarkVerifyWork(b *testing.B) {
 	}
 }
 
-// What a client has to do for each, on one processor.
+// A client does this work for each challenge, on one processor.
 func BenchmarkSolveWork(b *testing.B) {
 	keys := &Keys{challenges: make([]byte, 32)}
 	for b.Loop() {

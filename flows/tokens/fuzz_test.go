@@ -8,7 +8,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A token has one spelling: any other of the same bytes is none.
+// FuzzTokenShape checks that a token has one spelling. Other spellings of the same
+// bytes are not tokens.
 func FuzzTokenShape(f *testing.F) {
 	token, _ := New(Prefix, 0)
 	for _, s := range []string{token, token[:46] + "B", token + "=", "MGS_" + token[4:], "mgl_" + token[4:], "mgs_" + strings.Repeat("+", 43), "mgs_" + strings.Repeat("\n", 43), ""} {

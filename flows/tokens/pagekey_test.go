@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Of all strings only the one that was signed for the company is a key, until its end.
+// FuzzPageKey checks that only the key that was signed for the company is accepted,
+// and only until it expires.
 func FuzzPageKey(f *testing.F) {
 	key, ends := []byte("0123456789abcdef0123456789abcdef"), time.Unix(1_800_000_000, 0)
 	keys, others := &Keys{pages: key, challenges: key}, &Keys{pages: key[1:]}

@@ -9,7 +9,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// What is no token of ours is none, whatever it looks like; and what is one says
+// FuzzUnseal checks that only our own tokens can be opened, and that they open as
 // what was sealed.
 func FuzzUnseal(f *testing.F) {
 	keys, err := NewKeys(make([]byte, 32))

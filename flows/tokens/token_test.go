@@ -14,7 +14,8 @@ func TestTokensAreDrawnIntoTheirBucket(t *testing.T) {
 		if hash.Bucket() != i%record.Buckets || hash != record.HashToken(token) || !Shaped(Prefix, token) {
 			t.Fatalf("bucket %d: %q has the hash %x in bucket %d", i%record.Buckets, token, hash, hash.Bucket())
 		}
-		// Neither what is drawn once nor what is drawn until it fits comes twice.
+		// Neither the part that is drawn once nor the part that is drawn until it
+		// fits the bucket repeats.
 		for _, part := range []string{strings.TrimPrefix(token, Prefix)[:32], token[len(token)-11:]} {
 			if seen[part] {
 				t.Fatalf("%q comes twice", part)

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// What is sealed for one company opens for no other, and nothing that was
-// altered opens at all.
+// FuzzSealedSecrets checks that a secret opens only for the company it was sealed
+// for, and that altered data never opens as another secret.
 func FuzzSealedSecrets(f *testing.F) {
 	keys, err := NewKeys(make([]byte, 32))
 	if err != nil {
@@ -36,11 +36,12 @@ func FuzzSealedSecrets(f *testing.F) {
 				t.Error("something altered opened as something else")
 			}
 		}
-		_, _ = keys.OpenTOTP(company, string(secret)) // does not panic
+		_, _ = keys.OpenTOTP(company, string(secret)) // must not panic
 	})
 }
 
-// A secret that is read is written the same, whatever people made of it.
+// FuzzParseTOTPSecret checks that a secret stays the same when it is formatted and
+// parsed again, however it was spelled.
 func FuzzParseTOTPSecret(f *testing.F) {
 	for _, s := range []string{"GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", "gezd gnbv gy3t qojq gezd gnbv gy3t qojq", "GEZDGNBV====", "", "é", "AAAAAAAAAAAAAAAAAAAAAAAAAB"} {
 		f.Add(s)

@@ -1,4 +1,4 @@
-// Captchas: something to show in a form, and the response once it is there.
+// Captchas: an element for a form, and the response once the user has solved it.
 import { el, field } from './ui.js';
 import { t, language } from './texts.js';
 
@@ -8,23 +8,23 @@ const widgets = {
   recaptcha: ['https://www.google.com/recaptcha/api.js?render=explicit', 'grecaptcha'],
 };
 
-// captcha makes one. Its response() is what a step is sent; undefined while there is
-// none, or where client.js finds it by itself.
+// captcha returns a captcha of the company's type. Its response() is the response to
+// send. It is undefined if there is none yet.
 export function captcha({ type, siteKey }, client) {
   if (type === 'pow') return work(client);
   if (widgets[type]) return widget(type, siteKey);
   return typed();
 }
 
-// typed is for captchas that tests answer, and for those that only the operator's own
-// page knows to show.
+// typed is an input for static captchas in tests, and for captchas of other types,
+// which only the operator's own page can show.
 function typed() {
   const element = field({ name: 'captcha', label: t('captcha.typed'), autocomplete: 'off' });
   return { element, response: () => element.querySelector('input').value };
 }
 
-// work begins at once, so that it is done by when the form is filled in. What has lain
-// about for long is done anew.
+// work solves a challenge at once, so that the response is ready when the form is
+// filled in. After four minutes it solves a new one.
 function work(client) {
   const stop = new AbortController();
   let begun, solved;
@@ -32,7 +32,7 @@ function work(client) {
     if (!(Date.now() - begun < 240_000)) {
       begun = Date.now();
       solved = client.solveCaptcha({ signal: stop.signal });
-      solved.catch(() => { begun = undefined; }); // who waits for it hears of it
+      solved.catch(() => { begun = undefined; }); // the caller of response gets the error
     }
     return solved;
   };
@@ -56,7 +56,7 @@ function widget(type, siteKey) {
   return { element, response: () => response };
 }
 
-// load brings in a provider's script, once.
+// load loads a provider's script once.
 function load(type) {
   const [src, name] = widgets[type];
   return loading[type] ??= new Promise((resolve, reject) => {

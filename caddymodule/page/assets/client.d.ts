@@ -1,70 +1,75 @@
-// Types of client.js: a login, step by step. `client.resume()` says where the browser
-// is; `step.state` tells the compiler what can be done there; each method returns the
-// next step.
+// Types of client.js, which leads a user through a login step by step. `client.resume()`
+// returns the current step. From `step.state` the compiler knows which methods the step
+// has. Each method returns the next step.
 //
 //     const client = connect({ company: '/acme', apiKey, cookie: true });
 //     let step = await client.resume();
 //     if (step.state === 'start') step = await step.login('alice@example.com');
 //     if (step.state === 'checkpassword') step = await step.checkPassword('…');
 //
-// A method that does not succeed throws a MnemogateError, whose `step` is where it
-// goes on: the same token with what is now known of it, or the start.
+// A method that fails throws a MnemogateError. Continue with its `step`: the same step
+// with updated fields, or the start.
 
 export declare function connect(options: Options): Client;
 
 export interface Options {
-  /** The company's address: `https://api.example.com/acme`, or `/acme` of the page's own origin. */
+  /** The company's address: `https://api.example.com/acme`, or `/acme` if the page has the same origin. */
   company: string;
   /**
-   * The API key; or a function that gets one. It is asked once, and again with the
-   * key that was refused: the request is then sent anew, since nothing was done.
+   * The API key, or a function that returns one. The client calls the function once. If the
+   * server refuses the key, the client calls it again with the refused key and repeats the
+   * request, which is safe because the server checks the key first.
    */
   apiKey: string | ((refused?: string) => string | Promise<string>);
   /**
-   * Whether the session goes on in a cookie that no script can read, where the site
-   * has the option `cookie`. Else its token is sent in Authorization. Default: false.
+   * Keep the session in a cookie that scripts can't read. The site must have the option
+   * `cookie`. Otherwise the client sends the token in Authorization. Default: false.
    */
   cookie?: boolean;
   /**
-   * Where the newest token is kept, and with it a login that a reload interrupts: read
-   * by every script of the origin. Default: with `cookie` sessionStorage, which then
-   * holds tokens of single steps only; else the memory of this client.
+   * Where the client keeps the newest token, so that a login survives a reload. Warning:
+   * every script of the origin can read it. Default: sessionStorage with `cookie`, where
+   * it holds only the tokens of login steps; otherwise the memory of this client.
    */
   storage?: TokenStorage;
-  /** The language of disclaimers, as in Accept-Language, or a function that tells it. Default: the browser's. */
+  /** The language of disclaimers, as in Accept-Language, or a function that returns it. Default: the browser's. */
   language?: string | (() => string);
-  /** After how many milliseconds without an answer a request is given up. Default: 30000. */
+  /** How long to wait for an answer to a request, in milliseconds. Default: 30000. */
   timeout?: number;
 }
 
-/** What sessionStorage and localStorage are. */
+/** The methods of sessionStorage and localStorage that the client uses. */
 export type TokenStorage = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>;
 
 export interface Client {
-  /** Where the browser is: at the start, in a login that was interrupted, or logged in. */
+  /** Returns the current step: the start, a step of an interrupted login, or the session of a user who is logged in. */
   resume(options?: {
-    /** False where there is certainly no cookie, as a server that sees it can tell: the session is not asked for. */
+    /**
+     * Set it to false if you know that there is no cookie, for example from your server.
+     * This saves the request for the session. Default: the option `cookie`.
+     */
     byCookie?: boolean;
   }): Promise<Step>;
-  /** Begins anew, whatever was under way. Who is logged in by the cookie stays so until the next login. */
+  /** Drops an unfinished login and returns the start. A user with a session cookie stays logged in until the next login. */
   start(): Start;
   /**
-   * The login goes on that `authorize` began, at an address that a provider sent the
-   * browser back to; null if it is another address. Take code and state out of it
-   * (`history.replaceState`) before anything else is loaded. A code is sent once.
+   * Continues the login that `authorize` began. Call it with the address that the provider
+   * sent the browser back to. For other addresses it returns null. Remove code and state
+   * from the address (`history.replaceState`) before the page loads anything else. A code
+   * is sent only once.
    */
   finishOAuth(location: string | URL | { href: string }): Promise<AcceptDisclaimers | Authorized | null>;
-  /** What a login page must know beforehand. */
+  /** Returns what a login page needs to know before the login. */
   config(): Promise<Config>;
   /**
-   * Works off a challenge of `captcha pow`, for a few seconds at most on most machines,
-   * in a Worker where that is possible: a `captcha` that is good once and for 5 minutes.
-   * The steps do this by themselves where they get no `captcha`.
+   * Solves a challenge of `captcha pow` and returns the value for `captcha`. It is valid
+   * once and for 5 minutes. On most machines this takes a few seconds at most. It runs in
+   * a Worker if possible. The steps call it themselves if you pass no `captcha`.
    */
   solveCaptcha(options?: { signal?: AbortSignal }): Promise<string>;
 }
 
-/** Where a login is. */
+/** A step of a login. */
 export type Step =
   | Start
   | LinkMailed
@@ -82,18 +87,18 @@ interface AtStart {
   /** Whether `loginWithPassword` needs a captcha. */
   captchaRequired: boolean;
   login(loginId: string): Promise<CheckPassword | CheckOTP>;
-  /** A login whose answers don't tell whether the account or the password is wrong. */
+  /** Logs in with login id and password at once. The error does not reveal which of them is wrong. */
   loginWithPassword(loginId: string, password: string, options?: Proof & Consent): Promise<CheckOTP | SetPassword | Authorized>;
-  /** Begins a recovery. Without a method the company's first one that the account has is taken. */
+  /** Begins a recovery. Default method: the first of the company's methods that the account can use. */
   recover(loginId: string, options?: Proof & { method?: RecoveryMethod }): Promise<RecoveryCheckOTP | RecoveryCheckQuestion | LinkMailed>;
-  /** The token of a mailed link, which this uses up: wait for a click of the user. */
+  /** Uses up the token of a mailed link. Call it only after a click of the user, because mail scanners open links too. */
   checkLink(token: string): Promise<RecoverySetPassword>;
   /**
-   * The address of a provider to which the browser is to go (`location.assign`). What
-   * `finishOAuth` needs stays in sessionStorage.
+   * Returns the address of the provider. Send the browser there with `location.assign`.
+   * The data that `finishOAuth` needs is kept in sessionStorage.
    */
   authorize(provider: number | OAuthProvider, options?: {
-    /** Where the provider sends the browser back to. Default: this page, without query and fragment. */
+    /** The address that the provider sends the browser back to. Default: this page, without query and fragment. */
     redirectUri?: string;
   }): Promise<string>;
 }
@@ -101,7 +106,7 @@ interface AtStart {
 /** Nobody is logged in. */
 export interface Start extends AtStart { state: 'start' }
 
-/** A link was mailed; the page behind it calls `checkLink`. */
+/** A link was mailed. The page that it opens must call `checkLink`. */
 export interface LinkMailed extends AtStart {
   state: 'linkmailed';
   /** The address, masked. */
@@ -112,14 +117,14 @@ export interface LinkMailed extends AtStart {
 export interface PasswordSet extends AtStart { state: 'passwordset' }
 
 interface WithToken {
-  /** What the user entered as login id, if this client was told; for password managers. */
+  /** The login id as the user entered it, or null if this client does not know it. Show it to password managers. */
   loginId: string | null;
-  /** When the token ends unless it is used, in milliseconds of Date.now(). */
+  /** When the token expires unless it is used, in milliseconds like Date.now(). */
   expiresAt: number;
 }
 
 interface Halfway extends WithToken {
-  /** Gives the login up, and ends its token. */
+  /** Cancels the login and revokes its token. */
   cancel(): Promise<Start>;
 }
 
@@ -128,32 +133,32 @@ export interface CheckPassword extends Halfway {
   captchaRequired: boolean;
   disclaimers: Disclaimer[];
   checkPassword(password: string, options?: Proof & Consent): Promise<CheckOTP | SetPassword | Authorized>;
-  /** Ends this login and begins a recovery of the same account. */
+  /** Leaves this login and begins a recovery of the same account. */
   recover(options?: Proof & { method?: RecoveryMethod; loginId?: string }): Promise<RecoveryCheckOTP | RecoveryCheckQuestion | LinkMailed>;
 }
 
 export interface CheckOTP extends Halfway {
   state: 'checkotp';
-  /** Where the code was sent, masked; null: none was, ask for one of the authenticator app, or a backup code. */
+  /** The masked phone that the code was sent to. If null, no code was sent: ask for a code of the authenticator app or a backup code. */
   phone: string | null;
-  /** The code that was sent is spent: `renewOTP` comes before the next `checkOTP`. */
+  /** The code was used up by a failed attempt. Call `renewOTP` before the next `checkOTP`. */
   codeSpent: boolean;
   disclaimers: Disclaimer[];
   checkOTP(code: string, options?: Consent): Promise<SetPassword | Authorized>;
   useBackupCode(code: string, options?: Consent): Promise<SetPassword | Authorized>;
-  /** Has another code sent; where an app's code is asked for, an SMS in its place. */
+  /** Sends another code by SMS. If the step expects a code of an app, the SMS replaces it. */
   renewOTP(): Promise<CheckOTP>;
 }
 
 export interface SetPassword extends Halfway {
   state: 'setpassword';
   rules: PasswordRules;
-  /** Those that became required meanwhile. */
+  /** Disclaimers that became required during the login. */
   disclaimers: Disclaimer[];
   setPassword(password: string, options?: Consent): Promise<Authorized>;
 }
 
-/** After OAuth only. */
+/** Follows only a login with OAuth. */
 export interface AcceptDisclaimers extends Halfway {
   state: 'acceptdisclaimers';
   disclaimers: Disclaimer[];
@@ -183,34 +188,34 @@ export interface RecoverySetPassword extends Halfway {
 export interface Authorized extends WithToken {
   state: 'authorized';
   profileMnemocode: string;
-  /** What a request to the application needs: Authorization; nothing with the cookie. */
+  /** The headers for a request to the application: Authorization, or none with the cookie. */
   headers(): Record<string, string>;
-  /** fetch as this user, for addresses of the company's origin alone. A 401 is the end of the session: `resume`. */
+  /** Like fetch, as this user. Only for addresses of the company's origin. A 401 means that the session is over: call `resume`. */
   fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
-  /** Ends the session. It is no error if it had ended already. */
+  /** Revokes the session. It also succeeds if the session is already over. */
   logout(): Promise<Start>;
 }
 
 interface Proof {
   /**
-   * The response of a captcha's widget. Without it `captcha pow` is worked off, if one
-   * is needed and the company has that.
+   * The response of a captcha's widget. Default: if a captcha is required and the company
+   * has `captcha pow`, the client solves a challenge.
    */
   captcha?: string | Promise<string>;
 }
 
 interface Consent {
-  /** Codes of disclaimers that the user accepted in this step. */
+  /** The codes of the disclaimers that the user accepted in this step. */
   acceptDisclaimers?: string[];
 }
 
-/** Text of the operator, not markup: link may be empty, and is an address to be checked before it is one to click. */
+/** Text of the operator. Show it as text, not as markup. The link may be empty. Check its address before you make it clickable. */
 export interface Disclaimer { code: string; title: string; description: string; link: string }
 
 export interface PasswordRules {
-  /** All rules, in English, then what the operator wrote. */
+  /** All rules in English, followed by the operator's text. */
   description: string | null;
-  /** In the syntax of RE2. */
+  /** A regular expression in RE2 syntax. */
   regex: string | null;
 }
 
@@ -220,9 +225,9 @@ export interface Config {
   password: {
     minLength: number;
     regex: string | null;
-    /** All rules, in English, then what the operator wrote. */
+    /** All rules in English, followed by the operator's text. */
     description: string;
-    /** What the operator wrote, alone. */
+    /** Only the operator's text. */
     regexDescription?: string;
   };
   captcha: { type: string; siteKey?: string };
@@ -236,41 +241,41 @@ export interface Config {
 export interface OAuthProvider {
   providerId: number;
   name: string;
-  /** Null where nobody knows it, or the provider does not say it just now. */
+  /** Null if it is not known, or if the provider does not answer at the moment. */
   authorizeUrl: string | null;
   clientId: string;
   scope: string;
   pkce: boolean;
 }
 
-/** What a method throws. Go by `code`, whose texts for users are the app's; `message` is for developers. */
+/** The error that methods throw. Choose your text for users by `code`. `message` is for developers. */
 export declare class MnemogateError extends Error {
   readonly code: ErrorCode | OwnCode;
-  /** The status of the answer; 0 if there was none. */
+  /** The HTTP status of the answer, or 0 without an answer. */
   readonly status: number;
-  /** One word for programs, where a code has several causes. */
+  /** The cause, if the code has several. It is a word for programs. */
   readonly reason: Reason | null;
-  /** After how many seconds it may be tried again; null if that is not said. */
+  /** Seconds until another attempt may succeed, or null if the server does not say. */
   readonly retryAfter: number | null;
-  /** Whether the next attempt needs a captcha; so has `step`. */
+  /** Whether the next attempt needs a captcha. `step` has the same field. */
   readonly captchaRequired: boolean;
-  /** Those that must be accepted; so has `step`. */
+  /** The disclaimers that the user must accept. A step with a token has them as `disclaimers`. */
   readonly disclaimersRequired: Disclaimer[];
-  /** Where it goes on. */
+  /** The step to continue with. */
   readonly step: Step;
 }
 
-/** Codes of this module, beside the server's. */
+/** Codes of this module. All others come from the server. */
 export type OwnCode =
-  /** No answer came, or none of the server's: the step may have been made. It is never sent again by itself; `step` may be tried again. */
+  /** No answer of mnemogate arrived. The server may have made the step, so the client does not repeat it. You may try `step` again. */
   | 'network'
-  /** Another step of this client is under way, such as the first click of two. Nothing was sent. */
+  /** Another step of this client is in progress, for example after a double click. Nothing was sent. */
   | 'busy'
-  /** Another tab, or another click, was first. `step` is where that has led. */
+  /** Another tab or another click was faster. `step` is the step that it led to. */
   | 'superseded'
-  /** The address that a provider sent the browser to belongs to no login that was begun here. */
+  /** The provider sent the browser back for a login that did not begin in this tab, or that is over. */
   | 'oauth.state'
-  /** The provider sent an error instead of a code; `message` ends with its name, as in access_denied. */
+  /** The provider sent an error instead of a code. `message` ends with its name, such as access_denied. */
   | 'oauth.denied';
 
 export type ErrorCode =
@@ -301,4 +306,4 @@ export type Reason =
   | 'password.common' | 'password.pattern' | 'password.personal' | 'password.too_long' | 'password.too_short'
   | 'too_old'
   | 'user.no_second_factor'
-  | (string & {}); // servers to come may have more
+  | (string & {}); // newer servers may have more

@@ -1,5 +1,6 @@
-// A login at mnemogate, step by step, for browsers and whatever else has fetch. What
-// everything does and takes is in client.d.ts, beside it. Start at connect.
+// A client for logins at mnemogate, step by step, for browsers and other runtimes
+// with fetch. client.d.ts documents the functions and their parameters. Start at
+// connect.
 
 export class MnemogateError extends Error {
   constructor(code, message, more) {
@@ -13,7 +14,7 @@ export class MnemogateError extends Error {
 
 export function connect({ company, apiKey, cookie = false, storage, language, timeout = 30_000 }) {
   const base = new URL(company, globalThis.location?.href).href.replace(/\/+$/, '');
-  const name = `mnemogate ${base}`; // of what is in the storage
+  const name = `mnemogate ${base}`; // the key in the storage
   const tab = storageOfTab() ?? new Memory();
   const store = storage ?? (cookie ? tab : new Memory());
   let key; // the API key, once it is known
@@ -33,7 +34,8 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
 
   // Requests.
 
-  // ask sends a request, once: what has no answer may have been done all the same.
+  // ask sends a request. It does not retry: a request without an answer may have had
+  // its effect.
   async function ask(method, path, { token, body, byCookie = false, again = false } = {}) {
     key ??= typeof apiKey === 'function' ? await apiKey() : apiKey;
     const headers = { 'X-Api-Key': key };
@@ -54,7 +56,7 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
     if (answer?.expiresIn !== undefined) answer.expiresAt = Date.now() + 1000 * answer.expiresIn;
     if (response.ok) return answer;
     const { errorCode: code = 'network', message = `status ${response.status}`, reason = null, disclaimersRequired = [] } = answer ?? {};
-    if (code === 'auth.apikey.invalid' && typeof apiKey === 'function' && !again) { // nothing was done: the key is looked at first
+    if (code === 'auth.apikey.invalid' && typeof apiKey === 'function' && !again) { // safe to repeat: the server checks the key first
       key = await apiKey(key);
       return ask(method, path, { token, body, byCookie, again: true });
     }
@@ -65,7 +67,7 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
     });
   }
 
-  // The newest token, which another tab may have put there.
+  // The newest token. Another tab may have stored it.
 
   function read() {
     try {
@@ -79,19 +81,19 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
     store.setItem(name, JSON.stringify({ token, loginId }));
   }
 
-  // forget forgets a token, but no newer one.
+  // forget removes a token from the storage, but no newer one.
   function forget(token) {
     if (token && read().token === token) store.removeItem(name);
   }
 
-  // inTurn does one thing after the other, also those of other tabs where the browser
-  // has locks: who comes second sees what the first one left.
+  // inTurn runs one function at a time. If the browser has locks, this includes
+  // other tabs, so that a function sees what an earlier one has stored.
   function inTurn(f) {
     const locks = !(store instanceof Memory) && globalThis.navigator?.locks;
     return locks ? locks.request(name, f) : turn = turn.then(f, f);
   }
 
-  // look finds out where the browser is.
+  // look finds out the current step of the browser.
   async function look({ byCookie = cookie } = {}) {
     const { token, loginId } = read();
     try {
@@ -107,20 +109,21 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
     }
   }
 
-  // toCookie has an authorized session go on in the cookie. Its token is worth nothing
-  // from then on; until then a reload finds it.
+  // toCookie moves an authorized session to the cookie, which makes its token
+  // invalid. The token stays in the storage until then, so that a reload finds it.
   async function toCookie(token, loginId) {
     const answer = await ask('POST', 'session', { token, byCookie: true });
     forget(token);
     return step({ state: 'authorized', ...answer, loginId });
   }
 
-  // Steps. What is known of one is `from`: the fields of its answer, token and loginId.
+  // Steps. `from` holds what is known about a step: the fields of its answer, token
+  // and loginId.
 
-  // take sends what a step is left with, and returns the next one. Body is a function
-  // where it takes time. A route that is bare takes no token; stay is what remains
-  // with a token that stays; end is the state without a token; spent is what is known
-  // after a code was spent in vain.
+  // take makes a step and returns the next one. body may be a function that computes
+  // it. With bare, the request has no token. stay has the fields of the next step if
+  // the token stays the same. end is the next state if the answer has no token.
+  // spent has the fields that change when an attempt has used the code up.
   async function take(from, route, body, { loginId = from.loginId, bare = false, stay, end, spent } = {}) {
     if (busy) throw goingOn(new MnemogateError('busy', 'another step is under way'), from);
     busy = true;
@@ -147,8 +150,8 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
     }
   }
 
-  // lost is the error of a token that has ended. Another tab may have spent it, and
-  // has the next one, or is logged in by now: that is not to be touched.
+  // lost returns the error for a token that is no longer valid. Another tab may have
+  // used it and hold the next token, or be logged in. That must not be changed.
   async function lost(error, from) {
     forget(from.token);
     try {
@@ -159,13 +162,13 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
     }
   }
 
-  // goingOn says in an error of ours where it goes on.
+  // goingOn adds the step to continue with to a MnemogateError.
   function goingOn(error, from) {
     if (error instanceof MnemogateError) error.step ??= step(from);
     return error;
   }
 
-  // step makes what an app sees.
+  // step creates the object that an app sees.
   function step(from) {
     const { state, token, loginId = null, expiresAt, captchaRequired = false, disclaimersRequired: disclaimers = [], userPhone: phone = null, codeSpent = false } = from;
     const halfway = { state, loginId, expiresAt, cancel: () => cancel(token) };
@@ -234,8 +237,8 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
     }
   }
 
-  // recover begins a recovery and leaves a login behind. Where the company has no
-  // captcha, a response is wanted all the same.
+  // recover begins a recovery and abandons an unfinished login. The server requires
+  // a response even if the company has no captcha.
   function recover(from, loginId, { captcha, method } = {}) {
     return take(from, 'auth/recovery/recover', async () => (
       { login_id: loginId, method, captcha_response: await solved(captcha, true) ?? 'none' }
@@ -243,7 +246,7 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
   }
 
   async function cancel(token) {
-    await ask('POST', 'auth/logout', { token, body: {} }).catch(() => {}); // it ends by itself in some minutes
+    await ask('POST', 'auth/logout', { token, body: {} }).catch(() => {}); // it expires by itself within minutes
     forget(token);
     return step({ state: 'start' });
   }
@@ -258,7 +261,7 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
     return step({ state: 'start' });
   }
 
-  // fetchAs sends the token to no other origin.
+  // fetchAs never sends the token to another origin.
   async function fetchAs(token, input, init) {
     const at = input instanceof Request ? input : new URL(input, globalThis.location?.href ?? base);
     const request = new Request(at, token ? init : { credentials: 'include', ...init });
@@ -267,7 +270,8 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
     return fetch(request);
   }
 
-  // OAuth (RFC 6749 4.1, RFC 7636, and the nonce of OpenID Connect Core 3.1.2.1).
+  // OAuth (RFC 6749, section 4.1; RFC 7636; the nonce of OpenID Connect Core,
+  // section 3.1.2.1).
 
   async function authorize(provider, { redirectUri = location.origin + location.pathname } = {}) {
     if (typeof provider === 'number') {
@@ -296,7 +300,7 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
     if (begun?.state !== said.get('state')) {
       throw new MnemogateError('oauth.state', 'this login was not begun here, or is over', { step: await inTurn(look) });
     }
-    tab.removeItem(`${name} oauth`); // a code is sent once
+    tab.removeItem(`${name} oauth`); // a code is sent only once
     const from = { state: 'start', token: read().token };
     if (code === null) throw goingOn(new MnemogateError('oauth.denied', error), from);
     return take(from, 'auth/oauth', {
@@ -311,7 +315,8 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
     return `${challenge}.${await work(`${base}/v2/client.js`, challenge, bits, signal)}`;
   }
 
-  // solved is an app's response or, where one is due and the company has pow, ours.
+  // solved returns the app's response. If the app has none, one is required and the
+  // company has pow, it solves a challenge.
   async function solved(captcha, due) {
     if (captcha !== undefined || !due) return captcha;
     return solveCaptcha().catch((error) => {
@@ -322,7 +327,7 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
 
 const isOver = ({ code }) => ['auth.token.invalid', 'auth.token.expired', 'auth.header.missing'].includes(code);
 
-// camel has fields named as JavaScript does.
+// camel renames fields to camel case, as is usual in JavaScript.
 function camel(value) {
   if (Array.isArray(value)) return value.map(camel);
   if (value === null || typeof value !== 'object') return value;
@@ -331,7 +336,7 @@ function camel(value) {
 
 const base64url = (bytes) => btoa(String.fromCharCode(...bytes)).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
 
-// Memory is a storage of one client.
+// Memory is a storage that only one client uses.
 class Memory extends Map {
   getItem(name) { return this.get(name) ?? null; }
   setItem(name, value) { this.set(name, value); }
@@ -341,18 +346,18 @@ class Memory extends Map {
 function storageOfTab() {
   try {
     return globalThis.sessionStorage;
-  } catch { // the user allows none
+  } catch { // the user has disabled storage
     return undefined;
   }
 }
 
-// Work for captcha pow: an n, such that the SHA-256 of `${challenge}.${n}` begins with
-// so many zero bits. This file is the worker, too.
+// Captcha pow: search finds an n for which the SHA-256 of `${challenge}.${n}` begins
+// with `bits` zero bits. The worker runs this file too.
 
 const workerName = 'mnemogate-pow';
 
-// work finds n in a worker at an address of the page's origin; where there can be none,
-// here, and lets the page breathe between.
+// work finds n in a worker, if the browser has workers and the server has the page's
+// origin. Otherwise it searches here, with pauses so that the page stays responsive.
 function work(address, challenge, bits, signal) {
   return new Promise((resolve, reject) => {
     let worker;
@@ -384,8 +389,8 @@ if (typeof document === 'undefined' && globalThis.name === workerName) {
   globalThis.onmessage = ({ data: [challenge, bits] }) => postMessage(search(challenge, bits, 0, Infinity));
 }
 
-// search tries the numbers from first to end. What is hashed is one block of 64 bytes
-// with the server's challenges, and may be more.
+// search tries the numbers from first to end. With the server's challenges it hashes
+// one block of 64 bytes, but it supports more.
 function search(challenge, bits, first, end) {
   const prefix = new TextEncoder().encode(`${challenge}.`);
   const bytes = new Uint8Array(prefix.length + 89 & ~63); // up to 17 digits, 0x80, and the length in 8 bytes
@@ -403,8 +408,9 @@ function search(challenge, bits, first, end) {
   return undefined;
 }
 
-// SHA-256 (FIPS 180-4), whose constants are from the roots of the first primes:
-// crypto.subtle waits for each hash, and takes more than ten times as long.
+// SHA-256 (FIPS 180-4). It computes the constants from the roots of the first
+// primes. crypto.subtle is asynchronous and more than ten times slower for such
+// short inputs.
 
 const primes = [];
 for (let p = 2; primes.length < 64; p++) if (primes.every((q) => p % q)) primes.push(p);
@@ -413,7 +419,8 @@ const initial = primes.slice(0, 8).map((p) => fraction(Math.sqrt(p)));
 const constants = Int32Array.from(primes, (p) => fraction(Math.cbrt(p)));
 const schedule = new Int32Array(64);
 
-// firstWord is that of the hash of padded blocks, the last of which ends behind last.
+// firstWord returns the first word of the hash of padded blocks. last is the offset
+// of the last word of the last block.
 function firstWord(view, last) {
   const hash = Int32Array.from(initial);
   for (let block = 0; block < last; block += 64) {

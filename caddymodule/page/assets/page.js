@@ -1,12 +1,13 @@
-// The login page: it shows the screen of each step, and says what went wrong. Its
-// login is client.js, which any app may use as well; screens.js has the screens.
+// The login page. It shows the screen of each step and explains errors. The login
+// itself is in client.js, which other apps can use too. The screens are in
+// screens.js.
 import { connect, MnemogateError } from './client.js';
 import { $, el, alert, complain, forgive, say } from './ui.js';
 import { t, has, time, speak, language } from './texts.js';
 import { isReturnTo } from './returnto.js';
 import { screens, openLink, logout, loggedOut, going } from './screens.js';
 
-// A browser that keeps no cookies of this site has no storage for it, either.
+// A browser that accepts no cookies of this site also refuses storage.
 function stored() {
   try {
     return sessionStorage;
@@ -17,8 +18,9 @@ function stored() {
 const remembered = (name) => stored()?.getItem(`mnemogate-page ${name}`) ?? null;
 const remember = (name, value) => stored()?.setItem(`mnemogate-page ${name}`, value);
 
-// What came in the address is taken out of it before anything else: a link's token,
-// or what a provider sends. Where the login leads stays, for a reload.
+// The token of a link and the parameters from a provider are removed from the
+// address before anything else. The address to go to after the login stays in it, so
+// that a reload finds it.
 const address = new URL(location.href);
 const link = /^#recover=(.+)$/.exec(address.hash)?.[1];
 const returned = address.searchParams.has('state') && (address.searchParams.has('code') || address.searchParams.has('error'));
@@ -32,7 +34,8 @@ const screen = $('#screen');
 const client = connect({ company: new URL('.', address).href, apiKey: key, cookie: true, language: () => language });
 const hasCookie = $('meta[name="mnemogate-cookie"]') !== null;
 
-// key is what stands in the page; if that has ended, in the page as it is now.
+// key returns the key in the page. If that has expired, it loads the page again for
+// a new one.
 async function key(refused) {
   const present = $('meta[name="mnemogate-key"]').content;
   if (!refused || refused !== present) return present;
@@ -42,34 +45,34 @@ async function key(refused) {
   return meta?.content ?? present;
 }
 
-// goal is where the login leads: an address of this origin, and nothing else. Links
-// need not escape what searchParams has unescaped.
+// goal returns the address to go to after the login. It always has this origin. It
+// escapes what searchParams has unescaped, so that links need not escape it twice.
 function goal() {
   const path = wanted.replace(/[^!-~]+/g, encodeURIComponent);
   return location.origin + (isReturnTo(path) ? path : '/');
 }
 
-// page is what the screens act through.
+// page is the interface that the screens use.
 const page = {
   client,
   config: null,
   link,
   loginId: null, // as it was entered last
-  accepted: new Set(), // disclaimers that stand ticked
+  accepted: new Set(), // disclaimers that are checked
   leaving: [],
 
-  // leave has something done once the screen is left.
+  // leave registers a function to call when the user leaves the screen.
   leave(f) { this.leaving.push(f); },
 
-  // show shows a step, or another screen of it. What was entered stays, where it is
-  // the same screen or step.
+  // show shows a step, or another screen of the same step. Input is kept if the
+  // screen or the step is the same.
   show(step, { screen: make = screens[step.state], error, note } = {}) {
     for (const f of this.leaving.splice(0)) f();
     clearInterval(countdown);
     until = 0;
     const entered = make === this.make || step === this.step ? values(screen) : {};
     Object.assign(this, { step, make });
-    this.loginId = step.loginId ?? (step.state === 'start' && !error ? null : this.loginId); // who begins anew may be somebody else
+    this.loginId = step.loginId ?? (step.state === 'start' && !error ? null : this.loginId); // a new login may be another user's
     this.made = make(this, step);
     screen.replaceChildren(el('h1', { tabindex: '-1' }, this.made.heading), ...this.made.body.filter(Boolean));
     screen.removeAttribute('aria-busy');
@@ -83,7 +86,7 @@ const page = {
     else ($('input:not([hidden]), .main', screen) ?? $('h1', screen)).focus();
   },
 
-  // submit has a form's content sent, if nothing is missing.
+  // submit sends a form if nothing is missing.
   submit(form, send) {
     if (Date.now() < until) return $('.alert')?.focus();
     forgive(form);
@@ -97,13 +100,13 @@ const page = {
     this.act(() => send(entered));
   },
 
-  // act makes a step, and shows where it leads. While it is under way nothing else is.
+  // act makes a step and shows the next one. Only one step runs at a time.
   async act(work, note) {
     if (this.busy) return;
     this.busy = true;
     const main = $('.main', screen);
     main?.classList.add('busy');
-    main?.setAttribute('aria-disabled', 'true'); // the screen that comes has its own
+    main?.setAttribute('aria-disabled', 'true'); // the next screen has its own button
     const { make, made } = this;
     try {
       const step = await work();
@@ -113,7 +116,7 @@ const page = {
       await this.fail(error, make, made);
     } finally {
       this.busy = false;
-      if (this.made === made) { // nothing else came, such as a note of the browser's own
+      if (this.made === made) { // the screen is still the same, so its button must work again
         main?.classList.remove('busy');
         main?.removeAttribute('aria-disabled');
       }
@@ -126,7 +129,8 @@ const page = {
     this.show(step, { note: note ?? (step.state === 'passwordset' ? t('newpassword.done') : '') });
   },
 
-  // fail shows where it goes on after an error. A code that is spent is renewed.
+  // fail shows the step to continue with after an error. If a code was used up, it
+  // requests a new one.
   async fail(error, make, made) {
     const step = error.step ?? this.step;
     if (made.renews?.(error)) {
@@ -141,7 +145,7 @@ const page = {
     this.show(error.step ?? step, { error, screen: step.state === this.step.state ? make : undefined });
   },
 
-  // complain says what an error means, beside the field that it is about.
+  // complain shows an error at the field that it concerns.
   complain(error) {
     const { code, reason, retryAfter, status } = error;
     const name = status === 422 || reason?.startsWith('password.') ? 'newpassword' : fields[code];
@@ -162,7 +166,7 @@ const page = {
     location.assign(await step.authorize(provider));
   },
 
-  // go leaves the page, once somebody is logged in.
+  // go leaves the page after a login.
   go() {
     this.show({ state: 'going' }, { screen: going });
     location.replace(goal());
@@ -184,14 +188,14 @@ const fields = {
   'recovery.question.notset': 'method',
 };
 
-// textOf says what an error means to the user: by its reason, its code, or as one
-// that nobody has heard of.
+// textOf returns the text for an error: by its reason, by its code, or a general
+// one.
 function textOf({ code, reason, status }) {
   const key = [`reason.${reason}`, status === 422 && `error.${code}.same`, `error.${code}`].find((key) => key && has(key));
   return key ? t(key) : t('error.other', { code });
 }
 
-// A lock is counted down for the eyes; a screen reader hears when it begins and ends.
+// A lock shows a countdown. Screen readers announce only its beginning and its end.
 let until = 0, countdown;
 function lock(text, seconds) {
   until = Date.now() + 1000 * seconds;
@@ -215,7 +219,7 @@ function lock(text, seconds) {
 const values = (within) => Object.fromEntries([...within.querySelectorAll('input:not([type=checkbox], [type=radio], [readonly])')].map((input) => [input.name, input.value]));
 const ticked = (within, name) => [...within.querySelectorAll(`input[name="${name}"]:checked`)].map((input) => input.value);
 
-// choose changes the language, here and now.
+// choose changes the language of this page.
 async function choose(tag) {
   await speak(tag);
   const option = $(`#language option[value="${CSS.escape(tag)}"]`);
@@ -231,13 +235,13 @@ async function start() {
   chooser.addEventListener('change', async () => {
     await choose(chooser.value);
     remember('language', chooser.value);
-    if (page.step) page.show(page.step.disclaimers?.length ? await client.resume().catch(() => page.step) : page.step, { screen: page.make }); // disclaimers may be in it, too
+    if (page.step) page.show(page.step.disclaimers?.length ? await client.resume().catch(() => page.step) : page.step, { screen: page.make }); // disclaimers may have texts in it too
     chooser.focus();
   });
   await begin();
 }
 
-// begin finds out where the login is. Without an answer it can be tried again.
+// begin finds out the current step. Without an answer, the user can try again.
 async function begin() {
   try {
     if (!navigator.cookieEnabled || !stored()) throw new MnemogateError('cookies', 'the session could not be kept');
@@ -259,10 +263,11 @@ async function begin() {
   }
 }
 
-// A link from a mail that is pasted where this page is open loads nothing by itself.
+// Pasting a mailed link while this page is open changes only the fragment, so the
+// page does not reload by itself.
 addEventListener('hashchange', () => location.hash.startsWith('#recover=') && location.reload());
 
-// What the browser kept of the page may be of somebody who has left.
+// A page from the browser's back/forward cache may show another user's data.
 addEventListener('pageshow', ({ persisted }) => persisted && location.reload());
 
 start();

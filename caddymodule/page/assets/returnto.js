@@ -1,5 +1,6 @@
-// isReturnTo reports whether a login may lead to s: a path of this origin, with a query
-// and a fragment. The server has the same rule (isReturnTo in redirect.go).
+// isReturnTo reports whether a login may lead to s: a path of this origin with an
+// optional query and fragment. The server has the same rule (isReturnTo in
+// redirect.go).
 export function isReturnTo(s) {
   if (s.length > 2048 || !/^\/[!-~]*$/.test(s)) return false;
   const [path] = s.split(/[?#]/, 1);

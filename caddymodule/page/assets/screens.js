@@ -1,12 +1,12 @@
-// What is shown in each state of a login: screens[step.state] makes it, with a page
-// to act through (see page.js).
+// The screens. screens[step.state] creates the screen of a step. It acts through
+// page (see page.js).
 import { $, el, button, field, choices, complain, link } from './ui.js';
 import { t } from './texts.js';
 import { captcha } from './captcha.js';
 
 const submit = (text) => el('button', { type: 'submit', class: 'main' }, text);
 
-// form is one whose fields are filled in before it is sent.
+// form returns a form whose fields the user must fill in before it is sent.
 function form(page, send, ...content) {
   return el('form', {
     method: 'post', novalidate: true,
@@ -17,7 +17,7 @@ function form(page, send, ...content) {
   }, content);
 }
 
-// who tells whose login it is, and tells password managers, too.
+// who shows whose login it is, also to password managers.
 const who = (page, step) => el('p', { class: 'who' },
   step.loginId && el('b', { dir: 'auto' }, step.loginId),
   step.loginId && el('input', { type: 'text', name: 'username', autocomplete: 'username', value: step.loginId, readonly: true, hidden: true, tabindex: '-1' }),
@@ -25,7 +25,8 @@ const who = (page, step) => el('p', { class: 'who' },
 
 const links = (...content) => el('p', { class: 'links' }, content);
 
-// consent asks for disclaimers; none of them stands ticked but those that were.
+// consent asks for disclaimers. A checkbox is checked only if the user has checked
+// it before.
 function consent(page, disclaimers) {
   if (disclaimers.length === 0) return null;
   return choices('disclaimers', t('disclaimers.legend'), 'checkbox', disclaimers.map((d) => ({
@@ -36,7 +37,7 @@ function consent(page, disclaimers) {
   })));
 }
 
-// proof is a captcha where one is due.
+// proof returns a captcha if one is required.
 function proof(page, due) {
   const made = due && page.config.captcha.type !== 'off' ? captcha(page.config.captcha, page.client) : null;
   page.leave(() => made?.stop?.());
@@ -92,7 +93,7 @@ function checkOTP(page, step) {
         button(t('backup.offer'), () => page.show(step, { screen: useBackupCode })),
         button(t('login.other'), () => page.act(() => step.cancel()))),
     ],
-    // A code is good for one attempt: after that another is on its way, unless there may be none.
+    // A code by SMS allows one attempt. After that the page requests another one.
     renews: ({ step: left }) => left.codeSpent,
   };
 }
@@ -126,7 +127,7 @@ function recoveryCheckOTP(page, step) {
   };
 }
 
-// sentTo is a text with something in it that is written left to right.
+// sentTo returns a text with a value that is always written from left to right.
 function sentTo(key, name, value) {
   const [before, after] = t(key, { [name]: '\0' }).split('\0');
   return [before, el('bdi', { dir: 'ltr' }, value), after ?? ''];
@@ -148,15 +149,16 @@ function setPassword(page, step) {
 
 const longest = 128;
 
-// newPassword shows the rules before the first letter, and marks those that are kept.
-// The server decides, and knows more: what many use, and what the account is called.
+// newPassword shows the rules before the user types, and marks those that the
+// password meets. The server decides, and checks more: common passwords and the
+// account's names.
 function newPassword(page, { rules }) {
   const { minLength } = page.config.password;
-  const least = Number(/\d+/.exec(rules.description ?? '')?.[0] ?? minLength); // some accounts need more than the company says
+  const least = Number(/\d+/.exec(rules.description ?? '')?.[0] ?? minLength); // some accounts need more than the company's minimum
   let pattern = null;
   try {
     pattern = rules.regex && new RegExp(rules.regex);
-  } catch {} // RE2 knows some that JavaScript does not
+  } catch {} // JavaScript does not support all of RE2
   const kept = [
     [t('rule.length', { min: least, max: longest }), (p) => [...p.normalize('NFKC')].length >= least && [...p].length <= longest],
     [t('rule.common')],
@@ -229,7 +231,7 @@ function linkMailed(page, step) {
   };
 }
 
-// openLink waits for a click: programs that look through mails open links, too.
+// openLink waits for a click, because mail scanners open links too.
 export function openLink(page, step) {
   return {
     heading: t('recover.heading'),

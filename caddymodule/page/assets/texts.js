@@ -1,8 +1,8 @@
-// The page's texts, in the language that was chosen.
+// The page's texts in the chosen language.
 let texts = {};
 export let language = document.documentElement.lang;
 
-// speak changes the language, for this page and those that this tab will see.
+// speak loads the texts of a language.
 export async function speak(tag) {
   const answer = await fetch(new URL(`texts/${tag}.json`, import.meta.url));
   if (!answer.ok) throw new Error(`no texts in ${tag}`);
@@ -12,10 +12,10 @@ export async function speak(tag) {
 
 export const has = (key) => Object.hasOwn(texts, key);
 
-// t is a text, with values in the place of {name}.
+// t returns a text and replaces {name} by values.
 export const t = (key, values = {}) => (texts[key] ?? key).replace(/\{([a-z]+)\}/g, (held, name) => values[name] ?? held);
 
-// time is a number of seconds as people say it.
+// time formats a number of seconds for people.
 export function time(seconds) {
   const [n, unit] = seconds >= 7200 ? [seconds / 3600, 'hour'] : seconds >= 120 ? [seconds / 60, 'minute'] : [seconds, 'second'];
   return new Intl.NumberFormat(language, { style: 'unit', unit, unitDisplay: 'long' }).format(Math.ceil(n));

@@ -1,11 +1,10 @@
-// Elements of the page. Text becomes text here, whoever wrote it: nothing is read as
-// markup.
+// Elements of the page. All text is inserted as text, never as markup.
 import { t } from './texts.js';
 
 export const $ = (selector, within = document) => within.querySelector(selector);
 
-// el makes an element. Attributes are strings, or true and false; those that begin
-// with on are listeners.
+// el creates an element. Attributes are strings, true or false. Attributes that
+// begin with "on" are event listeners.
 export function el(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   set(element, attributes);
@@ -24,7 +23,7 @@ function set(element, attributes) {
 
 export const button = (text, onclick, kind = 'link') => el('button', { type: 'button', class: kind, onclick }, text);
 
-// field is an input with its label, and room for a hint and an error.
+// field returns an input with a label and room for a hint and an error.
 export function field({ name, label, hint, reveal, ...attributes }) {
   const input = el('input', { id: name, name, type: 'text', required: true, 'aria-describedby': `${name}-hint ${name}-error`, ...attributes });
   return el('div', { class: 'field' },
@@ -34,7 +33,7 @@ export function field({ name, label, hint, reveal, ...attributes }) {
     el('p', { id: `${name}-error`, class: 'error', hidden: true }));
 }
 
-// revealer shows and hides what is typed into a password's input.
+// revealer returns a button that shows and hides the password in an input.
 function revealer(input) {
   const toggle = el('button', {
     type: 'button', 'aria-pressed': 'false', 'aria-label': t('password.show'), title: t('password.show'), 'aria-controls': input.id,
@@ -65,7 +64,7 @@ function eye() {
   return svg;
 }
 
-// choices are boxes or radio buttons in a group, with room for an error.
+// choices returns a group of checkboxes or radio buttons, with room for an error.
 export function choices(name, legend, type, options) {
   return el('fieldset', { id: name, 'aria-describedby': `${name}-error` },
     el('legend', {}, legend),
@@ -79,8 +78,8 @@ export function choices(name, legend, type, options) {
     el('p', { id: `${name}-error`, class: 'error', hidden: true }));
 }
 
-// complain ties an error to a field, and brings the user there. It reports whether
-// there is such a field.
+// complain shows an error at a field and focuses the field. It reports whether the
+// field exists.
 export function complain(name, text) {
   const error = document.getElementById(`${name}-error`);
   if (!error) return false;
@@ -93,13 +92,13 @@ export function complain(name, text) {
   return true;
 }
 
-// forgive takes the errors away.
+// forgive hides the errors.
 export function forgive(form) {
   for (const error of form.querySelectorAll('.error')) error.hidden = true;
   for (const input of form.querySelectorAll('[aria-invalid]')) input.removeAttribute('aria-invalid');
 }
 
-// alert says what went wrong, above all else, and brings the user there.
+// alert shows an error at the top of the screen and focuses it.
 export function alert(...content) {
   $('.alert')?.remove();
   const box = el('div', { class: 'alert', role: 'alert', tabindex: '-1' }, content);
@@ -108,12 +107,12 @@ export function alert(...content) {
   return box;
 }
 
-// say tells what needs no attention but that of a screen reader, too.
+// say announces a message to screen readers and shows it without taking the focus.
 export function say(text) {
   $('#said').textContent = text;
 }
 
-// link is a link to elsewhere; only its text, if its address is none of the web's.
+// link returns a link to another site, or null if the address is not http or https.
 export function link(address, text) {
   let url;
   try {
