@@ -28,7 +28,7 @@ type Key struct {
 	// The companies whose accounts the key can access. Default: all.
 	Companies []string `json:"companies,omitempty"`
 
-	// The rights of the key: `read` accounts, `write` them, list and end `sessions`,
+	// The rights of the key: `read` accounts, `write` them, list and revoke `sessions`,
 	// `introspect` tokens, `import`, `export` (with the hashes of secrets). No right
 	// includes another. Default: `read`.
 	May []Right `json:"may,omitempty"`

@@ -9,8 +9,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// This file finds problems in the stored accounts. It finds none if the store is no
-// record.Census.
+// This file finds problems in the stored accounts. It finds none if the store does
+// not implement record.Census.
 
 // warnOfOrphans logs the orphans. It does not report a store that does not answer.
 func (a *App) warnOfOrphans(ctx context.Context) {

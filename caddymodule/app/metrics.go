@@ -221,7 +221,7 @@ func countEvent(e record.Event) {
 	}
 }
 
-// countDropped is flows.Service.Dropped.
+// countDropped implements flows.Service.Dropped.
 func countDropped(company string) { messagesDropped.WithLabelValues(company).Inc() }
 
 // CountRequest counts the response of an auth route.
@@ -239,7 +239,7 @@ func (a *App) CountRequest(company string, route *flows.Route, state record.Stat
 	}
 }
 
-// countKey is flows.Service.KeyUsed.
+// countKey implements flows.Service.KeyUsed.
 func countKey(company, key string) { keyRequests.WithLabelValues(company, key).Inc() }
 
 // CountProtected counts a decision about a request for the backend. On a public
@@ -364,7 +364,7 @@ func (p countedProvider) Exchange(ctx context.Context, grant tenant.OAuthGrant) 
 	return user, err
 }
 
-// hashWaited is password.Hasher.Waited.
+// hashWaited implements password.Hasher.Waited.
 func hashWaited(d time.Duration, got bool) {
 	if got {
 		hashTurn.Observe(d.Seconds())

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// A quote that is not closed includes the following lines. The error mentions them,
-// too.
+// A quote that is not closed takes the lines behind it with it: they are told, too.
 func TestCSVTellsAllLinesThatAQuoteTakes(t *testing.T) {
 	const names = "profile_mnemocode,role\n"
 	for file, want := range map[string]string{

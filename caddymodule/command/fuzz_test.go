@@ -14,8 +14,8 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 )
 
-// allRecords reads all records. It checks their line numbers, and that each record
-// is a single line.
+// allRecords reads records to the end, and checks their lines and that each is
+// one line itself.
 func allRecords(t *testing.T, from recordReader, data []byte) (records [][]byte) {
 	t.Helper()
 	last, lines := 0, bytes.Count(data, []byte("\n"))+bytes.Count(data, []byte("\r"))+1
@@ -41,8 +41,8 @@ func allRecords(t *testing.T, from recordReader, data []byte) (records [][]byte)
 	}
 }
 
-// FuzzImportJSONL splits a file into records. The server must split what is sent
-// into the same records.
+// FuzzImportJSONL cuts a file into records: what is sent on is read there as it
+// was read here.
 func FuzzImportJSONL(f *testing.F) {
 	for _, s := range []string{"{}\n\n{}", "\ufeff{}\r\n{}\r\n", "\n\n", "", "{}", "\u00a0\n\u2028x\n\x00\n", "a\rb\nc", "\ufeff\n\ufeff{}"} {
 		f.Add([]byte(s))
@@ -50,7 +50,7 @@ func FuzzImportJSONL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		records := allRecords(t, newJSONLines(bytes.NewReader(data)), data)
 		if len(records) > 0 && bytes.HasPrefix(records[0], []byte("\ufeff")) {
-			return // a second mark is not a mark; the server refuses it
+			return // a second mark is none, and will be refused
 		}
 		sent := bytes.Join(records, []byte("\n"))
 		if again := allRecords(t, newJSONLines(bytes.NewReader(sent)), sent); !reflect.DeepEqual(again, records) {
@@ -59,8 +59,8 @@ func FuzzImportJSONL(f *testing.F) {
 	})
 }
 
-// FuzzImportCSV converts CSV records to JSON. Each must be one object on one line,
-// with no fields other than the file's columns, that the JSON parser can read.
+// FuzzImportCSV makes JSON of records: one object a line, of the file's columns
+// only, that the same parser reads as a file with JSON.
 func FuzzImportCSV(f *testing.F) {
 	for _, s := range []string{
 		"profile_mnemocode,primary_email\na,a@example.com\n\nb,\n",
@@ -91,15 +91,15 @@ func FuzzImportCSV(f *testing.F) {
 	})
 }
 
-// FuzzCSVCells writes an account as CSV. It must be sent as the JSON of the same
-// account, without the fields whose cells are empty.
+// FuzzCSVCells writes an account as CSV: it is sent as the JSON of the same
+// account, but that an empty cell is none.
 func FuzzCSVCells(f *testing.F) {
 	f.Add("a", "a@example.com", "+370 600 12345", "Who, \"me\"?\n")
 	f.Add("", " ", "\ufeff", "\r\n")
 	f.Add("=1+1", "[]", "{}", "\\")
 	f.Fuzz(func(t *testing.T, mnemocode, email, phone, role string) {
 		for _, s := range []string{mnemocode, email, phone, role} {
-			if !utf8.ValidString(s) || strings.Contains(s, "\r") { // CSV may read this as the end of a line
+			if !utf8.ValidString(s) || strings.Contains(s, "\r") { // which CSV may take for a line's end
 				return
 			}
 		}

@@ -326,7 +326,7 @@ func (c consoleStep) compare(t *testing.T, got string, anew *regexp.Regexp) {
 	}
 }
 
-// needCurl skips the test if curl or jq is missing.
+// needCurl skips the test if curl is missing.
 func needCurl(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil {

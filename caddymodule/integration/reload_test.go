@@ -244,7 +244,7 @@ func TestPauseCutsNoStream(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		_ = storetest.Thaw(s.cmd.Process)
-		time.Sleep(time.Second) // time for a check of the streams
+		time.Sleep(time.Second) // by now the streams were checked
 		for _, f := range streams {
 			f.lives(t)
 		}
@@ -316,7 +316,7 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 		a, err := exchanged(t, client, s.getRequest("/", token))
 		return err == nil && a.str("error_code") == wire.ErrTokenInvalid.Code
 	})
-	time.Sleep(keepAtLeast + time.Second) // longer than keepAtLeast
+	time.Sleep(keepAtLeast + time.Second) // longer than a store is kept in any case
 	g.behave(nil)
 	var codes []string // tokens that wait for a code
 	for range 2 {

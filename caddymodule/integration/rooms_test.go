@@ -12,9 +12,8 @@ import (
 
 const module = "github.com/mnemogate/mnemogate/"
 
-// rooms lists the internal imports that each package may have; packages outside of
-// these are not restricted here. Imports only lead down the list, and imports that
-// are not listed are forbidden.
+// rooms lists the packages of this module that each package may import. Imports
+// only lead downwards. An import that is not listed is forbidden.
 var rooms = map[string][]string{
 	"caddymodule":                 {"caddymodule/accounts", "caddymodule/admin", "caddymodule/captcha", "caddymodule/command", "caddymodule/gate", "caddymodule/oauth", "caddymodule/senders", "caddymodule/stores"},
 	"caddymodule/command":         {"caddymodule/accounts/api", "caddymodule/guest", "caddymodule/stores", "flows/manage", "flows/record", "store"},
@@ -52,7 +51,7 @@ var rooms = map[string][]string{
 	"flows/password":              nil,
 }
 
-// Imports only lead down the list. The protocol does not depend on Caddy, HTTP or a
+// Imports only lead downwards. The protocol does not depend on Caddy, HTTP or a
 // database.
 func TestImportsRunDownwards(t *testing.T) {
 	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")

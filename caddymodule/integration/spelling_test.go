@@ -23,7 +23,8 @@ type mount struct {
 	alias     string // used for the route checkcredentials in place of its path
 }
 
-// The first mount is the only directive of its site, so it receives all paths.
+// mounts are the ways to test. The first has a site to itself, so it receives all
+// paths.
 var mounts = []mount{
 	{name: "alone", site: "mnemogate\nreverse_proxy BACKEND"},
 	{name: "handle", prefix: "/handle", forwarded: "/handle", site: `

@@ -195,8 +195,9 @@ func (o *stormOutcomes) note(a answer, err error, took time.Duration) {
 }
 
 // One address with 140 connections to each node and the correct password, and one
-// /48 of IPv6 with unknown login ids, do not delay the company's other users. Taking
-// turns is enough for that; logins_per_address is tested, too. For a minute each:
+// /48 of IPv6 with unknown login ids, do not delay the company's other users. In
+// company acme that is because clients take turns; limited also has
+// logins_per_address. For a minute each:
 //
 //	go test ./caddymodule/integration -run HoldsUpOnlyItself -v -storm 1m
 func TestOneClientHoldsUpOnlyItself(t *testing.T) { onEachDeployment(t, oneClientHoldsUpOnlyItself) }
