@@ -96,7 +96,7 @@ var identities = []identity{
 		[]string{"X-Profile-Email: alice@example.com", "X-Profile-Phone: +37060000001", "X-Profile-Role: B%C3%BCro%20100%25"}},
 }
 
-// startBoundary starts one site with all identities. It allows every header name
+// startBoundary starts a site with all identities. It allows every header name
 // that Caddy can be configured to allow.
 func startBoundary(t *testing.T, servers string) *h3site {
 	var underscores, dots []string

@@ -226,7 +226,7 @@ func TestHTTPToAnotherMachineNeedsTheWordInsecure(t *testing.T) {
 		"mail webhook http://gateway.example/ {\nsecret s\n}":                "mail: " + refused,
 		"mail webhook http://gateway.example/ insecure {\nsecret s\n}":       "",
 		"captcha siteverify http://captcha.example/ s":                       "captcha: " + refused,
-		"captcha siteverify http://captcha.example/ insecure":                "captcha: " + refused, // the address is the secret
+		"captcha siteverify http://captcha.example/ insecure":                "captcha: " + refused, // here the word is the secret
 		"captcha siteverify http://captcha.example/ insecure s":              "",
 		"captcha siteverify http://captcha.example/ s insecure":              "",
 		"captcha siteverify http://localhost:8000/ s":                        "",

@@ -63,8 +63,8 @@ func checkSecrets(t *testing.T, caddyfile, directory string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// systemd accepts the units and rates them as well sandboxed. They give the
-// Caddyfile all the secrets that it reads.
+// systemd accepts the units and rates them as well sandboxed. They pass to
+// the Caddyfile all the secrets that it reads.
 func TestDeployedUnits(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		storetest.SkipOrFail(t, "no systemd-analyze")

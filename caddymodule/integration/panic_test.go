@@ -302,7 +302,7 @@ func TestPanicsInTheBackgroundEndNothing(t *testing.T) {
 		if trusted := s.metric("mnemogate_memory_trusted"); trusted != 0 {
 			t.Errorf("what is remembered is believed, though nothing is heard")
 		}
-		if a := s.get("/x", token); a.Status != http.StatusOK { // the error of the store
+		if a := s.get("/x", token); a.Status != http.StatusOK { // the store confirms the session
 			t.Errorf("got %d %s", a.Status, a.Body)
 		}
 		s.arm()

@@ -135,7 +135,7 @@ func TestTheLoginPageIsWhereTheBrowserFindsIt(t *testing.T) {
 	s.ask("GET", "//app/x", navigates).wantRedirect("/api/acme/login")
 	s.ask("GET", "/app/api/umbra/x", navigates).want(wire.ErrHeaderMissing) // nobody can use this path
 	s.ask("GET", "/old/x?y", navigates).wantRedirect("/acme/login?return_to=%2Fold%2Fx%3Fy")
-	// A navigation never has an API key, whoever is logged in.
+	// A navigation never has an API key, even if the user is logged in.
 	s.ask("GET", "/keyed/x", navigates).want(wire.ErrAPIKeyMissing)
 	s.ask("GET", "/keyed/x", navigates+sessionKey).wantRedirect("/acme/login?return_to=%2Fkeyed%2Fx")
 }

@@ -154,7 +154,7 @@ func TestAuthenticatorApp(t *testing.T) {
 			s.hears(node, session)
 		}
 		s.audits(2, `"msg":"mnemogate.account.totp","company":"acme","mnemocode":"carol"`)
-		s.credentials("carol", testPassword).wantState(record.CheckOTP) // with a backup code
+		s.credentials("carol", testPassword).wantState(record.CheckOTP) // a backup code is still possible
 
 		imported := func(want string) {
 			t.Helper()
